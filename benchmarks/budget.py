@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 import difflang
-from difflang.base.byte_sizes import human
-from difflang.lower.capacity import LITTLE
-from difflang.plan.compile_within_limit import as_ordered, fitted
-from difflang.runtime.compile import compile
+from difflang.base.byte_sizes import format_bytes
+from difflang.lower.capacity import INITIAL_CAPACITY
+from difflang.plan.compile_within_limit import compile_within_limit, with_kernel_order
+from difflang.runtime.compile import compile_graph
 from memory import lines, waiting
 from timing import interleaved, ratio
 
@@ -121,23 +121,23 @@ def rows(name: str, rounds: int) -> list[tuple[str, ...]]:
     given = [jax.device_put(0.1 * rng.normal(size=shape).astype(np.float32)) for shape in shapes.values()]
     free: Any = difflang.loads(source, name=name).f.grad(*[w for w in shapes if w.startswith(WEIGHTS)])
     graph = free._entry(tuple([f"f32[{', '.join(map(str, s))}]" for s in shapes.values()]), {}).graph
-    _, whole = fitted(graph, 0, LITTLE, compile)
+    _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     found: list[tuple[str, ...]] = []
     for part in PARTS:
         limit = int(whole.bytes * part)
-        head = name, human(limit), f"{part:.0%}"
+        head = name, format_bytes(limit), f"{part:.0%}"
         try:
-            plan, made = fitted(graph, limit, LITTLE, compile)
+            plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
         except difflang.DifflangError as error:
             found.append((*head, "refused", error.diagnostics[0].helps[0].rpartition(" is ")[2], "", "", ""))
             continue
         exact, limited = np.asarray(whole(*given)[0]), np.asarray(made(*given)[0])
         apart = float(np.max(np.abs(limited - exact)) / np.max(np.abs(exact)))
         seconds = interleaved({"limited": waiting(made, *given), "free": waiting(whole, *given)}, rounds, 0.0)
-        plan = as_ordered(plan, sparing=made.sparing)
+        plan = with_kernel_order(plan, sparing=made.sparing)
         off = f"{plan.account.peak / made.bytes - 1:+.1%}{' *' * made.sparing}"
         over = str(ratio(seconds["limited"], seconds["free"]))
-        found.append((*head, human(plan.account.peak), human(made.bytes), off, over, f"{apart:.0e}"))
+        found.append((*head, format_bytes(plan.account.peak), format_bytes(made.bytes), off, over, f"{apart:.0e}"))
     return found
 
 

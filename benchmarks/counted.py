@@ -17,9 +17,9 @@ import numpy as np
 import difflang
 from budget import PROGRAMS
 from cases import Case, Twin, normal
-from difflang.lower.capacity import LITTLE
-from difflang.plan.compile_within_limit import fitted
-from difflang.runtime.compile import Executable, compile
+from difflang.lower.capacity import INITIAL_CAPACITY
+from difflang.plan.compile_within_limit import compile_within_limit
+from difflang.runtime.compile import Executable, compile_graph
 from gradients.dynamics import heat, n_body, neural_ode
 from gradients.inference import hidden_markov, kalman
 from gradients.networks import Gru, gru
@@ -113,14 +113,16 @@ def measured(name: str, rounds: int) -> tuple[str, ...]:
     case = COUNTED[name]()
     free: Any = getattr(difflang.loads(case.source, name=case.name), case.entry).grad(case.wrt)
     graph = free._entry(case.arguments, {}).graph
-    _, whole = fitted(graph, 0, LITTLE, compile)
+    _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     flat = [jax.device_put(x) for x in jax.tree.leaves(case.arguments)]
     given = jax.tree.unflatten(jax.tree.structure(case.arguments), flat)
     scan = jax.jit(case.differentiated(case.twins["scan1"])).lower(*given).compile()
     theirs = int(scan.memory_analysis().temp_size_in_bytes)
     runs = {"all": waiting(whole, flat), "scan": waiting(scan, given)}
     try:
-        _, half = fitted(graph, whole.bytes - between(whole) + theirs // 2, LITTLE, compile)
+        _, half = compile_within_limit(
+            graph, whole.bytes - between(whole) + theirs // 2, INITIAL_CAPACITY, compile_graph
+        )
         runs["half"] = waiting(half, flat)
         room = f"{between(half) / 1e6:.2f}"
     except difflang.DifflangError as error:

@@ -19,14 +19,14 @@ import numpy as np
 import difflang
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.ops.loop.binomial_schedule import (
-    advances,
-    dropped,
-    left_to_do,
-    quickly_dropped,
-    reaches,
-    sums_from_the_end,
+    choose_dropped,
+    choose_dropped_fast,
+    min_forward_steps,
+    reach_table,
+    remaining_forward_steps,
+    suffix_sums,
 )
-from difflang.ops.loop.checkpoint_store import Asked, Size
+from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
 from timing import Run, interleaved, ratio
 
 WAVE = """
@@ -140,13 +140,13 @@ def taken(row: Row) -> float:
     """Steps taken for each step of the loop, as the tests count them; that of the pullback is not among them."""
     if row.way.startswith("JAX"):
         return 1.0
-    asked = Asked(slots=kept_by(row) if row.way else 0)
-    size = Size.of([Tensor(F32, (row.floats,))], 1, asked)
+    asked = StoreRequest(slots=kept_by(row) if row.way else 0)
+    size = StoreSize.of([Tensor(F32, (row.floats,))], 1, asked)
     if row.steps <= size.whole:
         return 1.0
     units = -(-row.steps // size.steps)
     kept = last(online(size.slots, units)) if units > size.slots else np.arange(units, dtype=np.int32)
-    back = left_to_do(np, kept, np.int32(units)) if units >= size.slots else 0
+    back = remaining_forward_steps(np, kept, np.int32(units)) if units >= size.slots else 0
     return (2 * row.steps - units + size.steps * int(back)) / row.steps
 
 
@@ -157,14 +157,14 @@ def last(items: Iterator[tuple[int, np.ndarray]]) -> np.ndarray:
 
 def online(slots: int, steps: int) -> Iterator[tuple[int, np.ndarray]]:
     """What is kept after each number of steps, from as many as there are slots on."""
-    kept, quick, place = np.arange(slots, dtype=np.int32), reaches(slots)[slots, 2] - 1, 1
+    kept, quick, place = np.arange(slots, dtype=np.int32), reach_table(slots)[slots, 2] - 1, 1
     for end in range(slots, steps + 1):
         yield end, kept
         more, then = np.append(kept, np.int32(end)), np.int32(end + 1)
         if then < quick:
-            place = int(quickly_dropped(np, more[place + 1] - more[place - 1], place, slots))
+            place = int(choose_dropped_fast(np, more[place + 1] - more[place - 1], place, slots))
         else:
-            place = int(dropped(np, more, then, sums_from_the_end))
+            place = int(choose_dropped(np, more, then, suffix_sums))
         kept = np.delete(more, place)
 
 
@@ -191,11 +191,11 @@ def oscillator(rounds: int) -> tuple[str, ...]:
 def excess(slots: int, steps: int) -> list[float]:
     """How many more steps are taken than where the length is known, over lengths from 50 to so many."""
     wanted = {*range(50, min(2_000, steps), 7), *map(int, np.geomspace(2_000, steps, 300) if steps > 2_000 else ())}
-    row, found = reaches(slots)[slots], list[float]()
+    row, found = reach_table(slots)[slots], list[float]()
     for end, kept in online(slots + 1, steps):
         if end in wanted:
-            least = int(advances(np, np.int32(end), row))
-            found.append((end - 1 + int(left_to_do(np, kept, np.int32(end)))) / least - 1)
+            least = int(min_forward_steps(np, np.int32(end), row))
+            found.append((end - 1 + int(remaining_forward_steps(np, kept, np.int32(end)))) / least - 1)
     return found
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from difflang.base.errors import ParseError as ParseError
     from difflang.base.errors import ShapeError as ShapeError
 
-_HOMES = {
+_EXPORTS = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
     **dict.fromkeys(("compile", "define"), "difflang.api.compile_function"),
     **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.import_hook"),
@@ -71,24 +71,24 @@ def __getattr__(name: str) -> Any:
 
     if name in ("bridge", "runtime"):
         return import_module(f"difflang.{name}")
-    if name not in _HOMES:
+    if name not in _EXPORTS:
         raise AttributeError(f"module 'difflang' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_EXPORTS[name]), name)
 
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext difflang`."""
-    from difflang.notebook import load
+    from difflang.notebook import register_magics
 
-    load(shell)
+    register_magics(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """`%unload_ext difflang`."""
-    from difflang.notebook import unload
+    from difflang.notebook import unregister_magics
 
-    unload(shell)
+    unregister_magics(shell)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_EXPORTS])

@@ -3,24 +3,26 @@
 import gc
 import sys
 
-from difflang.base.process_termination import Stopped, end_on_signals, leave
+from difflang.base.process_termination import ProcessStopped, disarm_signals, exit_on_sigint
 
-OBJECTS = 100_000  # made between two looks for garbage: after 700, as by itself, Python looks through all modules too
+GC_THRESHOLD = (
+    100_000  # made between two looks for garbage: after 700, as by itself, Python looks through all modules too
+)
 
 
 def main() -> None:
     """Run the command that the process was started with, and end the process with its exit code."""
-    end_on_signals()
-    gc.set_threshold(OBJECTS, 10, 10)
+    exit_on_sigint()
+    gc.set_threshold(GC_THRESHOLD, 10, 10)
     try:
         from difflang.cli import main as command
 
         command()
-    except Stopped as stopped:
+    except ProcessStopped as stopped:
         sys.stderr.write(f"{stopped.said}\n")
         sys.exit(stopped.code)
     finally:
-        leave()
+        disarm_signals()
 
 
 if __name__ == "__main__":

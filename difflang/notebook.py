@@ -11,33 +11,33 @@ from types import TracebackType
 from typing import Any
 
 from difflang.api import Module
-from difflang.api.loaded_program import Loaded
+from difflang.api.loaded_program import LoadedProgram
 from difflang.base.diagnostics import DifflangError, render_html
-from difflang.base.errors import classified
+from difflang.base.errors import classify_error
 from difflang.base.source import Source, Span
-from difflang.cli.repl.cell_session import Bundle, Cells
-from difflang.driver.interactive_session import Kept
-from difflang.types.type_errors import mistake
+from difflang.cli.repl.cell_session import CellSession, MimeBundle
+from difflang.driver.interactive_session import SessionSnapshot
+from difflang.types.type_errors import make_error
 
-OWN = ("difflang", "IPython", "ipykernel", "contextlib")  # whose frames nobody wants to see
-HELD = "_difflang_session"
+HIDDEN_PACKAGES = ("difflang", "IPython", "ipykernel", "contextlib")  # whose frames nobody wants to see
+SESSION_ATTRIBUTE = "_difflang_session"
 
 
-def load(shell: Any) -> None:
+def register_magics(shell: Any) -> None:
     """Give a shell `%%difflang` and `%difflang`, and let it show reports as they are meant to be seen."""
     session = Notebook(shell)
-    setattr(shell, HELD, session)
+    setattr(shell, SESSION_ATTRIBUTE, session)
     shell.register_magic_function(session.cell, "cell", "difflang")
     shell.register_magic_function(session.line, "line", "difflang")
-    shell.set_custom_exc((DifflangError,), reported)
+    shell.set_custom_exc((DifflangError,), show_exception)
 
 
-def unload(shell: Any) -> None:
+def unregister_magics(shell: Any) -> None:
     """Take them away. Functions that were defined stay."""
     for kind in ("cell", "line"):
         shell.magics_manager.magics[kind].pop("difflang", None)
     shell.set_custom_exc((), None)
-    vars(shell).pop(HELD, None)
+    vars(shell).pop(SESSION_ATTRIBUTE, None)
 
 
 class Notebook:
@@ -45,12 +45,12 @@ class Notebook:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.cells = Cells(publish=self.publish)
+        self.cells = CellSession(publish=self.publish)
         self.known: dict[str, Any] = {}  # what each name stood for when it was given last
         self.given: dict[str, Any] = {}
-        self.loaded: Loaded | None = None  # the last one
+        self.loaded: LoadedProgram | None = None  # the last one
 
-    def publish(self, data: Bundle) -> None:
+    def publish(self, data: MimeBundle) -> None:
         self.shell.display_pub.publish(data=data)
 
     def cell(self, line: str, cell: str) -> None:
@@ -60,7 +60,7 @@ class Notebook:
         functions that use it.
         """
         if line.strip():
-            raise misplaced(f"%%difflang {line}", len("%%difflang "))
+            raise magic_line_error(f"%%difflang {line}", len("%%difflang "))
         self.tell(cell, 2)
 
     def line(self, line: str) -> None:
@@ -72,12 +72,12 @@ class Notebook:
             self.cells.carry_out(text, f"In[{len(self.shell.history_manager.input_hist_parsed) - 1}]", line)
         except DifflangError as error:
             self.cells.last_code = error.diagnostics[0].code
-            raise classified(error) from None
+            raise classify_error(error) from None
         finally:
             if self.cells.made is not None:
                 self.give(self.cells.made.kept())
 
-    def give(self, kept: Kept) -> None:
+    def give(self, kept: SessionSnapshot) -> None:
         """Let Python have what is declared. Where something was replaced, all functions are made anew.
 
         A name that Python uses for something else by now is left to it, until a cell declares it again.
@@ -96,7 +96,7 @@ class Notebook:
             if names.get(name) is self.given.pop(name):
                 del names[name]
         if new or replaced:
-            loaded = Loaded(kept.checked, "notebook", None, 0, kept)
+            loaded = LoadedProgram(kept.checked, "notebook", None, 0, kept)
             loaded.follow(self.loaded or loaded)
             self.loaded = loaded
             made = Module(loaded, module, "notebook", None)
@@ -107,23 +107,25 @@ class Notebook:
         self.known = now
 
 
-def misplaced(text: str, start: int) -> DifflangError:
+def magic_line_error(text: str, start: int) -> DifflangError:
     span = Span(Source("<cell>", text), start, len(text))
     help = "the program begins on the line below"
-    return classified(mistake("DL0101", "`%%difflang` takes nothing beside it", (span, ""), help=help))
+    return classify_error(make_error("DL0101", "`%%difflang` takes nothing beside it", (span, ""), help=help))
 
 
-def reported(shell: Any, kind: type[BaseException], error: DifflangError, trace: Any, tb_offset: Any = None) -> None:
+def show_exception(
+    shell: Any, kind: type[BaseException], error: DifflangError, trace: Any, tb_offset: Any = None
+) -> None:
     """Show a report, and below it where Python was; frames of ours and of IPython are left out."""
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace  # where `%debug` looks
-    found = classified(error)
+    found = classify_error(error)
     shell.display_pub.publish(data={"text/html": render_html(found.diagnostics), "text/plain": found.render()})
     brief = type(type(found).__name__, (Exception,), {})(found.args[0])
-    lines = shell.InteractiveTB.structured_traceback(type(brief), brief, of_the_user(trace), tb_offset=0)
+    lines = shell.InteractiveTB.structured_traceback(type(brief), brief, user_frames(trace), tb_offset=0)
     shell._showtraceback(type(brief), brief, lines)
 
 
-def of_the_user(trace: TracebackType | None) -> TracebackType | None:
+def user_frames(trace: TracebackType | None) -> TracebackType | None:
     """The frames of a traceback that belong to what a person has written, without a cell that is no Python."""
     frames: list[TracebackType] = []
     while trace is not None:
@@ -133,7 +135,7 @@ def of_the_user(trace: TracebackType | None) -> TracebackType | None:
     called = ""  # where the frame after this one belongs
     for each in reversed(frames):
         home = each.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-        if home not in OWN and called != "IPython":
+        if home not in HIDDEN_PACKAGES and called != "IPython":
             found = TracebackType(found, each.tb_frame, each.tb_lasti, each.tb_lineno)
         called = home
     return found

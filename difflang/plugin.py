@@ -17,25 +17,25 @@ import pytest
 if TYPE_CHECKING:
     from difflang.tools.testing.suite import Suite
 
-USUAL = ["test_*.dfl", "*_test.dfl"]
-TESTED = re.compile(r"^[ \t]*(?:test[ \t]*\"|rule\b|##[ \t]?> )", re.MULTILINE)
+DEFAULT_PATTERNS = ["test_*.dfl", "*_test.dfl"]
+TEST_MARKER = re.compile(r"^[ \t]*(?:test[ \t]*\"|rule\b|##[ \t]?> )", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     what = "globs of .dfl files whose tests, examples and rules are collected; with a `/` relative to the root folder"
-    parser.addini("difflang_files", what, type="args", default=USUAL)
+    parser.addini("difflang_files", what, type="args", default=DEFAULT_PATTERNS)
     parser.addini("difflang_path", "folders that the imports of .dfl files lead into", type="paths", default=[])
     parser.addini("difflang_engine", "how the functions of .dfl files run: xla or interpret", default="xla")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """A file of the language that is asked for and has something to run."""
-    if file_path.suffix != ".dfl" or not asked_for(file_path, parent):
+    if file_path.suffix != ".dfl" or not is_collected(file_path, parent):
         return None
-    return Programs.from_parent(parent, path=file_path) if has_tests(file_path) else None
+    return DflFile.from_parent(parent, path=file_path) if has_tests(file_path) else None
 
 
-def asked_for(path: Path, parent: pytest.Collector) -> bool:
+def is_collected(path: Path, parent: pytest.Collector) -> bool:
     config = parent.config
     if parent.session.isinitpath(path):
         return True
@@ -47,22 +47,22 @@ def asked_for(path: Path, parent: pytest.Collector) -> bool:
 def has_tests(path: Path) -> bool:
     """Whether a file may have something to run; one that cannot be read is worth a report."""
     try:
-        return TESTED.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+        return TEST_MARKER.search(path.read_text(encoding="utf-8", errors="replace")) is not None
     except OSError:
         return True
 
 
-class Programs(pytest.File):
+class DflFile(pytest.File):
     """A `.dfl` file."""
 
     def collect(self) -> Iterator[pytest.Item]:
         from difflang.base.diagnostics import render
         from difflang.execution.engine import Engine
-        from difflang.tools.testing.suite import Options, opened
+        from difflang.tools.testing.suite import SuiteOptions, open_suite
 
         folders = tuple(self.config.getini("difflang_path"))
-        options = Options(Engine(self.config.getini("difflang_engine")), paths=folders)
-        suite = opened(str(self.path), options, shown(self.path, self.config.invocation_params.dir))
+        options = SuiteOptions(Engine(self.config.getini("difflang_engine")), paths=folders)
+        suite = open_suite(str(self.path), options, display_path(self.path, self.config.invocation_params.dir))
         if suite.errors:
             raise self.CollectError(render(suite.errors))
         names: dict[str, int] = {}
@@ -70,19 +70,19 @@ class Programs(pytest.File):
             name = case.title
             names[name] = names.get(name, 0) + 1
             unique = name if names[name] == 1 else f"{name} ({names[name]})"
-            yield Program.from_parent(self, name=unique, suite=suite, number=number)
+            yield DflTestItem.from_parent(self, name=unique, suite=suite, number=number)
 
 
-def shown(path: Path, folder: Path) -> str:
+def display_path(path: Path, folder: Path) -> str:
     """What reports call a file: its path from where pytest was started, if it is below."""
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-class Failed(Exception):
+class DflTestFailure(Exception):
     """A case of a `.dfl` file failed: its report."""
 
 
-class Program(pytest.Item):
+class DflTestItem(pytest.Item):
     """One case."""
 
     def __init__(self, *, suite: Suite, number: int, **rest: Any) -> None:
@@ -96,10 +96,10 @@ class Program(pytest.Item):
         if outcome.result == "skipped":
             pytest.skip(outcome.report)
         if outcome.result == "failed":
-            raise Failed(outcome.report)
+            raise DflTestFailure(outcome.report)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        return str(excinfo.value) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo, style)
+        return str(excinfo.value) if isinstance(excinfo.value, DflTestFailure) else super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.suite.cases[self.number].line - 1, self.name

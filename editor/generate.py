@@ -18,14 +18,14 @@ from pathlib import Path
 import difflang.driver.check_and_run  # noqa: F401  every file of the elaborator registers its functions
 from difflang.base import package_data
 from difflang.base.source import Source
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORMS
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.reports.name_errors import CONSTANTS
-from difflang.host.builtin_registry import HOSTED
+from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.syntax.parser_tables import Lexis, tables
-from difflang.types.annotations import ALL_BOUNDS
+from difflang.syntax.parser_tables import TerminalSet, load_tables
+from difflang.types.annotations import GENERIC_BOUNDS
 
 ROOT = Path(__file__).resolve().parents[1]
 LITERALS = ("false", "true")
@@ -65,31 +65,31 @@ class Words:
 
 def words() -> Words:
     """The lists of the language as it is. Errors: ValueError for a contextual terminal that no rule here speaks of."""
-    lexis = tables().lexis
+    lexis = load_tables().lexis
     unknown = {name for name, _ in lexis.contextual} ^ (FOLLOWED.keys() | CONTEXTUAL_SIGNS)
     if unknown:
         raise ValueError(f"the contextual terminals of the grammar and of editor/generate.py differ: {sorted(unknown)}")
-    every = {name for name in (*BUILTINS, *HOSTED, *exported()) if name.isidentifier()}
+    every = {name for name in (*BUILTINS, *HOST_BUILTINS, *exported()) if name.isidentifier()}
     dtypes = tuple(DTYPES)
     return Words(
         keywords=tuple(sorted(set(lexis.words) - set(LITERALS))),
         contextual=tuple(FOLLOWED[name] for name in sorted(FOLLOWED)),
         operators=operators(lexis),
         dtypes=tuple(sorted(dtypes)),
-        types=tuple(sorted({*NOT_TYPES_ALONE, *ALL_BOUNDS})),
-        functions=tuple(sorted(every - set(TRANSFORMS) - set(dtypes))),
-        transforms=tuple(sorted(TRANSFORMS)),
+        types=tuple(sorted({*NOT_TYPES_ALONE, *GENERIC_BOUNDS})),
+        functions=tuple(sorted(every - set(TRANSFORM_NAMES) - set(dtypes))),
+        transforms=tuple(sorted(TRANSFORM_NAMES)),
         constants=tuple(sorted({*(name for name in CONSTANTS if len(name) > 1), "newaxis"})),  # `e` is a name to most
     )
 
 
 def exported() -> set[str]:
     """The functions that the prelude offers to every file."""
-    source = Source("prelude.dfl", (package_data.folder("stdlib") / "prelude.dfl").read_text(encoding="utf-8"))
+    source = Source("prelude.dfl", (package_data.data_folder("stdlib") / "prelude.dfl").read_text(encoding="utf-8"))
     return {item.name for item in parse(source).module.items if isinstance(item, tree.Fn) and item.pub}
 
 
-def operators(lexis: Lexis) -> tuple[str, ...]:
+def operators(lexis: TerminalSet) -> tuple[str, ...]:
     """The signs of the grammar, and those of its two terminals that stand for several."""
     compare = dict(lexis.patterns)["COMPARE"]
     signs = {sign for sign in lexis.symbols if sign not in BRACKETS}

@@ -27,7 +27,7 @@ from derivatives import (
     total,
     wide,
 )
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
@@ -63,7 +63,7 @@ def newton() -> Graph:
     def go(i: Value, a: Value, x: Value) -> Value:
         return op("gt", x * x - a, literal(a, 1e-9))
 
-    return region([FLOAT, FLOAT], lambda a, x: [repeat(FOREVER, step, [a], [x], go=go)[1]])
+    return build_region([FLOAT, FLOAT], lambda a, x: [repeat(FOREVER, step, [a], [x], go=go)[1]])
 
 
 def newton_python(m: Any) -> Python:
@@ -96,7 +96,7 @@ def rotation(steps: int, kind: str) -> Graph:
             return repeat(steps + 3, step, [w], start, go=go, length=steps + 3)[1:3]
         return repeat(FOREVER, step, [w], start, go=go)[1:3]
 
-    return region([MATRIX, VECTOR, FLOAT], body)
+    return build_region([MATRIX, VECTOR, FLOAT], body)
 
 
 def rotation_python(m: Any, steps: int) -> Python:
@@ -122,7 +122,7 @@ def while_in_while(end: float) -> Graph:
     def body(r: Value, x: Value) -> list[Value]:
         return repeat(FOREVER, outer, [r], [x, x], go=lambda i, r, x, s: op("gt", x, literal(x, end)))[1:]
 
-    return region([FLOAT, FLOAT], body)
+    return build_region([FLOAT, FLOAT], body)
 
 
 def while_in_while_python(m: Any, end: float) -> Python:
@@ -157,7 +157,7 @@ def branchy(steps: int) -> Graph:
     def step(i: Value, y: Value, x: Value) -> list[Value]:
         return choose(op("gt", x, literal(x, 0.0)), some, none, x, y)
 
-    return region(
+    return build_region(
         [Tensor(F64, (steps,)), FLOAT], lambda xs, y: [scan(steps, step, [], [y], [xs])[0] * (total(xs) + 1.0)]
     )
 
@@ -189,7 +189,7 @@ def early(steps: int) -> Graph:
         _, s, last, ys = repeat(steps, step, [w], [s, w], [xs], go=go, length=steps)
         return [s, last, ys]
 
-    return region([Tensor(F64, (steps,)), FLOAT, FLOAT], body)
+    return build_region([Tensor(F64, (steps,)), FLOAT, FLOAT], body)
 
 
 def early_python(m: Any, steps: int) -> Python:
@@ -219,7 +219,7 @@ def downwards(bound: int, steps: int) -> Graph:
         _, s, ys = repeat(limit, step, [w * w], [s], [xs], length=bound, reverse=True)
         return [s, ys]
 
-    return region([Tensor(F64, (bound,)), FLOAT, FLOAT], body)
+    return build_region([Tensor(F64, (bound,)), FLOAT, FLOAT], body)
 
 
 def downwards_python(m: Any, bound: int, steps: int) -> Python:
@@ -247,7 +247,7 @@ def lanes(count: int) -> Graph:
         vs, zs = mapped(count, body, [w, a], [xs])
         return [vs, total(zs)]
 
-    return region([MATRIX, FLOAT, Tensor(F64, (count,))], graph)
+    return build_region([MATRIX, FLOAT, Tensor(F64, (count,))], graph)
 
 
 def lanes_python(m: Any, count: int) -> Python:
@@ -269,8 +269,8 @@ def lanes_python(m: Any, count: int) -> Python:
 
 
 def calls(steps: int) -> Graph:
-    f = region([FLOAT, FLOAT], lambda x, y: [op("sin", x * y) + x, x * x])
-    g = region([FLOAT, FLOAT], lambda x, y: [called(f, x, called(f, y, x)[0])[0] * y])
+    f = build_region([FLOAT, FLOAT], lambda x, y: [op("sin", x * y) + x, x * x])
+    g = build_region([FLOAT, FLOAT], lambda x, y: [called(f, x, called(f, y, x)[0])[0] * y])
 
     def step(i: Value, w: Value, s: Value) -> list[Value]:
         return choose(op("gt", s, w), lambda w, s: called(g, w, s), lambda w, s: [called(f, s, w)[0]], w, s)
@@ -279,7 +279,7 @@ def calls(steps: int) -> Graph:
         (s,) = scan(steps, step, [w], [s])
         return [s * called(f, s, w)[1], called(g, s, w)[0]]
 
-    return region([FLOAT, FLOAT], body)
+    return build_region([FLOAT, FLOAT], body)
 
 
 def calls_python(m: Any, steps: int) -> Python:
@@ -316,7 +316,7 @@ def table(rows: int, columns: int) -> Graph:
         ends, zs = mapped(rows, lane, [w * s], [x])
         return [s, ys, ends, zs]
 
-    return region([FLOAT, FLOAT, Tensor(F64, (rows, columns))], body)
+    return build_region([FLOAT, FLOAT, Tensor(F64, (rows, columns))], body)
 
 
 def table_python(m: Any, rows: int, columns: int) -> Python:
@@ -345,7 +345,7 @@ def table_python(m: Any, rows: int, columns: int) -> Python:
 
 def blocks(steps: int) -> Graph:
     def kept(body: Body, *operands: Value, results: int) -> list[Value]:
-        inside = region([v.type for v in operands], body)
+        inside = build_region([v.type for v in operands], body)
         return list(OPS["checkpoint"](*operands, regions=(inside,), results=results, again=False))
 
     def inner(w: Value, s: Value) -> list[Value]:
@@ -365,7 +365,7 @@ def blocks(steps: int) -> Graph:
         s, ys = scan(steps, step, [w], [s], [xs])
         return [s, ys, *mapped(steps, lambda w, x: kept(outer, w, x, results=2), [w], [xs])]
 
-    return region([FLOAT, FLOAT, Tensor(F64, (steps,))], body)
+    return build_region([FLOAT, FLOAT, Tensor(F64, (steps,))], body)
 
 
 def blocks_python(m: Any, steps: int) -> Python:

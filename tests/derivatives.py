@@ -7,7 +7,7 @@ from typing import Any
 
 import difflang.ops  # noqa: F401  fills the registry
 from difflang.ad.expand_derivatives import differentiate
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, Tensor, Type
@@ -52,9 +52,9 @@ def repeat(
     """At most `limit` steps of step(index, *consts, *carry, *items), while go(index, *consts, *carry)."""
     fixed = [INT, *[v.type for v in (*consts, *carry)]]
     items = [Tensor(x.type.dtype, x.type.shape[1:]) for x in xs]
-    regions = [region([*fixed, *items], step)]
+    regions = [build_region([*fixed, *items], step)]
     if go is not None:
-        regions.append(region(fixed, lambda *args: [go(*args)]))
+        regions.append(build_region(fixed, lambda *args: [go(*args)]))
     first = literal([*consts, *carry, *xs][0], limit, INT) if isinstance(limit, int) else limit
     attrs = {"consts": len(consts), "carry": len(carry), "length": length, "exact": exact, "reverse": reverse}
     return list(OPS["loop"](first, *consts, *carry, *xs, regions=tuple(regions), **attrs))
@@ -69,12 +69,12 @@ def scan(
 
 def choose(pred: Value, then: Body, other: Body, *operands: Value) -> list[Value]:
     types = [v.type for v in operands]
-    return list(OPS["cond"](pred, *operands, regions=(region(types, then), region(types, other))))
+    return list(OPS["cond"](pred, *operands, regions=(build_region(types, then), build_region(types, other))))
 
 
 def mapped(length: int, body: Body, consts: Sequence[Value], xs: Sequence[Value]) -> list[Value]:
     items = [Tensor(x.type.dtype, x.type.shape[1:]) for x in xs]
-    inside = region([*[c.type for c in consts], *items], body)
+    inside = build_region([*[c.type for c in consts], *items], body)
     return list(OPS["map"](*consts, *xs, regions=(inside,), consts=len(consts), length=length))
 
 
@@ -96,7 +96,7 @@ def unexpanded(name: str, f: Graph, wrt: tuple[bool, ...] | None = None) -> Grap
     asked = differentiable(params) if wrt is None else wrt
     wanted = [p for p, w in zip(params, asked, strict=True) if w]
     more = tangents(wanted) if name == "jvp" else tangents(results)
-    return region([*params, *more], lambda *args: OPS[name](*args, regions=(f,), wrt=asked))
+    return build_region([*params, *more], lambda *args: OPS[name](*args, regions=(f,), wrt=asked))
 
 
 def jvp(f: Graph, wrt: tuple[bool, ...] | None = None) -> Graph:

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import CODES, FAMILIES
+from difflang.base.error_codes import CODE_FAMILIES, CODE_TITLES
 from difflang.base.package_data import error_page
 from difflang.cli import main
 from difflang.host import optional_packages
@@ -49,15 +49,15 @@ def used() -> set[str]:
 
 
 def test_every_code_is_registered_used_and_explained() -> None:
-    assert used() == set(CODES)
-    assert set(PAGES) == set(CODES)
+    assert used() == set(CODE_TITLES)
+    assert set(PAGES) == set(CODE_TITLES)
 
 
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("code", CODE_TITLES)
 def test_a_code_has_a_family_a_title_and_a_page(code: str) -> None:
-    assert code[2:4] in FAMILIES
+    assert code[2:4] in CODE_FAMILIES
     first, _, rest = error_page(code).partition("\n")
-    assert first == f"# {code}: {CODES[code]}"
+    assert first == f"# {code}: {CODE_TITLES[code]}"
     assert len(rest.split("\n```")[0].strip()) > 20, "a page begins with the cause"
     assert len(rest.splitlines()) <= 40
 
@@ -101,7 +101,7 @@ def outcome(folder: Path, block: Block) -> tuple[set[str], str]:
 
 
 def cases() -> list[object]:
-    return [pytest.param(code, marks=pytest.mark.slow if code in SLOW else ()) for code in CODES]
+    return [pytest.param(code, marks=pytest.mark.slow if code in SLOW else ()) for code in CODE_TITLES]
 
 
 @pytest.mark.parametrize("code", cases())
@@ -135,10 +135,10 @@ def test_explain_knows_no_other_codes() -> None:
 def test_explain_lists_every_code_below_its_chapter() -> None:
     result = CliRunner().invoke(main, ["explain"])
     assert result.exit_code == 0
-    for number, family in FAMILIES.items():
+    for number, family in CODE_FAMILIES.items():
         (chapter,) = [part for part in result.output.split("\n\n") if part.startswith(f"DL{number}  {family}\n")]
         listed = dict(line.strip().split("  ", 1) for line in chapter.splitlines()[1:])
-        assert listed == {code: title for code, title in CODES.items() if code[2:4] == number}
+        assert listed == {code: title for code, title in CODE_TITLES.items() if code[2:4] == number}
 
 
 @pytest.mark.parametrize("asked", ["DL0310x", "DL031", "DLO310", "nothing"])

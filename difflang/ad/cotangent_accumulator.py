@@ -13,18 +13,18 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS, MaybeValue
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.ad_interface import add, either, truths, zeros
+from difflang.ops.ad_interface import add_tangents, choice_type, or_choices, zeros
 
-Window = tuple[int, int]  # from where to before where along an axis
+AxisWindow = tuple[int, int]  # from where to before where along an axis
 
 
-class Cotangents:
+class CotangentAccumulator:
     """What has arrived at each value, and which of it is zero by a choice."""
 
     def __init__(self, builder: Builder, choices: Mapping[Value, Value] | None = None) -> None:
         self.builder = builder
         self.whole: dict[Value, Value] = {}
-        self.pieces: dict[Value, dict[int, dict[Window, Value]]] = {}
+        self.pieces: dict[Value, dict[int, dict[AxisWindow, Value]]] = {}
         self.choices: dict[Value, Value] = dict(choices or {})  # cotangents that are zero but where this holds
         self.others: dict[Value, Value] = {}
 
@@ -32,7 +32,7 @@ class Cotangents:
         """One more cotangent of a value."""
         self.whole[value] = self.sum(self.whole.get(value), ct)
 
-    def put(self, value: Value, axis: int, window: Window, ct: Value) -> None:
+    def put(self, value: Value, axis: int, window: AxisWindow, ct: Value) -> None:
         """One more cotangent of a part of a value."""
         part = self.pieces.setdefault(value, {}).setdefault(axis, {})
         part[window] = self.sum(part.get(window), ct)
@@ -41,30 +41,30 @@ class Cotangents:
         """The sum of all that has arrived, `None` for nothing."""
         total = self.whole.pop(value, None)
         for axis, parts in self.pieces.pop(value, {}).items():
-            for row in rows(parts.items()):
+            for row in nonoverlapping_rows(parts.items()):
                 total = self.sum(total, self.in_place(row, axis, value))
         return total
 
     def sum(self, before: MaybeValue, ct: Value) -> Value:
         """The sum of two cotangents. If both are zero by choices it is so where neither fell on them."""
-        total = add(before, ct)
+        total = add_tangents(before, ct)
         assert total is not None
         first, second = None if before is None else self.choices.get(before), self.choices.get(ct)
         if first is not None and second is not None:
-            self.choices[total] = first if first is second else either(first, second)
+            self.choices[total] = first if first is second else or_choices(first, second)
         return total
 
-    def in_place(self, row: list[tuple[Window, Value]], axis: int, like: Value) -> Value:
+    def in_place(self, row: list[tuple[AxisWindow, Value]], axis: int, like: Value) -> Value:
         """Pieces side by side. Where some are zero by choices so is the whole, which may be anything in the others."""
-        whole = side_by_side(self.builder, row, axis, like.type)
+        whole = stack_real_imaginary(self.builder, row, axis, like.type)
         choices = [self.choices.get(piece) for _, piece in row]
         if any(c is not None for c in choices):
             assert isinstance(like.type, Tensor)
             kept = [
-                (window, self.builder.const(True, truths(piece.type)) if c is None else c)
+                (window, self.builder.const(True, choice_type(piece.type)) if c is None else c)
                 for (window, piece), c in zip(row, choices, strict=True)
             ]
-            self.choices[whole] = side_by_side(self.builder, kept, axis, truths(like.type))
+            self.choices[whole] = stack_real_imaginary(self.builder, kept, axis, choice_type(like.type))
         return whole
 
     def choose(self, ct: Value, *choices: MaybeValue) -> Value:
@@ -82,9 +82,9 @@ class Cotangents:
         return self.others[truth]
 
 
-def rows(pieces: Iterable[tuple[Window, Value]]) -> list[list[tuple[Window, Value]]]:
+def nonoverlapping_rows(pieces: Iterable[tuple[AxisWindow, Value]]) -> list[list[tuple[AxisWindow, Value]]]:
     """The pieces in order, in as few rows as keep them from overlapping. Cost: n log n."""
-    made: list[list[tuple[Window, Value]]] = []
+    made: list[list[tuple[AxisWindow, Value]]] = []
     ends: list[tuple[int, int]] = []  # where each row ends, and its number
     for (start, stop), piece in sorted(pieces, key=lambda item: item[0]):
         if ends and ends[0][0] <= start:
@@ -97,7 +97,7 @@ def rows(pieces: Iterable[tuple[Window, Value]]) -> list[list[tuple[Window, Valu
     return made
 
 
-def side_by_side(builder: Builder, row: list[tuple[Window, Value]], axis: int, type: Type) -> Value:
+def stack_real_imaginary(builder: Builder, row: list[tuple[AxisWindow, Value]], axis: int, type: Type) -> Value:
     """Pieces that do not overlap in one array, zeros between."""
     assert isinstance(type, Tensor)
     size = type.shape[axis]

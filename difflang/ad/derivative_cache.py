@@ -10,50 +10,50 @@ from difflang.ad import transpose as backward
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import MaybeValue
-from difflang.ops.ad_interface import Linearized, Mask, MaybeValues, Pushed, Transposed
-from difflang.ops.loop.residual_selection import lean
+from difflang.ops.ad_interface import JvpGraph, LinearizedGraph, Mask, MaybeValues, TransposedGraph
+from difflang.ops.loop.residual_selection import trim_residuals
 
 
-class Context:
+class DerivativeCache:
     """Remembers what it differentiated by graph identity, so a function called many times is differentiated once."""
 
     __slots__ = ("lean", "linearized", "often", "pushed", "transposed")
 
     def __init__(self, *, often: bool = False) -> None:
         self.often = often  # whether tangent graphs are run again and again: then they compute nothing themselves
-        self.lean: dict[tuple[Graph, Mask], Linearized] = {}
-        self.linearized: dict[tuple[Graph, Mask, Mask], Linearized] = {}
-        self.pushed: dict[tuple[Graph, Mask, Mask], Pushed] = {}
-        self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], Transposed] = {}
+        self.lean: dict[tuple[Graph, Mask], LinearizedGraph] = {}
+        self.linearized: dict[tuple[Graph, Mask, Mask], LinearizedGraph] = {}
+        self.pushed: dict[tuple[Graph, Mask, Mask], JvpGraph] = {}
+        self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], TransposedGraph] = {}
 
-    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Linearized:
+    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> LinearizedGraph:
         """Primal and tangent of a graph in its `active` params; the `wanted` results get a tangent even if it is 0."""
         key = graph, active, wanted
         if key not in self.linearized:
             if wanted:
                 plain = self.linearize(graph, active)
-                found = forward.with_tangents(plain, wanted) if adds(wanted, plain.active) else plain
+                found = forward.instantiate_tangents(plain, wanted) if adds_active(wanted, plain.active) else plain
             else:
                 found = forward.linearize(self, graph, active)
             self.linearized[key] = found
         return self.linearized[key]
 
-    def linearize_once(self, graph: Graph, active: Mask) -> Linearized:
+    def linearize_once(self, graph: Graph, active: Mask) -> LinearizedGraph:
         """The same for a graph that is run once, as is its tangent: that makes what it reads of fewer residuals."""
         if self.often:
             return self.linearize(graph, active)
         key = graph, active
         if key not in self.lean:
-            self.lean[key] = lean(self.linearize(graph, active))
+            self.lean[key] = trim_residuals(self.linearize(graph, active))
         return self.lean[key]
 
-    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Pushed:
+    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> JvpGraph:
         """The graph with its tangent in one; the `wanted` results get a tangent even if it is 0."""
         key = graph, active, wanted
         if key not in self.pushed:
             if wanted:
                 plain = self.jvp(graph, active)
-                found = forward.pushed_with_tangents(plain, wanted) if adds(wanted, plain.active) else plain
+                found = forward.instantiate_jvp_tangents(plain, wanted) if adds_active(wanted, plain.active) else plain
             else:
                 found = forward.jvp(self, graph, active)
             self.pushed[key] = found
@@ -61,7 +61,7 @@ class Context:
 
     def transpose(
         self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = (), *, given: Mask = (), marked: Mask = ()
-    ) -> Transposed:
+    ) -> TransposedGraph:
         """A graph turned round that is linear in its `linear` params, given the cotangents that are `present`.
 
         `given` says which of these are zero by a choice, `marked` which params' cotangents are to have a choice.
@@ -72,8 +72,8 @@ class Context:
                 plain = self.transpose(graph, linear, present, given=given)
                 more = tuple([w and is_linear for w, is_linear in zip(wanted or plain.active, linear, strict=True)])
                 marks = marked or plain.chosen
-                enough = not adds(more, plain.active) and not adds(marks, plain.chosen)
-                found = plain if enough else backward.with_cotangents(graph, plain, more, marks)
+                enough = not adds_active(more, plain.active) and not adds_active(marks, plain.chosen)
+                found = plain if enough else backward.instantiate_cotangents(graph, plain, more, marks)
             else:
                 found = backward.transpose(self, graph, linear, present, given or (False,) * len(present))
             self.transposed[key] = found
@@ -83,7 +83,7 @@ class Context:
         self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues
     ) -> tuple[list[Value], list[MaybeValue]]:
         """Emit a graph and its tangent in `builder`; gives the results and their tangents."""
-        return forward.push(self, graph, builder, xs, builder, dxs)
+        return forward.pushforward(self, graph, builder, xs, builder, dxs)
 
     def pull(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], wrt: Mask, cts: MaybeValues
@@ -94,12 +94,12 @@ class Context:
         """
         tangent = Builder(outer=builder)
         dxs = forward.tangent_params(tangent, graph.params, wrt)
-        ys, dys = forward.push(self, graph, builder, xs, tangent, dxs)
+        ys, dys = forward.pushforward(self, graph, builder, xs, tangent, dxs)
         pairs = [(tangent.own(d), ct) for d, ct in zip(dys, cts, strict=True) if d is not None]
-        eqns, _ = forward.live(tangent.eqns, [d for d, _ in pairs])
+        eqns, _ = forward.live_equations(tangent.eqns, [d for d, _ in pairs])
         env = {inside: outside for outside, inside in tangent.captured.items()}
         tangent.release()
-        found = backward.pull(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)
+        found = backward.pullback(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)
         return ys, [None if d is None else found.take(d) for d in dxs]
 
     def jet(
@@ -107,8 +107,8 @@ class Context:
     ) -> list[list[Value]]:
         """Emit a graph along the line `xs + t dxs` in `builder`: of each result its Taylor coefficients to `order`."""
         found = series.jet(graph, builder, xs, dxs, order)
-        return [series.coefficients(builder, y, (True,) * order) for y in found]
+        return [series.emit_coefficients(builder, y, (True,) * order) for y in found]
 
 
-def adds(wanted: Mask, active: Mask) -> bool:
+def adds_active(wanted: Mask, active: Mask) -> bool:
     return any(w and not a for w, a in zip(wanted, active, strict=True))

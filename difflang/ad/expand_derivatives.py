@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.ad.derivative_cache import Context
+from difflang.ad.derivative_cache import DerivativeCache
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ops.loop.reversible_loop import is_call
 from difflang.passes.dce import dce
 
@@ -21,28 +21,28 @@ def differentiate(graph: Graph) -> Graph:
     Rules have done their work then: what has one is an ordinary call.
     Cost: linear in the equations at each level of nesting.
     """
-    return without_rules(expanded(graph))
+    return drop_custom_rules(expand_derivatives(graph))
 
 
-def expanded(graph: Graph) -> Graph:
+def expand_derivatives(graph: Graph) -> Graph:
     """The same, but what has a rule keeps it: to be differentiated further."""
-    return Expansion().graph(graph)
+    return DerivativeExpansion().graph(graph)
 
 
-def without_rules(graph: Graph) -> Graph:
+def drop_custom_rules(graph: Graph) -> Graph:
     """The same function for good: equations that differ from others in their derivative alone are those others.
 
     What can be undone stays so in steps that a loop is to undo.
     """
-    order, _ = inner_first(graph)
+    order, _ = graphs_postorder(graph)
     if not any([e.op.plain for inner in order for e in inner.eqns]):
         return graph
-    undone = steps_to_undo(order)
+    undone = reversible_steps(order)
     done: dict[tuple[Graph, bool], Graph] = {}
 
     def plain(eqn: Eqn, within: bool) -> Eqn:
         if eqn.regions:
-            eqn = eqn.with_regions([done[g, g in undone and goes_on(eqn, within)] for g in eqn.regions])
+            eqn = eqn.with_regions([done[g, g in undone and runs_in_reverse(eqn, within)] for g in eqn.regions])
         return eqn if eqn.op.plain is None else eqn.op.plain(eqn, within)
 
     for inner in order:
@@ -51,28 +51,28 @@ def without_rules(graph: Graph) -> Graph:
     return done[graph, False]
 
 
-def steps_to_undo(graphs: Sequence[Graph]) -> set[Graph]:
+def reversible_steps(graphs: Sequence[Graph]) -> set[Graph]:
     """The steps that loops are to undo, and the functions that these call."""
     found: set[Graph] = set()
-    todo = [e.regions[0] for g in graphs for e in g.eqns if goes_on(e, False)]
+    todo = [e.regions[0] for g in graphs for e in g.eqns if runs_in_reverse(e, False)]
     while todo:
         graph = todo.pop()
         if graph not in found:
             found.add(graph)
-            todo += [e.regions[0] for e in graph.eqns if goes_on(e, True)]
+            todo += [e.regions[0] for e in graph.eqns if runs_in_reverse(e, True)]
     return found
 
 
-def goes_on(eqn: Eqn, within: bool) -> bool:
+def runs_in_reverse(eqn: Eqn, within: bool) -> bool:
     """Whether what the equation runs is to be undone; `within` says whether itself is."""
     return bool(eqn.attrs.get("undo")) or (within and is_call(eqn))
 
 
-class Expansion:
+class DerivativeExpansion:
     """One run over a graph and its regions; `often` if what it linearizes is pushed or pulled through many times."""
 
     def __init__(self, *, often: bool = False) -> None:
-        self.ad = Context(often=often)
+        self.ad = DerivativeCache(often=often)
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:

@@ -8,43 +8,43 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from difflang.ad.derivative_cache import Context
-from difflang.ad.expand_derivatives import Expansion
+from difflang.ad.derivative_cache import DerivativeCache
+from difflang.ad.expand_derivatives import DerivativeExpansion
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import History
-from difflang.ops.ad_interface import Linearized, Mask
-from difflang.ops.control.print_effect import silent
+from difflang.ops.ad_interface import LinearizedGraph, Mask
+from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
-from difflang.passes.pipelines import tidied
-from difflang.recursion.drop_step_limit_in_loops import endless_where_repeated
+from difflang.passes.pipelines import prepare_for_ad
+from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
 
 
-class Split(Struct, frozen=True):
+class LinearizedFunction(Struct, frozen=True):
     """A graph at a point. `primal` gives the graph's results, then the residuals that `tangent` takes first."""
 
     primal: Graph  # params -> results ++ residuals
     tangent: Graph  # residuals ++ tangents of the active params -> a tangent of every result that has one
 
 
-def split(graph: Graph, active: Mask) -> Split:
+def linearize_function(graph: Graph, active: Mask) -> LinearizedFunction:
     """A graph split into its primal and its tangent in the `active` params, with nothing but arrays between the two.
 
     Cost: linear. Derivative equations in the graph are expanded first.
     """
-    ad = Expansion(often=True)
-    plain = dce(ad.graph(tidied(endless_where_repeated(graph))))
+    ad = DerivativeExpansion(often=True)
+    plain = dce(ad.graph(prepare_for_ad(drop_step_limit_in_loops(graph))))
     wanted = tuple([r.type.tangent is not None for r in plain.results])
     lin = ad.ad.linearize(plain, active, wanted)
-    tangent, residuals = with_makers(lin)
+    tangent, residuals = inline_history_makers(lin)
     results = (*lin.primal.results[: len(lin.active)], *residuals)
     whole = dce(Graph(lin.primal.params, lin.primal.eqns, results, graph.name))
-    return Split(whole, tidied(tangent))
+    return LinearizedFunction(whole, prepare_for_ad(tangent))
 
 
-def with_makers(lin: Linearized) -> tuple[Graph, list[Value]]:
+def inline_history_makers(lin: LinearizedGraph) -> tuple[Graph, list[Value]]:
     """The tangent graph with the makers of its histories in it, and the arrays that it reads of the primal graph."""
-    makers = makers_of([r for r in lin.residuals if isinstance(r.type, History)], silent(lin.primal))
+    makers = history_makers([r for r in lin.residuals if isinstance(r.type, History)], without_prints(lin.primal))
     made = {r for e in makers for r in e.results}
     read = dict.fromkeys(v for v in (*lin.residuals, *(v for e in makers for v in e.operands)) if v not in made)
     builder = Builder()
@@ -56,7 +56,7 @@ def with_makers(lin: Linearized) -> tuple[Graph, list[Value]]:
     return builder.finish(results, name=lin.tangent.name), list(read)
 
 
-def makers_of(histories: list[Value], primal: Graph) -> list[Eqn]:
+def history_makers(histories: list[Value], primal: Graph) -> list[Eqn]:
     """The equations that make histories, and what these read without operands, such as a limit, in order."""
     needed = set(histories)
     if not needed:
@@ -73,11 +73,11 @@ def makers_of(histories: list[Value], primal: Graph) -> list[Eqn]:
     return kept[::-1]
 
 
-def turned(graph: Graph, tangents: int) -> Graph:
+def transpose_map(graph: Graph, tangents: int) -> Graph:
     """A linear graph turned round: residuals ++ cotangents of the results -> cotangents of its last `tangents` params.
 
     What is linear in `graph` beyond its residuals are its last params.
     """
     linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
     every = (True,) * len(graph.results)
-    return tidied(Context().transpose(graph, linear, every, linear).cotangents)
+    return prepare_for_ad(DerivativeCache().transpose(graph, linear, every, linear).cotangents)

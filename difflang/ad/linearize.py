@@ -11,11 +11,22 @@ from collections.abc import Iterable, Sequence
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import MaybeValue, Rule
-from difflang.ops.ad_interface import Ad, Linearized, Mask, MaybeValues, Pushed, Tangents, add, or_zeros, spread, zeros
+from difflang.ir.op import MaybeValue, OpRule
+from difflang.ops.ad_interface import (
+    Ad,
+    JvpGraph,
+    LinearizedGraph,
+    Mask,
+    MaybeValues,
+    Tangents,
+    add_tangents,
+    or_zeros,
+    spread_by_mask,
+    zeros,
+)
 
 
-def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:
+def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
     """Split a graph into its primal and its tangent in the params that are `active`.
 
     Cost: one walk, and one back over the tangent graph to drop what no result needs, and with it its residuals.
@@ -23,16 +34,16 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:
     primal = Builder()
     tangent = Builder(outer=primal)
     xs = [primal.param(p.type, p.hint) for p in graph.params]
-    ys, dys = push(ad, graph, primal, xs, tangent, tangent_params(tangent, graph.params, active))
+    ys, dys = pushforward(ad, graph, primal, xs, tangent, tangent_params(tangent, graph.params, active))
     results = tuple([tangent.own(d) for d in dys if d is not None])
-    eqns, used = live(tangent.eqns, results)
+    eqns, used = live_equations(tangent.eqns, results)
     captured = {inside: outside for outside, inside in tangent.captured.items() if inside in used}
-    again = constants(primal, captured)
+    again = recreate_constants(primal, captured)
     residuals = {inside: outside for inside, outside in captured.items() if inside not in again}
     params = (*residuals, *tangent.params)
     known = set(xs)
     tangent.release()
-    return Linearized(
+    return LinearizedGraph(
         primal.finish([*ys, *(r for r in residuals.values() if r not in known)], name=graph.name),
         Graph(params, (*again.values(), *eqns), results, graph.name),
         tuple(residuals.values()),
@@ -40,16 +51,16 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> Linearized:
     )
 
 
-def jvp(ad: Ad, graph: Graph, active: Mask) -> Pushed:
+def jvp(ad: Ad, graph: Graph, active: Mask) -> JvpGraph:
     """The graph with its tangent in one: params ++ tangents -> results ++ tangents of the active results."""
     builder = Builder()
     xs = [builder.param(p.type, p.hint) for p in graph.params]
-    ys, dys = push(ad, graph, builder, xs, builder, tangent_params(builder, graph.params, active))
+    ys, dys = pushforward(ad, graph, builder, xs, builder, tangent_params(builder, graph.params, active))
     results = [*ys, *(d for d in dys if d is not None)]
-    return Pushed(builder.finish(results, name=graph.name), tuple([d is not None for d in dys]))
+    return JvpGraph(builder.finish(results, name=graph.name), tuple([d is not None for d in dys]))
 
 
-def push(
+def pushforward(
     ad: Ad, graph: Graph, primal: Builder, xs: Iterable[Value], tangent: Builder, dxs: MaybeValues
 ) -> tuple[list[Value], list[MaybeValue]]:
     """Emit the graph's equations in `primal` and what their tangents need in `tangent`, which may be the same builder.
@@ -64,16 +75,18 @@ def push(
             env.update(zip(eqn.results, primal.copy(eqn, operands), strict=True))
             continue
         primal.span = tangent.span = eqn.span
-        ys, dys = push_eqn(ad, eqn, primal, operands, Tangents(tangent, tuple([dot.get(v) for v in eqn.operands])))
+        ys, dys = pushforward_eqn(
+            ad, eqn, primal, operands, Tangents(tangent, tuple([dot.get(v) for v in eqn.operands]))
+        )
         env.update(zip(eqn.results, ys, strict=True))
         for y, dy in zip(eqn.results, dys, strict=True):
             if dy is not None:
-                dot[y] = checked(eqn, dy, y)
+                dot[y] = check_tangent_type(eqn, dy, y)
                 dy.called_after(y)
     return [env[r] for r in graph.results], [dot.get(r) for r in graph.results]
 
 
-def push_eqn(
+def pushforward_eqn(
     ad: Ad, eqn: Eqn, primal: Builder, xs: Values, dxs: Tangents
 ) -> tuple[Sequence[Value], Sequence[MaybeValue]]:
     """One equation with at least one tangent: its results and their tangents."""
@@ -99,8 +112,8 @@ def jvp_terms(eqn: Eqn, ys: Values, xs: Values, dxs: MaybeValues) -> list[MaybeV
     for i, dx in enumerate(dxs):
         if dx is None:
             continue
-        rule = rule_of(eqn, rules, i)
-        total = summed(total, rule(dx, y, *xs, **eqn.attrs))
+        rule = operand_rule(eqn, rules, i)
+        total = add_terms(total, rule(dx, y, *xs, **eqn.attrs))
     return total
 
 
@@ -113,39 +126,39 @@ def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
     for i, dx in enumerate(dxs.values):
         if dx is None:
             continue
-        rule_of(eqn, rules, i)
+        operand_rule(eqn, rules, i)
         if op.term_by_term:
             operands = tuple(map(builder.own, (*xs[:i], dx, *xs[i + 1 :])))
-            total = summed(total, builder.append(op, operands, types, **eqn.attrs))
+            total = add_terms(total, builder.append(op, operands, types, **eqn.attrs))
     if op.term_by_term:
         return total
     whole = [
-        or_zeros(builder, dx, x.type) if place(rules, i) is not None and x.type.tangent is not None else x
+        or_zeros(builder, dx, x.type) if find_operand_rule(rules, i) is not None and x.type.tangent is not None else x
         for i, (x, dx) in enumerate(zip(xs, dxs.values, strict=True))
     ]
     return list(builder.append(op, tuple(map(builder.own, whole)), types, **eqn.attrs))
 
 
-def place(rules: Sequence[Rule | None], i: int) -> Rule | None:
+def find_operand_rule(rules: Sequence[OpRule | None], i: int) -> OpRule | None:
     """The rule of an operand; the last rule serves all further operands of an op that takes any number."""
     return rules[min(i, len(rules) - 1)] if rules else None
 
 
-def rule_of(eqn: Eqn, rules: Sequence[Rule | None], i: int) -> Rule:
-    rule = place(rules, i)
+def operand_rule(eqn: Eqn, rules: Sequence[OpRule | None], i: int) -> OpRule:
+    rule = find_operand_rule(rules, i)
     if rule is None:
         raise InternalError(f"{eqn.op} has no derivative in operand {i}, which has a tangent")
     return rule
 
 
-def summed(total: list[MaybeValue], term: MaybeValue | Sequence[MaybeValue]) -> list[MaybeValue]:
+def add_terms(total: list[MaybeValue], term: MaybeValue | Sequence[MaybeValue]) -> list[MaybeValue]:
     if term is None:
         return total
     terms = [term] if isinstance(term, Value) else term
-    return [add(a, b) for a, b in zip(total, terms, strict=True)]
+    return [add_tangents(a, b) for a, b in zip(total, terms, strict=True)]
 
 
-def checked(eqn: Eqn, tangent: Value, like: Value) -> Value:
+def check_tangent_type(eqn: Eqn, tangent: Value, like: Value) -> Value:
     want = like.type.tangent
     if tangent.type is not want and tangent.type != want:
         raise InternalError(f"the derivative of {eqn.op} gives {tangent.type} where {want} is due")
@@ -163,7 +176,7 @@ def tangent_param(builder: Builder, param: Value) -> Value:
     return builder.param(param.type.tangent, f"d_{param.hint}" if param.hint else "")
 
 
-def live(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:
+def live_equations(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:
     """The equations that the results need, and every value that these read."""
     used = set(results)
     kept: list[Eqn] = []
@@ -174,7 +187,7 @@ def live(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...]
     return tuple(reversed(kept)), used
 
 
-def constants(primal: Builder, captured: dict[Value, Value]) -> dict[Value, Eqn]:
+def recreate_constants(primal: Builder, captured: dict[Value, Value]) -> dict[Value, Eqn]:
     """Equations that define anew, inside, what is captured of equations without operands: not worth a residual."""
     maker = {e.results[0]: e for e in primal.eqns if not e.operands and not e.regions and not e.op.effect}
     return {
@@ -184,24 +197,24 @@ def constants(primal: Builder, captured: dict[Value, Value]) -> dict[Value, Eqn]
     }
 
 
-def with_tangents(lin: Linearized, wanted: Mask) -> Linearized:
+def instantiate_tangents(lin: LinearizedGraph, wanted: Mask) -> LinearizedGraph:
     """The same, where the `wanted` results have a tangent even if it is zero."""
     types = [r.type for r in lin.primal.results[: len(lin.active)]]
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in lin.tangent.params]
-    dys = spread(builder.inline(lin.tangent, *params), lin.active)
+    dys = spread_by_mask(builder.inline(lin.tangent, *params), lin.active)
     active = tuple([a or w for a, w in zip(lin.active, wanted, strict=True)])
     results = [or_zeros(builder, d, t) for d, t, a in zip(dys, types, active, strict=True) if a]
-    return Linearized(lin.primal, builder.finish(results, name=lin.tangent.name), lin.residuals, active)
+    return LinearizedGraph(lin.primal, builder.finish(results, name=lin.tangent.name), lin.residuals, active)
 
 
-def pushed_with_tangents(pushed: Pushed, wanted: Mask) -> Pushed:
+def instantiate_jvp_tangents(pushed: JvpGraph, wanted: Mask) -> JvpGraph:
     """The same, where the `wanted` results have a tangent even if it is zero."""
     n = len(pushed.active)
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in pushed.graph.params]
     results = builder.inline(pushed.graph, *params)
-    ys, dys = results[:n], spread(results[n:], pushed.active)
+    ys, dys = results[:n], spread_by_mask(results[n:], pushed.active)
     active = tuple([a or w for a, w in zip(pushed.active, wanted, strict=True)])
     tangents = [d if d is not None else zeros(builder, y.type) for y, d, a in zip(ys, dys, active, strict=True) if a]
-    return Pushed(builder.finish([*ys, *tangents], name=pushed.graph.name), active)
+    return JvpGraph(builder.finish([*ys, *tangents], name=pushed.graph.name), active)

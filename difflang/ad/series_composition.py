@@ -14,10 +14,10 @@ from difflang.ir.op import OPS, MaybeValue
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import Mask
 from difflang.ops.arrays.axis_reductions import reduce_sum
-from difflang.ops.arrays.shape_manipulation import concat, cut
+from difflang.ops.arrays.shape_manipulation import concat, slice_axis
 
 
-class Powers:
+class SeriesPowers:
     """The coefficients of u, u^2, u^3, ... for a series `u` without a head, given by its further coefficients.
 
     Cost: a few equations an order, of arrays with as many elements as the square of the order.
@@ -51,11 +51,11 @@ class Powers:
         """Coefficient n of u^2 ... u^n."""
         if not terms:
             return self.zeros(1, n - 1)
-        columns = [cut(self.columns[m - 1], 1, 0, n - 1) for _, m in terms]
+        columns = [slice_axis(self.columns[m - 1], 1, 0, n - 1) for _, m in terms]
         shape = (len(terms), n - 1, *self.like.shape)
-        factors = joined([self.raised(u, 1) for u, _ in terms])
+        factors = concat_parts([self.raised(u, 1) for u, _ in terms])
         spread = OPS["broadcast"].one(factors, shape=shape, axes=(0, *range(2, len(shape))))
-        total = reduce_sum.one(spread * joined(columns), axes=(0,))
+        total = reduce_sum.one(spread * concat_parts(columns), axes=(0,))
         return OPS["reshape"].one(total, shape=(1, *shape[1:]))
 
     def raised(self, x: MaybeValue, axes: int) -> Value:
@@ -74,10 +74,10 @@ class Powers:
         if not chosen:
             return None
         rows = [(0, n)] if len(chosen) == n else [(j - 1, j) for j, _ in chosen]
-        powers = joined([cut(column, 1, *row) for row in rows], 1)
+        powers = concat_parts([slice_axis(column, 1, *row) for row in rows], 1)
         flat = OPS["reshape"].one(powers, shape=(len(chosen), *self.like.shape))
-        return reduce_sum.one(joined([self.raised(c, 1) for _, c in chosen]) * flat, axes=(0,))
+        return reduce_sum.one(concat_parts([self.raised(c, 1) for _, c in chosen]) * flat, axes=(0,))
 
 
-def joined(parts: Sequence[Value], axis: int = 0) -> Value:
+def concat_parts(parts: Sequence[Value], axis: int = 0) -> Value:
     return concat.one(*parts, axis=axis) if len(parts) > 1 else parts[0]

@@ -12,23 +12,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from difflang.ad.linearize import jvp_terms, linear_terms, place
-from difflang.ad.series_composition import Powers
+from difflang.ad.linearize import find_operand_rule, jvp_terms, linear_terms
+from difflang.ad.series_composition import SeriesPowers
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import OPS, MaybeValue, Op
-from difflang.ir.region_dataflow import Layout
+from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.tensor_types import Type
-from difflang.ops.ad_interface import Mask, Tangents, add, or_zeros
-from difflang.ops.op_factories import like, tensor
+from difflang.ops.ad_interface import Mask, Tangents, add_tangents, or_zeros
+from difflang.ops.op_factories import full_like, tensor_type
 
 Coefficient = Callable[[int], MaybeValue]
-Present = tuple[Mask, ...]  # of each value, which of its coefficients there are, from the first on; () for a constant
+CoefficientMasks = tuple[
+    Mask, ...
+]  # of each value, which of its coefficients there are, from the first on; () for a constant
 RuleKey = tuple[Op, tuple[object, ...], Mask, tuple[tuple[str, object], ...]]
 
 
-class Series:
+class TaylorSeries:
     """A value that varies: its head, and further coefficients, each computed when it is first asked for."""
 
     __slots__ = ("coefficient", "line", "terms")
@@ -56,15 +58,17 @@ class Series:
         return self.terms[n]
 
 
-class Jets:
+class TaylorCache:
     """Series to one order, and what was found out about graphs and rules on the way."""
 
     def __init__(self, order: int) -> None:
         self.order = order
-        self.graphs: dict[tuple[Graph, Present, Present], tuple[Graph, Present]] = {}
+        self.graphs: dict[tuple[Graph, CoefficientMasks, CoefficientMasks], tuple[Graph, CoefficientMasks]] = {}
         self.rules: dict[RuleKey, Graph] = {}
 
-    def graph(self, graph: Graph, given: Present, wanted: Present = ()) -> tuple[Graph, Present]:
+    def graph(
+        self, graph: Graph, given: CoefficientMasks, wanted: CoefficientMasks = ()
+    ) -> tuple[Graph, CoefficientMasks]:
         """A graph on the coefficients that are `given` of its params: to those of its results, at least the `wanted`.
 
         A result that varies has every coefficient that does not vanish; one that does not has its head alone.
@@ -72,24 +76,24 @@ class Jets:
         key = graph, given, wanted
         if key not in self.graphs:
             builder = Builder()
-            xs: list[Series] = []
+            xs: list[TaylorSeries] = []
             for param, present in zip(graph.params, given, strict=True):
                 head = builder.param(param.type, param.hint)
                 rest = [builder.param(param.type, param.hint) if p else None for p in present]
-                xs.append(given_series([head, *rest]))
-            ys = Tower(self, builder).graph(graph, xs)
+                xs.append(series_from_terms([head, *rest]))
+            ys = TaylorPropagation(self, builder).graph(graph, xs)
             least = wanted or ((),) * len(ys)
             found = tuple([self.present(y, w) for y, w in zip(ys, least, strict=True)])
             results: list[Value] = []
             for y, present in zip(ys, found, strict=True):
-                results += coefficients(builder, y, present)
+                results += emit_coefficients(builder, y, present)
             self.graphs[key] = builder.finish(results, name=graph.name), found
         return self.graphs[key]
 
-    def present(self, y: Series, least: Mask) -> Mask:
+    def present(self, y: TaylorSeries, least: Mask) -> Mask:
         """Which coefficients of a series there are, the `least` ones counted as such."""
         own = () if y.constant else tuple([y[n] is not None for n in range(1, self.order + 1)])
-        return either(own, least)
+        return union_masks(own, least)
 
     def rule(self, eqn: Eqn, active: Mask) -> Graph:
         """The `jvp` rule of a use of an op as a graph: the tangents present, the results, the operands -> tangents."""
@@ -112,7 +116,7 @@ class Jets:
         return builder.finish([eqn.op.parted(*xs, **eqn.attrs)])
 
 
-def no_series(eqn: Eqn) -> DifflangError:
+def unsupported_series_error(eqn: Eqn) -> DifflangError:
     name = eqn.op.declared(eqn) if eqn.op.declared is not None else eqn.op
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
     if eqn.op.declared is not None and not eqn.regions:  # Python gave it: whether it has one derivative is not said
@@ -120,35 +124,35 @@ def no_series(eqn: Eqn) -> DifflangError:
     return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{name}`", (Label(eqn.span),), way))
 
 
-def given_series(terms: list[MaybeValue], *, line: bool = False) -> Series:
+def series_from_terms(terms: list[MaybeValue], *, line: bool = False) -> TaylorSeries:
     head = terms[0]
     assert head is not None
-    return Series(head, terms.__getitem__, line=line) if len(terms) > 1 else Series(head)
+    return TaylorSeries(head, terms.__getitem__, line=line) if len(terms) > 1 else TaylorSeries(head)
 
 
-def coefficients(builder: Builder, y: Series, present: Mask) -> list[Value]:
+def emit_coefficients(builder: Builder, y: TaylorSeries, present: Mask) -> list[Value]:
     """The head and the coefficients that are present, zero where they vanish."""
     type = y.head.type
     return [y.head, *[or_zeros(builder, y[n], type) for n, p in enumerate(present, 1) if p]]
 
 
-def either(a: Mask, b: Mask) -> Mask:
+def union_masks(a: Mask, b: Mask) -> Mask:
     return tuple([p or q for p, q in zip(a, b, strict=True)]) if a and b else a or b
 
 
-class Tower:
+class TaylorPropagation:
     """The series of the values of one graph, in one builder."""
 
-    def __init__(self, jets: Jets, builder: Builder) -> None:
+    def __init__(self, jets: TaylorCache, builder: Builder) -> None:
         self.jets, self.builder, self.order = jets, builder, jets.order
-        self.made: dict[object, list[Series]] = {}
-        self.powers: dict[Series, Powers] = {}
+        self.made: dict[object, list[TaylorSeries]] = {}
+        self.powers: dict[TaylorSeries, SeriesPowers] = {}
 
-    def graph(self, graph: Graph, xs: Sequence[Series]) -> list[Series]:
+    def graph(self, graph: Graph, xs: Sequence[TaylorSeries]) -> list[TaylorSeries]:
         """The series of a graph's results. Each equation's are computed before the next: nothing recurses far."""
         return self.run(graph, xs, self.order)
 
-    def run(self, graph: Graph, xs: Sequence[Series], ahead: int) -> list[Series]:
+    def run(self, graph: Graph, xs: Sequence[TaylorSeries], ahead: int) -> list[TaylorSeries]:
         env = dict(zip(graph.params, xs, strict=True))
         for eqn in graph.eqns:
             self.builder.span = eqn.span
@@ -158,14 +162,14 @@ class Tower:
                 y[ahead]
         return [env[r] for r in graph.results]
 
-    def equation(self, eqn: Eqn, xs: list[Series]) -> list[Series]:
+    def equation(self, eqn: Eqn, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """A use of an op; what was made of the same series before is not made again."""
         key = eqn.op, tuple(map(id, xs)), tuple(eqn.attrs.items()), eqn.regions
         if eqn.op.effect or key not in self.made:
             self.made[key] = self.new_equation(eqn, xs)
         return self.made[key]
 
-    def new_equation(self, eqn: Eqn, xs: list[Series]) -> list[Series]:
+    def new_equation(self, eqn: Eqn, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         op = eqn.op
         if op.expand is not None:
             raise InternalError(f"{op} must be expanded before it is differentiated")
@@ -173,15 +177,15 @@ class Tower:
         if varying and op.layout is not None:
             return self.regions(eqn, op.layout(eqn), xs)
         if varying and op.declared is not None:  # its rule calls the function itself, without end
-            raise no_series(eqn)
+            raise unsupported_series_error(eqn)
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
-            return list(map(Series, heads))
+            return list(map(TaylorSeries, heads))
         if op.directional and not xs[0].constant:  # a derivative is the op with one operand more, without end
-            raise no_series(eqn)
+            raise unsupported_series_error(eqn)
         if op.term_by_term:
-            return [Series(heads[0], lambda n: self.convolved(eqn, xs, n))]
-        linear = [place(op.transpose or (), i) is not None for i in range(len(xs))]
+            return [TaylorSeries(heads[0], lambda n: self.convolved(eqn, xs, n))]
+        linear = [find_operand_rule(op.transpose or (), i) is not None for i in range(len(xs))]
         if op.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
             straight = all([x.constant or x.line for x in xs])
             return self.together(heads, lambda n: self.linear(eqn, heads, xs, n), line=straight)
@@ -194,12 +198,12 @@ class Tower:
             return self.composed(eqn, heads[0], xs, varies[0])
         return self.by_rule(eqn, heads, xs)
 
-    def one(self, type: Type) -> Series:
+    def one(self, type: Type) -> TaylorSeries:
         """The number 1, the same series each time."""
         attrs = {"value": 1.0, "type": type}
         return self.equation(Eqn(OPS["const"], (), (Value(type, self.builder),), attrs), [])[0]
 
-    def times(self, eqn: Eqn, head: Value, xs: list[Series], i: int) -> list[Series]:
+    def times(self, eqn: Eqn, head: Value, xs: list[TaylorSeries], i: int) -> list[TaylorSeries]:
         """An elementwise op that is linear in one operand is that operand times what the op makes of 1.
 
         Its rule would ask for the op of that operand's rate, and that for the rate of the rate, without an end.
@@ -207,35 +211,37 @@ class Tower:
         one = self.one(head.type)
         (factor,) = self.equation(eqn, [one if k == i else x for k, x in enumerate(xs)])
         product = Eqn(OPS["mul"], (head, head), (head,), {}, (), eqn.span)
-        return [Series(head, lambda n: self.convolved(product, [xs[i], factor], n))]
+        return [TaylorSeries(head, lambda n: self.convolved(product, [xs[i], factor], n))]
 
-    def endless(self, eqn: Eqn, xs: list[Series]) -> bool:
+    def endless(self, eqn: Eqn, xs: list[TaylorSeries]) -> bool:
         """Whether the rule leads on, to the op with other attributes, and not back."""
         rule = self.jets.rule(eqn, tuple([not x.constant for x in xs]))
         return any(e.op is eqn.op and e.attrs != eqn.attrs for e in rule.eqns)
 
-    def composed(self, eqn: Eqn, head: Value, xs: list[Series], i: int) -> list[Series]:
+    def composed(self, eqn: Eqn, head: Value, xs: list[TaylorSeries], i: int) -> list[TaylorSeries]:
         """The op along a line, and the powers of the operand: its rule would add a series for every order."""
         x = xs[i]
         if x not in self.powers:
-            self.powers[x] = Powers(self.builder, x.__getitem__, tensor(x.head), self.order)
+            self.powers[x] = SeriesPowers(self.builder, x.__getitem__, tensor_type(x.head), self.order)
         powers, straight = self.powers[x], self.straight(x)
         (f,) = self.equation(eqn, [straight if k == i else other for k, other in enumerate(xs)])
-        return [Series(head, lambda n: powers.weighted(n, f.__getitem__))]
+        return [TaylorSeries(head, lambda n: powers.weighted(n, f.__getitem__))]
 
-    def parted(self, eqn: Eqn, head: Value, xs: list[Series]) -> list[Series]:
+    def parted(self, eqn: Eqn, head: Value, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """The op as an equal product; its own value is not rounded a second time."""
         (product,) = self.run(self.jets.parted(eqn), xs, 0)
-        return [Series(head, product.__getitem__)]
+        return [TaylorSeries(head, product.__getitem__)]
 
-    def straight(self, x: Series) -> Series:
+    def straight(self, x: TaylorSeries) -> TaylorSeries:
         """The line through a head in the direction 1."""
         key = ("line", id(x))
         if key not in self.made:
-            self.made[key] = [Series(x.head, lambda n: like(x.head, 1.0) if n == 1 else None, line=True)]
+            self.made[key] = [TaylorSeries(x.head, lambda n: full_like(x.head, 1.0) if n == 1 else None, line=True)]
         return self.made[key][0]
 
-    def together(self, heads: Values, all_of: Callable[[int], list[MaybeValue]], *, line: bool = False) -> list[Series]:
+    def together(
+        self, heads: Values, all_of: Callable[[int], list[MaybeValue]], *, line: bool = False
+    ) -> list[TaylorSeries]:
         """Series whose coefficients come several at a time."""
         found: dict[int, list[MaybeValue]] = {}
 
@@ -247,9 +253,9 @@ class Tower:
 
             return at
 
-        return [Series(h, coefficient(i), line=line) for i, h in enumerate(heads)]
+        return [TaylorSeries(h, coefficient(i), line=line) for i, h in enumerate(heads)]
 
-    def linear(self, eqn: Eqn, heads: Values, xs: list[Series], n: int) -> list[MaybeValue]:
+    def linear(self, eqn: Eqn, heads: Values, xs: list[TaylorSeries], n: int) -> list[MaybeValue]:
         """What is linear acts on each coefficient by itself."""
         terms = tuple([x[n] for x in xs])
         if all(t is None for t in terms):
@@ -259,25 +265,25 @@ class Tower:
             return jvp_terms(eqn, heads, operands, terms)
         return linear_terms(eqn, operands, Tangents(self.builder, terms))
 
-    def convolved(self, eqn: Eqn, xs: list[Series], n: int) -> MaybeValue:
+    def convolved(self, eqn: Eqn, xs: list[TaylorSeries], n: int) -> MaybeValue:
         """A product: over all ways to share n among the factors that vary; of a square, each pair but once."""
         square = eqn.op.elementwise and len(xs) == 2 and xs[0] is xs[1]
         total, twice = None, None
-        for shares in sharings(n, [0 if x.constant else n for x in xs]):
+        for shares in bounded_compositions(n, [0 if x.constant else n for x in xs]):
             terms = [x[i] for x, i in zip(xs, shares, strict=True)]
             present = [t for t in terms if t is not None]
             if len(present) < len(terms) or (square and shares[0] > shares[1]):
                 continue
             (term,) = self.builder.append(eqn.op, tuple(present), (eqn.results[0].type,), **eqn.attrs)
             if square and shares[0] < shares[1]:
-                twice = add(twice, term)
+                twice = add_tangents(twice, term)
             else:
-                total = add(total, term)
-        return total if twice is None else add(twice * 2.0, total)
+                total = add_tangents(total, term)
+        return total if twice is None else add_tangents(twice * 2.0, total)
 
-    def by_rule(self, eqn: Eqn, heads: Values, xs: list[Series]) -> list[Series]:
+    def by_rule(self, eqn: Eqn, heads: Values, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """Coefficient n of y is coefficient n - 1 of its rate R(x', y, x), by n."""
-        rates: list[Series] = []
+        rates: list[TaylorSeries] = []
 
         def all_of(n: int) -> list[MaybeValue]:
             if not rates:
@@ -291,7 +297,7 @@ class Tower:
         ys = self.together(heads, all_of)  # the rule's graph reads them
         return ys
 
-    def rate(self, x: Series) -> Series:
+    def rate(self, x: TaylorSeries) -> TaylorSeries:
         """The series of the derivative: coefficient n is n + 1 times the next."""
         key = ("rate", id(x))
         if key not in self.made:
@@ -301,18 +307,18 @@ class Tower:
                 term = x[n + 1] if n < self.order else None
                 return None if term is None else term * float(n + 1)
 
-            self.made[key] = [Series(head, coefficient)]
+            self.made[key] = [TaylorSeries(head, coefficient)]
         return self.made[key][0]
 
     # ---- Ops with regions
 
-    def regions(self, eqn: Eqn, layout: Layout, xs: list[Series]) -> list[Series]:
+    def regions(self, eqn: Eqn, layout: RegionDataflow, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """The same op; where a value varies, its coefficients stand in its place, in and out of the regions."""
         ins: dict[int, Mask] = {i: self.jets.present(x, ()) for i, x in enumerate(xs)}
         while True:
             graphs, outs = self.inside(eqn, layout, ins)
             grown = {
-                s.operand: either(ins[s.operand], outs[s.result])
+                s.operand: union_masks(ins[s.operand], outs[s.result])
                 for s in layout.slots
                 if s.operand is not None and s.result is not None
             }
@@ -321,7 +327,7 @@ class Tower:
             ins |= grown
         operands: list[Value] = []
         for i, x in enumerate(xs):
-            operands += coefficients(self.builder, x, ins[i])
+            operands += emit_coefficients(self.builder, x, ins[i])
         attrs = dict(eqn.attrs)
         for slot in layout.slots:
             if slot.counted and slot.operand is not None:
@@ -331,7 +337,9 @@ class Tower:
         results = iter(self.builder.emit(eqn.op, operands, graphs, **attrs))
         return [self.taken(results, outs.get(j, ())) for j in range(len(eqn.results))]
 
-    def inside(self, eqn: Eqn, layout: Layout, ins: dict[int, Mask]) -> tuple[tuple[Graph, ...], dict[int, Mask]]:
+    def inside(
+        self, eqn: Eqn, layout: RegionDataflow, ins: dict[int, Mask]
+    ) -> tuple[tuple[Graph, ...], dict[int, Mask]]:
         """The regions on coefficients, and which of them the results have: those that any region gives."""
         given = [self.given(k, g, layout, ins) for k, g in enumerate(eqn.regions)]
         returned: list[dict[int, int]] = []
@@ -342,13 +350,13 @@ class Tower:
         for g, present, back in zip(eqn.regions, given, returned, strict=True):
             _, found = self.jets.graph(g, present)
             for r, j in back.items():
-                outs[j] = either(outs[j], found[r])
+                outs[j] = union_masks(outs[j], found[r])
         wanted = [tuple([outs[b[r]] if r in b else () for r in range(len(g.results))])
                   for g, b in zip(eqn.regions, returned, strict=True)]  # fmt: skip
         triples = zip(eqn.regions, given, wanted, strict=True)
         return tuple([self.jets.graph(g, present, least)[0] for g, present, least in triples]), outs
 
-    def given(self, k: int, region: Graph, layout: Layout, ins: dict[int, Mask]) -> Present:
+    def given(self, k: int, region: Graph, layout: RegionDataflow, ins: dict[int, Mask]) -> CoefficientMasks:
         """Which coefficients of its params region k is given."""
         found: dict[int, Mask] = {}
         for s in layout.slots:
@@ -357,12 +365,12 @@ class Tower:
                 found[place] = ins[s.operand]
         return tuple([found.get(p, ()) for p in range(len(region.params))])
 
-    def taken(self, results: Iterator[Value], present: Mask) -> Series:
+    def taken(self, results: Iterator[Value], present: Mask) -> TaylorSeries:
         """The next value with its coefficients."""
-        return given_series([next(results), *[next(results) if p else None for p in present]])
+        return series_from_terms([next(results), *[next(results) if p else None for p in present]])
 
 
-def sharings(n: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def bounded_compositions(n: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """All ways to write n as a sum with bounded terms, one of them for each bound."""
     for parts in product(*[range(m + 1) for m in most[:-1]]):
         last = n - sum(parts)
@@ -370,17 +378,19 @@ def sharings(n: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield (*parts, last)
 
 
-def jet(graph: Graph, builder: Builder, xs: Sequence[Value], dxs: Sequence[MaybeValue], order: int) -> list[Series]:
+def jet(
+    graph: Graph, builder: Builder, xs: Sequence[Value], dxs: Sequence[MaybeValue], order: int
+) -> list[TaylorSeries]:
     """Emit a graph along the curve `xs + t dxs`: the series of its results to an order.
 
     Cost: quadratic in the order where rules lead back to themselves, as those of elementary functions do.
     Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13.
     """
-    tower = Tower(Jets(order), builder)
+    tower = TaylorPropagation(TaylorCache(order), builder)
     curves = [
-        Series(builder.own(x))
+        TaylorSeries(builder.own(x))
         if d is None
-        else given_series([builder.own(x), builder.own(d), *[None] * order], line=True)
+        else series_from_terms([builder.own(x), builder.own(d), *[None] * order], line=True)
         for x, d in zip(xs, dxs, strict=True)
     ]
     return tower.graph(graph, curves)

@@ -8,19 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.ad.cotangent_accumulator import Cotangents
-from difflang.ad.cotangent_masks import arrived, passed
+from difflang.ad.cotangent_accumulator import CotangentAccumulator
+from difflang.ad.cotangent_masks import incoming_mask, propagate_mask
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import MaybeValue, Unknown
-from difflang.ops.ad_interface import Ad, Mask, Transposed, Turning, choices_of, on, or_zeros, present, spread, truths
-from difflang.ops.control.print_effect import silent
+from difflang.ir.op import MaybeValue, UndefinedPrimal
+from difflang.ops.ad_interface import (
+    Ad,
+    Mask,
+    TransposedGraph,
+    TransposeRequest,
+    choice_type,
+    choices_of,
+    or_zeros,
+    presence_mask,
+    present_values,
+    spread_by_mask,
+)
+from difflang.ops.control.print_effect import without_prints
 
 Env = dict[Value, Value]
 
 
-def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -> Transposed:
+def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -> TransposedGraph:
     """A linear graph turned round: from cotangents of its results to cotangents of its linear params.
 
     What it says is not said once more.
@@ -31,26 +42,34 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -
     Cost:   one walk forward over what is not linear, one walk back over what is.
     Source: Radul et al. 2023, You Only Linearize Once.
     """
-    graph, builder = silent(graph), Builder()
+    graph, builder = without_prints(graph), Builder()
     env = {p: builder.param(p.type, p.hint) for p, is_linear in zip(graph.params, linear, strict=True) if not is_linear}
     params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
-    cts = [builder.param(r.type, change_of(r)) if p else None for r, p in zip(graph.results, arriving, strict=True)]
-    choices = {ct: builder.param(truths(ct.type)) for ct, g in zip(cts, given, strict=True) if g and ct is not None}
-    found = pull(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)), choices)
+    cts = [
+        builder.param(r.type, cotangent_hint(r)) if p else None for r, p in zip(graph.results, arriving, strict=True)
+    ]
+    choices = {
+        ct: builder.param(choice_type(ct.type)) for ct, g in zip(cts, given, strict=True) if g and ct is not None
+    }
+    found = pullback(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)), choices)
     back = [found.take(p) for p in graph.params]
     for param, ct in zip(graph.params, back, strict=True):
         if ct is not None:
             ct.called_after(param)
     kept = choices_of(back, found.choices)
-    return Transposed(builder.finish([*present(back), *present(kept)], name=graph.name), on(back), on(kept))
+    return TransposedGraph(
+        builder.finish([*present_values(back), *present_values(kept)], name=graph.name),
+        presence_mask(back),
+        presence_mask(kept),
+    )
 
 
-def change_of(tangent: Value) -> str:
+def cotangent_hint(tangent: Value) -> str:
     """What the cotangent of a value is called: as its tangent, if that is called after the value."""
     return tangent.hint if tangent.hint.startswith("d_") else "ct"
 
 
-def pull(
+def pullback(
     ad: Ad,
     eqns: Sequence[Eqn],
     builder: Builder,
@@ -58,7 +77,7 @@ def pull(
     linear: set[Value],
     cts: Sequence[tuple[Value, MaybeValue]],
     choices: Mapping[Value, Value] | None = None,
-) -> Cotangents:
+) -> CotangentAccumulator:
     """Emit in `builder` what pulls cotangents back through `eqns`, to the values in `linear`.
 
     `env` says what the values that are not linear are called in `builder`, `cts` which value has which cotangent, and
@@ -72,7 +91,7 @@ def pull(
         else:
             linear.update([r for r in eqn.results if r.type.tangent is not None])
             backwards.append(eqn)
-    found = Cotangents(builder, choices)
+    found = CotangentAccumulator(builder, choices)
     for value, ct in cts:
         if ct is not None and value in linear:
             found.add(value, ct)
@@ -89,28 +108,28 @@ def pull(
             axis, window = part
             found.put(eqn.operands[0], axis, window, arriving[0])
             continue
-        leaving = pull_eqn(ad, eqn, builder, arriving, env, linear, found)
+        leaving = pullback_eqn(ad, eqn, builder, arriving, env, linear, found)
         for value, ct in zip(eqn.operands, leaving, strict=True):
             if ct is not None and value in linear:
-                found.add(value, checked(eqn, ct, value))
+                found.add(value, check_cotangent_type(eqn, ct, value))
     return found
 
 
-def pull_eqn(
-    ad: Ad, eqn: Eqn, builder: Builder, cts: list[MaybeValue], env: Env, linear: set[Value], found: Cotangents
+def pullback_eqn(
+    ad: Ad, eqn: Eqn, builder: Builder, cts: list[MaybeValue], env: Env, linear: set[Value], found: CotangentAccumulator
 ) -> Sequence[MaybeValue]:
     """The cotangents of one linear equation's operands. Where they are zero by a choice is noted in `found`."""
     op = eqn.op
     is_linear = tuple([v in linear for v in eqn.operands])
     if op.transpose_region is not None:
         known = [env.get(v) for v in eqn.operands]
-        return op.transpose_region(ad, eqn, Turning(builder, cts, is_linear, known, found.choices))
+        return op.transpose_region(ad, eqn, TransposeRequest(builder, cts, is_linear, known, found.choices))
     rules = op.transpose
     if rules is None or (op.term_by_term and sum(is_linear) != 1):
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
-    operands = [unknown(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
+    operands = [unknown_operand(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)
-    before = arrived(eqn, builder, cts, found.choices)
+    before = incoming_mask(eqn, builder, cts, found.choices)
     back: list[MaybeValue] = []
     for i, here in enumerate(is_linear):
         rule = rules[min(i, len(rules) - 1)]
@@ -121,22 +140,22 @@ def pull_eqn(
             if op.chooses:
                 found.choose(new, before, found.side(env[eqn.operands[0]], i))
             elif before is not None:
-                new = found.choose(*passed(eqn, rule, i, operands, new, before))
+                new = found.choose(*propagate_mask(eqn, rule, i, operands, new, before))
         back.append(new)
     return back
 
 
-def unknown(value: Value) -> Unknown:
-    return Unknown(value.type)  # pyright: ignore[reportArgumentType]  a history, where the op is a sum of histories
+def unknown_operand(value: Value) -> UndefinedPrimal:
+    return UndefinedPrimal(value.type)  # pyright: ignore[reportArgumentType]  a history, where the op is a sum of histories
 
 
-def checked(eqn: Eqn, ct: Value, like: Value) -> Value:
+def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
     if ct.type is not like.type and ct.type != like.type:
         raise InternalError(f"the transpose of {eqn.op} gives {ct.type} where {like.type} is due")
     return ct
 
 
-def with_cotangents(graph: Graph, transposed: Transposed, wanted: Mask, marked: Mask) -> Transposed:
+def instantiate_cotangents(graph: Graph, transposed: TransposedGraph, wanted: Mask, marked: Mask) -> TransposedGraph:
     """The same, where the `wanted` params get a cotangent even if it is zero, and the `marked` ones a choice.
 
     `graph` is what was transposed.
@@ -145,13 +164,15 @@ def with_cotangents(graph: Graph, transposed: Transposed, wanted: Mask, marked: 
     params = [builder.param(p.type, p.hint) for p in transposed.graph.params]
     outs = builder.inline(transposed.graph, *params)
     count = sum(transposed.active)
-    cts, choices = spread(outs[:count], transposed.active), spread(outs[count:], transposed.chosen)
+    cts, choices = spread_by_mask(outs[:count], transposed.active), spread_by_mask(outs[count:], transposed.chosen)
     active = tuple([a or w for a, w in zip(transposed.active, wanted, strict=True)])
     chosen = tuple([c or m for c, m in zip(transposed.chosen, marked, strict=True)])
     results = [or_zeros(builder, ct, p.type) for ct, p, a in zip(cts, graph.params, active, strict=True) if a]
     kept = [
-        or_zeros(builder, choice, truths(p.type)) if choice or ct is None else builder.const(True, truths(p.type))
+        or_zeros(builder, choice, choice_type(p.type))
+        if choice or ct is None
+        else builder.const(True, choice_type(p.type))
         for choice, ct, p, c in zip(choices, cts, graph.params, chosen, strict=True)
         if c
     ]
-    return Transposed(builder.finish([*results, *kept], name=graph.name), active, chosen)
+    return TransposedGraph(builder.finish([*results, *kept], name=graph.name), active, chosen)

@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
-from difflang.ir.region_dataflow import Slot
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.region_dataflow import RegionSlot
 
 Fact = TypeVar("Fact")
 
 
-class Flow(ABC, Generic[Fact]):
+class DataflowAnalysis(ABC, Generic[Fact]):
     """One question about a graph and the graphs in it.
 
     Cost: one walk over each; a loop is looked at again while what is known of the values that it carries grows.
@@ -47,7 +47,7 @@ class Flow(ABC, Generic[Fact]):
     def results(self, graph: Graph) -> tuple[Fact, ...]:
         """What is known of the results, in terms of the params."""
         known: dict[Graph, tuple[Fact, ...]] = {}
-        for inner in inner_first(graph)[0]:
+        for inner in graphs_postorder(graph)[0]:
             known[inner] = self.summary(inner, known)
         return known[graph]
 
@@ -79,24 +79,26 @@ class Flow(ABC, Generic[Fact]):
             return self.outside(eqn, inside[region][place], param)
 
         while True:
-            again = [self.joined([h, *[found(k, p) for k, p in returned(s)]]) for s, h in zip(slots, held, strict=True)]
+            again = [
+                self.joined([h, *[found(k, p) for k, p in region_returns(s)]]) for s, h in zip(slots, held, strict=True)
+            ]
             settled = again == held or not any(s.params and s.returns for s in slots)
             held = again
             if settled:
                 break
-        read, given = {s.operand for s in slots}, {place for s in slots for place in returned(s)}
+        read, given = {s.operand for s in slots}, {place for s in slots for place in region_returns(s)}
         by = [fact for i, fact in enumerate(facts) if i not in read]
         by += [found(k, p) for k, region in enumerate(inside) for p in range(len(region)) if (k, p) not in given]
         outer = {s.result: fact for s, fact in zip(slots, held, strict=True)}
         return [self.governed(outer.get(i, self.nothing), by) for i in range(len(eqn.results))]
 
 
-def returned(slot: Slot) -> Iterator[tuple[int, int]]:
+def region_returns(slot: RegionSlot) -> Iterator[tuple[int, int]]:
     """Where the regions give what a slot holds: a region, and which of its results."""
     return ((k, place) for k, place in enumerate(slot.returns) if place is not None)
 
 
-def members(mask: int) -> Iterator[int]:
+def bit_indices(mask: int) -> Iterator[int]:
     """The places of a mask's bits."""
     while mask:
         low = mask & -mask

@@ -8,75 +8,81 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.analysis.zero_derivatives import Step
+from difflang.analysis.zero_derivatives import DependencyStep
 from difflang.ir.graph import Eqn, Graph, Value
 
-Path = Step | bool | None  # where it was lost, None before this region; or whether a holomorphic path leads here
-Key = tuple[Graph, tuple[Path, ...]]
+HolomorphicPath = (
+    DependencyStep | bool | None
+)  # where it was lost, None before this region; or whether a holomorphic path leads here
+SummaryKey = tuple[Graph, tuple[HolomorphicPath, ...]]
 
 
-def losses(graph: Graph, inside: Sequence[bool]) -> list[Step | None]:
+def find_nonholomorphic_steps(graph: Graph, inside: Sequence[bool]) -> list[DependencyStep | None]:
     """For each result, the step after which it is no holomorphic function of the params `inside`, if there is one.
 
     A value that nothing in the graph defines, as while a definition is checked, depends on none of them.
     Cost: one walk; a loop's step is looked at again while what it carries changes, a shared region once.
     """
-    found = Walk().results(graph, tuple(inside))
-    return [path if isinstance(path, Step) else None for path in found]
+    found = HolomorphyAnalysis().results(graph, tuple(inside))
+    return [path if isinstance(path, DependencyStep) else None for path in found]
 
 
-def joined(paths: Sequence[Path]) -> Path:
+def join_paths(paths: Sequence[HolomorphicPath]) -> HolomorphicPath:
     """The path of what is made of several: lost where one of them is."""
     return next((p for p in paths if not isinstance(p, bool)), any(paths))
 
 
-class Walk:
+class HolomorphyAnalysis:
     """One question, with the answers to the same question about regions."""
 
     def __init__(self) -> None:
-        self.known: dict[Key, tuple[Path, ...]] = {}
+        self.known: dict[SummaryKey, tuple[HolomorphicPath, ...]] = {}
 
-    def results(self, graph: Graph, inside: tuple[Path, ...]) -> tuple[Path, ...]:
+    def results(self, graph: Graph, inside: tuple[HolomorphicPath, ...]) -> tuple[HolomorphicPath, ...]:
         key = graph, inside
         if key not in self.known:
-            at: dict[Value, Path] = dict(zip(graph.params, inside, strict=True))
+            at: dict[Value, HolomorphicPath] = dict(zip(graph.params, inside, strict=True))
             for eqn in graph.eqns:
                 paths = [at.get(v, False) for v in eqn.operands]
                 at.update(zip(eqn.results, self.after(eqn, paths), strict=True))
             self.known[key] = tuple([at.get(r, False) for r in graph.results])
         return self.known[key]
 
-    def after(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+    def after(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """The paths to an equation's results."""
-        path = joined(paths)
+        path = join_paths(paths)
         if path is False or eqn.op.inactive:
             return [False] * len(eqn.results)
         if eqn.regions and not eqn.op.conjugates:
             found = self.through_regions(eqn, paths)
         else:
-            found = [Step(eqn) if eqn.op.conjugates and path is True else path] * len(eqn.results)
+            found = [DependencyStep(eqn) if eqn.op.conjugates and path is True else path] * len(eqn.results)
         return [p if r.type.tangent is not None else False for p, r in zip(found, eqn.results, strict=True)]
 
-    def inside(self, eqn: Eqn, region: Graph, paths: Sequence[Path]) -> list[Path]:
+    def inside(self, eqn: Eqn, region: Graph, paths: Sequence[HolomorphicPath]) -> list[HolomorphicPath]:
         """The paths to a region's results. All that was lost before is one thing inside, to ask few questions."""
-        before = joined(paths)
-        found = self.results(region, tuple([None if isinstance(p, Step) else p for p in paths]))
-        return [before if p is None else Step(eqn, inner=p) if isinstance(p, Step) else p for p in found]
+        before = join_paths(paths)
+        found = self.results(region, tuple([None if isinstance(p, DependencyStep) else p for p in paths]))
+        return [
+            before if p is None else DependencyStep(eqn, inner=p) if isinstance(p, DependencyStep) else p for p in found
+        ]
 
-    def through_regions(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+    def through_regions(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         if eqn.op.layout is None:
             return self.through_function(eqn, paths)
         slots = eqn.op.layout(eqn).slots
         entering = [paths[s.operand] if s.operand is not None else False for s in slots]
         while True:
-            inside: list[list[Path]] = [[False] * len(region.params) for region in eqn.regions]
+            inside: list[list[HolomorphicPath]] = [[False] * len(region.params) for region in eqn.regions]
             for slot, path in zip(slots, entering, strict=True):
                 for params, place in zip(inside, slot.params, strict=False):
                     if place is not None:
                         params[place] = path
             found = [self.inside(eqn, r, p) for r, p in zip(eqn.regions, inside, strict=True)]
             leaving = [
-                joined([path, *[f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]])
+                join_paths(
+                    [path, *[f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]]
+                )
                 for slot, path in zip(slots, entering, strict=True)
             ]
             if leaving == entering or not any(slot.params and slot.returns for slot in slots):
@@ -84,7 +90,7 @@ class Walk:
                 return [outside.get(i, False) for i in range(len(eqn.results))]
             entering = leaving  # what a loop carries comes in again
 
-    def through_function(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+    def through_function(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """An equation that says something of the functions in its regions; of one unknown here nothing is known."""
         match eqn.op.name:
             case "jvp" | "jet":
@@ -94,25 +100,25 @@ class Walk:
             case "solved":
                 return self.through_solution(eqn, paths)
             case _:
-                return [Step(eqn)] * len(eqn.results)
+                return [DependencyStep(eqn)] * len(eqn.results)
 
-    def through_derivative(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+    def through_derivative(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """A `jvp`: the function's operands, then their tangents; its results, then theirs, of a `jet` some more."""
         (function,), wrt = eqn.regions, eqn.attrs["wrt"]
         values, tangents = paths[: len(function.params)], iter(paths[len(function.params) :])
-        inside = tuple([joined([p, next(tangents)]) if w else p for p, w in zip(values, wrt, strict=True)])
+        inside = tuple([join_paths([p, next(tangents)]) if w else p for p, w in zip(values, wrt, strict=True)])
         found = self.inside(eqn, function, inside)
         moving = [p for p, r in zip(found, function.results, strict=True) if r.type.tangent is not None]
         return [*found, *moving * eqn.attrs.get("order", 1)]
 
-    def through_rule(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+    def through_rule(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """What the rule says counts, not how the value is computed."""
         given = [p for p, w in zip(paths, eqn.attrs["wrt"], strict=True) if w]
         tangents = iter(self.inside(eqn, eqn.regions[1], (*paths, *given))[len(eqn.results) :])
         return [next(tangents) if r.type.tangent is not None else False for r in eqn.results]
 
-    def through_solution(self, eqn: Eqn, paths: list[Path]) -> Sequence[Path]:
+    def through_solution(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """The x with A x = b is as holomorphic as A x is in x and in what A is made of."""
         consts = eqn.attrs["consts"]
-        found = self.inside(eqn, eqn.regions[2], (*paths[:consts], *[joined(paths)] * (len(paths) - consts)))
-        return [joined([*paths, *found])] * len(eqn.results)
+        found = self.inside(eqn, eqn.regions[2], (*paths[:consts], *[join_paths(paths)] * (len(paths) - consts)))
+        return [join_paths([*paths, *found])] * len(eqn.results)

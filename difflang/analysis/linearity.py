@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.region_dataflow import Slot
+from difflang.ir.region_dataflow import RegionSlot
 from difflang.ir.tensor_types import History
 
 
-class Status(Enum):
+class LinearityStatus(Enum):
     """How a value depends on the linear params."""
 
     ZERO = "zero"
@@ -24,7 +24,7 @@ class Status(Enum):
     OPEN = "open"
 
 
-class Fault(Enum):
+class LinearityFault(Enum):
     """Why a step is not linear."""
 
     FUNCTION = "function"  # the op is not linear in what it is given
@@ -38,24 +38,24 @@ class Fault(Enum):
 class NotLinear(Exception):
     """A graph is not linear. `eqn` is the step, `operand` which operand it is about, `outer` the step around it."""
 
-    def __init__(self, fault: Fault, eqn: Eqn | None, operand: int | None = None) -> None:
+    def __init__(self, fault: LinearityFault, eqn: Eqn | None, operand: int | None = None) -> None:
         super().__init__(fault.value)
         self.fault, self.eqn, self.operand = fault, eqn, operand
         self.outer = eqn
 
 
-Statuses = tuple[Status, ...]
+Statuses = tuple[LinearityStatus, ...]
 
 
-def prove(graph: Graph, linear: Sequence[bool]) -> None:
+def prove_linear(graph: Graph, linear: Sequence[bool]) -> None:
     """The graph is linear in those params together, in every result that has a tangent. Errors: NotLinear."""
-    given = tuple([Status.LINEAR if is_linear else Status.FIXED for is_linear in linear])
-    for status, result in zip(Proof().graph(graph, given), graph.results, strict=True):
-        if status is Status.FIXED and result.type.tangent is not None:
-            raise NotLinear(Fault.RESULT, next((e for e in graph.eqns if result in e.results), None))
+    given = tuple([LinearityStatus.LINEAR if is_linear else LinearityStatus.FIXED for is_linear in linear])
+    for status, result in zip(LinearityProof().graph(graph, given), graph.results, strict=True):
+        if status is LinearityStatus.FIXED and result.type.tangent is not None:
+            raise NotLinear(LinearityFault.RESULT, next((e for e in graph.eqns if result in e.results), None))
 
 
-class Proof:
+class LinearityProof:
     """Goes through a graph and its regions, each once for what its params are."""
 
     def __init__(self) -> None:
@@ -64,14 +64,14 @@ class Proof:
     def graph(self, graph: Graph, given: Statuses) -> Statuses:
         key = graph, given
         if key not in self.done:
-            status: dict[Value, Status] = dict(zip(graph.params, given, strict=True))
+            status: dict[Value, LinearityStatus] = dict(zip(graph.params, given, strict=True))
             for eqn in graph.eqns:
-                operands = tuple([status.get(v, Status.OPEN) for v in eqn.operands])
+                operands = tuple([status.get(v, LinearityStatus.OPEN) for v in eqn.operands])
                 status.update(zip(eqn.results, self.results(eqn, operands), strict=True))
-            self.done[key] = tuple([status.get(r, Status.OPEN) for r in graph.results])
+            self.done[key] = tuple([status.get(r, LinearityStatus.OPEN) for r in graph.results])
         return self.done[key]
 
-    def results(self, eqn: Eqn, given: Statuses) -> Sequence[Status]:
+    def results(self, eqn: Eqn, given: Statuses) -> Sequence[LinearityStatus]:
         if not eqn.results and not eqn.regions:  # what is only said
             return []
         if eqn.regions and eqn.op.layout is not None:
@@ -81,37 +81,37 @@ class Proof:
                 fault.outer = eqn
                 raise
         if eqn.op.linear_in is not None:
-            return [of_linear(eqn, given, eqn.op.linear_in(eqn))] * len(eqn.results)
+            return [linear_op_status(eqn, given, eqn.op.linear_in(eqn))] * len(eqn.results)
         if eqn.regions:
-            return [of_region(eqn, given)] * len(eqn.results)
-        return [of_op(eqn, given)] * len(eqn.results)
+            return [region_status(eqn, given)] * len(eqn.results)
+        return [op_status(eqn, given)] * len(eqn.results)
 
-    def through_regions(self, eqn: Eqn, given: Statuses) -> Sequence[Status]:
+    def through_regions(self, eqn: Eqn, given: Statuses) -> Sequence[LinearityStatus]:
         """Regions whose values flow as the layout says; what a loop carries is asked for until nothing changes."""
         assert eqn.op.layout is not None
         slots = eqn.op.layout(eqn).slots
         inside = {s.operand for s in slots}
         for i, status in enumerate(given):
-            if i not in inside and status is Status.LINEAR:
-                raise NotLinear(Fault.CONDITION, eqn, i)
-        held = [Status.FIXED if s.operand is None else given[s.operand] for s in slots]
+            if i not in inside and status is LinearityStatus.LINEAR:
+                raise NotLinear(LinearityFault.CONDITION, eqn, i)
+        held = [LinearityStatus.FIXED if s.operand is None else given[s.operand] for s in slots]
         while True:
             found = self.once(eqn, slots, held)
-            again = [f if carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
+            again = [f if is_carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
             if again == held:
                 break
             held = again
-        results = [Status.FIXED] * len(eqn.results)
+        results = [LinearityStatus.FIXED] * len(eqn.results)
         for slot, status in zip(slots, found, strict=True):
             if slot.result is not None:
                 results[slot.result] = status
         return results
 
-    def once(self, eqn: Eqn, slots: Sequence[Slot], held: Sequence[Status]) -> list[Status]:
+    def once(self, eqn: Eqn, slots: Sequence[RegionSlot], held: Sequence[LinearityStatus]) -> list[LinearityStatus]:
         """What the slots hold after the regions ran once: what they give, or still what they were."""
-        made: list[list[Status]] = [[h] if carried(s) else [] for s, h in zip(slots, held, strict=True)]
+        made: list[list[LinearityStatus]] = [[h] if is_carried(s) else [] for s, h in zip(slots, held, strict=True)]
         for number, region in enumerate(eqn.regions):
-            params = [Status.FIXED] * len(region.params)
+            params = [LinearityStatus.FIXED] * len(region.params)
             for slot, status in zip(slots, held, strict=True):
                 if slot.params and (place := slot.params[number]) is not None:
                     params[place] = status
@@ -119,74 +119,80 @@ class Proof:
             for slot, statuses in zip(slots, made, strict=True):
                 if slot.returns and (place := slot.returns[number]) is not None:
                     statuses.append(results[place])
-        return [joined(eqn, m) if m else h for m, h in zip(made, held, strict=True)]
+        return [join_statuses(eqn, m) if m else h for m, h in zip(made, held, strict=True)]
 
 
-def carried(slot: Slot) -> bool:
+def is_carried(slot: RegionSlot) -> bool:
     """Whether what comes out of it goes in again."""
     return slot.operand is not None and slot.result is not None
 
 
-def joined(eqn: Eqn, statuses: Sequence[Status]) -> Status:
+def join_statuses(eqn: Eqn, statuses: Sequence[LinearityStatus]) -> LinearityStatus:
     """What a value is that is one of these, as the run decides."""
-    kinds = set(statuses) - {Status.ZERO}
-    if Status.OPEN in kinds:
-        return Status.OPEN
+    kinds = set(statuses) - {LinearityStatus.ZERO}
+    if LinearityStatus.OPEN in kinds:
+        return LinearityStatus.OPEN
     if len(kinds) > 1:
-        raise NotLinear(Fault.CHOICE, eqn)
-    return kinds.pop() if kinds else Status.ZERO
+        raise NotLinear(LinearityFault.CHOICE, eqn)
+    return kinds.pop() if kinds else LinearityStatus.ZERO
 
 
-def of_region(eqn: Eqn, given: Statuses) -> Status:
+def region_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
     """An equation whose regions say nothing of how values flow: a derivative, in what is only checked; a rule."""
-    if Status.LINEAR not in given:
-        return Status.OPEN if Status.OPEN in given else Status.FIXED
+    if LinearityStatus.LINEAR not in given:
+        return LinearityStatus.OPEN if LinearityStatus.OPEN in given else LinearityStatus.FIXED
     if eqn.op.expand is not None:
-        return Status.OPEN
-    raise NotLinear(Fault.FUNCTION, eqn, given.index(Status.LINEAR))
+        return LinearityStatus.OPEN
+    raise NotLinear(LinearityFault.FUNCTION, eqn, given.index(LinearityStatus.LINEAR))
 
 
-def of_op(eqn: Eqn, given: Statuses) -> Status:
+def op_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
     if not eqn.operands:
-        return Status.ZERO if is_zero(eqn) else Status.FIXED
+        return LinearityStatus.ZERO if is_zero_eqn(eqn) else LinearityStatus.FIXED
     rules = eqn.op.transpose
     if rules is None:
-        if Status.LINEAR in given:
-            kind = Fault.CONDITION if all(r.type.tangent is None for r in eqn.results) else Fault.FUNCTION
-            raise NotLinear(kind, eqn, given.index(Status.LINEAR))
-        return Status.OPEN if Status.OPEN in given else Status.FIXED
-    return of_linear(eqn, given, tuple([rules[min(i, len(rules) - 1)] is not None for i in range(len(given))]))
+        if LinearityStatus.LINEAR in given:
+            kind = (
+                LinearityFault.CONDITION
+                if all(r.type.tangent is None for r in eqn.results)
+                else LinearityFault.FUNCTION
+            )
+            raise NotLinear(kind, eqn, given.index(LinearityStatus.LINEAR))
+        return LinearityStatus.OPEN if LinearityStatus.OPEN in given else LinearityStatus.FIXED
+    return linear_op_status(eqn, given, tuple([rules[min(i, len(rules) - 1)] is not None for i in range(len(given))]))
 
 
-def of_linear(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> Status:
+def linear_op_status(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> LinearityStatus:
     """An equation that is linear in some operands: in each by itself if the op is multilinear, else together."""
     for i, (status, here) in enumerate(zip(given, linear, strict=True)):
-        if status is Status.LINEAR and not here:
-            raise NotLinear(Fault.FUNCTION, eqn, i)
+        if status is LinearityStatus.LINEAR and not here:
+            raise NotLinear(LinearityFault.FUNCTION, eqn, i)
     inside = [s for s, here in zip(given, linear, strict=True) if here]
     if eqn.op.term_by_term:
-        return of_product(eqn, inside, given)
-    if all(s is Status.ZERO for s in inside):
-        return Status.ZERO
-    if Status.OPEN in inside:
-        return Status.OPEN
-    if Status.LINEAR in inside and Status.FIXED in inside:
-        at = next(i for i, (s, here) in enumerate(zip(given, linear, strict=True)) if here and s is Status.FIXED)
-        raise NotLinear(Fault.OFFSET, eqn, at)
-    return Status.LINEAR if Status.LINEAR in inside else Status.FIXED
+        return product_status(eqn, inside, given)
+    if all(s is LinearityStatus.ZERO for s in inside):
+        return LinearityStatus.ZERO
+    if LinearityStatus.OPEN in inside:
+        return LinearityStatus.OPEN
+    if LinearityStatus.LINEAR in inside and LinearityStatus.FIXED in inside:
+        at = next(
+            i for i, (s, here) in enumerate(zip(given, linear, strict=True)) if here and s is LinearityStatus.FIXED
+        )
+        raise NotLinear(LinearityFault.OFFSET, eqn, at)
+    return LinearityStatus.LINEAR if LinearityStatus.LINEAR in inside else LinearityStatus.FIXED
 
 
-def of_product(eqn: Eqn, inside: Sequence[Status], given: Statuses) -> Status:
-    if Status.ZERO in inside:
-        return Status.ZERO
-    if inside.count(Status.LINEAR) > 1:
-        raise NotLinear(Fault.PRODUCT, eqn, given.index(Status.LINEAR))
-    if Status.OPEN in given:
-        return Status.OPEN
-    return Status.LINEAR if Status.LINEAR in inside else Status.FIXED
+def product_status(eqn: Eqn, inside: Sequence[LinearityStatus], given: Statuses) -> LinearityStatus:
+    if LinearityStatus.ZERO in inside:
+        return LinearityStatus.ZERO
+    if inside.count(LinearityStatus.LINEAR) > 1:
+        raise NotLinear(LinearityFault.PRODUCT, eqn, given.index(LinearityStatus.LINEAR))
+    if LinearityStatus.OPEN in given:
+        return LinearityStatus.OPEN
+    return LinearityStatus.LINEAR if LinearityStatus.LINEAR in inside else LinearityStatus.FIXED
 
 
-def is_zero(eqn: Eqn) -> bool:
+def is_zero_eqn(eqn: Eqn) -> bool:
     """Whether an equation without operands gives zeros only."""
     if "value" in eqn.attrs:
         return bool(eqn.attrs["value"] == 0)

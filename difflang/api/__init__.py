@@ -7,34 +7,34 @@ from pathlib import Path
 from typing import Any, cast
 
 from difflang.api.checkify import Failure, checked
-from difflang.api.externs import Extern, extern, verify
-from difflang.api.externs import bind as bind_externs
+from difflang.api.externs import Extern, extern, verify_externs
+from difflang.api.externs import bind_externs as bind_externs
 from difflang.api.function import Function
-from difflang.api.loaded_program import Loaded, doorway
-from difflang.api.notebook_display import bundle_of_module
-from difflang.api.record_classes import Records
+from difflang.api.loaded_program import LoadedProgram, doorway
+from difflang.api.notebook_display import module_mimebundle
+from difflang.api.record_classes import RecordClasses
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
+from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
-from difflang.base.source_files import read
-from difflang.base.unpicklable import Part
+from difflang.base.source_files import read_source
+from difflang.base.unpicklable import Unpicklable
 from difflang.driver import check_and_run
-from difflang.driver.python_warnings import warn
+from difflang.driver.python_warnings import issue_warning
 from difflang.syntax import tree
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
-from difflang.types.module_scope import Module as Declarations
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope as Declarations
+from difflang.types.type_errors import make_error
 
 __all__ = ["Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"]
 
-Externs = Mapping[str, Callable[..., Any] | Extern]
+ExternBindings = Mapping[str, Callable[..., Any] | Extern]
 
 
-class Module(Part):
+class Module(Unpicklable):
     """A loaded file. Its functions, the classes of its records and the modules it imports are attributes and items."""
 
-    def __init__(self, loaded: Loaded, declarations: Declarations, name: str, file: str | None) -> None:
+    def __init__(self, loaded: LoadedProgram, declarations: Declarations, name: str, file: str | None) -> None:
         self.__name__ = name
         self.__file__ = file
         self._loaded, self._module = loaded, declarations
@@ -66,7 +66,7 @@ class Module(Part):
             return self._loaded.records.enums.base(record)
         if name in module.variants:
             return self._loaded.records.enums.declared(*module.variants[name])
-        near = nearest(name, self._names())
+        near = nearest_word(name, self._names())
         raise KeyError(f"{self.__name__} has no function `{name}`" + (f"; did you mean `{near}`?" if near else ""))
 
     def _beside(self, module: Declarations) -> Module:
@@ -93,11 +93,11 @@ class Module(Part):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows: its functions and records with what is said of them, in plain text, HTML, Markdown."""
         functions = [f for name in self if isinstance(f := self[name], Function)]
-        return bundle_of_module(self.__name__, self._module, functions)
+        return module_mimebundle(self.__name__, self._module, functions)
 
 
 def load(
-    path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = (), externs: Externs | None = None
+    path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = (), externs: ExternBindings | None = None
 ) -> Module:
     """The functions of a file, checked. Its statements are not run.
 
@@ -113,8 +113,8 @@ def load(
         place = Path(path)
         if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
             way = "`difflang.loads(…)` takes the text of a program"
-            raise mistake("DL0701", "`load` takes the name of a file", help=way)
-        return module_of(read(place, str(path)), place.stem, place, seed, paths, externs)
+            raise make_error("DL0701", "`load` takes the name of a file", help=way)
+        return build_module(read_source(place, str(path)), place.stem, place, seed, paths, externs)
 
 
 def loads(
@@ -124,7 +124,7 @@ def loads(
     *,
     seed: int = 0,
     paths: Sequence[str | Path] = (),
-    externs: Externs | None = None,
+    externs: ExternBindings | None = None,
 ) -> Module:
     """The functions of a text, checked, as `load` does. Files are read and imported from the current folder.
 
@@ -133,31 +133,36 @@ def loads(
     with doorway():
         if origin is not None:
             file, line = origin
-            return module_of(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
+            return build_module(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
         if not isinstance(cast(object, source), str):
-            raise mistake("DL0102", f"`loads` takes a text, and a {type(source).__name__} was given",
+            raise make_error("DL0102", f"`loads` takes a text, and a {type(source).__name__} was given",
                           help="bytes are a text once they are decoded: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
-            raise mistake("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
-                          help=f'write `difflang.load("{source}")`')  # fmt: skip
-        return module_of(Source(name, source), name, None, seed, paths, externs)
+            raise make_error("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
+                          help=f'write `difflang.register_magics("{source}")`')  # fmt: skip
+        return build_module(Source(name, source), name, None, seed, paths, externs)
 
 
-def module_of(
-    source: Source, name: str, path: Path | None, seed: int, paths: Sequence[str | Path], externs: Externs | None = None
+def build_module(
+    source: Source,
+    name: str,
+    path: Path | None,
+    seed: int,
+    paths: Sequence[str | Path],
+    externs: ExternBindings | None = None,
 ) -> Module:
-    classes: list[Records] = []
+    classes: list[RecordClasses] = []
 
     def bind(module: Declarations) -> None:
-        classes.append(Records(module, name))
+        classes.append(RecordClasses(module, name))
         bind_externs(module, classes[0], externs or {})
 
-    checked = check_and_run.check(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
+    checked = check_and_run.check_program(source, path=path, paths=tuple(map(Path, paths)), bind=bind)
     if checked.errors:
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
-        warn(checked.diagnostics)
+        issue_warning(checked.diagnostics)
         checked.session.diagnostics.clear()
-    verify(checked.module)
+    verify_externs(checked.module)
     file = str(path) if path is not None else None
-    return Module(Loaded(checked, name, path, seed, records=classes[0]), checked.module, name, file)
+    return Module(LoadedProgram(checked, name, path, seed, records=classes[0]), checked.module, name, file)

@@ -12,18 +12,18 @@ from types import FunctionType
 from typing import Any
 
 from difflang.api import enum_classes
-from difflang.api.record_classes import declaration, is_text
-from difflang.api.size_provenance import Earlier, fields_before, first_with
+from difflang.api.record_classes import is_str_type, record_of_value
+from difflang.api.size_provenance import PrecedingTypes, find_size_source, preceding_fields
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.driver.type_specs import parsed_type
+from difflang.driver.type_specs import parse_type
 from difflang.ir.tensor_types import BOOL, C128, COMPLEXES, DTYPES, DType, Tensor
 from difflang.runtime import argument_conversion, pytrees
-from difflang.runtime.pytrees import Slot
+from difflang.runtime.pytrees import LeafSlot
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import free_names
-from difflang.types.annotations import Annotations
-from difflang.types.dtype_variables import DTypeVar, literal_dtype, pruned
+from difflang.syntax.tree_queries import mentioned_names
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.dtype_variables import DTypeVar, literal_dtype, prune_dtype
 from difflang.types.language_types import (
     KEY,
     UNIT,
@@ -38,34 +38,34 @@ from difflang.types.language_types import (
     leaf_types,
     show_type,
 )
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
 # Where a type is written: in which module, beside which generic names, in a record applied to what.
-Place = tuple[Module, dict[str, "str | None"], dict[str, Any]]
+TypeScope = tuple[ModuleScope, dict[str, "str | None"], dict[str, Any]]
 
 
-class Reader:
+class ArgumentReader:
     """Reads arguments into types. `order` collects the places of their leaves, in the order of the types' leaves.
 
     With `specs`, a string may stand for an array of the type it spells.
     """
 
-    def __init__(self, module: Module, specs: bool = False) -> None:
+    def __init__(self, module: ModuleScope, specs: bool = False) -> None:
         self.module, self.specs = module, specs
         self.order: list[int] = []
         self.keys: list[int] = []  # which of these are random keys
         self.span: Span | None = None  # where the parameter in question is declared
         self.generics: dict[str, str | None] = {}
         self.bound: dict[str, int] = {}  # the sizes that names were bound to before
-        self.whole: dict[str, tuple[tree.TypeExpr, Place]] = {}  # what a record in hand is applied to, and where
+        self.whole: dict[str, tuple[tree.TypeExpr, TypeScope]] = {}  # what a record in hand is applied to, and where
 
     # ---- by a written type
 
     def written(self, value: Any, written: tree.TypeExpr | None, path: str) -> LangType:
         """The type of a value for which this type is written. Errors: DL12."""
-        if self.specs and isinstance(value, Slot) and isinstance(value.value, str) and not is_text(written):
+        if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str) and not is_str_type(written):
             return self.spelled(value, written, path)
         match written:
             case None:
@@ -90,9 +90,9 @@ class Reader:
             case _:
                 return self.plain(value, path)
 
-    def spelled(self, value: Slot, written: tree.TypeExpr | None, path: str) -> LangType:
+    def spelled(self, value: LeafSlot, written: tree.TypeExpr | None, path: str) -> LangType:
         """The type that a spec spells."""
-        type = parsed_type(value.value, self.module)
+        type = parse_type(value.value, self.module)
         self.order += [value.index] * len(leaf_types(type))
         want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
         if written is not None and want is not None and isinstance(type, Tensor) and type.dtype is not want:
@@ -104,10 +104,10 @@ class Reader:
         record = self.module.records.get(name)
         if record is not None and name not in self.generics:
             if isinstance(record, tree.Enum):
-                return enum_classes.read(self, value, record, path)
+                return enum_classes.read_enum(self, value, record, path)
             return self.record(value, record, path, written)
         if name == "str":
-            if isinstance(value, Slot) and isinstance(value.value, str):
+            if isinstance(value, LeafSlot) and isinstance(value.value, str):
                 return TextType(value.value)
             raise self.refused(path, "str", value)
         if name == "key":
@@ -120,20 +120,20 @@ class Reader:
         """A record from anything that has its fields by name."""
         given = self.fields(value, decl.name, [f.name for f in decl.fields], path)
         home = self.module.home(decl)
-        annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
+        annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
         types: list[LangType] = []
         with self.declaring(home, annotations.generics, self.applied(decl, written)):
             for field in decl.fields:
                 here = f"{path}.{field.name}"
                 type = self.written(given[field.name], field.type, here)
                 if not annotations.match(field.type, type):
-                    earlier = fields_before(decl.fields, field, path)
+                    earlier = preceding_fields(decl.fields, field, path)
                     raise self.misfit(here, field.type, type, annotations, field.type.span, earlier)
                 types.append(type)
         args = tuple(annotations.bound.get(g.name) for g in decl.generics)
         return RecordType(decl, tuple(given), tuple(types), args)
 
-    def applied(self, decl: tree.Record, written: tree.TypeExpr | None) -> dict[str, tuple[tree.TypeExpr, Place]]:
+    def applied(self, decl: tree.Record, written: tree.TypeExpr | None) -> dict[str, tuple[tree.TypeExpr, TypeScope]]:
         """The vectors that a written type `R[V]` puts for the names of a record, and where that is written."""
         if not isinstance(written, tree.TypeApply) or len(written.args) != len(decl.generics):
             return {}
@@ -144,9 +144,9 @@ class Reader:
     @contextmanager
     def declaring(
         self,
-        module: Module,
+        module: ModuleScope,
         generics: dict[str, str | None],
-        whole: dict[str, tuple[tree.TypeExpr, Place]] | None = None,
+        whole: dict[str, tuple[tree.TypeExpr, TypeScope]] | None = None,
     ) -> Generator[None]:
         """Inside, types are read as a declaration of that module writes them."""
         outer = self.module, self.generics, self.whole
@@ -169,7 +169,7 @@ class Reader:
             case tree.TypeName(path=names) | tree.TypeApply(path=names) if ".".join(names) in self.module.records:
                 decl = self.module.records[".".join(names)]
                 if isinstance(decl, tree.Enum):
-                    return enum_classes.read(self, value, decl, path, tangent=True)
+                    return enum_classes.read_enum(self, value, decl, path, tangent=True)
                 return self.changed(value, decl, path, inner)
             case _:
                 return self.written(value, inner, path) if has_tangent(inner, self.module) else UNIT
@@ -189,7 +189,7 @@ class Reader:
         """A value that must be of this very type: a tangent, a cotangent."""
         match type:
             case Tensor():
-                found = self.tensor(value, pruned(type.dtype), show_type(type), path)
+                found = self.tensor(value, prune_dtype(type.dtype), show_type(type), path)
                 if found.shape != type.shape:
                     raise self.refused(path, show_type(type), value)
                 return type
@@ -205,7 +205,7 @@ class Reader:
                     self.typed(given[name], part, f"{path}.{name}")
                 return type
             case VariantType() | SumType():
-                return enum_classes.typed(self, value, type, path)
+                return enum_classes.read_expected_enum(self, value, type, path)
             case KeyType():
                 return self.key(value, path)
             case _:
@@ -215,17 +215,17 @@ class Reader:
 
     def plain(self, value: Any, path: str) -> LangType:
         """A value whose type only the value says: arrays, numbers, tuples, functions and records of this module."""
-        found = declaration(value)
+        found = record_of_value(value)
         if found is not None and found[0] is not None:
             decl, tangent = found[0], found[1]
             return self.changed(value, decl, path) if tangent else self.record(value, decl, path)
-        if enum_classes.is_enum(value):
-            return enum_classes.read(self, value, None, path)
+        if enum_classes.is_enum_value(value):
+            return enum_classes.read_enum(self, value, None, path)
         if isinstance(getattr(value, "function_type", None), ClosureType):
             return self.function(value, "", path)
         if isinstance(value, tuple):
             return TupleType(tuple(self.plain(v, f"{path}[{i}]") for i, v in enumerate(value)))
-        if isinstance(value, Slot) and isinstance(value.value, str) and not self.specs:
+        if isinstance(value, LeafSlot) and isinstance(value.value, str) and not self.specs:
             return TextType(value.value)
         return self.tensor(value, None, "", path)
 
@@ -244,7 +244,7 @@ class Reader:
         """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""
         if isinstance(value, dict):
             given = value
-        elif isinstance(value, Slot) or (listed := field_names(value)) is None:
+        elif isinstance(value, LeafSlot) or (listed := field_names(value)) is None:
             some = ", ".join([f"{n}=…" for n in names[:4]] + ["…"] * (len(names) > 4))
             raise self.refused(
                 path, shown, value, f"give its fields by name, `dict({some})`, or a record of the module"
@@ -256,7 +256,7 @@ class Reader:
         if missing or extra:
             what = f"has no field `{extra[0]}`" if extra else f"needs the field `{missing[0]}` too"
             raise self.error("DL1207", f"`{path}`: {shown} {what}", f"its fields are {', '.join(names)}")
-        return {n: as_slot(given[n]) for n in names}
+        return {n: static_slot(given[n]) for n in names}
 
     def function(self, value: Any, shown: str, path: str) -> LangType:
         type = getattr(value, "function_type", None)
@@ -271,7 +271,7 @@ class Reader:
         return type
 
     def key(self, value: Any, path: str) -> LangType:
-        if not isinstance(value, Slot):
+        if not isinstance(value, LeafSlot):
             raise self.refused(path, "key", value)
         self.keys.append(len(self.order))
         self.order.append(value.index)
@@ -279,7 +279,7 @@ class Reader:
 
     def tensor(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
         """An array or a number, of the element type that is declared if one is."""
-        if not isinstance(value, Slot):
+        if not isinstance(value, LeafSlot):
             raise self.refused(path, shown or "an array", value)
         self.order.append(value.index)
         given = value.value
@@ -297,7 +297,7 @@ class Reader:
     def number(self, given: complex, want: DType | None, path: str) -> Tensor:
         """A Python number takes the declared element type, or the one that the other arguments decide."""
         if want is not None:
-            self.told(argument_conversion.number, given, Tensor(want), path)
+            self.told(argument_conversion.convert_python_number, given, Tensor(want), path)
             return Tensor(want)
         if isinstance(given, bool):
             return Tensor(BOOL)
@@ -310,10 +310,10 @@ class Reader:
     ) -> Tensor:
         if want is None or dtype is want:
             return Tensor(dtype, shape)
-        if argument_conversion.is_weak(given) and argument_conversion.fits_kind(dtype, want):
+        if argument_conversion.is_weak(given) and argument_conversion.weak_dtype_fits(dtype, want):
             return Tensor(want, shape)
         message = f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given"
-        raise self.error("DL1201", message, argument_conversion.line_to_write(given, dtype, want, path))
+        raise self.error("DL1201", message, argument_conversion.dtype_conversion_hint(given, dtype, want, path))
 
     # ---- refusals
 
@@ -327,13 +327,13 @@ class Reader:
 
     def error(self, code: str, message: str, help: str = "") -> DifflangError:
         labels = [(self.span, "declared here")] if self.span is not None else []
-        return mistake(code, message, *labels, help=help)
+        return make_error(code, message, *labels, help=help)
 
     def refused(self, path: str, shown: str, value: Any, help: str = "") -> DifflangError:
-        found = described(value)
+        found = describe_value(value)
         if isinstance(value, (list, tuple)) and not help and shown.endswith("]"):
-            help = argument_conversion.array_to_write(path, shown)
-        code = "DL1202" if isinstance(value, Slot) and pytrees.array_type(value.value) is not None else "DL1206"
+            help = argument_conversion.array_conversion_hint(path, shown)
+        code = "DL1202" if isinstance(value, LeafSlot) and pytrees.array_type(value.value) is not None else "DL1206"
         return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)
 
     def misfit(
@@ -341,17 +341,19 @@ class Reader:
         path: str,
         written: tree.TypeExpr,
         type: LangType,
-        annotations: Annotations,
+        annotations: AnnotationResolver,
         span: Span,
-        earlier: Earlier,
+        earlier: PrecedingTypes,
     ) -> DifflangError:
         """A value whose type does not fit what is written, and what the names in it stand for by those before it."""
-        names = sorted(n for n in free_names(written) if n in annotations.bound)
-        sources = {n: first for n in names if (first := first_with(n, earlier)) is not None and n not in self.bound}
+        names = sorted(n for n in mentioned_names(written) if n in annotations.bound)
+        sources = {
+            n: first for n in names if (first := find_size_source(n, earlier)) is not None and n not in self.bound
+        }
         told = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
         bound = ", ".join(f"{n} is bound to {self.bound[n]}" for n in names if n in self.bound)
         text = ", and ".join(["declared here", *filter(None, (told, bound))])
-        return mistake(
+        return make_error(
             "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
         )
 
@@ -363,7 +365,7 @@ def field_names(value: Any) -> Sequence[str] | None:
     return getattr(value, "_fields", None) if isinstance(value, tuple) else None
 
 
-def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
+def has_tangent(written: tree.TypeExpr, module: ModuleScope) -> bool:
     """Whether values of a written type have a tangent."""
     match written:
         case tree.TypeName(path=names) | tree.TypeApply(path=names):
@@ -378,17 +380,17 @@ def has_tangent(written: tree.TypeExpr, module: Module) -> bool:
             return not isinstance(written, tree.TypeFn)
 
 
-def as_slot(value: Any) -> Any:
+def static_slot(value: Any) -> Any:
     """A static field of a record is no leaf of JAX's: its value stands for itself."""
-    return Slot(-1, value) if isinstance(value, str) else value
+    return LeafSlot(-1, value) if isinstance(value, str) else value
 
 
-def described(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What was given, for a message."""
-    given = value.value if isinstance(value, Slot) else value
+    given = value.value if isinstance(value, LeafSlot) else value
     if isinstance(given, FunctionType):
         return "a function of Python"
-    if not isinstance(value, Slot):
+    if not isinstance(value, LeafSlot):
         kind = "function" if hasattr(value, "function_type") else type(value).__name__
         return f"a {kind}" if value is not None else "None"
     found = pytrees.array_type(given)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from difflang.api.function import Function
-from difflang.api.loaded_program import Loaded, doorway
+from difflang.api.loaded_program import LoadedProgram, doorway
 from difflang.base.diagnostics import DifflangError
-from difflang.base.errors import classified
-from difflang.execution.check_failures import error_of
+from difflang.base.errors import classify_error
+from difflang.execution.check_failures import failure_error
 from difflang.runtime import pytrees
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Failure:
     is one of each for every lane.
     """
 
-    loaded: Loaded
+    loaded: LoadedProgram
     number: Any
     first: Any
     second: Any
@@ -39,7 +39,7 @@ class Failure:
         return bool(np.any(np.asarray(self.number)))
 
     def __repr__(self) -> str:
-        if pytrees.traced([self.number]):
+        if pytrees.has_tracers([self.number]):
             return "<failure of a run that is not over>"
         return f"<failure: {self.error()}>" if self else "<no failure>"
 
@@ -48,14 +48,14 @@ class Failure:
 
         Errors: ArgumentError inside a JAX transformation, where nobody knows yet.
         """
-        if pytrees.traced([self.number]):
+        if pytrees.has_tracers([self.number]):
             message = "inside a JAX transformation nobody knows yet whether a check failed"
-            raise classified(mistake("DL1206", message, help="give the failure back, and ask it outside"))
+            raise classify_error(make_error("DL1206", message, help="give the failure back, and ask it outside"))
         lanes = [np.asarray(x).reshape(-1) for x in (self.number, self.first, self.second)]
         for number, first, second in zip(*lanes, strict=True):
             if number:
                 sites = self.loaded.checked.session.sites
-                return classified(error_of(sites[int(number) - 1], int(first), int(second)))
+                return classify_error(failure_error(sites[int(number) - 1], int(first), int(second)))
         return None
 
     def throw(self) -> None:
@@ -71,8 +71,8 @@ def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
     So a failure can be told under `jax.jit`, `jax.vmap` and the rest; where there is one, the result means nothing.
     """
     if not isinstance(f, Function):
-        raise classified(
-            mistake("DL1207", "`checked` takes a function of the language", help="`difflang.checked(m.f)`")
+        raise classify_error(
+            make_error("DL1207", "`checked` takes a function of the language", help="`difflang.checked(m.f)`")
         )
 
     def call(*args: Any, **kwargs: Any) -> tuple[Failure, Any]:
@@ -85,8 +85,8 @@ def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
     return call
 
 
-def taken_apart(failure: Failure) -> tuple[tuple[Any, ...], Loaded]:
+def flatten_failure(failure: Failure) -> tuple[tuple[Any, ...], LoadedProgram]:
     return (failure.number, failure.first, failure.second), failure.loaded
 
 
-pytrees.register_node(Failure, taken_apart, lambda loaded, numbers: Failure(loaded, *numbers))
+pytrees.register_node(Failure, flatten_failure, lambda loaded, numbers: Failure(loaded, *numbers))

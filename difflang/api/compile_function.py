@@ -8,31 +8,31 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from difflang.api import Externs, Function, Module, loads
-from difflang.api.externs import is_foreign
+from difflang.api import ExternBindings, Function, Module, loads
+from difflang.api.externs import is_extern
 from difflang.api.loaded_program import doorway
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 QUOTES = re.compile(r"[a-zA-Z]*(?:\"{3}|'{3}|\"|')")
 
 
-def compile(source: str, entry: str | None = None, *, externs: Externs | None = None) -> Function:
+def compile(source: str, entry: str | None = None, *, externs: ExternBindings | None = None) -> Function:
     """A function of a text: its only one, or `entry`. `externs` are as for `load`.
 
     Errors: ParseError, CheckError; ArgumentError where there is no such function, or several and none is named.
     """
-    return function_of(loads(source, externs=externs), entry)
+    return select_function(loads(source, externs=externs), entry)
 
 
-def function_of(module: Module, entry: str | None) -> Function:
-    functions = [name for name in module if isinstance(f := module[name], Function) and not is_foreign(f.function_type)]
+def select_function(module: Module, entry: str | None) -> Function:
+    functions = [name for name in module if isinstance(f := module[name], Function) and not is_extern(f.function_type)]
     if entry is None and len(functions) == 1:
         (entry,) = functions
     with doorway():
         if entry not in functions:
             has = f"it has {', '.join(functions)}" if functions else "it has none"
             message = f"there is no function `{entry}` in this text" if entry else "which function is meant is not said"
-            raise mistake("DL1207", message, help=has)
+            raise make_error("DL1207", message, help=has)
     found = module[entry]
     assert isinstance(found, Function)
     return found
@@ -48,12 +48,12 @@ def define(function: Callable[..., Any]) -> Function:
     text = getattr(function, "__doc__", None)
     if (not inspect.isroutine(function) and not hasattr(function, "__wrapped__")) or not text:
         with doorway():
-            raise mistake("DL1207", "`define` takes a function with a program in its docstring",
+            raise make_error("DL1207", "`define` takes a function with a program in its docstring",
                           help="`difflang.compile(text)` takes a program by itself")  # fmt: skip
-    return function_of(loads(*placed(function, text)), function.__name__)
+    return select_function(loads(*docstring_source(function, text)), function.__name__)
 
 
-def placed(function: Callable[..., Any], text: str) -> tuple[str, str, tuple[str, int] | None]:
+def docstring_source(function: Callable[..., Any], text: str) -> tuple[str, str, tuple[str, int] | None]:
     """A docstring, indented as it stands in its file; the function's name; the file, and the line where it begins."""
     name, function = function.__qualname__, inspect.unwrap(function)
     try:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from difflang.api.size_provenance import fields_before
+from difflang.api.size_provenance import preceding_fields
 from difflang.ir.tensor_types import I32, Tensor
-from difflang.runtime.record_classes import Choice, Shape, Variant, variant_class
+from difflang.runtime.record_classes import Choice, RecordShape, VariantShape, variant_class
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import LangType, SumType, VariantType, show_type
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.api.argument_types import Reader
+    from difflang.api.argument_types import ArgumentReader
 
 MARK = "_difflang_variant_"
 
 
-class Enums:
+class EnumClasses:
     """The classes of a module's enums and of their tangents."""
 
     def __init__(self, name: str) -> None:
@@ -48,30 +48,32 @@ class Enums:
         return self.known[key]
 
     def make(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
-        from difflang.api.record_classes import is_text
+        from difflang.api.record_classes import is_str_type
 
         variant = decl.variants[index]
         written = {f.name: f for f in variant.fields}
         shown = f"D_{variant.name}" if tangent else variant.name
         space = {MARK: (decl, index, tangent)}
-        static = tuple([n for n in names if is_text(written[n].type)])
-        shape = Shape(self.name, shown, names, static)
-        return variant_class(Variant(decl.name, index, shape), space, None if tangent else self.base(decl))
+        static = tuple([n for n in names if is_str_type(written[n].type)])
+        shape = RecordShape(self.name, shown, names, static)
+        return variant_class(VariantShape(decl.name, index, shape), space, None if tangent else self.base(decl))
 
 
 # ---- Reading
 
 
-def is_enum(value: Any) -> bool:
+def is_enum_value(value: Any) -> bool:
     return getattr(type(value), MARK, None) is not None or isinstance(value, Choice)
 
 
-def read(reader: Reader, value: Any, decl: tree.Enum | None, path: str, *, tangent: bool = False) -> LangType:
+def read_enum(
+    reader: ArgumentReader, value: Any, decl: tree.Enum | None, path: str, *, tangent: bool = False
+) -> LangType:
     """The type of an enum's value, of any enum or of one. Errors: DL12."""
     if isinstance(value, Choice):
         reader.tensor(value.tag, I32, "i32", f"{path}.tag")
         shape = getattr(value.tag.value, "shape", ())
-        options = tuple([read(reader, option, decl, path, tangent=tangent) for option in value.options])
+        options = tuple([read_enum(reader, option, decl, path, tangent=tangent) for option in value.options])
         return SumType(options, Tensor(I32, tuple(shape)))
     mark = getattr(type(value), MARK, None)
     if mark is None or (decl is not None and mark[0] is not decl):
@@ -79,13 +81,15 @@ def read(reader: Reader, value: Any, decl: tree.Enum | None, path: str, *, tange
         names = ", ".join(v.name for v in decl.variants)
         raise reader.refused(path, decl.name, value, f"give one of its variants, {names}")
     found, index, of_tangent = mark
-    return variant(reader, value, found, index, path, tangent=tangent or of_tangent)
+    return read_variant(reader, value, found, index, path, tangent=tangent or of_tangent)
 
 
-def variant(reader: Reader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool) -> LangType:
+def read_variant(
+    reader: ArgumentReader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool
+) -> LangType:
     """The type of a value of a known variant, or of the tangent of one."""
     declared, home = decl.variants[index], reader.module.home(decl)
-    annotations = Annotations(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
+    annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
     types: list[LangType] = []
     with reader.declaring(home, annotations.generics):
         fields = [f for f in declared.fields if not tangent or reader.has_tangent(f.type)]
@@ -94,16 +98,16 @@ def variant(reader: Reader, value: Any, decl: tree.Enum, index: int, path: str, 
             here = f"{path}.{field.name}"
             type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
             if not tangent and not annotations.match(field.type, type):
-                earlier = fields_before(fields, field, path)
+                earlier = preceding_fields(fields, field, path)
                 raise reader.misfit(here, field.type, type, annotations, field.type.span, earlier)
             types.append(type)
     args = tuple(annotations.bound.get(g.name) for g in decl.generics)
     return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home.records.get)
 
 
-def typed(reader: Reader, value: Any, type: VariantType | SumType, path: str) -> LangType:
+def read_expected_enum(reader: ArgumentReader, value: Any, type: VariantType | SumType, path: str) -> LangType:
     """A value that must be of an enum as it is known: a tangent, a cotangent."""
     variants = type.variants if isinstance(type, SumType) else (type,)
     if not variants:
         raise reader.refused(path, show_type(type), value)
-    return read(reader, value, variants[0].decl, path, tangent=variants[0].tangent)
+    return read_enum(reader, value, variants[0].decl, path, tangent=variants[0].tangent)

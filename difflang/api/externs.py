@@ -8,20 +8,20 @@ from typing import Any, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.api.argument_types import Reader
-from difflang.api.record_classes import Records
-from difflang.api.result_values import Make, maker
+from difflang.api.argument_types import ArgumentReader
+from difflang.api.record_classes import RecordClasses
+from difflang.api.result_values import ValueBuilder, result_maker
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
-from difflang.base.errors import classified
+from difflang.base.error_codes import nearest_word
+from difflang.base.errors import classify_error
 from difflang.base.source import Span
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.tensor_types import DTYPES, Tensor
-from difflang.ops.control.extern_call import Foreign, tangents_of
+from difflang.ops.control.extern_call import ExternFunction, differentiable_types
 from difflang.runtime import pytrees
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import free_names
-from difflang.types.annotations import Annotations
+from difflang.syntax.tree_queries import mentioned_names
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import (
     UNIT,
@@ -35,23 +35,29 @@ from difflang.types.language_types import (
     leaf_types,
     tangent_type,
 )
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import Undecided, mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
-Python = Callable[..., Any]
+PythonFunction = Callable[..., Any]
 
 
 class Extern(Struct, frozen=True, eq=False):
     """A function for an `extern fn`, and what is told of it; see `extern`."""
 
-    function: Python
+    function: PythonFunction
     host: bool = False
-    jvp: Python | None = None
-    vjp: Python | None = None
+    jvp: PythonFunction | None = None
+    vjp: PythonFunction | None = None
 
 
-def extern(function: Python, *, host: bool = False, jvp: Python | None = None, vjp: Python | None = None) -> Extern:
+def extern(
+    function: PythonFunction,
+    *,
+    host: bool = False,
+    jvp: PythonFunction | None = None,
+    vjp: PythonFunction | None = None,
+) -> Extern:
     """A function to bind to an `extern fn`, with more than the function itself.
 
     Without `host` JAX traces it, and its derivatives too; with `host` they are called back with NumPy arrays while the
@@ -65,29 +71,29 @@ def extern(function: Python, *, host: bool = False, jvp: Python | None = None, v
     """
     for given in (function, jvp, vjp):
         if given is not None and not callable(given):
-            raise classified(mistake("DL1207", f"`extern` takes functions, not {given!r:.60}"))
+            raise classify_error(make_error("DL1207", f"`extern` takes functions, not {given!r:.60}"))
     return Extern(function, host, jvp, vjp)
 
 
-def bind(module: Module, records: Records, externs: Mapping[str, Any]) -> None:
+def bind_externs(module: ModuleScope, records: RecordClasses, externs: Mapping[str, Any]) -> None:
     """Bind functions to the declarations of a program: `f`, or `model.f` of a module that it imports as `model`.
 
     Errors: DL1207 for a name that no `extern fn` has, and for what is no function.
     """
     if not hasattr(externs, "items"):
-        raise mistake("DL1207", f"`externs` is a dict of functions, not {externs!r:.60}", help='write `{"f": f}`')
-    there = dict(declared(module))
+        raise make_error("DL1207", f"`externs` is a dict of functions, not {externs!r:.60}", help='write `{"f": f}`')
+    there = dict(extern_declarations(module))
     for name, given in externs.items():
         if name not in there:
-            near = nearest(name, there)
+            near = nearest_word(name, there)
             has = f"it has {', '.join(there)}" if there else "it has none"
             way = f"did you mean `{near}`?" if near else has
-            raise mistake("DL1207", f"there is no `extern fn {name}` in {module.source.name}", help=way)
+            raise make_error("DL1207", f"there is no `extern fn {name}` in {module.source.name}", help=way)
         home, decl = there[name]
-        home.externs[decl.name] = Bound(given if isinstance(given, Extern) else extern(given), records)
+        home.externs[decl.name] = BoundExtern(given if isinstance(given, Extern) else extern(given), records)
 
 
-def declared(module: Module) -> Iterator[tuple[str, tuple[Module, tree.Fn]]]:
+def extern_declarations(module: ModuleScope) -> Iterator[tuple[str, tuple[ModuleScope, tree.Fn]]]:
     """The `extern fn`s that a file can name, and which module declares each."""
     for prefix, home in {"": module, **{f"{name}.": other for name, other in module.modules.items()}}.items():
         for name, decl in home.fns.items():
@@ -99,42 +105,49 @@ def declared(module: Module) -> Iterator[tuple[str, tuple[Module, tree.Fn]]]:
             yield name, (meant.module, decl)
 
 
-def is_foreign(type: ClosureType) -> bool:
+def is_extern(type: ClosureType) -> bool:
     """Whether Python gave a function to the program."""
     return isinstance(type.code, FnCode) and isinstance(type.code.decl.body, tree.Foreign)
 
 
-class Bound:
+class BoundExtern:
     """A function that is bound, and what was made of it for each list of types."""
 
-    def __init__(self, given: Extern, records: Records) -> None:
-        from difflang.embed.extern_functions import wide_by_default
+    def __init__(self, given: Extern, records: RecordClasses) -> None:
+        from difflang.embed.extern_functions import is_x64_enabled
 
         self.given, self.records = given, records
-        self.wide = wide_by_default()
-        self.made: dict[Any, Foreign] = {}
+        self.wide = is_x64_enabled()
+        self.made: dict[Any, ExternFunction] = {}
 
-    def at(self, decl: tree.Fn, module: Module, arguments: tuple[LangType | int, ...], result: LangType) -> Foreign:
+    def at(
+        self, decl: tree.Fn, module: ModuleScope, arguments: tuple[LangType | int, ...], result: LangType
+    ) -> ExternFunction:
         key = (arguments, result)
         if key not in self.made:
-            self.made[key] = Making(self, decl, module, arguments, result).whole()
+            self.made[key] = ExternAdapter(self, decl, module, arguments, result).whole()
         return self.made[key]
 
 
-class Making:
+class ExternAdapter:
     """One function for arguments of certain types: leaves in, the function's own values, leaves out."""
 
     def __init__(
-        self, bound: Bound, decl: tree.Fn, module: Module, arguments: tuple[LangType | int, ...], result: LangType
+        self,
+        bound: BoundExtern,
+        decl: tree.Fn,
+        module: ModuleScope,
+        arguments: tuple[LangType | int, ...],
+        result: LangType,
     ) -> None:
         self.bound, self.decl, self.module = bound, decl, module
         self.arguments, self.result = arguments, result
         self.types = [t for t in arguments if not isinstance(t, int)]
         self.moving = [t for t in map(tangent_type, self.types) if t != UNIT]
-        self.params = numbers(self.types)
-        self.results = numbers([result])
+        self.params = leaf_tensors(self.types)
+        self.results = leaf_tensors([result])
 
-    def whole(self) -> Foreign:
+    def whole(self) -> ExternFunction:
         """The function with its derivatives."""
         given, name = self.bound.given, self.decl.name
         function = self.made(given.function, name, [], self.result)
@@ -151,8 +164,8 @@ class Making:
             function.pushed.turned, function.pulled.turned = function.pulled, function.pushed
         return function
 
-    def made(self, python: Python, name: str, more: Sequence[LangType], result: LangType) -> Foreign:
-        from difflang.embed.extern_functions import Host, Traced
+    def made(self, python: PythonFunction, name: str, more: Sequence[LangType], result: LangType) -> ExternFunction:
+        from difflang.embed.extern_functions import HostExtern, JaxExtern
 
         makers = [self.maker(type) for type in (*self.arguments, *more)]
 
@@ -160,23 +173,23 @@ class Making:
             rest = iter(leaves)
             return self.read(python(*[make(rest) for make in makers]), result, name)
 
-        params, results = (*self.params, *numbers(more)), numbers([result])
+        params, results = (*self.params, *leaf_tensors(more)), leaf_tensors([result])
         if self.bound.given.host:
-            return Host(name, params, results, self.decl.name_span, flat)
-        return Traced(name, params, results, self.decl.name_span, flat, self.bound.wide)
+            return HostExtern(name, params, results, self.decl.name_span, flat)
+        return JaxExtern(name, params, results, self.decl.name_span, flat, self.bound.wide)
 
-    def maker(self, type: LangType | int) -> Make:
-        return number(type) if isinstance(type, int) else maker(type, self.bound.records, no_function)
+    def maker(self, type: LangType | int) -> ValueBuilder:
+        return dim_maker(type) if isinstance(type, int) else result_maker(type, self.bound.records, reject_function)
 
     def read(self, value: Any, result: LangType, name: str) -> list[Any]:
         """The leaves of what the function gave. Errors: DL1230."""
-        leaves, structure = pytrees.flatten(value)
-        reader = Reader(self.module)
+        leaves, structure = pytrees.flatten_tree(value)
+        reader = ArgumentReader(self.module)
         reader.span = self.place
         try:
-            reader.typed(pytrees.slots(leaves, structure), result, f"{name}(…)")
+            reader.typed(pytrees.tree_of_slots(leaves, structure), result, f"{name}(…)")
         except DifflangError as error:
-            raise other_type(error) from None
+            raise result_type_error(error) from None
         return [leaves[i] for i in reader.order]
 
     @property
@@ -189,32 +202,32 @@ class Making:
         what = ""
         if any(t.dtype.is_complex for t in types):
             what = "complex numbers, whose cotangents JAX and the language pair in different ways"
-        elif numbers(self.moving) != tangents_of(self.params) or numbers([tangent_type(self.result)]) != tangents_of(
-            self.results
-        ):
+        elif leaf_tensors(self.moving) != differentiable_types(self.params) or leaf_tensors(
+            [tangent_type(self.result)]
+        ) != differentiable_types(self.results):
             what = "enums"
-        elif not self.moving or not tangents_of(self.results):
+        elif not self.moving or not differentiable_types(self.results):
             what = "nothing that has a tangent"
         if what:
             message = f"`{self.decl.name}` has {what}: its derivative is not given from Python"
             way = f"write it in the language: `rule {self.decl.name}(…) {{ … }}`"
-            raise mistake("DL1230", message, (self.decl.name_span, "declared here"), help=way)
+            raise make_error("DL1230", message, (self.decl.name_span, "declared here"), help=way)
 
 
-def numbers(types: Sequence[LangType]) -> tuple[Tensor, ...]:
+def leaf_tensors(types: Sequence[LangType]) -> tuple[Tensor, ...]:
     return tuple([leaf for type in types for leaf in leaf_types(type)])
 
 
-def number(value: int) -> Make:
+def dim_maker(value: int) -> ValueBuilder:
     """A dim, which Python is given as it is."""
     return lambda leaves: value
 
 
-def no_function(*_: Any) -> NoReturn:
+def reject_function(*_: Any) -> NoReturn:
     raise AssertionError("functions do not go to Python")
 
 
-def other_type(error: DifflangError) -> DifflangError:
+def result_type_error(error: DifflangError) -> DifflangError:
     """What reading a result refused, as a mistake of the function that gave it."""
     (first, *_) = error.diagnostics
     message = first.message.replace(" was given", " is what the function gives")
@@ -224,59 +237,59 @@ def other_type(error: DifflangError) -> DifflangError:
 # ---- At the time of binding
 
 
-def verify(module: Module) -> None:
+def verify_externs(module: ModuleScope) -> None:
     """Hold what is bound against its declaration, before any call, where the declaration says every size.
 
     Where it names sizes, some are tried: what is of another type than declared is refused, and so is what fails for a
     reason that no size can be; any other failure is left to the sizes of a call. Errors: DL1230, DL1232.
     """
-    for home, decl in {decl: (home, decl) for home, decl in dict(declared(module)).values()}.values():
+    for home, decl in {decl: (home, decl) for home, decl in dict(extern_declarations(module)).values()}.values():
         bound = home.externs.get(decl.name)
-        if isinstance(bound, Bound) and not bound.given.host:
-            verify_one(bound, decl, home)
+        if isinstance(bound, BoundExtern) and not bound.given.host:
+            verify_extern(bound, decl, home)
 
 
-def verify_one(bound: Bound, decl: tree.Fn, module: Module) -> None:
-    from difflang.embed.extern_functions import whatever_the_sizes
+def verify_extern(bound: BoundExtern, decl: tree.Fn, module: ModuleScope) -> None:
+    from difflang.embed.extern_functions import is_size_independent
 
     failures: list[DifflangError] = []
-    for sizes in SAMPLES:
+    for sizes in SAMPLE_SIZES:
         try:
-            if not tried(bound, decl, module, sizes):
+            if not try_sizes(bound, decl, module, sizes):
                 return
         except DifflangError as error:
-            if error.diagnostics[0].code == "DL1230" or not sized(decl, module):
+            if error.diagnostics[0].code == "DL1230" or not size_names(decl, module):
                 raise
             failures.append(error)
     causes = [error.__cause__ for error in failures if error.__cause__ is not None]
-    if len(causes) == len(SAMPLES) and whatever_the_sizes(causes):
+    if len(causes) == len(SAMPLE_SIZES) and is_size_independent(causes):
         raise failures[0]
 
 
-SAMPLES = ((5, 7, 11, 13), (2, 3, 5, 7))
+SAMPLE_SIZES = ((5, 7, 11, 13), (2, 3, 5, 7))
 """Sizes that are tried, for the names of a declaration in their order."""
 
 
-def tried(bound: Bound, decl: tree.Fn, module: Module, sizes: tuple[int, ...]) -> bool:
+def try_sizes(bound: BoundExtern, decl: tree.Fn, module: ModuleScope, sizes: tuple[int, ...]) -> bool:
     """Hold it against its declaration at these sizes. Whether there are others to try. Errors: DL1230, DL1232."""
-    names = sized(decl, module)
+    names = size_names(decl, module)
     found = dict(zip(names, sizes, strict=False))
     if len(found) < len(names):
         return False
-    annotations = Annotations(Unifier(), module.records.get, dict(found), {})
+    annotations = AnnotationResolver(Unifier(), module.records.get, dict(found), {})
     try:
         written = [(p.name, p.type) for p in decl.params if p.type is not None]
         types = [found[name] if is_dim(type) else annotations.type(type) for name, type in written]
         result = annotations.type(decl.result) if decl.result is not None else UNIT
-    except (DifflangError, Undecided):  # a type that says too little to be tried, such as `f32[..s]`
+    except (DifflangError, DeferCheck):  # a type that says too little to be tried, such as `f32[..s]`
         return False
-    if any(is_open(t) for t in types):
+    if any(is_undetermined(t) for t in types):
         return False
     bound.at(decl, module, tuple(types), result)
     return bool(names)
 
 
-def sized(decl: tree.Fn, module: Module) -> list[str]:
+def size_names(decl: tree.Fn, module: ModuleScope) -> list[str]:
     """The sizes that the parameters of a declaration name, in order."""
     found: dict[str, None] = {}
     for param in decl.params:
@@ -284,16 +297,16 @@ def sized(decl: tree.Fn, module: Module) -> list[str]:
             found[param.name] = None
         elif param.type is not None:
             known = {*DTYPES, *module.records, "str", "key"}
-            found |= dict.fromkeys(n for n in free_names(param.type) if n not in known)
+            found |= dict.fromkeys(n for n in mentioned_names(param.type) if n not in known)
     return list(found)
 
 
-def is_open(type: LangType | int) -> bool:
+def is_undetermined(type: LangType | int) -> bool:
     """Whether only a call says what it is: which text, which variant of an enum."""
     match type:
         case TextType() | SumType() | VariantType():
             return True
         case TupleType(items=inner) | RecordType(fields=inner):
-            return any(map(is_open, inner))
+            return any(map(is_undetermined, inner))
         case _:
             return False

@@ -7,47 +7,49 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from difflang.api.inspection import Below
-from difflang.api.loaded_program import Dims, Given, Loaded, doorway
-from difflang.api.notebook_display import bundle_of
-from difflang.api.option_values import size_of
-from difflang.api.signature import Parameter, Signature, innermost, name_of, signature_of
-from difflang.api.specialization import UNKNOWN, Specialization, Table, operator_of
+from difflang.api.inspection import InspectMixin
+from difflang.api.loaded_program import CallArguments, Dims, LoadedProgram, doorway
+from difflang.api.notebook_display import function_mimebundle
+from difflang.api.option_values import parse_size
+from difflang.api.signature import Parameter, Signature, function_name, innermost_function, signature_of
+from difflang.api.specialization import UNKNOWN, DispatchCache, Specialization, derivative_operator
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
-from difflang.base.errors import GradientMismatch, classified
-from difflang.driver.python_warnings import warn
-from difflang.gradcheck.report import Report
+from difflang.base.error_codes import nearest_word
+from difflang.base.errors import GradientMismatch, classify_error
+from difflang.driver.python_warnings import issue_warning
+from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
 from difflang.tools import trace_call as tracing
-from difflang.tools.check_grad import Options
-from difflang.types.function_code import MapCode
+from difflang.tools.check_grad import CheckGradOptions
+from difflang.types.function_code import LinearMapCode
 from difflang.types.language_types import ClosureType
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 
-class Function(Below):
+class Function(InspectMixin):
     """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
 
     Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as
     the dataclass. In a JAX transformation a check that fails makes its float results NaN; see `checked`.
     """
 
-    def __init__(self, loaded: Loaded, type: ClosureType, captured: tuple[Any, ...] = (), sizes: Dims = ()) -> None:
+    def __init__(
+        self, loaded: LoadedProgram, type: ClosureType, captured: tuple[Any, ...] = (), sizes: Dims = ()
+    ) -> None:
         self.loaded = loaded
         self.function_type = type
         self.captured, self.sizes = captured, sizes
-        base = innermost(type)
-        self.expected = base.code.takes if isinstance(base.code, MapCode) else None
+        base = innermost_function(type)
+        self.expected = base.code.takes if isinstance(base.code, LinearMapCode) else None
         self.whole: Signature = replace(signature_of(type), effects=loaded.effects_of(base), sizes=sizes)
         self.signature: Signature = self.whole.without(dict(sizes))
-        self.__name__ = self.__qualname__ = name_of(type)
+        self.__name__ = self.__qualname__ = function_name(type)
         self.__module__ = loaded.name
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
         self._dims = {p.name: p.span for p in self.whole.parameters if p.is_dim}
         self._open = any(p.is_dim for p in self.signature.parameters)
         with loaded.lock:
-            self._table: Table = loaded.tables.setdefault((type, sizes), Table())
+            self._table: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache())
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -56,7 +58,7 @@ class Function(Below):
     @property
     def operator(self) -> str:
         """The derivative operator that made it, or nothing."""
-        return operator_of(self.function_type)
+        return derivative_operator(self.function_type)
 
     def __repr__(self) -> str:
         bound = f" with {self.signature.bound}" if self.sizes else ""
@@ -64,7 +66,7 @@ class Function(Below):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows: its signature, its text, and what it takes, in plain text, HTML and Markdown."""
-        return bundle_of(self)
+        return function_mimebundle(self)
 
     # ---- calls
 
@@ -74,7 +76,7 @@ class Function(Below):
             try:
                 value = self._table.call(args)
             except DifflangError as error:
-                raise classified(error) from None
+                raise classify_error(error) from None
             if value is not UNKNOWN:
                 return value
         with doorway():
@@ -96,7 +98,7 @@ class Function(Below):
         given, key = self._given(args, kwargs)
         return self._found(given).run_checked(given.leaves, key)
 
-    def _found(self, given: Given) -> Specialization:
+    def _found(self, given: CallArguments) -> Specialization:
         key = given.key
         found = self._table.found.get(key)
         if found is None:
@@ -105,45 +107,45 @@ class Function(Below):
                 if found is None:
                     found = Specialization(self.loaded, self.__name__, self.whole, self.function_type, given, Function)
                     self._table.found[key] = found
-                    warn((*found.entry.warnings, *found.unlimited.made.executable.notes))
+                    issue_warning((*found.entry.warnings, *found.unlimited.made.executable.notes))
         return found
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
         """The arguments by name, the sizes among them apart, the rest as leaves."""
         key = kwargs.pop("key", None) if "key" not in self.signature.names else None
         named = self._named(args, kwargs)
         if self.sizes:
             named |= {n: size for n, size in self.sizes if n in self._dims}
             named = {n: named[n] for n in self.whole.names if n in named}
-        dims = tuple((n, size_of(n, named[n], self._dims[n])) for n in named if n in self._dims)
+        dims = tuple((n, parse_size(n, named[n], self._dims[n])) for n in named if n in self._dims)
         values = tuple(v for n, v in named.items() if n not in self._dims)
-        leaves, structure = pytrees.flatten((self.captured, values))
-        return Given(tuple(named), dims, leaves, structure, self.expected, self.sizes), key
+        leaves, structure = pytrees.flatten_tree((self.captured, values))
+        return CallArguments(tuple(named), dims, leaves, structure, self.expected, self.sizes), key
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, in the parameters' order. Errors: DL1207."""
         signature, names = self.signature, self.signature.names
         if not signature.fixed:
             if kwargs:
-                raise mistake("DL1207", f"`{self.__name__}` takes its arguments by position")
+                raise make_error("DL1207", f"`{self.__name__}` takes its arguments by position")
             return {f"_{i}": x for i, x in enumerate(args)}
         if len(args) > len(names):
-            raise wrong_arguments(self, f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
+            raise wrong_call(self, f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
         named = dict(zip(names, args, strict=False))
         for name, value in kwargs.items():
             if name not in names:
-                near = nearest(name, names)
-                raise wrong_arguments(self, f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
+                near = nearest_word(name, names)
+                raise wrong_call(self, f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
             if name in named:
-                raise wrong_arguments(self, f"is given `{name}` twice")
+                raise wrong_call(self, f"is given `{name}` twice")
             named[name] = value
         missing = [
             p
             for p in signature.parameters
-            if p.name not in named and not (p.optional and may_miss(signature, p, named))
+            if p.name not in named and not (p.optional and can_omit(signature, p, named))
         ]
         if missing:
-            raise wrong_arguments(self, "needs " + ", ".join(f"`{p.name}`" for p in missing) + " too")
+            raise wrong_call(self, "needs " + ", ".join(f"`{p.name}`" for p in missing) + " too")
         return {n: named[n] for n in names if n in named}
 
     def check_grad(
@@ -155,7 +157,7 @@ class Function(Below):
         seed: int = 0,
         compiled: bool = True,
         **kwargs: Any,
-    ) -> Report:
+    ) -> GradcheckReport:
         """Audit its derivative at these arguments: compiled, interpreted, in both modes and by differences.
 
         In all real parameters, or in the one that `wrt` names; the seed decides the directions. Gives a report with a
@@ -167,14 +169,16 @@ class Function(Below):
         with doorway():
             given, key = self._given(args, kwargs)
             name = None if wrt is None else self._spelled(self._place(wrt))
-            report = self._found(given).audited(given.leaves, key, Options(order, directions, seed, name, compiled))
+            report = self._found(given).audited(
+                given.leaves, key, CheckGradOptions(order, directions, seed, name, compiled)
+            )
             found = report.diagnostics()
             if not report.right:
                 error = GradientMismatch(*found)
                 error.report = report
                 raise error
         if found:
-            warn(found)
+            issue_warning(found)
         return report
 
     def trace(self, *args: Any, wrt: int | str | None = None, rows: int = tracing.ROWS, **kwargs: Any) -> tracing.Trace:
@@ -189,15 +193,15 @@ class Function(Below):
         with doorway():
             given, key = self._given(args, kwargs)
             name = None if wrt is None else self._spelled(self._place(wrt))
-            return self._found(given).traced(given.leaves, key, tracing.Options(wrt=name, rows=rows))
+            return self._found(given).traced(given.leaves, key, tracing.TraceOptions(wrt=name, rows=rows))
 
 
-def wrong_arguments(function: Function, what: str, help: str = "") -> DifflangError:
+def wrong_call(function: Function, what: str, help: str = "") -> DifflangError:
     shown = f"it is {function.__name__}{function.signature.python}"
-    return mistake("DL1207", f"`{function.__name__}` {what}", help=f"{help}\n{shown}" if help else shown)
+    return make_error("DL1207", f"`{function.__name__}` {what}", help=f"{help}\n{shown}" if help else shown)
 
 
-def may_miss(signature: Signature, parameter: Parameter, named: dict[str, Any]) -> bool:
+def can_omit(signature: Signature, parameter: Parameter, named: dict[str, Any]) -> bool:
     """Whether a parameter with a default may be left out: of a derivative, only with all after it but the tangents."""
     if signature.gaps:
         return True
@@ -205,13 +209,13 @@ def may_miss(signature: Signature, parameter: Parameter, named: dict[str, Any]) 
     return not any(p.name in named and p.tangent_of is None for p in after)
 
 
-def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
+def flatten_function(f: Function) -> tuple[tuple[Any, ...], Any]:
     return f.captured, (f.loaded, f.function_type, f.sizes)
 
 
-def put_together(rest: Any, captured: Any) -> Function:
+def unflatten_function(rest: Any, captured: Any) -> Function:
     loaded, type, sizes = rest
     return Function(loaded, type, tuple(captured), sizes)
 
 
-pytrees.register_node(Function, taken_apart, put_together)
+pytrees.register_node(Function, flatten_function, unflatten_function)

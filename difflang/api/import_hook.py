@@ -41,7 +41,7 @@ class DifflangFinder(MetaPathFinder):
         return None
 
 
-class Asked:
+class HookState:
     """Who asks for these imports: the process, or so many `with` blocks."""
 
     always = False
@@ -59,13 +59,13 @@ def install_import_hook() -> None:
     `importlib.reload` reads it again. A Python module of the same name comes first.
     """
     with LOCK:
-        Asked.always = True
-        in_place()
+        HookState.always = True
+        update_meta_path()
 
 
-def in_place() -> None:
+def update_meta_path() -> None:
     """The finder where Python looks, if anybody asks for it. The lock is held."""
-    if (Asked.always or Asked.blocks > 0) != (FINDER in sys.meta_path):
+    if (HookState.always or HookState.blocks > 0) != (FINDER in sys.meta_path):
         (sys.meta_path.remove if FINDER in sys.meta_path else sys.meta_path.append)(FINDER)
 
 
@@ -73,11 +73,11 @@ def in_place() -> None:
 def importing() -> Generator[None]:
     """`with difflang.importing(): import model`: the same, until the last of such blocks of any thread ends."""
     with LOCK:
-        Asked.blocks += 1
-        in_place()
+        HookState.blocks += 1
+        update_meta_path()
     try:
         yield
     finally:
         with LOCK:
-            Asked.blocks -= 1
-            in_place()
+            HookState.blocks -= 1
+            update_meta_path()

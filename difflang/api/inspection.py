@@ -8,53 +8,53 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from difflang.api.loaded_program import Given, doorway, tangent_at
+from difflang.api.loaded_program import CallArguments, doorway, tangent_type_at
 from difflang.api.lowered import Lowered
-from difflang.api.option_values import bytes_in
-from difflang.api.signature import innermost
-from difflang.api.transforms import Derivable, WrtGiven, listed
+from difflang.api.option_values import parse_budget
+from difflang.api.signature import innermost_function
+from difflang.api.transforms import TransformMixin, WrtSpec, wrt_list
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
+from difflang.base.error_codes import nearest_word
 from difflang.base.errors import CheckError
-from difflang.driver.elaborate_call import Argument, Entry
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
-from difflang.execution.callable_graph import ready
-from difflang.execution.check_failures import guarded
-from difflang.ir.text_printer import to_text
-from difflang.lower.lowering_pipeline import staged
-from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower
+from difflang.execution.callable_graph import finalize_within_limit
+from difflang.execution.check_failures import with_check_number
+from difflang.ir.text_printer import graph_to_text
+from difflang.lower.lowering_pipeline import graph_at_stage
+from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
-from difflang.tools.cost_at_sizes import Report as Expenses
-from difflang.tools.cost_at_sizes import expense
-from difflang.tools.export.export_function import PLATFORMS, refused, save
-from difflang.tools.memory_report import Report as Memory
-from difflang.tools.memory_report import reported
+from difflang.tools.cost_at_sizes import CostReport as Expenses
+from difflang.tools.cost_at_sizes import program_cost
+from difflang.tools.export.export_function import DEFAULT_PLATFORMS, export_error, save_artifact
+from difflang.tools.memory_report import MemoryReport as Memory
+from difflang.tools.memory_report import graph_memory
 from difflang.types.function_code import FnCode
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 
 
-class Below(Derivable):
+class InspectMixin(TransformMixin):
     """What shows a function's programs for arguments that are described, and runs none of them."""
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Given, Any]:
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
         raise NotImplementedError
 
-    def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> Entry:
+    def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> ElaboratedCall:
         """The graph for arguments described by specs, made anew."""
         return self.loaded.entry(self.__name__, self.function_type, self._arguments(specs, named), Session())
 
-    def _arguments(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Argument, ...]:
+    def _arguments(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[CallArgument, ...]:
         """The arguments described by specs; without any, those that the declaration says."""
-        base = innermost(self.function_type).code
+        base = innermost_function(self.function_type).code
         decl = (base.decl, base.module) if isinstance(base, FnCode) and not specs and not named else None
         if decl is not None and (found := self._declared(*decl)) is not None:
             return found
         given, _ = self._given(specs, dict(named))
         return self.loaded.typed(self.__name__, self.whole, given, specs=True).arguments
 
-    def _declared(self, decl: tree.Fn, module: Module) -> tuple[Argument, ...] | None:
+    def _declared(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
         """What a declaration and the sizes that are bound say, and tangents of that; nothing of what is mapped."""
         count = len(decl.params)
         tangents = self.whole.parameters[count:]
@@ -63,15 +63,15 @@ class Below(Derivable):
         try:
             found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes})
         except DifflangError as error:
-            raise untold(error, self.signature.dims) from None
+            raise undetermined_sizes(error, self.signature.dims) from None
         if tangents and len(found) < count:
             return None
         types = {a.name: a.type for a in found}
         for p in tangents:
             assert p.tangent_of is not None
             position, path = p.tangent_of
-            types[p.name] = tangent_at(types[self.whole.names[position]], path)
-            found = (*found, Argument(p.name, types[p.name]))
+            types[p.name] = tangent_type_at(types[self.whole.names[position]], path)
+            found = (*found, CallArgument(p.name, types[p.name]))
         return found
 
     def lower(self, *specs: Any, platform: str | None = None, **named: Any) -> Lowered:
@@ -82,19 +82,19 @@ class Below(Derivable):
         """
         with doorway():
             entry = self._entry(specs, named)
-            graph = ready(entry.graph)
-            graph = guarded(graph) if entry.fails else graph
-            return Lowered(graph, lower(graph, platform), entry)
+            graph = finalize_within_limit(entry.graph)
+            graph = with_check_number(graph) if entry.fails else graph
+            return Lowered(graph, lower_to_stablehlo(graph, platform), entry)
 
     def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
         """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
         with doorway():
-            return to_text(staged(self._entry(specs, named).graph, stage))
+            return graph_to_text(graph_at_stage(self._entry(specs, named).graph, stage))
 
     def memory(
         self,
         *specs: Any,
-        wrt: WrtGiven | None = None,
+        wrt: WrtSpec | None = None,
         budget: str | int | None = None,
         compiled: bool = False,
         **named: Any,
@@ -105,15 +105,17 @@ class Below(Derivable):
         the one that fits. `str` of the report is a table by lines. Errors: DL1012 where the budget is too small.
         """
         for name in set(named) - set(self.signature.names):
-            if near := nearest(name.lower(), ("wrt", "budget", "compiled")):
+            if near := nearest_word(name.lower(), ("wrt", "budget", "compiled")):
                 with doorway():
-                    raise mistake("DL1207", f"`memory` takes no `{name}`", help=f"did you mean `{near}`?")
+                    raise make_error("DL1207", f"`memory` takes no `{name}`", help=f"did you mean `{near}`?")
         if wrt is not None:
             return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
         with doorway():
-            return reported(self._entry(specs, named).graph, f"`{self.__name__}`", bytes_in(budget), compiled=compiled)
+            return graph_memory(
+                self._entry(specs, named).graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled
+            )
 
-    def cost(self, *specs: Any, wrt: WrtGiven | None = None, **named: Any) -> Expenses:
+    def cost(self, *specs: Any, wrt: WrtSpec | None = None, **named: Any) -> Expenses:
         """What it and its gradient take for such arguments: operations, bytes, memory. Nothing is compiled or run.
 
         The counts are of the compiler's own graph, as it is lowered; none is a time. The gradient is that in `wrt`, or,
@@ -123,13 +125,13 @@ class Below(Derivable):
         Errors: those of `grad` where `wrt` is said; DL1210 where a size is not told.
         """
         with doorway():
-            value = expense(self._entry(specs, named).graph)
+            value = program_cost(self._entry(specs, named).graph)
         gradient, places, why = None, "", ""
         try:
             with doorway():
-                asked = listed(0 if wrt is None else wrt)
+                asked = wrt_list(0 if wrt is None else wrt)
                 places = ", ".join([self._spelled(self._place(w)) for w in asked])
-                gradient = expense((self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph)
+                gradient = program_cost((self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph)
         except CheckError as error:
             if wrt is not None:
                 raise
@@ -139,14 +141,19 @@ class Below(Derivable):
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
         with doorway():
-            return jaxpr_text(ready(self._entry(specs, named).graph))
+            return jaxpr_text(finalize_within_limit(self._entry(specs, named).graph))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as XLA reads it."""
         return self.lower(*specs, platform=platform, **named).as_text()
 
     def export(
-        self, path: str | Path, *specs: Any, platforms: Sequence[str] = PLATFORMS, source: bool = True, **named: Any
+        self,
+        path: str | Path,
+        *specs: Any,
+        platforms: Sequence[str] = DEFAULT_PLATFORMS,
+        source: bool = True,
+        **named: Any,
     ) -> None:
         """Write it to a file that `difflang.runtime.load` reads, for arguments that are told as `lower` takes them.
 
@@ -157,15 +164,17 @@ class Below(Derivable):
         """
         with doorway():
             if self.captured:
-                raise refused(f"`{self.__name__}` holds values of this process", "export the function that made it")
+                raise export_error(
+                    f"`{self.__name__}` holds values of this process", "export the function that made it"
+                )
             session = Session()
             arguments = self._arguments(specs, named)
             entry = self.loaded.entry(self.__name__, self.function_type, arguments, session)
             made = self.loaded.made(self, entry, arguments, session)
-            save(Path(path), made, platforms, source=source)
+            save_artifact(Path(path), made, platforms, source=source)
 
 
-def untold(error: DifflangError, dims: Sequence[str]) -> DifflangError:
+def undetermined_sizes(error: DifflangError, dims: Sequence[str]) -> DifflangError:
     """What a declaration does not say, with Python's ways to say it."""
     bound = f", or bind its sizes: `f.bind({', '.join([f'{name}=3' for name in dims])})`" if dims else ""
     way = f'give arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'

@@ -14,25 +14,24 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.api.argument_types import Reader
-from difflang.api.record_classes import Records
+from difflang.api.argument_types import ArgumentReader
+from difflang.api.record_classes import RecordClasses
 from difflang.api.signature import Parameter, Signature
-from difflang.api.vmap_axes import Lanes
-from difflang.base.errors import doorway as doorway
-from difflang.base.gc_pause import paused
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.api.vmap_axes import VmapSizes
+from difflang.base.gc_pause import pause_gc
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.elaborate.context import Session
-from difflang.execution.callable_graph import Surroundings
-from difflang.execution.random_keys import draws_from
-from difflang.lower.capacity import Room, numbers_of
-from difflang.passes.substitute_dims import Numbers, sized, told
+from difflang.execution.callable_graph import SharedContext
+from difflang.execution.random_keys import key_stream
+from difflang.lower.capacity import Capacity, capacity_numbers
+from difflang.passes.substitute_dims import DimValues, substitute_graph_dims, substitute_in_attr
 from difflang.runtime import pytrees
 from difflang.syntax import tree
-from difflang.tools.emit import effects_of
-from difflang.tools.export.export_function import Made
-from difflang.types.annotations import Annotations
-from difflang.types.function_code import FnCode, MapCode
+from difflang.tools.emit import transitive_effects
+from difflang.tools.export.export_function import ExportedFunction
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.function_code import FnCode, LinearMapCode
 from difflang.types.language_types import (
     UNIT,
     ClosureType,
@@ -41,18 +40,18 @@ from difflang.types.language_types import (
     SumType,
     TupleType,
     VariantType,
-    mapped,
-    settled_type,
+    default_open_dtypes,
+    map_tensors,
     tangent_type,
 )
-from difflang.types.module_scope import Global
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import GlobalName
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
 Dims = tuple[tuple[str, int], ...]
 
 
-class Given(Struct, frozen=True, eq=False):
+class CallArguments(Struct, frozen=True, eq=False):
     """The arguments of one call: their names, their sizes (`dim`s), and the leaves of the rest."""
 
     names: tuple[str, ...]
@@ -64,24 +63,24 @@ class Given(Struct, frozen=True, eq=False):
 
     @property
     def key(self) -> Hashable:
-        return (self.structure, self.names, self.dims, tuple([pytrees.key(x) for x in self.leaves]))
+        return (self.structure, self.names, self.dims, tuple([pytrees.leaf_key(x) for x in self.leaves]))
 
 
-class Typed(Struct, frozen=True, eq=False):
+class TypedArguments(Struct, frozen=True, eq=False):
     """A call whose arguments were read: which leaves the program takes, and what each argument is."""
 
     order: tuple[int, ...]
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallArgument, ...]
     keys: tuple[int, ...]  # which of the leaves taken are random keys
 
 
-class Values(Protocol):
+class TopLevelValues(Protocol):
     """Top-level values that functions read."""
 
-    def leaves(self, name: Global) -> tuple[Any, ...]: ...
+    def leaves(self, name: GlobalName) -> tuple[Any, ...]: ...
 
 
-class Loaded:
+class LoadedProgram:
     """A checked file and everything made from it. If no `values` are given they are evaluated when they are needed.
 
     `records` are the classes of its records where some were made before, for functions of Python that it calls.
@@ -89,22 +88,22 @@ class Loaded:
 
     def __init__(
         self,
-        checked: Checked,
+        checked: CheckedProgram,
         name: str,
         path: Path | None,
         seed: int,
         values: Any = None,
-        records: Records | None = None,
+        records: RecordClasses | None = None,
     ) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
-        self.captured = values or loaded(checked, path, seed=seed)
-        self.records = records or Records(checked.module, name)
+        self.captured = values or load_values(checked, path, seed=seed)
+        self.records = records or RecordClasses(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[Any, Any] = {}
-        self.around = Surroundings(checked.session, self.lock, {})
-        self.draws = draws_from(seed)
-        self.given: dict[tuple[ClosureType, Room], ClosureType] = {}
+        self.around = SharedContext(checked.session, self.lock, {})
+        self.draws = key_stream(seed)
+        self.given: dict[tuple[ClosureType, Capacity], ClosureType] = {}
         self.effects: dict[tree.Fn, tuple[str, ...]] = {}
 
     def effects_of(self, type: ClosureType) -> tuple[str, ...]:
@@ -113,17 +112,17 @@ class Loaded:
             return ()
         decl = type.code.decl
         if decl not in self.effects:
-            self.effects[decl] = tuple(sorted(effects_of(self.checked, decl)))
+            self.effects[decl] = tuple(sorted(transitive_effects(self.checked, decl)))
         return self.effects[decl]
 
-    def in_room(self, type: ClosureType, room: Room) -> ClosureType:
+    def in_room(self, type: ClosureType, room: Capacity) -> ClosureType:
         """The type of a function that a program with such room has given: what it holds is as large as that room."""
         with self.lock:
             if (type, room) not in self.given:
-                self.given[type, room] = held_in(type, numbers_of(room))
+                self.given[type, room] = substitute_sizes(type, capacity_numbers(room))
             return self.given[type, room]
 
-    def follow(self, before: Loaded) -> None:
+    def follow(self, before: LoadedProgram) -> None:
         """Go on where another one is: draws come after its draws, and records that both declare have one class."""
         self.draws = before.draws
         self.records.join(before.records)
@@ -133,54 +132,56 @@ class Loaded:
         with self.lock:
             return self.draws.next()
 
-    def typed(self, name: str, signature: Signature, given: Given, *, specs: bool = False) -> Typed:
+    def typed(self, name: str, signature: Signature, given: CallArguments, *, specs: bool = False) -> TypedArguments:
         """Read the arguments by the declared types. Errors: DL12."""
-        reader = Reader(signature.module or self.module, specs)
-        captured, values = pytrees.slots(given.leaves, given.structure)
+        reader = ArgumentReader(signature.module or self.module, specs)
+        captured, values = pytrees.tree_of_slots(given.leaves, given.structure)
         reader.order += [slot.index for slot in captured]
         reader.generics = dict(signature.generics)
-        types = Matching(self, name, signature, reader).types(given, values)
+        types = ArgumentMatcher(self, name, signature, reader).types(given, values)
         sizes = dict(given.dims)
         gap = False
-        arguments: list[Argument] = []
+        arguments: list[CallArgument] = []
         for parameter in signature.parameters if signature.fixed else [Parameter(n) for n in given.names]:
             if parameter.name not in types:
                 gap = True
                 continue
-            arguments.append(Argument(parameter.name, types[parameter.name], sizes.get(parameter.name), gap))
-        return Typed(tuple(reader.order), tuple(arguments), tuple(reader.keys))
+            arguments.append(CallArgument(parameter.name, types[parameter.name], sizes.get(parameter.name), gap))
+        return TypedArguments(tuple(reader.order), tuple(arguments), tuple(reader.keys))
 
     def entry(
-        self, name: str, type: ClosureType, arguments: Sequence[Argument], session: Session | None = None
-    ) -> Entry:
+        self, name: str, type: ClosureType, arguments: Sequence[CallArgument], session: Session | None = None
+    ) -> ElaboratedCall:
         """The graph of a call, and what it needs of the file's values."""
-        with self.lock, paused():
-            return elaborated(session or self.checked.session, self.module, name, type, arguments)
+        with self.lock, pause_gc():
+            return elaborate_call(session or self.checked.session, self.module, name, type, arguments)
 
-    def made(self, function: Any, entry: Entry, arguments: Sequence[Argument], session: Session) -> Made:
+    def made(
+        self, function: Any, entry: ElaboratedCall, arguments: Sequence[CallArgument], session: Session
+    ) -> ExportedFunction:
         """A function that was elaborated in a `session` of its own, for a file."""
         name: str = function.__name__
         declared = {p.name: (p.shown, p.span) for p in function.signature.parameters}
         constants = [np.asarray(c) for c in self.constants(entry)]
         about = name, function.__doc__ or "", self.name
-        return Made(*about, entry, arguments, declared, session, self.checked.session.in_order, constants)
+        return ExportedFunction(*about, entry, arguments, declared, session, self.checked.session.in_order, constants)
 
-    def constants(self, entry: Entry) -> tuple[Any, ...]:
+    def constants(self, entry: ElaboratedCall) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""
-        return tuple(pytrees.on_device(leaf) for name in entry.globals for leaf in self.captured.leaves(name))
+        return tuple(pytrees.to_device(leaf) for name in entry.globals for leaf in self.captured.leaves(name))
 
 
-class Matching:
+class ArgumentMatcher:
     """The types of arguments, one after the other, and the names of the signature that they bind."""
 
-    def __init__(self, loaded: Loaded, name: str, signature: Signature, reader: Reader) -> None:
+    def __init__(self, loaded: LoadedProgram, name: str, signature: Signature, reader: ArgumentReader) -> None:
         self.loaded, self.name, self.signature, self.reader = loaded, name, signature, reader
         module = reader.module
-        self.annotations = Annotations(Unifier(), module.records.get, {}, dict(signature.generics))
-        self.lanes = Lanes(name)
+        self.annotations = AnnotationResolver(Unifier(), module.records.get, {}, dict(signature.generics))
+        self.lanes = VmapSizes(name)
         self.lane: dict[str, LangType] = {}  # of each argument that is mapped, or is not, the type in one lane
 
-    def types(self, given: Given, values: Sequence[Any]) -> dict[str, LangType]:
+    def types(self, given: CallArguments, values: Sequence[Any]) -> dict[str, LangType]:
         parameters = {p.name: p for p in self.signature.parameters}
         types: dict[str, LangType] = {}
         rest = iter(values)
@@ -200,9 +201,9 @@ class Matching:
             if len(self.reader.keys) > keys:
                 self.lanes.refuse_key(parameter, self.reader)
             types[name] = self.lanes.whole(self.lane[name], parameter.axes)
-        return {n: settled_type(t) for n, t in types.items()}
+        return {n: default_open_dtypes(t) for n, t in types.items()}
 
-    def typed(self, value: Any, parameter: Parameter, given: Given) -> LangType:
+    def typed(self, value: Any, parameter: Parameter, given: CallArguments) -> LangType:
         """The type of an argument, in one lane."""
         if parameter.tangent_of is not None:
             return self.reader.typed(value, self.tangent(parameter), parameter.name)
@@ -226,16 +227,16 @@ class Matching:
         position, path = parameter.tangent_of
         base, depth = self.signature.parameters[position], len(parameter.axes)
         type = self.lanes.whole(self.lane[base.name], base.axes[depth:], depth)
-        return tangent_at(type, path)
+        return tangent_type_at(type, path)
 
 
-def held_in(type: ClosureType, number: Numbers) -> ClosureType:
+def substitute_sizes(type: ClosureType, number: DimValues) -> ClosureType:
     """A function value with numbers for the names of sizes in what it holds, and in linear maps that it is made of."""
 
     def held(part: LangType) -> LangType:
         match part:
             case ClosureType():
-                return held_in(part, number)
+                return substitute_sizes(part, number)
             case TupleType(items=items):
                 return replace(part, items=tuple(map(held, items)))
             case RecordType(fields=fields) | VariantType(fields=fields):
@@ -243,18 +244,22 @@ def held_in(type: ClosureType, number: Numbers) -> ClosureType:
             case SumType(options=options):
                 return replace(part, options=tuple(map(held, options)))
             case _:
-                return mapped(part, lambda t: told(t, number))
+                return map_tensors(part, lambda t: substitute_in_attr(t, number))
 
     code = type.code
-    if isinstance(code, MapCode):
-        code = replace(code, graph=sized(code.graph, number), back=code.back and sized(code.back, number))
+    if isinstance(code, LinearMapCode):
+        code = replace(
+            code,
+            graph=substitute_graph_dims(code.graph, number),
+            back=code.back and substitute_graph_dims(code.back, number),
+        )
     return ClosureType(code, tuple(map(held, type.captures)))
 
 
-def tangent_at(type: LangType, path: Sequence[str]) -> LangType:
+def tangent_type_at(type: LangType, path: Sequence[str]) -> LangType:
     """The type of the tangent of a part of a value. Errors: DL0403."""
     for field in path:
         if not isinstance(type, RecordType) or field not in type.names:
-            raise mistake("DL0403", f"there is no field `{field}` to differentiate in")
+            raise make_error("DL0403", f"there is no field `{field}` to differentiate in")
         type = type.fields[type.names.index(field)]
-    return tangent_type(settled_type(type))
+    return tangent_type(default_open_dtypes(type))

@@ -7,36 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from difflang.base.byte_sizes import amount, meant
+from difflang.base.byte_sizes import parse_bytes, suggest_byte_sizes
 from difflang.base.source import Span
 from difflang.driver.type_specs import MOST
 from difflang.elaborate.derivatives.taylor_coefficients import HIGHEST_ORDER
 from difflang.runtime import pytrees
-from difflang.runtime.argument_conversion import digits
-from difflang.types.type_errors import mistake
+from difflang.runtime.argument_conversion import format_number
+from difflang.types.type_errors import make_error
 
 
-def article(value: object) -> str:
+def with_article(value: object) -> str:
     """What a value is, in words."""
     return f"{'an' if (name := type(value).__name__)[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def bytes_in(budget: Any) -> int:
+def parse_budget(budget: Any) -> int:
     """`"64 MiB"`, or so many bytes; None is 0, for no limit. Errors: DL1207."""
     if budget is None:
         return 0
     text = isinstance(budget, str)
     try:
-        found = amount(budget) if text else operator.index(budget)
+        found = parse_bytes(budget) if text else operator.index(budget)
     except TypeError:
         found = None
     if not found or found < 0 or isinstance(budget, bool):
-        way = f"write {meant(budget)}" if text else 'write `"64 MiB"`, or a whole number of bytes'
-        raise mistake("DL1207", f"{budget!r} is no amount of memory", help=way)
+        way = f"write {suggest_byte_sizes(budget)}" if text else 'write `"64 MiB"`, or a whole number of bytes'
+        raise make_error("DL1207", f"{budget!r} is no amount of memory", help=way)
     return found
 
 
-def size_of(name: str, value: Any, declared: Span | None, *, least: int = -MOST) -> int:
+def parse_size(name: str, value: Any, declared: Span | None, *, least: int = -MOST) -> int:
     """The value of a `dim` declared there, or of a size in a type, which is at `least` 0.
 
     Errors: DL1206 for what is no integer, DL1205 for one beyond every size.
@@ -48,26 +48,26 @@ def size_of(name: str, value: Any, declared: Span | None, *, least: int = -MOST)
             raise TypeError
         size = operator.index(value)
     except TypeError:
-        message = f"`{name}` is {what}, an integer known before the program runs, and {article(value)} was given"
-        raise mistake("DL1206", message, *labels, help=size_to_write(name, value)) from None
+        message = f"`{name}` is {what}, an integer known before the program runs, and {with_article(value)} was given"
+        raise make_error("DL1206", message, *labels, help=size_conversion_hint(name, value)) from None
     if not least <= size < MOST:
         way = f"it is an i32, from {least:,} to {MOST - 1:,}"
-        raise mistake("DL1205", f"`{name}` is {what}, which does not hold {digits(size)}", *labels, help=way)
+        raise make_error("DL1205", f"`{name}` is {what}, which does not hold {format_number(size)}", *labels, help=way)
     return size
 
 
-def size_to_write(name: str, value: Any) -> str:
+def size_conversion_hint(name: str, value: Any) -> str:
     """How a value becomes a size, if that is meant."""
-    if pytrees.traced([value]):
+    if pytrees.has_tracers([value]):
         return f'JAX leaves it as it is by `jax.jit(f, static_argnames="{name}")`, and `jax.vmap` by `in_axes` of None'
     if not isinstance(value, (float, np.floating)) or not abs(value) < MOST:
         return ""
     return f"write `{'int' if value % 1 == 0 else 'round'}({name})`"
 
 
-def order_of(value: Any) -> int:
+def parse_jet_order(value: Any) -> int:
     """The order of a `jet`. Errors: DL0405."""
     known = operator.index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else -1
     if not 0 <= known <= HIGHEST_ORDER:
-        raise mistake("DL0405", f"there is no jet of order {value!r}", help=f"orders are 0 to {HIGHEST_ORDER}")
+        raise make_error("DL0405", f"there is no jet of order {value!r}", help=f"orders are 0 to {HIGHEST_ORDER}")
     return known

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from difflang.api.enum_classes import Enums
-from difflang.runtime.record_classes import Shape, record_class
+from difflang.api.enum_classes import EnumClasses
+from difflang.runtime.record_classes import RecordShape, record_class
 from difflang.syntax import tree
 from difflang.types.language_types import RecordType
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 
 MARK = "_difflang_"
 
 
-class Records:
+class RecordClasses:
     """The classes of a module's records and of their tangents."""
 
-    def __init__(self, module: Module, name: str) -> None:
+    def __init__(self, module: ModuleScope, name: str) -> None:
         self.module, self.name = module, name
         self.known: dict[Any, type] = {}
-        self.enums = Enums(name)
+        self.enums = EnumClasses(name)
 
-    def join(self, other: Records) -> None:
+    def join(self, other: RecordClasses) -> None:
         """Have the classes of another one: declarations that both know stand for the same class."""
         self.known, self.enums = other.known, other.enums
 
@@ -50,14 +50,14 @@ class Records:
         }
         if tangent and decl is not None:
             space["__doc__"] = f"How a small change of `{name}` is given: the fields that have a tangent."
-        static = tuple([n for n in names if n in written and is_text(written[n].type)])
-        return record_class(Shape(self.name, shown, names, static), space)
+        static = tuple([n for n in names if n in written and is_str_type(written[n].type)])
+        return record_class(RecordShape(self.name, shown, names, static), space)
 
 
-def is_text(written: tree.TypeExpr | None) -> bool:
+def is_str_type(written: tree.TypeExpr | None) -> bool:
     return isinstance(written, tree.TypeName) and written.path == ("str",)
 
 
-def declaration(value: Any) -> tuple[tree.Record | None, bool] | None:
+def record_of_value(value: Any) -> tuple[tree.Record | None, bool] | None:
     """The record that a value of one of these classes is of, and whether it is a tangent."""
     return getattr(type(value), MARK, None)

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from difflang.api.record_classes import Records
-from difflang.execution.type_layouts import described
+from difflang.api.record_classes import RecordClasses
+from difflang.execution.type_layouts import layout_of_type
 from difflang.runtime import value_layouts
-from difflang.runtime.value_layouts import Fields, Make
+from difflang.runtime.value_layouts import RecordLayout, ValueBuilder
 from difflang.types.language_types import ClosureType, LangType, RecordType, VariantType
 
 
-def maker(
-    type: LangType, records: Records, function: Callable[[ClosureType, tuple[Any, ...]], Any], like: Any = None
-) -> Make:
+def result_maker(
+    type: LangType, records: RecordClasses, function: Callable[[ClosureType, tuple[Any, ...]], Any], like: Any = None
+) -> ValueBuilder:
     """A function from leaves, in order, to a value of that type, where it can be one of the kind of `like`."""
 
-    def class_of(layout: Fields) -> Any:
+    def class_of(layout: RecordLayout) -> Any:
         of: object = layout.of
         if isinstance(of, VariantType):
             return records.enums.of(of)
         assert isinstance(of, RecordType)
         return records.of(of)
 
-    return value_layouts.maker(described(type, records.name), class_of, function, like)
+    return value_layouts.value_builder(layout_of_type(type, records.name), class_of, function, like)

@@ -15,7 +15,7 @@ EFFECTS = {
 }
 
 
-class Sheet(Struct, frozen=True):
+class NotebookSheet(Struct, frozen=True):
     """Code in its head and in the cells of its rows but the last, which is prose, as are its text and its notes."""
 
     head: str
@@ -44,7 +44,7 @@ class Sheet(Struct, frozen=True):
         if self.rows:
             head = "".join([f"<th>{html.escape(name)}</th>" for name in self.columns])
             body = "".join(
-                [f"<tr>{''.join(map(cell_of, row[:-1]))}{cell_of(row[-1], prose=True)}</tr>" for row in self.rows]
+                [f"<tr>{''.join(map(html_cell, row[:-1]))}{html_cell(row[-1], prose=True)}</tr>" for row in self.rows]
             )
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         if self.notes:
@@ -57,25 +57,25 @@ class Sheet(Struct, frozen=True):
         if self.lines:
             parts.append("\n".join(self.lines))
         if self.rows:
-            body = [" | ".join([*[in_code(cell) for cell in row[:-1]], in_table(row[-1])]) for row in self.rows]
+            body = [" | ".join([*[code_span(cell) for cell in row[:-1]], markdown_cell(row[-1])]) for row in self.rows]
             table = [" | ".join(self.columns), " | ".join(["---"] * len(self.columns)), *body]
             parts.append("\n".join([f"| {line} |" for line in table]))
         return "\n\n".join([*parts, *self.notes])
 
 
-def cell_of(cell: str, *, prose: bool = False) -> str:
+def html_cell(cell: str, *, prose: bool = False) -> str:
     text = html.escape(cell)
     return f"<td>{f'<code>{text}</code>' if text and not prose else text}</td>"
 
 
-def in_table(cell: str) -> str:
+def markdown_cell(cell: str) -> str:
     """A cell of a table in Markdown: nothing in it ends the cell or the row."""
     return cell.replace("|", "\\|").replace("\n", " ")
 
 
-def in_code(cell: str) -> str:
+def code_span(cell: str) -> str:
     fence = "`" * (longest_run(cell, "`") + 1)
-    return f"{fence}{in_table(cell)}{fence}" if cell else ""
+    return f"{fence}{markdown_cell(cell)}{fence}" if cell else ""
 
 
 def longest_run(text: str, of: str) -> int:

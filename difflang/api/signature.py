@@ -9,16 +9,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.driver.python_parameters import Text, kind_of, tangent_name
-from difflang.driver.type_specs import sizes_in_params
+from difflang.driver.python_parameters import UnquotedText, parameter_kind, tangent_name
+from difflang.driver.type_specs import param_size_names
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
-from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, MapCode, VmapCode, Wrt
+from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, LinearMapCode, VmapCode, Wrt
 from difflang.types.language_types import ClosureType
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 
-LONGEST = 30  # characters of a default that is shown
+MAX_DEFAULT_CHARS = 30  # characters of a default that is shown
 
 
 class Parameter(Struct, frozen=True, eq=False):
@@ -54,7 +54,7 @@ class Signature(Struct, frozen=True, eq=False):
     """
 
     parameters: tuple[Parameter, ...] = ()
-    module: Module | None = None
+    module: ModuleScope | None = None
     generics: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     result: tree.TypeExpr | None = None
     gaps: bool = False  # whether one in the middle may be left out
@@ -69,7 +69,7 @@ class Signature(Struct, frozen=True, eq=False):
         if self.module is None:
             return ()
         bound, written = dict(self.sizes), [(p.name, p.written) for p in self.parameters]
-        return tuple([n for n in sizes_in_params(self.module, written, self.generics) if n not in bound])
+        return tuple([n for n in param_size_names(self.module, written, self.generics) if n not in bound])
 
     @property
     def dtypes(self) -> dict[str, str]:
@@ -90,16 +90,19 @@ class Signature(Struct, frozen=True, eq=False):
     @property
     def python(self) -> inspect.Signature:
         """For `inspect.signature`; the types as the language writes them."""
-        kind, nothing = kind_of(self.names), inspect.Parameter.empty
+        kind, nothing = parameter_kind(self.names), inspect.Parameter.empty
         rest = [all(p.optional for p in self.parameters[i:]) for i in range(len(self.parameters))]
         return inspect.Signature(
             [
                 inspect.Parameter(
-                    p.name, kind, default=Text(p.default) if may_miss else nothing, annotation=Text(p.shown) or nothing
+                    p.name,
+                    kind,
+                    default=UnquotedText(p.default) if may_miss else nothing,
+                    annotation=UnquotedText(p.shown) or nothing,
                 )
                 for p, may_miss in zip(self.parameters, rest, strict=True)
             ],
-            return_annotation=Text(self.shown_result) or inspect.Signature.empty,
+            return_annotation=UnquotedText(self.shown_result) or inspect.Signature.empty,
         )
 
     def without(self, sizes: Mapping[str, int]) -> Signature:
@@ -129,39 +132,39 @@ class Signature(Struct, frozen=True, eq=False):
         return ", ".join([f"{name} = {size}" for name, size in self.sizes])
 
 
-def default_of(param: tree.Param) -> str:
+def default_text(param: tree.Param) -> str:
     """What is taken for a parameter that is left out, as written, or `...` where that is long or of several lines."""
     text = param.default.span.text if param.default is not None else ""
-    return text if len(text) <= LONGEST and "\n" not in text else "..."
+    return text if len(text) <= MAX_DEFAULT_CHARS and "\n" not in text else "..."
 
 
 def signature_of(type: ClosureType) -> Signature:
     """The signature of a function value."""
     match type.code:
         case FnCode(decl=decl, module=module):
-            parameters = tuple(Parameter(p.name, p.type, p.span, default_of(p)) for p in decl.params)
+            parameters = tuple(Parameter(p.name, p.type, p.span, default_text(p)) for p in decl.params)
             return Signature(parameters, module, {g.name: g.bound for g in decl.generics}, decl.result, gaps=True)
         case LambdaCode(decl=lam, module=module):
             parameters = tuple(Parameter(pattern_name(p.pattern, i), p.type, p.span) for i, p in enumerate(lam.params))
             return Signature(parameters, module)
         case DerivativeCode(operator=operator, wrt=wrt):
-            inner = signature_of(function_in(type))
+            inner = signature_of(inner_function(type))
             whole = replace(inner, result=None, gaps=False)
             for place in wrt if operator in ("jvp", "hvp") else ():
-                whole = replace(whole, parameters=(*whole.parameters, tangent(inner, place, whole.names)))
+                whole = replace(whole, parameters=(*whole.parameters, tangent_parameter(inner, place, whole.names)))
             return whole
         case VmapCode(axes=axes):
-            inner = signature_of(function_in(type))
+            inner = signature_of(inner_function(type))
             axes = axes or (0,) * len(inner.parameters)
             mapped = [replace(p, axes=(a, *p.axes)) for p, a in zip(inner.parameters, axes, strict=True)]
             return replace(inner, parameters=tuple(mapped), lanes=inner.lanes + 1)
-        case MapCode():
+        case LinearMapCode():
             return Signature((Parameter("ct"),))
         case _:
             return Signature(fixed=False)
 
 
-def function_in(type: ClosureType) -> ClosureType:
+def inner_function(type: ClosureType) -> ClosureType:
     inner = type.captures[0]
     assert isinstance(inner, ClosureType)
     return inner
@@ -171,7 +174,7 @@ def pattern_name(pattern: tree.Pattern, position: int) -> str:
     return pattern.name if isinstance(pattern, tree.NamePattern) and pattern.name.isidentifier() else f"_{position}"
 
 
-def tangent(inner: Signature, wrt: Wrt, taken: tuple[str, ...]) -> Parameter:
+def tangent_parameter(inner: Signature, wrt: Wrt, taken: tuple[str, ...]) -> Parameter:
     first, *path = wrt
     position = first if isinstance(first, int) else inner.names.index(first)
     base = inner.parameters[position] if position < len(inner.parameters) else Parameter(f"_{position}")
@@ -179,14 +182,14 @@ def tangent(inner: Signature, wrt: Wrt, taken: tuple[str, ...]) -> Parameter:
     return Parameter(tangent_name(base.name, fields, taken), None, base.span, tangent_of=(position, fields))
 
 
-def innermost(type: ClosureType) -> ClosureType:
+def innermost_function(type: ClosureType) -> ClosureType:
     """The function that derivatives are of, and what goes lane by lane."""
     while isinstance(type.code, (DerivativeCode, VmapCode)) and isinstance(type.captures[0], ClosureType):
         type = type.captures[0]
     return type
 
 
-def name_of(type: ClosureType) -> str:
+def function_name(type: ClosureType) -> str:
     """`loss`, `grad_loss`; a lambda has no name."""
     prefix = ""
     while isinstance(type.code, (DerivativeCode, VmapCode)) and isinstance(type.captures[0], ClosureType):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import free_names
+from difflang.syntax.tree_queries import mentioned_names
 
-Earlier = Sequence[tuple[str, "tree.TypeExpr | None"]]  # the values before another, and what is written of each
+PrecedingTypes = Sequence[tuple[str, "tree.TypeExpr | None"]]  # the values before another, and what is written of each
 
 
-def fields_before(fields: Sequence[tree.Field], field: tree.Field, path: str) -> Earlier:
+def preceding_fields(fields: Sequence[tree.Field], field: tree.Field, path: str) -> PrecedingTypes:
     return [(f"{path}.{f.name}", f.type) for f in fields[: fields.index(field)]]
 
 
-def first_with(name: str, earlier: Earlier) -> str | None:
+def find_size_source(name: str, earlier: PrecedingTypes) -> str | None:
     """The first of some values that tells what a name in the types stands for."""
-    return next((n for n, w in earlier if n == name or (w is not None and name in free_names(w))), None)
+    return next((n for n, w in earlier if n == name or (w is not None and name in mentioned_names(w))), None)

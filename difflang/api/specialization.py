@@ -8,72 +8,78 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.loaded_program import Given, Loaded
-from difflang.api.result_values import maker
+from difflang.api.loaded_program import CallArguments, LoadedProgram
+from difflang.api.result_values import result_maker
 from difflang.api.signature import Signature
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.capacity_for_call import with_enough_room
-from difflang.driver.elaborate_call import Entry
-from difflang.execution.callable_graph import Running, key_words
-from difflang.gradcheck.report import Report
+from difflang.driver.capacity_for_call import with_fitted_capacity
+from difflang.driver.elaborate_call import ElaboratedCall
+from difflang.execution.callable_graph import CallableGraph, random_key
+from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
-from difflang.runtime.compile import compile
-from difflang.runtime.value_layouts import field_of
+from difflang.runtime.compile import compile_graph
+from difflang.runtime.value_layouts import field_or_none
 from difflang.tools import check_grad, trace_call
-from difflang.tools.check_grad import Options
+from difflang.tools.check_grad import CheckGradOptions
 from difflang.types.function_code import DerivativeCode, VmapCode
 from difflang.types.language_types import ClosureType
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 UNKNOWN = object()
-HOSTED = (np.ndarray, np.generic)
-LEAVES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes of what has no parts
+NUMPY_CLASSES = (np.ndarray, np.generic)
+LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes of what has no parts
 
 
-class Specialization(Running):
+class Specialization(CallableGraph):
     """A function for arguments of certain types: its program, and the way from given leaves to a value.
 
     `function` makes what is given back where a result is a function.
     """
 
     def __init__(
-        self, loaded: Loaded, name: str, signature: Signature, type: ClosureType, given: Given, function: Any
+        self,
+        loaded: LoadedProgram,
+        name: str,
+        signature: Signature,
+        type: ClosureType,
+        given: CallArguments,
+        function: Any,
     ) -> None:
         typed = loaded.typed(name, signature, given)
         self.loaded, self.name = loaded, name
         self.order, self.keys = typed.order, typed.keys
         self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
-        self.entry: Entry = loaded.entry(name, type, typed.arguments)
+        self.entry: ElaboratedCall = loaded.entry(name, type, typed.arguments)
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
         super().__init__(loaded.around, self.entry.graph, self.entry.fails, type, self.entry.limit)
         self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
-        like = moved_like(type, signature, given)
+        like = gradient_template(type, signature, given)
 
         def held(limit: int, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
             return function(loaded, loaded.in_room(type, self.under(limit).room), leaves)
 
         self.make, self.make_unlimited = [
-            maker(self.entry.type, loaded.records, partial(held, limit), like) for limit in (self.limit, 0)
+            result_maker(self.entry.type, loaded.records, partial(held, limit), like) for limit in (self.limit, 0)
         ]
 
     def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
         arrays = list(leaves) if self.plain else [leaves[i] for i in self.order]
         for i in self.keys:
-            arrays[i] = key_words(arrays[i])
+            arrays[i] = random_key(arrays[i])
         if self.random:
             arrays.append(self.key(key, arrays))
         elif key is not None:
-            raise mistake("DL1207", "a key is given, and this function draws nothing")
+            raise make_error("DL1207", "a key is given, and this function draws nothing")
         return [*arrays, *self.constants]
 
     def key(self, key: Any, arrays: Sequence[Any]) -> Any:
         if key is not None:
-            return key_words(key)
-        if pytrees.traced(arrays) or pytrees.in_trace():
-            raise mistake(
+            return random_key(key)
+        if pytrees.has_tracers(arrays) or pytrees.is_tracing():
+            raise make_error(
                 "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
             )
         return self.loaded.next_key()
@@ -86,7 +92,7 @@ class Specialization(Running):
         arrays, converters = list(leaves), self.executable.converters
         for i, x in enumerate(leaves):
             if x.__class__ not in there:
-                if not isinstance(x, HOSTED):
+                if not isinstance(x, NUMPY_CLASSES):
                     return None
                 try:
                     arrays[i] = converters[i](x)
@@ -121,28 +127,28 @@ class Specialization(Running):
         self.keep_up(raises=False)
         return self.checked(self.arrays(leaves, key))
 
-    def audited(self, leaves: Sequence[Any], key: Any, options: Options) -> Report:
+    def audited(self, leaves: Sequence[Any], key: Any, options: CheckGradOptions) -> GradcheckReport:
         """The audit of its derivative at arguments. Errors: as a call's, and what `check_grad.audited` refuses."""
         converted = self.concrete(self.arrays(leaves, key), "an audit")
         if self.fails:
-            silent = compile(self.executable.graph) if self.graph.effectful else self.executable
+            silent = compile_graph(self.executable.graph) if self.graph.effectful else self.executable
             self.value(list(silent(*converted)), converted, self.voice.met)
         inputs = len(converted) - len(self.constants)
-        entry = with_enough_room(self.loaded.checked.session, self.entry, converted)
-        return check_grad.audited(self.loaded.module, self.name, entry, converted, inputs, options)
+        entry = with_fitted_capacity(self.loaded.checked.session, self.entry, converted)
+        return check_grad.run_gradient_check(self.loaded.module, self.name, entry, converted, inputs, options)
 
-    def traced(self, leaves: Sequence[Any], key: Any, options: trace_call.Options) -> trace_call.Trace:
+    def traced(self, leaves: Sequence[Any], key: Any, options: trace_call.TraceOptions) -> trace_call.Trace:
         """The trace of a call, on the interpreter. Errors: as a call's, and what `trace.of_entry` refuses."""
         converted = self.concrete(self.arrays(leaves, key), "a trace")
         inputs = len(converted) - len(self.constants) - self.random
-        return trace_call.of_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
+        return trace_call.trace_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""
         return self.interpreted(self.arrays(leaves, key))
 
 
-class Table:
+class DispatchCache:
     """The specializations of a function, and the short ways to them for arguments given by position.
 
     Most calls are like the one before: the last specialization for a structure is tried first, since its compiled
@@ -170,17 +176,17 @@ class Table:
                     pass
             leaves, structure, concrete = args, len(args), True
         else:
-            leaves, structure = in_parts(args)
+            leaves, structure = flatten_arguments(args)
             concrete = self.concrete.issuperset(map(type, leaves))
         last = self.last.get(structure)
         if last is None:
             return UNKNOWN
-        if last.direct and (concrete or (structure not in self.several and no_numbers(leaves))):
+        if last.direct and (concrete or (structure not in self.several and without_python_numbers(leaves))):
             arrays = leaves if concrete else last.beside(leaves, self.concrete)
             value = UNKNOWN if arrays is None else last.straight(arrays, all_in_jax=concrete)
             if value is not UNKNOWN:
                 return value
-        key = pytrees.quick(leaves, structure)
+        key = pytrees.fast_tree_key(leaves, structure)
         known = self.known.get(key)
         if known is None:
             return UNKNOWN
@@ -193,48 +199,48 @@ class Table:
         arrays = self.concrete.issuperset(map(type, args))
         if arrays or len(self.found) > 1:
             self.alone = found.itself() if len(self.found) == 1 else None
-        leaves, structure = (args, len(args)) if arrays else in_parts(args)
-        quick = pytrees.quick(leaves, structure)
-        if quick is not None and not pytrees.traced(leaves):
+        leaves, structure = (args, len(args)) if arrays else flatten_arguments(args)
+        quick = pytrees.fast_tree_key(leaves, structure)
+        if quick is not None and not pytrees.has_tracers(leaves):
             if self.last.get(structure, found) is not found:
                 self.several.add(structure)
             self.known[quick] = self.last[structure] = found
-            if found.direct and pytrees.from_host(leaves):
+            if found.direct and pytrees.all_outside_jax(leaves):
                 self.hosted.add(quick)
 
 
-def no_numbers(leaves: Sequence[Any]) -> bool:
+def without_python_numbers(leaves: Sequence[Any]) -> bool:
     """Whether none is a number of Python: what type that has, the function and its other arguments decide."""
     return pytrees.NUMBERS.isdisjoint(map(type, leaves))
 
 
-def in_parts(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
+def flatten_arguments(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
     """The leaves of arguments and their structure, which is their number where none has parts."""
-    if LEAVES.issuperset(map(type, args)):
+    if LEAF_CLASSES.issuperset(map(type, args)):
         return args, len(args)
-    return pytrees.tree_flatten(args)
+    return pytrees.flatten_jax_tree(args)
 
 
-def moved_like(type: ClosureType, signature: Signature, given: Given) -> Any:
+def gradient_template(type: ClosureType, signature: Signature, given: CallArguments) -> Any:
     """What a gradient, or a value and a gradient, is to be like: the arguments that it is taken in."""
     while isinstance(type.code, VmapCode) and isinstance(type.captures[0], ClosureType):
         type = type.captures[0]
     code = type.code
     if not isinstance(code, DerivativeCode) or code.operator not in ("grad", "value_and_grad", "hvp"):
         return None
-    _, values = pytrees.slots(given.leaves, given.structure)
+    _, values = pytrees.tree_of_slots(given.leaves, given.structure)
     named = dict(zip([n for n in given.names if n not in dict(given.dims)], values, strict=True))
     found: list[Any] = []
     for first, *path in code.wrt:
         value = named.get(signature.names[first] if isinstance(first, int) else first)
         for name in path:
-            value = field_of(value, str(name))
+            value = field_or_none(value, str(name))
         found.append(value)
     if len(found) > 1:
-        found = [pytrees.Fields({str(w[-1]): x for w, x in zip(code.wrt, found, strict=True)})]
+        found = [pytrees.DataclassFields({str(w[-1]): x for w, x in zip(code.wrt, found, strict=True)})]
     return (None, *found) if code.operator == "value_and_grad" else found[0]
 
 
-def operator_of(type: ClosureType) -> str:
+def derivative_operator(type: ClosureType) -> str:
     """The derivative operator that made a function, or nothing."""
     return type.code.operator if isinstance(type.code, DerivativeCode) else ""

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from difflang.api.loaded_program import Dims, Loaded, doorway
-from difflang.api.option_values import article, order_of, size_of
+from difflang.api.loaded_program import Dims, LoadedProgram, doorway
+from difflang.api.option_values import parse_jet_order, parse_size, with_article
 from difflang.api.signature import Signature
-from difflang.api.vmap_axes import Axes, in_axes_of, out_axes_of
-from difflang.base.error_codes import nearest
-from difflang.base.unpicklable import Part
+from difflang.api.vmap_axes import InAxes, parse_in_axes, parse_out_axes
+from difflang.base.error_codes import nearest_word
+from difflang.base.unpicklable import Unpicklable
 from difflang.driver.type_specs import MOST
 from difflang.types.function_code import DerivativeCode, VmapCode, Wrt
 from difflang.types.language_types import ClosureType
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
     from difflang.api.function import Function
 
-WrtGiven = int | str | Sequence[int | str]
+WrtSpec = int | str | Sequence[int | str]
 
 
-class Derivable(Part):
+class TransformMixin(Unpicklable):
     """What gives further functions. `sizes` are those that are bound; `whole` has the parameters that they are, too."""
 
     __name__: str
-    loaded: Loaded
+    loaded: LoadedProgram
     function_type: ClosureType
     captured: tuple[Any, ...]
     signature: Signature
@@ -35,30 +35,30 @@ class Derivable(Part):
 
     # ---- derivatives
 
-    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def grad(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
 
         Several give a record with those names. The function's result must be one real number.
         """
         return self._derivative("grad", wrt, more)
 
-    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """The value, and the gradient as `grad` gives it."""
         return self._derivative("value_and_grad", wrt, more)
 
-    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
         return self._derivative("jvp", wrt, more)
 
-    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
         return self._derivative("vjp", wrt, more)
 
-    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def linearize(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """A function of the arguments: the value, and the derivative there, a function of a tangent."""
         return self._derivative("linearize", wrt, more)
 
-    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
         return self._derivative("hvp", wrt, more)
 
@@ -88,15 +88,15 @@ class Derivable(Part):
         Errors: DL0405 for what is no such order.
         """
         with doorway():
-            known = order_of(order)
+            known = parse_jet_order(order)
         return self._derivative("jet", wrt, (), known)
 
-    def _derivative(self, operator: str, wrt: WrtGiven, more: tuple[int | str, ...], order: int = 1) -> Function:
+    def _derivative(self, operator: str, wrt: WrtSpec, more: tuple[int | str, ...], order: int = 1) -> Function:
         with doorway():
-            places = tuple(self._place(w) for w in (*listed(wrt), *more))
+            places = tuple(self._place(w) for w in (*wrt_list(wrt), *more))
             if not places:
                 help = f"`{self.__name__}.{operator}()` takes it in the first"
-                raise mistake("DL0403", "a derivative is in one parameter at least", help=help)
+                raise make_error("DL0403", "a derivative is in one parameter at least", help=help)
             return self._made(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
 
     def _made(self, type: ClosureType, sizes: Dims | None = None) -> Function:
@@ -109,10 +109,12 @@ class Derivable(Part):
         names = self.signature.names
         if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
             help = f"the derivative is a function of the arguments: `{self.__name__}.grad()(…)`"
-            raise mistake("DL0403", f"a parameter is named by a text or a number, not by {article(wrt)}", help=help)
+            raise make_error(
+                "DL0403", f"a parameter is named by a text or a number, not by {with_article(wrt)}", help=help
+            )
         if isinstance(wrt, int):
             if self.signature.fixed and not -len(names) <= wrt < len(names):
-                raise mistake(
+                raise make_error(
                     "DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}"
                 )
             if self.sizes:
@@ -120,11 +122,11 @@ class Derivable(Part):
             return (wrt % len(names) if self.signature.fixed else wrt,)
         first, *path = wrt.split(".")
         if first not in names:
-            near = nearest(first, names)
+            near = nearest_word(first, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
             if "," in wrt:
                 help = f"several are a text each: {', '.join([repr(w.strip()) for w in wrt.split(',') if w.strip()])}"
-            raise mistake("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
+            raise make_error("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 
     def _spelled(self, place: Wrt) -> str:
@@ -134,7 +136,7 @@ class Derivable(Part):
 
     # ---- lane by lane, and with sizes
 
-    def vmap(self, in_axes: Axes = 0, out_axes: int | Sequence[int] = 0) -> Function:
+    def vmap(self, in_axes: InAxes = 0, out_axes: int | Sequence[int] = 0) -> Function:
         """The function for many arguments at once, each lane by itself, as `vmap` and comprehensions of the language.
 
         `in_axes` is along which axis the lanes of each argument lie: one number for all of them, one for each in their
@@ -148,8 +150,8 @@ class Derivable(Part):
         Errors: ArgumentError for axes that do not fit, here or at the call; CheckError for a result that is a function.
         """
         with doorway():
-            axes = dict(zip(self.signature.names, in_axes_of(self.__name__, self.signature, in_axes), strict=True))
-            code = VmapCode(tuple([axes.get(n) for n in self.whole.names]), out_axes_of(out_axes))
+            axes = dict(zip(self.signature.names, parse_in_axes(self.__name__, self.signature, in_axes), strict=True))
+            code = VmapCode(tuple([axes.get(n) for n in self.whole.names]), parse_out_axes(out_axes))
             return self._made(ClosureType(code, (self.function_type,)))
 
     def bind(self, **dims: int) -> Function:
@@ -166,20 +168,20 @@ class Derivable(Part):
             for name in dims:
                 if name in bound:
                     way = "bind the function that it was made of"
-                    raise mistake("DL1207", f"the size `{name}` is bound to {bound[name]} already", help=way)
+                    raise make_error("DL1207", f"the size `{name}` is bound to {bound[name]} already", help=way)
                 if name not in free:
-                    near = nearest(name, free)
+                    near = nearest_word(name, free)
                     has = f"its sizes are {', '.join(free)}" if free else "it has none that is free"
                     way = f"did you mean `{near}`?" if near else has
-                    raise mistake("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
+                    raise make_error("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
             declared = {p.name: p.span for p in self.signature.parameters if p.is_dim}
             given = {
-                name: size_of(name, size, declared.get(name), least=-MOST if name in declared else 0)
+                name: parse_size(name, size, declared.get(name), least=-MOST if name in declared else 0)
                 for name, size in dims.items()
             }
             return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
 
 
-def listed(wrt: WrtGiven) -> list[object]:
+def wrt_list(wrt: WrtSpec) -> list[object]:
     """What is asked for, one after the other."""
     return list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]

@@ -10,109 +10,109 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from difflang.api.argument_types import Reader, described
-from difflang.api.option_values import article
-from difflang.api.record_classes import is_text
+from difflang.api.argument_types import ArgumentReader, describe_value
+from difflang.api.option_values import with_article
+from difflang.api.record_classes import is_str_type
 from difflang.api.signature import Parameter, Signature
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
-from difflang.driver.type_specs import parsed_type
+from difflang.base.error_codes import nearest_word
+from difflang.driver.type_specs import parse_type
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import Tensor
 from difflang.runtime import argument_conversion, pytrees
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, mapped
-from difflang.types.type_errors import mistake
+from difflang.types.language_types import LangType, map_tensors
+from difflang.types.type_errors import make_error
 
-Axes = int | Sequence[int | None] | Mapping[str, int | None]
+InAxes = int | Sequence[int | None] | Mapping[str, int | None]
 PER_LEAF = "an axis is one number for all arrays of an argument or a result: it is the same for each of them"
 
 
 # ---- What is asked for
 
 
-def in_axes_of(name: str, signature: Signature, given: Axes) -> tuple[int | None, ...]:
+def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int | None, ...]:
     """The axis of each parameter, None where all lanes share it. Errors: DL1207."""
     names = signature.names
     if not signature.fixed:
-        raise mistake("DL1207", f"nothing is known of the parameters of `{name}`: it is not mapped from Python")
+        raise make_error("DL1207", f"nothing is known of the parameters of `{name}`: it is not mapped from Python")
     if isinstance(given, Mapping):
         for wanted in given:
             if wanted not in names:
-                near = nearest(str(wanted), names)
+                near = nearest_word(str(wanted), names)
                 way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-                raise mistake("DL1207", f"`{name}` has no parameter `{wanted}`", help=way)
+                raise make_error("DL1207", f"`{name}` has no parameter `{wanted}`", help=way)
         axes: list[Any] = [given.get(n) for n in names]
     elif isinstance(given, (tuple, list)):
         if len(given) != len(names):
             has = f"`{name}` has {len(names)} parameter{'s' * (len(names) != 1)}: {', '.join(names) or 'none'}"
-            raise mistake("DL1207", f"`in_axes` names {len(given)} of them", help=f'{has}\nor `in_axes={{"x": 0}}`')
+            raise make_error("DL1207", f"`in_axes` names {len(given)} of them", help=f'{has}\nor `in_axes={{"x": 0}}`')
         axes = list(given)
     else:
-        axes = [None if may_not(p) else given for p in signature.parameters]
-    able = [p.name for p in signature.parameters if not may_not(p) and not is_key(p)]
+        axes = [None if unmappable_kind(p) else given for p in signature.parameters]
+    able = [p.name for p in signature.parameters if not unmappable_kind(p) and not is_key_parameter(p)]
     axes = [
-        axis if axis is None else axis_of(axis, f"`in_axes` of `{n}`", " or None")
+        axis if axis is None else parse_axis(axis, f"`in_axes` of `{n}`", " or None")
         for n, axis in zip(names, axes, strict=True)
     ]
     for parameter, axis in zip(signature.parameters, axes, strict=True):
-        if axis is not None and (why := may_not(parameter) or "one key" * is_key(parameter)):
+        if axis is not None and (why := unmappable_kind(parameter) or "one key" * is_key_parameter(parameter)):
             message = f"`{parameter.name}` of `{name}` is {why}, which all lanes share"
             way = f'leave it out: `in_axes={{"{able[0]}": 0}}`, or ' if able else ""
-            raise mistake("DL1207", message, help=f"{way}write None in its place")
+            raise make_error("DL1207", message, help=f"{way}write None in its place")
     if all(axis is None for axis in axes):
         way = "`in_axes=0` is along each" if able else "it takes nothing that has lanes: call it once"
-        raise mistake("DL1207", f"`{name}` is to be mapped, and along no argument", help=way)
+        raise make_error("DL1207", f"`{name}` is to be mapped, and along no argument", help=way)
     return tuple(axes)
 
 
-def out_axes_of(given: int | Sequence[int]) -> int | tuple[int, ...]:
+def parse_out_axes(given: int | Sequence[int]) -> int | tuple[int, ...]:
     """Where the lanes come in the result, or in each item of a tuple. Errors: DL1207."""
     if isinstance(given, (tuple, list)):
-        return tuple([axis_of(axis, "`out_axes`") for axis in given])
-    return axis_of(given, "`out_axes`")
+        return tuple([parse_axis(axis, "`out_axes`") for axis in given])
+    return parse_axis(given, "`out_axes`")
 
 
-def axis_of(axis: Any, what: str, or_none: str = "") -> int:
+def parse_axis(axis: Any, what: str, or_none: str = "") -> int:
     """An axis as Python counts it, of any class of whole numbers. Errors: DL1207."""
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return int(axis)
     way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, `-1` for the last"
-    found = "None" if axis is None else article(axis)
-    raise mistake("DL1207", f"{what} is a number{or_none}, not {found}", help=way)
+    found = "None" if axis is None else with_article(axis)
+    raise make_error("DL1207", f"{what} is a number{or_none}, not {found}", help=way)
 
 
-def may_not(parameter: Parameter) -> str:
+def unmappable_kind(parameter: Parameter) -> str:
     """What a parameter is that has no lanes: a size, a text, a function; nothing for any other."""
     if parameter.is_dim:
         return "a size"
-    if is_text(parameter.written):
+    if is_str_type(parameter.written):
         return "a text"
     return "a function" if isinstance(parameter.written, tree.TypeFn) else ""
 
 
-def is_key(parameter: Parameter) -> bool:
+def is_key_parameter(parameter: Parameter) -> bool:
     return isinstance(parameter.written, tree.TypeName) and parameter.written.path == ("key",)
 
 
 # ---- Reading arguments
 
 
-class Lanes(Struct, frozen=True, eq=False):
+class VmapSizes(Struct, frozen=True, eq=False):
     """How many lanes there are at each level of `vmap`, the outermost first, and which argument has said so."""
 
     name: str
     found: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
 
-    def one(self, value: Any, parameter: Parameter, reader: Reader) -> Any:
+    def one(self, value: Any, parameter: Parameter, reader: ArgumentReader) -> Any:
         """What one lane is given of an argument. Errors: DL1202, DL1206 where it has no such axis."""
         if all(axis is None for axis in parameter.axes):
             return value
         if isinstance(value, list) and isinstance(parameter.written, tree.TypeApply):
             raise reader.refused(parameter.name, parameter.written.span.text, value)
-        return pytrees.each_slot(value, parameter.name, lambda slot, path: self.lane(slot, path, parameter, reader))
+        return pytrees.map_slots(value, parameter.name, lambda slot, path: self.lane(slot, path, parameter, reader))
 
-    def lane(self, slot: pytrees.Slot, name: str, parameter: Parameter, reader: Reader) -> pytrees.Slot:
+    def lane(self, slot: pytrees.LeafSlot, name: str, parameter: Parameter, reader: ArgumentReader) -> pytrees.LeafSlot:
         """What one lane is given of an array in an argument, which is called `name`."""
         given = slot.value
         if reader.specs and isinstance(given, str):
@@ -123,35 +123,35 @@ class Lanes(Struct, frozen=True, eq=False):
         array = pytrees.array_type(given)
         if array is None:
             way = f"its lanes are along an axis: give an array, or `None` for `{parameter.name}` in `in_axes`"
-            raise reader.error("DL1206", f"`{name}` is mapped, and has no axis: {described(slot)} was given", way)
+            raise reader.error("DL1206", f"`{name}` is mapped, and has no axis: {describe_value(slot)} was given", way)
         shape = list(array[1])
         for level, axis in enumerate(parameter.axes):
             if axis is None:
                 continue
             if not -len(shape) <= axis < len(shape):
-                message = f"`{name}` is mapped along axis {axis}, and {described(slot)} has none"
+                message = f"`{name}` is mapped along axis {axis}, and {describe_value(slot)} has none"
                 raise reader.error("DL1202", message)
             self.agree(level, shape.pop(axis), name, reader)
-        return pytrees.Slot(slot.index, pytrees.like_array(tuple(shape), given))
+        return pytrees.LeafSlot(slot.index, pytrees.shape_struct_like(tuple(shape), given))
 
-    def spelled(self, text: str, name: str, reader: Reader) -> Any:
+    def spelled(self, text: str, name: str, reader: ArgumentReader) -> Any:
         """What a text stands for in specs; one that spells no type is a text, or is refused where it is read."""
         try:
-            type = parsed_type(text, reader.module)
+            type = parse_type(text, reader.module)
         except DifflangError:
             return text
         if not isinstance(type, Tensor):
             way = "give arrays or `jax.ShapeDtypeStruct`s with the axis of the lanes"
             raise reader.error("DL1210", f"`{name}` is mapped, and `{text}` does not say along which axis", way)
-        return pytrees.spec([d for d in type.shape if isinstance(d, int)], numpy_dtype(type.dtype))
+        return pytrees.shape_struct([d for d in type.shape if isinstance(d, int)], numpy_dtype(type.dtype))
 
-    def refuse_key(self, parameter: Parameter, reader: Reader) -> None:
+    def refuse_key(self, parameter: Parameter, reader: ArgumentReader) -> None:
         """Errors: DL1206 for an argument with a random key in it, if it has lanes."""
         if any(axis is not None for axis in parameter.axes):
             way = f"give the key in an argument of its own, or `None` for `{parameter.name}`: what lanes draw differs"
             raise reader.error("DL1206", f"`{parameter.name}` is mapped, and all lanes share the key in it", way)
 
-    def agree(self, level: int, length: int, name: str, reader: Reader) -> None:
+    def agree(self, level: int, length: int, name: str, reader: ArgumentReader) -> None:
         known, first = self.found.setdefault(level, (length, name))
         if known != length:
             lanes = f"{known} lane{'s' * (known != 1)}"
@@ -164,7 +164,7 @@ class Lanes(Struct, frozen=True, eq=False):
             axis = axes[i]
             if axis is not None:
                 length, _ = self.found[level + i]
-                type = mapped(type, lambda t, axis=axis, length=length: with_axis(t, axis, length))
+                type = map_tensors(type, lambda t, axis=axis, length=length: insert_axis(t, axis, length))
         return type
 
     @contextmanager
@@ -184,7 +184,7 @@ class Lanes(Struct, frozen=True, eq=False):
             raise DifflangError(*[replace(d, helps=(*d.helps, way)) for d in error.diagnostics]) from None
 
 
-def with_axis(type: Tensor, axis: int, length: int) -> Tensor:
+def insert_axis(type: Tensor, axis: int, length: int) -> Tensor:
     shape = list(type.shape)
     shape.insert(axis % (len(shape) + 1), length)
     return Tensor(type.dtype, tuple(shape))

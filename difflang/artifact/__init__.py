@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from difflang.artifact.artifact_function import Function
-from difflang.artifact.artifact_program import Body, Surface
-from difflang.base.errors import doorway
-from difflang.tools.export.artifact_contents import load as read
+from difflang.artifact.artifact_function import ArtifactFunction
+from difflang.artifact.artifact_program import ArtifactContext, GraphFunction
+from difflang.base.errors import classify_errors
+from difflang.tools.export.artifact_contents import load_artifact as read
 
-__all__ = ["Function", "load"]
+__all__ = ["ArtifactFunction", "load"]
 
 
-def load(path: str | Path) -> Function:
+def load(path: str | Path) -> ArtifactFunction:
     """The function that `f.export(path)` or `difflang export` wrote. Nothing in the file is executed but its graph.
 
     Errors: ArtifactError for a file that is none, is damaged or has a newer format; DataError where there is none.
     """
-    with doorway():
+    with classify_errors():
         contents = read(Path(path))
-        return Function(Surface(contents), Body.of(contents))
+        return ArtifactFunction(ArtifactContext(contents), GraphFunction.of(contents))

@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.artifact import graph_derivatives, jacobians
-from difflang.artifact.artifact_program import Body, Program, Surface
-from difflang.artifact.graph_derivatives import Place, located
+from difflang.artifact.artifact_program import ArtifactContext, ArtifactProgram, GraphFunction
+from difflang.artifact.graph_derivatives import WrtTarget, wrt_targets
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest
-from difflang.base.errors import doorway
-from difflang.base.unpicklable import Part
-from difflang.driver.python_parameters import Text, kind_of
-from difflang.driver.python_warnings import warn
+from difflang.base.error_codes import nearest_word
+from difflang.base.errors import classify_errors
+from difflang.base.unpicklable import Unpicklable
+from difflang.driver.python_parameters import UnquotedText, parameter_kind
+from difflang.driver.python_warnings import issue_warning
 from difflang.runtime import pytrees
-from difflang.runtime.value_layouts import Fields, Fixed
+from difflang.runtime.value_layouts import RecordLayout, StaticLayout
 
-WrtGiven = int | str | Sequence[int | str]
+WrtSpec = int | str | Sequence[int | str]
 
 
-class Function(Part):
+class ArtifactFunction(Unpicklable):
     """A function out of an artifact, for arguments of the types that it was exported for.
 
     Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays; records are given as their dataclass, or as
@@ -29,10 +29,10 @@ class Function(Part):
     transformations go through it by the compiler's own rules.
     """
 
-    def __init__(self, surface: Surface, body: Body, held: Sequence[Any] | None = None) -> None:
+    def __init__(self, surface: ArtifactContext, body: GraphFunction, held: Sequence[Any] | None = None) -> None:
         self._surface, self._body = surface, body
         self._held = surface.constants if held is None else held
-        self._begun: Program | None = None
+        self._begun: ArtifactProgram | None = None
         self.__name__ = self.__qualname__ = body.name
         self.__module__ = surface.contents.module
         self.__doc__ = surface.contents.doc if body.name == surface.contents.name else None
@@ -40,15 +40,15 @@ class Function(Part):
     @property
     def __signature__(self) -> inspect.Signature:
         body, optional = self._body, True
-        kind, empty = kind_of([p.name for p in body.params]), inspect.Parameter.empty
+        kind, empty = parameter_kind([p.name for p in body.params]), inspect.Parameter.empty
         params: list[inspect.Parameter] = []
         for p in reversed(body.params):
-            optional = optional and isinstance(p.layout, Fixed)
-            default = p.layout.value if optional and isinstance(p.layout, Fixed) else empty
-            params.insert(0, inspect.Parameter(p.name, kind, default=default, annotation=Text(p.layout)))
+            optional = optional and isinstance(p.layout, StaticLayout)
+            default = p.layout.value if optional and isinstance(p.layout, StaticLayout) else empty
+            params.insert(0, inspect.Parameter(p.name, kind, default=default, annotation=UnquotedText(p.layout)))
         if body.random:
-            params.append(inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation=Text("key")))
-        return inspect.Signature(params, return_annotation=Text(body.result))
+            params.append(inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation=UnquotedText("key")))
+        return inspect.Signature(params, return_annotation=UnquotedText(body.result))
 
     def __repr__(self) -> str:
         return f"<difflang function {self.__name__}{self.__signature__} out of an artifact>"
@@ -61,7 +61,7 @@ class Function(Part):
         while layouts:
             layout = layouts.pop()
             layouts += getattr(layout, "parts", ())
-            if isinstance(layout, Fields):
+            if isinstance(layout, RecordLayout):
                 found[layout.shape.name] = self._surface.class_of(layout)
         return found
 
@@ -69,23 +69,25 @@ class Function(Part):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything runs; IndexFailure, AssertionFailure afterwards."""
-        with doorway():
+        with classify_errors():
             self._program.keep_up()
             return self._program.called(self._arrays(args, kwargs))
 
     def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
-        with doorway():
+        with classify_errors():
             return self._program.interpreted(self._arrays(args, kwargs))
 
     @property
-    def _program(self) -> Program:
+    def _program(self) -> ArtifactProgram:
         if self._begun is None:
             with self._surface.around.lock:  # one for all that is made of the file
                 if self._begun is None:
                     surface = self._surface
-                    begun = Program(surface, self._body, lambda body, held: Function(surface, body, held))
-                    warn(begun.unlimited.made.executable.notes)
+                    begun = ArtifactProgram(
+                        surface, self._body, lambda body, held: ArtifactFunction(surface, body, held)
+                    )
+                    issue_warning(begun.unlimited.made.executable.notes)
                     self._begun = begun
         return self._begun
 
@@ -101,12 +103,12 @@ class Function(Part):
         named = dict(zip(names, args, strict=False))
         for name, value in kwargs.items():
             if name not in names:
-                near = nearest(name, names)
+                near = nearest_word(name, names)
                 raise self._wrong(f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
             if name in named:
                 raise self._wrong(f"is given `{name}` twice")
             named[name] = value
-        named = {p.name: p.layout.value for p in self._body.params if isinstance(p.layout, Fixed)} | named
+        named = {p.name: p.layout.value for p in self._body.params if isinstance(p.layout, StaticLayout)} | named
         missing = [f"`{n}`" for n in names if n not in named]
         if missing:
             raise self._wrong(f"needs {', '.join(missing)} too")
@@ -119,59 +121,64 @@ class Function(Part):
 
     # ---- derivatives
 
-    def grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def grad(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
 
         Several give a record with those names. The function's result must be one real number.
         """
         return self._derived(graph_derivatives.gradient, wrt, more)
 
-    def value_and_grad(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """The value, and the gradient as `grad` gives it."""
         return self._derived(graph_derivatives.value_and_gradient, wrt, more)
 
-    def jvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
-        return self._derived(graph_derivatives.pushed, wrt, more)
+        return self._derived(graph_derivatives.jvp, wrt, more)
 
-    def vjp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
-        return self._derived(graph_derivatives.pullback, wrt, more)
+        return self._derived(graph_derivatives.vjp, wrt, more)
 
-    def linearize(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def linearize(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments: the value, and the derivative there, a function of a tangent."""
-        return self._derived(graph_derivatives.linearized, wrt, more)
+        return self._derived(graph_derivatives.linearize, wrt, more)
 
-    def hvp(self, wrt: WrtGiven = 0, *more: int | str) -> Function:
+    def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
-        return self._derived(graph_derivatives.hessian_product, wrt, more)
+        return self._derived(graph_derivatives.hvp, wrt, more)
 
-    def deriv(self, wrt: int | str = 0) -> Function:
+    def deriv(self, wrt: int | str = 0) -> ArtifactFunction:
         """The derivative of a function of one real number."""
-        return self._derived(graph_derivatives.slope, wrt, ())
+        return self._derived(graph_derivatives.deriv, wrt, ())
 
-    def hessian(self, wrt: int | str = 0) -> Function:
+    def hessian(self, wrt: int | str = 0) -> ArtifactFunction:
         """All second derivatives in an array, `[..argument, ..argument]`."""
         return self._derived(jacobians.hessian, wrt, ())
 
-    def jacobian(self, wrt: int | str = 0) -> Function:
+    def jacobian(self, wrt: int | str = 0) -> ArtifactFunction:
         """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
-        return self._derived(jacobians.cheaper, wrt, ())
+        return self._derived(jacobians.cheapest_jacobian, wrt, ())
 
-    def jacfwd(self, wrt: int | str = 0) -> Function:
+    def jacfwd(self, wrt: int | str = 0) -> ArtifactFunction:
         """The same in forward mode."""
-        return self._derived(jacobians.by_columns, wrt, ())
+        return self._derived(jacobians.jacfwd, wrt, ())
 
-    def jacrev(self, wrt: int | str = 0) -> Function:
+    def jacrev(self, wrt: int | str = 0) -> ArtifactFunction:
         """The same in reverse mode."""
-        return self._derived(jacobians.by_rows, wrt, ())
+        return self._derived(jacobians.jacrev, wrt, ())
 
     def _derived(
-        self, make: Callable[[Body, Sequence[Place]], Body], wrt: WrtGiven, more: tuple[int | str, ...]
-    ) -> Function:
+        self,
+        make: Callable[[GraphFunction, Sequence[WrtTarget]], GraphFunction],
+        wrt: WrtSpec,
+        more: tuple[int | str, ...],
+    ) -> ArtifactFunction:
         wanted: list[int | str] = [*wrt] if isinstance(wrt, (list, tuple)) else [wrt]  # type: ignore[list-item]
-        with doorway(), self._surface.around.lock:
-            return Function(self._surface, make(self._body, located(self._body, [*wanted, *more])), self._held)
+        with classify_errors(), self._surface.around.lock:
+            return ArtifactFunction(
+                self._surface, make(self._body, wrt_targets(self._body, [*wanted, *more])), self._held
+            )
 
     # ---- the levels below
 
@@ -186,23 +193,23 @@ class Function(Part):
         It takes the leaves of the arguments, a key if it is random, and the arrays that the file holds; it gives the
         leaves of the result and, if a check can fail, its number. Errors: DL0601, DL0709.
         """
-        from difflang.runtime.jax_export import loaded
+        from difflang.runtime.jax_export import load_exported
 
-        with doorway():
+        with classify_errors():
             contents = self._surface.contents
             if platform not in contents.exported:
                 way = f"it has {', '.join(contents.exported) or 'none'}"
                 raise DifflangError(Diagnostic("DL0601", f"this artifact has no `{platform}`", helps=(way,)))
-            return loaded(contents.exported[platform])
+            return load_exported(contents.exported[platform])
 
 
-def taken_apart(f: Function) -> tuple[tuple[Any, ...], Any]:
+def flatten_function(f: ArtifactFunction) -> tuple[tuple[Any, ...], Any]:
     return tuple(f._held), (f._surface, f._body)  # pyright: ignore[reportPrivateUsage]
 
 
-def put_together(rest: Any, held: Any) -> Function:
+def unflatten_function(rest: Any, held: Any) -> ArtifactFunction:
     surface, body = rest
-    return Function(surface, body, held)
+    return ArtifactFunction(surface, body, held)
 
 
-pytrees.register_node(Function, taken_apart, put_together)
+pytrees.register_node(ArtifactFunction, flatten_function, unflatten_function)

@@ -12,14 +12,16 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 
-FIRST, LAST = -(1 << 31), (1 << 31) - 1
+UNDER_I32, OVER_I32 = -(1 << 31), (1 << 31) - 1
 """A failure speaks of an index in an i32. These stand for what is beyond them."""
 
 
-Counter = tuple[Span, int | None]  # where a loop binds a variable, and what is added to it in an index, if that is all
+LoopCounter = tuple[
+    Span, int | None
+]  # where a loop binds a variable, and what is added to it in an index, if that is all
 
 
-class Into(Struct, frozen=True):
+class IndexTarget(Struct, frozen=True):
     """What an index goes into: an array as the program writes it, and which of its axes, if it has several.
 
     `reach` is how many places a range takes from the index on, `many` whether it is an array of indices; `counters` are
@@ -30,24 +32,24 @@ class Into(Struct, frozen=True):
     axis: int | None = None
     reach: int | None = None
     many: bool = False
-    counters: tuple[Counter, ...] = ()
+    counters: tuple[LoopCounter, ...] = ()
 
 
-class Site(Struct, frozen=True):
+class CheckSite(Struct, frozen=True):
     """A check in the program: where it stands, and what failing it means."""
 
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
     room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
     most: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
-    into: Into | None = None  # of an index
+    into: IndexTarget | None = None  # of an index
 
 
-class Checks(Protocol):
+class CheckTable(Protocol):
     """Who knows the checks of a program, by their numbers, and whether it asks to be added up in one order."""
 
     @property
-    def sites(self) -> Sequence[Site]: ...
+    def sites(self) -> Sequence[CheckSite]: ...
 
     @property
     def in_order(self) -> bool: ...

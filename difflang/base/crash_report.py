@@ -11,12 +11,12 @@ from pathlib import Path
 
 from difflang.base.package_data import cache_folder
 
-PACKAGES = ("difflang", "jax", "jaxlib", "numpy", "lark")
+REPORTED_PACKAGES = ("difflang", "jax", "jaxlib", "numpy", "lark")
 
 
-def crashed(error: BaseException) -> str:
+def report_crash(error: BaseException) -> str:
     """Write the report of a fault; what to tell about it."""
-    place = written(report_of(error))
+    place = write_report(crash_report_text(error))
     reason = "".join(traceback.format_exception_only(error)).strip().split("\n")[0]
     kept = f" A report is in {place}: send it to us, with the program if you can." if place else ""
     return (
@@ -25,12 +25,12 @@ def crashed(error: BaseException) -> str:
     )
 
 
-def report_of(error: BaseException) -> str:
+def crash_report_text(error: BaseException) -> str:
     """Versions, the command, and the traceback; an internal error brings the graph around the equation itself."""
     from importlib import metadata
 
     lines = [f"python {platform.python_version()} on {platform.platform()}"]
-    for name in PACKAGES:
+    for name in REPORTED_PACKAGES:
         try:
             lines.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
@@ -39,7 +39,7 @@ def report_of(error: BaseException) -> str:
     return "\n".join([*lines, "", *traceback.format_exception(error)])
 
 
-def written(text: str) -> Path | None:
+def write_report(text: str) -> Path | None:
     """The file it was written to: in the user's cache folder, else in the system's folder for such things."""
     name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
     for folder in (cache_folder() / "crashes", Path(tempfile.gettempdir())):

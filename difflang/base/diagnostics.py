@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.source import BUILTIN, Source, Span
+from difflang.base.source import BUILTIN_SOURCE, Source, Span
 
 Severity = Literal["error", "warning"]
 
@@ -118,10 +118,10 @@ def render_html(diagnostics: Iterable[Diagnostic], width: int = WIDTH) -> str:
     return f'<pre class="difflang-report">{"".join(pieces)}</pre>'
 
 
-def concise(diagnostics: Iterable[Diagnostic]) -> str:
+def render_one_line(diagnostics: Iterable[Diagnostic]) -> str:
     """Reports on one line each, as compilers and editors exchange them: `file:line:column: error[CODE]: message`."""
     return "\n".join(
-        (f"{_visible(str(diagnostic.span))}: " if _placed(diagnostic) else "")
+        (f"{_visible(str(diagnostic.span))}: " if _has_source(diagnostic) else "")
         + f"{diagnostic.severity}[{diagnostic.code}]: {_visible(diagnostic.message)}"
         for diagnostic in diagnostics
     )
@@ -154,19 +154,19 @@ def to_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 def _range(span: Span) -> dict[str, Any]:
     return {
-        "file": span.source.name, "start": _place(span.source, span.start), "end": _place(span.source, span.end),
+        "file": span.source.name, "start": _json_position(span.source, span.start), "end": _json_position(span.source, span.end),
     }  # fmt: skip
 
 
-def _place(source: Source, offset: int) -> dict[str, int]:
+def _json_position(source: Source, offset: int) -> dict[str, int]:
     line, column = source.position(offset)
     before = source.text[offset - column + 1 : offset]
     utf16 = len(before.encode("utf-16-le", "surrogatepass")) // 2 + 1
     return {"offset": offset, "line": line, "column": column, "utf16": utf16}
 
 
-def _placed(diagnostic: Diagnostic) -> bool:
-    return diagnostic.span is not None and diagnostic.span.source is not BUILTIN
+def _has_source(diagnostic: Diagnostic) -> bool:
+    return diagnostic.span is not None and diagnostic.span.source is not BUILTIN_SOURCE
 
 
 def _paint(text: str, style: str, color: bool) -> str:
@@ -176,7 +176,9 @@ def _paint(text: str, style: str, color: bool) -> str:
 def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
     head = _paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
     yield head + _paint(f": {_visible(diagnostic.message)}", "bold", color)
-    marks = list(dict.fromkeys(mark for i, label in enumerate(diagnostic.labels) for mark in _marks(label, i == 0)))
+    marks = list(
+        dict.fromkeys(mark for i, label in enumerate(diagnostic.labels) for mark in _label_lines(label, i == 0))
+    )
     lines = {(mark.source, mark.line) for mark in marks}
     margin = max((len(str(line)) for _, line in lines), default=0) + 1
     sources = list(dict.fromkeys(mark.source for mark in marks))
@@ -187,17 +189,17 @@ def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
         yield from _excerpt(source, [m for m in marks if m.source is source], margin, diagnostic.severity, color, width)
     edge = _paint(" " * (margin + 1) + "=", "mark", color)
     for label in diagnostic.labels:
-        if label.span.source is BUILTIN and label.text:
+        if label.span.source is BUILTIN_SOURCE and label.text:
             yield f"{edge} note: {_visible(label.text)}"
     for help in diagnostic.helps:
-        yield f"{edge} help: {_indented(help, margin)}"
+        yield f"{edge} help: {_indent_help(help, margin)}"
     for fix in diagnostic.fixes:
         if fix.certain:
-            yield f"{edge} fix: {_indented(fix.text, margin)}"
+            yield f"{edge} fix: {_indent_help(fix.text, margin)}"
     yield f"{edge} more: difflang explain {diagnostic.code}"
 
 
-def _indented(text: str, margin: int) -> str:
+def _indent_help(text: str, margin: int) -> str:
     """A help of several lines, the later ones below the first."""
     return f"\n{' ' * (margin + 9)}".join(_visible(line) for line in text.split("\n"))
 
@@ -213,10 +215,10 @@ class _Mark(Struct, frozen=True):
     primary: bool
 
 
-def _marks(label: Label, primary: bool) -> Iterator[_Mark]:
+def _label_lines(label: Label, primary: bool) -> Iterator[_Mark]:
     """Where a label shows: on its first line, and where it goes on below, on its last."""
     source = label.span.source
-    if source is BUILTIN:
+    if source is BUILTIN_SOURCE:
         return
     line, column = source.position(label.span.start)
     last, end = source.position(max(label.span.start, label.span.end))
@@ -238,18 +240,18 @@ def _excerpt(
     previous = 0
     for line in sorted({mark.line for mark in marks}):
         if previous and line == previous + 2:
-            yield from _numbered(_Line(source.line(line - 1), [], width).text, line - 1, margin, color)
+            yield from _numbered_line(_Line(source.line(line - 1), [], width).text, line - 1, margin, color)
         elif previous and line > previous + 2:
             yield _paint("...", "mark", color)
         here = sorted((m for m in marks if m.line == line), key=lambda m: (m.start, -m.end, not m.primary))
         shown = _Line(source.line(line), here, width)
-        yield from _numbered(shown.text, line, margin, color)
+        yield from _numbered_line(shown.text, line, margin, color)
         for row in _underlines(shown, here, severity, color):
             yield f"{edge} {row}" if row else edge
         previous = line
 
 
-def _numbered(text: str, line: int, margin: int, color: bool) -> Iterator[str]:
+def _numbered_line(text: str, line: int, margin: int, color: bool) -> Iterator[str]:
     yield f"{_paint(f'{line:>{margin}} |', 'mark', color)} {text}".rstrip()
 
 
@@ -269,7 +271,7 @@ def _underlines(shown: _Line, marks: list[_Mark], severity: Severity, color: boo
         last = hanging.pop()[1]
         beside = " " + _visible(last.text)
         styles += [severity if last.primary else "mark"] * len(beside)
-    yield _runs("".join(strokes) + beside, styles, color)
+    yield _styled_runs("".join(strokes) + beside, styles, color)
     if hanging:
         yield _bars(hanging, severity, color)
     while hanging:
@@ -285,10 +287,10 @@ def _bars(hanging: list[tuple[int, _Mark]], severity: Severity, color: bool) -> 
     styles = ["mark"] * len(row)
     for cell, mark in hanging:
         row[cell], styles[cell] = "|", severity if mark.primary else "mark"
-    return _runs("".join(row), styles, color)
+    return _styled_runs("".join(row), styles, color)
 
 
-def _runs(text: str, styles: Sequence[str], color: bool) -> str:
+def _styled_runs(text: str, styles: Sequence[str], color: bool) -> str:
     """A row of which each character has a style of its own; spaces have that of what stands before them."""
     found, at = "", 0
     while at < len(text):

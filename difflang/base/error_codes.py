@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-FAMILIES = {
+CODE_FAMILIES = {
     "01": "syntax",
     "02": "names",
     "03": "types and shapes",
@@ -23,7 +23,7 @@ FAMILIES = {
     "12": "Python and artifacts",
 }
 
-CODES: dict[str, str] = {
+CODE_TITLES: dict[str, str] = {
     # ---- 01: syntax
     "DL0101": "something that cannot stand here",
     "DL0102": "not a text file",
@@ -221,43 +221,46 @@ CODES: dict[str, str] = {
 }
 
 
-def title(code: str) -> str:
+def title_of_code(code: str) -> str:
     """What a code stands for.
 
     Errors: KeyError for a code that is not registered.
     """
-    return CODES[code]
+    return CODE_TITLES[code]
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str | None:
+def nearest_word(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate that a person who typed `word` most likely meant; None if nothing is close."""
     known = list(dict.fromkeys(candidates))
     by_case = {candidate.casefold(): candidate for candidate in reversed(known)}
     if word.casefold() in by_case:
         return by_case[word.casefold()]
     most = 1 if len(word) <= 4 else 2 if len(word) <= 8 else 3
-    apart = [(distance(word, c, most), once(c) != once(word), abs(len(c) - len(word)), i) for i, c in enumerate(known)]
+    apart = [
+        (edit_distance(word, c, most), collapse_repeats(c) != collapse_repeats(word), abs(len(c) - len(word)), i)
+        for i, c in enumerate(known)
+    ]
     steps, *_, i = min(apart, default=(most + 1, 0))
     close = steps <= most and (len(word) > 2 or 1 < len(word) <= len(known[i]))
     return known[i] if close else None
 
 
-def once(word: str) -> str:
+def collapse_repeats(word: str) -> str:
     """A word with one letter in place of several that are the same: what a key says that was held too long."""
     return "".join(letter for letter, _ in groupby(word))
 
 
-def all_nearest(word: str, candidates: Iterable[str]) -> list[str]:
+def nearest_words(word: str, candidates: Iterable[str]) -> list[str]:
     """The candidates that are as near as the nearest, in their order."""
     known = list(dict.fromkeys(candidates))
-    first = nearest(word, known)
+    first = nearest_word(word, known)
     if first is None:
         return []
-    least = distance(word, first, len(word))
-    return [c for c in known if distance(word, c, least) <= least]
+    least = edit_distance(word, first, len(word))
+    return [c for c in known if edit_distance(word, c, least) <= least]
 
 
-def distance(a: str, b: str, most: int) -> int:
+def edit_distance(a: str, b: str, most: int) -> int:
     """How many letters were added, left out, changed or swapped with their neighbour; beyond `most`, just more."""
     if abs(len(a) - len(b)) > most or (len(a) == len(b) == 1):
         return most + 1

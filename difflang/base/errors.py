@@ -18,7 +18,7 @@ class _Rendered(DifflangError):
         return self.render()
 
 
-class _InText(_Rendered, SyntaxError):
+class _SourceError(_Rendered, SyntaxError):
     """A mistake in a text: Python shows the line."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
@@ -31,11 +31,11 @@ class _InText(_Rendered, SyntaxError):
             self.text = place.source.line(self.lineno)
 
 
-class ParseError(_InText):
+class ParseError(_SourceError):
     """A text that is no program."""
 
 
-class CheckError(_InText):
+class CheckError(_SourceError):
     """A program that is wrong: names, types, shapes, what may be differentiated."""
 
 
@@ -89,7 +89,7 @@ class DifflangWarning(UserWarning):
     """Something in a program that is probably a mistake."""
 
 
-CLASSES: dict[str, type[DifflangError]] = {
+CLASS_OF_CODE: dict[str, type[DifflangError]] = {
     "DL01": ParseError,
     "DL02": CheckError,
     "DL0310": ShapeError,
@@ -120,12 +120,12 @@ CLASSES: dict[str, type[DifflangError]] = {
 }
 
 
-def classified(error: DifflangError) -> DifflangError:
+def classify_error(error: DifflangError) -> DifflangError:
     """The same report as an error of the class that its first diagnostic stands for."""
     if type(error) is not DifflangError or not error.diagnostics:
         return error
     first = next((d for d in error.diagnostics if d.severity == "error"), error.diagnostics[0])
-    kind = CLASSES.get(first.code) or CLASSES.get(first.code[:4], _Rendered)
+    kind = CLASS_OF_CODE.get(first.code) or CLASS_OF_CODE.get(first.code[:4], _Rendered)
     found = kind(*error.diagnostics)
     found.__cause__ = error.__cause__
     return found
@@ -138,11 +138,11 @@ def nested_too_deep() -> Diagnostic:
 
 
 @contextmanager
-def doorway() -> Generator[None]:
+def classify_errors() -> Generator[None]:
     """Errors leave as the class that their code stands for."""
     try:
         yield
     except DifflangError as error:
-        raise classified(error) from error.__cause__
+        raise classify_error(error) from error.__cause__
     except RecursionError as error:
         raise LimitError(nested_too_deep()) from error

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def paused() -> Generator[None, None, None]:
+def pause_gc() -> Generator[None, None, None]:
     """No automatic collection inside; as it was before at the end."""
     was = gc.isenabled()
     gc.disable()

@@ -11,31 +11,31 @@ import sys
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 
 
-def folder(name: str) -> Path:
+def data_folder(name: str) -> Path:
     """The folder `name` beside the package in a checkout, else `_name` inside the installed package.
 
     Errors: FileNotFoundError if neither is there, which means a broken installation.
     """
-    sibling, installed = PACKAGE.parent / name, PACKAGE / f"_{name}"
+    sibling, installed = PACKAGE_FOLDER.parent / name, PACKAGE_FOLDER / f"_{name}"
     # Only a checkout has pyproject.toml beside the package: site-packages may hold somebody else's `grammar`.
-    if sibling.is_dir() and (PACKAGE.parent / "pyproject.toml").is_file():
+    if sibling.is_dir() and (PACKAGE_FOLDER.parent / "pyproject.toml").is_file():
         return sibling
     if installed.is_dir():
         return installed
     raise FileNotFoundError(f"difflang's {name} folder is neither at {sibling} nor at {installed}")
 
 
-def grammar() -> str:
+def grammar_text() -> str:
     """The text of `difflang.lark`."""
-    return (folder("grammar") / "difflang.lark").read_text(encoding="utf-8")
+    return (data_folder("grammar") / "difflang.lark").read_text(encoding="utf-8")
 
 
 def stdlib_files() -> tuple[Path, ...]:
     """The standard library's modules, by name."""
-    return tuple(sorted(folder("stdlib").glob("*.dfl")))
+    return tuple(sorted(data_folder("stdlib").glob("*.dfl")))
 
 
 @cache
@@ -44,33 +44,33 @@ def stdlib_modules() -> tuple[str, ...]:
     return tuple(path.stem for path in stdlib_files() if path.stem != "prelude")
 
 
-PUBLIC = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
+PUBLIC_DECLARATION = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
 
 
 @cache
-def stdlib_homes() -> dict[str, tuple[str, ...]]:
+def stdlib_modules_of_name() -> dict[str, tuple[str, ...]]:
     """The modules of each public name of the standard library."""
     homes: dict[str, tuple[str, ...]] = {}
     for path in stdlib_files():
-        for name in PUBLIC.findall(path.read_text(encoding="utf-8")) if path.stem != "prelude" else ():
+        for name in PUBLIC_DECLARATION.findall(path.read_text(encoding="utf-8")) if path.stem != "prelude" else ():
             homes[name] = (*homes.get(name, ()), path.stem)
     return homes
 
 
 @cache
-def stdlib_names() -> dict[str, str]:
+def stdlib_module_of_name() -> dict[str, str]:
     """The module of each public name of the standard library; of a name in two modules, the first."""
-    return {name: modules[0] for name, modules in stdlib_homes().items()}
+    return {name: modules[0] for name, modules in stdlib_modules_of_name().items()}
 
 
 def error_page(code: str) -> str:
     """The page of a code, as Markdown. Errors: FileNotFoundError if the installation is broken."""
-    checkout = PACKAGE.parent / "docs" / "errors"
-    pages = checkout if (PACKAGE.parent / "pyproject.toml").is_file() else PACKAGE / "_errors"
+    checkout = PACKAGE_FOLDER.parent / "docs" / "errors"
+    pages = checkout if (PACKAGE_FOLDER.parent / "pyproject.toml").is_file() else PACKAGE_FOLDER / "_errors"
     return (pages / f"{code}.md").read_text(encoding="utf-8")
 
 
-def home() -> Path:
+def user_home() -> Path:
     """The user's own folder. Who has none, as in many a container, gets one in which nothing can be made."""
     found = Path(os.path.expanduser("~"))
     return found if found.is_absolute() else Path(os.devnull)
@@ -83,7 +83,7 @@ def cache_folder() -> Path:
         return Path(chosen) / "difflang"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "difflang" / "cache"
-    return home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "difflang"
+    return user_home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "difflang"
 
 
 def state_folder() -> Path:
@@ -93,4 +93,4 @@ def state_folder() -> Path:
         return Path(chosen) / "difflang"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "difflang" / "state"
-    return home() / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "difflang"
+    return user_home() / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "difflang"

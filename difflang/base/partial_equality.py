@@ -8,13 +8,13 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 
-class Partly(Struct, frozen=True, eq=False):
+class PartialEquality(Struct, frozen=True, eq=False):
     """A value that its last fields, `BESIDE` of them, do not make another: where it was found, say."""
 
     BESIDE: ClassVar[int] = 1
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Partly) or type(other) is not type(self):
+        if not isinstance(other, PartialEquality) or type(other) is not type(self):
             return False
         return astuple(self)[: -self.BESIDE] == astuple(other)[: -self.BESIDE]
 

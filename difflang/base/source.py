@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-LIBRARY = "stdlib/"  # so begin the names of its modules
+LIBRARY_PREFIX = "stdlib/"  # so begin the names of its modules
 
 
 class Source:
@@ -132,7 +132,7 @@ class Span(Struct, frozen=True):
 def line_numbers(places: Sequence[tuple[str, int] | None], nowhere: str = "") -> list[str]:
     """The lines of a table, given as the names of sources and lines of them: with the files, unless all are in one."""
     files = {place[0] for place in places if place}
-    one_file = len(files) <= 1 and not any(f.startswith(LIBRARY) for f in files)
+    one_file = len(files) <= 1 and not any(f.startswith(LIBRARY_PREFIX) for f in files)
 
     def shown(file: str, line: int) -> str:
         return str(line) if one_file else f"{PurePath(file).name}:{line}"
@@ -140,5 +140,5 @@ def line_numbers(places: Sequence[tuple[str, int] | None], nowhere: str = "") ->
     return [shown(*place) if place else nowhere for place in places]
 
 
-BUILTIN = Source("<builtin>", "")
-NOWHERE = Span(BUILTIN, 0, 0)
+BUILTIN_SOURCE = Source("<builtin>", "")
+NO_SPAN = Span(BUILTIN_SOURCE, 0, 0)

@@ -9,32 +9,32 @@ import shutil
 from pathlib import Path
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.process_termination import BEGINNING, HALF_WRITTEN
+from difflang.base.process_termination import FILE_START_LOCK, PARTIAL_FILES
 from difflang.base.source import Source
 
-MOST_BYTES = 64 * 2**20
+MAX_SOURCE_BYTES = 64 * 2**20
 
 
-def read(path: Path, name: str) -> Source:
+def read_source(path: Path, name: str) -> Source:
     """The text of a program. Errors: DL0701 where it cannot be read, DL0102 where it is no text."""
     try:
         if path.is_dir():
-            raise unreadable(name, "this is a directory", "name a file in it")
+            raise read_error(name, "this is a directory", "name a file in it")
         data = path.read_bytes()
     except OSError as error:
-        raise unreadable(name, (error.strerror or "it cannot be read").lower()) from None
-    return decoded(data, name)
+        raise read_error(name, (error.strerror or "it cannot be read").lower()) from None
+    return decode_source(data, name)
 
 
-def decoded(data: bytes, name: str) -> Source:
+def decode_source(data: bytes, name: str) -> Source:
     """A program's text from its bytes. Errors: DL0102 where it is no text, DL1004 where it is too much."""
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_SOURCE_BYTES:
         raise DifflangError(
             Diagnostic(
                 "DL1004",
                 f"{name}: a program of {len(data) >> 20} MiB is too large",
                 (),
-                (f"at most {MOST_BYTES >> 20} MiB are read",),
+                (f"at most {MAX_SOURCE_BYTES >> 20} MiB are read",),
             )
         )
     try:
@@ -48,20 +48,20 @@ def decoded(data: bytes, name: str) -> Source:
         ) from None
 
 
-def unreadable(name: str, why: str, help: str = "") -> DifflangError:
+def read_error(name: str, why: str, help: str = "") -> DifflangError:
     return DifflangError(Diagnostic("DL0701", f"cannot read {name}: {why}", (), (help,) if help else ()))
 
 
-def unwritable(name: str, error: OSError) -> DifflangError:
+def write_error(name: str, error: OSError) -> DifflangError:
     """What is said of a file that cannot be written: DL0710."""
-    return DifflangError(Diagnostic("DL0710", f"cannot write `{name}`: {why_not(error)}"))
+    return DifflangError(Diagnostic("DL0710", f"cannot write `{name}`: {os_error_reason(error)}"))
 
 
-def why_not(error: OSError) -> str:
+def os_error_reason(error: OSError) -> str:
     return (error.strerror or "it cannot be written").lower()
 
 
-def followed(path: Path) -> Path:
+def resolve_links(path: Path) -> Path:
     """Where a path leads. Errors: OSError for links in a circle, for a folder, and for what is no path."""
     try:
         found = path.resolve()
@@ -74,16 +74,16 @@ def followed(path: Path) -> Path:
     return found
 
 
-def replace(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file as a whole, beside the old one first, then in its place, with its rights; a reader finds either.
 
     Errors: OSError where that is not possible; an old file is then as it was, and there is no new one.
     """
-    path = followed(path)  # a link goes on leading to its file
+    path = resolve_links(path)  # a link goes on leading to its file
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with BEGINNING:
-            HALF_WRITTEN.add(str(beside))
+        with FILE_START_LOCK:
+            PARTIAL_FILES.add(str(beside))
             begun = beside.open("xb")
         with begun as file:
             file.write(data)
@@ -94,4 +94,4 @@ def replace(path: Path, data: bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-        HALF_WRITTEN.discard(str(beside))
+        PARTIAL_FILES.discard(str(beside))

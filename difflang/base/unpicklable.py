@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.errors import classified
+from difflang.base.errors import classify_error
 
 
-class Part:
+class Unpicklable:
     """Of a loaded file or artifact: a copy is the part itself, as of Python's functions; it is not pickled."""
 
     __name__: str
@@ -22,4 +22,4 @@ class Part:
     def __reduce__(self) -> Any:
         message = f"`{self.__name__}` is a part of what was loaded, and is not pickled"
         way = "load it where it is needed: a file, or the artifact that `export` writes"
-        raise classified(DifflangError(Diagnostic("DL1207", message, helps=(way,))))
+        raise classify_error(DifflangError(Diagnostic("DL1207", message, helps=(way,))))

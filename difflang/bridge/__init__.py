@@ -9,10 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-PARTS = ("files", "flax", "nested", "orbax", "train")
+MODULES = ("files", "flax", "nested", "orbax", "train")
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name not in PARTS:
+    if name not in MODULES:
         raise AttributeError(f"module 'difflang.bridge' has no attribute {name!r}")
     return import_module(f"difflang.bridge.{name}")

@@ -13,16 +13,16 @@ import jax
 import numpy as np
 
 from difflang.api.loaded_program import doorway
-from difflang.api.option_values import article
-from difflang.base.source import NOWHERE
-from difflang.base.source_files import replace, unreadable, unwritable
-from difflang.bridge.nested import named
-from difflang.host.data.array_files import READ, SUFFIXES, WRITTEN, Stored
+from difflang.api.option_values import with_article
+from difflang.base.source import NO_SPAN
+from difflang.base.source_files import read_error, write_atomically, write_error
+from difflang.bridge.nested import named_leaves
+from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, FORMAT_WRITERS, StoredArrays
 from difflang.runtime import pytrees
 from difflang.runtime.argument_conversion import is_python_number
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
-NAMED = ("npz", "safetensors")
+ARCHIVE_FORMATS = ("npz", "safetensors")
 
 
 def save(path: str | Path, tree: Any) -> None:
@@ -33,12 +33,12 @@ def save(path: str | Path, tree: Any) -> None:
     have one path; DataError where it cannot be written.
     """
     with doorway():
-        place, format = Path(path), format_of(path)
-        data = WRITTEN[format](stored(tree), NOWHERE)
+        place, format = Path(path), archive_format(path)
+        data = FORMAT_WRITERS[format](flatten_to_arrays(tree), NO_SPAN)
         try:
-            replace(place, data)
+            write_atomically(place, data)
         except OSError as error:
-            raise unwritable(str(path), error) from None
+            raise write_error(str(path), error) from None
 
 
 def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:
@@ -50,83 +50,83 @@ def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:
     Errors: DataError where the file cannot be read, or has other paths, shapes or element types.
     """
     with doorway():
-        place, format = Path(path), format_of(path)
+        place, format = Path(path), archive_format(path)
         try:
-            return restored(str(path), READ[format](place, NOWHERE), like, whole=whole)
+            return restore_tree(str(path), FORMAT_READERS[format](place, NO_SPAN), like, whole=whole)
         except FileNotFoundError:
-            raise unreadable(str(path), "there is no such file") from None
+            raise read_error(str(path), "there is no such file") from None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            raise unreadable(str(path), str(error)) from None
+            raise read_error(str(path), str(error)) from None
 
 
-def stored(tree: Any) -> dict[str, Any]:
+def flatten_to_arrays(tree: Any) -> dict[str, Any]:
     """The leaves of a structure by their paths, as NumPy arrays and texts. Errors: DL1207."""
     found: dict[str, Any] = {}
-    for name, leaf in named(tree):
+    for name, leaf in named_leaves(tree):
         if name in found:
             message = f"two leaves have the path `{name}`"
-            raise mistake("DL1207", message, help="a name with a point in it reads like a path: give it another one")
-        found[name] = leaf if isinstance(leaf, str) else array_of(name, leaf)
+            raise make_error("DL1207", message, help="a name with a point in it reads like a path: give it another one")
+        found[name] = leaf if isinstance(leaf, str) else leaf_array(name, leaf)
     return found
 
 
-def array_of(name: str, leaf: Any) -> np.ndarray:
+def leaf_array(name: str, leaf: Any) -> np.ndarray:
     array = np.asarray(pytrees.key_data(leaf))
     if array.dtype.kind not in "biufcV":
-        raise mistake(
-            "DL1207", f"`{name}` is no array but {article(leaf)}", help="arrays, numbers and texts are written"
+        raise make_error(
+            "DL1207", f"`{name}` is no array but {with_article(leaf)}", help="arrays, numbers and texts are written"
         )
     return array
 
 
-def restored(file: str, kept: Stored, like: Any, *, whole: bool) -> Any:
+def restore_tree(file: str, kept: StoredArrays, like: Any, *, whole: bool) -> Any:
     """The structure of `like` with what was stored. Errors: DL0701."""
-    wanted = stored(like)
+    wanted = flatten_to_arrays(like)
     others = [name for name in kept if name not in wanted]
     if whole and others:
-        raise unreadable(file, f"it has `{others[0]}` too, which is not expected", other_than(wanted))
-    leaves = [read(file, kept, name, leaf) for name, leaf in named(like)]
+        raise read_error(file, f"it has `{others[0]}` too, which is not expected", expected_paths(wanted))
+    leaves = [read_leaf(file, kept, name, leaf) for name, leaf in named_leaves(like)]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
-def other_than(wanted: Stored) -> str:
+def expected_paths(wanted: StoredArrays) -> str:
     return f"expected are {', '.join(wanted)}"
 
 
-def read(file: str, kept: Stored, name: str, like: Any) -> Any:
+def read_leaf(file: str, kept: StoredArrays, name: str, like: Any) -> Any:
     """One leaf. Errors: DL0701 where it is not what is expected."""
     if name not in kept:
-        raise unreadable(file, f"it has no `{name}`", f"it has {', '.join(kept) or 'nothing'}")
+        raise read_error(file, f"it has no `{name}`", f"it has {', '.join(kept) or 'nothing'}")
     found = kept[name]
     if isinstance(found, str) or isinstance(like, str):
         if type(found) is not type(like):
-            raise unreadable(file, f"`{name}` is {described(found)}, and {described(like)} is expected")
+            raise read_error(file, f"`{name}` is {describe_leaf(found)}, and {describe_leaf(like)} is expected")
         return found
     if is_python_number(like):
-        return number(file, found, name, like)
+        return read_python_number(file, found, name, like)
     wanted = pytrees.key_data(like)
     if pytrees.array_type(found) != pytrees.array_type(wanted):
-        raise unreadable(file, f"`{name}` is {described(found)}, and {described(wanted)} is expected")
+        raise read_error(file, f"`{name}` is {describe_leaf(found)}, and {describe_leaf(wanted)} is expected")
     return found if wanted is like else jax.random.wrap_key_data(found, impl=jax.random.key_impl(like))
 
 
-def number(file: str, found: np.ndarray, name: str, like: complex) -> Any:
+def read_python_number(file: str, found: np.ndarray, name: str, like: complex) -> Any:
     """What stands for a number of Python: one again, or an array of another width that it had become in JAX."""
     wanted = np.asarray(like)
     if found.shape or found.dtype.kind != wanted.dtype.kind:
-        raise unreadable(file, f"`{name}` is {described(found)}, and a Python {type(like).__name__} is expected")
+        raise read_error(file, f"`{name}` is {describe_leaf(found)}, and a Python {type(like).__name__} is expected")
     return found.item() if found.dtype == wanted.dtype else found
 
 
-def described(leaf: Any) -> str:
+def describe_leaf(leaf: Any) -> str:
     if isinstance(leaf, str):
         return "a text"
     dtype, shape = pytrees.array_type(leaf) or (None, ())
     return f"{dtype or np.asarray(leaf).dtype}[{', '.join(map(str, shape))}]"
 
 
-def format_of(path: str | Path) -> str:
-    format = SUFFIXES.get(Path(path).suffix)
-    if format not in NAMED:
-        raise mistake("DL1207", f"`{path}` is no archive", help="call it `.npz` or `.safetensors`")
+def archive_format(path: str | Path) -> str:
+    format = FORMAT_OF_SUFFIX.get(Path(path).suffix)
+    if format not in ARCHIVE_FORMATS:
+        raise make_error("DL1207", f"`{path}` is no archive", help="call it `.npz` or `.safetensors`")
     return format

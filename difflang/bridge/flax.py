@@ -15,10 +15,10 @@ from flax import nnx as flax_nnx
 from flax.core import unfreeze
 
 from difflang.api.function import Function
-from difflang.base.error_codes import nearest
-from difflang.base.errors import classified
-from difflang.bridge.nested import Shape, is_smooth, nested, shape_of
-from difflang.types.type_errors import mistake
+from difflang.base.error_codes import nearest_word
+from difflang.base.errors import classify_error
+from difflang.bridge.nested import TreeShape, is_differentiable, to_nested_dict, tree_shape
+from difflang.types.type_errors import make_error
 
 
 class Fixed(flax_nnx.Variable[Any]):
@@ -38,37 +38,37 @@ def nnx(
     Errors: ArgumentError where `f` has no such parameter; where a module is made without what it needs; where `f` gives
     no next state.
     """
-    known_parameters(f, params, state, training)
+    check_parameters(f, params, state, training)
 
     class Module(flax_nnx.Module):
         def __init__(self, initial: Any, initial_state: Any = None, *, rngs: flax_nnx.Rngs | None = None) -> None:
-            initial = drawn(initial, lambda: rngs.params() if rngs is not None else None)
+            initial = initial_record(initial, lambda: rngs.params() if rngs is not None else None)
             if stream and rngs is None:
-                raise mistake_of("a module that draws needs `rngs`", f"write `Net(…, rngs=nnx.Rngs({stream}=0))`")
-            needed_state(f, state, initial_state)
-            self.shape = flax_nnx.static(shape_of(initial))
-            self.record = variables(initial, lambda x: (flax_nnx.Param if is_smooth(x) else Fixed)(x))
+                raise usage_error("a module that draws needs `rngs`", f"write `Net(…, rngs=nnx.Rngs({stream}=0))`")
+            check_state(f, state, initial_state)
+            self.shape = flax_nnx.static(tree_shape(initial))
+            self.record = as_variables(initial, lambda x: (flax_nnx.Param if is_differentiable(x) else Fixed)(x))
             if state:
-                self.state_shape = flax_nnx.static(shape_of(initial_state))
-                self.state = variables(initial_state, flax_nnx.BatchStat)
+                self.state_shape = flax_nnx.static(tree_shape(initial_state))
+                self.state = as_variables(initial_state, flax_nnx.BatchStat)
             self.keys = flax_nnx.data(rngs[stream].fork() if stream and rngs is not None else None)
             self.deterministic = False
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            given = {**by_name(f, (params, state, training), args), **kwargs}
-            given[params] = self.shape.whole(self.record, value_of)
+            given = {**bind_positional(f, (params, state, training), args), **kwargs}
+            given[params] = self.shape.whole(self.record, variable_value)
             if training:
                 given.setdefault(training, not self.deterministic)
             if self.keys is not None:
                 given["key"] = self.keys()
             if not state:
                 return f(**given)
-            given[state] = self.state_shape.whole(self.state, value_of)
-            result, after = with_next(f, state, self.state_shape, f(**given))
-            put(self.state, nested(after))
+            given[state] = self.state_shape.whole(self.state, variable_value)
+            result, after = split_next_state(f, state, self.state_shape, f(**given))
+            write_variables(self.state, to_nested_dict(after))
             return result
 
-    return called(Module, f)
+    return name_module(Module, f)
 
 
 def linen(f: Function, params: str = "params", *, state: str = "", stream: str = "") -> Any:
@@ -80,7 +80,7 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
 
     Errors: as of `nnx`.
     """
-    known_parameters(f, params, state)
+    check_parameters(f, params, state)
 
     class Module(flax_linen.Module):
         initial: Any
@@ -89,18 +89,18 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
         @flax_linen.compact
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             first = unfreeze(self.initial_state)
-            needed_state(f, state, first)
-            given = {**by_name(f, (params, state), args), **kwargs}
+            check_state(f, state, first)
+            given = {**bind_positional(f, (params, state), args), **kwargs}
             given[params] = self.held()
             if stream:
                 given["key"] = self.make_rng(stream)
             if not state:
                 return f(**given)
-            kept = self.variable("batch_stats", state, lambda: nested(without_texts(first)))
-            shape = shape_of(first)
-            result, after = with_next(f, state, shape, f(**given, **{state: shape.whole(kept.value)}))
+            kept = self.variable("batch_stats", state, lambda: to_nested_dict(mask_texts(first)))
+            shape = tree_shape(first)
+            result, after = split_next_state(f, state, shape, f(**given, **{state: shape.whole(kept.value)}))
             if self.is_mutable_collection("batch_stats") and not self.is_initializing():
-                kept.value = nested(after)
+                kept.value = to_nested_dict(after)
             return result
 
         def held(self) -> Any:
@@ -109,14 +109,14 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
 
             def begun(key: Any) -> Any:
                 first.append(self.begin(key))
-                return nested(chosen(first[0], smooth=True))
+                return to_nested_dict(select_leaves(first[0], smooth=True))
 
             like = self.like()
             held = self.param("record", begun)
-            if jax.tree_util.tree_leaves(rest := chosen(like, smooth=False)):
-                later = lambda: nested(chosen(first[0] if first else rest, smooth=False))  # noqa: E731
-                held = merged(held, self.variable("fixed", "record", later).value)
-            return shape_of(like).whole(held)
+            if jax.tree_util.tree_leaves(rest := select_leaves(like, smooth=False)):
+                later = lambda: to_nested_dict(select_leaves(first[0] if first else rest, smooth=False))  # noqa: E731
+                held = merge_dicts(held, self.variable("fixed", "record", later).value)
+            return tree_shape(like).whole(held)
 
         def like(self) -> Any:
             """The record, or one of its shape, where it is drawn."""
@@ -124,98 +124,100 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
 
         def begin(self, key: Any) -> Any:
             """The record before training. Linen has frozen a dict that it was given."""
-            return drawn(unfreeze(self.initial), lambda: key)
+            return initial_record(unfreeze(self.initial), lambda: key)
 
-    return called(Module, f)
+    return name_module(Module, f)
 
 
-def chosen(tree: Any, *, smooth: bool) -> Any:
+def select_leaves(tree: Any, *, smooth: bool) -> Any:
     """The leaves that have a derivative, or those that have none and are no texts; nothing in the place of others."""
-    return jax.tree_util.tree_map(lambda x: x if is_smooth(x) is smooth and not isinstance(x, str) else None, tree)
+    return jax.tree_util.tree_map(
+        lambda x: x if is_differentiable(x) is smooth and not isinstance(x, str) else None, tree
+    )
 
 
-def without_texts(tree: Any) -> Any:
+def mask_texts(tree: Any) -> Any:
     return jax.tree_util.tree_map(lambda x: None if isinstance(x, str) else x, tree)
 
 
-def merged(some: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+def merge_dicts(some: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     """Nested dicts in one."""
-    both = {k: merged(some[k], others[k]) for k in some.keys() & others.keys()}
+    both = {k: merge_dicts(some[k], others[k]) for k in some.keys() & others.keys()}
     return {**some, **others, **both}
 
 
-def needed_state(f: Function, state: str, initial: Any) -> None:
+def check_state(f: Function, state: str, initial: Any) -> None:
     if state and initial is None:
-        raise mistake_of(
+        raise usage_error(
             f"a module of `{f.__name__}` begins with a state", f"give the first `{state}` after the record"
         )
     if initial is not None and not state:
-        raise mistake_of(f"a module of `{f.__name__}` has no state", 'say which parameter it is: `state="stats"`')
+        raise usage_error(f"a module of `{f.__name__}` has no state", 'say which parameter it is: `state="stats"`')
 
 
-def with_next(f: Function, state: str, shape: Shape, found: Any) -> tuple[Any, Any]:
+def split_next_state(f: Function, state: str, shape: TreeShape, found: Any) -> tuple[Any, Any]:
     """A result and the next state. Errors: DL1207 where a function gives something else."""
-    if not isinstance(found, tuple) or len(found) != 2 or shape_of(found[1]).paths != shape.paths:
+    if not isinstance(found, tuple) or len(found) != 2 or tree_shape(found[1]).paths != shape.paths:
         help = f"it gives both: `fn {f.__name__}(…) -> (f32[n], Stats)`"
-        raise mistake_of(f"`{f.__name__}` does not give its result and the next `{state}`", help)
+        raise usage_error(f"`{f.__name__}` does not give its result and the next `{state}`", help)
     return found
 
 
-def called(module: Any, f: Function) -> Any:
+def name_module(module: Any, f: Function) -> Any:
     """The class, under the function's name."""
     module.__name__ = module.__qualname__ = f.__name__
     module.__doc__ = f.__doc__
     return module
 
 
-def known_parameters(f: Function, *wanted: str) -> None:
+def check_parameters(f: Function, *wanted: str) -> None:
     names = f.signature.names
     for name in filter(None, wanted):
         if name not in names:
-            near = nearest(name, names)
+            near = nearest_word(name, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-            raise mistake_of(f"`{f.__name__}` has no parameter `{name}`", help)
+            raise usage_error(f"`{f.__name__}` has no parameter `{name}`", help)
 
 
-def mistake_of(message: str, help: str) -> Exception:
-    return classified(mistake("DL1207", message, help=help))
+def usage_error(message: str, help: str) -> Exception:
+    return classify_error(make_error("DL1207", message, help=help))
 
 
-def by_name(f: Function, taken: tuple[str, ...], args: tuple[Any, ...]) -> dict[str, Any]:
+def bind_positional(f: Function, taken: tuple[str, ...], args: tuple[Any, ...]) -> dict[str, Any]:
     """What a module is called with, by the names of the parameters that are left."""
     names = [name for name in f.signature.names if name not in taken]
     if len(args) > len(names):
-        raise mistake_of(f"this module takes {len(names)} arguments, not {len(args)}", f"they are {', '.join(names)}")
+        raise usage_error(f"this module takes {len(names)} arguments, not {len(args)}", f"they are {', '.join(names)}")
     return dict(zip(names, args, strict=False))
 
 
-def drawn(initial: Any, key: Callable[[], Any]) -> Any:
+def initial_record(initial: Any, key: Callable[[], Any]) -> Any:
     """A record, given or drawn."""
     if not callable(initial):
         return initial
     found = key()
     if found is None:
-        raise mistake_of("a module that draws its parameters needs `rngs`", "write `Net(init, rngs=nnx.Rngs(0))`")
+        raise usage_error("a module that draws its parameters needs `rngs`", "write `Net(init, rngs=nnx.Rngs(0))`")
     return initial(key=found) if isinstance(initial, Function) else initial(found)
 
 
-def variables(tree: Any, kind: Callable[[Any], Any]) -> Any:
+def as_variables(tree: Any, kind: Callable[[Any], Any]) -> Any:
     """A structure as dicts of nnx, each array in a variable of that kind."""
-    return as_nnx(nested(without_texts(tree), kind))
+    return as_nnx_dict(to_nested_dict(mask_texts(tree), kind))
 
 
-def as_nnx(found: Any) -> Any:
-    return flax_nnx.Dict({k: as_nnx(v) for k, v in found.items()}) if isinstance(found, dict) else found
+def as_nnx_dict(found: Any) -> Any:
+    return flax_nnx.Dict({k: as_nnx_dict(v) for k, v in found.items()}) if isinstance(found, dict) else found
 
 
-def value_of(variable: Any) -> Any:
+def variable_value(variable: Any) -> Any:
     return variable.get_value()
 
 
-def put(kept: Any, after: dict[str, Any]) -> None:
+def write_variables(kept: Any, after: dict[str, Any]) -> None:
     """Write new values into variables."""
     for name, value in after.items():
         if isinstance(value, dict):
-            put(kept[name], value)
+            write_variables(kept[name], value)
         else:
             kept[name].set_value(value)

@@ -11,14 +11,14 @@ from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 from msgspec import Struct
 
 from difflang.api.loaded_program import doorway
-from difflang.base.error_codes import nearest
-from difflang.host.data.array_files import ALONE
-from difflang.types.type_errors import mistake
+from difflang.base.error_codes import nearest_word
+from difflang.host.data.array_files import UNNAMED
+from difflang.types.type_errors import make_error
 
 Path = tuple[str, ...]
 
 
-class Shape(Struct, frozen=True):
+class TreeShape(Struct, frozen=True):
     """How a structure is put together: the path of each leaf, what JAX knows of the rest, and the texts in it."""
 
     paths: tuple[Path, ...]
@@ -28,23 +28,23 @@ class Shape(Struct, frozen=True):
     def whole(self, nested: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
         """The structure, its leaves read out of nested dicts."""
         texts = dict(self.texts)
-        leaves = [texts[p] if p in texts else read(found(nested, p)) for p in self.paths]
+        leaves = [texts[p] if p in texts else read(lookup_path(nested, p)) for p in self.paths]
         return jax.tree_util.tree_unflatten(self.structure, leaves)
 
 
-def shape_of(tree: Any) -> Shape:
+def tree_shape(tree: Any) -> TreeShape:
     """The shape of a record, or of any structure that JAX knows."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    named = [(tuple(map(name_of, path)), leaf) for path, leaf in leaves]
+    named = [(tuple(map(path_key_name, path)), leaf) for path, leaf in leaves]
     texts = [(path, leaf) for path, leaf in named if isinstance(leaf, str)]
-    return Shape(tuple([path for path, _ in named]), structure, tuple(texts))
+    return TreeShape(tuple([path for path, _ in named]), structure, tuple(texts))
 
 
-def nested(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[str, Any]:
+def to_nested_dict(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[str, Any]:
     """A structure as nested dicts by the names of its fields; what is numbered is named by its number."""
     root: dict[str, Any] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        *outer, last = map(name_of, path) if path else (ALONE,)
+        *outer, last = map(path_key_name, path) if path else (UNNAMED,)
         here = root
         for name in outer:
             here = here.setdefault(name, {})
@@ -52,20 +52,20 @@ def nested(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[st
     return root
 
 
-def found(nested: Any, path: Path) -> Any:
+def lookup_path(nested: Any, path: Path) -> Any:
     """What lies under a path of nested dicts."""
-    for name in path or (ALONE,):
+    for name in path or (UNNAMED,):
         nested = nested[name]
     return nested
 
 
-def named(tree: Any) -> Iterator[tuple[str, Any]]:
+def named_leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     """The leaves with their paths as a text: `layer1.w`. What is no structure is called `value`."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        yield ".".join(map(name_of, path)) or ALONE, leaf
+        yield ".".join(map(path_key_name, path)) or UNNAMED, leaf
 
 
-def name_of(key: Any) -> str:
+def path_key_name(key: Any) -> str:
     """A step of one of JAX's paths."""
     match key:
         case GetAttrKey(name=name):
@@ -85,25 +85,25 @@ def masked(tree: Any, *patterns: str) -> Any:
     Errors: ArgumentError for a pattern that no leaf has.
     """
     with doorway():
-        return mask(tree, patterns)
+        return path_mask(tree, patterns)
 
 
-def mask(tree: Any, patterns: tuple[str, ...]) -> Any:
-    paths = [name for name, _ in named(tree)]
+def path_mask(tree: Any, patterns: tuple[str, ...]) -> Any:
+    paths = [name for name, _ in named_leaves(tree)]
     for pattern in patterns:
-        if not any(fits(path, pattern) for path in paths):
-            near = nearest(pattern, paths)
+        if not any(matches_pattern(path, pattern) for path in paths):
+            near = nearest_word(pattern, paths)
             help = f"did you mean `{near}`?" if near else f"there are {', '.join(paths) or 'none'}"
-            raise mistake("DL1207", f"no parameter is called `{pattern}`", help=help)
-    truths = [any(fits(path, pattern) for pattern in patterns) for path in paths]
+            raise make_error("DL1207", f"no parameter is called `{pattern}`", help=help)
+    truths = [any(matches_pattern(path, pattern) for pattern in patterns) for path in paths]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), truths)
 
 
-def fits(path: str, pattern: str) -> bool:
+def matches_pattern(path: str, pattern: str) -> bool:
     if pattern.startswith("*."):
         return f".{path}".endswith(pattern[1:])
     return path == pattern or path.startswith(f"{pattern}.")
 
 
-def is_smooth(x: Any) -> bool:
+def is_differentiable(x: Any) -> bool:
     return isinstance(x, float) or (hasattr(x, "dtype") and bool(jax.numpy.issubdtype(x.dtype, np.inexact)))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from difflang.api.loaded_program import doorway
-from difflang.base.source_files import unreadable, unwritable
-from difflang.bridge.files import restored, stored
-from difflang.host.optional_packages import lacking
-from difflang.types.type_errors import mistake
+from difflang.base.source_files import read_error, write_error
+from difflang.bridge.files import flatten_to_arrays, restore_tree
+from difflang.host.optional_packages import missing_package_error
+from difflang.types.type_errors import make_error
 
 
 class Checkpoints:
@@ -27,14 +27,14 @@ class Checkpoints:
     def __init__(self, folder: str | Path, *, keep: int = 3) -> None:
         with doorway():
             if keep < 1:
-                raise mistake("DL1207", f"`keep` is {keep}: at least one state is kept")
-            self.folder, self.library = Path(folder).absolute(), imported()
+                raise make_error("DL1207", f"`keep` is {keep}: at least one state is kept")
+            self.folder, self.library = Path(folder).absolute(), import_orbax()
             options = self.library.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self.manager = self.library.CheckpointManager(self.folder, options=options)
             except OSError as error:
-                raise unwritable(str(folder), error) from None
+                raise write_error(str(folder), error) from None
 
     @property
     def steps(self) -> list[int]:
@@ -44,7 +44,7 @@ class Checkpoints:
     def save(self, step: int, state: Any) -> None:
         """Write a state; once this is over it is there. One of the same step is replaced."""
         with doorway():
-            arrays, notes = parted(stored(state))
+            arrays, notes = split_orbax_state(flatten_to_arrays(state))
             save = self.library.args
             if step in self.steps:
                 self.manager.delete(step)
@@ -52,7 +52,7 @@ class Checkpoints:
                 both = save.Composite(arrays=save.StandardSave(arrays), notes=save.JsonSave(notes))
                 self.manager.save(step, args=both, force=True)
             except OSError as error:
-                raise unwritable(str(self.folder), error) from None
+                raise write_error(str(self.folder), error) from None
 
     def load(self, like: Any, step: int | None = None) -> Any:
         """The last state, or that of a step, in the structure of `like`. Errors: DataError where it is another one."""
@@ -61,8 +61,8 @@ class Checkpoints:
             wanted = step if step is not None else steps[-1] if steps else 0
             if wanted not in steps:
                 has = f"there are {', '.join(map(str, steps))}" if steps else "there is none"
-                raise unreadable(str(self.folder), f"it has no state of step {wanted}", has)
-            return restored(str(self.folder), self.kept(wanted), like, whole=True)
+                raise read_error(str(self.folder), f"it has no state of step {wanted}", has)
+            return restore_tree(str(self.folder), self.kept(wanted), like, whole=True)
 
     def kept(self, step: int) -> dict[str, Any]:
         """What was stored of a step. Errors: DL0701."""
@@ -74,21 +74,21 @@ class Checkpoints:
             empty = {name: np.zeros(shape, dtype) for name, (dtype, shape) in both.notes["empty"].items()}
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = str(error).splitlines() or [type(error).__name__]
-            raise unreadable(str(self.folder), f"the state of step {step}: {why[0]}") from None
+            raise read_error(str(self.folder), f"the state of step {step}: {why[0]}") from None
         return {**both.arrays, **both.notes["texts"], **empty}
 
     def close(self) -> None:
         self.manager.close()
 
 
-def imported() -> Any:
+def import_orbax() -> Any:
     try:
         return import_module("orbax.checkpoint")
     except ImportError:
-        raise lacking("orbax-checkpoint") from None
+        raise missing_package_error("orbax-checkpoint") from None
 
 
-def parted(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def split_orbax_state(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays, and notes of what orbax does not keep: texts, and arrays without elements."""
     texts = {name: leaf for name, leaf in state.items() if isinstance(leaf, str)}
     empty = {name: a for name, a in state.items() if name not in texts and not a.size}

@@ -21,24 +21,24 @@ import numpy as np
 import optax
 
 from difflang.api.loaded_program import doorway
-from difflang.api.option_values import article
+from difflang.api.option_values import with_article
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.source_files import unwritable
+from difflang.base.source_files import write_error
 from difflang.bridge import files
-from difflang.bridge.nested import is_smooth, named
+from difflang.bridge.nested import is_differentiable, named_leaves
 from difflang.bridge.orbax import Checkpoints
-from difflang.host.progress_bar import progress
+from difflang.host.progress_bar import with_progress
 from difflang.runtime import pytrees
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 Loss = Callable[..., Any]
 Batches = Iterable[Any] | Callable[[int], Any]
-FLOATING, REAL = ("float",), ("float", "int", "uint", "bool")  # kinds of numbers
+FLOAT_KINDS, REAL_KINDS = ("float",), ("float", "int", "uint", "bool")  # kinds of numbers
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
-class State:
+class TrainState:
     """Where a training stands: all that the next step depends on. It is a structure of arrays."""
 
     params: Any
@@ -50,36 +50,36 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FitResult:
     """What a training came to: the parameters, the whole state, and a row for each report."""
 
     params: Any
-    state: State
+    state: TrainState
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
     def __repr__(self) -> str:
         return f"<{int(self.state.step)} steps, loss {float(self.state.loss):.6g}>"
 
 
-def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = None) -> State:
+def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = None) -> TrainState:
     """The state before the first step. A loss that draws needs a `key`, a number or a key; each step has its own.
 
     Errors: ArgumentError for what is no optimizer or key, and for parameters that have no derivative.
     """
-    with doorway(), precision(params):
+    with doorway(), matching_precision(params):
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
             way = "give one of optax, such as `optax.adam(1e-3)`"
-            raise mistake("DL1207", f"{article(optimizer)} is no optimizer", help=way)
-        moving, _ = parted(params)
+            raise make_error("DL1207", f"{with_article(optimizer)} is no optimizer", help=way)
+        moving, _ = split_differentiable(params)
         leaves = jax.tree_util.tree_leaves(moving)
         if not leaves:
-            raise mistake("DL1207", "nothing in these parameters has a derivative", help="give floats, f32[n] or so")
+            raise make_error("DL1207", "nothing in these parameters has a derivative", help="give floats, f32[n] or so")
         loss = np.asarray(np.nan, jax.numpy.result_type(float))
         nothing = [np.bool_(False) for _ in (0, *leaves)]
-        return State(params, optimizer.init(moving), np.int32(0), words_of(key), loss, nothing)
+        return TrainState(params, optimizer.init(moving), np.int32(0), key_data_words(key), loss, nothing)
 
 
-def words_of(key: Any) -> Any:
+def key_data_words(key: Any) -> Any:
     """The words of a random key, given as such or as a number; none of none."""
     if key is None:
         return None
@@ -91,35 +91,35 @@ def words_of(key: Any) -> Any:
     try:
         return np.asarray(jax.random.key_data(jax.random.key(index(key))))
     except (TypeError, OverflowError):
-        raise mistake("DL1207", f"{key!r} is no random key", help="give a number, or `jax.random.key(0)`") from None
+        raise make_error("DL1207", f"{key!r} is no random key", help="give a number, or `jax.random.key(0)`") from None
 
 
-def precision(params: Any) -> Any:
+def matching_precision(params: Any) -> Any:
     """JAX with types of 64 bits if parameters have such, else as it is set up."""
     wide = any(getattr(x, "dtype", None) in (np.float64, np.complex128) for x in jax.tree_util.tree_leaves(params))
     return jax.enable_x64(True) if wide else nullcontext()
 
 
-def keyed(state: State) -> dict[str, Any]:
+def step_key(state: TrainState) -> dict[str, Any]:
     """The key of a step."""
     if state.key is None:
         return {}
     return {"key": jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)}
 
 
-def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., State]:
+def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., TrainState]:
     """A compiled function from a state and a batch to the next state.
 
     Errors: ArgumentError where the loss is not one real number.
     """
     optimize = optax.with_extra_args_support(optimizer)
 
-    def advanced(state: State, *batch: Any) -> State:
-        moving, fixed = parted(state.params)
-        more = keyed(state)
+    def advanced(state: TrainState, *batch: Any) -> TrainState:
+        moving, fixed = split_differentiable(state.params)
+        more = step_key(state)
 
         def of(moving: Any) -> Any:
-            return one_number("the loss", loss(joined(moving, fixed), *batch, **more), FLOATING)
+            return require_real_number("the loss", loss(join_params(moving, fixed), *batch, **more), FLOAT_KINDS)
 
         value, slope = jax.value_and_grad(of)(moving)
         slope = jax.tree_util.tree_map(jax.numpy.conj, slope)  # JAX's leads up in a mirrored complex plane
@@ -128,27 +128,31 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., S
         proposed = (optax.apply_updates(moving, updates), after)
         stopped = jax.numpy.stack(bad).any()
         kept = jax.tree_util.tree_map(lambda a, b: jax.numpy.where(stopped, a, b), (moving, state.optimizer), proposed)
-        return State(joined(kept[0], fixed), kept[1], state.step + 1, state.key, value.astype(state.loss.dtype), bad)
+        return TrainState(
+            join_params(kept[0], fixed), kept[1], state.step + 1, state.key, value.astype(state.loss.dtype), bad
+        )
 
     compiled = jax.jit(advanced)
 
-    def called(state: State, *batch: Any) -> State:
-        with doorway(), precision(state.params):
+    def called(state: TrainState, *batch: Any) -> TrainState:
+        with doorway(), matching_precision(state.params):
             return compiled(state, *batch)
 
     return called
 
 
-def one_number(what: str, found: Any, kinds: tuple[str, ...] = REAL) -> Any:
+def require_real_number(what: str, found: Any, kinds: tuple[str, ...] = REAL_KINDS) -> Any:
     """It, if it is one real number of these kinds. Errors: DL1207."""
     if isinstance(found, (int, float)):
         found = jax.numpy.asarray(found)
     dtype, shape = pytrees.array_type(found) or (None, None)
     if shape == () and dtype is not None and dtype.kind in kinds:
         return found
-    given = article(found) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
+    given = (
+        with_article(found) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
+    )
     way = "`mean` or `sum` makes one of an array" if shape else "what has a derivative is a float" if dtype else ""
-    raise mistake("DL1207", f"{what} is {given}, and one real number is needed", help=way)
+    raise make_error("DL1207", f"{what} is {given}, and one real number is needed", help=way)
 
 
 def fit(
@@ -163,7 +167,7 @@ def fit(
     every: int = 100,
     report: Callable[[dict[str, float]], object] | None = None,
     checkpoint: str | Path | Checkpoints | None = None,
-) -> Fitted:
+) -> FitResult:
     """Train for so many steps, or until the batches end.
 
     `batches` gives tuples of what `loss` takes after the parameters, or is a function from the number of a step to one.
@@ -176,37 +180,37 @@ def fit(
     DataError for the checkpoint of another training.
     """
     with doorway():
-        known(every, int, "`every`", "give 1 or more")
+        check_kind(every, int, "`every`", "give 1 or more")
         if every < 1:
-            raise mistake("DL1207", f"`every` is {every}: a row is made each so many steps", help="give 1 or more")
+            raise make_error("DL1207", f"`every` is {every}: a row is made each so many steps", help="give 1 or more")
         if steps is None and callable(batches):
             way = "give `steps`, or batches that end"
-            raise mistake("DL1207", "how many steps are taken is not said", help=way)
+            raise make_error("DL1207", "how many steps are taken is not said", help=way)
         if not callable(batches):
-            known(
+            check_kind(
                 batches, Iterable, "`batches`", "give a list or an iterator of tuples, or a function from a step to one"
             )
         state = start(params, optimizer, key=key)
-        with keeping(checkpoint) as kept:
+        with open_checkpoint(checkpoint) as kept:
             if kept is not None and kept.steps:
                 state = kept.load(state)
-            loop = Loop(loss, step(loss, optimizer), dict(metrics or {}), every, report, kept)
+            loop = TrainingLoop(loss, step(loss, optimizer), dict(metrics or {}), every, report, kept)
             return loop.run(state, batches, steps)
 
 
-def known(given: object, kind: type, what: str, way: str) -> None:
+def check_kind(given: object, kind: type, what: str, way: str) -> None:
     """Errors: DL1207 where something is of another kind."""
     if not isinstance(given, kind):
-        raise mistake("DL1207", f"{article(given)} is no {what}", help=way)
+        raise make_error("DL1207", f"{with_article(given)} is no {what}", help=way)
 
 
 @contextmanager
-def keeping(checkpoint: str | Path | Checkpoints | None) -> Generator[Archive | Checkpoints | None]:
+def open_checkpoint(checkpoint: str | Path | Checkpoints | None) -> Generator[CheckpointFile | Checkpoints | None]:
     """What keeps states there. Errors: DL1207 for another kind of file, DL0709 without orbax, DL0710."""
     if checkpoint is None or isinstance(checkpoint, Checkpoints):
         yield checkpoint
     elif Path(checkpoint).suffix:
-        yield Archive(Path(checkpoint))
+        yield CheckpointFile(Path(checkpoint))
     else:
         opened = Checkpoints(checkpoint)
         try:
@@ -215,43 +219,43 @@ def keeping(checkpoint: str | Path | Checkpoints | None) -> Generator[Archive | 
             opened.close()
 
 
-class Archive:
+class CheckpointFile:
     """A file with the last state."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        files.format_of(path)
+        files.archive_format(path)
         if not path.parent.is_dir():
-            raise unwritable(str(path), FileNotFoundError(ENOENT, "there is no such folder"))
+            raise write_error(str(path), FileNotFoundError(ENOENT, "there is no such folder"))
 
     @property
     def steps(self) -> list[int]:
         """One, if there is a state: which is written in it."""
         return [0] if self.path.exists() else []
 
-    def save(self, step: int, state: State) -> None:
+    def save(self, step: int, state: TrainState) -> None:
         files.save(self.path, state)
 
-    def load(self, like: State) -> State:
+    def load(self, like: TrainState) -> TrainState:
         return files.load(self.path, like, whole=True)
 
 
 @dataclass(eq=False)
-class Loop:
+class TrainingLoop:
     """One run of `fit`. A step is looked at while the next one runs, so that nothing waits."""
 
     loss: Loss
-    advance: Callable[..., State]
+    advance: Callable[..., TrainState]
     metrics: dict[str, Loss]
     every: int
     report: Callable[[dict[str, float]], object] | None
-    checkpoint: Archive | Checkpoints | None
+    checkpoint: CheckpointFile | Checkpoints | None
     history: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
-    def run(self, state: State, batches: Batches, steps: int | None) -> Fitted:
+    def run(self, state: TrainState, batches: Batches, steps: int | None) -> FitResult:
         first = int(state.step)
-        before: tuple[State, tuple[Any, ...]] | None = None
-        for batch in progress(given(batches, first, steps), (steps or first) - first):
+        before: tuple[TrainState, tuple[Any, ...]] | None = None
+        for batch in with_progress(iterate_batches(batches, first, steps), (steps or first) - first):
             after = self.advance(state, *batch)
             if before is not None:
                 self.look(state, *before)
@@ -259,40 +263,42 @@ class Loop:
         if before is not None:
             self.look(state, *before, last=True)
         elif not first and steps != 0:
-            raise mistake(
+            raise make_error(
                 "DL1207", "there is no batch", help="an iterator that was gone through once is empty afterwards"
             )
-        return Fitted(state.params, state, self.history)
+        return FitResult(state.params, state, self.history)
 
-    def look(self, state: State, before: State, batch: tuple[Any, ...], *, last: bool = False) -> None:
+    def look(self, state: TrainState, before: TrainState, batch: tuple[Any, ...], *, last: bool = False) -> None:
         """Look at what a step has come to."""
         if any(map(bool, state.bad)):
             raise self.stopped(before, state, batch)
         if last or int(state.step) % self.every == 0:
             row = {"step": int(state.step), "loss": float(state.loss)}
-            with precision(state.params):
-                row |= {n: float(one_number(f"`{n}`", f(state.params, *batch))) for n, f in self.metrics.items()}
+            with matching_precision(state.params):
+                row |= {
+                    n: float(require_real_number(f"`{n}`", f(state.params, *batch))) for n, f in self.metrics.items()
+                }
             self.history.append(row)
             if self.report is not None:
                 self.report(row)
             if self.checkpoint is not None:
                 self.checkpoint.save(int(state.step), state)
 
-    def stopped(self, before: State, after: State, batch: tuple[Any, ...]) -> DifflangError:
+    def stopped(self, before: TrainState, after: TrainState, batch: tuple[Any, ...]) -> DifflangError:
         """Why the state is not one to go on from: the check that failed, or what is not finite."""
         try:
-            with precision(before.params):
-                self.loss(before.params, *batch, **keyed(before))
+            with matching_precision(before.params):
+                self.loss(before.params, *batch, **step_key(before))
         except DifflangError as error:
             return error
-        names = [name for name, _ in named(parted(before.params)[0])]
+        names = [name for name, _ in named_leaves(split_differentiable(before.params)[0])]
         wrong = [f"the gradient in `{name}`" for name, bad in zip(names, after.bad[1:], strict=True) if bool(bad)]
         what = f"the loss is {float(after.loss)}" if bool(after.bad[0]) else f"{wrong[0]} is not finite"
         way = "a smaller rate, or `optax.clip_by_global_norm`, may help; the parameters are those before the step"
         return DifflangError(Diagnostic("DL0908", f"{what} in step {int(after.step)}", (), (way,)))
 
 
-def given(batches: Batches, first: int, steps: int | None) -> Iterator[tuple[Any, ...]]:
+def iterate_batches(batches: Batches, first: int, steps: int | None) -> Iterator[tuple[Any, ...]]:
     """The batches from a step on; of an iterator no more are taken than are used."""
     if callable(batches):
         found: Iterator[Any] = (batches(k) for k in range(first, steps or 0))
@@ -301,11 +307,11 @@ def given(batches: Batches, first: int, steps: int | None) -> Iterator[tuple[Any
     return (cast("tuple[Any, ...]", b) if isinstance(b, tuple) else (b,) for b in found)
 
 
-def parted(params: Any) -> tuple[Any, Any]:
+def split_differentiable(params: Any) -> tuple[Any, Any]:
     """Parameters in two: what has a derivative, and the rest, with nothing in the place of what is in the other."""
-    moving = jax.tree_util.tree_map(lambda x: x if is_smooth(x) else None, params)
-    return moving, jax.tree_util.tree_map(lambda x: None if is_smooth(x) else x, params)
+    moving = jax.tree_util.tree_map(lambda x: x if is_differentiable(x) else None, params)
+    return moving, jax.tree_util.tree_map(lambda x: None if is_differentiable(x) else x, params)
 
 
-def joined(moving: Any, fixed: Any) -> Any:
+def join_params(moving: Any, fixed: Any) -> Any:
     return jax.tree_util.tree_map(lambda a, b: b if a is None else a, moving, fixed, is_leaf=lambda x: x is None)

@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
-from difflang.base.crash_report import crashed
-from difflang.base.error_codes import all_nearest
+from difflang.base.crash_report import report_crash
+from difflang.base.error_codes import nearest_words
 from difflang.base.errors import nested_too_deep
-from difflang.base.process_termination import INTERRUPTED, LONGEST, Stopped, end_after
-from difflang.base.xla_setup import prepare_back_end
+from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
+from difflang.base.xla_setup import set_xla_flags
 from difflang.cli.commands.check import check
 from difflang.cli.commands.derive import derive
 from difflang.cli.commands.doc import doc
@@ -28,45 +28,45 @@ from difflang.cli.commands.fmt import fmt
 from difflang.cli.commands.kernel import kernel
 from difflang.cli.commands.lsp import lsp
 from difflang.cli.commands.new_and_completions import completions, new
-from difflang.cli.commands.profiling import profiled
+from difflang.cli.commands.profiling import profile_run
 from difflang.cli.commands.repl import repl
-from difflang.cli.commands.run import Asked, carry_out
+from difflang.cli.commands.run import RunRequest, run_program
 from difflang.cli.commands.stubs import stubs
 from difflang.cli.commands.tests_and_benchmarks import bench, test
 from difflang.cli.commands.trace import trace
 from difflang.cli.commands.viz import viz
-from difflang.cli.diagnostic_formats import data_text
+from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     ENGINES,
     FILE,
     FLOATS,
-    FULL,
-    OfProgram,
-    OneOf,
-    budget,
-    checked_program,
+    FULL_TRACEBACK_KEY,
+    ProgramCommand,
+    SuggestingChoice,
+    check_program_file,
+    exit_on_error,
     full_traceback,
+    load_source,
+    memory_budget_option,
     no_cache,
-    pairs_of,
-    report,
-    reported,
+    parse_pairs,
+    print_diagnostics,
     search_path,
-    source_of,
 )
 
-words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
-MOST_STEPS = 2**31 - 2  # steps are counted in an i32
+program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+MAX_STEPS = 2**31 - 2  # steps are counted in an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = all_nearest(args[0], self.list_commands(ctx)) if args else []
+            near = nearest_words(args[0], self.list_commands(ctx)) if args else []
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise click.UsageError(error.message + hint, ctx) from None
 
@@ -75,52 +75,55 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except (KeyboardInterrupt, Stopped) as error:
-            stopped = error if isinstance(error, Stopped) else INTERRUPTED
+        except (KeyboardInterrupt, ProcessStopped) as error:
+            stopped = error if isinstance(error, ProcessStopped) else INTERRUPTED
             click.echo(stopped.said, err=True)
             sys.exit(stopped.code)
         except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
-            if ctx.meta.get(FULL):
+            if ctx.meta.get(FULL_TRACEBACK_KEY):
                 traceback.print_exception(error)
             if isinstance(error, RecursionError):
-                report([nested_too_deep()])
+                print_diagnostics([nested_too_deep()])
                 sys.exit(1)
-            click.echo(crashed(error), err=True)
+            click.echo(report_crash(error), err=True)
             sys.exit(70)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="difflang", prog_name="difflang")
 def main() -> None:
     """A small language for differentiable programs, compiled to XLA.
 
     `difflang new NAME` begins a project, `difflang repl` a session; `difflang explain CODE` tells of an error.
     """
-    prepare_back_end()
+    set_xla_flags()
 
 
-@main.command(cls=OfProgram)
+@main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
-@words_of_program
+@program_arguments
 @click.option("--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="An argument of ENTRY from a file.")
 @click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="An argument of ENTRY or of the program.")
 @click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
 @click.option("--device", help="Where functions run: cpu, gpu, tpu.")
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-@budget
+@memory_budget_option
 @click.option(
     "--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read and written."
 )
 @click.option(
     "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
 )
-@click.option("--max-steps", type=click.IntRange(1, MOST_STEPS), metavar="N", help="More steps of one loop "
+@click.option("--max-steps", type=click.IntRange(1, MAX_STEPS), metavar="N", help="More steps of one loop "
               "are an error.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
 @click.option("--profile-out", "kept", type=FILE, help="Write that as JSON.")
 @click.option(
-    "--timeout", type=click.FloatRange(0, LONGEST, min_open=True), metavar="SECONDS", help="End with 124 after that."
+    "--timeout",
+    type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
+    metavar="SECONDS",
+    help="End with 124 after that.",
 )
 @no_cache
 @search_path
@@ -142,24 +145,26 @@ def run(
     if timeout is not None:
         if math.isnan(timeout):
             raise click.BadParameter("nan is no number of seconds.", param_hint="'--timeout'")
-        end_after(timeout)
-    with reported(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
-        asked = Asked(program, words, pairs_of(files, "--arg", "@FILE"), pairs_of(values, "--set", "VALUE"))
-        with profiled(profile, kept) as clock:
+        exit_after(timeout)
+    with exit_on_error(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
+        asked = RunRequest(program, words, parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE"))
+        with profile_run(profile, kept) as clock:
             how = Engine(engine, device, budget, watch=check_nans, profile=clock)
-            carry_out(asked, how, default_float, folders, allow, seed, max_steps or 0)
+            run_program(asked, how, default_float, folders, allow, seed, max_steps or 0)
 
 
-@main.command(cls=OfProgram)
+@main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
-@words_of_program
-@click.option("--stage", type=OneOf(STAGES), required=True, help="How far the program has come.")
+@program_arguments
+@click.option("--stage", type=SuggestingChoice(STAGES), required=True, help="How far the program has come.")
 @click.option(
     "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
 )
 @click.option("--wrt", help="Show the gradient in this parameter, `w`, `m.w` or `w,v`.")
-@click.option("--platform", type=OneOf(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is.")
-@budget
+@click.option(
+    "--platform", type=SuggestingChoice(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is."
+)
+@memory_budget_option
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @search_path
 def emit(
@@ -169,21 +174,23 @@ def emit(
     """Show a program, or one function of it, at a stage between its text and XLA."""
     from difflang.tools import emit as emitting
 
-    pairs = pairs_of(told, "--arg", "TYPE")
+    pairs = parse_pairs(told, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform is for --stage stablehlo")
     if budget and stage != "planned":
         raise click.UsageError("--memory-budget is for --stage planned")
-    with reported(usage=("DL1220",)):
-        checked, path, entry = checked_program(program, default_float, folders)
-        text, left = emitting.emit(checked, path, emitting.Wanted(stage, entry, pairs, wrt, platform, words, budget))
+    with exit_on_error(usage=("DL1220",)):
+        checked, path, entry = check_program_file(program, default_float, folders)
+        text, left = emitting.emit(
+            checked, path, emitting.EmitRequest(stage, entry, pairs, wrt, platform, words, budget)
+        )
         click.echo(text, nl=False)
-        report(left)
+        print_diagnostics(left)
 
 
-@main.command("check-grad", cls=OfProgram)
+@main.command("check-grad", cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
-@words_of_program
+@program_arguments
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="A size, `n=3`; else one is chosen.")
 @click.option("--arg", "types", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`.")
 @click.option("--wrt", help="Only the derivative in this parameter, `w` or `m.w`.")
@@ -203,26 +210,26 @@ def check_grad(
     """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
     from difflang.tools import check_grad as auditing
 
-    told = {**pairs_of(sizes, "--dim", "SIZE"), **pairs_of(types, "--arg", "TYPE")}
-    with reported(usage=auditing.USAGE):
-        options = auditing.Options(order, directions, seed, wrt, engine == "xla", told, words)
-        checked, path, entry = checked_program(program, default_float, folders)
-        found, left = auditing.check_all(checked, path, entry, options)
-        text = data_text([r.to_json() for r in found]) if as_json else "\n\n".join(map(str, found))
+    told = {**parse_pairs(sizes, "--dim", "SIZE"), **parse_pairs(types, "--arg", "TYPE")}
+    with exit_on_error(usage=auditing.USAGE_CODES):
+        options = auditing.CheckGradOptions(order, directions, seed, wrt, engine == "xla", told, words)
+        checked, path, entry = check_program_file(program, default_float, folders)
+        found, left = auditing.check_grad_of_all(checked, path, entry, options)
+        text = json_text([r.to_json() for r in found]) if as_json else "\n\n".join(map(str, found))
         click.echo(text)
-        report([*left, *[d for r in found for d in r.diagnostics()]])
+        print_diagnostics([*left, *[d for r in found for d in r.diagnostics()]])
         if not all(r.right for r in found):
             sys.exit(1)
 
 
-@main.command(cls=OfProgram)
+@main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
-@words_of_program
+@program_arguments
 @click.option("--wrt", help="Of the gradient in this parameter, `w`, `m.w` or `w,v`.")
 @click.option(
     "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
 )
-@budget
+@memory_budget_option
 @click.option("--compile", "compiled", is_flag=True, help="Compile it too, and say what XLA takes.")
 @click.option("--json", "as_json", is_flag=True, help="The report as data.")
 @click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="A picture: out.svg or out.png.")
@@ -236,18 +243,18 @@ def memory(
     """What ENTRY needs in memory on the CPU, line by line: before it is compiled, and as planned under a limit."""
     from difflang.tools import memory_report as accounting
 
-    with reported(usage=accounting.USAGE):
-        options = accounting.Options(pairs_of(told, "--arg", "TYPE"), wrt, budget, compiled, words)
-        checked, path, entry = checked_program(program, default_float, folders)
-        found = accounting.memory(checked, path, entry, options)
-        click.echo(data_text(found.to_json()) if as_json else str(found))
+    with exit_on_error(usage=accounting.USAGE):
+        options = accounting.MemoryOptions(parse_pairs(told, "--arg", "TYPE"), wrt, budget, compiled, words)
+        checked, path, entry = check_program_file(program, default_float, folders)
+        found = accounting.report_memory(checked, path, entry, options)
+        click.echo(json_text(found.to_json()) if as_json else str(found))
         if save is not None:
-            accounting.save(found, save)
+            accounting.save_plot(found, save)
 
 
-@main.command(cls=OfProgram)
+@main.command(cls=ProgramCommand)
 @click.argument("file")
-@words_of_program
+@program_arguments
 @click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="How large a size is about, `n=1000`.")
 @click.option("--json", "as_json", is_flag=True, help="The same as data.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
@@ -258,21 +265,21 @@ def info(
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """What FILE offers: functions, arguments, sizes, in what they are differentiable, bytes that a gradient takes."""
-    from difflang.driver.check_and_run import check
+    from difflang.driver.check_and_run import check_program
     from difflang.tools import function_info as offering
 
-    told = pairs_of(sizes, "--dim", "SIZE")
+    told = parse_pairs(sizes, "--dim", "SIZE")
     if wrong := [n for n, size in told.items() if not size.isdecimal() or len(size) > 9]:
         raise click.BadParameter(f"`{wrong[0]}` is no size: write `{wrong[0]}=1000`", param_hint="--dim")
-    with reported(usage=("DL1207", "DL1220")):
-        source, path = source_of(file)
-        checked = check(source, default_float, path, folders)
-        report(checked.diagnostics)
+    with exit_on_error(usage=("DL1207", "DL1220")):
+        source, path = load_source(file)
+        checked = check_program(source, default_float, path, folders)
+        print_diagnostics(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
-        found = offering.info(checked, path, {n: int(size) for n, size in told.items()}, words)
+        found = offering.describe_functions(checked, path, {n: int(size) for n, size in told.items()}, words)
         data = {"file": file, "entries": [offer.to_json() for offer in found]}
-        click.echo(data_text(data) if as_json else "\n\n".join(map(str, found)))
+        click.echo(json_text(data) if as_json else "\n\n".join(map(str, found)))
 
 
 COMMANDS = (

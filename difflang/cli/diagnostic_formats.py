@@ -10,13 +10,13 @@ from typing import Any, cast
 import click
 from msgspec import Struct
 
-from difflang.base.diagnostics import Diagnostic, Fix, concise, to_json
-from difflang.base.error_codes import CODES
-from difflang.cli.options_and_reports import OneOf
+from difflang.base.diagnostics import Diagnostic, Fix, render_one_line, to_json
+from difflang.base.error_codes import CODE_TITLES
+from difflang.cli.options_and_reports import SuggestingChoice
 
 FORMATS = ("human", "concise", "json", "sarif", "github")
 output_format = click.option(
-    "--output-format", "form", type=OneOf(FORMATS), default="human", help="For people or for other programs."
+    "--output-format", "form", type=SuggestingChoice(FORMATS), default="human", help="For people or for other programs."
 )
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -33,7 +33,7 @@ class Finding(Struct, frozen=True):
     fixes: tuple[Fix, ...] = ()
 
 
-def finding(diagnostic: Diagnostic) -> Finding:
+def diagnostic_finding(diagnostic: Diagnostic) -> Finding:
     """A diagnostic by its first label. What it says of other places, and the ways out, are part of the sentence."""
     texts = [diagnostic.message, *[label.text for label in diagnostic.labels[:1] if label.text], *diagnostic.helps]
     message = "; ".join(text.replace("\n", " ") for text in texts)
@@ -45,52 +45,52 @@ def finding(diagnostic: Diagnostic) -> Finding:
     return Finding(diagnostic.severity, diagnostic.code, message, span.source.name, start, end, certain)
 
 
-def data_text(data: Any) -> str:
+def json_text(data: Any) -> str:
     """Data as JSON, which has no such numbers: those that are not finite are texts, as `write_json` has them."""
-    return json.dumps(finite(data), indent=2, allow_nan=False)
+    return json.dumps(encode_nonfinite(data), indent=2, allow_nan=False)
 
 
-def finite(data: Any) -> Any:
+def encode_nonfinite(data: Any) -> Any:
     """Data of dicts, lists, numbers and texts, with `"NaN"`, `"Infinity"` and `"-Infinity"` in place of these."""
     match data:
         case dict():
-            return {name: finite(x) for name, x in cast("dict[str, Any]", data).items()}
+            return {name: encode_nonfinite(x) for name, x in cast("dict[str, Any]", data).items()}
         case list() | tuple():
-            return [finite(x) for x in cast("list[Any]", data)]
+            return [encode_nonfinite(x) for x in cast("list[Any]", data)]
         case float() if not math.isfinite(data):
             return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
         case _:
             return data
 
 
-def written(diagnostics: Sequence[Diagnostic], form: str) -> str:
+def format_diagnostics(diagnostics: Sequence[Diagnostic], form: str) -> str:
     """Reports in a form for programs."""
     match form:
         case "concise":
-            return concise(diagnostics)
+            return render_one_line(diagnostics)
         case "json":
             return json.dumps(to_json(diagnostics), indent=2)
         case _:
-            return findings(map(finding, diagnostics), form)
+            return format_findings(map(diagnostic_finding, diagnostics), form)
 
 
-def findings(found: Iterable[Finding], form: str) -> str:
+def format_findings(found: Iterable[Finding], form: str) -> str:
     """Findings in a form for programs."""
     match form:
         case "sarif":
-            return json.dumps(sarif(list(found)), indent=2)
+            return json.dumps(sarif_log(list(found)), indent=2)
         case "github":
-            return "\n".join(map(annotation, found))
+            return "\n".join(map(github_annotation, found))
         case _:
-            return "\n".join(map(line, found))
+            return "\n".join(map(concise_line, found))
 
 
-def line(found: Finding) -> str:
+def concise_line(found: Finding) -> str:
     place = f"{found.file}:{found.start[0]}:{found.start[1]}: " if found.file else ""
     return f"{place}{found.severity}[{found.code}]: {found.message}"
 
 
-def annotation(found: Finding) -> str:
+def github_annotation(found: Finding) -> str:
     """A workflow command of GitHub, which shows the message beside the line.
 
     Source: GitHub Docs, Workflow commands for GitHub Actions.
@@ -99,57 +99,59 @@ def annotation(found: Finding) -> str:
     if found.file and found.start[0] == found.end[0]:
         places |= {"col": found.start[1], "endColumn": found.end[1]}
     told = {**places, "title": found.code}
-    properties = ",".join(f"{name}={escaped(str(value), ',:')}" for name, value in told.items())
-    return f"::{found.severity} {properties}::{escaped(found.message)}"
+    properties = ",".join(f"{name}={escape_github(str(value), ',:')}" for name, value in told.items())
+    return f"::{found.severity} {properties}::{escape_github(found.message)}"
 
 
-def escaped(text: str, more: str = "") -> str:
+def escape_github(text: str, more: str = "") -> str:
     for char in ("%", "\r", "\n", *more):
         text = text.replace(char, f"%{ord(char):02X}")
     return text
 
 
-def sarif(found: Sequence[Finding]) -> dict[str, Any]:
+def sarif_log(found: Sequence[Finding]) -> dict[str, Any]:
     """A log of one run. Source: OASIS, Static Analysis Results Interchange Format 2.1.0."""
     codes = sorted({each.code for each in found})
-    rules = [{"id": code, "shortDescription": {"text": CODES.get(code, "something that failed")}} for code in codes]
+    rules = [
+        {"id": code, "shortDescription": {"text": CODE_TITLES.get(code, "something that failed")}} for code in codes
+    ]
     from importlib import metadata  # late: it brings the mail of the standard library with it
 
     tool = {"name": "difflang", "version": metadata.version("difflang"), "rules": rules}
-    results = [result(each, codes.index(each.code)) for each in found]
+    results = [sarif_result(each, codes.index(each.code)) for each in found]
     run = {"tool": {"driver": tool}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def result(found: Finding, rule: int) -> dict[str, Any]:
+def sarif_result(found: Finding, rule: int) -> dict[str, Any]:
     said: dict[str, Any] = {
         "ruleId": found.code, "ruleIndex": rule, "level": found.severity, "message": {"text": found.message},
     }  # fmt: skip
     if found.file:
-        place = {"artifactLocation": {"uri": uri(found.file)}, "region": region(found.start, found.end)}
+        place = {"artifactLocation": {"uri": file_uri(found.file)}, "region": sarif_region(found.start, found.end)}
         said["locations"] = [{"physicalLocation": place}]
     if found.fixes:
-        said["fixes"] = [change(fix) for fix in found.fixes]
+        said["fixes"] = [sarif_fix(fix) for fix in found.fixes]
     return said
 
 
-def region(start: tuple[int, int], end: tuple[int, int]) -> dict[str, int]:
+def sarif_region(start: tuple[int, int], end: tuple[int, int]) -> dict[str, int]:
     return {"startLine": start[0], "startColumn": start[1], "endLine": end[0], "endColumn": end[1]}
 
 
-def change(fix: Fix) -> dict[str, Any]:
+def sarif_fix(fix: Fix) -> dict[str, Any]:
     """A fix as SARIF has it: the regions of each file that are to be replaced."""
     files: dict[str, list[dict[str, Any]]] = {}
     for edit in fix.edits:
         source = edit.span.source
-        deleted = region(source.position(edit.span.start), source.position(edit.span.end))
+        deleted = sarif_region(source.position(edit.span.start), source.position(edit.span.end))
         inserted = {"deletedRegion": deleted, "insertedContent": {"text": edit.replacement}}
         files.setdefault(source.name, []).append(inserted)
-    changes = [{"artifactLocation": {"uri": uri(name)}, "replacements": edits} for name, edits in files.items()]
+    changes = [{"artifactLocation": {"uri": file_uri(name)}, "replacements": edits} for name, edits in files.items()]
     return {"description": {"text": fix.text}, "artifactChanges": changes}
 
 
-def uri(file: str) -> str:
+def file_uri(file: str) -> str:
     from pathlib import Path
     from urllib.parse import quote
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from difflang.syntax.doc_pages import Entry, Page, Section, shown
+from difflang.syntax.doc_pages import DocEntry, DocPage, DocSection, examples_as_text
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
@@ -26,7 +26,7 @@ dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.2rem; } dd p { margin: 0; }
 
 
 @cache
-def tools() -> tuple[Any, Any, Any]:
+def html_tools() -> tuple[Any, Any, Any]:
     """What turns Markdown into HTML, and what colours a program: imported when something is written."""
     from markdown_it import MarkdownIt
     from pygments.formatters import HtmlFormatter
@@ -36,7 +36,7 @@ def tools() -> tuple[Any, Any, Any]:
     return MarkdownIt("commonmark", {"html": False}), DifflangLexer(), HtmlFormatter(nowrap=True)
 
 
-def colours() -> str:
+def highlight_css() -> str:
     """The style sheet of programs, for both kinds of screens."""
     from pygments.formatters import HtmlFormatter
 
@@ -45,61 +45,66 @@ def colours() -> str:
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
 
 
-def as_html(page: Page, pages: Sequence[Page]) -> str:
+def page_html(page: DocPage, pages: Sequence[DocPage]) -> str:
     """A page, with links to the others."""
-    parts = [f"<h1>{escape(page.name)}</h1>", text(page.text), names(page)]
-    return document(page.name, pages, "\n".join([*parts, *map(section, page.sections)]))
+    parts = [f"<h1>{escape(page.name)}</h1>", markdown_html(page.text), name_links(page)]
+    return html_document(page.name, pages, "\n".join([*parts, *map(section_html, page.sections)]))
 
 
-def index_html(pages: Sequence[Page]) -> str:
+def index_html(pages: Sequence[DocPage]) -> str:
     """What leads to all pages."""
     parts = [
-        f'<h2><a href="{file_of(p)}">{escape(p.name)}</a></h2>\n{text(p.summary)}{names(p, file_of(p))}' for p in pages
+        f'<h2><a href="{page_href(p)}">{escape(p.name)}</a></h2>\n{markdown_html(p.summary)}{name_links(p, page_href(p))}'
+        for p in pages
     ]
-    return document("Modules", pages, "\n".join(["<h1>Modules</h1>", *parts]))
+    return html_document("Modules", pages, "\n".join(["<h1>Modules</h1>", *parts]))
 
 
-def document(title: str, pages: Sequence[Page], body: str) -> str:
-    links = " ".join(f'<a href="{file_of(p)}">{escape(p.name)}</a>' for p in pages)
+def html_document(title: str, pages: Sequence[DocPage], body: str) -> str:
+    links = " ".join(f'<a href="{page_href(p)}">{escape(p.name)}</a>' for p in pages)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}{colours()}</style>\n</head>\n'
+        f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}{highlight_css()}</style>\n</head>\n'
         f'<body>\n<nav><a href="index.html">Modules</a> {links}</nav>\n<main>\n{body}\n</main>\n</body>\n</html>\n'
     )
 
 
-def file_of(page: Page) -> str:
+def page_href(page: DocPage) -> str:
     """Where a link to a page leads: its file, of whatever letters its name is."""
     return quote(f"{page.name}.html")
 
 
-def names(page: Page, file: str = "") -> str:
+def name_links(page: DocPage, file: str = "") -> str:
     links = [f'<a href="{file}#{escape(e.name)}"><code>{escape(e.name)}</code></a>' for e in page.entries]
     return f"<p>{' '.join(links)}</p>"
 
 
-def section(one: Section) -> str:
+def section_html(one: DocSection) -> str:
     title = [f"<h2>{escape(one.title)}</h2>"] if one.title else []
-    return "\n".join([*title, *map(entry, one.entries)])
+    return "\n".join([*title, *map(entry_html, one.entries)])
 
 
-def entry(one: Entry) -> str:
+def entry_html(one: DocEntry) -> str:
     name = escape(one.name)
-    parts = [f'<h3 id="{name}"><a href="#{name}"><code>{name}</code></a></h3>', program(one.head), text(one.text)]
+    parts = [
+        f'<h3 id="{name}"><a href="#{name}"><code>{name}</code></a></h3>',
+        program_html(one.head),
+        markdown_html(one.text),
+    ]
     if one.facts:
-        facts = "\n".join(f"<dt>{name}</dt><dd>{text(said)}</dd>" for name, said in one.facts)
+        facts = "\n".join(f"<dt>{name}</dt><dd>{markdown_html(said)}</dd>" for name, said in one.facts)
         parts.append(f"<dl>\n{facts}\n</dl>")
     if one.examples:
-        parts.append(program(shown(one)))
+        parts.append(program_html(examples_as_text(one)))
     return "\n".join(parts)
 
 
-def text(markdown: str) -> str:
-    return tools()[0].render(markdown)
+def markdown_html(markdown: str) -> str:
+    return html_tools()[0].render(markdown)
 
 
-def program(source: str) -> str:
+def program_html(source: str) -> str:
     from pygments import highlight
 
-    _, lexer, formatter = tools()
+    _, lexer, formatter = html_tools()
     return f"<pre>{highlight(source, lexer, formatter).rstrip()}</pre>"

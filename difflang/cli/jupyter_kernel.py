@@ -9,19 +9,19 @@ from typing import Any
 from ipykernel.kernelapp import IPKernelApp
 from ipykernel.kernelbase import Kernel
 
-from difflang.base.crash_report import crashed
+from difflang.base.crash_report import report_crash
 from difflang.base.diagnostics import DifflangError
-from difflang.base.errors import classified
-from difflang.cli.repl.cell_session import Bundle, Cells
-from difflang.cli.repl.session import Loading
-from difflang.syntax.repl_input import indentation, is_command, is_complete, typed
+from difflang.base.errors import classify_error
+from difflang.cli.repl.cell_session import CellSession, MimeBundle
+from difflang.cli.repl.session import CompilerLoader
+from difflang.syntax.repl_input import is_command, is_complete, next_indentation, strip_prompts
 from difflang.tools.completion_candidates import complete
 
 Reply = dict[str, Any]
-DONE: Reply = {"status": "ok", "payload": [], "user_expressions": {}}
+OK_REPLY: Reply = {"status": "ok", "payload": [], "user_expressions": {}}
 
 
-class KernelCells(Cells, eq=False, kw_only=True):
+class KernelSession(CellSession, eq=False, kw_only=True):
     """The session of a kernel. The value of a cell is its result."""
 
     kernel: DifflangKernel
@@ -47,8 +47,8 @@ class DifflangKernel(Kernel):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.cells = KernelCells(
-            loading=Loading("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
+        self.cells = KernelSession(
+            loading=CompilerLoader("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
         )
         self.silent = False
         self.cells.loading.begin()
@@ -61,7 +61,7 @@ class DifflangKernel(Kernel):
     def echo(self, text: str, *, err: bool = False) -> None:
         self.tell("stream", name="stderr" if err else "stdout", text=f"{text}\n")
 
-    def display(self, data: Bundle) -> None:
+    def display(self, data: MimeBundle) -> None:
         self.tell("display_data", data=data, metadata={})
 
     async def do_execute(self, code: str, silent: bool, *_: Any, **__: Any) -> Reply:
@@ -69,18 +69,18 @@ class DifflangKernel(Kernel):
         self.silent = silent
         count = {"execution_count": self.execution_count}
         try:
-            if self.cells.carry_out(typed(code), f"In[{self.execution_count}]"):
-                return DONE | count
-            return DONE | count | {"payload": [{"source": "ask_exit", "keepkernel": False}]}
+            if self.cells.carry_out(strip_prompts(code), f"In[{self.execution_count}]"):
+                return OK_REPLY | count
+            return OK_REPLY | count | {"payload": [{"source": "ask_exit", "keepkernel": False}]}
         except DifflangError as error:
             self.cells.last_code = error.diagnostics[0].code
-            found = classified(error)
+            found = classify_error(error)
             said = type(found).__name__, error.diagnostics[0].message, error.render(True)
         except KeyboardInterrupt:
             self.cells.interrupted = True
             said = "KeyboardInterrupt", "interrupted", "interrupted"
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the session
-            said = type(error).__name__, str(error), crashed(error)
+            said = type(error).__name__, str(error), report_crash(error)
         name, message, shown = said
         told = {"ename": name, "evalue": message, "traceback": shown.split("\n")}
         self.tell("error", **told)
@@ -100,16 +100,16 @@ class DifflangKernel(Kernel):
         }
 
     async def do_is_complete(self, code: str) -> Reply:
-        if is_command(code) or is_complete(typed(code)):
+        if is_command(code) or is_complete(strip_prompts(code)):
             return {"status": "complete"}
-        return {"status": "incomplete", "indent": indentation(code.rsplit("\n", 1)[-1])}
+        return {"status": "incomplete", "indent": next_indentation(code.rsplit("\n", 1)[-1])}
 
     async def do_inspect(self, code: str, cursor_pos: int, *_: Any, **__: Any) -> Reply:
         """What the name at the cursor stands for."""
-        from difflang.tools.session_queries import described
+        from difflang.tools.session_queries import describe_symbol
 
         name = name_at(code, cursor_pos)
-        found = described(self.cells.session, name) if name else None
+        found = describe_symbol(self.cells.session, name) if name else None
         data = {"text/plain": found} if found is not None else {}
         return {"status": "ok", "found": found is not None, "data": data, "metadata": {}}
 
@@ -122,6 +122,6 @@ def name_at(code: str, place: int) -> str:
     return at[-1] if at else next((m[0] for m in reversed(words) if m.end() == len(before)), "")
 
 
-def serve(connection_file: str) -> None:
+def run_kernel(connection_file: str) -> None:
     """Answer until the front end ends it."""
     IPKernelApp.launch_instance(argv=["-f", connection_file], kernel_class=DifflangKernel)

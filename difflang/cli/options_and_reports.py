@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from difflang.base.byte_sizes import amount, meant
+from difflang.base.byte_sizes import parse_bytes, suggest_byte_sizes
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
-from difflang.base.error_codes import all_nearest, nearest
+from difflang.base.error_codes import nearest_word, nearest_words
 from difflang.base.source import Source
-from difflang.base.source_files import decoded, read
-from difflang.base.xla_setup import keep_compiled
+from difflang.base.source_files import decode_source, read_source
+from difflang.base.xla_setup import enable_compile_cache
 
 if TYPE_CHECKING:
-    from difflang.driver.check_and_run import Checked
-    from difflang.tools.verify_fixes import Again
+    from difflang.driver.check_and_run import CheckedProgram
+    from difflang.tools.verify_fixes import Recheck
 
 
-class OfProgram(click.Command):
+class ProgramCommand(click.Command):
     """A command for a program that may have arguments of its own: an unknown option may be meant as one of those."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -30,16 +30,16 @@ class OfProgram(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            near = all_nearest(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
+            near = nearest_words(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            way = f"An argument of the program stands after `--`: `{after_dashes(ctx, given, error.option_name)}`."
+            way = f"An argument of the program stands after `--`: `{program_argument_usage(ctx, given, error.option_name)}`."
             size = (
                 " A size is told with `--arg n=3`." if not near and any(p.name == "told" for p in self.params) else ""
             )
             raise click.UsageError(f"{error.message}{hint}{size} {way}", ctx) from None
 
 
-def after_dashes(ctx: click.Context, given: Sequence[str], option: str) -> str:
+def program_argument_usage(ctx: click.Context, given: Sequence[str], option: str) -> str:
     """The command, with an option among the arguments of the program."""
     file = next((word for word in given if word.endswith(".dfl") or ".dfl:" in word), "FILE")
     at = next((i for i, word in enumerate(given) if word.partition("=")[0] == option), len(given))
@@ -47,7 +47,7 @@ def after_dashes(ctx: click.Context, given: Sequence[str], option: str) -> str:
     return f"{ctx.command_path} {file} -- {' '.join(own)}"
 
 
-class OneOf(click.Choice[str]):
+class SuggestingChoice(click.Choice[str]):
     """One of some words; of another the nearest is proposed."""
 
     name = "word"
@@ -56,22 +56,22 @@ class OneOf(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.UsageError as error:
-            near = nearest(str(value), map(str, self.choices))
+            near = nearest_word(str(value), map(str, self.choices))
             if near is None:
                 raise
             self.fail(f"{error.message} Did you mean '{near}'?", param, ctx)
 
 
-ENGINES = OneOf(["xla", "interpret"])
-FLOATS = OneOf(["f16", "bf16", "f32", "f64"])
-FULL = "difflang.full_traceback"
+ENGINES = SuggestingChoice(["xla", "interpret"])
+FLOATS = SuggestingChoice(["f16", "bf16", "f32", "f64"])
+FULL_TRACEBACK_KEY = "difflang.full_traceback"
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Another folder for imports.")
 
 
 def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    ctx.meta[FULL] = value
+    ctx.meta[FULL_TRACEBACK_KEY] = value
 
 
 full_traceback = click.option(
@@ -79,41 +79,47 @@ full_traceback = click.option(
 )
 
 
-def remember_compiled(ctx: click.Context, _: click.Parameter, afresh: bool) -> None:
+def configure_compile_cache(ctx: click.Context, _: click.Parameter, afresh: bool) -> None:
     if not afresh:
-        keep_compiled()
+        enable_compile_cache()
 
 
 no_cache = click.option(
-    "--no-cache", is_flag=True, expose_value=False, callback=remember_compiled, help="Compile all of it anew."
+    "--no-cache", is_flag=True, expose_value=False, callback=configure_compile_cache, help="Compile all of it anew."
 )
 
 
-def amount_of(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
+def parse_amount(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
     """`64MiB` in bytes, 0 for none."""
-    found = 0 if value is None else amount(value)
+    found = 0 if value is None else parse_bytes(value)
     if found is None:
-        raise click.BadParameter(f"{value!r} is no amount of memory; write {meant(value or '')}", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is no amount of memory; write {suggest_byte_sizes(value or '')}", ctx, param
+        )
     return found
 
 
-budget = click.option(
-    "--memory-budget", "budget", metavar="AMOUNT", callback=amount_of, help="The most a derivative may take, `64MiB`."
+memory_budget_option = click.option(
+    "--memory-budget",
+    "budget",
+    metavar="AMOUNT",
+    callback=parse_amount,
+    help="The most a derivative may take, `64MiB`.",
 )
 
 
-def report(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
+def print_diagnostics(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
     """Reports, on stderr."""
     if diagnostics:
         color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         click.echo(render(diagnostics, color), err=True)
 
 
-def source_of(file: str) -> tuple[Source, Path | None]:
+def load_source(file: str) -> tuple[Source, Path | None]:
     """The text of a file, `-` for standard input."""
     if file == "-":
-        return decoded(sys.stdin.buffer.read(), "<stdin>"), None
-    return read(Path(file), file), Path(file)
+        return decode_source(sys.stdin.buffer.read(), "<stdin>"), None
+    return read_source(Path(file), file), Path(file)
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
@@ -126,51 +132,51 @@ def split_entry(text: str) -> tuple[str, str | None]:
     return file, entry
 
 
-def checked_program(
+def check_program_file(
     program: str, default_float: str | None, folders: tuple[Path, ...]
-) -> tuple[Checked, Path | None, str | None]:
+) -> tuple[CheckedProgram, Path | None, str | None]:
     """`FILE:ENTRY` read and checked: the program, its path, the entry. Ends with 1 where something is wrong with it."""
-    from difflang.driver.check_and_run import check
+    from difflang.driver.check_and_run import check_program
 
     file, entry = split_entry(program)
-    source, path = source_of(file)
-    checked = check(source, default_float, path, folders)
-    report_checked(checked, source, lambda text: check(text, default_float, path, folders).diagnostics)
+    source, path = load_source(file)
+    checked = check_program(source, default_float, path, folders)
+    exit_if_errors(checked, source, lambda text: check_program(text, default_float, path, folders).diagnostics)
     return checked, path, entry
 
 
-def report_checked(checked: Checked, source: Source, again: Again) -> None:
+def exit_if_errors(checked: CheckedProgram, source: Source, again: Recheck) -> None:
     """What checking found. Where the program is wrong, the repairs are tried and said, and the command ends with 1."""
     if not checked.errors:
-        report(checked.diagnostics)
+        print_diagnostics(checked.diagnostics)
         return
-    from difflang.tools.verify_fixes import judged
+    from difflang.tools.verify_fixes import verify_fixes
 
-    found = judged(source, checked.diagnostics, again)
-    report(found)
-    say_mendable(found)
+    found = verify_fixes(source, checked.diagnostics, again)
+    print_diagnostics(found)
+    print_fixable_count(found)
     sys.exit(1)
 
 
-def say_mendable(found: Sequence[Diagnostic]) -> None:
+def print_fixable_count(found: Sequence[Diagnostic]) -> None:
     """How many of these reports, which were judged, `check --fix` mends."""
-    from difflang.tools.verify_fixes import certain
+    from difflang.tools.verify_fixes import certain_fixes
 
-    if count := len(certain(found)):
+    if count := len(certain_fixes(found)):
         click.echo(f"\n{count} can be mended by `difflang check --fix`", err=True)
 
 
-def save(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file as a whole. Errors: DL0710."""
-    from difflang.base.source_files import replace, unwritable
+    from difflang.base.source_files import write_atomically, write_error
 
     try:
-        replace(path, text.encode())
+        write_atomically(path, text.encode())
     except OSError as error:
-        raise unwritable(str(path), error) from None
+        raise write_error(str(path), error) from None
 
 
-def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
+def parse_pairs(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     """`NAME=...` in its two parts."""
     pairs = [t.partition("=") for t in told]
     if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
@@ -178,7 +184,7 @@ def pairs_of(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-class reported:
+class exit_on_error:
     """Turns what is wrong with a program into its report and exit code."""
 
     def __init__(self, usage: tuple[str, ...] = ()) -> None:
@@ -190,7 +196,7 @@ class reported:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
         if not isinstance(error, DifflangError):
             return False
-        report(error.diagnostics)
+        print_diagnostics(error.diagnostics)
         codes = [d.code for d in error.diagnostics]
         if all(code.startswith("DL09") for code in codes):
             sys.exit(3)

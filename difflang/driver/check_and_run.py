@@ -9,39 +9,39 @@ from pathlib import Path
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.gc_pause import paused
+from difflang.base.gc_pause import pause_gc
 from difflang.base.source import Source
-from difflang.driver.doc_examples import Examples, examples_in
-from difflang.elaborate.context import Reported, Session
-from difflang.elaborate.module_imports import File, Search, program_of
+from difflang.driver.doc_examples import DocExamples, find_examples
+from difflang.elaborate.context import AlreadyReported, Session
+from difflang.elaborate.module_imports import ImportSearch, ModuleFile, load_modules
 from difflang.execution.engine import Engine
 from difflang.host import program_args
-from difflang.host.check_statements import Checker
-from difflang.host.data.file_access import Access
-from difflang.host.data.read_values import Read
-from difflang.host.lazy_globals import Captured, capture
-from difflang.host.optional_packages import all_there
-from difflang.host.run_statements import Runner
-from difflang.host.statement_walk import Host
+from difflang.host.check_statements import HostChecker
+from difflang.host.data.file_access import FileAccess
+from difflang.host.data.read_values import FileRead
+from difflang.host.lazy_globals import LazyGlobals, install_lazy_globals
+from difflang.host.optional_packages import check_installed
+from difflang.host.run_statements import HostRunner
+from difflang.host.statement_walk import HostWalk
 from difflang.syntax import tree
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 
 
-class Checked(Struct, frozen=True, eq=False):
+class CheckedProgram(Struct, frozen=True, eq=False):
     """A file that was checked: its declarations, statements, what it imports, and everything there is to report."""
 
-    module: Module
+    module: ModuleScope
     items: tuple[tree.Item, ...]
     session: Session
-    imported: tuple[File, ...] = ()  # each after those that it needs itself
-    examples: tuple[Examples, ...] = ()  # those in its doc comments, where they were asked for
+    imported: tuple[ModuleFile, ...] = ()  # each after those that it needs itself
+    examples: tuple[DocExamples, ...] = ()  # those in its doc comments, where they were asked for
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         return tuple(self.session.diagnostics)
 
     @property
-    def reads(self) -> Sequence[Read]:
+    def reads(self) -> Sequence[FileRead]:
         """Where it reads files."""
         return self.session.reads
 
@@ -50,7 +50,7 @@ class Checked(Struct, frozen=True, eq=False):
         return tuple(d for d in self.diagnostics if d.severity == "error")
 
 
-def check(
+def check_program(
     source: Source,
     default_float: str | None = None,
     path: Path | None = None,
@@ -58,8 +58,8 @@ def check(
     *,
     examples: bool = False,
     most_steps: int = 0,
-    bind: Callable[[Module], None] = lambda _: None,
-) -> Checked:
+    bind: Callable[[ModuleScope], None] = lambda _: None,
+) -> CheckedProgram:
     """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
 
     Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`. With
@@ -69,35 +69,35 @@ def check(
     """
     session = Session(most_steps=most_steps)
     folder = path.parent if path is not None else Path.cwd()
-    with paused():
-        *imported, file = program_of(source, path, Search(folder, paths), session, default_float)
+    with pause_gc():
+        *imported, file = load_modules(source, path, ImportSearch(folder, paths), session, default_float)
         bind(file.module)
-        hosts: dict[Module, Host] = {}
+        hosts: dict[ModuleScope, HostWalk] = {}
         for each in imported:
-            Checker(session, each.module, hosts).imported(each)
-        checker = Checker(session, file.module, hosts)
+            HostChecker(session, each.module, hosts).imported(each)
+        checker = HostChecker(session, file.module, hosts)
         checker.check(file.items)
-        found = examples_in(source, file.items) if examples else ()
+        found = find_examples(source, file.items) if examples else ()
         for comment in found:
             for diagnostic in comment.diagnostics:
                 session.report(DifflangError(diagnostic))
             checker.apart(file.items, comment.block, "example", shown=True)
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
-    session.diagnostics[:] = [*broken, *independent(broken, others)]
+    session.diagnostics[:] = [*broken, *drop_followup_errors(broken, others)]
     for each in (*imported, file):
         each.module.host.clear()
-    return Checked(file.module, file.items, session, tuple(imported), found)
+    return CheckedProgram(file.module, file.items, session, tuple(imported), found)
 
 
-def check_beside(checked: Checked, block: tree.Block) -> None:
+def check_block(checked: CheckedProgram, block: tree.Block) -> None:
     """Check a block as if it stood at the end of a file that was checked. Errors: what is wrong with the block."""
     session, before = checked.session, len(checked.session.diagnostics)
-    hosts: dict[Module, Host] = {}
-    with paused():
+    hosts: dict[ModuleScope, HostWalk] = {}
+    with pause_gc():
         for each in checked.imported:
-            Checker(session, each.module, hosts).check(each.items)
-        checker = Checker(session, checked.module, hosts)
+            HostChecker(session, each.module, hosts).check(each.items)
+        checker = HostChecker(session, checked.module, hosts)
         checker.check(tuple([item for item in checked.items if isinstance(item, (tree.Let, tree.Var))]))
         checker.apart(checked.items, block, "call", shown=True)
     for module in hosts:
@@ -108,7 +108,7 @@ def check_beside(checked: Checked, block: tree.Block) -> None:
         raise DifflangError(*[d for d in found if d.severity == "error"])
 
 
-def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
+def drop_followup_errors(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
     """What checking found that does not follow from a mistake in the syntax of the same line, or of a name's own."""
     lines = {(m.span.source, m.span.position[0]) for d in broken for m in d.labels}
     words = {w for source, line in lines for w in re.findall(r"\w+", source.line(line))}
@@ -122,15 +122,15 @@ def independent(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagn
     return kept
 
 
-def run(
-    checked: Checked,
+def run_program(
+    checked: CheckedProgram,
     engine: Engine,
-    access: Access,
+    access: FileAccess,
     seed: int,
     write: Callable[[str], None],
     warn: Callable[[list[Diagnostic]], None] = lambda _: None,
     words: Sequence[str] = (),
-) -> Runner:
+) -> HostRunner:
     """Run the host statements of a file that was checked, and `warn` of what only the sizes of the run bring up.
 
     `words` are the arguments of the program. Errors: DifflangError; DL1220 before anything is run.
@@ -138,31 +138,31 @@ def run(
     if checked.errors:
         raise DifflangError(*checked.errors)
     before = len(checked.session.diagnostics)
-    told = program_args.told(words, checked.module)
-    all_there(checked.module)
-    runner = Runner(checked.session, checked.module, engine, access, seed, write, warn, told)
-    capture(checked.imported, runner)
+    told = program_args.parse_command_line(words, checked.module)
+    check_installed(checked.module)
+    runner = HostRunner(checked.session, checked.module, engine, access, seed, write, warn, told)
+    install_lazy_globals(checked.imported, runner)
     try:
         runner.run(checked.items)
-    except Reported:
+    except AlreadyReported:
         raise DifflangError(*checked.session.diagnostics[before:]) from None
     return runner
 
 
-def loaded(
-    checked: Checked, path: Path | None, engine: Engine | None = None, words: Sequence[str] = (), seed: int = 0
-) -> Captured:
+def load_values(
+    checked: CheckedProgram, path: Path | None, engine: Engine | None = None, words: Sequence[str] = (), seed: int = 0
+) -> LazyGlobals:
     """The top-level values of a file that is not run, and of all that it imports. What they draw is theirs alone.
 
     `words` are the arguments of the program. Errors: DL1220; without words, once one is asked for that has no default.
     """
-    told = program_args.told(words, checked.module) if words else {}
-    access = access_to(path)
-    runner = Runner(checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, told=told)
-    capture(checked.imported, runner)
-    return Captured(runner.beside(checked.module, access, len(checked.imported)), checked.items)
+    told = program_args.parse_command_line(words, checked.module) if words else {}
+    access = file_access(path)
+    runner = HostRunner(checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, told=told)
+    install_lazy_globals(checked.imported, runner)
+    return LazyGlobals(runner.beside(checked.module, access, len(checked.imported)), checked.items)
 
 
-def access_to(path: Path | None, allowed: tuple[Path, ...] = ()) -> Access:
+def file_access(path: Path | None, allowed: tuple[Path, ...] = ()) -> FileAccess:
     """What a program may read: its own folder, and what is allowed."""
-    return Access(path.parent if path is not None else Path.cwd(), allowed)
+    return FileAccess(path.parent if path is not None else Path.cwd(), allowed)

@@ -16,15 +16,15 @@ from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
 from difflang.host.statement_walk import DECLARATIONS
 from difflang.syntax import tree
-from difflang.syntax.parse import parse_within
+from difflang.syntax.parse import parse_span
 
-DOC = re.compile(r"[ \t]*## ?(.*?)[ \t]*\r?$")
-MARK = "> "
+DOC_COMMENT = re.compile(r"[ \t]*## ?(.*?)[ \t]*\r?$")
+PROMPT = "> "
 DOCUMENTED = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Let, tree.Import)
 WITH_FIELDS = (tree.Record, tree.Enum)
 
 
-class Line(Struct, frozen=True, eq=False):
+class ExampleLine(Struct, frozen=True, eq=False):
     """What stands after one `>`, and the text below it."""
 
     span: Span
@@ -33,12 +33,12 @@ class Line(Struct, frozen=True, eq=False):
     expected_span: Span | None
 
 
-class Examples(Struct, frozen=True, eq=False):
+class DocExamples(Struct, frozen=True, eq=False):
     """The examples of one comment, named for what it documents; `diagnostics` are mistakes in their syntax."""
 
     name: str
     span: Span
-    lines: tuple[Line, ...]
+    lines: tuple[ExampleLine, ...]
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -56,40 +56,40 @@ class DocLine(Struct, frozen=True):
     text: str
 
 
-def examples_in(source: Source, items: Sequence[tree.Item]) -> tuple[Examples, ...]:
+def find_examples(source: Source, items: Sequence[tree.Item]) -> tuple[DocExamples, ...]:
     """Every comment with examples, in order. What is wrong with their syntax is reported in each."""
-    found: list[Examples] = []
+    found: list[DocExamples] = []
     rest = iter(items)
     item = next(rest, None)
     first = item.span.start if item is not None else len(source.text)
-    for comment in comments(source):
+    for comment in example_comments(source):
         start = comment[0].start
         while item is not None and item.span.end <= start:
             item = next(rest, None)
         inside = item is not None and item.span.start < start
         above = item is not None and item.span.position[0] == comment[-1].number + 1
         if start < first and not above:
-            found.append(read(source, comment, PurePath(source.name).stem))
+            found.append(parse_examples(source, comment, PurePath(source.name).stem))
         elif item is not None and isinstance(item, WITH_FIELDS if inside else DOCUMENTED):
-            found.append(read(source, comment, title(item)))
+            found.append(parse_examples(source, comment, documented_name(item)))
     return tuple(found)
 
 
-def comments(source: Source) -> Iterator[list[DocLine]]:
+def example_comments(source: Source) -> Iterator[list[DocLine]]:
     """Doc comments that hold an example, line by line. No string reaches over a line: `##` there begins a comment."""
     lines: list[DocLine] = []
     first, _ = source.position(0)
     for i in range(len(source.starts) + 1):
-        doc = DOC.match(source.line(first + i)) if i < len(source.starts) else None
+        doc = DOC_COMMENT.match(source.line(first + i)) if i < len(source.starts) else None
         if doc is not None:
             lines.append(DocLine(first + i, source.starts[i] + doc.start(1), doc[1]))
             continue
-        if any(line.text.startswith(MARK) for line in lines):
+        if any(line.text.startswith(PROMPT) for line in lines):
             yield lines
         lines = []
 
 
-def title(item: tree.Item) -> str:
+def documented_name(item: tree.Item) -> str:
     """What examples are called: the name that the comment documents."""
     match item:
         case tree.Let(pattern=tree.NamePattern(name=name)):
@@ -102,28 +102,28 @@ def title(item: tree.Item) -> str:
             return getattr(item, "name", "")
 
 
-def read(source: Source, comment: Sequence[DocLine], name: str) -> Examples:
-    lines: list[Line] = []
+def parse_examples(source: Source, comment: Sequence[DocLine], name: str) -> DocExamples:
+    lines: list[ExampleLine] = []
     reports: list[Diagnostic] = []
     for i, line in enumerate(comment):
-        if not line.text.startswith(MARK):
+        if not line.text.startswith(PROMPT):
             continue
-        start = line.start + len(MARK)
+        start = line.start + len(PROMPT)
         span = Span(source, start, line.start + len(line.text))
-        parsed = parse_within(span)
+        parsed = parse_span(span)
         reports += parsed.diagnostics
         for item in parsed.module.items:
             if isinstance(item, DECLARATIONS):
                 way = "declare it in the file, and use it here"
                 reports.append(Diagnostic("DL0101", "an example declares nothing", (Label(item.span),), (way,)))
-        below = list(shown_below(comment[i + 1 :]))
+        below = list(expected_lines(comment[i + 1 :]))
         place = Span(source, below[0].start, below[-1].start + len(below[-1].text)) if below else None
         stmts = tuple(item for item in parsed.module.items if not isinstance(item, DECLARATIONS))
-        lines.append(Line(span, stmts, "\n".join(b.text for b in below), place))
-    return Examples(name, lines[0].span, tuple(lines), tuple(reports))
+        lines.append(ExampleLine(span, stmts, "\n".join(b.text for b in below), place))
+    return DocExamples(name, lines[0].span, tuple(lines), tuple(reports))
 
 
-def mismatch(line: Line, shown: str) -> Diagnostic:
+def example_mismatch(line: ExampleLine, shown: str) -> Diagnostic:
     """What is said where an example gives something else than is shown below it."""
     labels = [Label(line.span, "" if "\n" in shown else f"this gives {shown}" if shown else "this prints nothing")]
     if line.expected_span is not None:
@@ -133,8 +133,8 @@ def mismatch(line: Line, shown: str) -> Diagnostic:
     return Diagnostic("DL0907", f"this example gives {what}", tuple(labels), ways)
 
 
-def shown_below(lines: Sequence[DocLine]) -> Iterator[DocLine]:
+def expected_lines(lines: Sequence[DocLine]) -> Iterator[DocLine]:
     for line in lines:
-        if not line.text or line.text.startswith(MARK):
+        if not line.text or line.text.startswith(PROMPT):
             return
         yield line

@@ -17,25 +17,25 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.session_interrupts import atomic
 from difflang.base.source import Source
-from difflang.driver.check_and_run import Checked
-from difflang.elaborate.context import Reported, Session
-from difflang.elaborate.module_declarations import enter, names_once, prelude
-from difflang.elaborate.module_imports import File, Search, follow
-from difflang.execution.check_failures import Program
+from difflang.driver.check_and_run import CheckedProgram
+from difflang.elaborate.context import AlreadyReported, Session
+from difflang.elaborate.module_declarations import check_block_names, enter_declaration, load_prelude
+from difflang.elaborate.module_imports import ImportSearch, ModuleFile, follow_imports
+from difflang.execution.check_failures import ArrayProgram
 from difflang.execution.engine import Engine
-from difflang.host.call_frames import Frame
-from difflang.host.check_statements import UNKNOWN, Checker
-from difflang.host.data.file_access import Access
-from difflang.host.lazy_globals import capture
-from difflang.host.run_statements import Runner
-from difflang.host.statement_walk import Host
+from difflang.host.call_frames import HostFrame
+from difflang.host.check_statements import UNKNOWN_VALUE, HostChecker
+from difflang.host.data.file_access import FileAccess
+from difflang.host.lazy_globals import install_lazy_globals
+from difflang.host.run_statements import HostRunner
+from difflang.host.statement_walk import HostWalk
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.syntax.tree_queries import bound_names
+from difflang.syntax.tree_queries import pattern_names
 from difflang.types.language_types import UNIT
-from difflang.types.module_scope import Global, Module
+from difflang.types.module_scope import GlobalName, ModuleScope
 
 STRETCH = 0.1  # seconds between two looks at whether Ctrl-C was pressed, where joining a thread is not woken by it
 LAST = "_"  # the name of the last value
@@ -46,7 +46,7 @@ TABLES = (
 )  # fmt: skip
 
 
-class State(Struct, frozen=True, eq=False):
+class SessionState(Struct, frozen=True, eq=False):
     """All that inputs have made, for going back to it."""
 
     tables: dict[str, dict[Any, Any]]
@@ -55,42 +55,42 @@ class State(Struct, frozen=True, eq=False):
     inputs: tuple[str, ...]
 
 
-class Kept(Struct, frozen=True, eq=False):
+class SessionSnapshot(Struct, frozen=True, eq=False):
     """What inputs had made at some time, for functions that are called from elsewhere: later inputs leave it alone."""
 
-    checked: Checked
-    runner: Runner
+    checked: CheckedProgram
+    runner: HostRunner
 
-    def leaves(self, name: Global) -> tuple[Any, ...]:
+    def leaves(self, name: GlobalName) -> tuple[Any, ...]:
         """The arrays of a top-level value."""
         return self.runner.read(name).leaves or ()
 
 
-class Interactive:
+class InteractiveSession:
     """The module that inputs make, and the host that carries them out."""
 
     def __init__(
         self,
         engine: Engine,
-        access: Access,
+        access: FileAccess,
         seed: int,
         write: Callable[[str], None],
         warn: Callable[[list[Diagnostic]], None],
         default_float: str = "f32",
         paths: tuple[Path, ...] = (),
     ) -> None:
-        self.module = Module(Source("<session>", ""), DTYPES[default_float], prelude=prelude())
-        self.search = Search(access.folder, paths)
-        self.file = File(self.module, (), None, access.folder)
-        self.files: dict[Path | None, File] = {None: self.file}
+        self.module = ModuleScope(Source("<session>", ""), DTYPES[default_float], prelude=load_prelude())
+        self.search = ImportSearch(access.folder, paths)
+        self.file = ModuleFile(self.module, (), None, access.folder)
+        self.files: dict[Path | None, ModuleFile] = {None: self.file}
         self.warn = warn
-        self.checkers: dict[Module, Host] = {}
-        self.runner = Runner(Session(), self.module, engine, access, seed, write, warn)
+        self.checkers: dict[ModuleScope, HostWalk] = {}
+        self.runner = HostRunner(Session(), self.module, engine, access, seed, write, warn)
         if engine.name == "xla":
-            self.runner.units.call = aside
+            self.runner.units.call = call_in_thread
         self.checked = Session()
         self.inputs: tuple[str, ...] = ()
-        self.past: list[State] = []
+        self.past: list[SessionState] = []
         self.count = 0
 
     # ---- Inputs
@@ -137,9 +137,9 @@ class Interactive:
         session = self.checked = Session()
         self.forget(items)
         for item in items:
-            enter(self.module, item, session)
-        names_once(items, session)
-        self.checkers[self.module] = checker = Checker(session, self.module, self.checkers)
+            enter_declaration(self.module, item, session)
+        check_block_names(items, session)
+        self.checkers[self.module] = checker = HostChecker(session, self.module, self.checkers)
         self.link([item for item in items if isinstance(item, tree.Import)], session)
         for host in self.checkers.values():
             host.session = session
@@ -148,7 +148,7 @@ class Interactive:
         value = checker.check(items, shown=True)
         self.module.host.clear()
         self.module.host.update(known)
-        if session.errors or value is UNKNOWN:
+        if session.errors or value is UNKNOWN_VALUE:
             raise DifflangError(*session.diagnostics)
         self.warn(session.diagnostics)
         return value
@@ -162,7 +162,7 @@ class Interactive:
                 value = self.runner.statement(item, last=True)
                 if value.type != UNIT:
                     self.runner.bind_name(LAST, value, False, item.span)
-        except Reported:
+        except AlreadyReported:
             raise DifflangError(*session.diagnostics[said:]) from None
         return value if value is not None and value.type != UNIT else None
 
@@ -171,7 +171,7 @@ class Interactive:
     def forget(self, items: tuple[tree.Item, ...]) -> None:
         """Let go of what has the names that items are about to take."""
         module = self.module
-        names = [n for item in items if isinstance(item, (tree.Let, tree.Var)) for n in bound_names(item.pattern)]
+        names = [n for item in items if isinstance(item, (tree.Let, tree.Var)) for n in pattern_names(item.pattern)]
         declared = [item for item in items if isinstance(item, DECLARATIONS)]
         for name in [item.name for item in declared if not isinstance(item, tree.Rule)]:
             module.host.pop(name, None)
@@ -197,12 +197,12 @@ class Interactive:
         if not imports:
             return
         first = replace_items(self.file, tuple(imports))
-        *new, _ = follow(first, self.search, session, None, self.files)
+        *new, _ = follow_imports(first, self.search, session, None, self.files)
         for file in new:
-            Checker(session, file.module, self.checkers).imported(file)
+            HostChecker(session, file.module, self.checkers).imported(file)
         for file in new:
             file.module.host.clear()
-        capture(tuple(new), self.runner)
+        install_lazy_globals(tuple(new), self.runner)
 
     @atomic
     def renew(self) -> None:
@@ -212,19 +212,19 @@ class Interactive:
         self.runner.units.known.clear()
         for host in self.runner.hosts.values():
             host.session = session
-        self.runner.frames[:] = [Frame(None)]
+        self.runner.frames[:] = [HostFrame(None)]
         self.runner.shadowed.clear()
         self.runner.blocks.clear()
         self.runner.depth = 0
 
     # ---- Going back
 
-    def state(self) -> State:
+    def state(self) -> SessionState:
         tables = {name: dict(getattr(self.module, name)) for name in TABLES}
-        return State(tables, dict(self.runner.values), self.runner.draws.made, self.inputs)
+        return SessionState(tables, dict(self.runner.values), self.runner.draws.made, self.inputs)
 
     @atomic
-    def restore(self, state: State) -> None:
+    def restore(self, state: SessionState) -> None:
         for name, kept in state.tables.items():
             table = getattr(self.module, name)
             table.clear()
@@ -245,26 +245,26 @@ class Interactive:
         return text
 
     @property
-    def program(self) -> Checked:
+    def program(self) -> CheckedProgram:
         """What there is, as what looks at programs takes it."""
-        return Checked(self.module, (), self.checked)
+        return CheckedProgram(self.module, (), self.checked)
 
-    def kept(self) -> Kept:
+    def kept(self) -> SessionSnapshot:
         """All that stands now."""
         module, session, host = self.module.copied(), Session(), self.runner
         session.warned |= host.session.warned
         engine = host.units.engine
-        runner = Runner(session, module, engine, host.access, 0, host.write, self.warn, hosts=dict(host.hosts))
+        runner = HostRunner(session, module, engine, host.access, 0, host.write, self.warn, hosts=dict(host.hosts))
         runner.values.update(host.values)
-        return Kept(Checked(module, (), session), runner)
+        return SessionSnapshot(CheckedProgram(module, (), session), runner)
 
 
-def replace_items(file: File, items: tuple[tree.Item, ...]) -> File:
+def replace_items(file: ModuleFile, items: tuple[tree.Item, ...]) -> ModuleFile:
     """The same module with other imports to follow."""
     return replace(file, items=items, done=False)
 
 
-def aside(program: Program, arrays: Sequence[Any]) -> list[Any]:
+def call_in_thread(program: ArrayProgram, arrays: Sequence[Any]) -> list[Any]:
     """Call a compiled program in a thread of its own, and wait where Ctrl-C is heard.
 
     Nobody can stop XLA: a program that is given up computes on, and nobody asks for what it finds. It shares nothing

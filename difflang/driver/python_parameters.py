@@ -9,7 +9,7 @@ from keyword import iskeyword
 from typing import Any
 
 
-class Text(str):
+class UnquotedText(str):
     """Text of a program, which Python shows as it is."""
 
     __slots__ = ()
@@ -24,7 +24,7 @@ def tangent_name(name: str, path: Sequence[str], taken: Sequence[str]) -> str:
     return next(n for i in count(1) if (n := wanted if i == 1 else f"{wanted}_{i}") not in taken)
 
 
-def kind_of(names: Sequence[str]) -> Any:
+def parameter_kind(names: Sequence[str]) -> Any:
     """The kind of parameters with these names: by position alone where one of them is a word of Python."""
     words = any(iskeyword(n) or not n.isidentifier() for n in names)
     return Parameter.POSITIONAL_ONLY if words else Parameter.POSITIONAL_OR_KEYWORD

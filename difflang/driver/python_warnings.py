@@ -10,13 +10,13 @@ from difflang.base.diagnostics import Diagnostic, render
 from difflang.base.errors import DifflangWarning
 
 
-def warn(diagnostics: Sequence[Diagnostic]) -> None:
+def issue_warning(diagnostics: Sequence[Diagnostic]) -> None:
     """A DifflangWarning with the reports, as the command line shows them; nothing if there are none."""
     if diagnostics:
-        warnings.warn(render(diagnostics), DifflangWarning, stacklevel=depth())
+        warnings.warn(render(diagnostics), DifflangWarning, stacklevel=caller_stacklevel())
 
 
-def depth() -> int:
+def caller_stacklevel() -> int:
     """How far up the caller of the package is, from the frame that asks."""
     frame, level = inspect.currentframe(), -1  # Python 3.11 cannot skip a package by itself
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "difflang":

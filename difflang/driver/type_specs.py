@@ -6,21 +6,21 @@ import re
 from collections.abc import Mapping, Sequence
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
+from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
-from difflang.driver.elaborate_call import Argument
+from difflang.driver.elaborate_call import CallArgument
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.syntax.tree_queries import free_names
-from difflang.types.annotations import Annotations, Binding, sizes_in
-from difflang.types.dtype_variables import BOUNDS
+from difflang.syntax.tree_queries import mentioned_names
+from difflang.types.annotations import AnnotationResolver, TypeBinding, size_names
+from difflang.types.dtype_variables import DTYPE_BOUNDS
 from difflang.types.language_types import UNIT, FnType, LangType, TextType, leaf_types, show_type
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import Undecided, mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
 NUMBER = re.compile(r"\s*-?\d{1,10}\s*", re.ASCII)
@@ -28,7 +28,7 @@ MOST = 2**31  # in a program a size is an i32
 PLAIN = re.compile(r"\s*(\w+)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?\s*", re.ASCII)
 
 
-def parsed_type(text: str, module: Module) -> LangType:
+def parse_type(text: str, module: ModuleScope) -> LangType:
     """The type that a text spells, with numbers for sizes. Errors: DL1210."""
     found = PLAIN.fullmatch(text)
     if found is not None and found[1] in DTYPES:
@@ -38,29 +38,29 @@ def parsed_type(text: str, module: Module) -> LangType:
     parsed = parse(source)
     items = parsed.module.items
     if parsed.diagnostics or len(items) != 1 or not isinstance(items[0], tree.Fn) or len(items[0].params) != 1:
-        raise no_type(text)
+        raise invalid_type_error(text)
     written = items[0].params[0].type
     assert written is not None
     try:
-        return Annotations(Unifier(), module.records.get).type(written)
+        return AnnotationResolver(Unifier(), module.records.get).type(written)
     except DifflangError as error:
-        raise no_type(text, error.diagnostics[0].message) from None
+        raise invalid_type_error(text, error.diagnostics[0].message) from None
 
 
-def no_type(text: str, why: str = "") -> DifflangError:
+def invalid_type_error(text: str, why: str = "") -> DifflangError:
     message = f"`{text}` is no type of an argument" + (f": {why}" if why else "")
-    return mistake("DL1210", message, help="write `f32[3, 4]`, or `f32` for a number")
+    return make_error("DL1210", message, help="write `f32[3, 4]`, or `f32` for a number")
 
 
 def declared_arguments(
-    module: Module,
+    module: ModuleScope,
     decl: tree.Fn,
     told: Mapping[str, str],
-    bound: Mapping[str, Binding] | None = None,
+    bound: Mapping[str, TypeBinding] | None = None,
     option: str = "--arg ",
     *,
     functions: bool = False,
-) -> tuple[Argument, ...]:
+) -> tuple[CallArgument, ...]:
     """The arguments of a function by its declaration: `told` gives types, of parameters and for generic names, and
     numbers for sizes.
 
@@ -69,40 +69,40 @@ def declared_arguments(
 
     Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
     """
-    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
-    annotations.bound = dict(told_sizes(decl, told, annotations))
+    annotations = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+    annotations.bound = dict(parse_sizes(decl, told, annotations))
     types: dict[str, LangType] = {}
     names = [p.name for p in decl.params]
-    sizes = {n for p in decl.params if p.type is not None for n in free_names(p.type)}
+    sizes = {n for p in decl.params if p.type is not None for n in mentioned_names(p.type)}
     for name, text in told.items():
         if name in annotations.generics:
-            fitting(decl, name, parsed_type(text, module), annotations)
+            check_argument_type(decl, name, parse_type(text, module), annotations)
         elif name not in names and not (name in sizes and name in annotations.bound):
-            near = nearest(name, [*names, *sizes])
-            raise mistake("DL1207", f"`{decl.name}` has no parameter or size `{name}`",
+            near = nearest_word(name, [*names, *sizes])
+            raise make_error("DL1207", f"`{decl.name}` has no parameter or size `{name}`",
                           help=f"did you mean `{near}`?" if near else f"it has {', '.join(names)}")  # fmt: skip
         elif name not in annotations.bound:
-            types[name] = fitting(decl, name, parsed_type(text, module), annotations)
+            types[name] = check_argument_type(decl, name, parse_type(text, module), annotations)
     annotations.bound = {**(bound or {}), **annotations.bound}
-    arguments: list[Argument] = []
+    arguments: list[CallArgument] = []
     gap = False
     for param in decl.params:
         size = annotations.bound.get(param.name)
         if is_dim(param.type) and isinstance(size, (int, Poly)):
-            arguments.append(Argument(param.name, UNIT, size, gap))
-        elif (type := types.get(param.name) or declared_type(param, annotations, functions)) is not None:
-            arguments.append(Argument(param.name, type, None, gap))
+            arguments.append(CallArgument(param.name, UNIT, size, gap))
+        elif (type := types.get(param.name) or complete_declared_type(param, annotations, functions)) is not None:
+            arguments.append(CallArgument(param.name, type, None, gap))
         elif param.default is not None:
             gap = True
         else:
-            raise untold(decl, param, annotations, option)
+            raise missing_argument_error(decl, param, annotations, option)
     return tuple(arguments)
 
 
-def told_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: Annotations) -> dict[str, int]:
+def parse_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: AnnotationResolver) -> dict[str, int]:
     """The sizes that are told as numbers. Errors: DL1210 for one that is none; a `dim` may be negative."""
     dims = {p.name for p in decl.params if is_dim(p.type)}
-    sizes = {n for p in decl.params if p.type is not None for n in sizes_in(p.type, annotations)} - dims
+    sizes = {n for p in decl.params if p.type is not None for n in size_names(p.type, annotations)} - dims
     found: dict[str, int] = {}
     for name, text in told.items():
         number = int(text) if NUMBER.fullmatch(text) else None
@@ -110,11 +110,11 @@ def told_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: Annotations)
             found[name] = number
         elif name in sizes | dims:
             what = "a whole number" if name in dims else "a whole number that is not negative"
-            raise mistake("DL1210", f"the size `{name}` is {what}, and `{text}` was told", help=f"write `{name}=3`")
+            raise make_error("DL1210", f"the size `{name}` is {what}, and `{text}` was told", help=f"write `{name}=3`")
     return found
 
 
-def fitting(decl: tree.Fn, name: str, type: LangType, annotations: Annotations) -> LangType:
+def check_argument_type(decl: tree.Fn, name: str, type: LangType, annotations: AnnotationResolver) -> LangType:
     """The type that is told of a parameter, or for a generic name. Errors: DL1210."""
     generic = next((g for g in decl.generics if g.name == name), None)
     if generic is not None:
@@ -124,24 +124,24 @@ def fitting(decl: tree.Fn, name: str, type: LangType, annotations: Annotations) 
         place = written.span if written is not None else decl.name_span
     if written is not None and not annotations.match(written, type):
         message = f"`{name}` is told to be {show_type(type)}, and declared {place.text}"
-        raise mistake("DL1210", message, (place, "here"))
+        raise make_error("DL1210", message, (place, "here"))
     return type
 
 
-def declared_type(param: tree.Param, annotations: Annotations, functions: bool) -> LangType | None:
+def complete_declared_type(param: tree.Param, annotations: AnnotationResolver, functions: bool) -> LangType | None:
     """The declared type, if it says everything."""
     if param.type is None or is_dim(param.type):
         return None
     try:
         type = annotations.type(param.type)
-    except (DifflangError, Undecided):
+    except (DifflangError, DeferCheck):
         return None
     if holds_function(type) and not (functions and isinstance(type, FnType)):
         if param.default is not None:
             return None
         what = "is a function" if isinstance(type, FnType) else "holds a function"
         way = "write a function that calls this one with it, and take that"
-        raise mistake("DL1210", f"`{param.name}` {what}, and nobody says which", (param.span, ""), help=way)
+        raise make_error("DL1210", f"`{param.name}` {what}, and nobody says which", (param.span, ""), help=way)
     return None if type == TextType() else type
 
 
@@ -151,71 +151,73 @@ def holds_function(type: LangType) -> bool:
     return isinstance(type, FnType) or any(map(holds_function, inner))
 
 
-def untold(decl: tree.Fn, param: tree.Param, annotations: Annotations, option: str) -> DifflangError:
+def missing_argument_error(
+    decl: tree.Fn, param: tree.Param, annotations: AnnotationResolver, option: str
+) -> DifflangError:
     """What has to be told of a function, all at once."""
     if is_dim(param.type):
         missing = [param.name]
     else:
         written = [p.type for p in decl.params if p.type is not None and p.default is None and not is_dim(p.type)]
-        named = dict.fromkeys(n for w in written for n in sizes_in(w, annotations))
+        named = dict.fromkeys(n for w in written for n in size_names(w, annotations))
         missing = [n for n in named if n not in annotations.bound]
     what = f"the size{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else f"the type of `{param.name}`"
     example = " ".join(f"{option}{n}=3" for n in missing) or f"{option}{param.name}=f32[3]"
     message = f"{what} must be told to write down `{decl.name}`"
-    return mistake("DL1210", message, (param.span, ""), help=f"say `{example}`")
+    return make_error("DL1210", message, (param.span, ""), help=f"say `{example}`")
 
 
-def sizes_of(module: Module, decl: tree.Fn) -> tuple[str, ...]:
+def function_size_names(module: ModuleScope, decl: tree.Fn) -> tuple[str, ...]:
     """The names of sizes in what a function takes, in the order in which they appear."""
-    return sizes_in_params(module, [(p.name, p.type) for p in decl.params], {g.name: g.bound for g in decl.generics})
+    return param_size_names(module, [(p.name, p.type) for p in decl.params], {g.name: g.bound for g in decl.generics})
 
 
-def sizes_in_params(
-    module: Module, params: Sequence[tuple[str, tree.TypeExpr | None]], generics: Mapping[str, str | None]
+def param_size_names(
+    module: ModuleScope, params: Sequence[tuple[str, tree.TypeExpr | None]], generics: Mapping[str, str | None]
 ) -> tuple[str, ...]:
     """The same of parameters, beside these generic names."""
-    annotations = Annotations(Unifier(), module.records.get, {}, dict(generics))
+    annotations = AnnotationResolver(Unifier(), module.records.get, {}, dict(generics))
     found: dict[str, None] = {}
     for name, written in params:
         if is_dim(written):
             found[name] = None
         elif written is not None:
-            found |= dict.fromkeys(sizes_in(written, annotations))
+            found |= dict.fromkeys(size_names(written, annotations))
     return tuple(found)
 
 
-def known_names(decl: tree.Fn) -> set[str]:
+def signature_names(decl: tree.Fn) -> set[str]:
     """The parameters of a function, and the names in their types."""
-    return {n for p in decl.params for n in (p.name, *(free_names(p.type) if p.type is not None else ()))}
+    return {n for p in decl.params for n in (p.name, *(mentioned_names(p.type) if p.type is not None else ()))}
 
 
-def open_arguments(
-    module: Module, decl: tree.Fn, told: Mapping[str, str], *, functions: bool = False
-) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
+def symbolic_arguments(
+    module: ModuleScope, decl: tree.Fn, told: Mapping[str, str], *, functions: bool = False
+) -> tuple[tuple[CallArgument, ...], tuple[str, ...]]:
     """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210.
 
     With `functions` those that are functions are known by their types.
     """
-    names = tuple([n for n in sizes_of(module, decl) if n not in told])
-    bound: dict[str, Binding] = {n: symbolic_dims.name(n) for n in names}
-    bound |= dict.fromkeys(any_shapes(decl), ())
-    bound |= {g.name: any_type(module, g) for g in decl.generics}
+    names = tuple([n for n in function_size_names(module, decl) if n not in told])
+    bound: dict[str, TypeBinding] = {n: symbolic_dims.dim_name(n) for n in names}
+    bound |= dict.fromkeys(any_shape_names(decl), ())
+    bound |= {g.name: default_generic_type(module, g) for g in decl.generics}
     arguments = declared_arguments(module, decl, told, bound, functions=functions)
-    return arguments, tuple([n for n in names if n in open_names(arguments)])
+    return arguments, tuple([n for n in names if n in symbolic_size_names(arguments)])
 
 
-def open_names(arguments: Sequence[Argument]) -> set[str]:
+def symbolic_size_names(arguments: Sequence[CallArgument]) -> set[str]:
     """The names of sizes in types of arguments."""
     sizes = [d for a in arguments for t in leaf_types(a.type) for d in t.shape]
-    return {n for d in [*sizes, *[a.size for a in arguments if a.size is not None]] for n in symbolic_dims.names(d)}
+    return {n for d in [*sizes, *[a.size for a in arguments if a.size is not None]] for n in symbolic_dims.dim_names(d)}
 
 
-def any_type(module: Module, generic: tree.Generic) -> DType | Tensor:
+def default_generic_type(module: ModuleScope, generic: tree.Generic) -> DType | Tensor:
     """What a generic name stands for that nobody tells: the default float, as an element or as a whole type."""
-    return module.default_float if generic.bound in BOUNDS else Tensor(module.default_float)
+    return module.default_float if generic.bound in DTYPE_BOUNDS else Tensor(module.default_float)
 
 
-def any_shapes(decl: tree.Fn) -> list[str]:
+def any_shape_names(decl: tree.Fn) -> list[str]:
     """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
     found: list[str] = []
     todo: list[object] = [p.type for p in decl.params]

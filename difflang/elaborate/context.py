@@ -10,48 +10,60 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix
 from difflang.base.source import Span
-from difflang.elaborate.elaborated_graphs import Folded, Found, Instance, Root
-from difflang.elaborate.functions_in_progress import UnderWay
-from difflang.elaborate.recorded_types import Notes
-from difflang.elaborate.reports.op_messages import spelled
-from difflang.elaborate.reports.operand_mismatches import advice, no_size
-from difflang.elaborate.scope import Binding, Scope
-from difflang.elaborate.terms import Array, Closure, Poison, Static, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, HostComputedSize, RootGraph
+from difflang.elaborate.functions_in_progress import FunctionStack
+from difflang.elaborate.recorded_types import RecordedTypes
+from difflang.elaborate.reports.op_messages import surface_name
+from difflang.elaborate.reports.operand_mismatches import not_a_size_error, refused_operand_help
+from difflang.elaborate.scope import BlockScope, LocalBinding
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    PoisonTerm,
+    StaticNumber,
+    Term,
+    Tuple,
+    leaves,
+    term_from_leaves,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import TypeMismatch
-from difflang.ir.structural_equality import Keys
+from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import I32, U32, DType, Tensor, is_one_integer
+from difflang.ir.tensor_types import I32, U32, DType, Tensor, is_scalar_integer
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import leaf_types, show_type
-from difflang.types.module_scope import Global, HostNumber, HostVar, Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
-WORD = Tensor(I32)  # a failure is three of these; zero while all is well
-FAILURE = (WORD,) * 3
-Before = Callable[[Span], Value | None]  # whether all was well before something, asked for at a place
-MOST_AXES = 32  # NumPy ends at 64, compilers earlier
+FAILURE_WORD = Tensor(I32)  # a failure is three of these; zero while all is well
+FAILURE_TYPES = (FAILURE_WORD,) * 3
+OkBefore = Callable[[Span], Value | None]  # whether all was well before something, asked for at a place
+MAX_AXES = 32  # NumPy ends at 64, compilers earlier
 
 
-class Reported(Exception):
+class AlreadyReported(Exception):
     """What went wrong has been said already; whoever depends on it says nothing more."""
 
 
 class Session(Struct, eq=False):
     """What outlives one function: specializations made so far, and everything reported."""
 
-    instances: dict[Any, Instance] = field(default_factory=dict[Any, Instance])
+    instances: dict[Any, FunctionInstance] = field(default_factory=dict[Any, FunctionInstance])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    under_way: UnderWay = field(default_factory=UnderWay)
+    under_way: FunctionStack = field(default_factory=FunctionStack)
     checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
     settled: set[Graph] = field(default_factory=set[Graph])  # those without open element types
-    found: dict[tree.Fn, Found] = field(default_factory=dict[Any, Any])  # what checking said of each definition
+    found: dict[tree.Fn, CheckedDefinition] = field(
+        default_factory=dict[Any, Any]
+    )  # what checking said of each definition
     errors: int = 0
-    keys: Keys = field(default_factory=Keys)
+    keys: StructuralKeys = field(default_factory=StructuralKeys)
     maps: dict[int, Graph] = field(default_factory=dict[int, Graph])  # of each linear graph, by its key, the first
     proved: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
     ruled: dict[Graph, Any] = field(default_factory=dict[Graph, Any])  # what stands in for an instance's derivative
@@ -66,7 +78,7 @@ class Session(Struct, eq=False):
 
     reads: list[Any] = field(default_factory=list[Any])  # where checking met a file that is read: `driver.fitting.Read`
     most_steps: int = 0  # that a loop without end may take; 0 for any number
-    notes: Notes | None = None  # where types are noted, if anybody asks for them
+    notes: RecordedTypes | None = None  # where types are noted, if anybody asks for them
 
     def site(self, site: Any) -> int:
         """The number of a check."""
@@ -90,29 +102,31 @@ class Session(Struct, eq=False):
             self.report(DifflangError(warning))
 
 
-class Context(Struct, eq=False):
+class ElabContext(Struct, eq=False):
     """Everything a walk needs to know."""
 
     session: Session
-    module: Module
-    root: Root
+    module: ModuleScope
+    root: RootGraph
     builder: Builder
-    scope: Scope
+    scope: BlockScope
     unifier: Unifier
-    annotations: Annotations
+    annotations: AnnotationResolver
     keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])  # loop indices that random draws fold in
     host: Any = None  # how calls that only the host can make are carried out; None inside functions
     depth: int = 0  # nested control flow
     lambdas: int = 0  # nested calls of lambdas
     loops: list[list[Any] | None] = field(default_factory=list[Any])  # what the loops around here yield: `Yielded`
     saved: Any = None  # what the `checkpoint` block around here saves: `Saved`
-    logs: dict[Binding, Any] = field(default_factory=dict[Any, Any])  # arrays that the loop around only writes into
-    before: Before | None = None  # whether all was well before failures are counted here; None at the outermost
+    logs: dict[LocalBinding, Any] = field(
+        default_factory=dict[Any, Any]
+    )  # arrays that the loop around only writes into
+    before: OkBefore | None = None  # whether all was well before failures are counted here; None at the outermost
     # The hidden variable that holds the first failure.
-    word: Binding = field(default_factory=lambda: Binding("failure", 0))
+    word: LocalBinding = field(default_factory=lambda: LocalBinding("failure", 0))
 
     def __post_init__(self) -> None:
-        self.word = Binding("failure", self.no_failure(), mutable=True)
+        self.word = LocalBinding("failure", self.no_failure(), mutable=True)
 
     @property
     def failure(self) -> Tuple:
@@ -121,14 +135,14 @@ class Context(Struct, eq=False):
         return self.word.term
 
     def no_failure(self) -> Tuple:
-        return Tuple((Array(self.builder.const(0, WORD), static=0),) * 3)
+        return Tuple((Array(self.builder.const(0, FAILURE_WORD), static=0),) * 3)
 
     # ---- graphs and scopes
 
     @contextmanager
-    def block(self) -> Generator[Scope, None, None]:
+    def block(self) -> Generator[BlockScope, None, None]:
         """A scope inside the present one."""
-        outer, self.scope = self.scope, Scope(self.scope)
+        outer, self.scope = self.scope, BlockScope(self.scope)
         try:
             yield self.scope
         finally:
@@ -138,14 +152,14 @@ class Context(Struct, eq=False):
     def region(self, span: Span) -> Generator[Builder, None, None]:
         """A graph inside the present one, and a scope."""
         if self.depth >= 100:
-            raise mistake(
+            raise make_error(
                 "DL1002",
                 "control flow is nested deeper than 100 levels",
                 (span, ""),
                 help="move an inner part into a function of its own",
             )
         outer, scope = self.builder, self.scope
-        self.builder, self.scope, self.depth = Builder(outer, span), Scope(scope), self.depth + 1
+        self.builder, self.scope, self.depth = Builder(outer, span), BlockScope(scope), self.depth + 1
         try:
             yield self.builder
         finally:
@@ -155,9 +169,9 @@ class Context(Struct, eq=False):
         """The one result of an op. Errors: TypeMismatch, DL0303, DL1005."""
         self.builder.span = span
         value = self.builder.one(name, *operands, **attrs)
-        if isinstance(value.type, Tensor) and len(value.type.shape) > MOST_AXES:
+        if isinstance(value.type, Tensor) and len(value.type.shape) > MAX_AXES:
             way = "put axes together with `reshape`"
-            raise self.error("DL1005", f"an array has at most {MOST_AXES} axes", span, "this has more", way)
+            raise self.error("DL1005", f"an array has at most {MAX_AXES} axes", span, "this has more", way)
         if isinstance(value.type, Tensor) and any([isinstance(n, int) and n < 0 for n in value.type.shape]):
             raise self.error("DL0303", "a size is not negative", span, f"this is {show_type(value.type)}")
         return value
@@ -193,12 +207,12 @@ class Context(Struct, eq=False):
         of_dtypes = refused.message.startswith(("takes", "element types"))
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
-        message = f"`{called or spelled(name)}`{colon} {refused.message}"
+        message = f"`{called or surface_name(name)}`{colon} {refused.message}"
         default = self.module.default_float
-        way, fixes = advice(called or name, refused.message, operands, places, first[0][0], default)
-        return mistake("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
+        way, fixes = refused_operand_help(called or name, refused.message, operands, places, first[0][0], default)
+        return make_error("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
 
-    def literal(self, value: complex, span: Span, dtype: DType, static: Static = None) -> Array:
+    def literal(self, value: complex, span: Span, dtype: DType, static: StaticNumber = None) -> Array:
         """A number as written."""
         return Array(self.emit("const", span, value=value, type=Tensor(dtype)), static, literal=True)
 
@@ -211,25 +225,25 @@ class Context(Struct, eq=False):
     def error(
         self, code: str, message: str, span: Span, text: str = "", help: str = "", fixes: tuple[Fix, ...] = ()
     ) -> DifflangError:
-        return mistake(code, message, (span, text), help=help, fixes=fixes)
+        return make_error(code, message, (span, text), help=help, fixes=fixes)
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212."""
         return self.module.value_for(name, place, by_function=self.host is None or self.lambdas > 0)
 
-    def global_term(self, name: Global) -> Term:
+    def global_term(self, name: GlobalName) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
         var = name.var
         if var is None or var.broken:
-            raise Reported
+            raise AlreadyReported
         if name not in self.root.globals:
             builder = self.root.builder
-            term = rebuild(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
+            term = term_from_leaves(var.type, [builder.param(t, var.name) for t in leaf_types(var.type)])
             if isinstance(term, Array):
                 term = Array(term.value, origin=var.span)
-                self.root.host_numbers |= {v: HostNumber(name) for v in leaves(term) if is_one_integer(v.type)}
+                self.root.host_numbers |= {v: HostNumber(name) for v in leaves(term) if is_scalar_integer(v.type)}
             elif isinstance(term, Closure):
-                whole = {v: HostNumber(name, i) for i, v in enumerate(leaves(term)) if is_one_integer(v.type)}
+                whole = {v: HostNumber(name, i) for i, v in enumerate(leaves(term)) if is_scalar_integer(v.type)}
                 self.root.host_numbers |= whole
             self.root.globals[name] = term
             self.root.global_types[name] = var.type
@@ -239,16 +253,16 @@ class Context(Struct, eq=False):
         """The size that a number is. Errors: DL0305 if only the run will know it."""
         if isinstance(term, Array) and (found := self.number(term)) is not None:
             return found
-        if isinstance(term, Poison):
-            raise Reported
-        raise no_size(term, span, what)
+        if isinstance(term, PoisonTerm):
+            raise AlreadyReported
+        raise not_a_size_error(term, span, what)
 
     def number(self, term: Array) -> Dim | None:
         """The whole number that this is, if specialization knows it or the host does, who is asked for it then."""
         if isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
             return term.static
         found = self.root.host_numbers.get(term.value)
-        if isinstance(found, Folded):
+        if isinstance(found, HostComputedSize):
             if found.known is None:
                 parts = [self.number(part) for part in found.of]
                 found.known = None if None in parts else found.fold(*parts)
@@ -288,35 +302,35 @@ class Context(Struct, eq=False):
         return self.emit("fold_in", span, key, ordinal)
 
 
-WALKS: dict[type, Callable[[Context, Any], Walk[Term]]] = {}
+ELABORATORS: dict[type, Callable[[ElabContext, Any], Walk[Term]]] = {}
 
 
-def walks(*nodes: type) -> Callable[[Any], Any]:
+def elaborates(*nodes: type) -> Callable[[Any], Any]:
     """Registers the walk of a kind of node."""
 
     def register(walk: Any) -> Any:
         for node in nodes:
-            WALKS[node] = walk
+            ELABORATORS[node] = walk
         return walk
 
     return register
 
 
-def walk(cx: Context, node: tree.Node) -> Walk[Term]:
+def elaborate(cx: ElabContext, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
-    walked = WALKS[type(node)](cx, node)
-    return walked if cx.session.notes is None else noted(cx, node, walked, cx.session.notes)
+    walked = ELABORATORS[type(node)](cx, node)
+    return walked if cx.session.notes is None else record_value_type(cx, node, walked, cx.session.notes)
 
 
-def noted(cx: Context, node: tree.Node, walked: Walk[Term], notes: Notes) -> Walk[Term]:
+def record_value_type(cx: ElabContext, node: tree.Node, walked: Walk[Term], notes: RecordedTypes) -> Walk[Term]:
     """A walk whose value is noted."""
     notes.pause()
     value = yield walked
-    note_term(cx, node.span, value)
+    record_type(cx, node.span, value)
     return value
 
 
-def note_term(cx: Context, span: Span, term: Term | Dim) -> None:
+def record_type(cx: ElabContext, span: Span, term: Term | Dim) -> None:
     """Note what stands somewhere, if anybody asks for notes."""
-    if cx.session.notes is not None and not isinstance(term, (int, Poly, Poison)):
+    if cx.session.notes is not None and not isinstance(term, (int, Poly, PoisonTerm)):
         cx.session.notes.put(span, type_of(term), None if cx.host is not None else cx.root)

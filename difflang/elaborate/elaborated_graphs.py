@@ -7,23 +7,23 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from difflang.base.byte_sizes import tightest
+from difflang.base.byte_sizes import tightest_limit
 from difflang.elaborate.terms import Array, Term
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.syntax import tree
 from difflang.types.language_types import LangType
-from difflang.types.module_scope import Global, HostNumber
+from difflang.types.module_scope import GlobalName, HostNumber
 
 
-class Instance(Struct, frozen=True, eq=False):
+class FunctionInstance(Struct, frozen=True, eq=False):
     """A function specialized: its graph takes the leaves of captures, arguments, globals and, if random, a key."""
 
     graph: Graph
     result: Term  # over the graph's own values: gives the structure of what it returns
     type: LangType
-    globals: tuple[tuple[Global, LangType], ...] = ()
+    globals: tuple[tuple[GlobalName, LangType], ...] = ()
     random: bool = False
     fails: bool = False  # its last three results are a failure
     told: bool = False  # its last param says whether all was well before
@@ -34,15 +34,15 @@ class Instance(Struct, frozen=True, eq=False):
     depth: int = 1  # functions one in another, itself among them
 
 
-class Rule(Struct, frozen=True):
+class RuleInstance(Struct, frozen=True):
     """In a rule: the instance that it is for, the top-level names that both read, and whether either can fail."""
 
-    instance: Instance
-    globals: tuple[Global, ...]
+    instance: FunctionInstance
+    globals: tuple[GlobalName, ...]
     fails: bool
 
 
-class Found(Struct, frozen=True, eq=False):
+class CheckedDefinition(Struct, frozen=True, eq=False):
     """A definition as it was checked: its result, its own effects, and the functions whose effects it has too."""
 
     type: LangType
@@ -50,7 +50,7 @@ class Found(Struct, frozen=True, eq=False):
     calls: frozenset[tree.Fn]
 
 
-class Folded(Struct, eq=False):
+class HostComputedSize(Struct, eq=False):
     """A whole number that host code makes of others that the host has: by `fold`, which may not know it."""
 
     fold: Callable[..., Dim | None]
@@ -59,16 +59,16 @@ class Folded(Struct, eq=False):
     known: Dim | None = None  # once it was asked for
 
 
-class Root(Struct, eq=False):
+class RootGraph(Struct, eq=False):
     """One graph from its outermost builder: a function's instance, or a host expression."""
 
     builder: Builder
     definition: bool = False  # only checking: sizes are names, and the graph is thrown away
     opened: bool = False  # and all the same the bodies of called functions are looked into
-    globals: dict[Global, Term] = field(default_factory=dict[Global, Term])
-    global_types: dict[Global, LangType] = field(default_factory=dict[Global, LangType])
+    globals: dict[GlobalName, Term] = field(default_factory=dict[GlobalName, Term])
+    global_types: dict[GlobalName, LangType] = field(default_factory=dict[GlobalName, LangType])
     demand: Callable[[HostNumber], Dim] | None = None  # reads a host number that a size depends on
-    host_numbers: dict[Value, HostNumber | Folded] = field(default_factory=dict[Value, Any])
+    host_numbers: dict[Value, HostNumber | HostComputedSize] = field(default_factory=dict[Value, Any])
     key: Value | None = None
     draws: int = 0
     lambdas: int = 0  # calls that were written out
@@ -81,17 +81,17 @@ class Root(Struct, eq=False):
     effects: set[str] = field(default_factory=set[str])
     calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into
     result: tree.TypeExpr | None = None
-    rule: Rule | None = None  # where this is the graph of one
+    rule: RuleInstance | None = None  # where this is the graph of one
     deriving: int = 0  # how many derivatives are being traced here
     chosen: bool = False  # a condition known beforehand has left a branch out
     implied: bool = False  # a derivative is being taken that a rule needs and nobody wrote
     limit: int = 0  # the least that a function says which was called here of memory: see `Instance`
     depth: int = 0  # of the functions that are called here
 
-    def calling(self, instance: Instance) -> None:
+    def calling(self, instance: FunctionInstance) -> None:
         """What is so of a function is so of who calls it."""
         self.effects |= instance.effects
         self.calls |= instance.calls
         self.chosen |= instance.chosen
-        self.limit = tightest(self.limit, instance.limit)
+        self.limit = tightest_limit(self.limit, instance.limit)
         self.depth = max(self.depth, instance.depth)

@@ -10,16 +10,16 @@ from msgspec import Struct, field
 from difflang.base.source import Span
 
 if TYPE_CHECKING:
-    from difflang.elaborate.elaborated_graphs import Instance
-    from difflang.elaborate.instance_keys import Key
+    from difflang.elaborate.elaborated_graphs import FunctionInstance
+    from difflang.elaborate.instance_keys import InstanceKey
     from difflang.types.function_code import FnCode
     from difflang.types.language_types import LangType
 
 
-class Making(Struct, eq=False):
+class PendingFunction(Struct, eq=False):
     """A function that is being elaborated, or is elaborated but calls one that is not."""
 
-    key: Key
+    key: InstanceKey
     code: FnCode
     span: Span
     number: int
@@ -27,24 +27,24 @@ class Making(Struct, eq=False):
     called: bool = False  # by itself or from inside
     definition: bool = False
     taken: LangType | None = None  # what a call of it was taken to give, before that was known
-    instance: Instance | None = None
+    instance: FunctionInstance | None = None
 
     def reaches(self, place: int) -> None:
         self.outermost = min(self.outermost, place)
 
 
-class UnderWay(Struct, eq=False):
+class FunctionStack(Struct, eq=False):
     """The functions being elaborated, outermost first, and those inside them that are `open`."""
 
-    stack: list[Making] = field(default_factory=list[Making])
-    open: list[Making] = field(default_factory=list[Making])
+    stack: list[PendingFunction] = field(default_factory=list[PendingFunction])
+    open: list[PendingFunction] = field(default_factory=list[PendingFunction])
     random: set[Hashable] = field(default_factory=set[Hashable])  # members of a group that turned out to draw
     gives: dict[Hashable, LangType] = field(default_factory=dict[Hashable, "LangType"])  # what they turned out to give
     begun: int = 0
 
-    def begin(self, key: Key, code: FnCode, span: Span, *, definition: bool) -> Making:
+    def begin(self, key: InstanceKey, code: FnCode, span: Span, *, definition: bool) -> PendingFunction:
         self.begun += 1
-        making = Making(key, code, span, self.begun, len(self.stack), definition=definition)
+        making = PendingFunction(key, code, span, self.begun, len(self.stack), definition=definition)
         self.stack.append(making)
         return making
 
@@ -53,32 +53,32 @@ class UnderWay(Struct, eq=False):
         if not self.stack:
             self.gives.clear()
 
-    def end(self, making: Making) -> None:
+    def end(self, making: PendingFunction) -> None:
         """Go back to what was under way around it."""
         self.stack.pop()
         self.open = [m for m in self.open if m.number < making.number or m.outermost < len(self.stack)]
 
-    def find(self, key: Hashable) -> Making | None:
+    def find(self, key: Hashable) -> PendingFunction | None:
         """The function with that key, if it is under way or open."""
         return next((m for m in (*self.stack, *self.open) if m.key == key), None)
 
-    def reach(self, making: Making) -> None:
+    def reach(self, making: PendingFunction) -> None:
         """A function under way calls that one: it is not complete before that one is."""
         making.called = True
         place = making.outermost if making in self.open else self.stack.index(making)
         for inner in self.stack[place + 1 :]:
             inner.reaches(place)
 
-    def leave_open(self, making: Making, instance: Instance) -> None:
+    def leave_open(self, making: PendingFunction, instance: FunctionInstance) -> None:
         """The innermost function is elaborated, and calls one further out."""
         making.instance = instance
         for inner in self.inside(making):
             inner.reaches(making.outermost)
         self.open.append(making)
 
-    def inside(self, making: Making) -> list[Making]:
+    def inside(self, making: PendingFunction) -> list[PendingFunction]:
         """The open functions that were begun inside it."""
         return [m for m in self.open if m.number > making.number]
 
-    def opened(self, instance: Instance) -> Making | None:
+    def opened(self, instance: FunctionInstance) -> PendingFunction | None:
         return next((m for m in self.open if m.instance is instance), None)

@@ -7,17 +7,19 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.elaborate.context import Context, Reported
-from difflang.elaborate.elaborated_graphs import Folded
+from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.elaborated_graphs import HostComputedSize
 from difflang.elaborate.terms import Array, Closure, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
 
-MISSED = "DL0305"
-LONGEST = 100  # operations one behind the other that a size is made by: they are asked for one within the other
+UNKNOWN_SIZE = "DL0305"
+MAX_CHAIN = 100  # operations one behind the other that a size is made by: they are asked for one within the other
 
 
-def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, Term]], Walk[Term]]) -> Walk[Term]:
+def retry_with_host_sizes(
+    cx: ElabContext, terms: dict[str, Term], call: Callable[[dict[str, Term]], Walk[Term]]
+) -> Walk[Term]:
     """A call, in host code once more with what its functions captured of the host's numbers where a size is not known.
 
     It is then a call for these numbers, as where host code itself asks for one.
@@ -28,42 +30,42 @@ def with_numbers(cx: Context, terms: dict[str, Term], call: Callable[[dict[str, 
     said, errors, draws = len(session.diagnostics), session.errors, cx.root.draws
     try:
         return (yield call(terms))
-    except (DifflangError, Reported) as error:
+    except (DifflangError, AlreadyReported) as error:
         found = [*(error.diagnostics if isinstance(error, DifflangError) else ()), *session.diagnostics[said:]]
-        if all(d.code != MISSED for d in found) or not any(holds_number(cx, t) for t in terms.values()):
+        if all(d.code != UNKNOWN_SIZE for d in found) or not any(captures_host_number(cx, t) for t in terms.values()):
             raise
     del session.diagnostics[said:]
     session.errors, cx.root.draws = errors, draws
-    return (yield call({name: told(cx, term) for name, term in terms.items()}))
+    return (yield call({name: specialize_captures(cx, term) for name, term in terms.items()}))
 
 
-def keep_number(cx: Context, made: Array, fold: Callable[..., Dim | None], parts: Sequence[Array]) -> None:
+def record_host_size(cx: ElabContext, made: Array, fold: Callable[..., Dim | None], parts: Sequence[Array]) -> None:
     """Keep how host code makes a number, if it does so of numbers that it has: somebody may need it as a size."""
     numbers = cx.root.host_numbers
     behind = [numbers.get(p.value) for p in parts if p.static is None]
-    steps = 1 + max([b.steps for b in behind if isinstance(b, Folded)], default=0)
-    if behind and None not in behind and steps <= LONGEST:
-        numbers[made.value] = Folded(fold, tuple(parts), steps)
+    steps = 1 + max([b.steps for b in behind if isinstance(b, HostComputedSize)], default=0)
+    if behind and None not in behind and steps <= MAX_CHAIN:
+        numbers[made.value] = HostComputedSize(fold, tuple(parts), steps)
 
 
-def holds_number(cx: Context, term: Term) -> bool:
+def captures_host_number(cx: ElabContext, term: Term) -> bool:
     """Whether a function captured a number of the host that specialization does not know."""
     if isinstance(term, Closure):
-        return any(holds_number(cx, t) for t in term.captures)
+        return any(captures_host_number(cx, t) for t in term.captures)
     return isinstance(term, Array) and term.static is None and term.value in cx.root.host_numbers
 
 
-def told(cx: Context, term: Term) -> Term:
+def specialize_captures(cx: ElabContext, term: Term) -> Term:
     """A function that knows the host's numbers which it captured."""
     if isinstance(term, Closure):
-        return Closure(term.code, tuple([in_function(cx, t) for t in term.captures]))
+        return Closure(term.code, tuple([specialize_capture(cx, t) for t in term.captures]))
     return term
 
 
-def in_function(cx: Context, term: Term) -> Term:
-    return as_size(cx, term) if isinstance(term, Array) else told(cx, term)
+def specialize_capture(cx: ElabContext, term: Term) -> Term:
+    return as_static_size(cx, term) if isinstance(term, Array) else specialize_captures(cx, term)
 
 
-def as_size(cx: Context, term: Array) -> Array:
+def as_static_size(cx: ElabContext, term: Array) -> Array:
     """A number that specialization knows if the host does."""
-    return replace(term, static=cx.number(term)) if holds_number(cx, term) else term
+    return replace(term, static=cx.number(term)) if captures_host_number(cx, term) else term

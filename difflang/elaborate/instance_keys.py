@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.signatures import is_dim
-from difflang.elaborate.context import Context
-from difflang.elaborate.terms import Array, Closure, Record, Sum, Term, Tuple, Variant, Zip, type_of
-from difflang.types.annotations import Annotations
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.terms import Array, Closure, RecordTerm, SumTerm, Term, Tuple, VariantTerm, ZipTerm, type_of
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import AscribedCode, FnCode
-from difflang.types.language_types import LangType, pruned_type
-from difflang.types.module_scope import Global
+from difflang.types.language_types import LangType, prune_type
+from difflang.types.module_scope import GlobalName
 
-DEEPEST = 200  # functions one in another
-DEEPEST_LAMBDAS = 100  # functions made of one another
-MADE_ANEW = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
+MAX_CALL_DEPTH = 200  # functions one in another
+MAX_LAMBDA_DEPTH = 100  # functions made of one another
+RECOMPILED_HELP = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
 
 
-class Key(NamedTuple):
+class InstanceKey(NamedTuple):
     """What an instance of a function is found by."""
 
     code: FnCode
@@ -29,39 +29,41 @@ class Key(NamedTuple):
     definition: bool
 
 
-def key_of(
-    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
-) -> Key:
-    types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
+def instance_key(
+    cx: ElabContext, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: AnnotationResolver
+) -> InstanceKey:
+    types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
     functions = [t for t in terms.values() if isinstance(t, Closure)]
-    return Key(code, types, tuple(map(known_of, (*captures, *functions))), sizes, cx.root.definition)
+    return InstanceKey(code, types, tuple(map(static_facts, (*captures, *functions))), sizes, cx.root.definition)
 
 
-def refuse_endless(cx: Context, code: FnCode, terms: Iterable[Term], span: Span) -> None:
+def reject_growing_closures(cx: ElabContext, code: FnCode, terms: Iterable[Term], span: Span) -> None:
     """A function that calls itself with a function made of the one that it was given is made anew at each call.
 
     Errors: DL1003, where no call could be followed any more.
     """
-    layers, inner = 0, functions_in(terms)
+    layers, inner = 0, closures_in(terms)
     while inner:
         layers += any([not isinstance(f.code, AscribedCode) for f in inner])
-        inner = functions_in([t for f in inner for t in f.captures])
-    if layers > DEEPEST_LAMBDAS + 1:  # the innermost is made of none
-        message = f"`{code}` is called with functions made of one another more than {DEEPEST_LAMBDAS} deep"
-        raise cx.error("DL1003", message, span, "a function made of the one before, again", MADE_ANEW)
+        inner = closures_in([t for f in inner for t in f.captures])
+    if layers > MAX_LAMBDA_DEPTH + 1:  # the innermost is made of none
+        message = f"`{code}` is called with functions made of one another more than {MAX_LAMBDA_DEPTH} deep"
+        raise cx.error("DL1003", message, span, "a function made of the one before, again", RECOMPILED_HELP)
 
 
-def refuse_deep(cx: Context, code: FnCode, depth: int, span: Span) -> None:
+def reject_deep_calls(cx: ElabContext, code: FnCode, depth: int, span: Span) -> None:
     """A call of a function that is so deep, in those under way. Errors: DL1003, whatever was made before."""
     stack = cx.session.under_way.stack
-    if len(stack) + depth > DEEPEST:
+    if len(stack) + depth > MAX_CALL_DEPTH:
         chain = " → ".join(str(c) for c in [*[m.code for m in stack[-3:]], code])
         way = "a recursion on a size must reach an `if` that ends it"
-        raise cx.error("DL1003", f"functions call each other more than {DEEPEST} deep", span, f"… → {chain}", way)
+        raise cx.error(
+            "DL1003", f"functions call each other more than {MAX_CALL_DEPTH} deep", span, f"… → {chain}", way
+        )
 
 
-def functions_in(terms: Iterable[Term]) -> list[Closure]:
+def closures_in(terms: Iterable[Term]) -> list[Closure]:
     """The function values among terms and in their parts, each once."""
     found: dict[Closure, None] = {}
     todo = list(terms)
@@ -70,7 +72,11 @@ def functions_in(terms: Iterable[Term]) -> list[Closure]:
             case Closure() as function:
                 found[function] = None
             case (
-                Tuple(items=parts) | Zip(items=parts) | Record(fields=parts) | Variant(fields=parts) | Sum(parts=parts)
+                Tuple(items=parts)
+                | ZipTerm(items=parts)
+                | RecordTerm(fields=parts)
+                | VariantTerm(fields=parts)
+                | SumTerm(parts=parts)
             ):
                 todo += parts
             case _:
@@ -78,25 +84,25 @@ def functions_in(terms: Iterable[Term]) -> list[Closure]:
     return list(found)
 
 
-def known_of(term: Term) -> Hashable:
+def static_facts(term: Term) -> Hashable:
     """What specialization knows of a value that is captured, by the function or by one that is passed to it: all that
     `like` keeps of it inside.
     """
     match term:
         case Array():
             return type(term.static), repr(term.static), term.below
-        case Tuple() | Zip():
-            return tuple(map(known_of, term.items))
-        case Record() | Variant():
-            return tuple(map(known_of, term.fields))
-        case Sum():
-            return tuple(map(known_of, term.parts))
+        case Tuple() | ZipTerm():
+            return tuple(map(static_facts, term.items))
+        case RecordTerm() | VariantTerm():
+            return tuple(map(static_facts, term.fields))
+        case SumTerm():
+            return tuple(map(static_facts, term.parts))
         case Closure():
-            return tuple(map(known_of, term.captures))
+            return tuple(map(static_facts, term.captures))
         case _:
             return None
 
 
-def type_now(name: Global) -> LangType | None:
+def current_type(name: GlobalName) -> LangType | None:
     """The type of a top-level value, None where there is none."""
     return name.var.type if name.var is not None else None

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from difflang.base import package_data
 from difflang.base.diagnostics import DifflangError
-from difflang.base.fixes import meant
+from difflang.base.fixes import did_you_mean
 from difflang.base.source import Source, Span
 from difflang.elaborate import specialization
 from difflang.elaborate.arrays import indexing, reduce_and_scan
@@ -16,16 +16,16 @@ from difflang.elaborate.derivatives import custom_rules
 from difflang.elaborate.expressions import comprehensions, operators, primary_expressions
 from difflang.elaborate.patterns import match_expressions
 from difflang.elaborate.statements import basic_statements, branches, checkpoint_blocks, loops
-from difflang.elaborate.trampoline import run
+from difflang.elaborate.trampoline import run_walk
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
-from difflang.syntax.parse import Parsed, parse
-from difflang.syntax.tree_queries import bound_names
-from difflang.types.annotations import ALL_BOUNDS, Annotations
-from difflang.types.enums import generics_of
-from difflang.types.module_scope import Declared, Module
-from difflang.types.size_expressions import no_new_sizes
-from difflang.types.type_errors import Undecided, mistake
+from difflang.syntax.parse import ParsedModule, parse
+from difflang.syntax.tree_queries import pattern_names
+from difflang.types.annotations import GENERIC_BOUNDS, AnnotationResolver
+from difflang.types.enums import declared_bounds
+from difflang.types.module_scope import DeclaredName, ModuleScope
+from difflang.types.size_expressions import refuse_unbound_sizes
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
 # Importing these registers how each kind of syntax is walked.
@@ -35,13 +35,13 @@ WALKERS = (
 )  # fmt: skip
 
 
-def declare(
+def declare_module(
     source: Source,
     session: Session,
     default_float: str | None = None,
-    beside: Module | None = None,
-    parsed: Parsed | None = None,
-) -> tuple[Module, tree.Module]:
+    beside: ModuleScope | None = None,
+    parsed: ParsedModule | None = None,
+) -> tuple[ModuleScope, tree.Module]:
     """Parse a file, unless that is done, and enter its declarations; mistakes are reported to the session.
 
     `beside` is another module of the program.
@@ -50,111 +50,111 @@ def declare(
     for diagnostic in parsed.diagnostics:
         session.report(DifflangError(diagnostic))
     default = DTYPES[default_float or parsed.module.default_float]
-    module = Module(source, default, prelude=prelude())
+    module = ModuleScope(source, default, prelude=load_prelude())
     if beside is not None:
         module.join(beside)
     for item in parsed.module.items:
-        enter(module, item, session)
-    names_once(parsed.module.items, session)
+        enter_declaration(module, item, session)
+    check_block_names(parsed.module.items, session)
     return module, parsed.module
 
 
-def enter(module: Module, item: tree.Item, session: Session) -> None:
+def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) -> None:
     """One declaration. Errors are reported: a name declared twice, a bound that is unknown."""
     match item:
         case tree.Fn() | tree.Record():
-            name, taken = item.name, place_of(module, item.name)
+            name, taken = item.name, declaration_span(module, item.name)
             if taken is not None:
                 again, first = (item.name_span, "here again"), (taken, "here first")
-                session.report(mistake("DL0210", f"`{name}` is declared twice", again, first))
+                session.report(make_error("DL0210", f"`{name}` is declared twice", again, first))
             if isinstance(item, tree.Fn):
                 module.fns[name] = item
             else:
                 module.records[name] = item
                 module.records.homes[item] = module
-            module.declared[name] = Declared(item.name_span, item.pub)
-            known_bounds(item.generics, session)
+            module.declared[name] = DeclaredName(item.name_span, item.pub)
+            check_bounds(item.generics, session)
             if isinstance(item, tree.Fn) and isinstance(item.body, tree.Foreign):
-                typed(item, session)
+                check_extern_types(item, session)
             parts = item.params if isinstance(item, tree.Fn) else item.fields
-            no_doubles([(p.name, p.span) for p in parts], session)
+            check_distinct([(p.name, p.span) for p in parts], session)
         case tree.Enum():
             enter_enum(module, item, session)
         case tree.Rule(name=name):
             if name in module.rules:
                 first, again = module.rules[name].name_span, item.name_span
                 session.report(
-                    mistake("DL0210", f"`{name}` has two rules", (again, "here again"), (first, "here first"))
+                    make_error("DL0210", f"`{name}` has two rules", (again, "here again"), (first, "here first"))
                 )
             module.rules.setdefault(name, item)
-            no_doubles([(p.name, p.span) for p in item.params], session)
+            check_distinct([(p.name, p.span) for p in item.params], session)
         case tree.Let() | tree.Var():
             public = isinstance(item, tree.Let) and item.pub
-            for name in bound_names(item.pattern):
-                module.declared[name] = Declared(item.pattern.span, public)
+            for name in pattern_names(item.pattern):
+                module.declared[name] = DeclaredName(item.pattern.span, public)
         case _:
             pass
 
 
-def enter_enum(module: Module, item: tree.Enum, session: Session) -> None:
+def enter_enum(module: ModuleScope, item: tree.Enum, session: Session) -> None:
     """An enum and its variants, which are names of the file. Errors are reported: DL0210."""
-    places = [(item.name, item.name_span), *[(v.name, start(v)) for v in item.variants]]
-    taken = {name: at for name, _ in places if (at := place_of(module, name)) is not None}
-    no_doubles([*taken.items(), *places], session)
+    places = [(item.name, item.name_span), *[(v.name, variant_name_span(v)) for v in item.variants]]
+    taken = {name: at for name, _ in places if (at := declaration_span(module, name)) is not None}
+    check_distinct([*taken.items(), *places], session)
     module.records.setdefault(item.name, item)
     module.records.homes[item] = module
-    known_bounds(item.generics, session)
+    check_bounds(item.generics, session)
     for index, variant in enumerate(item.variants):
         module.variants.setdefault(variant.name, (item, index))
-        no_doubles([(f.name, f.span) for f in variant.fields], session)
-    module.declared |= {name: Declared(span, item.pub) for name, span in places}
+        check_distinct([(f.name, f.span) for f in variant.fields], session)
+    module.declared |= {name: DeclaredName(span, item.pub) for name, span in places}
 
 
-def place_of(module: Module, name: str) -> Span | None:
+def declaration_span(module: ModuleScope, name: str) -> Span | None:
     """Where a function, a record, an enum or a variant of that name is declared."""
     decl = module.fns.get(name) or module.records.get(name)
     if decl is not None:
         return decl.name_span
     enum, index = module.variants.get(name, (None, 0))
-    return start(enum.variants[index]) if enum is not None else None
+    return variant_name_span(enum.variants[index]) if enum is not None else None
 
 
-def start(variant: tree.Variant) -> Span:
+def variant_name_span(variant: tree.Variant) -> Span:
     """The name of a variant where it is declared."""
     span = variant.span
     return Span(span.source, span.start, span.start + len(variant.name))
 
 
-def known_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
+def check_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
     """The bounds of generic names are there. Errors are reported: DL0202."""
     for generic in generics:
-        if generic.bound is not None and generic.bound not in ALL_BOUNDS:
-            way, fixes = meant(generic.bound, ALL_BOUNDS, generic.span)
-            way, label = way or f"there are {', '.join(ALL_BOUNDS)}", (generic.span, "")
-            session.report(mistake("DL0202", f"there is no bound `{generic.bound}`", label, help=way, fixes=fixes))
+        if generic.bound is not None and generic.bound not in GENERIC_BOUNDS:
+            way, fixes = did_you_mean(generic.bound, GENERIC_BOUNDS, generic.span)
+            way, label = way or f"there are {', '.join(GENERIC_BOUNDS)}", (generic.span, "")
+            session.report(make_error("DL0202", f"there is no bound `{generic.bound}`", label, help=way, fixes=fixes))
 
 
-def typed(decl: tree.Fn, session: Session) -> None:
+def check_extern_types(decl: tree.Fn, session: Session) -> None:
     """The parameters of a function of Python all have a type. Errors are reported: DL0343."""
     for param in decl.params:
         if param.type is None:
             message = f"`{decl.name}` is a function of Python: what it takes is declared"
             way = f"write its type: `{param.name}: f32[n]`"
-            session.report(mistake("DL0343", message, (param.span, "this has no type"), help=way))
+            session.report(make_error("DL0343", message, (param.span, "this has no type"), help=way))
 
 
-def no_doubles(names: list[tuple[str, Span]], session: Session) -> None:
+def check_distinct(names: list[tuple[str, Span]], session: Session) -> None:
     """Parameters and fields of one list have different names. Errors are reported: DL0210."""
     first: dict[str, Span] = {}
     for name, span in names:
         place = Span(span.source, span.start, span.start + len(name))
         if name in first and name != "_":
             labels = ((place, "here again"), (first[name], "here first"))
-            session.report(mistake("DL0210", f"`{name}` is there twice", *labels))
+            session.report(make_error("DL0210", f"`{name}` is there twice", *labels))
         first.setdefault(name, place)
 
 
-def names_once(items: tuple[tree.Item, ...], session: Session) -> None:
+def check_block_names(items: tuple[tree.Item, ...], session: Session) -> None:
     """Tests have different names, and so have benchmarks. Errors are reported: DL0210."""
     first: dict[tuple[type, str], Span] = {}
     for item in items:
@@ -162,16 +162,16 @@ def names_once(items: tuple[tree.Item, ...], session: Session) -> None:
             key, what = (type(item), item.name), "tests" if isinstance(item, tree.Test) else "benchmarks"
             if key in first:
                 labels = ((item.name_span, "here again"), (first[key], "here first"))
-                session.report(mistake("DL0210", f"two {what} have the name {item.name_span.text}", *labels))
+                session.report(make_error("DL0210", f"two {what} have the name {item.name_span.text}", *labels))
             first.setdefault(key, item.name_span)
 
 
 @lru_cache(maxsize=1)
-def prelude() -> Module:
+def load_prelude() -> ModuleScope:
     """The names that every file sees and that are written in the language."""
-    path = package_data.folder("stdlib") / "prelude.dfl"
+    path = package_data.data_folder("stdlib") / "prelude.dfl"
     source = Source("stdlib/prelude.dfl", path.read_text(encoding="utf-8"), library=True)
-    module = Module(source)
+    module = ModuleScope(source)
     for item in parse(source).module.items:
         if isinstance(item, tree.Fn):
             module.fns[item.name] = item
@@ -180,31 +180,31 @@ def prelude() -> Module:
     return module
 
 
-def check_definition(module: Module, decl: tree.Fn, session: Session) -> None:
+def check_definition(module: ModuleScope, decl: tree.Fn, session: Session) -> None:
     """Check a function by itself, with the top-level names above it."""
     if not decl.host:
-        run(specialization.check_definition(session, module, decl))
+        run_walk(specialization.check_definition(session, module, decl))
 
 
-def check_declaration(module: Module, decl: tree.Record | tree.Enum, session: Session) -> None:
+def check_declaration(module: ModuleScope, decl: tree.Record | tree.Enum, session: Session) -> None:
     """Read the types of the fields of a record or an enum, its arguments standing for themselves."""
-    own = generics_of(decl)
-    annotations = Annotations(Unifier(), module.records.get, {}, own, rigid=True)
+    own = declared_bounds(decl)
+    annotations = AnnotationResolver(Unifier(), module.records.get, {}, own, rigid=True)
 
     def undeclared(span: Span, name: str) -> DifflangError:
         way = f"a size of its fields is declared with it: `{decl.name}[{', '.join([*own, name])}]`"
-        return mistake("DL0203", f"the size `{name}` is not declared", (span, ""), help=way)
+        return make_error("DL0203", f"the size `{name}` is not declared", (span, ""), help=way)
 
     try:
         annotations.declared(decl, {})
         for field in decl.fields if isinstance(decl, tree.Record) else [f for v in decl.variants for f in v.fields]:
-            no_new_sizes(field.type, {*own, *module.records}, undeclared)
+            refuse_unbound_sizes(field.type, {*own, *module.records}, undeclared)
     except DifflangError as error:
         session.report(error)
-    except Undecided:  # a type that anything may stand for
+    except DeferCheck:  # a type that anything may stand for
         pass
 
 
-def check_rule(module: Module, rule: tree.Rule, session: Session) -> None:
+def check_rule(module: ModuleScope, rule: tree.Rule, session: Session) -> None:
     """Check a rule by itself."""
-    run(custom_rules.check_rule(session, module, rule))
+    run_walk(custom_rules.check_rule(session, module, rule))

@@ -16,28 +16,28 @@ from msgspec.structs import replace
 
 from difflang.base import package_data
 from difflang.base.diagnostics import DifflangError, Fix, Label
-from difflang.base.fixes import instead, meant
+from difflang.base.fixes import did_you_mean, replacement_fix
 from difflang.base.source import Source, Span
-from difflang.base.source_files import read
+from difflang.base.source_files import read_source
 from difflang.elaborate.context import Session
-from difflang.elaborate.module_declarations import declare
-from difflang.elaborate.reports.foreign_names import PACKAGES
-from difflang.elaborate.reports.name_errors import stands_alone
+from difflang.elaborate.module_declarations import declare_module
+from difflang.elaborate.reports.foreign_names import PACKAGE_NAMES
+from difflang.elaborate.reports.name_errors import is_language_name
 from difflang.syntax import tree
-from difflang.syntax.parse import Parsed, parse
-from difflang.types.module_name_errors import refused
-from difflang.types.module_scope import Declared, Global, Module
-from difflang.types.type_errors import mistake
+from difflang.syntax.parse import ParsedModule, parse
+from difflang.types.module_name_errors import access_error
+from difflang.types.module_scope import DeclaredName, GlobalName, ModuleScope
+from difflang.types.type_errors import make_error
 
 
-class Search(Struct, frozen=True):
+class ImportSearch(Struct, frozen=True):
     """Where the imports of a program lead: below its own folder, and into what the command line names."""
 
     folder: Path
     paths: tuple[Path, ...] = ()
 
 
-class Found(Struct, frozen=True):
+class ImportTarget(Struct, frozen=True):
     """The file that an import names, and what messages call it. `library` is true in the standard library."""
 
     path: Path
@@ -45,10 +45,10 @@ class Found(Struct, frozen=True):
     library: bool = False
 
 
-class File(Struct, eq=False):
+class ModuleFile(Struct, eq=False):
     """A module of a program: what was read, where its own imports are looked for, and the import that led to it."""
 
-    module: Module
+    module: ModuleScope
     items: tuple[tree.Item, ...]
     path: Path | None
     folder: Path
@@ -68,22 +68,24 @@ class File(Struct, eq=False):
         return tuple([item for item in self.items if not isinstance(item, (tree.Test, tree.Bench))])
 
 
-def program_of(source: Source, path: Path | None, search: Search, session: Session, default: str | None) -> list[File]:
+def load_modules(
+    source: Source, path: Path | None, search: ImportSearch, session: Session, default: str | None
+) -> list[ModuleFile]:
     """Every module of a program, those that others need before them; the file itself is the last.
 
     Mistakes are reported to the session. Cost: each file is read once; the depth of imports is no matter.
     """
-    module, parsed = declare(source, session, default)
-    first = File(module, parsed.items, path.resolve() if path is not None else None, search.folder)
-    return follow(first, search, session, default, {first.path: first})
+    module, parsed = declare_module(source, session, default)
+    first = ModuleFile(module, parsed.items, path.resolve() if path is not None else None, search.folder)
+    return follow_imports(first, search, session, default, {first.path: first})
 
 
-def follow(
-    first: File, search: Search, session: Session, default: str | None, known: dict[Path | None, File]
-) -> list[File]:
+def follow_imports(
+    first: ModuleFile, search: ImportSearch, session: Session, default: str | None, known: dict[Path | None, ModuleFile]
+) -> list[ModuleFile]:
     """A file after all that it imports and that is not `known` yet; from then on it is."""
     module = first.module
-    under_way, program = [first], list[File]()
+    under_way, program = [first], list[ModuleFile]()
     while under_way:
         file = under_way[-1]
         item = next(file.waiting, None)
@@ -92,134 +94,138 @@ def follow(
             program.append(under_way.pop())
             continue
         try:
-            found = find(item, file, search)
+            found = find_import(item, file, search)
             other = known.get(found.path)
             if other is None:
-                other = known[found.path] = opened(found, item, module, session, default)
+                other = known[found.path] = open_module(found, item, module, session, default)
                 under_way.append(other)
             elif not other.done:
-                raise circle(under_way[under_way.index(other) :], item)
-            link(file.module, item, other.module, session)
+                raise import_cycle_error(under_way[under_way.index(other) :], item)
+            bind_import(file.module, item, other.module, session)
         except DifflangError as error:
             session.report(error)
-            file.module.later |= dict.fromkeys(bound(item), item)
+            file.module.later |= dict.fromkeys(import_names(item), item)
     return program
 
 
-def opened(found: Found, item: tree.Import, first: Module, session: Session, default: str | None) -> File:
+def open_module(
+    found: ImportTarget, item: tree.Import, first: ModuleScope, session: Session, default: str | None
+) -> ModuleFile:
     """The module in a file. Errors: DL07 at the import where it cannot be read."""
     try:
-        source, parsed = library(found.path, found.name) if found.library else (read(found.path, found.name), None)
+        source, parsed = (
+            parse_library(found.path, found.name) if found.library else (read_source(found.path, found.name), None)
+        )
     except DifflangError as error:
         raise DifflangError(*[replace(d, labels=(Label(item.module_span),)) for d in error.diagnostics]) from None
     default = first.default_float.name if found.library else default
-    module, parsed = declare(source, session, default, first, parsed)
-    return File(module, parsed.items, found.path, found.path.parent, found.library, item)
+    module, parsed = declare_module(source, session, default, first, parsed)
+    return ModuleFile(module, parsed.items, found.path, found.path.parent, found.library, item)
 
 
 @lru_cache(maxsize=64)
-def library(path: Path, name: str) -> tuple[Source, Parsed]:
+def parse_library(path: Path, name: str) -> tuple[Source, ParsedModule]:
     """The text of a module of the standard library and what it spells, which is parsed once for all programs."""
     source = Source(name, path.read_text(encoding="utf-8"), library=True)
     return source, parse(source)
 
 
-def circle(files: list[File], last: tree.Import) -> DifflangError:
+def import_cycle_error(files: list[ModuleFile], last: tree.Import) -> DifflangError:
     """Modules that need each other before they are there: each imports the next, and the last one the first."""
     names = [file.module.source.name for file in (*files, files[0])]
     labels = ((last.module_span, ""), *((file.by.module_span, "") for file in files[1:] if file.by is not None))
     way = "move what they share into a module of its own, which both import"
-    return mistake("DL0722", f"modules import each other: {' → '.join(names)}", *labels, help=way)
+    return make_error("DL0722", f"modules import each other: {' → '.join(names)}", *labels, help=way)
 
 
 # ---- Names
 
 
-def bound(item: tree.Import) -> list[str]:
+def import_names(item: tree.Import) -> list[str]:
     """The names that an import binds: those listed, and `as name`, without either that of the file."""
     qualifier = item.alias or (None if item.names else PurePath(item.module).stem if item.path else item.module)
     return [*item.names, *([qualifier] if qualifier is not None else [])]
 
 
-def link(module: Module, item: tree.Import, other: Module, session: Session) -> None:
+def bind_import(module: ModuleScope, item: tree.Import, other: ModuleScope, session: Session) -> None:
     """Enter what an import binds. Errors are reported: DL0210, DL0720 for a file that no name can stand for, DL0723."""
     for name, span in zip(item.names, item.name_spans, strict=True):
-        if error := refused(other, name, span, alone=stands_alone(module, name)):
+        if error := access_error(other, name, span, alone=is_language_name(module, name)):
             session.report(error)
             module.later[name] = item
-        elif free(module, name, span, session, f"`import … as m` without names, and write `m.{name}`"):
-            module.imported[name] = Global(other, name)
+        elif claim_name(module, name, span, session, f"`import … as m` without names, and write `m.{name}`"):
+            module.imported[name] = GlobalName(other, name)
             if name in other.records:
                 module.records[name] = other.records[name]
-    for name in bound(item)[len(item.names) :]:
+    for name in import_names(item)[len(item.names) :]:
         if not name.isidentifier():
             way = f'give it one: `import "{item.module}" as name`'
-            raise mistake("DL0720", f"`{name}` cannot be a name", (item.module_span, ""), help=way)
-        if free(module, name, item.module_span, session, "another name for it: `import … as name`"):
+            raise make_error("DL0720", f"`{name}` cannot be a name", (item.module_span, ""), help=way)
+        if claim_name(module, name, item.module_span, session, "another name for it: `import … as name`"):
             module.modules[name] = other
             module.records.update({f"{name}.{r}": other.records[r] for r in other.public if r in other.records})
 
 
-def free(module: Module, name: str, span: Span, session: Session, way: str) -> bool:
+def claim_name(module: ModuleScope, name: str, span: Span, session: Session, way: str) -> bool:
     """Whether nothing in a file has this name; from now on the import has. Errors are reported: DL0210."""
     taken = module.declared.get(name)
     if taken is not None:
         labels = ((span, "here again"), (taken.span, "here first"))
-        session.report(mistake("DL0210", f"`{name}` is declared twice", *labels, help=f"use {way}"))
+        session.report(make_error("DL0210", f"`{name}` is declared twice", *labels, help=f"use {way}"))
         return False
-    module.declared[name] = Declared(span, public=False)
+    module.declared[name] = DeclaredName(span, public=False)
     return True
 
 
 # ---- Files
 
 
-def find(item: tree.Import, file: File, search: Search) -> Found:
+def find_import(item: tree.Import, file: ModuleFile, search: ImportSearch) -> ImportTarget:
     """The file that an import names. Errors: DL0720 where there is none, DL0721 where it may not be."""
     if not item.path:
         return find_library(item, file, search)
     text = item.module
     leads_out = os.path.normpath(text).split(os.sep)[0] == ".."
     if PurePath(text).is_absolute() or PureWindowsPath(text).drive or leads_out:
-        raise outside(item, "an import leads to files in the folder of the program or below")
+        raise outside_folder_error(item, "an import leads to files in the folder of the program or below")
     if not text.endswith(".dfl"):
-        there = candidate(file.folder, f"{text}.dfl") is not None
-        fixes = (instead(item.module_span, f'"{text}.dfl"'),) if there else ()
+        there = existing_file(file.folder, f"{text}.dfl") is not None
+        fixes = (replacement_fix(item.module_span, f'"{text}.dfl"'),) if there else ()
         way = f'write `"{text}.dfl"`' if there else ""
-        raise missing(item, f"`{text}` is no module: its name ends in `.dfl`", "", way, fixes)
+        raise missing_module_error(item, f"`{text}` is no module: its name ends in `.dfl`", "", way, fixes)
     beside = os.path.normpath(os.path.join(os.path.dirname(file.module.source.name), text))
     for folder, shown in [(file.folder, beside), *[(p, str(p / text)) for p in search.paths]]:
-        if (path := candidate(folder, text)) is not None:
-            return Found(inside(path, folder, item), shown, file.library)
+        if (path := existing_file(folder, text)) is not None:
+            return ImportTarget(resolve_within(path, folder, item), shown, file.library)
     parent = file.folder / os.path.dirname(text)
     files = [text.removesuffix(PurePath(text).name) + p.name for p in sorted(parent.glob("*.dfl")) if p.is_file()]
-    way, fixes = meant(text, files, item.module_span)
-    raise missing(item, f"there is no file `{text}`", f"looked in {shown_folder(file)}", way, fixes)
+    way, fixes = did_you_mean(text, files, item.module_span)
+    raise missing_module_error(item, f"there is no file `{text}`", f"looked in {folder_text(file)}", way, fixes)
 
 
-def find_library(item: tree.Import, file: File, search: Search) -> Found:
+def find_library(item: tree.Import, file: ModuleFile, search: ImportSearch) -> ImportTarget:
     """A module by its bare name: in the folders of the command line, in the standard library."""
     text = f"{item.module}.dfl"
     for folder in () if file.library else search.paths:
-        if (path := candidate(folder, text)) is not None:
-            return Found(inside(path, folder, item), str(folder / text))
+        if (path := existing_file(folder, text)) is not None:
+            return ImportTarget(resolve_within(path, folder, item), str(folder / text))
     known = {p.stem: p for p in package_data.stdlib_files() if p.stem != "prelude"}
     if item.module in known:
-        return Found(known[item.module].resolve(), f"stdlib/{text}", library=True)
-    way, fixes = meant(item.module, known, item.module_span)
-    if candidate(file.folder, text):
+        return ImportTarget(known[item.module].resolve(), f"stdlib/{text}", library=True)
+    way, fixes = did_you_mean(item.module, known, item.module_span)
+    if existing_file(file.folder, text):
         way = f'for the file beside this one write `import "./{text}"`'
-        fixes = (instead(item.module_span, f'"./{text}"'),)
+        fixes = (replacement_fix(item.module_span, f'"./{text}"'),)
     elif way:
         pass
-    elif item.module.split(".")[0] in PACKAGES:
+    elif item.module.split(".")[0] in PACKAGE_NAMES:
         way = "`sin`, `sum` and the like need no import"
     else:
         way = f"there are {', '.join(known)}; other folders are named on the command line: `--path DIR`"
-    raise missing(item, f"there is no module `{item.module}` in the standard library", "", way, fixes)
+    raise missing_module_error(item, f"there is no module `{item.module}` in the standard library", "", way, fixes)
 
 
-def candidate(folder: Path, text: str) -> Path | None:
+def existing_file(folder: Path, text: str) -> Path | None:
     """The file of that name in a folder."""
     try:
         path = folder / text
@@ -228,22 +234,24 @@ def candidate(folder: Path, text: str) -> Path | None:
         return None
 
 
-def inside(path: Path, folder: Path, item: tree.Import) -> Path:
+def resolve_within(path: Path, folder: Path, item: tree.Import) -> Path:
     """The file itself, links followed. Errors: DL0721 where they lead out of the folder."""
     real = path.resolve()
     if not real.is_relative_to(folder.resolve()):
-        raise outside(item, "a link leads out of the folder")
+        raise outside_folder_error(item, "a link leads out of the folder")
     return real
 
 
-def outside(item: tree.Import, why: str) -> DifflangError:
+def outside_folder_error(item: tree.Import, why: str) -> DifflangError:
     way = "name its folder on the command line, `--path DIR`, and import it from there"
-    return mistake("DL0721", f"`{item.module}` lies outside the program's folder", (item.module_span, why), help=way)
+    return make_error("DL0721", f"`{item.module}` lies outside the program's folder", (item.module_span, why), help=way)
 
 
-def missing(item: tree.Import, message: str, label: str, way: str, fixes: tuple[Fix, ...] = ()) -> DifflangError:
-    return mistake("DL0720", message, (item.module_span, label), help=way, fixes=fixes)
+def missing_module_error(
+    item: tree.Import, message: str, label: str, way: str, fixes: tuple[Fix, ...] = ()
+) -> DifflangError:
+    return make_error("DL0720", message, (item.module_span, label), help=way, fixes=fixes)
 
 
-def shown_folder(file: File) -> str:
+def folder_text(file: ModuleFile) -> str:
     return os.path.dirname(file.module.source.name) or "the folder of the program"

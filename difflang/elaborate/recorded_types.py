@@ -14,17 +14,17 @@ from msgspec import Struct, field
 from difflang.base.source import Source, Span
 from difflang.types.language_types import LangType
 
-Range = tuple[int, int]  # from where to where in the text
+TextRange = tuple[int, int]  # from where to where in the text
 
 
-class Notes(Struct, eq=False):
+class RecordedTypes(Struct, eq=False):
     """The types met in one text. `pause` is called at every step, and may raise what ends the check."""
 
     source: Source
     pause: Callable[[], None]
-    types: dict[Range, LangType] = field(default_factory=dict[Range, LangType])
+    types: dict[TextRange, LangType] = field(default_factory=dict[TextRange, LangType])
     main: Any = None  # the root of the definition that is being checked
-    sure: set[Range] = field(default_factory=set[Range])  # those that were met where they are defined
+    sure: set[TextRange] = field(default_factory=set[TextRange])  # those that were met where they are defined
 
     def put(self, span: Span, type: LangType, root: Any) -> None:
         """Note a type; what is met in a call of a function gives way to what is met in its definition."""

@@ -9,7 +9,7 @@ from difflang.elaborate.terms import Term
 from difflang.ir.symbolic_dims import Dim
 
 
-class Binding(Struct, eq=False):
+class LocalBinding(Struct, eq=False):
     """What a name stands for. A `var` gets a new term at each assignment; a dim makes its value when it is read."""
 
     name: str
@@ -20,15 +20,15 @@ class Binding(Struct, eq=False):
     counts: bool = False  # a loop binds it anew at each step
 
 
-class Scope(Struct, eq=False):
+class BlockScope(Struct, eq=False):
     """Names in a block, inside the names around it."""
 
-    outer: Scope | None = None
-    names: dict[str, Binding] = field(default_factory=dict[str, Binding])
+    outer: BlockScope | None = None
+    names: dict[str, LocalBinding] = field(default_factory=dict[str, LocalBinding])
     wall: bool = False  # what is outside can be read here, not assigned
 
-    def find(self, name: str) -> Binding | None:
-        scope: Scope | None = self
+    def find(self, name: str) -> LocalBinding | None:
+        scope: BlockScope | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -37,7 +37,7 @@ class Scope(Struct, eq=False):
 
     def assignable(self, name: str) -> bool:
         """Whether an assignment here reaches the variable of that name."""
-        scope: Scope | None = self
+        scope: BlockScope | None = self
         while scope is not None and name not in scope.names:
             if scope.wall:
                 return False
@@ -48,11 +48,11 @@ class Scope(Struct, eq=False):
         self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None, counts: bool = False
     ) -> None:
         if name != "_":
-            self.names[name] = Binding(name, term, mutable, span, counts=counts)
+            self.names[name] = LocalBinding(name, term, mutable, span, counts=counts)
 
     def visible(self) -> list[str]:
         found: list[str] = []
-        scope: Scope | None = self
+        scope: BlockScope | None = self
         while scope is not None:
             found += scope.names
             scope = scope.outer

@@ -9,39 +9,44 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.elaborate.calls.signatures import (
-    both_size_and_value,
+    constrain_function,
     default_value,
     has_open_names,
-    held_to,
+    has_static_sizes,
     is_dim,
-    known_sizes,
+    match_arguments,
     match_parameters,
-    matched_arguments,
-    names_around,
+    signature_annotations,
+    size_and_value_error,
 )
-from difflang.elaborate.context import Context, Reported, Session, walk
-from difflang.elaborate.dtype_resolution import numbers_fit, settle
-from difflang.elaborate.elaborated_graphs import Found, Instance, Root
-from difflang.elaborate.expressions.primary_expressions import bind_known
-from difflang.elaborate.host_sizes import with_numbers
-from difflang.elaborate.instance_keys import key_of, refuse_deep, refuse_endless, type_now
-from difflang.elaborate.patterns.enum_ascription import told
-from difflang.elaborate.reports.all_unknown_names import unknown_in
-from difflang.elaborate.runtime_checks import absorb
-from difflang.elaborate.scope import Scope
-from difflang.elaborate.statements.decorators import has_loop, heed, idle, obey
-from difflang.elaborate.statements.desugar_jumps import without_jumps
-from difflang.elaborate.statements.printing import TRUTH, heard, well
+from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
+from difflang.elaborate.dtype_resolution import check_literal_ranges, resolve_dtypes
+from difflang.elaborate.elaborated_graphs import CheckedDefinition, FunctionInstance, RootGraph
+from difflang.elaborate.expressions.primary_expressions import bind_host_constants
+from difflang.elaborate.host_sizes import retry_with_host_sizes
+from difflang.elaborate.instance_keys import current_type, instance_key, reject_deep_calls, reject_growing_closures
+from difflang.elaborate.patterns.enum_ascription import ascribe_enum
+from difflang.elaborate.reports.all_unknown_names import unknown_names_in
+from difflang.elaborate.runtime_checks import absorb_failure
+from difflang.elaborate.scope import BlockScope
+from difflang.elaborate.statements.decorators import (
+    apply_decorators,
+    apply_memory_limit,
+    contains_loop,
+    warn_unused_checkpoint,
+)
+from difflang.elaborate.statements.desugar_jumps import desugar_function
+from difflang.elaborate.statements.printing import BOOL_SCALAR, no_failure_so_far, silence_if_suppressed
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Poison,
+    PoisonTerm,
     Term,
     leaf_hints,
     leaves,
-    like,
-    rebuild,
+    term_from_leaves,
     type_of,
+    with_leaves,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
@@ -49,31 +54,31 @@ from difflang.ir.graph import Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import nodes, tail
-from difflang.types.annotations import Annotations
+from difflang.syntax.tree_queries import all_nodes, body_value
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.dtype_variables import DTypeVar
 from difflang.types.function_code import FnCode
-from difflang.types.language_types import FnType, LangType, leaf_types, pruned_type
-from difflang.types.module_scope import Module
-from difflang.types.size_expressions import no_new_sizes
-from difflang.types.type_errors import Undecided, mistake, not_this_type, too_deep, unbound_yields
+from difflang.types.language_types import FnType, LangType, leaf_types, prune_type
+from difflang.types.module_scope import ModuleScope
+from difflang.types.size_expressions import refuse_unbound_sizes
+from difflang.types.type_errors import DeferCheck, declared_type_error, make_error, nesting_error, unbound_yield_error
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
-MOST_PASSES = 50  # through functions that call each other, until it is known what they give: a few at most
+MAX_PASSES = 50  # through functions that call each other, until it is known what they give: a few at most
 
 # ---- Declared functions
 
 
-def detached(cx: Context, type: LangType) -> Term:
+def placeholder_term(cx: ElabContext, type: LangType) -> Term:
     """A term of that type that nothing computes: only in graphs that are checked and thrown away."""
-    return rebuild(type, [Value(t, cx.builder) for t in leaf_types(type)])
+    return term_from_leaves(type, [Value(t, cx.builder) for t in leaf_types(type)])
 
 
-def parameter_terms(cx: Context, decl: tree.Fn) -> dict[str, Term]:
+def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
     """The parameters of a definition that is checked, but for its dims, which become names of sizes.
 
     Errors: Undecided for a parameter without a type.
@@ -83,21 +88,21 @@ def parameter_terms(cx: Context, decl: tree.Fn) -> dict[str, Term]:
         if is_dim(param.type):
             cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
         elif param.type is None:
-            raise Undecided
+            raise DeferCheck
         else:
-            term = detached(cx, cx.annotations.type(param.type))
+            term = placeholder_term(cx, cx.annotations.type(param.type))
             terms[param.name] = Array(term.value, origin=param.type.span) if isinstance(term, Array) else term
     return terms
 
 
-def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
+def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """A call: the instance for these types and sizes is found or made, and called as a graph."""
     from difflang.elaborate.derivatives import linear_functions
 
     decl = code.decl
     if decl.host:
         if cx.host is None:
-            raise mistake(
+            raise make_error(
                 "DL0322",
                 f"`{decl.name}` is a host function: a function that compiles cannot call it",
                 (args.span, ""),
@@ -106,87 +111,101 @@ def call_fn(cx: Context, code: FnCode, captures: tuple[Term, ...], args: Args) -
             )
         return (yield cx.host.call(cx, code, args))
     defaults = {p.name: p.default for p in decl.params if p.default is not None}
-    given = matched_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
+    given = match_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
     for name, default in defaults.items():
         if name not in given:
             given[name] = ((yield default_value(cx, code, default)), default.span)
-    annotations = names_around(cx, code, captures)
+    annotations = signature_annotations(cx, code, captures)
     terms = match_parameters(cx, decl, given, annotations)
-    yield linear_functions.told_by_body(cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations)
-    yield linear_functions.prove_given(cx, list(terms.values()))
+    yield linear_functions.infer_sizes_from_bodies(
+        cx, decl, terms, {name: span for name, (_, span) in given.items()}, annotations
+    )
+    yield linear_functions.prove_linear_arguments(cx, list(terms.values()))
 
     def call(told: dict[str, Term]) -> Walk[Term]:
-        return specialized(cx, code, captures, told, annotations, args.span)
+        return call_specialized(cx, code, captures, told, annotations, args.span)
 
-    if cx.root.definition and cx.host is not None and known_sizes(annotations, captures, terms):
+    if cx.root.definition and cx.host is not None and has_static_sizes(annotations, captures, terms):
         cx.root.definition = False  # a call in host code that is being checked is specialized as it will be
         try:
-            return (yield with_numbers(cx, terms, call))
+            return (yield retry_with_host_sizes(cx, terms, call))
         finally:
             cx.root.definition = True
     if cx.root.definition and not cx.root.opened and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
-            heed(cx, decl.attributes)
-            return detached(cx, result)
-    return (yield with_numbers(cx, terms, call))
+            apply_memory_limit(cx, decl.attributes)
+            return placeholder_term(cx, result)
+    return (yield retry_with_host_sizes(cx, terms, call))
 
 
-def specialized(
-    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
+def call_specialized(
+    cx: ElabContext,
+    code: FnCode,
+    captures: tuple[Term, ...],
+    terms: dict[str, Term],
+    annotations: AnnotationResolver,
+    span: Span,
 ) -> Walk[Term]:
     """A call of the instance for these types and sizes, with its rule if it has one."""
     from difflang.elaborate.calls import extern_calls, recursion
     from difflang.elaborate.derivatives import custom_rules
 
     decl = code.decl
-    terms = recursion.of_any_variant(cx, code, captures, terms, annotations)
+    terms = recursion.widen_variant_arguments(cx, code, captures, terms, annotations)
     given = [*captures, *terms.values()]
-    making = cx.session.under_way.find(key_of(cx, code, captures, terms, annotations))
+    making = cx.session.under_way.find(instance_key(cx, code, captures, terms, annotations))
     if making is not None and not cx.root.definition:
-        return recursion.called_again(cx, making, given, annotations, span)
+        return recursion.open_recursive_call(cx, making, given, annotations, span)
     if cx.root.definition and any(m.code.decl is code.decl and m.definition for m in cx.session.under_way.stack):
-        return detached(cx, recursion.result_type(cx, code, annotations, span))
-    rule = custom_rules.declared(code)
+        return placeholder_term(cx, recursion.declared_result_type(cx, code, annotations, span))
+    rule = custom_rules.rule_of(code)
     if rule is not None and (not cx.root.definition or cx.root.opened):
-        return (yield custom_rules.call(cx, code, rule, terms, annotations, span))
+        return (yield custom_rules.call_with_rule(cx, code, rule, terms, annotations, span))
     if isinstance(decl.body, tree.Foreign):
-        return extern_calls.call(cx, decl, code.module, terms, annotations, span)
+        return extern_calls.call_extern(cx, decl, code.module, terms, annotations, span)
     instance = yield instantiate(cx, code, captures, terms, annotations, span)
-    if recursion.of_any_variant(cx, code, captures, terms, annotations) is not terms:  # as has turned out meanwhile
-        return (yield specialized(cx, code, captures, terms, annotations, span))
+    if (
+        recursion.widen_variant_arguments(cx, code, captures, terms, annotations) is not terms
+    ):  # as has turned out meanwhile
+        return (yield call_specialized(cx, code, captures, terms, annotations, span))
     making = cx.session.under_way.opened(instance)
     if making is not None:
-        return recursion.called_again(cx, making, given, annotations, span)
+        return recursion.open_recursive_call(cx, making, given, annotations, span)
     return emit_call(cx, code, instance, given, span)
 
 
 def instantiate(
-    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations, span: Span
-) -> Walk[Instance]:
+    cx: ElabContext,
+    code: FnCode,
+    captures: tuple[Term, ...],
+    terms: dict[str, Term],
+    annotations: AnnotationResolver,
+    span: Span,
+) -> Walk[FunctionInstance]:
     """The function specialized to these types, sizes and static values; made once."""
-    from difflang.elaborate.calls.recursion import complete, text_decides
+    from difflang.elaborate.calls.recursion import complete_function, undecided_text_error
 
     session = cx.session
     if session.checked.get(code.decl) is False:
-        raise Reported  # what is wrong with it was said where it is defined
-    key = key_of(cx, code, captures, terms, annotations)
-    types = tuple(pruned_type(type_of(t)) for t in (*captures, *terms.values()))
+        raise AlreadyReported  # what is wrong with it was said where it is defined
+    key = instance_key(cx, code, captures, terms, annotations)
+    types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
-    if found is not None and all(type_now(n) == t for n, t in found.globals):
-        refuse_deep(cx, code, found.depth, span)
+    if found is not None and all(current_type(n) == t for n, t in found.globals):
+        reject_deep_calls(cx, code, found.depth, span)
         return found
-    refuse_endless(cx, code, (*captures, *terms.values()), span)
-    refuse_deep(cx, code, 1, span)
+    reject_growing_closures(cx, code, (*captures, *terms.values()), span)
+    reject_deep_calls(cx, code, 1, span)
     session.under_way.forget()
-    for _ in range(MOST_PASSES):
+    for _ in range(MAX_PASSES):
         making = session.under_way.begin(key, code, span, definition=cx.root.definition)
         try:
-            made: Instance = yield built(cx, code, captures, terms, annotations, types, span)
-            instance = complete(session, making, made)
-        except Undecided:
-            if not cx.root.definition and (error := text_decides(cx, making, span)) is not None:
+            made: FunctionInstance = yield build_instance(cx, code, captures, terms, annotations, types, span)
+            instance = complete_function(session, making, made)
+        except DeferCheck:
+            if not cx.root.definition and (error := undecided_text_error(cx, making, span)) is not None:
                 raise error from None
             raise
         finally:
@@ -202,15 +221,15 @@ def instantiate(
     return instance
 
 
-def built(
-    cx: Context,
+def build_instance(
+    cx: ElabContext,
     code: FnCode,
     captures: tuple[Term, ...],
     terms: dict[str, Term],
-    annotations: Annotations,
+    annotations: AnnotationResolver,
     types: tuple[LangType, ...],
     span: Span,
-) -> Walk[Instance]:
+) -> Walk[FunctionInstance]:
     inner = function_context(cx.session, code.module, annotations, cx.root.definition)
     builder, decl = inner.builder, code.decl
     names = [*code.names, *terms]
@@ -220,33 +239,33 @@ def built(
         values = [builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
         params += values
         known = name in code.names or isinstance(term, Closure)
-        local = like(term, iter(values)) if known else rebuild(type, values)
+        local = with_leaves(term, iter(values)) if known else term_from_leaves(type, values)
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)
     if decl.name not in names and code.module.fns.get(decl.name) is not decl:  # one in a block may call itself
         found = [inner.scope.names[name].term for name in code.names]
         inner.scope.bind(decl.name, Closure(code, tuple([t for t in found if not isinstance(t, (int, Poly))])))
-    bind_known(inner, inner.scope, code)
+    bind_host_constants(inner, inner.scope, code)
     for name, size in annotations.bound.items():
         if isinstance(size, Dim) and inner.scope.find(name) is None:
             inner.scope.bind(name, size)
     before, said, fresh = cx.session.errors, len(cx.session.diagnostics), inner.word.term
     try:
-        result = yield body(inner, decl)
+        result = yield elaborate_body(inner, decl)
     except DifflangError as error:
-        raise DifflangError(*[blamed(d, code, span) for d in error.diagnostics]) from None
+        raise DifflangError(*[with_call_site(d, code, span) for d in error.diagnostics]) from None
     finally:
         if cx.session.errors > before:
-            blame(cx.session, said, code, span)
+            add_call_sites(cx.session, said, code, span)
     if cx.session.errors > before:
-        raise Reported
-    return instance_of(inner, decl, result, params, fresh, types)
+        raise AlreadyReported
+    return finish_instance(inner, decl, result, params, fresh, types)
 
 
-def instance_of(
-    cx: Context, decl: tree.Fn, result: Term, params: list[Value], fresh: Any, types: tuple[LangType, ...]
-) -> Instance:
+def finish_instance(
+    cx: ElabContext, decl: tree.Fn, result: Term, params: list[Value], fresh: Any, types: tuple[LangType, ...]
+) -> FunctionInstance:
     """The finished graph. Where the arguments' element types are open still, whoever asked for it settles them."""
     root = cx.root
     hidden = [v for v in (root.key, root.well) if v is not None]
@@ -254,8 +273,8 @@ def instance_of(
     word = leaves(cx.failure) if cx.word.term is not fresh else []
     graph = root.builder.finish([*leaves(result), *word], params=order, name=decl.name)
     if not root.definition and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
-        settle(graph, cx.session.settled)
-    return Instance(
+        resolve_dtypes(graph, cx.session.settled)
+    return FunctionInstance(
         graph,
         result,
         type_of(result),
@@ -271,23 +290,27 @@ def instance_of(
     )
 
 
-def function_context(session: Session, module: Module, annotations: Annotations, definition: bool) -> Context:
+def function_context(
+    session: Session, module: ModuleScope, annotations: AnnotationResolver, definition: bool
+) -> ElabContext:
     """A context for the body of a function: a graph of its own, and no names but its parameters."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
     inner = replace(annotations, unifier=unifier, records=module.records.get, within=())
-    return Context(session, module, Root(builder, definition, called=True), builder, Scope(), unifier, inner)
+    return ElabContext(
+        session, module, RootGraph(builder, definition, called=True), builder, BlockScope(), unifier, inner
+    )
 
 
-def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
+def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
     """What a function's body gives, checked against the declared result."""
     from difflang.elaborate.derivatives import linear_functions
 
-    obey(cx, decl.attributes, decl.span)
-    if decl.attributes and not has_loop(decl):
-        idle(cx, decl.attributes, f"no loop stands in `{decl.name}`")
+    apply_decorators(cx, decl.attributes, decl.span)
+    if decl.attributes and not contains_loop(decl):
+        warn_unused_checkpoint(cx, decl.attributes, f"no loop stands in `{decl.name}`")
     for clause in decl.where:
-        holds = yield walk(cx, clause)
+        holds = yield elaborate(cx, clause)
         if isinstance(holds, Array) and holds.static is False:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
@@ -295,32 +318,34 @@ def body(cx: Context, decl: tree.Fn) -> Walk[Term]:
     if decl.result is not None:
 
         def unbound(span: Span, name: str) -> DifflangError:
-            yields = any(isinstance(n, tree.Yield) for n in nodes(decl.body))
-            return (unbound_yields if yields else cx.annotations.unbound)(span, name)
+            yields = any(isinstance(n, tree.Yield) for n in all_nodes(decl.body))
+            return (unbound_yield_error if yields else cx.annotations.unbound)(span, name)
 
-        no_new_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, unbound)
+        refuse_unbound_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, unbound)
     cx.root.result = decl.result
-    result = yield walk(cx, without_jumps(decl.body))
-    if isinstance(result, Poison):
-        raise Reported
+    result = yield elaborate(cx, desugar_function(decl.body))
+    if isinstance(result, PoisonTerm):
+        raise AlreadyReported
     if decl.result is not None:
         if not cx.annotations.match(decl.result, type_of(result)):
-            raise not_this_type(decl.result, type_of(result), tail(decl.body).span, f"the result of `{decl.name}`")
-        result = told(cx.annotations, decl.result, result)
+            raise declared_type_error(
+                decl.result, type_of(result), body_value(decl.body).span, f"the result of `{decl.name}`"
+            )
+        result = ascribe_enum(cx.annotations, decl.result, result)
     if isinstance(decl.result, tree.TypeFn) and decl.result.linear:
-        result = held_to(decl.result, result, tail(decl.body).span, cx.annotations, decl.name)
-        yield linear_functions.prove_given(cx, [result])
+        result = constrain_function(decl.result, result, body_value(decl.body).span, cx.annotations, decl.name)
+        yield linear_functions.prove_linear_arguments(cx, [result])
     return result
 
 
-def blame(session: Session, said: int, code: FnCode, span: Span) -> None:
+def add_call_sites(session: Session, said: int, code: FnCode, span: Span) -> None:
     """Say from where a function was called with the sizes that do not fit."""
     if session.checked.get(code.decl, True) is False:
         return
-    session.diagnostics[said:] = [blamed(d, code, span) for d in session.diagnostics[said:]]
+    session.diagnostics[said:] = [with_call_site(d, code, span) for d in session.diagnostics[said:]]
 
 
-def blamed(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
+def with_call_site(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
     """What is wrong within the function, and where that was called: first where that is the user's line."""
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
     body, call = [any(map(whole.holds, places)) for whole in wholes]
@@ -329,15 +354,19 @@ def blamed(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
     return d if span.of_library else d.users_first()
 
 
-def emit_call(cx: Context, code: FnCode, instance: Instance, terms: list[Term], span: Span) -> Term:
+def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: list[Term], span: Span) -> Term:
     """The equation of a call."""
-    operands = operands_of(cx, instance, terms, span)
+    operands = call_operands(cx, instance, terms, span)
     types = tuple(r.type for r in instance.graph.results)
-    results = cx.builder.append(OPS["call"], operands, types, (heard(cx, instance.graph),), name=code.decl.name)
-    return called(cx, instance, results, instance.fails, span)
+    results = cx.builder.append(
+        OPS["call"], operands, types, (silence_if_suppressed(cx, instance.graph),), name=code.decl.name
+    )
+    return call_result(cx, instance, results, instance.fails, span)
 
 
-def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span, key: Value | None = None) -> Values:
+def call_operands(
+    cx: ElabContext, instance: FunctionInstance, terms: list[Term], span: Span, key: Value | None = None
+) -> Values:
     """What the graph of an instance takes; if it draws, that `key` or one of its own."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
@@ -345,25 +374,27 @@ def operands_of(cx: Context, instance: Instance, terms: list[Term], span: Span, 
     if instance.random:
         operands.append(key or cx.draw(span))
     if instance.told:
-        operands.append(well(cx, span) or cx.emit("const", span, value=True, type=TRUTH))
+        operands.append(no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR))
     cx.builder.span = span
     return tuple(map(cx.builder.own, operands))
 
 
-def called(cx: Context, instance: Instance, results: Values, fails: bool, span: Span) -> Term:
+def call_result(cx: ElabContext, instance: FunctionInstance, results: Values, fails: bool, span: Span) -> Term:
     """What a call gives; its effects and its failure are those of who calls."""
     cx.root.calling(instance)
     if fails:
-        absorb(cx, results[-3:], span)
-    return like(instance.result, iter(results))
+        absorb_failure(cx, results[-3:], span)
+    return with_leaves(instance.result, iter(results))
 
 
 # ---- Definitions
 
 
-def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[None]:
+def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Walk[None]:
     """Check a function by itself: its sizes are names, its function parameters known by type only."""
-    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True)
+    annotations = AnnotationResolver(
+        Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True
+    )
     cx = function_context(session, module, annotations, definition=True)
     before = session.errors
     if session.notes is not None:
@@ -373,22 +404,22 @@ def check_definition(session: Session, module: Module, decl: tree.Fn) -> Walk[No
             cx.scope.bind(name, term)
         for param in decl.params:
             if isinstance(cx.annotations.bound.get(param.name), Dim) and not is_dim(param.type):
-                raise both_size_and_value(param)
+                raise size_and_value_error(param)
         for name, size in cx.annotations.bound.items():
             if isinstance(size, Dim):
                 cx.scope.bind(name, size)
-        result = yield body(cx, decl)
-        found = pruned_type(type_of(result))
-        numbers_fit(cx.root.builder.eqns)
-        session.found[decl] = Found(found, frozenset(cx.root.effects), frozenset(cx.root.calls))
-    except Undecided:
-        for error in unknown_in(cx, decl):
+        result = yield elaborate_body(cx, decl)
+        found = prune_type(type_of(result))
+        check_literal_ranges(cx.root.builder.eqns)
+        session.found[decl] = CheckedDefinition(found, frozenset(cx.root.effects), frozenset(cx.root.calls))
+    except DeferCheck:
+        for error in unknown_names_in(cx, decl):
             session.report(error)
     except DifflangError as error:
         session.report(error)
-    except Reported:
+    except AlreadyReported:
         pass
     except RecursionError:
-        session.report(too_deep(decl.span))
+        session.report(nesting_error(decl.span))
     cx.root.builder.release()
     session.checked[decl] = session.errors == before

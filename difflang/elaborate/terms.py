@@ -24,23 +24,23 @@ from difflang.types.language_types import (
     ClosureType,
     FnType,
     HistoryType,
-    Hole,
     KeyType,
     LangType,
     NeverType,
     RangeType,
     RecordType,
     SumType,
+    TextHole,
     TextType,
     TupleType,
     VariantType,
     leaf_types,
 )
-from difflang.types.module_scope import Static
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import StaticNumber
+from difflang.types.type_errors import make_error
 
 
-class Lane(Struct, frozen=True, eq=False):
+class IndexedLoop(Struct, frozen=True, eq=False):
     """A loop or map of known length: an array that its body reads at every index is better read item by item.
 
     `arrays` are such arrays, as the graph around sees them, `rows` the params of the body that hold one item each.
@@ -62,12 +62,12 @@ class Array(Struct, frozen=True, eq=False):
     """
 
     value: Value
-    static: Static = None
+    static: StaticNumber = None
     literal: bool = False
     below: Dim | None = None
     origin: Span | None = None
-    elements: tuple[Static, ...] | None = None
-    lane: Lane | None = None
+    elements: tuple[StaticNumber, ...] | None = None
+    lane: IndexedLoop | None = None
     offset: Dim = 0
 
     @property
@@ -83,19 +83,19 @@ class Tuple(Struct, frozen=True, eq=False):
     of: ClosureType | None = None
 
 
-class Record(Struct, frozen=True, eq=False):
+class RecordTerm(Struct, frozen=True, eq=False):
     type: RecordType
     fields: tuple[Term, ...]
 
     def field(self, name: str) -> Term:
         return self.fields[self.type.names.index(name)]
 
-    def with_field(self, name: str, value: Term) -> Record:
+    def with_field(self, name: str, value: Term) -> RecordTerm:
         at = self.type.names.index(name)
-        return rebuilt_record(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
+        return record_of_fields(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
 
 
-class Variant(Struct, frozen=True, eq=False):
+class VariantTerm(Struct, frozen=True, eq=False):
     """A value of an enum of which the variant is known."""
 
     type: VariantType
@@ -104,12 +104,12 @@ class Variant(Struct, frozen=True, eq=False):
     def field(self, name: str) -> Term:
         return self.fields[self.type.names.index(name)]
 
-    def with_field(self, name: str, value: Term) -> Variant:
+    def with_field(self, name: str, value: Term) -> VariantTerm:
         at = self.type.names.index(name)
-        return rebuilt_variant(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
+        return variant_of_fields(self.type, (*self.fields[:at], value, *self.fields[at + 1 :]))
 
 
-class Sum(Struct, frozen=True, eq=False):
+class SumTerm(Struct, frozen=True, eq=False):
     """One of several values, by a tag: see `SumType`."""
 
     tag: Value
@@ -126,49 +126,49 @@ class Closure(Struct, frozen=True, eq=False):
     captures: tuple[Term, ...]
 
 
-class Opaque(Struct, frozen=True, eq=False):
+class OpaqueTerm(Struct, frozen=True, eq=False):
     """A parameter of function type while its definition is checked."""
 
     type: FnType
 
 
-class Filled(Struct, frozen=True, eq=False):
+class InterpolatedValue(Struct, frozen=True, eq=False):
     """What fills in a place of a text, and its format."""
 
     term: Term
     spec: str = ""
 
 
-class Text(Struct, frozen=True, eq=False):
+class TextTerm(Struct, frozen=True, eq=False):
     """A string: what it says, or `parts` with values that only the run knows; see `TextType`."""
 
     value: str | None
-    parts: tuple[str | Filled, ...] = ()
+    parts: tuple[str | InterpolatedValue, ...] = ()
 
     @property
     def type(self) -> TextType:
-        holes = [p if isinstance(p, str) else Hole(type_of(p.term), p.spec) for p in self.parts]
+        holes = [p if isinstance(p, str) else TextHole(type_of(p.term), p.spec) for p in self.parts]
         return TextType(self.value, tuple(holes))
 
 
-class Key(Struct, frozen=True, eq=False):
+class KeyTerm(Struct, frozen=True, eq=False):
     value: Value
 
 
-class Range(Struct, frozen=True, eq=False):
+class RangeTerm(Struct, frozen=True, eq=False):
     start: Array
     stop: Array
     step: Array | None
 
 
-class Zip(Struct, frozen=True, eq=False):
+class ZipTerm(Struct, frozen=True, eq=False):
     """`zip(xs, ys)` or, with a count in front, `enumerate(xs)`: only a loop can use it."""
 
     items: tuple[Term, ...]
     counted: bool = False
 
 
-class Steps(Struct, frozen=True, eq=False):
+class YieldSteps(Struct, frozen=True, eq=False):
     """The steps of a loop that yields: how many there were, whether each came to its `yield`, where it stands.
 
     Where there are at most `room` steps what they yield is held in arrays, of which the rest is never read.
@@ -180,24 +180,39 @@ class Steps(Struct, frozen=True, eq=False):
     span: Span
 
 
-class Past(Struct, frozen=True, eq=False):
+class HistoryTerm(Struct, frozen=True, eq=False):
     """A history: see `histories`. Its values belong to the graph of its loop, and go nowhere else."""
 
     type: LangType
     values: tuple[Value, ...]
-    steps: Steps
+    steps: YieldSteps
     backwards: bool = False
 
 
-class Poison(Struct, frozen=True, eq=False):
+class PoisonTerm(Struct, frozen=True, eq=False):
     """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
 
 
-class Never(Struct, frozen=True, eq=False):
+class UnsetTerm(Struct, frozen=True, eq=False):
     """What a function's result is before a loop has set it, where nothing says of what type it will be."""
 
 
-Term = Array | Tuple | Record | Variant | Sum | Closure | Opaque | Text | Key | Range | Zip | Past | Poison | Never
+Term = (
+    Array
+    | Tuple
+    | RecordTerm
+    | VariantTerm
+    | SumTerm
+    | Closure
+    | OpaqueTerm
+    | TextTerm
+    | KeyTerm
+    | RangeTerm
+    | ZipTerm
+    | HistoryTerm
+    | PoisonTerm
+    | UnsetTerm
+)
 UNIT_TERM = Tuple(())
 
 
@@ -207,26 +222,26 @@ def type_of(term: Term) -> LangType:
             return term.tensor
         case Tuple():
             return TupleType(tuple(map(type_of, term.items)), term.of)
-        case Zip():
+        case ZipTerm():
             return TupleType(tuple(map(type_of, term.items)))
-        case Record() | Variant() | Sum():
+        case RecordTerm() | VariantTerm() | SumTerm():
             return term.type
         case Closure():
             return closure_type(term)
-        case Opaque():
+        case OpaqueTerm():
             return term.type
-        case Text():
+        case TextTerm():
             return term.type
-        case Key():
+        case KeyTerm():
             return KEY
-        case Range():
+        case RangeTerm():
             ends = (term.start, term.stop, term.step)
             return RangeType(tuple(e.static if e is not None else 1 for e in ends))
-        case Past():
+        case HistoryTerm():
             return HistoryType(term.type)
-        case Never():
+        case UnsetTerm():
             return NEVER
-        case Poison():
+        case PoisonTerm():
             raise TypeError("a poisoned name has no type")
 
 
@@ -234,10 +249,10 @@ def closure_type(term: Closure) -> ClosureType:
     return ClosureType(term.code, tuple(map(type_of, term.captures)))
 
 
-def children(term: Term) -> tuple[Term, ...]:
+def child_terms(term: Term) -> tuple[Term, ...]:
     """The parts of a value that has parts."""
     match term:
-        case Record(fields=parts) | Variant(fields=parts) | Tuple(items=parts) | Sum(parts=parts):
+        case RecordTerm(fields=parts) | VariantTerm(fields=parts) | Tuple(items=parts) | SumTerm(parts=parts):
             return parts
         case _:
             return ()
@@ -249,29 +264,29 @@ def leaves(term: Term) -> list[Value]:
     Errors: DL0508 for a history, which is no value that goes anywhere.
     """
     match term:
-        case Array() | Key():
+        case Array() | KeyTerm():
             return [term.value]
-        case Tuple() | Zip():
+        case Tuple() | ZipTerm():
             return [leaf for item in term.items for leaf in leaves(item)]
-        case Record() | Variant():
+        case RecordTerm() | VariantTerm():
             return [leaf for item in term.fields for leaf in leaves(item)]
-        case Sum():
+        case SumTerm():
             return [term.tag, *[leaf for part in term.parts for leaf in leaves(part)]]
         case Closure():
             return [leaf for item in term.captures for leaf in leaves(item)]
-        case Range():
+        case RangeTerm():
             return [term.start.value, term.stop.value, *([term.step.value] if term.step else [])]
-        case Text():
+        case TextTerm():
             return [leaf for p in term.parts if not isinstance(p, str) for leaf in leaves(p.term)]
-        case Past():
-            raise kept_here(term)
+        case HistoryTerm():
+            raise history_escape_error(term)
         case _:
             return []
 
 
-def kept_here(past: Past) -> DifflangError:
+def history_escape_error(past: HistoryTerm) -> DifflangError:
     """A history where a value is needed that can be carried, chosen or passed on."""
-    return mistake(
+    return make_error(
         "DL0508",
         "a history does not leave the place where it was made",
         (past.steps.span, f"only the run knows how often, so what this loop yields is a {HistoryType(past.type)}"),
@@ -279,74 +294,78 @@ def kept_here(past: Past) -> DifflangError:
     )
 
 
-def rebuilt(type: LangType, values: Iterator[Value]) -> Term:
+def build_term(type: LangType, values: Iterator[Value]) -> Term:
     """The term of a type whose leaves are these values."""
     match type:
         case Tensor():
             return Array(next(values))
         case TupleType():
-            return Tuple(tuple([rebuilt(t, values) for t in type.items]), type.of)
+            return Tuple(tuple([build_term(t, values) for t in type.items]), type.of)
         case RecordType():
-            return rebuilt_record(type, tuple([rebuilt(t, values) for t in type.fields]))
+            return record_of_fields(type, tuple([build_term(t, values) for t in type.fields]))
         case VariantType():
-            return rebuilt_variant(type, tuple([rebuilt(t, values) for t in type.fields]))
+            return variant_of_fields(type, tuple([build_term(t, values) for t in type.fields]))
         case SumType():
-            return Sum(next(values), tuple([rebuilt(t, values) for t in type.options]))
+            return SumTerm(next(values), tuple([build_term(t, values) for t in type.options]))
         case ClosureType():
-            return Closure(type.code, tuple([rebuilt(t, values) for t in type.captures]))
+            return Closure(type.code, tuple([build_term(t, values) for t in type.captures]))
         case FnType():
-            return Opaque(type)
+            return OpaqueTerm(type)
         case TextType():
-            parts = [p if isinstance(p, str) else Filled(rebuilt(p.type, values), p.spec) for p in type.parts]
-            return Text(type.value, tuple(parts))
+            parts = [
+                p if isinstance(p, str) else InterpolatedValue(build_term(p.type, values), p.spec) for p in type.parts
+            ]
+            return TextTerm(type.value, tuple(parts))
         case KeyType():
-            return Key(next(values))
+            return KeyTerm(next(values))
         case RangeType():
             start, stop, step = type.ends
             first, last = Array(next(values), start), Array(next(values), stop)
-            return Range(first, last, None if step == 1 else Array(next(values), step))
+            return RangeTerm(first, last, None if step == 1 else Array(next(values), step))
         case NeverType():
-            return Never()
+            return UnsetTerm()
         case HistoryType():
             raise InternalError(f"no values make a {type}")
 
 
-def like(term: Term, values: Iterator[Value]) -> Term:
+def with_leaves(term: Term, values: Iterator[Value]) -> Term:
     """The same term on other values; what was known of it before the run stays known."""
     match term:
         case Array():
             return Array(next(values), term.static, below=term.below)
         case Tuple():
-            return Tuple(tuple([like(t, values) for t in term.items]), term.of)
-        case Zip():
-            return Zip(tuple([like(t, values) for t in term.items]), term.counted)
-        case Record():
-            return Record(term.type, tuple([like(t, values) for t in term.fields]))
-        case Variant():
-            return Variant(term.type, tuple([like(t, values) for t in term.fields]))
-        case Sum():
-            return Sum(next(values), tuple([like(t, values) for t in term.parts]))
+            return Tuple(tuple([with_leaves(t, values) for t in term.items]), term.of)
+        case ZipTerm():
+            return ZipTerm(tuple([with_leaves(t, values) for t in term.items]), term.counted)
+        case RecordTerm():
+            return RecordTerm(term.type, tuple([with_leaves(t, values) for t in term.fields]))
+        case VariantTerm():
+            return VariantTerm(term.type, tuple([with_leaves(t, values) for t in term.fields]))
+        case SumTerm():
+            return SumTerm(next(values), tuple([with_leaves(t, values) for t in term.parts]))
         case Closure():
-            return Closure(term.code, tuple([like(t, values) for t in term.captures]))
-        case Text():
-            parts = [p if isinstance(p, str) else Filled(like(p.term, values), p.spec) for p in term.parts]
-            return Text(term.value, tuple(parts))
+            return Closure(term.code, tuple([with_leaves(t, values) for t in term.captures]))
+        case TextTerm():
+            parts = [
+                p if isinstance(p, str) else InterpolatedValue(with_leaves(p.term, values), p.spec) for p in term.parts
+            ]
+            return TextTerm(term.value, tuple(parts))
         case _:
-            return rebuilt(type_of(term), values)
+            return build_term(type_of(term), values)
 
 
-def rebuild(type: LangType, values: Sequence[Value]) -> Term:
-    return rebuilt(type, iter(values))
+def term_from_leaves(type: LangType, values: Sequence[Value]) -> Term:
+    return build_term(type, iter(values))
 
 
-def rebuilt_record(type: RecordType, fields: tuple[Term, ...]) -> Record:
+def record_of_fields(type: RecordType, fields: tuple[Term, ...]) -> RecordTerm:
     """A record of this declaration whose field types are those of its fields now."""
-    return Record(replace(type, fields=tuple(map(type_of, fields))), fields)
+    return RecordTerm(replace(type, fields=tuple(map(type_of, fields))), fields)
 
 
-def rebuilt_variant(type: VariantType, fields: tuple[Term, ...]) -> Variant:
+def variant_of_fields(type: VariantType, fields: tuple[Term, ...]) -> VariantTerm:
     """A value of this variant whose field types are those of its fields now."""
-    return Variant(replace(type, fields=tuple(map(type_of, fields))), fields)
+    return VariantTerm(replace(type, fields=tuple(map(type_of, fields))), fields)
 
 
 def leaf_hints(type: LangType, name: str) -> list[str]:
@@ -367,7 +386,7 @@ def leaf_hints(type: LangType, name: str) -> list[str]:
             return [name] * len(leaf_types(type))
 
 
-def made_of_sizes(condition: Value) -> bool:
+def is_size_condition(condition: Value) -> bool:
     """Whether a condition is computed from sizes and numbers of the program alone: each use of a definition decides it.
 
     Cost: one walk over the graph that computes it.

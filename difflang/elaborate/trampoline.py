@@ -10,27 +10,27 @@ from typing import Any, TypeVar
 
 from difflang.base.session_interrupts import atomic
 
-T = TypeVar("T")
-Walk = Generator[Any, Any, T]
+ResultT = TypeVar("ResultT")
+Walk = Generator[Any, Any, ResultT]
 
 
-def run(walk: Walk[T]) -> T:
+def run_walk(walk: Walk[ResultT]) -> ResultT:
     """The result of a walk. Errors: whatever the walk or a child raises and no parent catches."""
     stack: list[Walk[Any]] = [walk]
     try:
-        return carried_out(stack)
+        return drive_walks(stack)
     finally:
-        close_all(stack)
+        close_walks(stack)
 
 
 @atomic
-def close_all(stack: list[Walk[Any]]) -> None:
+def close_walks(stack: list[Walk[Any]]) -> None:
     """What an interrupt between two steps has left: each walk ends before its parent does."""
     while stack:
         stack.pop().close()
 
 
-def carried_out(stack: list[Walk[Any]]) -> Any:
+def drive_walks(stack: list[Walk[Any]]) -> Any:
     value: Any = None
     error: BaseException | None = None
     while stack:

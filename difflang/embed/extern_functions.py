@@ -18,22 +18,28 @@ from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.control.extern_call import Foreign
-from difflang.ops.control.print_effect import halved, whole
+from difflang.ops.control.extern_call import ExternFunction
+from difflang.ops.control.print_effect import join_64bit, split_64bit
 
 Array = Any
-Flat = Callable[..., Sequence[Array]]
+FlatFunction = Callable[..., Sequence[Array]]
 """A function of leaves, which refuses what it gives if that is not of the declared types."""
 
 
-class Traced(Foreign):
+class JaxExtern(ExternFunction):
     """A function that JAX can trace. It is so with 64-bit types if it has some, or if they are `wide` anyway."""
 
     def __init__(
-        self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, f: Flat, wide: bool
+        self,
+        name: str,
+        params: tuple[Tensor, ...],
+        results: tuple[Tensor, ...],
+        span: Span,
+        f: FlatFunction,
+        wide: bool,
     ) -> None:
         super().__init__(name, params, results, span)
-        self.wide = wide or any(is_wide(t) for t in (*params, *results))
+        self.wide = wide or any(is_64_bit(t) for t in (*params, *results))
 
         def function(*arrays: Array) -> list[Array]:
             found = f(*arrays)
@@ -52,7 +58,7 @@ class Traced(Foreign):
         except DifflangError:
             raise
         except (Exception, SystemExit) as error:
-            raise failed(self, error) from error
+            raise extern_error(self, error) from error
         if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
             message = f"`{self.name}` has a value in it that is inside a JAX transformation"
             way = "give the function that value as an argument, through the program"
@@ -70,18 +76,20 @@ class Traced(Foreign):
             return self.function(*arrays)
 
 
-def unsaid(record: logging.LogRecord) -> bool:
+def is_unhandled_record(record: logging.LogRecord) -> bool:
     """Whether a record of JAX's log is of something else than a failure that is told as what it is."""
     return record.exc_info is None or not isinstance(record.exc_info[1], (DifflangError, KeyboardInterrupt))
 
 
-logging.getLogger("jax._src.callback").addFilter(unsaid)
+logging.getLogger("jax._src.callback").addFilter(is_unhandled_record)
 
 
-class Host(Foreign):
+class HostExtern(ExternFunction):
     """A function of NumPy arrays, called back while the program runs."""
 
-    def __init__(self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, f: Flat) -> None:
+    def __init__(
+        self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, f: FlatFunction
+    ) -> None:
         super().__init__(name, params, results, span)
         self.host = True
         self.function = f
@@ -89,12 +97,12 @@ class Host(Foreign):
     def run(self, *arrays: Array) -> list[Array]:
         """Its results, which it may change afterwards; what it is given it may not, since others read that."""
         try:
-            found = self.function(*map(only_read, arrays))
+            found = self.function(*map(read_only_view, arrays))
             return [np.array(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
         except DifflangError:
             raise
         except (Exception, SystemExit) as error:  # a function does not decide that a process ends
-            raise failed(self, error) from error
+            raise extern_error(self, error) from error
 
     def lower(self, jax: Any, *arrays: Array) -> list[Array]:
         """JAX makes 32 bits of 64 on the way there and back, so these go as words."""
@@ -102,53 +110,53 @@ class Host(Foreign):
 
         def called(*words: Any) -> list[Any]:
             try:
-                found = self.run(*[whole(np.asarray(x), dtype) for x, dtype in zip(words, dtypes, strict=True)])
+                found = self.run(*[join_64bit(np.asarray(x), dtype) for x, dtype in zip(words, dtypes, strict=True)])
             except (DifflangError, KeyboardInterrupt) as error:
                 self.failure = error
                 raise
-            return [in_words(x) for x in found]
+            return [split_into_words(x) for x in found]
 
-        given = [halved(jax, x) for x in arrays]
-        back = jax.pure_callback(called, [words_of(t) for t in self.results], *given, vmap_method="sequential")
-        return [put_together(jax, x, t) for x, t in zip(back, self.results, strict=True)]
+        given = [split_64bit(jax, x) for x in arrays]
+        back = jax.pure_callback(called, [word_struct(t) for t in self.results], *given, vmap_method="sequential")
+        return [join_words(jax, x, t) for x, t in zip(back, self.results, strict=True)]
 
 
-def only_read(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def read_only_view(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same array for who must not write into it."""
     seen = x.view()
     seen.flags.writeable = False
     return seen
 
 
-def wide_by_default() -> bool:
+def is_x64_enabled() -> bool:
     """Whether JAX has 64-bit types switched on here."""
     return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
 
 
-def is_wide(type: Tensor) -> bool:
+def is_64_bit(type: Tensor) -> bool:
     """Whether JAX would make fewer bits of it."""
     dtype = numpy_dtype(type.dtype)
     return dtype.itemsize // (2 if dtype.kind == "c" else 1) == 8
 
 
-def words_of(type: Tensor) -> jax.ShapeDtypeStruct:
+def word_struct(type: Tensor) -> jax.ShapeDtypeStruct:
     """The words that an array comes back as."""
     dtype = numpy_dtype(type.dtype)
-    if not is_wide(type):
+    if not is_64_bit(type):
         return jax.ShapeDtypeStruct(type.shape, dtype)
     return jax.ShapeDtypeStruct((*type.shape, dtype.itemsize // 4), np.dtype(np.uint32))
 
 
-def in_words(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def split_into_words(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     words = x.dtype.itemsize // 4
     if words < (4 if x.dtype.kind == "c" else 2):
         return x
     return np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint32).reshape(*x.shape, words)
 
 
-def put_together(jax: Any, words: Array, type: Tensor) -> Array:
+def join_words(jax: Any, words: Array, type: Tensor) -> Array:
     """The array that came back as words."""
-    if not is_wide(type):
+    if not is_64_bit(type):
         return words
     dtype, lax = numpy_dtype(type.dtype), jax.lax
     if dtype.kind != "c":
@@ -157,7 +165,7 @@ def put_together(jax: Any, words: Array, type: Tensor) -> Array:
     return lax.complex(parts[..., 0], parts[..., 1])
 
 
-def whatever_the_sizes(errors: Sequence[BaseException]) -> bool:
+def is_size_independent(errors: Sequence[BaseException]) -> bool:
     """Whether a function that raised these, each for other sizes, has its mistake whatever the sizes are."""
     first = errors[0]
     if any(type(e) is not type(first) for e in errors):
@@ -167,7 +175,7 @@ def whatever_the_sizes(errors: Sequence[BaseException]) -> bool:
     return isinstance(first, TypeError) and len({str(e) for e in errors}) == 1 < len(errors)
 
 
-def failed(function: Foreign, error: BaseException) -> DifflangError:
+def extern_error(function: ExternFunction, error: BaseException) -> DifflangError:
     """Errors: DL1232, with what the function raised."""
     first = next(iter(str(error).splitlines()), "")
     message = f"`{function.name}` raised {type(error).__name__}{': ' if first else ''}{first}"

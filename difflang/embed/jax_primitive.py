@@ -21,8 +21,8 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
-from difflang.base.errors import doorway
-from difflang.embed.derived_programs import Mask, Program, on
+from difflang.base.errors import classify_errors
+from difflang.embed.derived_programs import EmbeddedProgram, Mask, select_by_mask
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.lower.graph_to_jax import Lowering
@@ -32,26 +32,26 @@ program_p = Primitive("difflang")
 program_p.multiple_results = True
 
 
-def apply(program: Program, arrays: Sequence[Array]) -> list[Array]:
+def bind_program(program: EmbeddedProgram, arrays: Sequence[Array]) -> list[Array]:
     """The results of a program on arrays, in whatever JAX transformation is going on."""
     if program.road.limit:
-        with doorway():  # refused here, if it is: JAX hides the lines of a program while it lowers one
+        with classify_errors():  # refused here, if it is: JAX hides the lines of a program while it lowers one
             program.finished  # noqa: B018
     with jax.enable_x64(True):
-        typed = [as_typed(x, p.type) for x, p in zip(arrays, program.graph.params, strict=True)]
-        return list(program_p.bind(*varying_alike(typed), program=program))
+        typed = [cast_to_param(x, p.type) for x, p in zip(arrays, program.graph.params, strict=True)]
+        return list(program_p.bind(*unify_varying_axes(typed), program=program))
 
 
-def as_typed(x: Array, type: Type) -> Array:
+def cast_to_param(x: Array, type: Type) -> Array:
     """An array of the element type that is due: JAX itself makes f32 of what should be f64."""
     assert isinstance(type, Tensor)
     dtype = numpy_dtype(type.dtype)
     return x if getattr(x, "dtype", None) == dtype else jax.lax.convert_element_type(x, dtype)
 
 
-def varying_alike(arrays: Sequence[Array]) -> list[Array]:
+def unify_varying_axes(arrays: Sequence[Array]) -> list[Array]:
     """The arrays, inside `shard_map` said to differ along all the axes of the mesh along which any of them does."""
-    axes = [varying(jax.typeof(x)) for x in arrays]
+    axes = [varying_axes(jax.typeof(x)) for x in arrays]
     union = frozenset[str]().union(*axes)
     return [
         jax.lax.pcast(x, tuple(sorted(union - here)), to="varying") if here != union else x
@@ -59,7 +59,7 @@ def varying_alike(arrays: Sequence[Array]) -> list[Array]:
     ]
 
 
-def varying(aval: Any) -> frozenset[str]:
+def varying_axes(aval: Any) -> frozenset[str]:
     """The axes of a mesh along which a value differs from device to device, inside `shard_map`."""
     return aval.manual_axis_type.varying
 
@@ -67,64 +67,64 @@ def varying(aval: Any) -> frozenset[str]:
 # ---- what it is, and how it runs
 
 
-def abstract(*avals: Any, program: Program) -> tuple[list[Any], Any]:
+def abstract_eval(*avals: Any, program: EmbeddedProgram) -> tuple[list[Any], Any]:
     """The types of its results, and that what it prints is printed in order."""
-    differs = next((a for a in avals if varying(a)), None)
-    effects = printing_effects() if program.graph.effectful else jax.extend.core.no_effects
-    return [shaped(r.type, differs) for r in program.graph.results], effects
+    differs = next((a for a in avals if varying_axes(a)), None)
+    effects = ordered_print_effects() if program.graph.effectful else jax.extend.core.no_effects
+    return [abstract_array(r.type, differs) for r in program.graph.results], effects
 
 
 @cache
-def printing_effects() -> Any:
+def ordered_print_effects() -> Any:
     """The effect that JAX gives an ordered callback."""
     return jax.make_jaxpr(lambda: io_callback(print, None, ordered=True))().effects
 
 
-def shaped(type: Type, like: Any = None) -> Any:
+def abstract_array(type: Type, like: Any = None) -> Any:
     """A type as JAX has it, inside `shard_map` that of a value which differs as another one does."""
     assert isinstance(type, Tensor)
     dtype = numpy_dtype(type.dtype)
     if like is None:
         return jax.core.ShapedArray(type.shape, dtype)
     spread = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * type.rank))
-    kind = ManualAxisType(varying=varying(like))
+    kind = ManualAxisType(varying=varying_axes(like))
     return jax.core.ShapedArray(type.shape, dtype, sharding=spread, manual_axis_type=kind)
 
 
-def run(*arrays: Array, program: Program) -> list[Array]:
+def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
     """Outside of any trace, as when `jax.grad` is not within `jax.jit`: compiled once."""
     compiled = program.once("jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program)))
     with jax.enable_x64(True):
         return compiled(*arrays)
 
 
-def lowered(ctx: Any, *operands: Any, program: Program) -> Any:
+def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
     """The finished graph, each equation at its own source position. Within one module it stands once."""
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
-    function = program.once(("function", platform), lambda: traced_once(program, platform))
+    function = program.once(("function", platform), lambda: jit_finished_graph(program, platform))
     with jax.enable_x64(True):
-        plain = ctx.replace(avals_in=[shaped(p.type) for p in program.graph.params])
+        plain = ctx.replace(avals_in=[abstract_array(p.type) for p in program.graph.params])
         results = mlir.lower_fun(function)(plain, *operands)
     if plain.tokens_out is not None:
         ctx.set_tokens_out(plain.tokens_out)
     return results
 
 
-def traced_once(program: Program, platform: str) -> Callable[..., list[Array]]:
+def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[..., list[Array]]:
     """The finished graph as a function that JAX traces once, however many programs it is a part of."""
     graph, checked = program.finished, program.checked
 
     def function(*arrays: Array) -> list[Array]:
         found = Lowering(jax, platform, program.road.says, runs=True).program(graph, *arrays)
         if checked is not None:
-            reported(program, found[checked])
+            report_failed_check(program, found[checked])
         return found
 
     function.__name__ = function.__qualname__ = str(program)
     return jax.jit(function)
 
 
-def reported(program: Program, word: Array) -> None:
+def report_failed_check(program: EmbeddedProgram, word: Array) -> None:
     """Tell the number of a failed check, when the program runs."""
 
     def tell(word: Array) -> None:
@@ -139,32 +139,34 @@ def reported(program: Program, word: Array) -> None:
 # ---- derivatives
 
 
-def jvp(primals: Sequence[Array], tangents: Sequence[Any], *, program: Program) -> tuple[list[Array], list[Any]]:
+def jvp(
+    primals: Sequence[Array], tangents: Sequence[Any], *, program: EmbeddedProgram
+) -> tuple[list[Array], list[Any]]:
     """Value and tangent in one program."""
-    active = tuple([moves(t) for t in tangents])
+    active = tuple([has_tangent(t) for t in tangents])
     if not any(active):
-        results = apply(program, primals)
-        return results, [no_tangent(y) for y in results]
-    found = apply(program.pushed(active), [*primals, *on(tangents, active)])
-    return with_zeros(program, found)
+        results = bind_program(program, primals)
+        return results, [zero_tangent(y) for y in results]
+    found = bind_program(program.pushed(active), [*primals, *select_by_mask(tangents, active)])
+    return split_tangents(program, found)
 
 
-def with_zeros(program: Program, found: Sequence[Array]) -> tuple[list[Array], list[Any]]:
+def split_tangents(program: EmbeddedProgram, found: Sequence[Array]) -> tuple[list[Array], list[Any]]:
     count = len(program.graph.results)
     dys = iter(found[count:])
     results = list(found[:count])
-    return results, [next(dys) if s else no_tangent(y) for y, s in zip(results, program.smooth, strict=True)]
+    return results, [next(dys) if s else zero_tangent(y) for y, s in zip(results, program.smooth, strict=True)]
 
 
-def moves(tangent: Any) -> bool:
+def has_tangent(tangent: Any) -> bool:
     return not isinstance(tangent, ad.Zero) and getattr(tangent, "dtype", None) != jax.dtypes.float0
 
 
-def no_tangent(result: Array) -> Any:
+def zero_tangent(result: Array) -> Any:
     return ad.Zero(jax.typeof(result).to_tangent_aval())
 
 
-def partial_eval(trace: Any, *tracers: Any, program: Program) -> list[Any]:
+def partial_eval(trace: Any, *tracers: Any, program: EmbeddedProgram) -> list[Any]:
     """Value and tangent, of which JAX wants the value now and the tangent later: reverse mode begins like that."""
     origin = program.origin
     count = len(origin.base.graph.params) if origin is not None else 0
@@ -172,7 +174,7 @@ def partial_eval(trace: Any, *tracers: Any, program: Program) -> list[Any]:
     if origin is None or origin.alone or any(x is None for x in known[:count]) or None not in known[count:]:
         return trace.default_process_primitive(program_p, tracers, {"program": program})
     halves = origin.base.split(origin.active)
-    found = apply(halves.first, known[:count])
+    found = bind_program(halves.first, known[:count])
     results = len(origin.base.graph.results)
     kept = known[:count] if halves.arguments else found[results:]
     later = [*[trace.new_const(x) for x in kept], *tracers[count:]]
@@ -182,7 +184,7 @@ def partial_eval(trace: Any, *tracers: Any, program: Program) -> list[Any]:
 
 def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[bool], eqn: Any) -> Any:
     """The same for an equation within `jax.checkpoint`: what is known is computed now, and all of it again later."""
-    program: Program = eqn.params["program"]
+    program: EmbeddedProgram = eqn.params["program"]
     origin = program.origin
     needed = [
         x for x, there in zip(eqn.invars, instantiated, strict=True) if not there and isinstance(x, jax.extend.core.Var)
@@ -199,23 +201,23 @@ def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[boo
     return known, eqn, later, [True] * len(eqn.outvars), needed
 
 
-def transpose(cts: Sequence[Any], *arguments: Any, program: Program) -> list[Any]:
+def transpose(cts: Sequence[Any], *arguments: Any, program: EmbeddedProgram) -> list[Any]:
     """A linear program turned round. JAX pairs complex numbers without a conjugate, we with one."""
     linear = tuple([ad.is_undefined_primal(x) for x in arguments])
-    smooth = on(cts, program.smooth)
-    arriving = tuple([moves(ct) for ct in smooth])
-    known = on(arguments, tuple([not z for z in linear]))
-    turned = turned_round(program, linear, arriving)
-    found = iter(apply(turned, [*known, *[conjugate(ct) for ct in on(smooth, arriving)]]))
-    return [lying_as(conjugate(next(found)), x.aval) if z else None for x, z in zip(arguments, linear, strict=True)]
+    smooth = select_by_mask(cts, program.smooth)
+    arriving = tuple([has_tangent(ct) for ct in smooth])
+    known = select_by_mask(arguments, tuple([not z for z in linear]))
+    turned = transposed_program(program, linear, arriving)
+    found = iter(bind_program(turned, [*known, *[conjugate(ct) for ct in select_by_mask(smooth, arriving)]]))
+    return [reshard_like(conjugate(next(found)), x.aval) if z else None for x, z in zip(arguments, linear, strict=True)]
 
 
-def lying_as(ct: Array, aval: Any) -> Array:
+def reshard_like(ct: Array, aval: Any) -> Array:
     """A cotangent over the devices as what it belongs to, where the axes of a mesh are parts of JAX's types."""
     return jax.sharding.reshard(ct, aval.sharding) if any(aval.sharding.spec) else ct
 
 
-def turned_round(program: Program, linear: Mask, arriving: Mask) -> Program:
+def transposed_program(program: EmbeddedProgram, linear: Mask, arriving: Mask) -> EmbeddedProgram:
     """What is linear because it is a tangent is turned round by pulling back through what it is the tangent of."""
     origin = program.origin
     if origin is not None and origin.alone:
@@ -232,26 +234,26 @@ def conjugate(x: Array) -> Array:
 # ---- vmap
 
 
-def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: Program) -> tuple[list[Array], list[Any]]:
+def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: EmbeddedProgram) -> tuple[list[Array], list[Any]]:
     """The program for each item. Where only tangents differ from item to item, the value is one for all of them."""
     origin = program.origin
     if origin is not None and not origin.alone:
         count = len(origin.base.graph.params)
         if all(d is None for d in dims[:count]):
-            results = apply(origin.base, arrays[:count])
+            results = bind_program(origin.base, arrays[:count])
             tangents, batched = batch(arrays, dims, program=origin.base.tangent(origin.active))
             return [*results, *tangents], [*[None] * len(results), *batched]
     batched = tuple([d is not None for d in dims])
     with jax.enable_x64(True):
         moved = [jax.numpy.moveaxis(x, d, 0) if d is not None else x for x, d in zip(arrays, dims, strict=True)]
-    length = next(x.shape[0] for x in on(moved, batched))
-    found = apply(program.mapped(batched, length), moved)
+    length = next(x.shape[0] for x in select_by_mask(moved, batched))
+    found = bind_program(program.mapped(batched, length), moved)
     return found, [0] * len(found)
 
 
-program_p.def_impl(run)
-program_p.def_effectful_abstract_eval(abstract)
-mlir.register_lowering(program_p, lowered)
+program_p.def_impl(run_compiled)
+program_p.def_effectful_abstract_eval(abstract_eval)
+mlir.register_lowering(program_p, lower_program)
 ad.primitive_jvps[program_p] = jvp
 ad.primitive_transposes[program_p] = transpose
 pe.custom_partial_eval_rules[program_p] = partial_eval

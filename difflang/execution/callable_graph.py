@@ -14,37 +14,43 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from difflang.base.check_sites import Checks
+from difflang.base.check_sites import CheckTable
 from difflang.base.diagnostics import Diagnostic, DifflangError, printable, render
-from difflang.base.gc_pause import paused
-from difflang.embed.derived_programs import Program, Road, poisoned
-from difflang.embed.jax_primitive import apply
-from difflang.execution.check_failures import WORD, explain, guarded, untold, without_proved
-from difflang.execution.check_failures import Program as Runs
-from difflang.execution.random_keys import seed_words
+from difflang.base.gc_pause import pause_gc
+from difflang.embed.derived_programs import EmbeddedProgram, PipelineHooks, poison_with_nan
+from difflang.embed.jax_primitive import bind_program
+from difflang.execution.check_failures import (
+    FAILURE_RESULTS,
+    drop_proved_checks,
+    explain_failure,
+    failure_warning,
+    with_check_number,
+)
+from difflang.execution.check_failures import ArrayProgram as Runs
+from difflang.execution.random_keys import seed_to_key
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Says, evaluate
-from difflang.lower.capacity import LITTLE, Elastic, Room, with_room
-from difflang.lower.lowering_pipeline import finished
-from difflang.ops.control.print_effect import printing
-from difflang.ops.control.print_sink import Voice
+from difflang.ir.interpreter import TextSink, evaluate
+from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, Growable, with_capacity
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.ops.control.print_effect import without_check_messages
+from difflang.ops.control.print_sink import PrintSink
 from difflang.passes.dce import dce
-from difflang.passes.substitute_dims import has_names
-from difflang.plan.budget_search import limit_of, planned
-from difflang.plan.compile_within_limit import fitted
+from difflang.passes.substitute_dims import has_symbolic_dims
+from difflang.plan.budget_search import memory_limit, plan_memory
+from difflang.plan.compile_within_limit import compile_within_limit
 from difflang.runtime import pytrees
-from difflang.runtime.adaptive_wait import Waiter
-from difflang.runtime.compile import Executable, compile
+from difflang.runtime.adaptive_wait import AdaptiveWaiter
+from difflang.runtime.compile import Executable, compile_graph
 
 
-def ready(graph: Graph, room: Room = LITTLE) -> Graph:
+def finalize_within_limit(graph: Graph, room: Capacity = INITIAL_CAPACITY) -> Graph:
     """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction."""
-    with paused():
-        limit = limit_of(graph)
-        return planned(graph, limit, room).graph if limit else finished(graph, room)
+    with pause_gc():
+        limit = memory_limit(graph)
+        return plan_memory(graph, limit, room).graph if limit else finalize_graph(graph, room)
 
 
-class Made(Struct, frozen=True):
+class PreparedGraph(Struct, frozen=True):
     """A finished graph, and what runs it. Where it may still fail, its last three results are a failure."""
 
     graph: Graph
@@ -60,15 +66,15 @@ class Made(Struct, frozen=True):
         return self.executable.orders
 
 
-class Surroundings(Struct, frozen=True, eq=False):
+class SharedContext(Struct, frozen=True, eq=False):
     """What programs of one file have in common. `rooms` are those of functions that needed more than a little."""
 
-    checks: Checks
+    checks: CheckTable
     lock: AbstractContextManager[Any]
-    rooms: MutableMapping[Any, Room]
+    rooms: MutableMapping[Any, Capacity]
 
 
-class Running:
+class CallableGraph:
     """An elaborated graph on its way to run. If it can fail, its last three results are a failure.
 
     `of` is what it shares its room with, `said` how many bytes its derivatives may take, 0 for any; `make` makes the
@@ -78,47 +84,47 @@ class Running:
     make: Callable[[Iterator[Any]], Any]
     make_unlimited: Callable[[Iterator[Any]], Any]  # of what `unlimited` gives: it may have other room
 
-    def __init__(self, around: Surroundings, graph: Graph, can_fail: bool, of: Hashable, said: int) -> None:
+    def __init__(self, around: SharedContext, graph: Graph, can_fail: bool, of: Hashable, said: int) -> None:
         self.around, self.elaborated, self.can_fail, self.of, self.said = around, graph, can_fail, of, said
-        self.limit = limit_of(graph)
-        self.programs: dict[int, Elastic[Made]] = {}  # by the limit they are made under
-        self.voice = Voice(to_stdout)
-        self.waiter = Waiter()
+        self.limit = memory_limit(graph)
+        self.programs: dict[int, Growable[PreparedGraph]] = {}  # by the limit they are made under
+        self.voice = PrintSink(to_stdout)
+        self.waiter = AdaptiveWaiter()
 
     @property
-    def program(self) -> Elastic[Made]:
+    def program(self) -> Growable[PreparedGraph]:
         """What XLA runs. Errors: DL1012."""
         return self.under(self.limit)
 
     @property
-    def unlimited(self) -> Elastic[Made]:
+    def unlimited(self) -> Growable[PreparedGraph]:
         """What the interpreter runs: limits are on XLA's memory."""
         return self.under(0)
 
-    def under(self, limit: int) -> Elastic[Made]:
+    def under(self, limit: int) -> Growable[PreparedGraph]:
         """The program under a limit, which is made by whoever asks first. Errors: DL1012."""
         if limit not in self.programs:
             with self.around.lock:
                 if limit not in self.programs:
-                    room = self.around.rooms.get(self.of, LITTLE)
-                    self.programs[limit] = Elastic(partial(self.compiled, limit), room)
+                    room = self.around.rooms.get(self.of, INITIAL_CAPACITY)
+                    self.programs[limit] = Growable(partial(self.compiled, limit), room)
         return self.programs[limit]
 
-    def compiled(self, limit: int, room: Room) -> Made:
+    def compiled(self, limit: int, room: Capacity) -> PreparedGraph:
         """The finished graph, and what runs it without the numbers of a failure."""
-        with self.around.lock, paused():
+        with self.around.lock, pause_gc():
             if limit:
-                return fitted(self.elaborated, limit, room, self.made)[1]
-            graph = finished(self.elaborated, room)
+                return compile_within_limit(self.elaborated, limit, room, self.made)[1]
+            graph = finalize_graph(self.elaborated, room)
         return self.made(graph)
 
-    def made(self, graph: Graph, *, sparing: bool = False) -> Made:
-        proved = without_proved(graph) if self.can_fail else None
+    def made(self, graph: Graph, *, sparing: bool = False) -> PreparedGraph:
+        proved = drop_proved_checks(graph) if self.can_fail else None
         fails = self.can_fail and proved is None
         graph = graph if proved is None else proved
-        runs = guarded(graph) if fails else graph
+        runs = with_check_number(graph) if fails else graph
         in_order = self.around.checks.in_order
-        return Made(graph, compile(runs, says=self.voice, in_order=in_order, sparing=sparing), fails)
+        return PreparedGraph(graph, compile_graph(runs, says=self.voice, in_order=in_order, sparing=sparing), fails)
 
     @property
     def graph(self) -> Graph:
@@ -133,7 +139,7 @@ class Running:
         """Whether a check may fail."""
         return self.program.made.fails
 
-    def grows(self, program: Elastic[Made], number: int, *, interpreted: bool = False) -> bool:
+    def grows(self, program: Growable[PreparedGraph], number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
         more = program.grows(self.around.checks, number, interpreted=interpreted)
         if more and program is self.programs.get(self.limit):
@@ -146,11 +152,11 @@ class Running:
 
         Under a limit no more is taken than is needed here.
         """
-        if self.limit and raises and not pytrees.in_trace():
+        if self.limit and raises and not pytrees.is_tracing():
             return
         room = self.around.rooms.get(self.of, self.program.room)
         if room != self.program.room:
-            self.programs[self.limit] = Elastic(partial(self.compiled, self.limit), room)
+            self.programs[self.limit] = Growable(partial(self.compiled, self.limit), room)
             self.forget()
 
     def forget(self) -> None:
@@ -166,10 +172,10 @@ class Running:
 
     def called(self, arrays: Sequence[Any]) -> Any:
         """The value for such arrays, wherever they are."""
-        if pytrees.traced(arrays):
+        if pytrees.has_tracers(arrays):
             return self.make(iter(self.inside(arrays)))
         met = self.voice.met
-        results = self.over_devices(arrays) if pytrees.over_devices(arrays) else self.executable(*arrays)
+        results = self.over_devices(arrays) if pytrees.has_multi_device(arrays) else self.executable(*arrays)
         return self.value(results, arrays, met)
 
     def of_host(self, leaves: Sequence[Any]) -> Any:
@@ -185,7 +191,7 @@ class Running:
         """
         while self.fails and (number := self.waiter.item(results.pop())):
             if not self.grows(self.program, number):
-                given = pytrees.on_host(arrays) if pytrees.over_devices(arrays) else arrays
+                given = pytrees.to_host(arrays) if pytrees.has_multi_device(arrays) else arrays
                 raise self.failure(number, Executable, given, self.program.room)
             self.voice.again(met)
             results = self.executable(*arrays)
@@ -193,16 +199,16 @@ class Running:
         return self.make(iter(results))
 
     def failure(
-        self, number: int, runs: Callable[[Graph, None, Says], Runs], arrays: Sequence[Any], room: Room
+        self, number: int, runs: Callable[[Graph, None, TextSink], Runs], arrays: Sequence[Any], room: Capacity
     ) -> DifflangError:
         """The error that a failed check is: the program is run once more, under no limit, for all there is to say."""
 
-        def full(graph: Graph, says: Says) -> Runs:
-            with self.around.lock, paused():
-                explained = finished(graph, room, explained=True)
+        def full(graph: Graph, says: TextSink) -> Runs:
+            with self.around.lock, pause_gc():
+                explained = finalize_graph(graph, room, explained=True)
             return runs(explained, None, says)
 
-        return explain(self.around.checks, number, self.elaborated, full, arrays)
+        return explain_failure(self.around.checks, number, self.elaborated, full, arrays)
 
     def interpreted(self, arrays: Sequence[Any]) -> Any:
         """The value in NumPy, by the reference of each op."""
@@ -212,19 +218,19 @@ class Running:
         results = self.evaluated(program.made, converted)
         while program.made.fails and (site := results[-3].item()):
             if not self.grows(program, site, interpreted=True):
-                raise self.failure(site, by_interpreter, converted, program.room)
+                raise self.failure(site, interpreter_program, converted, program.room)
             self.voice.again(met)
             results = self.evaluated(program.made, converted)
         return self.make_unlimited(iter(results))
 
-    def evaluated(self, made: Made, arrays: Sequence[Any]) -> list[Any]:
+    def evaluated(self, made: PreparedGraph, arrays: Sequence[Any]) -> list[Any]:
         results = [np.asarray(x) for x in evaluate(made.graph, *arrays, says=self.voice)]
         self.voice.settle()
         return results
 
     def concrete(self, arrays: Sequence[Any], who: str) -> list[Any]:
         """The arrays in NumPy. Errors: DL1206 for values inside a JAX transformation."""
-        if pytrees.traced(arrays):
+        if pytrees.has_tracers(arrays):
             message = f"{who} takes arrays, not values inside a JAX transformation"
             raise DifflangError(Diagnostic("DL1206", message))
         converters = self.unlimited.made.executable.converters
@@ -234,60 +240,64 @@ class Running:
 
     def inside(self, arrays: Sequence[Any]) -> list[Any]:
         """The results as a part of a program of JAX, whose transformations go by our rules."""
-        results = apply(self.within, self.converted(arrays))
+        results = bind_program(self.within, self.converted(arrays))
         return results[:-1] if self.fails else results
 
     def over_devices(self, arrays: Sequence[Any]) -> list[Any]:
         """The results of arrays that lie on several devices: XLA splits the program as the arrays are split."""
-        return apply(self.whole, self.converted(arrays))
+        return bind_program(self.whole, self.converted(arrays))
 
     @cached_property
-    def whole(self) -> Program:
+    def whole(self) -> EmbeddedProgram:
         """What `executable` runs, for wherever its arguments are."""
         graph = self.seen
         if not self.fails:
-            return Program(dce(graph.with_results(graph.results[:-WORD])) if self.can_fail else graph, self.road)
-        return Program(guarded(graph), self.road)
+            return EmbeddedProgram(
+                dce(graph.with_results(graph.results[:-FAILURE_RESULTS])) if self.can_fail else graph, self.road
+            )
+        return EmbeddedProgram(with_check_number(graph), self.road)
 
     @cached_property
-    def within(self) -> Program:
+    def within(self) -> EmbeddedProgram:
         """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
         if not self.fails:
             return self.whole
         graph, last = self.whole.graph, len(self.whole.graph.results) - 1
-        return Program(poisoned(graph, last), self.road, last)
+        return EmbeddedProgram(poison_with_nan(graph, last), self.road, last)
 
     def checked(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
         """The word of a failure, and the value."""
-        found = apply(self.bare, self.converted(arrays))
+        found = bind_program(self.bare, self.converted(arrays))
         if not self.can_fail:
-            return [np.int32(0)] * WORD, self.make(iter(found))
-        return found[-WORD:], self.make(iter(found[:-WORD]))
+            return [np.int32(0)] * FAILURE_RESULTS, self.make(iter(found))
+        return found[-FAILURE_RESULTS:], self.make(iter(found[:-FAILURE_RESULTS]))
 
     @cached_property
-    def bare(self) -> Program:
+    def bare(self) -> EmbeddedProgram:
         """The program with the whole word of a failure, nothing of which is told otherwise."""
-        return Program(self.seen, self.road)
+        return EmbeddedProgram(self.seen, self.road)
 
     @property
     def seen(self) -> Graph:
         """The graph as JAX sees it: what it gives has sizes in numbers."""
-        graph = printing(self.elaborated)
-        if not any(has_names(r.type) for r in graph.results):
+        graph = without_check_messages(self.elaborated)
+        if not any(has_symbolic_dims(r.type) for r in graph.results):
             return graph
-        return with_room(graph, self.program.room, arrays=True)
+        return with_capacity(graph, self.program.room, arrays=True)
 
     @cached_property
-    def road(self) -> Road:
-        return Road(lambda graph: ready(graph, self.program.room), self.voice, self.told, self.said)
+    def road(self) -> PipelineHooks:
+        return PipelineHooks(
+            lambda graph: finalize_within_limit(graph, self.program.room), self.voice, self.told, self.said
+        )
 
     def told(self, number: int) -> None:
         """Say on the error stream that a check failed where nothing can be raised."""
         site = self.around.checks.sites[number - 1]
-        sys.stderr.write(f"{printable(render([untold(site)]))}\n")
+        sys.stderr.write(f"{printable(render([failure_warning(site)]))}\n")
 
 
-def by_interpreter(graph: Graph, _: None, says: Says) -> Runs:
+def interpreter_program(graph: Graph, _: None, says: TextSink) -> Runs:
     return partial(evaluate, graph, says=says)
 
 
@@ -296,8 +306,8 @@ def to_stdout(text: str) -> None:
     sys.stdout.write(f"{printable(text)}\n")
 
 
-def key_words(key: Any) -> Any:
+def random_key(key: Any) -> Any:
     """A random key from what was given: a seed, or a key."""
     if isinstance(key, int) and not isinstance(key, bool):
-        return seed_words(key)
+        return seed_to_key(key)
     return pytrees.key_data(key)

@@ -12,21 +12,21 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Label
 from difflang.base.source import Span
-from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.tensor_types import I32, Tensor
 
-NUMBER = Tensor(I32)  # what a failure says of its check
-NO_TEXT = ("<call>", "<command line>")  # calls from outside, which are no line of anybody's
-MOST = 32  # calls that are told apart: each is a copy of what it leads to
+CHECK_NUMBER_TYPE = Tensor(I32)  # what a failure says of its check
+SYNTHETIC_SOURCES = ("<call>", "<command line>")  # calls from outside, which are no line of anybody's
+MAX_CALL_SITES = 32  # calls that are told apart: each is a copy of what it leads to
 
 
-class Callers:
+class CallSiteBlame:
     """The calls outside the library that lead to one check of it, and the program in which they can be told apart."""
 
     def __init__(self, program: Graph, number: int, check: Span, free: int) -> None:
         self.program, self.number, self.check = program, number, check
         self.free = free  # no check has this number, or a greater one
-        self.order = inner_first(program)[0] if check.of_library else []
+        self.order = graphs_postorder(program)[0] if check.of_library else []
         self.reaching: set[Graph] = set()  # that lead to it with no call of the user's in between
         self.calls: dict[Eqn, None] = {}
         for graph in self.order:
@@ -44,18 +44,21 @@ class Callers:
     def is_call(self, eqn: Eqn) -> bool:
         """Whether it is a call in a text of the user's that leads to the check."""
         return (
-            "name" in eqn.attrs and not eqn.span.of_library and eqn.span.source.name not in NO_TEXT and self.leads(eqn)
+            "name" in eqn.attrs
+            and not eqn.span.of_library
+            and eqn.span.source.name not in SYNTHETIC_SOURCES
+            and self.leads(eqn)
         )
 
     def is_failure(self, eqn: Eqn) -> bool:
         """Whether it is the number of the check."""
-        if eqn.op.name != "const" or eqn.results[0].type != NUMBER:
+        if eqn.op.name != "const" or eqn.results[0].type != CHECK_NUMBER_TYPE:
             return False
         return eqn.attrs["value"] == self.number and eqn.span == self.check
 
     def told_apart(self) -> Graph:
         """The program, in which the check's number says from which call it was reached."""
-        if not self.by_number or len(self.calls) > MOST:
+        if not self.by_number or len(self.calls) > MAX_CALL_SITES:
             return self.program
         numbers: dict[Eqn | None, int] = {None: self.number}
         numbers |= {call: self.free + i for i, call in enumerate(self.calls)}

@@ -7,36 +7,40 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from difflang.base.check_sites import FIRST, LAST, Checks, Into, Site
+from difflang.base.check_sites import OVER_I32, UNDER_I32, CheckSite, CheckTable, IndexTarget
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.execution.callers import Callers
+from difflang.execution.callers import CallSiteBlame
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Says
+from difflang.ir.interpreter import TextSink
 from difflang.passes.dce import dce
 
-Program = Callable[..., Sequence[Any]]
-LONG = 40  # characters of an array as it is written that a message repeats
-NUMBERS = 2  # the last results of a program that can fail: what a failure was about
-WORD = 1 + NUMBERS  # with the number of a check before them
+ArrayProgram = Callable[..., Sequence[Any]]
+MAX_ARRAY_TEXT = 40  # characters of an array as it is written that a message repeats
+DETAIL_RESULTS = 2  # the last results of a program that can fail: what a failure was about
+FAILURE_RESULTS = 1 + DETAIL_RESULTS  # with the number of a check before them
 
 
-def guarded(graph: Graph) -> Graph:
+def with_check_number(graph: Graph) -> Graph:
     """The same program without what its failures were about: its last result is the number of a check, or zero."""
-    return dce(graph.with_results(graph.results[:-NUMBERS]))
+    return dce(graph.with_results(graph.results[:-DETAIL_RESULTS]))
 
 
-def without_proved(graph: Graph) -> Graph | None:
+def drop_proved_checks(graph: Graph) -> Graph | None:
     """A program that can fail without its failure, if every check in it has been proved; else None."""
-    site = graph.results[-WORD]
+    site = graph.results[-FAILURE_RESULTS]
     made = next((e for e in graph.eqns if site in e.results), None)
     if made is None or made.op.name != "const" or made.attrs["value"] != 0:
         return None
-    return dce(graph.with_results(graph.results[:-WORD]))
+    return dce(graph.with_results(graph.results[:-FAILURE_RESULTS]))
 
 
-def explain(
-    checks: Checks, site: int, program: Graph, full: Callable[[Graph, Says], Program], arrays: Sequence[Any]
+def explain_failure(
+    checks: CheckTable,
+    site: int,
+    program: Graph,
+    full: Callable[[Graph, TextSink], ArrayProgram],
+    arrays: Sequence[Any],
 ) -> DifflangError:
     """The error that a failure is: `full` runs the program again for the numbers in it, and for its messages."""
     heard: dict[int, str] = {}
@@ -45,26 +49,26 @@ def explain(
         heard.setdefault(number, text)
 
     found = checks.sites[site - 1]
-    callers = Callers(program, site, found.span, len(checks.sites) + 1)
-    number, first, second = [int(n) for n in list(full(callers.told_apart(), says)(*arrays))[-WORD:]]
-    return callers.blamed(error_of(found, first, second, heard.get(site)), number)
+    callers = CallSiteBlame(program, site, found.span, len(checks.sites) + 1)
+    number, first, second = [int(n) for n in list(full(callers.told_apart(), says)(*arrays))[-FAILURE_RESULTS:]]
+    return callers.blamed(failure_error(found, first, second, heard.get(site)), number)
 
 
-def error_of(found: Site, first: int, second: int, said: str | None = None) -> DifflangError:
+def failure_error(found: CheckSite, first: int, second: int, said: str | None = None) -> DifflangError:
     """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
     if found.room:
-        return too_deep(found, first)
+        return capacity_error(found, first)
     if found.most:
-        return too_many_steps(found.span, found.most, found.message)
+        return step_limit_error(found.span, found.most, found.message)
     if found.message:
         message = said or found.message
         return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
-    return DifflangError(out_of_range(found, first, second))
+    return DifflangError(index_diagnostic(found, first, second))
 
 
-def out_of_range(found: Site, first: int, room: int) -> Diagnostic:
+def index_diagnostic(found: CheckSite, first: int, room: int) -> Diagnostic:
     """The report of an index: what it goes into and how long that is, what the index is, and the loops' variables."""
-    into, number = found.into, f"{first}" + {FIRST: " or less", LAST: " or more"}.get(first, "")
+    into, number = found.into, f"{first}" + {UNDER_I32: " or less", OVER_I32: " or more"}.get(first, "")
     if into is None or not into.array.text.strip():
         text = f"this axis has room for 0 to {room - 1}" if room > 0 else "this axis is empty"
         return Diagnostic("DL0902", f"index {number} is out of range", (Label(found.span, text),))
@@ -73,7 +77,7 @@ def out_of_range(found: Site, first: int, room: int) -> Diagnostic:
     what = f"index {number}"
     if into.reach is not None:
         what = f"the range {number}..{first + into.reach}" if exact else f"a range of {into.reach} from {number}"
-    message = f"{what} is out of range: {named(into)} {places(size)}"
+    message = f"{what} is out of range: {array_text(into)} {length_text(size)}"
     holds = "one of these is" if into.many else "this begins at" if into.reach is not None else "this is"
     alone = exact and not into.many
     counted = [
@@ -83,18 +87,18 @@ def out_of_range(found: Site, first: int, room: int) -> Diagnostic:
     return Diagnostic("DL0902", message, (Label(found.span, f"{holds} {number}"), *counted))
 
 
-def named(into: Into) -> str:
+def array_text(into: IndexTarget) -> str:
     """The array, or the axis of it, as the program writes it."""
     text = " ".join(into.array.text.split())
-    text = f"`{text}`" if len(text) <= LONG else "this array"
+    text = f"`{text}`" if len(text) <= MAX_ARRAY_TEXT else "this array"
     return text if into.axis is None else f"axis {into.axis} of {text}"
 
 
-def places(size: int) -> str:
+def length_text(size: int) -> str:
     return "is empty" if size <= 0 else "has one place, 0" if size == 1 else f"has {size} places, 0 to {size - 1}"
 
 
-def too_many_steps(span: Span, most: int, calls: str = "") -> DifflangError:
+def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:
     """The error that a loop is which takes more steps than are allowed, or what calls itself as often."""
     what = f"{calls} calls itself more than {most:,} times" if calls else f"this loop takes more than {most:,} steps"
     first = Span(span.source, span.start, span.start + len(span.text.split("\n")[0]))
@@ -104,10 +108,10 @@ def too_many_steps(span: Span, most: int, calls: str = "") -> DifflangError:
     )
 
 
-def untold(site: Site) -> Diagnostic:
+def failure_warning(site: CheckSite) -> Diagnostic:
     """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
     if site.most:
-        return replace(too_many_steps(site.span, site.most, site.message).diagnostics[0], severity="warning")
+        return replace(step_limit_error(site.span, site.most, site.message).diagnostics[0], severity="warning")
     if site.room:
         what = f"there is too little room for {site.message or 'what a loop yields'}"
         way = "call it outside JAX with such arguments first; what `jax.jit` has traced begins anew by `.clear_cache()`"
@@ -118,7 +122,7 @@ def untold(site: Site) -> Diagnostic:
     return Diagnostic(code, what, (label,), (way,), severity="warning")
 
 
-def too_deep(site: Site, reached: int) -> DifflangError:
+def capacity_error(site: CheckSite, reached: int) -> DifflangError:
     """The error that a recursion without end is, or what would keep too much."""
     if site.room == "frames":
         code, message = "DL1007", f"{site.message} goes more than {reached:,} calls deep"

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from difflang.base.gc_pause import paused
-from difflang.execution.check_failures import Program, guarded
+from difflang.base.gc_pause import pause_gc
+from difflang.execution.check_failures import ArrayProgram, with_check_number
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Says, evaluate, nobody
+from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.tensor_types import Tensor
-from difflang.lower.capacity import LITTLE, Room
+from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
 
 if TYPE_CHECKING:
-    from difflang.execution.line_profiler import Profile, Timed
+    from difflang.execution.line_profiler import LineProfile, TimedProgram
     from difflang.runtime.compile import Executable
 
-SMALL = 24  # equations of a host expression on numbers that are not worth a compilation
-FEW = 4096  # elements of an array that is only taken apart or put together, which is not either
+MAX_SMALL_EQUATIONS = 24  # equations of a host expression on numbers that are not worth a compilation
+MAX_SMALL_ELEMENTS = 4096  # elements of an array that is only taken apart or put together, which is not either
 
 
 class Engine(Struct, frozen=True):
@@ -37,64 +37,71 @@ class Engine(Struct, frozen=True):
     budget: int = 0
     in_order: bool = False
     watch: bool = False
-    profile: Profile | None = None
+    profile: LineProfile | None = None
     heard: Callable[[int], object] | None = None
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
+    def program(
+        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+    ) -> ArrayProgram:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
 
         With `guard` the last result is the number of the check that failed, in place of the whole failure.
         Errors: DL1012 where a limit on memory cannot be kept.
         """
-        from difflang.lower.lowering_pipeline import finished
-        from difflang.plan.budget_search import limit_of
-        from difflang.plan.compile_within_limit import fitted
+        from difflang.lower.lowering_pipeline import finalize_graph
+        from difflang.plan.budget_search import memory_limit
+        from difflang.plan.compile_within_limit import compile_within_limit
 
-        with paused():
-            if self.name == "xla" and (limit := limit_of(graph, self.budget)):
-                made = fitted(graph, limit, room, partial(self.compiled, says=says, guard=guard))[1]
+        with pause_gc():
+            if self.name == "xla" and (limit := memory_limit(graph, self.budget)):
+                made = compile_within_limit(graph, limit, room, partial(self.compiled, says=says, guard=guard))[1]
                 if self.heard is not None:
                     self.heard(limit)
                 return made
-            ready = guarded(finished(graph, room)) if guard else finished(graph, room)
+            ready = with_check_number(finalize_graph(graph, room)) if guard else finalize_graph(graph, room)
         return self.runs(ready, says)
 
-    def explaining(self, room: Room = LITTLE) -> Callable[[Graph, Says], Program]:
+    def explaining(self, room: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
         """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
-        from difflang.lower.lowering_pipeline import finished
+        from difflang.lower.lowering_pipeline import finalize_graph
 
-        return lambda graph, says: self.runs(finished(graph, room, explained=True), says)
+        return lambda graph, says: self.runs(finalize_graph(graph, room, explained=True), says)
 
-    def runs(self, ready: Graph, says: Says) -> Program:
-        if self.name == "interpret" or small(ready):
-            if self.profile is not None and self.name == "interpret" and not small(ready):
+    def runs(self, ready: Graph, says: TextSink) -> ArrayProgram:
+        if self.name == "interpret" or is_small_graph(ready):
+            if self.profile is not None and self.name == "interpret" and not is_small_graph(ready):
                 return self.profile.interpreted(ready, says)
-            return interpreted(ready, says)
+            return interpreted_program(ready, says)
         return self.compiled(ready, says)
 
-    def compiled(self, ready: Graph, says: Says, *, guard: bool = False, sparing: bool = False) -> Executable | Timed:
-        from difflang.runtime.compile import compile
-        from difflang.runtime.devices import find
+    def compiled(
+        self, ready: Graph, says: TextSink, *, guard: bool = False, sparing: bool = False
+    ) -> Executable | TimedProgram:
+        from difflang.runtime.compile import compile_graph
+        from difflang.runtime.devices import find_device
 
-        device = find(self.device) if self.device is not None else None
-        ready = guarded(ready) if guard else ready
-        make = partial(compile, device=device, says=says, in_order=self.in_order, sparing=sparing)
+        device = find_device(self.device) if self.device is not None else None
+        ready = with_check_number(ready) if guard else ready
+        make = partial(compile_graph, device=device, says=says, in_order=self.in_order, sparing=sparing)
         return make(ready) if self.profile is None else self.profile.timed(ready, make)
 
 
-def small(graph: Graph) -> bool:
+def is_small_graph(graph: Graph) -> bool:
     """Whether a graph is arithmetic on a few numbers, or arranges a few: the same bits, but for XLA's denormals, 0."""
-    if len(graph.eqns) > SMALL or any(e.regions for e in graph.eqns):
+    if len(graph.eqns) > MAX_SMALL_EQUATIONS or any(e.regions for e in graph.eqns):
         return False
     types = [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]
     tensors = [t for t in types if isinstance(t, Tensor)]
     if len(tensors) < len(types):
         return False
     arranged = all(e.op.same_bits for e in graph.eqns)
-    return all(not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= FEW) for t in tensors)
+    return all(
+        not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= MAX_SMALL_ELEMENTS)
+        for t in tensors
+    )
 
 
-def interpreted(graph: Graph, says: Says = nobody) -> Program:
+def interpreted_program(graph: Graph, says: TextSink = discard_text) -> ArrayProgram:
     import numpy as np
 
     def program(*arrays: Any) -> Sequence[Any]:

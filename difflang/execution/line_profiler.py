@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from difflang.base.diagnostics import printable
-from difflang.base.source import NOWHERE, Source, Span
+from difflang.base.source import NO_SPAN, Source, Span
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.interpreter import Says, evaluate_each
+from difflang.ir.interpreter import TextSink, evaluate_instrumented
 
 if TYPE_CHECKING:
     from difflang.runtime.compile import Executable
-    from difflang.runtime.profiler_traces import Traces
+    from difflang.runtime.profiler_traces import ProfilerTraces
 
-Kind = Literal["compile", "run", "host"]
-Line = tuple[str, int]  # the name of a text, and a line of it
-KINDS: tuple[Kind, ...] = ("run", "compile", "host")
+TimeKind = Literal["compile", "run", "host"]
+LineKey = tuple[str, int]  # the name of a text, and a line of it
+KINDS: tuple[TimeKind, ...] = ("run", "compile", "host")
 ROWS, NOTES = 30, 5  # of the table, and of each kind below it
-START: Line = ("", 0)  # what belongs to no line
+START: LineKey = ("", 0)  # what belongs to no line
 
 
-class Row(Struct, frozen=True):
+class ProfileRow(Struct, frozen=True):
     """The seconds of one line, for what; and its text."""
 
-    line: Line
-    seconds: Mapping[Kind, float]
+    line: LineKey
+    seconds: Mapping[TimeKind, float]
     text: str
 
     @property
@@ -42,22 +42,24 @@ class Row(Struct, frozen=True):
         return sum(self.seconds.values())
 
 
-class Profile:
+class LineProfile:
     """The clock of one run. It is always somewhere: at a line, for a purpose."""
 
     def __init__(self) -> None:
-        self.spent: dict[tuple[Line, Kind], float] = defaultdict(float)
-        self.ran: dict[tuple[str, Line], float] = defaultdict(float)  # seconds of compiled programs, by who called them
+        self.spent: dict[tuple[LineKey, TimeKind], float] = defaultdict(float)
+        self.ran: dict[tuple[str, LineKey], float] = defaultdict(
+            float
+        )  # seconds of compiled programs, by who called them
         self.calls: Counter[str] = Counter()
         self.programs: dict[str, Executable] = {}
         self.sources: dict[str, Source] = {}
-        self.here: tuple[Line, Kind] = (START, "host")
+        self.here: tuple[LineKey, TimeKind] = (START, "host")
         self.since = time.perf_counter()
-        self.traces: Traces | None = None
+        self.traces: ProfilerTraces | None = None
 
     # ---- The clock
 
-    def turn(self, to: tuple[Line, Kind]) -> tuple[Line, Kind]:
+    def turn(self, to: tuple[LineKey, TimeKind]) -> tuple[LineKey, TimeKind]:
         """Go on elsewhere; where it was."""
         now = time.perf_counter()
         before, self.here = self.here, to
@@ -75,7 +77,7 @@ class Profile:
             self.turn(before)
 
     @contextmanager
-    def doing(self, kind: Kind) -> Generator[None, None, None]:
+    def doing(self, kind: TimeKind) -> Generator[None, None, None]:
         """Inside, time is spent for something else at the same line."""
         before = self.turn((self.here[0], kind))
         try:
@@ -83,15 +85,15 @@ class Profile:
         finally:
             self.turn(before)
 
-    def line(self, span: Span) -> Line:
-        if span is NOWHERE:
+    def line(self, span: Span) -> LineKey:
+        if span is NO_SPAN:
             return self.here[0]
         self.sources.setdefault(span.source.name, span.source)
         return span.source.name, span.position[0]
 
     # ---- Programs
 
-    def timed(self, graph: Graph, compile: Callable[[Graph], Executable]) -> Timed:
+    def timed(self, graph: Graph, compile: Callable[[Graph], Executable]) -> TimedProgram:
         """A program whose calls are timed, compiled at once, and called as no other."""
         name = f"{graph.name or 'program'}_{len(self.programs)}"
         for eqn in graph.eqns:
@@ -100,13 +102,13 @@ class Profile:
             program = compile(Graph(graph.params, graph.eqns, graph.results, name))
             program.build()
         self.programs[name] = program
-        return Timed(self, name, program)
+        return TimedProgram(self, name, program)
 
     def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> list[Any]:
         if self.traces is None:
-            from difflang.runtime.profiler_traces import Traces
+            from difflang.runtime.profiler_traces import ProfilerTraces
 
-            self.traces = Traces()
+            self.traces = ProfilerTraces()
         with self.doing("run"):
             results, took = self.traces.call(name, program, arrays)
             self.since = time.perf_counter()  # what tracing itself takes is nobody's
@@ -114,7 +116,7 @@ class Profile:
         self.calls[name] += 1
         return results
 
-    def interpreted(self, graph: Graph, says: Says) -> Callable[..., list[Any]]:
+    def interpreted(self, graph: Graph, says: TextSink) -> Callable[..., list[Any]]:
         """A program whose equations are timed one by one."""
 
         def program(*arrays: Any) -> list[Any]:
@@ -126,16 +128,16 @@ class Profile:
                     self.turn(before)
 
             with self.doing("run"):
-                return evaluate_each(graph, arrays, step, says)
+                return evaluate_instrumented(graph, arrays, step, says)
 
         return program
 
     # ---- What comes of it
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ProfileRow]:
         """The lines on which time was spent, the most first."""
         self.turn(self.here)
-        seconds: dict[Line, dict[Kind, float]] = defaultdict(lambda: defaultdict(float))
+        seconds: dict[LineKey, dict[TimeKind, float]] = defaultdict(lambda: defaultdict(float))
         for (line, kind), spent in self.spent.items():
             seconds[line][kind] += spent
         shares = self.shares()
@@ -144,22 +146,22 @@ class Profile:
                 seconds[caller if line == START else line]["run"] += share * spent
             if not shares.get(name):
                 seconds[caller]["run"] += spent
-        rows = [Row(line, dict(spent), self.text(line)) for line, spent in seconds.items()]
+        rows = [ProfileRow(line, dict(spent), self.text(line)) for line, spent in seconds.items()]
         return sorted(rows, key=lambda row: (-row.total, row.line))
 
-    def shares(self) -> dict[str, dict[Line, float]]:
+    def shares(self) -> dict[str, dict[LineKey, float]]:
         """Which part of a program's time each line takes; what comes from no line is at `START`."""
         if self.traces is None:
             return {}
-        from difflang.runtime.profiler_traces import lines_of
+        from difflang.runtime.profiler_traces import op_source_lines
 
-        found: dict[str, dict[Line, float]] = {}
+        found: dict[str, dict[LineKey, float]] = {}
         for name, program in self.programs.items():
             ops, unseen = self.traces.ops.get(name, {}), self.traces.unseen.get(name, 0.0)
             if not (whole := sum(ops.values()) + unseen):
                 continue
-            lines = lines_of(program.made.as_text()) if ops else {}
-            parts: dict[Line, float] = defaultdict(float, {START: unseen / whole})
+            lines = op_source_lines(program.made.as_text()) if ops else {}
+            parts: dict[LineKey, float] = defaultdict(float, {START: unseen / whole})
             for op, spent in ops.items():
                 at = lines.get(op) or Counter({START: 1})
                 for line, count in at.items():
@@ -167,14 +169,14 @@ class Profile:
             found[name] = dict(parts)
         return found
 
-    def text(self, line: Line) -> str:
+    def text(self, line: LineKey) -> str:
         source = self.sources.get(line[0])
         inside = source is not None and 0 < line[1] <= len(source.starts)
         return printable(source.line(line[1]).strip()) if source is not None and inside else ""
 
-    def untold(self) -> dict[Line, float]:
+    def untold(self) -> dict[LineKey, float]:
         """Seconds of compiled code that no trace divides among lines, by the line that called it."""
-        found: dict[Line, float] = defaultdict(float)
+        found: dict[LineKey, float] = defaultdict(float)
         if self.traces is not None:
             for (name, caller), spent in self.ran.items():
                 unseen = self.traces.unseen.get(name, 0.0)
@@ -194,15 +196,15 @@ class Profile:
         return [*notes, "compile: checking with sizes, our passes, and XLA or what it kept",
                 "host: reading, writing, printing, and arithmetic on single numbers"]  # fmt: skip
 
-    def bounds(self, traces: Traces) -> list[str]:
+    def bounds(self, traces: ProfilerTraces) -> list[str]:
         """What is told less well than the rest, and why."""
-        samples: Counter[Line] = Counter()
+        samples: Counter[LineKey] = Counter()
         for name, caller in self.ran:
             samples[caller] += traces.sampled[name]
-        notes = [f"{shown(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
+        notes = [f"{line_text(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
                  for line, n in samples.most_common(NOTES) if n]  # fmt: skip
         untold = sorted(self.untold().items(), key=lambda told: -told[1])[:NOTES]
-        notes += [f"{shown(line)}: {span_of(spent)} stand here undivided: no trace holds all of what ran then"
+        notes += [f"{line_text(line)}: {format_seconds(spent)} stand here undivided: no trace holds all of what ran then"
                   for line, spent in untold]  # fmt: skip
         if traces.failed:
             notes.append(f"nothing was traced after this: {printable(traces.failed)}")
@@ -222,8 +224,10 @@ class Profile:
         whole = sum(r.total for r in rows) or 1.0
         table: list[tuple[str, ...]] = [("time", "share", *KINDS, "line", "")]
         for row in [r for r in rows if r.total >= whole / 10_000][:ROWS]:
-            parts = [span_of(row.seconds[k]) if row.seconds.get(k, 0.0) >= 1e-6 else "" for k in KINDS]
-            table.append((span_of(row.total), f"{row.total / whole:.1%}", *parts, shown(row.line), row.text[:60]))
+            parts = [format_seconds(row.seconds[k]) if row.seconds.get(k, 0.0) >= 1e-6 else "" for k in KINDS]
+            table.append(
+                (format_seconds(row.total), f"{row.total / whole:.1%}", *parts, line_text(row.line), row.text[:60])
+            )
         rest = sum(r.total for r in rows[len(table) - 1 :])
         widths = [max(len(row[i]) for row in table) for i in range(6)]
         lines: list[str] = []
@@ -231,15 +235,15 @@ class Profile:
             numbers = [f"{cell:>{width}}" for cell, width in zip(row[:5], widths[:5], strict=True)]
             lines.append("  ".join([*numbers, f"{row[5]:<{widths[5]}}", row[6]]).rstrip())
         if len(rows) >= len(table):
-            lines.append(f"{span_of(rest)} on {len(rows) - len(table) + 1} more lines")
-        return "\n".join([*lines, "", f"{span_of(whole)} in all", *self.notes()])
+            lines.append(f"{format_seconds(rest)} on {len(rows) - len(table) + 1} more lines")
+        return "\n".join([*lines, "", f"{format_seconds(whole)} in all", *self.notes()])
 
 
-def shown(line: Line) -> str:
+def line_text(line: LineKey) -> str:
     return f"{printable(line[0])}:{line[1]}" if line != START else "(no line)"
 
 
-def span_of(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """A time as people write it."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
@@ -247,10 +251,10 @@ def span_of(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-class Timed(Struct, frozen=True, eq=False):
+class TimedProgram(Struct, frozen=True, eq=False):
     """A compiled program that says how long its calls take."""
 
-    profile: Profile
+    profile: LineProfile
     name: str
     program: Executable
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from difflang.ir.op import OPS
 
-LAST = 2**32 - 1  # streams apart from one are numbered from here downwards, where its calls do not come
+LAST_STREAM = 2**32 - 1  # streams apart from one are numbered from here downwards, where its calls do not come
 
 
-class Draws:
+class KeyStream:
     """Keys, one after the other. Nothing is computed before the first is asked for: most programs draw nothing."""
 
     __slots__ = ("made", "root", "start")
@@ -26,9 +26,9 @@ class Draws:
         self.made += 1
         return self.folded(self.made - 1)
 
-    def apart(self, number: int) -> Draws:
+    def apart(self, number: int) -> KeyStream:
         """A stream of that number, whatever was drawn from this one before."""
-        return Draws(partial(self.folded, LAST - number))
+        return KeyStream(partial(self.folded, LAST_STREAM - number))
 
     def folded(self, number: int) -> np.ndarray:
         if self.root is None:
@@ -36,10 +36,10 @@ class Draws:
         return OPS["fold_in"].reference(self.root, np.uint32(number))
 
 
-def draws_from(seed: int) -> Draws:
-    return Draws(partial(seed_words, seed))
+def key_stream(seed: int) -> KeyStream:
+    return KeyStream(partial(seed_to_key, seed))
 
 
-def seed_words(seed: int) -> np.ndarray:
+def seed_to_key(seed: int) -> np.ndarray:
     """A seed as a key."""
     return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.ir.tensor_types import Tensor
-from difflang.runtime.record_classes import Shape
-from difflang.runtime.value_layouts import Called, Either, Ends, Fields, Filled, Fixed, Items, Layout, Leaf
+from difflang.runtime.record_classes import RecordShape
+from difflang.runtime.value_layouts import (
+    FunctionLayout,
+    LeafLayout,
+    RangeLayout,
+    RecordLayout,
+    StaticLayout,
+    TextLayout,
+    TupleLayout,
+    UnionLayout,
+    ValueLayout,
+)
 from difflang.types.language_types import (
     KEY_DATA,
     ClosureType,
@@ -20,44 +30,48 @@ from difflang.types.language_types import (
     VariantType,
     leaf_types,
 )
-from difflang.types.text_templates import template
+from difflang.types.text_templates import text_template
 
 
-def described(type: LangType, module: str) -> Layout:
+def layout_of_type(type: LangType, module: str) -> ValueLayout:
     """The layout of values of a type of a module that is called so."""
     match type:
         case Tensor():
-            return Leaf(type)
+            return LeafLayout(type)
         case KeyType():
-            return Leaf(KEY_DATA, key=True)
+            return LeafLayout(KEY_DATA, key=True)
         case TupleType(items=items):
-            return Items(inside(items, module))
+            return TupleLayout(part_layouts(items, module))
         case RecordType(decl=decl, names=names, fields=fields):
             part = type.tangent and bool(decl.fields) and names != tuple([f.name for f in decl.fields])
-            return Fields(shape_of(decl.name, names, fields, module, part=part), inside(fields, module), of=type)
+            return RecordLayout(
+                record_shape(decl.name, names, fields, module, part=part), part_layouts(fields, module), of=type
+            )
         case VariantType(decl=decl, index=index, names=names, fields=fields):
             part = type.tangent and names != tuple([f.name for f in decl.variants[index].fields])
-            shape = shape_of(type.name, names, fields, module, part=part)
-            return Fields(shape, inside(fields, module), decl.name, index, type)
+            shape = record_shape(type.name, names, fields, module, part=part)
+            return RecordLayout(shape, part_layouts(fields, module), decl.name, index, type)
         case SumType(options=options):
-            return Either(type.marks, inside(options, module), type.tag)
+            return UnionLayout(type.marks, part_layouts(options, module), type.tag)
         case TextType(value=value, parts=()):
-            return Fixed(value or "")
+            return StaticLayout(value or "")
         case TextType():
-            return Filled(template(type), len(leaf_types(type)))
+            return TextLayout(text_template(type), len(leaf_types(type)))
         case RangeType():
-            return Ends(len(leaf_types(type)))
+            return RangeLayout(len(leaf_types(type)))
         case ClosureType():
-            return Called(type, len(leaf_types(type)))
+            return FunctionLayout(type, len(leaf_types(type)))
         case _:
             raise AssertionError(f"no value has the type {type}")
 
 
-def inside(types: Sequence[LangType], module: str) -> tuple[Layout, ...]:
-    return tuple([described(t, module) for t in types])
+def part_layouts(types: Sequence[LangType], module: str) -> tuple[ValueLayout, ...]:
+    return tuple([layout_of_type(t, module) for t in types])
 
 
-def shape_of(name: str, names: Sequence[str], fields: Sequence[LangType], module: str, *, part: bool) -> Shape:
+def record_shape(
+    name: str, names: Sequence[str], fields: Sequence[LangType], module: str, *, part: bool
+) -> RecordShape:
     """What the class of a record is known by; `part` says that only the fields with a tangent are there."""
     static = tuple([n for n, t in zip(names, fields, strict=True) if isinstance(t, TextType)])
-    return Shape(module, f"D_{name}" if part else name, tuple(names), static)
+    return RecordShape(module, f"D_{name}" if part else name, tuple(names), static)

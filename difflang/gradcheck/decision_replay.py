@@ -15,14 +15,14 @@ from msgspec import Struct, field
 from difflang.ad.expand_derivatives import differentiate
 from difflang.gradcheck.extended_precision import EPSILON, Array, cast
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.interpreter import results_of, walk
+from difflang.ir.interpreter import evaluate_eqn, run_equations
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.constants import stop
 
 DOUBLE = float(np.finfo(np.float64).eps)
 
 
-class Crossed(Exception):
+class PathDiverged(Exception):
     """A run beside another came to a decision that would be another there."""
 
     def __init__(self, eqn: Eqn) -> None:
@@ -30,7 +30,7 @@ class Crossed(Exception):
         self.eqn = eqn
 
 
-class Mode(Struct, frozen=True):
+class ReplayMode(Struct, frozen=True):
     """How a run relates to one before it.
 
     `watch`: it stops where it would decide otherwise, instead of keeping the decision. `beside`: what `stop` gave is
@@ -44,11 +44,11 @@ class Mode(Struct, frozen=True):
     amount: float = 0.0
 
 
-class Run(Struct):
+class ReplayRun(Struct):
     """One run of a graph, wide or not: `decided` is its path, `met` what equations were given, if that is asked for."""
 
     path: Sequence[list[Array]] | None = None
-    mode: Mode = Mode()
+    mode: ReplayMode = ReplayMode()
     origin: Mapping[Eqn, Eqn] = field(default_factory=dict[Eqn, Eqn])
     met: dict[Eqn, list[list[Array]]] | None = None
     decided: list[list[Array]] = field(default_factory=list[list[Array]])
@@ -61,7 +61,7 @@ class Run(Struct):
             return self.inner(graph, *arrays)
 
     def inner(self, graph: Graph, *arrays: Array) -> list[Array]:
-        return walk(graph, arrays, self.step)
+        return run_equations(graph, arrays, self.step)
 
     def step(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
         source = self.origin.get(eqn, eqn)
@@ -76,13 +76,13 @@ class Run(Struct):
         if eqn.op.expand is not None:
             return self.inner(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
         try:
-            found = results_of(eqn, operands, self.inner)
+            found = evaluate_eqn(eqn, operands, self.inner)
         except TypeError as error:
             if eqn.regions:
                 raise
             self.epsilon = max(self.epsilon, DOUBLE, getattr(error, "epsilon", 0.0))
             narrow = [x.astype(np.float64) if x.dtype == np.longdouble else x for x in operands]
-            found = results_of(eqn, narrow)
+            found = evaluate_eqn(eqn, narrow)
         return [cast(x, r.type) for x, r in zip(found, eqn.results, strict=True)]
 
     def decide(self, eqn: Eqn, source: Eqn, operands: list[Array]) -> list[Array]:
@@ -94,14 +94,14 @@ class Run(Struct):
             found = [cast(x, r.type) for x, r in zip(kept, eqn.results, strict=True)]
             if self.mode.watch and eqn.op is not stop:
                 there = self.computed(eqn, operands)
-                if not all(same(a, b) for a, b in zip(found, there, strict=True)):
-                    raise Crossed(source)
+                if not all(equal_arrays(a, b) for a, b in zip(found, there, strict=True)):
+                    raise PathDiverged(source)
         self.decided.append(found)
         return found
 
     def shaken(self, arrays: list[Array]) -> list[Array]:
         rng = self.mode.shake
-        return arrays if rng is None else [off(x, rng, self.mode.amount) for x in arrays]
+        return arrays if rng is None else [perturb_array(x, rng, self.mode.amount) for x in arrays]
 
     def remember(self, eqn: Eqn, operands: list[Array]) -> None:
         """What an equation is given, of the first, second, fourth, eighth ... time it runs."""
@@ -112,29 +112,29 @@ class Run(Struct):
             self.met.setdefault(eqn, []).append(operands)
 
 
-def same(a: Array, b: Array) -> bool:
+def equal_arrays(a: Array, b: Array) -> bool:
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
 
 
-def off(array: Array, rng: np.random.Generator, amount: float) -> Array:
+def perturb_array(array: Array, rng: np.random.Generator, amount: float) -> Array:
     """Each element of an array off by at most a relative amount, up or down."""
     if isinstance(array, list):
-        return [off(x, rng, amount) for x in array]
+        return [perturb_array(x, rng, amount) for x in array]
     if array.dtype.kind not in "fcV":
         return array
-    factor = 1 + amount * signed(rng, array.shape)
+    factor = 1 + amount * random_signs(rng, array.shape)
     if array.dtype.kind == "c":  # a part of a complex number is as precise as the whole
-        factor = factor + 1j * amount * signed(rng, array.shape)
+        factor = factor + 1j * amount * random_signs(rng, array.shape)
     return np.asarray(array * factor).astype(array.dtype)
 
 
-def signed(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def random_signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Numbers of either sign between a half and one in size."""
     even = rng.random(shape)
     return even - (even < 0.5)
 
 
-def precision_of(graph: Graph) -> tuple[float, float]:
+def coarsest_precision(graph: Graph) -> tuple[float, float]:
     """The spacing of the coarsest floats in a graph and its regions, and the least normal number of any."""
     spacing, least = DOUBLE, float(np.finfo(np.float64).tiny)
     todo, seen = [graph], {graph}

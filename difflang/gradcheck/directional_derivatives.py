@@ -13,10 +13,20 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.ad.expand_derivatives import differentiate
-from difflang.gradcheck.decision_replay import DOUBLE, Mode, Run
-from difflang.gradcheck.extended_precision import EPSILON, Array, Widening, cast, drawn, flat, laid, moved, wide_type
-from difflang.gradcheck.finite_differences import Row, Slopes, slopes
-from difflang.ir.builder import region
+from difflang.gradcheck.decision_replay import DOUBLE, ReplayMode, ReplayRun
+from difflang.gradcheck.extended_precision import (
+    EPSILON,
+    Array,
+    GraphWidening,
+    align_history,
+    cast,
+    flatten_numbers,
+    random_direction,
+    step_along,
+    wide_type,
+)
+from difflang.gradcheck.finite_differences import Row, Slopes, estimate_slopes
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Type
@@ -27,39 +37,39 @@ AMOUNT = 2.0**-24  # how far values are shaken, relatively
 ROUNDING = 64  # how many roundings of the terms of a number may add up
 
 
-def pushed(graph: Graph, wrt: Mask) -> Graph:
+def jvp_graph(graph: Graph, wrt: Mask) -> Graph:
     """params ++ tangents of those in `wrt` -> results ++ their tangents, as one derivative equation."""
     types = [p.type for p in graph.params]
     tangents = [t.tangent for t, w in zip(types, wrt, strict=True) if w and t.tangent is not None]
-    return region([*types, *tangents], lambda *vs: OPS["jvp"](*vs, regions=(graph,), wrt=wrt), graph.name)
+    return build_region([*types, *tangents], lambda *vs: OPS["jvp"](*vs, regions=(graph,), wrt=wrt), graph.name)
 
 
-def pulled(graph: Graph, wrt: Mask) -> Graph:
+def vjp_graph(graph: Graph, wrt: Mask) -> Graph:
     """params ++ cotangents of the results -> results ++ cotangents of the params in `wrt`, as one equation."""
     types = [p.type for p in graph.params]
     cotangents = [r.type.tangent for r in graph.results if r.type.tangent is not None]
-    return region([*types, *cotangents], lambda *vs: OPS["vjp"](*vs, regions=(graph,), wrt=wrt), graph.name)
+    return build_region([*types, *cotangents], lambda *vs: OPS["vjp"](*vs, regions=(graph,), wrt=wrt), graph.name)
 
 
-def active(types: Sequence[Type]) -> Mask:
+def active_mask(types: Sequence[Type]) -> Mask:
     return tuple([t.tangent is not None for t in types])
 
 
-def alone(eqn: Eqn) -> Graph:
+def single_equation_graph(eqn: Eqn) -> Graph:
     """The graph of one equation."""
-    return region(
+    return build_region(
         [v.type for v in eqn.operands], lambda *vs: vs[0].home.append(
             eqn.op, vs, tuple([r.type for r in eqn.results]), eqn.regions, span=eqn.span, **eqn.attrs
         )
     ) if eqn.operands else Graph((), (eqn,), eqn.results)  # fmt: skip
 
 
-def narrowed(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+def cast_arguments(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     """Wide arrays as the graph takes them."""
     return [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
 
 
-class Wide(Struct, frozen=True, eq=False):
+class PreciseRun(Struct, frozen=True, eq=False):
     """A graph interpreted in its own numbers, then in wide ones along the same path."""
 
     graph: Graph
@@ -68,30 +78,32 @@ class Wide(Struct, frozen=True, eq=False):
     own: list[Array]
     results: list[Array]
     path: list[list[Array]]
-    widening: Widening
+    widening: GraphWidening
     epsilon: float
 
     @classmethod
-    def of(cls, graph: Graph, exact: Sequence[Array], met: dict[Eqn, list[list[Array]]] | None = None) -> Wide:
+    def of(cls, graph: Graph, exact: Sequence[Array], met: dict[Eqn, list[list[Array]]] | None = None) -> PreciseRun:
         exact = [cast(x, wide_type(p.type)) for x, p in zip(exact, graph.params, strict=True)]
-        arrays = narrowed(graph, exact)
-        first = Run()
+        arrays = cast_arguments(graph, exact)
+        first = ReplayRun()
         own = first(graph, *arrays)
-        widening = Widening()
-        run = Run(first.decided, origin=widening.origin, met=met)
+        widening = GraphWidening()
+        run = ReplayRun(first.decided, origin=widening.origin, met=met)
         run.origin = widening.origin
         wide = widening.graph(graph)
         results = run(wide, *exact)
         return cls(graph, arrays, exact, own, results, run.decided, widening, run.epsilon)
 
-    def again(self, arrays: Sequence[Array], mode: Mode) -> list[Array]:
-        run = Run(self.path, mode, self.widening.origin)
+    def again(self, arrays: Sequence[Array], mode: ReplayMode) -> list[Array]:
+        run = ReplayRun(self.path, mode, self.widening.origin)
         return run(self.widening.graph(self.graph), *arrays)
 
     def row(self, places: Sequence[int], like: Sequence[Array] | None = None, results: Sequence[Array] = ()) -> Row:
         """The numbers of some results, histories as long as those of `like`."""
         found = [(results or self.results)[i] for i in places]
-        return flat(found if like is None else [laid(x, y) for x, y in zip(found, like, strict=True)])
+        return flatten_numbers(
+            found if like is None else [align_history(x, y) for x, y in zip(found, like, strict=True)]
+        )
 
     def laid_out(self, rng: np.random.Generator, like: Sequence[Array]) -> tuple[Row, Row]:
         """The numbers of all results, histories as long as those of `like`, and how far each moves."""
@@ -106,20 +118,20 @@ class Wide(Struct, frozen=True, eq=False):
         exact = self.row(places, like)
         found = np.abs(exact)
         for _ in range(SHAKES):
-            shaken = self.again(self.exact, Mode(shake=rng, amount=AMOUNT))
+            shaken = self.again(self.exact, ReplayMode(shake=rng, amount=AMOUNT))
             with np.errstate(all="ignore"):
                 off = np.abs(self.row(places, like, shaken) - exact) / AMOUNT
             found = np.where(np.isfinite(off), np.fmax(found, off), found)
         return np.where(np.isfinite(found), found, 0)
 
 
-class Direction(Struct, frozen=True):
+class DirectionalDerivative(Struct, frozen=True):
     """The derivative of a subject along one direction, and against one, in wide numbers."""
 
     tangents: list[Array]
     cotangents: list[Array]
-    push: Wide
-    pull: Wide
+    push: PreciseRun
+    pull: PreciseRun
     slopes: Slopes
     forward: Row
     forward_size: Row
@@ -132,7 +144,7 @@ class Direction(Struct, frozen=True):
     @property
     def product(self) -> tuple[float, float, float]:
         """<ct, J dx>, <Jᵀ ct, dx>, and how far rounding may set them apart."""
-        ct, dx = flat(self.cotangents), flat(self.tangents)
+        ct, dx = flatten_numbers(self.cotangents), flatten_numbers(self.tangents)
         with np.errstate(all="ignore"):
             size = np.sum(np.abs(ct) * self.forward_size) + np.sum(np.abs(dx) * self.reverse_size)
             return float(np.sum(ct * self.forward)), float(np.sum(self.reverse * dx)), self.rounding * float(size)
@@ -159,17 +171,17 @@ class Direction(Struct, frozen=True):
         return 16 * self.slopes.errors + self.rounding * self.forward_size
 
 
-class Subject:
+class GraphAtPoint:
     """A graph without derivative equations, at wide arguments, differentiated in those that `wrt` names."""
 
     def __init__(self, graph: Graph, exact: Sequence[Array], wrt: Mask) -> None:
         self.graph, self.wrt = graph, wrt
         self.met: dict[Eqn, list[list[Array]]] = {}
-        self.primal = Wide.of(graph, exact, self.met)
+        self.primal = PreciseRun.of(graph, exact, self.met)
         self.exact = self.primal.exact
         self.size: Row | None = None
         self.moving = [i for i, r in enumerate(graph.results) if r.type.tangent is not None]
-        self.push, self.pull = differentiate(pushed(graph, wrt)), differentiate(pulled(graph, wrt))
+        self.push, self.pull = differentiate(jvp_graph(graph, wrt)), differentiate(vjp_graph(graph, wrt))
 
     def chosen(self, items: Sequence[Any]) -> list[Any]:
         return [x for x, w in zip(items, self.wrt, strict=True) if w]
@@ -181,32 +193,34 @@ class Subject:
     def at(self, tangents: Sequence[Array], t: float, watch: bool) -> Row:
         """The results a step along the tangents."""
         rest = iter(tangents)
-        arrays = [moved(x, next(rest), t) if w else x for x, w in zip(self.exact, self.wrt, strict=True)]
-        results = self.primal.again(arrays, Mode(watch=watch, beside=True))
-        return flat([results[i] for i in self.moving])
+        arrays = [step_along(x, next(rest), t) if w else x for x, w in zip(self.exact, self.wrt, strict=True)]
+        results = self.primal.again(arrays, ReplayMode(watch=watch, beside=True))
+        return flatten_numbers([results[i] for i in self.moving])
 
-    def direction(self, rng: np.random.Generator) -> Direction:
+    def direction(self, rng: np.random.Generator) -> DirectionalDerivative:
         """The derivative along a direction that is drawn. Errors: InternalError where a rule cannot be applied."""
-        tangents = [drawn(rng, x) for x in self.chosen(self.exact)]
-        cotangents = [unit(drawn(rng, y), y) for y in self.values]
-        push = Wide.of(self.push, [*self.exact, *tangents])
-        pull = Wide.of(self.pull, [*self.exact, *cotangents])
+        tangents = [random_direction(rng, x) for x in self.chosen(self.exact)]
+        cotangents = [normalize_direction(random_direction(rng, y), y) for y in self.values]
+        push = PreciseRun.of(self.push, [*self.exact, *tangents])
+        pull = PreciseRun.of(self.pull, [*self.exact, *cotangents])
         if self.size is None:
             self.size = self.primal.sizes(rng, self.moving)
-        found = slopes(lambda t, watch: self.at(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON))
-        values = flat(self.primal.results)
+        found = estimate_slopes(
+            lambda t, watch: self.at(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON)
+        )
+        values = flatten_numbers(self.primal.results)
         n = len(values)
         forward, forward_size = push.laid_out(rng, [*self.primal.results, *self.values])
         reverse, reverse_size = pull.laid_out(rng, [*self.primal.results, *self.chosen(self.exact)])
-        return Direction(
+        return DirectionalDerivative(
             tangents, cotangents, push, pull, found, forward[n:], forward_size[n:], reverse[n:], reverse_size[n:],
             values, (forward[:n], reverse[:n]), np.maximum(forward_size[:n], reverse_size[:n]),
         )  # fmt: skip
 
 
-def unit(direction: Array, like: Array) -> Array:
+def normalize_direction(direction: Array, like: Array) -> Array:
     """A cotangent: of size one, whatever the size of the result."""
     if isinstance(direction, list):
-        return [unit(d, x) for d, x in zip(direction, like, strict=True)]
+        return [normalize_direction(d, x) for d, x in zip(direction, like, strict=True)]
     size = np.max(np.abs(direction), initial=0)
     return direction / size if size > 0 else direction

@@ -14,19 +14,19 @@ from msgspec import Struct, field
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.interpreter import Array, evaluate, numpy_dtype, results_of
+from difflang.ir.interpreter import Array, evaluate, evaluate_eqn, numpy_dtype
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import History, Tensor, Type
 from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
-from difflang.ops.loop.loop_op import Form, loop
+from difflang.ops.loop.loop_op import LoopAttrs, loop
 
-MOST = 100_000  # steps: more than anybody reads
+MAX_STEPS = 100_000  # steps: more than anybody reads
 
 
-class Node(Struct, eq=False):
+class TraceNode(Struct, eq=False):
     """A value of the run. It `moves` if it depends on what is differentiated in; then it has tangents and an adjoint.
 
     `name` is that of an argument, or empty. `step` is what gave it.
@@ -36,37 +36,37 @@ class Node(Struct, eq=False):
     type: Type
     moves: bool = False
     name: str = ""
-    step: Step | None = None
+    step: TraceStep | None = None
     tangents: list[Array] = field(default_factory=list[Array])
     adjoint: Array | None = None
 
 
-class Step(Struct, eq=False):
+class TraceStep(Struct, eq=False):
     """Nodes made of others: by an equation; else one item of an array, or an array of all items.
 
     `frame` counts the calls, branches and steps of loops: what has the same is one stretch of code, run once.
     """
 
-    operands: list[Node]
-    results: list[Node]
+    operands: list[TraceNode]
+    results: list[TraceNode]
     span: Span
     frame: int
     eqn: Eqn | None = None
     index: int | None = None
 
 
-class Tape:
+class EvaluationTrace:
     """What a run of a graph has computed from nodes that move; what does not move is a number and nothing else."""
 
-    def __init__(self, arguments: Sequence[Node]) -> None:
+    def __init__(self, arguments: Sequence[TraceNode]) -> None:
         self.arguments = arguments
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
         self.frames = 0
         self.slopes: dict[tuple[Eqn, str, tuple[bool, ...]], Graph] = {}
 
     # ---- The run
 
-    def run(self, graph: Graph, nodes: Sequence[Node]) -> list[Node]:
+    def run(self, graph: Graph, nodes: Sequence[TraceNode]) -> list[TraceNode]:
         """The graph's results. Errors: DL1222 where it takes too many steps."""
         env = dict(zip(graph.params, nodes, strict=True))
         self.frames += 1
@@ -76,7 +76,7 @@ class Tape:
             env.update(zip(eqn.results, found, strict=True))
         return [env[r] for r in graph.results]
 
-    def equation(self, eqn: Eqn, operands: list[Node], frame: int) -> list[Node]:
+    def equation(self, eqn: Eqn, operands: list[TraceNode], frame: int) -> list[TraceNode]:
         if eqn.op.inactive or not any(n.moves for n in operands):
             return self.still(eqn, operands)
         if eqn.op is call:
@@ -88,36 +88,36 @@ class Tape:
         found = self.still(eqn, operands)
         for node in found:
             node.moves = node.type.tangent is not None
-        self.add(Step(operands, found, eqn.span, frame, eqn))
+        self.add(TraceStep(operands, found, eqn.span, frame, eqn))
         return found
 
-    def still(self, eqn: Eqn, operands: Sequence[Node]) -> list[Node]:
+    def still(self, eqn: Eqn, operands: Sequence[TraceNode]) -> list[TraceNode]:
         given = [n.value for n in operands]
         if eqn.op.expand is None:
-            found = results_of(eqn, given)
+            found = evaluate_eqn(eqn, given)
         else:
             found = evaluate(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *given)
-        return [Node(np.asarray(x), r.type) if isinstance(r.type, Tensor) else Node(x, r.type)
+        return [TraceNode(np.asarray(x), r.type) if isinstance(r.type, Tensor) else TraceNode(x, r.type)
                 for x, r in zip(found, eqn.results, strict=True)]  # fmt: skip
 
-    def add(self, step: Step) -> None:
-        if len(self.steps) == MOST:
+    def add(self, step: TraceStep) -> None:
+        if len(self.steps) == MAX_STEPS:
             way = "trace a smaller run: fewer steps of its loops"
-            message = f"this run takes more than {MOST:,} steps"
+            message = f"this run takes more than {MAX_STEPS:,} steps"
             raise DifflangError(Diagnostic("DL1222", message, (Label(step.span, "it is here"),), (way,)))
         self.steps.append(step)
         for node in step.results:
             node.step = step
 
-    def loop(self, eqn: Eqn, operands: Sequence[Node], frame: int) -> list[Node]:
+    def loop(self, eqn: Eqn, operands: Sequence[TraceNode], frame: int) -> list[TraceNode]:
         """Each step of it after the other, as `loop`'s reference does."""
-        (body, *go), form = eqn.regions, Form.of(eqn)
+        (body, *go), form = eqn.regions, LoopAttrs.of(eqn)
         limit, consts, state, xs = form.parts(operands)
-        ys: list[list[Node]] = [[] for _ in body.results[form.carry :]]
+        ys: list[list[TraceNode]] = [[] for _ in body.results[form.carry :]]
         count, steps = 0, int(limit.value)
         while count < steps or (go and steps < 0):
             place = steps - 1 - count if form.reverse else count
-            index = Node(np.asarray(place, np.int32), eqn.operands[0].type)
+            index = TraceNode(np.asarray(place, np.int32), eqn.operands[0].type)
             if go and not self.run(go[0], [index, *consts, *state])[0].value:
                 break
             outs = self.run(body, [index, *consts, *state, *(self.item(x, place, eqn, frame) for x in xs)])
@@ -127,28 +127,28 @@ class Tape:
             count += 1
         types = [r.type for r in eqn.results[1 + form.carry :]]
         columns = [self.stacked(y[::-1] if form.reverse else y, t, eqn, frame) for y, t in zip(ys, types, strict=True)]
-        return [Node(np.asarray(count, np.int32), eqn.results[0].type), *state, *columns]
+        return [TraceNode(np.asarray(count, np.int32), eqn.results[0].type), *state, *columns]
 
-    def item(self, whole: Node, index: int, eqn: Eqn, frame: int) -> Node:
+    def item(self, whole: TraceNode, index: int, eqn: Eqn, frame: int) -> TraceNode:
         assert isinstance(whole.type, Tensor)
-        node = Node(np.asarray(whole.value[index]), Tensor(whole.type.dtype, whole.type.shape[1:]), whole.moves)
+        node = TraceNode(np.asarray(whole.value[index]), Tensor(whole.type.dtype, whole.type.shape[1:]), whole.moves)
         if node.moves:
-            self.add(Step([whole], [node], eqn.span, frame, index=index))
+            self.add(TraceStep([whole], [node], eqn.span, frame, index=index))
         return node
 
-    def stacked(self, items: list[Node], type: Type, eqn: Eqn, frame: int) -> Node:
+    def stacked(self, items: list[TraceNode], type: Type, eqn: Eqn, frame: int) -> TraceNode:
         assert isinstance(type, Tensor)
         value = np.zeros([int(str(n)) for n in type.shape], numpy_dtype(type.dtype))
         for i, node in enumerate(items):
             value[i] = node.value
-        whole = Node(value, type, any(n.moves for n in items))
+        whole = TraceNode(value, type, any(n.moves for n in items))
         if whole.moves:
-            self.add(Step(items, [whole], eqn.span, frame))
+            self.add(TraceStep(items, [whole], eqn.span, frame))
         return whole
 
     # ---- Derivatives of what was written down
 
-    def push(self, seeds: Sequence[dict[Node, Array]]) -> None:
+    def push(self, seeds: Sequence[dict[TraceNode, Array]]) -> None:
         """The tangents of every node that moves, one for each choice of tangents of the arguments."""
         known = [dict(seed) for seed in seeds]
         for step in self.steps:
@@ -157,72 +157,72 @@ class Tape:
                 for node, tangent in zip(step.results, self.pushed(step, given), strict=True):
                     tangents[node] = tangent
         for node in self.moving():
-            node.tangents = [t[node] if node in t else zero(node) for t in known]
+            node.tangents = [t[node] if node in t else zero_tangent(node) for t in known]
 
-    def pushed(self, step: Step, given: Sequence[Array | None]) -> list[Array]:
+    def pushed(self, step: TraceStep, given: Sequence[Array | None]) -> list[Array]:
         if all(t is None for t in given):
-            return [zero(n) for n in step.results]
-        tangents = [zero(n) if t is None else t for n, t in zip(step.operands, given, strict=True)]
+            return [zero_tangent(n) for n in step.results]
+        tangents = [zero_tangent(n) if t is None else t for n, t in zip(step.operands, given, strict=True)]
         if step.eqn is not None:
             moving = [t for n, t in zip(step.operands, tangents, strict=True) if n.moves]
             found = self.slope("jvp", step, step.eqn, moving)[len(step.results) :]
             rest = iter(found)
-            return [next(rest) if n.moves else zero(n) for n in step.results]
+            return [next(rest) if n.moves else zero_tangent(n) for n in step.results]
         if step.index is not None:
             return [np.asarray(tangents[0][step.index])]
-        whole = zero(step.results[0])
+        whole = zero_tangent(step.results[0])
         for i, tangent in enumerate(tangents):
             whole[i] = tangent
         return [whole]
 
-    def pull(self, result: Node) -> None:
+    def pull(self, result: TraceNode) -> None:
         """The adjoint of every node that moves: the derivative of `result`, a number, in it."""
-        found: dict[Node, Array] = {result: np.ones_like(zero(result))}
+        found: dict[TraceNode, Array] = {result: np.ones_like(zero_tangent(result))}
         for step in reversed(self.steps):
             given = [found.get(n) for n in step.results]
             if all(c is None for c in given):
                 continue
-            cotangents = [zero(n) if c is None else c for n, c in zip(step.results, given, strict=True)]
+            cotangents = [zero_tangent(n) if c is None else c for n, c in zip(step.results, given, strict=True)]
             for node, back in zip(step.operands, self.pulled(step, cotangents), strict=True):
                 if back is not None and node.moves:
-                    found[node] = added(found[node], back) if node in found else back
+                    found[node] = add_cotangents(found[node], back) if node in found else back
         for node in self.moving():
-            node.adjoint = found.get(node, zero(node))
+            node.adjoint = found.get(node, zero_tangent(node))
 
-    def moving(self) -> list[Node]:
+    def moving(self) -> list[TraceNode]:
         """The arguments and all that was computed of them."""
         nodes = [*self.arguments, *(n for step in self.steps for n in step.results)]
         return [n for n in nodes if n.moves]
 
-    def pulled(self, step: Step, cotangents: Sequence[Array]) -> list[Array | None]:
+    def pulled(self, step: TraceStep, cotangents: Sequence[Array]) -> list[Array | None]:
         if step.eqn is not None:
             given = [c for n, c in zip(step.results, cotangents, strict=True) if n.moves]
             rest = iter(self.slope("vjp", step, step.eqn, given)[len(step.results) :])
             return [next(rest) if n.moves else None for n in step.operands]
         if step.index is not None:
-            whole = zero(step.operands[0])
+            whole = zero_tangent(step.operands[0])
             whole[step.index] = cotangents[0]
             return [whole]
         return [np.asarray(cotangents[0][i]) for i in range(len(step.operands))]
 
-    def slope(self, name: str, step: Step, eqn: Eqn, given: Sequence[Array]) -> list[Array]:
+    def slope(self, name: str, step: TraceStep, eqn: Eqn, given: Sequence[Array]) -> list[Array]:
         """What the derivative of one equation gives, after its results."""
         wrt = tuple(n.moves for n in step.operands)
         if (eqn, name, wrt) not in self.slopes:
-            self.slopes[eqn, name, wrt] = differentiate(derivative(eqn, name, wrt))
+            self.slopes[eqn, name, wrt] = differentiate(equation_derivative(eqn, name, wrt))
         return evaluate(self.slopes[eqn, name, wrt], *(n.value for n in step.operands), *given)
 
 
-def derivative(eqn: Eqn, name: str, wrt: tuple[bool, ...]) -> Graph:
+def equation_derivative(eqn: Eqn, name: str, wrt: tuple[bool, ...]) -> Graph:
     """The graph of a `jvp` or `vjp` of one equation, each operand a parameter of its own."""
     types = [v.type for v in eqn.operands]
-    alone = region(types, lambda *xs: eqn.op(*xs, regions=eqn.regions, **eqn.attrs))
+    alone = build_region(types, lambda *xs: eqn.op(*xs, regions=eqn.regions, **eqn.attrs))
     moved = [t for t, w in zip(types, wrt, strict=True) if w] if name == "jvp" else [v.type for v in eqn.results]
     more = [t.tangent for t in moved if t.tangent is not None]
-    return region([*types, *more], lambda *xs: OPS[name](*xs, regions=(alone,), wrt=wrt))
+    return build_region([*types, *more], lambda *xs: OPS[name](*xs, regions=(alone,), wrt=wrt))
 
 
-def zero(node: Node) -> Array:
+def zero_tangent(node: TraceNode) -> Array:
     """The tangent, or cotangent, that is none."""
     tangent = node.type.tangent
     if not isinstance(tangent, Tensor):
@@ -230,9 +230,9 @@ def zero(node: Node) -> Array:
     return np.zeros(np.shape(node.value), numpy_dtype(tangent.dtype))
 
 
-def added(x: Array, y: Array) -> Array:
+def add_cotangents(x: Array, y: Array) -> Array:
     """The sum of two cotangents; histories may end before one another."""
     if not isinstance(x, list):
         return np.asarray(x + y)
     more = x[len(y) :] or y[len(x) :]
-    return [*(added(a, b) for a, b in zip(x, y, strict=False)), *more]
+    return [*(add_cotangents(a, b) for a, b in zip(x, y, strict=False)), *more]

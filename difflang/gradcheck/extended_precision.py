@@ -33,7 +33,7 @@ def wide_type(type: Type) -> Type:
     return Tensor(wide_dtype(type.dtype), type.shape)
 
 
-class Widening:
+class GraphWidening:
     """Widens graphs. `origin` says of which equation each wide one is the copy."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Widening:
             converted: list[Eqn] = []
         else:
             step = Eqn(eqn.op, operands, tuple([Value(r.type, r.home) for r in eqn.results]), eqn.attrs, (), eqn.span)
-            pairs = [conversion(r) for r in step.results]
+            pairs = [widen_result(r) for r in step.results]
             results = [result for result, _ in pairs]
             converted = [e for _, e in pairs if e is not None]
         self.origin[step] = eqn
@@ -75,7 +75,7 @@ def wide_value(value: Value) -> Value:
     return Value(wide_type(value.type), value.home, value.hint)
 
 
-def conversion(value: Value) -> tuple[Value, Eqn | None]:
+def widen_result(value: Value) -> tuple[Value, Eqn | None]:
     """A value in wide numbers, and the equation that makes it so, if it is not."""
     if not isinstance(value.type, Tensor) or value.type.tangent is None:
         return value, None
@@ -110,7 +110,7 @@ def cast(array: Array, type: Type) -> Array:
     return array.astype(wanted)
 
 
-def flat(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
+def flatten_numbers(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
     """Wide numbers in one row: of complex ones the real parts, then the imaginary ones."""
     rows: list[Any] = [np.zeros(0, np.longdouble)]
     todo = list(reversed(arrays))
@@ -125,21 +125,21 @@ def flat(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
     return np.concatenate(rows)
 
 
-def laid(array: Array, like: Array) -> Array:
+def align_history(array: Array, like: Array) -> Array:
     """A history with as many items as another has: beyond its end it is zero."""
     if not isinstance(array, list):
         return array
-    return [laid(array[i], item) if i < len(array) else nought(item) for i, item in enumerate(like)]
+    return [align_history(array[i], item) if i < len(array) else history_zeros(item) for i, item in enumerate(like)]
 
 
-def nought(like: Array) -> Array:
-    return [nought(item) for item in like] if isinstance(like, list) else np.zeros_like(like)
+def history_zeros(like: Array) -> Array:
+    return [history_zeros(item) for item in like] if isinstance(like, list) else np.zeros_like(like)
 
 
-def drawn(rng: np.random.Generator, like: Array) -> Array:
+def random_direction(rng: np.random.Generator, like: Array) -> Array:
     """A direction at a wide array: uneven in every element, and of the size of the array."""
     if isinstance(like, list):
-        return [drawn(rng, item) for item in like]
+        return [random_direction(rng, item) for item in like]
     finite = np.where(np.isfinite(like), np.abs(like), 0)
     size = np.sqrt(np.mean(finite * finite)) if like.size else 0.0
     size = size if size > 0 else np.longdouble(1)
@@ -153,8 +153,8 @@ def drawn(rng: np.random.Generator, like: Array) -> Array:
     return np.asarray(numbers())
 
 
-def moved(array: Array, direction: Array, step: float) -> Array:
+def step_along(array: Array, direction: Array, step: float) -> Array:
     """The array a step further along a direction."""
     if isinstance(array, list):
-        return [moved(x, d, step) for x, d in zip(array, direction, strict=True)]
+        return [step_along(x, d, step) for x, d in zip(array, direction, strict=True)]
     return np.asarray(array + np.longdouble(step) * direction)

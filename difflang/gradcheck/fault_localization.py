@@ -12,17 +12,25 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from difflang.gradcheck.decision_replay import precision_of
-from difflang.gradcheck.directional_derivatives import ROUNDING, Direction, Mask, Subject, Wide, active, alone
-from difflang.gradcheck.extended_precision import EPSILON, Array, cast, flat, wide_type
-from difflang.gradcheck.finite_differences import Row, slopes
-from difflang.gradcheck.report import Comparison, Fault, Kink, compared
+from difflang.gradcheck.decision_replay import coarsest_precision
+from difflang.gradcheck.directional_derivatives import (
+    ROUNDING,
+    DirectionalDerivative,
+    GraphAtPoint,
+    Mask,
+    PreciseRun,
+    active_mask,
+    single_equation_graph,
+)
+from difflang.gradcheck.extended_precision import EPSILON, Array, cast, flatten_numbers, wide_type
+from difflang.gradcheck.finite_differences import Row, estimate_slopes
+from difflang.gradcheck.report import DerivativeComparison, DerivativeFault, Kink, compare_numbers
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.tensor_types import History
 from difflang.ops.arrays.constants import stop
 from difflang.passes.dce import dce
 
-Met = dict[Eqn, list[list[Array]]]
+RecordedOperands = dict[Eqn, list[list[Array]]]
 Program = Callable[..., Sequence[Any]]
 FORWARD = ("forward mode", "exact", "differences")
 REVERSE = ("reverse mode", "exact", "forward mode")
@@ -31,45 +39,45 @@ BY_FORWARD, BY_REVERSE = ("forward mode", "differences"), ("reverse mode", "forw
 BY_VALUE = ("the rule", "the function")
 
 
-def modes(direction: Direction) -> tuple[Comparison, Comparison]:
+def compare_modes(direction: DirectionalDerivative) -> tuple[DerivativeComparison, DerivativeComparison]:
     """Forward mode against differences, where these say something, and reverse mode against forward mode."""
     d = direction
-    return compared(FORWARD, d.forward, d.slopes.values, d.allowed, d.size, d.slopes.usable), adjoint(d)
+    return compare_numbers(FORWARD, d.forward, d.slopes.values, d.allowed, d.size, d.slopes.usable), compare_adjoint(d)
 
 
-def value(direction: Direction) -> Comparison:
+def compare_value(direction: DirectionalDerivative) -> DerivativeComparison:
     """The value that both modes give beside the derivative against that of the function by itself."""
     d = direction
     allowed = d.rounding * d.value_size
-    forward, reverse = (compared(VALUE, found, d.values, allowed, d.value_size) for found in d.beside)
+    forward, reverse = (compare_numbers(VALUE, found, d.values, allowed, d.value_size) for found in d.beside)
     return forward.joined(reverse)
 
 
-def at_kinks(direction: Direction) -> Comparison:
+def compare_at_kinks(direction: DirectionalDerivative) -> DerivativeComparison:
     """Forward mode between the slopes on both sides of a kink."""
     d = direction
     outside = d.slopes.kinked & np.isfinite(d.slopes.sides[0]) & np.isfinite(d.slopes.sides[1])
     allowed = np.where(d.slopes.between(d.forward), np.inf, 0)
-    return compared(FORWARD, d.forward, d.slopes.values, allowed, d.size, outside)
+    return compare_numbers(FORWARD, d.forward, d.slopes.values, allowed, d.size, outside)
 
 
-def adjoint(direction: Direction) -> Comparison:
+def compare_adjoint(direction: DirectionalDerivative) -> DerivativeComparison:
     """<ct, J dx> = <Jᵀ ct, dx>."""
     forward, reverse, bound = direction.product
     got, want = np.array([reverse]), np.array([forward])
     size = np.array([bound / direction.rounding])
-    return compared(REVERSE, got, want, np.array([bound]), size)
+    return compare_numbers(REVERSE, got, want, np.array([bound]), size)
 
 
-class Search(Struct):
+class FaultSearch(Struct):
     """A search through the equations of a graph and its regions. `kinks` collects what has no derivative."""
 
-    met: Met
+    met: RecordedOperands
     rng: np.random.Generator
     kinks: list[Kink] = field(default_factory=list[Kink])
     within: bool = False  # the equations are those of another's rule
 
-    def fault(self, graph: Graph, inside: bool = False) -> Fault | None:
+    def fault(self, graph: Graph, inside: bool = False) -> DerivativeFault | None:
         """The first equation at fault, in the order of the graph.
 
         Regions are searched where something is amiss with their equation, with all that is `inside` them: not every
@@ -85,59 +93,65 @@ class Search(Struct):
                 return found
         return None
 
-    def judged(self, eqn: Eqn, exact: Sequence[Array]) -> Fault | None:
+    def judged(self, eqn: Eqn, exact: Sequence[Array]) -> DerivativeFault | None:
         """What is wrong with one equation, by itself."""
-        wrt = differentiable(eqn)
+        wrt = differentiable_operands(eqn)
         if not any(wrt) or not any(r.type.tangent is not None for r in eqn.results):
             return None
         if eqn.op.inactive:
             return None if eqn.op is stop else self.still(eqn, exact, wrt)
-        direction = Subject(alone(eqn), exact, wrt).direction(self.rng)
-        found, (forward, reverse) = value(direction), modes(direction)
+        direction = GraphAtPoint(single_equation_graph(eqn), exact, wrt).direction(self.rng)
+        found, (forward, reverse) = compare_value(direction), compare_modes(direction)
         if found.worst is not None:
-            return Fault(eqn, "its value", BY_VALUE, found.worst)
+            return DerivativeFault(eqn, "its value", BY_VALUE, found.worst)
         if direction.turning:
             self.kinks.append(Kink(eqn, "has no slope here, or more than one"))
-            forward = forward if forward.worst is not None else at_kinks(direction)
+            forward = forward if forward.worst is not None else compare_at_kinks(direction)
         if forward.worst is not None:
-            return Fault(eqn, "its derivative", BY_FORWARD, forward.worst)
+            return DerivativeFault(eqn, "its derivative", BY_FORWARD, forward.worst)
         if reverse.worst is None:
             return None
-        return self.untransposed(eqn, direction) or Fault(eqn, "its transpose", BY_REVERSE, reverse.worst)
+        return self.untransposed(eqn, direction) or DerivativeFault(eqn, "its transpose", BY_REVERSE, reverse.worst)
 
-    def untransposed(self, eqn: Eqn, direction: Direction) -> Fault | None:
+    def untransposed(self, eqn: Eqn, direction: DirectionalDerivative) -> DerivativeFault | None:
         """An op in an equation's own derivative rule that is turned round wrongly."""
-        met: Met = {}
-        push = Wide.of(direction.push.graph, direction.push.exact, met)
+        met: RecordedOperands = {}
+        push = PreciseRun.of(direction.push.graph, direction.push.exact, met)
         for inner in push.graph.eqns if not self.within and not eqn.regions else ():
             if inner.op is not eqn.op:
-                search = Search(met, self.rng, within=True)
+                search = FaultSearch(met, self.rng, within=True)
                 found = next((f for x in met.get(inner, ()) if (f := search.judged(inner, x)) is not None), None)
                 if found is not None:
                     return found
         return None
 
-    def still(self, eqn: Eqn, exact: Sequence[Array], wrt: Mask) -> Fault | None:
+    def still(self, eqn: Eqn, exact: Sequence[Array], wrt: Mask) -> DerivativeFault | None:
         """An op whose results have no tangent must not change along with its operands."""
-        plain = Wide.of(alone(eqn), exact)
+        plain = PreciseRun.of(single_equation_graph(eqn), exact)
         directions = [np.ones_like(x) if w else None for x, w in zip(exact, wrt, strict=True)]
 
         def at(t: float, _: bool) -> Any:
             arrays = [x if d is None else x + np.longdouble(t) * d for x, d in zip(exact, directions, strict=True)]
-            return flat(Wide.of(plain.graph, arrays).results)
+            return flatten_numbers(PreciseRun.of(plain.graph, arrays).results)
 
-        size = np.abs(flat(plain.results))
-        found = slopes(at, size, max(plain.epsilon, EPSILON))
+        size = np.abs(flatten_numbers(plain.results))
+        found = estimate_slopes(at, size, max(plain.epsilon, EPSILON))
         none = np.zeros_like(found.values)
-        answer = compared(FORWARD, none, found.values, 16 * found.errors + 1e-9 * size, size, found.usable)
-        return None if answer.worst is None else Fault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
+        answer = compare_numbers(FORWARD, none, found.values, 16 * found.errors + 1e-9 * size, size, found.usable)
+        return (
+            None
+            if answer.worst is None
+            else DerivativeFault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
+        )
 
     # ---- compiled
 
-    def lowering(self, graph: Graph, compile: Callable[[Graph], Program], inside: bool = False) -> Fault | None:
+    def lowering(
+        self, graph: Graph, compile: Callable[[Graph], Program], inside: bool = False
+    ) -> DerivativeFault | None:
         """The first equation that does another thing compiled than interpreted."""
         for eqn in graph.eqns:
-            found = next((f for x in self.met.get(eqn, ()) if (f := lowered(eqn, x, self.rng, compile))), None)
+            found = next((f for x in self.met.get(eqn, ()) if (f := check_lowering(eqn, x, self.rng, compile))), None)
             if eqn.regions and (inside or found is not None):
                 inner = (self.lowering(region, compile, True) for region in eqn.regions)
                 found = next((f for f in inner if f is not None), found)
@@ -146,46 +160,50 @@ class Search(Struct):
         return None
 
 
-def differentiable(eqn: Eqn) -> Mask:
+def differentiable_operands(eqn: Eqn) -> Mask:
     """The operands that an equation may have a tangent in."""
     rules = eqn.op.jvp or eqn.op.transpose
-    found = active([v.type for v in eqn.operands])
+    found = active_mask([v.type for v in eqn.operands])
     if rules is None:
         return found
     return tuple([f and rules[min(i, len(rules) - 1)] is not None for i, f in enumerate(found)])
 
 
-def lowered(
+def check_lowering(
     eqn: Eqn, exact: Sequence[Array], rng: np.random.Generator, compile: Callable[[Graph], Program]
-) -> Fault | None:
+) -> DerivativeFault | None:
     """What is wrong with one equation when it is compiled by itself."""
     values = (*eqn.operands, *eqn.results)
     if any(isinstance(v.type, History) for v in values) or eqn.op.expand is not None:
         return None
-    wide = Wide.of(alone(eqn), exact)
-    answer = against_wide(
+    wide = PreciseRun.of(single_equation_graph(eqn), exact)
+    answer = compare_with_exact(
         ("it", "compiled"), list(compile(wide.graph)(*wide.arrays)), wide, wide.results, wide.all_sizes(rng)
     )
-    return None if answer.worst is None else Fault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)
+    return (
+        None if answer.worst is None else DerivativeFault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)
+    )
 
 
-def against_wide(
-    names: tuple[str, str], got: Sequence[Any], wide: Wide, exact: Sequence[Array], size: Row
-) -> Comparison:
+def compare_with_exact(
+    names: tuple[str, str], got: Sequence[Any], wide: PreciseRun, exact: Sequence[Array], size: Row
+) -> DerivativeComparison:
     """Results in a program's own numbers against the exact ones, within the rounding of the terms on the way.
 
     `size` is that of the terms of each number, `names` are mode and how.
     """
-    numbers = flat([cast(x, wide_type(r.type)) for x, r in zip(got, wide.graph.results, strict=True)])
-    spacing, least = precision_of(wide.graph)
+    numbers = flatten_numbers([cast(x, wide_type(r.type)) for x, r in zip(got, wide.graph.results, strict=True)])
+    spacing, least = coarsest_precision(wide.graph)
     allowed = ROUNDING * (spacing * size + least)
-    return compared((*names, "exact"), numbers, flat(exact), allowed, size)
+    return compare_numbers((*names, "exact"), numbers, flatten_numbers(exact), allowed, size)
 
 
 # ---- by cutting shorter
 
 
-def first_wrong(graph: Graph, what: str, wrong: Callable[[Graph], Comparison | None]) -> Fault | None:
+def bisect_fault(
+    graph: Graph, what: str, wrong: Callable[[Graph], DerivativeComparison | None]
+) -> DerivativeFault | None:
     """The first equation up to which a graph is wrong, by halving. `wrong` judges a graph cut short."""
     ends = [e for e in graph.eqns if any(r.type.tangent is not None for r in e.results) and not e.op.inactive]
     low, high, found = 0, len(ends) - 1, None
@@ -196,7 +214,7 @@ def first_wrong(graph: Graph, what: str, wrong: Callable[[Graph], Comparison | N
         if answer is None or answer.worst is None:
             low = middle + 1
         else:
-            found = Fault(
+            found = DerivativeFault(
                 ends[middle], f"{what} up to here", (f"{answer.mode}, {answer.how},", answer.against), answer.worst
             )
             high = middle - 1

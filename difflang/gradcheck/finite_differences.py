@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.gradcheck.decision_replay import Crossed
+from difflang.gradcheck.decision_replay import PathDiverged
 from difflang.ir.graph import Eqn
 
 Row = np.ndarray[Any, Any]
@@ -45,42 +45,42 @@ class Slopes(Struct, frozen=True):
         return (slopes >= low - room) & (slopes <= high + room)
 
 
-def slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
+def estimate_slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
     """The derivative at 0 of `at(t, watch)`, which raises Crossed where it watches its path and would leave it.
 
     `size` is the size of the terms of each result, `epsilon` the relative error with which these are computed. Of what
     moves otherwise over the smallest step than over the others, as it does at a cliff between them, nothing is known.
     """
-    found, h = extrapolated(at, size, epsilon), STARTS[-1] / 2.0 ** (HALVINGS - 1)
+    found, h = extrapolate(at, size, epsilon), STARTS[-1] / 2.0 ** (HALVINGS - 1)
     if found.crossed is not None:
         return found
     try:
         ahead, behind = at(h, True), at(-h, True)
-    except Crossed:
+    except PathDiverged:
         return found
     with np.errstate(all="ignore"):
         noise = max(epsilon, DOUBLE) * np.maximum(size, np.maximum(np.abs(ahead), np.abs(behind))) / h
-        off = np.abs(still(ahead, behind) / (2 * h) - found.values)
+        off = np.abs(zero_safe_difference(ahead, behind) / (2 * h) - found.values)
     hidden = found.usable & (off > 8 * found.errors + 64 * noise)
     return replace(found, errors=np.where(hidden, np.inf, found.errors))
 
 
-def extrapolated(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
+def extrapolate(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
     """The same by the first of the tables that is good enough, or by the best."""
     middle = at(0.0, False)
     crossed: Eqn | None = None
-    best = nothing(middle, size)
+    best = unknown_slopes(middle, size)
     for watch in (True, False):
         for start in STARTS:
             steps = start / 2.0 ** np.arange(HALVINGS)
             try:
                 ahead = [at(float(h), watch) for h in steps]
                 behind = [at(-float(h), watch) for h in steps]
-            except Crossed as found:
+            except PathDiverged as found:
                 crossed = found.eqn
                 continue
             crossed = None if watch else crossed
-            best = better(best, table(middle, ahead, behind, steps, size, epsilon))
+            best = merge_estimates(best, ridders_table(middle, ahead, behind, steps, size, epsilon))
             done = best.errors <= GOOD * np.maximum(np.abs(best.values), size)
             if bool(np.all((done & ~best.kinked) | ~np.isfinite(middle))):
                 return replace(best, crossed=crossed)
@@ -89,12 +89,12 @@ def extrapolated(at: Callable[[float, bool], Row], size: Row, epsilon: float) ->
     return replace(best, crossed=crossed)
 
 
-def nothing(like: Row, size: Row) -> Slopes:
+def unknown_slopes(like: Row, size: Row) -> Slopes:
     unknown = np.full_like(like, np.nan)
     return Slopes(unknown, np.full_like(like, np.inf), np.zeros(like.shape, np.bool_), size, like, (unknown, unknown))
 
 
-def better(old: Slopes, new: Slopes) -> Slopes:
+def merge_estimates(old: Slopes, new: Slopes) -> Slopes:
     """Element by element the estimate with the smaller error. What the smaller steps say of kinks counts."""
     wins = new.errors < old.errors
     kinked = new.kinked & ~(np.isfinite(old.errors) & ~old.kinked)
@@ -104,15 +104,15 @@ def better(old: Slopes, new: Slopes) -> Slopes:
     )
 
 
-def table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Row, epsilon: float) -> Slopes:
+def ridders_table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Row, epsilon: float) -> Slopes:
     """Ridders' table of one start: the entry that differs least from its neighbours, and by how much.
 
     What rounding of the terms comes to is added to each: neighbours may agree by accident.
     """
     with np.errstate(all="ignore"):
         pairs = list(zip(ahead, behind, steps, strict=True))
-        rows = [still(a, b) / (2 * h) for a, b, h in pairs]
-        sides = [(still(a, middle) / h, still(middle, b) / h) for a, b, h in pairs]
+        rows = [zero_safe_difference(a, b) / (2 * h) for a, b, h in pairs]
+        sides = [(zero_safe_difference(a, middle) / h, zero_safe_difference(middle, b) / h) for a, b, h in pairs]
         terms = np.maximum(size, np.abs(middle))
         noises = [epsilon * np.maximum(terms, np.maximum(np.abs(a), np.abs(b))) / h for a, b, h in pairs]
         best, errors = rows[-1], np.full_like(middle, np.inf)
@@ -133,6 +133,6 @@ def table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Ro
     return Slopes(best, np.where(np.isnan(best), np.inf, errors), kinked, size, middle, sides[-1])
 
 
-def still(a: Row, b: Row) -> Row:
+def zero_safe_difference(a: Row, b: Row) -> Row:
     """`a - b`, 0 where they are equal, at infinity too."""
     return np.where(a == b, 0, a - b)

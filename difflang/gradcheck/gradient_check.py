@@ -13,40 +13,51 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from difflang.ad.expand_derivatives import expanded
+from difflang.ad.expand_derivatives import expand_derivatives
 from difflang.base.source import Span
-from difflang.gradcheck.decision_replay import Run
-from difflang.gradcheck.directional_derivatives import Direction, Mask, Subject, narrowed, pulled, pushed
-from difflang.gradcheck.engine_comparison import Programs, Roads, by_rounding
+from difflang.gradcheck.decision_replay import ReplayRun
+from difflang.gradcheck.directional_derivatives import (
+    DirectionalDerivative,
+    GraphAtPoint,
+    Mask,
+    cast_arguments,
+    jvp_graph,
+    vjp_graph,
+)
+from difflang.gradcheck.engine_comparison import CheckPipeline, ModePrograms, decided_by_rounding
 from difflang.gradcheck.extended_precision import Array
-from difflang.gradcheck.fault_localization import Search, first_wrong, modes, value
-from difflang.gradcheck.nan_provenance import Made
-from difflang.gradcheck.nan_provenance import Run as NonFinite
-from difflang.gradcheck.report import Comparison, Fault, Kink, Report, unplaced
-from difflang.ir.builder import region
+from difflang.gradcheck.fault_localization import FaultSearch, bisect_fault, compare_modes, compare_value
+from difflang.gradcheck.nan_provenance import NonFiniteOrigin
+from difflang.gradcheck.nan_provenance import NonFiniteRun as NonFinite
+from difflang.gradcheck.report import DerivativeComparison, DerivativeFault, GradcheckReport, Kink, unlocated_fault
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph
 
 PRECISE = 1e-6  # differences that are known less well than this say little
-INNER = 2  # at how many of the arguments that it meets a derivative in the program is audited
+INNER_POINTS = 2  # at how many of the arguments that it meets a derivative in the program is audited
 
 
-class Audit(Struct):
+class GradientCheck(Struct):
     """One audit under way. Comparisons of the same two things are joined to one row."""
 
-    roads: Roads
+    roads: CheckPipeline
     rng: np.random.Generator
     directions: int
-    rows: dict[tuple[str, ...], Comparison] = field(default_factory=dict[tuple[str, ...], Comparison])
+    rows: dict[tuple[str, ...], DerivativeComparison] = field(
+        default_factory=dict[tuple[str, ...], DerivativeComparison]
+    )
     kinks: list[Kink] = field(default_factory=list[Kink])
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
-    def of(self, graph: Graph, arrays: Sequence[Array], wrt: Mask, order: int, over: str = "") -> Fault | None:
+    def of(
+        self, graph: Graph, arrays: Sequence[Array], wrt: Mask, order: int, over: str = ""
+    ) -> DerivativeFault | None:
         """The derivatives of a graph up to an order; the first fault found."""
         fault = self.inner(graph, arrays, over)
         if fault is not None:
             return fault
-        subject = Subject(self.roads.derived(graph), arrays, wrt)
-        programs = Programs.of(self, graph, wrt, over)
+        subject = GraphAtPoint(self.roads.derived(graph), arrays, wrt)
+        programs = ModePrograms.of(self, graph, wrt, over)
         directions = [subject.direction(self.rng) for _ in range(self.directions)]
         if not over and not any(np.any(d.forward) for d in directions):
             self.notes["the derivative is 0 along every direction: there is little to be wrong"] = None
@@ -58,16 +69,16 @@ class Audit(Struct):
                 return fault
         return self.higher(subject, directions[0], order, over) if order > 1 else None
 
-    def inner(self, graph: Graph, arrays: Sequence[Array], over: str) -> Fault | None:
+    def inner(self, graph: Graph, arrays: Sequence[Array], over: str) -> DerivativeFault | None:
         """The derivatives that the program itself takes, each at what it is given there."""
-        taken = derivatives(graph)
+        taken = derivative_equations(graph)
         if not taken:
             return None
         met: dict[Eqn, list[list[Array]]] = {}
-        Run(met=met)(graph, *narrowed(graph, arrays))
+        ReplayRun(met=met)(graph, *cast_arguments(graph, arrays))
         for eqn in taken:
             (function,) = eqn.regions
-            for operands in met.get(eqn, ())[:INNER]:
+            for operands in met.get(eqn, ())[:INNER_POINTS]:
                 given = operands[: len(function.params)]
                 fault = self.of(function, given, eqn.attrs["wrt"], 1, f"{over} inside")
                 if fault is not None:
@@ -76,9 +87,9 @@ class Audit(Struct):
 
     # ---- rules
 
-    def exactly(self, subject: Subject, direction: Direction, over: str) -> Fault | None:
+    def exactly(self, subject: GraphAtPoint, direction: DirectionalDerivative, over: str) -> DerivativeFault | None:
         """Both modes and differences, and the value that either mode gives, in extended precision."""
-        found = [self.add(c, over) for c in (*modes(direction), value(direction))]
+        found = [self.add(c, over) for c in (*compare_modes(direction), compare_value(direction))]
         self.look_for_gaps(direction)
         wrong = [c for c in found if c.worst is not None]
         worst = next(iter(wrong), None)
@@ -86,45 +97,47 @@ class Audit(Struct):
             return None
         if worst is not None and (fault := self.operators(subject)) is not None:
             return fault
-        search = Search(subject.met, self.rng)
+        search = FaultSearch(subject.met, self.rng)
         fault = search.fault(subject.graph)
         self.kinks += search.kinks
         if direction.slopes.crossed is not None:
             self.kinks.append(Kink(direction.slopes.crossed, "decides otherwise as soon as the arguments move"))
         if fault is not None or worst is None or worst.worst is None:
             return fault
-        if found[2] in wrong and by_rounding(self, subject.primal, *wrong):
+        if found[2] in wrong and decided_by_rounding(self, subject.primal, *wrong):
             return None
         if search.kinks and worst is found[0] and found[2] not in wrong:
             # What is composed of conventions may be another number.
             self.forgive(worst, "with kinks")
             return None
-        if worst is found[1] and np.isnan(worst.worst.got) and (lost := outside_of_domain(subject)) is not None:
+        if worst is found[1] and np.isnan(worst.worst.got) and (lost := find_domain_error(subject)) is not None:
             self.kinks.append(Kink(lost.eqn, "is NaN, and so is what reverse mode takes back through it"))
             self.forgive(worst, "outside a domain")
             return None
-        return first_wrong(subject.graph, "the derivative", self.shorter(subject)) or unplaced(worst, worst.worst)
+        return bisect_fault(subject.graph, "the derivative", self.shorter(subject)) or unlocated_fault(
+            worst, worst.worst
+        )
 
-    def operators(self, subject: Subject) -> Fault | None:
+    def operators(self, subject: GraphAtPoint) -> DerivativeFault | None:
         """The derivative operators themselves, asked about the identity: where these are wrong, no equation is."""
         types = [p.type for p, w in zip(subject.graph.params, subject.wrt, strict=True) if w]
-        identity, wrt = region(types, lambda *xs: xs), tuple(True for _ in types)
-        asked = Subject(identity, subject.chosen(subject.exact), wrt).direction(self.rng)
-        for answer, wrapped in zip(modes(asked), (pushed, pulled), strict=True):
+        identity, wrt = build_region(types, lambda *xs: xs), tuple(True for _ in types)
+        asked = GraphAtPoint(identity, subject.chosen(subject.exact), wrt).direction(self.rng)
+        for answer, wrapped in zip(compare_modes(asked), (jvp_graph, vjp_graph), strict=True):
             if answer.worst is not None:
-                return Fault(
+                return DerivativeFault(
                     wrapped(identity, wrt).eqns[0], "the operator", (answer.mode, answer.against), answer.worst
                 )
         return None
 
-    def shorter(self, subject: Subject) -> Callable[[Graph], Comparison | None]:
-        def wrong(graph: Graph) -> Comparison | None:
-            direction = Subject(graph, subject.exact, subject.wrt).direction(self.rng)
-            return next((c for c in (*modes(direction), value(direction)) if c.worst is not None), None)
+    def shorter(self, subject: GraphAtPoint) -> Callable[[Graph], DerivativeComparison | None]:
+        def wrong(graph: Graph) -> DerivativeComparison | None:
+            direction = GraphAtPoint(graph, subject.exact, subject.wrt).direction(self.rng)
+            return next((c for c in (*compare_modes(direction), compare_value(direction)) if c.worst is not None), None)
 
         return wrong
 
-    def look_for_gaps(self, direction: Direction) -> None:
+    def look_for_gaps(self, direction: DirectionalDerivative) -> None:
         """Say where differences say little or nothing."""
         s = direction.slopes
         with np.errstate(all="ignore"):
@@ -142,46 +155,48 @@ class Audit(Struct):
 
     # ---- higher orders
 
-    def higher(self, subject: Subject, direction: Direction, order: int, over: str) -> Fault | None:
+    def higher(
+        self, subject: GraphAtPoint, direction: DirectionalDerivative, order: int, over: str
+    ) -> DerivativeFault | None:
         """The pullback and the push as functions of the arguments, differentiated again."""
         n = len(subject.graph.results)
         for mode, program, more in (
-            ("reverse", pulled(subject.graph, subject.wrt), direction.cotangents),
-            ("forward", pushed(subject.graph, subject.wrt), direction.tangents),
+            ("reverse", vjp_graph(subject.graph, subject.wrt), direction.cotangents),
+            ("forward", jvp_graph(subject.graph, subject.wrt), direction.tangents),
         ):
             wrt = (*subject.wrt, *(False for _ in more))
-            whole = expanded(program)  # rules are kept, as they are where a program takes further derivatives
+            whole = expand_derivatives(program)  # rules are kept, as they are where a program takes further derivatives
             derivative = whole.with_results(whole.results[n:])
             fault = self.of(derivative, [*subject.exact, *more], wrt, order - 1, f" over {mode}{over}")
             if fault is not None:
                 return fault
         return None
 
-    def add(self, found: Comparison, over: str = "") -> Comparison:
+    def add(self, found: DerivativeComparison, over: str = "") -> DerivativeComparison:
         found = replace(found, mode=found.mode + over)
-        before = self.rows.get(key(found))
-        self.rows[key(found)] = found if before is None else before.joined(found)
+        before = self.rows.get(comparison_key(found))
+        self.rows[comparison_key(found)] = found if before is None else before.joined(found)
         return found
 
-    def forgive(self, found: Comparison, why: str) -> None:
+    def forgive(self, found: DerivativeComparison, why: str) -> None:
         """Let a difference pass, and say why."""
-        row = self.rows[key(found)]
-        self.rows[key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
+        row = self.rows[comparison_key(found)]
+        self.rows[comparison_key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
 
 
-def outside_of_domain(subject: Subject) -> Made | None:
+def find_domain_error(subject: GraphAtPoint) -> NonFiniteOrigin | None:
     """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 becomes NaN."""
     run = NonFinite(given=True)
     with np.errstate(all="ignore"):
-        run.results(subject.graph, *narrowed(subject.graph, subject.exact))
+        run.results(subject.graph, *cast_arguments(subject.graph, subject.exact))
     return next((made for made in run.made.values() if np.isnan(made.value)), None)
 
 
-def key(row: Comparison) -> tuple[str, ...]:
+def comparison_key(row: DerivativeComparison) -> tuple[str, ...]:
     return row.mode, row.how, row.against
 
 
-def derivatives(graph: Graph) -> list[Eqn]:
+def derivative_equations(graph: Graph) -> list[Eqn]:
     """The derivative equations of a graph and its regions, but for those inside one another."""
     found: list[Eqn] = []
     todo, seen = [graph], {graph}
@@ -197,19 +212,19 @@ def derivatives(graph: Graph) -> list[Eqn]:
     return found
 
 
-def audit(
+def check_gradient(
     graph: Graph,
     arrays: Sequence[Array],
     wrt: Mask,
     *,
     name: str = "",
-    roads: Roads = Roads(),
+    roads: CheckPipeline = CheckPipeline(),
     order: int = 1,
     directions: int = 3,
     seed: int = 0,
     drawn: str = "",
     rules: Mapping[str, Span] | None = None,
-) -> Report:
+) -> GradcheckReport:
     """Whether the derivatives of a graph at these arrays are right, in the params that `wrt` names.
 
     Every result that has a tangent counts, and every derivative that the program itself takes. The first equation at
@@ -217,9 +232,9 @@ def audit(
     Cost: for each direction some 20 runs of the interpreter, more where differences are hard; one compilation a mode.
     Source: Ridders 1982, Accurate computation of F'(x) and F'(x) F''(x).
     """
-    work = Audit(roads, np.random.default_rng(seed), directions)
+    work = GradientCheck(roads, np.random.default_rng(seed), directions)
     fault = work.of(graph, arrays, wrt, order)
     kinks = {k.eqn: k for k in reversed(work.kinks)}
     rows, notes = tuple(work.rows.values()), tuple(work.notes)
     placed = None if fault is None else fault.placed(rules or {})
-    return Report(name, order, directions, drawn, rows, placed, tuple(reversed(kinks.values())), notes)
+    return GradcheckReport(name, order, directions, drawn, rows, placed, tuple(reversed(kinks.values())), notes)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.source import NOWHERE
-from difflang.gradcheck.nan_provenance import Made, amount, culprit
-from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.base.source import NO_SPAN
+from difflang.gradcheck.nan_provenance import NonFiniteOrigin, count_nonfinite, find_nonfinite_origin
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
 
-WAYS = {
+HINTS = {
     "log": "keep what it takes above 0, as in `log(max(x, 1e-12))`",
     "div": "keep what it divides by away from 0, as in `x / max(y, 1e-12)`",
     "sqrt": "keep what it takes at 0 or above, as in `sqrt(max(x, 0.0))`",
@@ -26,8 +26,8 @@ WAYS = {
 
 
 CONVENTIONS = "docs/conventions.md tells what is given where no derivative exists"
-NOT_AGAIN = "a result is not finite as it was compiled, and computed step by step it is"
-AGAIN = (
+NOT_REPRODUCED = "a result is not finite as it was compiled, and computed step by step it is"
+NOT_REPRODUCED_HINTS = (
     "a `rule … by inverse` that does not lead back makes NaN: `difflang test` compares it with its function",
     "a sum of numbers near the end of their type may go beyond it in another order: scale them, or take f64",
 )
@@ -44,54 +44,54 @@ FORMS = {  # how operations are written that are no functions, those of derivati
 }
 
 
-def check(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
+def check_finite(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
     """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908.
 
     Compiled code may add in another order, and go beyond the end of a type where one step after the other does not.
     """
-    if not amount([np.asarray(r) for r in results]):
+    if not count_nonfinite([np.asarray(r) for r in results]):
         return
     graph, given = ready(), [np.asarray(a) for a in arrays]
-    found = culprit(graph, *given)
+    found = find_nonfinite_origin(graph, *given)
     if found is not None:
-        raise DifflangError(told(found, graph))
-    if not amount(evaluate(graph, *given)):
-        raise DifflangError(Diagnostic("DL0908", NOT_AGAIN, (), AGAIN))
+        raise DifflangError(nan_diagnostic(found, graph))
+    if not count_nonfinite(evaluate(graph, *given)):
+        raise DifflangError(Diagnostic("DL0908", NOT_REPRODUCED, (), NOT_REPRODUCED_HINTS))
 
 
-def told(found: Made, graph: Graph) -> Diagnostic:
-    value, name = written(found.value), found.eqn.op.name
+def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
+    value, name = number_text(found.value), found.eqn.op.name
     nowhere = found.eqn.op.chooses  # it only chooses a number: a rule has that one where there is no derivative
-    places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{formula(found)} is {value}")]
+    places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{format_operation(found)} is {value}")]
     places += [(e.span, f"in step {count} of this") for e, count in reversed(found.steps)]
-    labels = [Label(span, text) for span, text in places if span is not NOWHERE]
+    labels = [Label(span, text) for span, text in places if span is not NO_SPAN]
     place = f" at {list(found.place)}" if found.place else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
-    way = WAYS.get("positive" if name == "div" and is_slope_of_log(found.eqn, graph) else name)
+    way = HINTS.get("positive" if name == "div" and is_log_derivative(found.eqn, graph) else name)
     ways = (CONVENTIONS,) if nowhere else (way,) if way else ()
     return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)
 
 
-def is_slope_of_log(quotient: Eqn, graph: Graph) -> bool:
+def is_log_derivative(quotient: Eqn, graph: Graph) -> bool:
     """Whether nobody wrote a division, but a logarithm that is differentiated."""
-    made = [e.results[0] for g in inner_first(graph)[0] for e in g.eqns if e.op.name == "positive"]
+    made = [e.results[0] for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.name == "positive"]
     return quotient.operands[1] in made and "log" in quotient.span.text
 
 
-def formula(found: Made) -> str:
+def format_operation(found: NonFiniteOrigin) -> str:
     """What was computed, number by number, or from arrays of which shapes."""
     count = range(len(found.operands))
-    parts = [written(x) if (x := found.operand(i)) is not None else shape(found.operands[i]) for i in count]
+    parts = [number_text(x) if (x := found.operand(i)) is not None else shape_text(found.operands[i]) for i in count]
     name = found.eqn.op.name
     return FORMS[name].format(*parts) if name in FORMS else f"{name}({', '.join(parts)})"
 
 
-def shape(x: Any) -> str:
+def shape_text(x: Any) -> str:
     return f"{list(x.shape)}" if isinstance(x, np.ndarray) else "a history"
 
 
-def written(x: Any) -> str:
+def number_text(x: Any) -> str:
     if np.iscomplexobj(x):
         return f"{complex(x):.6g}"
     return str(x) if x.dtype.kind in "biu" else f"{float(x):.6g}"

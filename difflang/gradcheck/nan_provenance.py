@@ -14,13 +14,13 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.interpreter import Endless, results_of, walk
+from difflang.ir.interpreter import StepLimitExceeded, evaluate_eqn, run_equations
 
 FLOATS = "fcV"  # V is bfloat16
 TOO_LONG = 4  # times as many steps as the run itself: a number that was replaced may keep a loop going
 
 
-class Made(Struct, frozen=True):
+class NonFiniteOrigin(Struct, frozen=True):
     """An operation that makes a number that is not finite, its operands, the first place of such a number, and where.
 
     `steps` are the loops and maps around it, innermost last, and in which step of each, from 1.
@@ -44,7 +44,7 @@ class Made(Struct, frozen=True):
         return x[self.place] if x.shape else x[()]
 
 
-class Run:
+class NonFiniteRun:
     """One run, in which what is made after a time is replaced.
 
     `given` asks for what infinities were given for, too, and for the NaN that a rule has where there is no derivative.
@@ -53,26 +53,26 @@ class Run:
     def __init__(self, after: int | None = None, most: int | None = None, given: bool = False) -> None:
         self.after, self.most, self.given = after, most, given
         self.time = 0
-        self.made: dict[int, Made] = {}
+        self.made: dict[int, NonFiniteOrigin] = {}
         self.of_rules: set[Value] = set()  # NaN that nobody wrote
         self.around: list[list[Any]] = []  # equations with regions, and how often the first region has been run
 
     def results(self, graph: Graph, *arrays: Any) -> list[Any]:
         if self.around and self.around[-1][0].regions[0] is graph:
             self.around[-1][1] += 1
-        return walk(graph, arrays, self.step)
+        return run_equations(graph, arrays, self.step)
 
     def step(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
         self.time += 1
         if self.most is not None and self.time > self.most:
-            raise Endless
+            raise StepLimitExceeded
         if eqn.regions:
             self.around.append([eqn, 0])
             try:
-                return results_of(eqn, operands, run=self.results)
+                return evaluate_eqn(eqn, operands, run=self.results)
             finally:
                 self.around.pop()
-        found = results_of(eqn, operands)
+        found = evaluate_eqn(eqn, operands)
         if operands:
             return [self.seen(eqn, operands, x) for x in found]
         if self.given and "nan" not in eqn.span.text and all(map(is_nan, found)):
@@ -83,18 +83,18 @@ class Run:
         """A result, noted or replaced where it is worse than what it is made of."""
         array = np.asarray(x)
         known = [y for v, y in zip(eqn.operands, operands, strict=True) if v not in self.of_rules]
-        bad = worse(array, known, self.given)
+        bad = newly_nonfinite(array, known, self.given)
         if not bad.any():
             return x
         if self.after is not None and self.time > self.after:
             return np.where(bad, np.ones_like(array), array)
         place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
         around = tuple((e, count) for e, count in self.around if e.op.name in ("loop", "map"))
-        self.made.setdefault(self.time, Made(eqn, tuple(operands), array, place, around))
+        self.made.setdefault(self.time, NonFiniteOrigin(eqn, tuple(operands), array, place, around))
         return x
 
 
-def worse(x: Any, operands: Sequence[Any], given: bool) -> Any:
+def newly_nonfinite(x: Any, operands: Sequence[Any], given: bool) -> Any:
     """Where something is not finite that is made of finite numbers; if `given`, where it is NaN and made of no NaN.
 
     Operands of its shape are compared place by place.
@@ -118,32 +118,32 @@ def not_finite(x: Any) -> Any:
     return ~np.isfinite(x)
 
 
-def amount(results: Sequence[Any]) -> int:
+def count_nonfinite(results: Sequence[Any]) -> int:
     """How many numbers in results are not finite."""
     arrays = [np.asarray(r) for r in results if not isinstance(r, list)]
     return sum(int(not_finite(a).sum()) for a in arrays if a.dtype.kind in FLOATS)
 
 
-def culprit(graph: Graph, *arrays: Any) -> Made | None:
+def find_nonfinite_origin(graph: Graph, *arrays: Any) -> NonFiniteOrigin | None:
     """The first operation for which a result of a finished graph is not finite; None where none is to blame.
 
     The graph is run as often as the number of such operations can be halved. Numbers that were given or written down
     are nobody's fault, but what makes NaN of them is.
     """
     with np.errstate(all="ignore"):
-        return found(graph, arrays, given=False) or found(graph, arrays, given=True)
+        return search_origin(graph, arrays, given=False) or search_origin(graph, arrays, given=True)
 
 
-def found(graph: Graph, arrays: Sequence[Any], given: bool) -> Made | None:
-    first = Run(given=given)
+def search_origin(graph: Graph, arrays: Sequence[Any], given: bool) -> NonFiniteOrigin | None:
+    first = NonFiniteRun(given=given)
     first.results(graph, *arrays)
     times = list(first.made)
 
     def left(after: int) -> int:
         """How many are left if none is made after a time."""
         try:
-            return amount(Run(after, TOO_LONG * first.time, given).results(graph, *arrays))
-        except Endless:
+            return count_nonfinite(NonFiniteRun(after, TOO_LONG * first.time, given).results(graph, *arrays))
+        except StepLimitExceeded:
             return 0
 
     least = left(0)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Label, to_json
-from difflang.base.source import BUILTIN, Span
+from difflang.base.source import BUILTIN_SOURCE, Span
 from difflang.gradcheck.finite_differences import Row
 from difflang.ir.graph import Eqn
 
@@ -18,7 +18,7 @@ REPORT_IT = "this is a fault of difflang's, not of the program's: please report 
 MEND_IT = "compare the rule with the body of the function"
 
 
-class Difference(Struct, frozen=True):
+class NumberDifference(Struct, frozen=True):
     """Two numbers that should be one, and how far apart rounding may set them."""
 
     got: float
@@ -31,7 +31,7 @@ class Difference(Struct, frozen=True):
             return float(np.abs(np.float64(self.got) - self.want) / np.abs(np.float64(self.want)))
 
 
-class Comparison(Struct, frozen=True):
+class DerivativeComparison(Struct, frozen=True):
     """What was compared with what, how many numbers, and by how much they differ at most, relatively."""
 
     mode: str  # which derivative, or the value
@@ -39,9 +39,9 @@ class Comparison(Struct, frozen=True):
     against: str
     numbers: int = 0
     largest: float = 0.0
-    worst: Difference | None = None  # the first that differ by more than they may
+    worst: NumberDifference | None = None  # the first that differ by more than they may
 
-    def joined(self, other: Comparison) -> Comparison:
+    def joined(self, other: DerivativeComparison) -> DerivativeComparison:
         return replace(
             self,
             numbers=self.numbers + other.numbers,
@@ -50,9 +50,9 @@ class Comparison(Struct, frozen=True):
         )
 
 
-def compared(
+def compare_numbers(
     names: tuple[str, str, str], got: Row, want: Row, allowed: Row, size: Row, where: Row | None = None
-) -> Comparison:
+) -> DerivativeComparison:
     """Element by element; `names` are mode, how and against. Equal infinities and NaNs agree.
 
     `size` is what a difference is relative to, where the number itself is smaller.
@@ -65,14 +65,16 @@ def compared(
     numbers, bad = int(chosen.sum()), bad & chosen
     largest = float(np.max(relative[chosen], initial=0))
     if not bad.any():
-        return Comparison(*names, numbers, largest)
+        return DerivativeComparison(*names, numbers, largest)
     with np.errstate(all="ignore"):
         by = np.where(bad, np.where(np.isnan(relative), np.inf, relative), -1)
     i = int(np.argmax(by))
-    return Comparison(*names, numbers, largest, Difference(float(got[i]), float(want[i]), float(allowed[i])))
+    return DerivativeComparison(
+        *names, numbers, largest, NumberDifference(float(got[i]), float(want[i]), float(allowed[i]))
+    )
 
 
-class Fault(Struct, frozen=True):
+class DerivativeFault(Struct, frozen=True):
     """The first equation of which something is wrong: `what` it is, and two numbers that should be one.
 
     `by` says who gives the one and who the other.
@@ -81,10 +83,10 @@ class Fault(Struct, frozen=True):
     eqn: Eqn | None
     what: str
     by: tuple[str, str]
-    difference: Difference
+    difference: NumberDifference
     rule: Span | None = None  # where the program declares the derivative that is at fault
 
-    def placed(self, rules: Mapping[str, Span]) -> Fault:
+    def placed(self, rules: Mapping[str, Span]) -> DerivativeFault:
         """With the place of the program's rule, by the functions that have one."""
         declared = self.eqn.op.declared if self.eqn is not None else None
         return self if declared is None else replace(self, rule=rules.get(declared(self.eqn)))
@@ -97,7 +99,7 @@ class Fault(Struct, frozen=True):
     def numbers(self) -> str:
         d, (one, other) = self.difference, self.by
         off = f", off by {d.relative:.1e}" if np.isfinite(d.relative) else ""
-        got, want = shown(d.got, d.want)
+        got, want = format_distinct(d.got, d.want)
         return f"{one} gives {got}, {other} {want}{off}"
 
     def to_json(self) -> dict[str, Any]:
@@ -107,12 +109,12 @@ class Fault(Struct, frozen=True):
 
     @property
     def span(self) -> Span | None:
-        return self.eqn.span if self.eqn is not None and self.eqn.span.source is not BUILTIN else None
+        return self.eqn.span if self.eqn is not None and self.eqn.span.source is not BUILTIN_SOURCE else None
 
 
-def unplaced(found: Comparison, worst: Difference) -> Fault:
+def unlocated_fault(found: DerivativeComparison, worst: NumberDifference) -> DerivativeFault:
     """A fault that no equation answers for."""
-    return Fault(None, "something", (f"{found.mode}, {found.how},", found.against), worst)
+    return DerivativeFault(None, "something", (f"{found.mode}, {found.how},", found.against), worst)
 
 
 class Kink(Struct, frozen=True):
@@ -122,15 +124,15 @@ class Kink(Struct, frozen=True):
     why: str
 
 
-class Report(Struct, frozen=True):
+class GradcheckReport(Struct, frozen=True):
     """The audit of one derivative. `str` of it is what the command line prints."""
 
     name: str
     order: int
     directions: int
     drawn: str  # how the arguments came about
-    comparisons: tuple[Comparison, ...]
-    fault: Fault | None
+    comparisons: tuple[DerivativeComparison, ...]
+    fault: DerivativeFault | None
     kinks: tuple[Kink, ...]
     notes: tuple[str, ...]
 
@@ -171,10 +173,12 @@ class Report(Struct, frozen=True):
     def __str__(self) -> str:
         head = f"{self.name}: {'right' if self.right else 'WRONG'}{f' to order {self.order}' * (self.order > 1)}"
         ways = f"{self.directions} direction{'s' * (self.directions != 1)}"
-        return "\n".join([f"{head}, in {ways}{self.drawn and f' at {self.drawn}'}", *lines(self.table()), *self.notes])
+        return "\n".join(
+            [f"{head}, in {ways}{self.drawn and f' at {self.drawn}'}", *table_lines(self.table()), *self.notes]
+        )
 
 
-def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+def table_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     titles = ("compared", "with", "numbers", "largest relative difference")
     cells = [
         (r["compared"], r["with"], str(r["numbers"]), f"{r['largest']:.1e}" + ("" if r["right"] else "  wrong"))
@@ -184,7 +188,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [f"  {a:{width[0]}}  {b:{width[1]}}  {c:>{width[2]}}  {d}" for a, b, c, d in (titles, *cells)]
 
 
-def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
+def fault_diagnostic(name: str, fault: DerivativeFault) -> Diagnostic:
     said = f"{fault.what} is wrong: {fault.numbers}"
     if fault.eqn is None:
         return Diagnostic("DL0406", f"the derivative of `{name}` is wrong: {fault.numbers}", (), (REPORT_IT,))
@@ -199,12 +203,12 @@ def fault_diagnostic(name: str, fault: Fault) -> Diagnostic:
 
 
 def kink_diagnostic(kink: Kink) -> Diagnostic:
-    labels = (Label(kink.eqn.span, kink.why),) if kink.eqn.span.source is not BUILTIN else ()
+    labels = (Label(kink.eqn.span, kink.why),) if kink.eqn.span.source is not BUILTIN_SOURCE else ()
     return Diagnostic("DL0407", f"there is no derivative at this point: `{kink.eqn.op}` {kink.why}", labels,
                       ("what is given here by convention is in docs/conventions.md",), "warning")  # fmt: skip
 
 
-def shown(got: float, want: float) -> tuple[str, str]:
+def format_distinct(got: float, want: float) -> tuple[str, str]:
     """Two numbers in so many digits that they can be told apart."""
     short = f"{got:.9g}", f"{want:.9g}"
     return short if short[0] != short[1] else (f"{got:.17g}", f"{want:.17g}")

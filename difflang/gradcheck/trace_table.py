@@ -10,19 +10,19 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.source import line_numbers
-from difflang.gradcheck.evaluation_trace import Node, Step, Tape
+from difflang.gradcheck.evaluation_trace import EvaluationTrace, TraceNode, TraceStep
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import Array
 
-Written = Callable[[Sequence[str]], str]
-SHOWN = 4  # elements of an array
-WIDE = 48  # cells of a formula
+FormulaRenderer = Callable[[Sequence[str]], str]
+MAX_ELEMENTS = 4  # elements of an array
+MAX_WIDTH = 48  # cells of a formula
 INFIX = {"add": ("+", "+"), "sub": ("-", "-"), "mul": ("*", ""), "div": ("/", "/"), "matmul": ("@", "")}
 OF_ONE_NAME = ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "max", "min", "det")
 FUNCTIONS = {"log": "ln", "asin": "arcsin", "acos": "arccos", "atan": "arctan", **{n: n for n in OF_ONE_NAME}}
 
 
-class Row(Struct, frozen=True):
+class TraceRow(Struct, frozen=True):
     """One value: an argument, or what an expression gave at that step of the run."""
 
     name: str
@@ -37,9 +37,9 @@ class Row(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "name": self.name, "formula": self.formula, "value": plain(self.value),
-            "tangents": [plain(t) for t in self.tangents],
-            "adjoint": None if self.adjoint is None else plain(self.adjoint), "line": self.line, "text": self.text,
+            "name": self.name, "formula": self.formula, "value": json_numbers(self.value),
+            "tangents": [json_numbers(t) for t in self.tangents],
+            "adjoint": None if self.adjoint is None else json_numbers(self.adjoint), "line": self.line, "text": self.text,
             "file": self.file or None,
         }  # fmt: skip
 
@@ -53,7 +53,7 @@ class Trace(Struct, frozen=True):
     call: str
     wrt: tuple[str, ...]
     result: str | None  # what the adjoints are derivatives of
-    rows: tuple[Row, ...]
+    rows: tuple[TraceRow, ...]
     left: tuple[int, int]  # from which row, and how many
 
     def table(self) -> list[list[str]]:
@@ -67,12 +67,17 @@ class Trace(Struct, frozen=True):
             if row is None:
                 found.append(["…", f"{self.left[1]} rows", *[""] * (len(header) - 2), "", ""])
                 continue
-            cells = [row.name, f"= {row.formula}" if row.formula else "", short(row.value), *map(short, row.tangents)]
-            cells += [short(row.adjoint) if row.adjoint is not None else ""] if self.result is not None else []
+            cells = [
+                row.name,
+                f"= {row.formula}" if row.formula else "",
+                format_short(row.value),
+                *map(format_short, row.tangents),
+            ]
+            cells += [format_short(row.adjoint) if row.adjoint is not None else ""] if self.result is not None else []
             found.append([*cells, number, row.text])
         return found
 
-    def shown(self) -> list[Row | None]:
+    def shown(self) -> list[TraceRow | None]:
         start, count = self.left
         return [*self.rows[:start], *([None] if count else []), *self.rows[start + count :]]
 
@@ -119,15 +124,15 @@ class Trace(Struct, frozen=True):
     _repr_html_ = to_html
 
 
-def traced(
+def build_trace(
     graph: Graph, arrays: Sequence[Array], moves: Sequence[bool], call: str, most: int, wrt: Sequence[int]
 ) -> Trace:
     """The trace of a run: what `moves` of the arguments is differentiated in, the numbers `wrt` among them one by one.
 
     The table has at most so many rows. Errors: DL1222.
     """
-    nodes = [Node(x, p.type, m, p.hint) for x, p, m in zip(arrays, graph.params, moves, strict=True)]
-    tape = Tape(nodes)
+    nodes = [TraceNode(x, p.type, m, p.hint) for x, p, m in zip(arrays, graph.params, moves, strict=True)]
+    tape = EvaluationTrace(nodes)
     with np.errstate(all="ignore"):
         results = tape.run(graph, nodes)
         tape.push([{nodes[i]: np.ones(np.shape(arrays[i]), np.asarray(arrays[i]).dtype)} for i in wrt])
@@ -135,27 +140,27 @@ def traced(
         scalar = last is not None and np.ndim(last.value) == 0 and np.asarray(last.value).dtype.kind == "f"
         if last is not None and scalar:
             tape.pull(last)
-    names = Names(tape, nodes, results)
+    names = TraceNames(tape, nodes, results)
     rows = [names.argument(n) for n in nodes if n.moves] + [names.row(s, n) for s, n in names.shown]
     start = most // 2 if len(rows) > most else len(rows)
     result = names.of(last) if last is not None and scalar else None
     return Trace(call, tuple(nodes[i].name for i in wrt), result, tuple(rows), (start, max(0, len(rows) - most)))
 
 
-class Names:
+class TraceNames:
     """Which values are rows, and what they are called.
 
     What an expression computes on its way, and nothing else reads, is part of the row of that expression; so is what
     no line of the program says, such as the frames of recursion.
     """
 
-    def __init__(self, tape: Tape, arguments: Sequence[Node], results: Sequence[Node]) -> None:
-        readers: dict[Node, list[Step | None]] = {n: [None] for n in results}
+    def __init__(self, tape: EvaluationTrace, arguments: Sequence[TraceNode], results: Sequence[TraceNode]) -> None:
+        readers: dict[TraceNode, list[TraceStep | None]] = {n: [None] for n in results}
         for step in tape.steps:
             for node in step.operands:
                 readers.setdefault(node, []).append(step)
         letter = next(c for c in "vwuzy_" if c == "_" or not any(n.name[:1] == c for n in arguments))
-        self.shown: list[tuple[Step, Node]] = []
+        self.shown: list[tuple[TraceStep, TraceNode]] = []
         self.names = {n: n.name for n in arguments if n.name}
         for step in tape.steps:
             for node in step.results:
@@ -163,40 +168,46 @@ class Names:
                     self.shown.append((step, node))
                     self.names[node] = f"{letter}{len(self.shown)}"
 
-    def of(self, node: Node) -> str:
+    def of(self, node: TraceNode) -> str:
         """Its name, or what it is."""
         if node in self.names:
             return self.names[node]
         if node.step is not None and node.step.index is not None:
             whole = self.of(node.step.operands[0])
             return f"{whole}[{node.step.index}]" if whole else ""
-        return short(node.value) if not node.moves else ""
+        return format_short(node.value) if not node.moves else ""
 
-    def argument(self, node: Node) -> Row:
-        return Row(node.name, "", "", node.value, tuple(node.tangents), node.adjoint, None, "")
+    def argument(self, node: TraceNode) -> TraceRow:
+        return TraceRow(node.name, "", "", node.value, tuple(node.tangents), node.adjoint, None, "")
 
-    def row(self, step: Step, node: Node) -> Row:
+    def row(self, step: TraceStep, node: TraceNode) -> TraceRow:
         operands, eqn = [self.of(n) for n in step.operands], step.eqn
         text = " ".join(step.span.text.split())
         if not all(operands) or (eqn is not None and (eqn.regions or len(eqn.results) > 1)):
-            formula, latex = text, rf"\mathtt{{{escaped(text)}}}"
+            formula, latex = text, rf"\mathtt{{{escape_latex(text)}}}"
         elif eqn is None:
             formula, latex = f"[{', '.join(operands)}]", f"[{', '.join(map(latex_name, operands))}]"
         else:
-            formula, latex = written(eqn, operands), in_latex(eqn, operands)
+            formula, latex = formula_text(eqn, operands), formula_latex(eqn, operands)
         numbers = node.value, tuple(node.tangents), node.adjoint
-        return Row(
-            self.names[node], cut(formula), latex, *numbers, step.span.position[0], cut(text), step.span.source.name
+        return TraceRow(
+            self.names[node],
+            truncate_text(formula),
+            latex,
+            *numbers,
+            step.span.position[0],
+            truncate_text(text),
+            step.span.source.name,
         )
 
 
-def is_row(step: Step, readers: Sequence[Step | None]) -> bool:
+def is_row(step: TraceStep, readers: Sequence[TraceStep | None]) -> bool:
     """Whether something outside the expression reads a value that it gives."""
     inside = (step.span, step.frame)
     return any(r is None or r.eqn is None or (r.span, r.frame) != inside for r in readers)
 
 
-def written(eqn: Eqn, operands: Sequence[str]) -> str:
+def formula_text(eqn: Eqn, operands: Sequence[str]) -> str:
     """The operation in the language's notation."""
     name = eqn.op.name
     if name in INFIX:
@@ -210,7 +221,7 @@ def written(eqn: Eqn, operands: Sequence[str]) -> str:
     return f"{name.removeprefix('reduce_')}({', '.join(operands)})"
 
 
-def in_latex(eqn: Eqn, operands: Sequence[str]) -> str:
+def formula_latex(eqn: Eqn, operands: Sequence[str]) -> str:
     """The operation in mathematical notation."""
     name, given = eqn.op.name.removeprefix("reduce_"), [latex_name(x) for x in operands]
     if name == "div":
@@ -223,7 +234,7 @@ def in_latex(eqn: Eqn, operands: Sequence[str]) -> str:
         return f"{{{given[0]}}}^{{{eqn.attrs['n'] if name == 'integer_pow' else given[1]}}}"
     if name == "sqrt":
         return rf"\sqrt{{{given[0]}}}"
-    head = rf"\{FUNCTIONS[name]}" if name in FUNCTIONS else rf"\operatorname{{{escaped(name)}}}"
+    head = rf"\{FUNCTIONS[name]}" if name in FUNCTIONS else rf"\operatorname{{{escape_latex(name)}}}"
     return rf"{head} {given[0]}" if len(given) == 1 else rf"{head}({', '.join(given)})"
 
 
@@ -232,21 +243,21 @@ def latex_name(name: str) -> str:
     head = name.rstrip("0123456789")
     if head and head != name and head.isalpha():
         return f"{head}_{{{name[len(head) :]}}}"
-    return name if len(name) == 1 or not name.isidentifier() else rf"\mathit{{{escaped(name)}}}"
+    return name if len(name) == 1 or not name.isidentifier() else rf"\mathit{{{escape_latex(name)}}}"
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """What LaTeX reads as that text."""
     special = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "^": r"\hat{\ }", "~": r"\sim "}
     return "".join(special.get(c, "\\" + c if c in "_%&#$" else c) for c in text)
 
 
 def latex_number(value: Array) -> str:
-    mantissa, e, exponent = short(value).partition("e")
+    mantissa, e, exponent = format_short(value).partition("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if e and np.ndim(value) == 0 else mantissa + e + exponent
 
 
-def short(value: Array) -> str:
+def format_short(value: Array) -> str:
     """A number in six digits; of an array the first few."""
     if isinstance(value, list):
         return f"{len(value)} items"
@@ -254,19 +265,19 @@ def short(value: Array) -> str:
     if array.ndim == 0:
         item = array.item()
         return f"{item:.6g}" if isinstance(item, (float, complex)) else str(item).lower()
-    items = [short(x) for x in array[:SHOWN]]
-    return f"[{', '.join(items)}{', …' if len(array) > SHOWN else ''}]"
+    items = [format_short(x) for x in array[:MAX_ELEMENTS]]
+    return f"[{', '.join(items)}{', …' if len(array) > MAX_ELEMENTS else ''}]"
 
 
-def plain(value: Array) -> Any:
+def json_numbers(value: Array) -> Any:
     """Numbers that JSON can hold; of complex ones the two parts."""
     if isinstance(value, list):
-        return [plain(x) for x in value]
+        return [json_numbers(x) for x in value]
     array = np.asarray(value)
     if array.dtype.kind == "c":
         return np.stack([np.real(array), np.imag(array)], -1).tolist()
     return array.astype(np.float64).tolist() if array.dtype.kind in "fV" else array.tolist()
 
 
-def cut(text: str) -> str:
-    return text if len(text) <= WIDE else f"{text[: WIDE - 1]}…"
+def truncate_text(text: str) -> str:
+    return text if len(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH - 1]}…"

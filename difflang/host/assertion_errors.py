@@ -8,23 +8,25 @@ import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, walk
-from difflang.elaborate.expressions.operators import compared
+from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.expressions.operators import compare_terms
 from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
-from difflang.host.values import HostValue, show
+from difflang.host.values import HostValue, format_value
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.language_types import TextType, show_type
 
 if TYPE_CHECKING:
-    from difflang.host.run_statements import Runner
+    from difflang.host.run_statements import HostRunner
 
-LONG = 60  # characters of a value that are shown beside its expression; of longer arrays, the first wrong element
+MAX_VALUE_LENGTH = (
+    60  # characters of a value that are shown beside its expression; of longer arrays, the first wrong element
+)
 LITERALS = (tree.Int, tree.Float, tree.Imaginary, tree.Bool, tree.Str)
 
 
-def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
+def assertion_error(runner: HostRunner, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
     """The error of an assertion whose condition was just found false; `drawn` random units had run before it.
 
     The sides are computed again, with the key that the condition had. `condition` is what of it is compiled: the parts
@@ -33,15 +35,15 @@ def failed(runner: Runner, e: tree.Assert, condition: tree.Expr, drawn: int) -> 
     found: tuple[Label, ...] = ()
     part, after = condition, runner.draws.made
     if runner.work(condition) is None:
-        part = condition if after > drawn else (yield first_false(runner, condition))
+        part = condition if after > drawn else (yield first_false_conjunct(runner, condition))
         runner.draws.made = drawn
-        found = sides(runner, part)
+        found = comparison_labels(runner, part)
         runner.draws.made = after
     message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
     return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
 
 
-def first_false(runner: Runner, e: tree.Expr) -> Walk[tree.Expr]:
+def first_false_conjunct(runner: HostRunner, e: tree.Expr) -> Walk[tree.Expr]:
     """The first false part of conditions joined by `and`."""
     parts: list[tree.Expr] = []
     rest: list[tree.Expr] = [e]
@@ -57,7 +59,7 @@ def first_false(runner: Runner, e: tree.Expr) -> Walk[tree.Expr]:
     return parts[-1]
 
 
-def comparison(runner: Runner, e: tree.Expr) -> tree.Compare | None:
+def as_comparison(runner: HostRunner, e: tree.Expr) -> tree.Compare | None:
     """The comparison that a condition is, on its own or under `all`."""
     if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and e.fn.id == "all" and runner.is_free("all"):
         (arg, *more) = e.args or (None,)
@@ -67,57 +69,57 @@ def comparison(runner: Runner, e: tree.Expr) -> tree.Compare | None:
     return e if isinstance(e, tree.Compare) else None
 
 
-def sides(runner: Runner, e: tree.Expr) -> tuple[Label, ...]:
+def comparison_labels(runner: HostRunner, e: tree.Expr) -> tuple[Label, ...]:
     """The first comparison of a chain that is false, and the values on both sides of it; none of another condition."""
-    chain = comparison(runner, e)
+    chain = as_comparison(runner, e)
     if chain is None:
         return ()
     written = [chain.first, *[side for _, side, _ in chain.rest]]
 
-    def body(cx: Context) -> Walk[list[Term]]:
-        terms: list[Term] = [(yield walk(cx, chain.first))]
+    def body(cx: ElabContext) -> Walk[list[Term]]:
+        terms: list[Term] = [(yield elaborate(cx, chain.first))]
         links: list[Term] = []
         for i, (op, side, _) in enumerate(chain.rest):
-            terms.append((yield walk(cx, side)))
+            terms.append((yield elaborate(cx, side)))
             spans = (written[i].span, side.span)
-            links.append(compared(cx, op, chain.span, terms[i], terms[i + 1], spans))
+            links.append(compare_terms(cx, op, chain.span, terms[i], terms[i + 1], spans))
         return [*links, *terms]
 
     values, _ = runner.unit(tree.TupleExpr(chain.span, tuple(written)), body)
     links, terms = values[: len(chain.rest)], values[len(chain.rest) :]
     for i, link in enumerate(links):
-        where = first_wrong(link)
+        where = first_false_index(link)
         if where is not None:
-            labels = (beside(written[j], terms[j], where) for j in (i, i + 1))
+            labels = (value_label(written[j], terms[j], where) for j in (i, i + 1))
             return (Label(chain.rest[i][2]), *[label for label in labels if label is not None])
     return ()
 
 
-def first_wrong(link: HostValue) -> tuple[int, ...] | None:
+def first_false_index(link: HostValue) -> tuple[int, ...] | None:
     """Where a comparison is false first; None where it is true."""
     answers = np.asarray(link.leaves[0] if link.leaves else link.static)
     wrong = np.argwhere(~answers)
     return tuple(int(i) for i in wrong[0]) if len(wrong) else None
 
 
-def beside(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label | None:
+def value_label(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label | None:
     """What an expression gives: all of it where that is short, else the element at fault. Nothing for a literal."""
     if isinstance(e.operand if isinstance(e, tree.Unary) else e, LITERALS):
         return None
-    text = " ".join(show(value, "", e.span).split())
+    text = " ".join(format_value(value, "", e.span).split())
     text = f'"{text}"' if isinstance(value.type, TextType) else text
-    if len(text) <= LONG and "..." not in text:
+    if len(text) <= MAX_VALUE_LENGTH and "..." not in text:
         return Label(e.span, f"this is {text}")
     if not isinstance(value.type, Tensor) or value.leaves is None:
         return Label(e.span, f"this is {show_type(value.type)}")
     array = np.asarray(value.leaves[0])
     own = where[len(where) - array.ndim :]
     at = tuple(min(i, n - 1) for i, n in zip(own, array.shape, strict=True))
-    element = show(HostValue(Tensor(value.type.dtype), (array[at],)), "", e.span)
+    element = format_value(HostValue(Tensor(value.type.dtype), (array[at],)), "", e.span)
     return Label(e.span, f"this is {element} at [{', '.join(map(str, at))}]")
 
 
-def reached_from(error: DifflangError, stmt: tree.Node) -> DifflangError:
+def add_statement_label(error: DifflangError, stmt: tree.Node) -> DifflangError:
     """The same failure, with the statement that led to it where it stands elsewhere."""
     first = error.diagnostics[0]
     inside = first.span is not None and first.span.source is stmt.span.source

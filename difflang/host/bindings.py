@@ -11,69 +11,69 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.session_interrupts import atomic
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, Reported, Session, walk
-from difflang.elaborate.patterns.sum_types import held_as
-from difflang.elaborate.reports.operand_mismatches import not_this_pattern
-from difflang.elaborate.statements.basic_statements import forgetting, no_value
+from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
+from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.reports.operand_mismatches import tuple_pattern_error
+from difflang.elaborate.statements.basic_statements import branch_without_value_error, drop_static
 from difflang.elaborate.terms import Term, type_of
 from difflang.elaborate.trampoline import Walk
-from difflang.host.compiled_units import Staging, Unit, context, stage
-from difflang.host.expected_type import Wanted
-from difflang.host.hoist_host_calls import Lifted
-from difflang.host.scopes import Scopes
+from difflang.host.compiled_units import HostUnit, UnitStaging, host_context, stage_unit
+from difflang.host.expected_type import ExpectedType
+from difflang.host.hoist_host_calls import HoistedExpr
+from difflang.host.scopes import HostScopes
 from difflang.host.values import HostValue
 from difflang.ir.symbolic_dims import Dim, Poly
-from difflang.ir.tensor_types import I32, Tensor, is_one_integer
+from difflang.ir.tensor_types import I32, Tensor, is_scalar_integer
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import targets
-from difflang.types.annotations import Annotations
-from difflang.types.join_types import holds, joint, unknown, whole, without_texts
+from difflang.syntax.tree_queries import target_variables
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.join_types import add_all_variants, contains_kind, erase_texts, has_unknown_args, least_common_type
 from difflang.types.language_types import ClosureType, LangType, TextType, TupleType, show_type
-from difflang.types.module_name_errors import no_variable, not_variable
-from difflang.types.module_scope import Global, HostNumber, HostVar, Module
-from difflang.types.suggested_fixes import as_float, helped
-from difflang.types.type_errors import bound_again, mistake
+from difflang.types.module_name_errors import immutable_name_error, unknown_variable_error
+from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleScope
+from difflang.types.suggested_fixes import add_helps, float_initializer_hint
+from difflang.types.type_errors import make_error, rebound_name_error
 from difflang.types.unify import Unifier
 
-HELD = "(held)"  # a name that nothing in a program can have
+TEMPORARY = "(held)"  # a name that nothing in a program can have
 
 
-class Bindings(Scopes, ABC):
+class HostBindings(HostScopes, ABC):
     """Binds and assigns the names of host code. `definition` says that types are all there is: nothing is computed."""
 
     definition: bool
 
-    def __init__(self, session: Session, module: Module) -> None:
+    def __init__(self, session: Session, module: ModuleScope) -> None:
         super().__init__(module)
         self.session = session
-        self.staging: list[Staging] = []
+        self.staging: list[UnitStaging] = []
 
     @abstractmethod
-    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]: ...
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]: ...
 
     @abstractmethod
     def demand(self, number: HostNumber) -> Dim: ...
 
     @abstractmethod
-    def work(self, e: tree.Node) -> Lifted | None: ...
+    def work(self, e: tree.Node) -> HoistedExpr | None: ...
 
     @abstractmethod
-    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]: ...
+    def value_of(self, e: tree.Expr, wanted: ExpectedType | None = None) -> Walk[HostValue]: ...
 
     @property
     @abstractmethod
-    def signature(self) -> Annotations | None: ...
+    def signature(self) -> AnnotationResolver | None: ...
 
     @abstractmethod
-    def lift(self, work: Lifted) -> Walk[None]: ...
+    def lift(self, work: HoistedExpr) -> Walk[None]: ...
 
     # ---- expressions that are compiled
 
-    def typed(self, e: tree.Node, wanted: Wanted | None) -> HostValue:
+    def typed(self, e: tree.Node, wanted: ExpectedType | None) -> HostValue:
         """The value of an expression that has nothing for the host to do."""
 
-        def body(cx: Context) -> Walk[list[Term]]:
-            value = yield walk(cx, e)
+        def body(cx: ElabContext) -> Walk[list[Term]]:
+            value = yield elaborate(cx, e)
             if wanted is not None:
                 value = yield wanted.hold(cx, value, e.span)
                 self.staging[-1].binds |= wanted.binds
@@ -84,19 +84,19 @@ class Bindings(Scopes, ABC):
             wanted.bind(dict(unit.binds))
         return value
 
-    def staged(self, node: tree.Node, body: Any) -> Unit:
-        return stage(
+    def staged(self, node: tree.Node, body: Any) -> HostUnit:
+        return stage_unit(
             self.session, self.module, node, body, self, self.demand,
             definition=self.definition, signature=self.signature,
         )  # fmt: skip
 
-    def here(self) -> Context:
+    def here(self) -> ElabContext:
         """A context of where the host stands, for types that are written there."""
-        return context(
+        return host_context(
             self.session, self.module, self.demand, None, definition=self.definition, signature=self.signature
         )
 
-    def type_of(self, wanted: Wanted) -> LangType:
+    def type_of(self, wanted: ExpectedType) -> LangType:
         """The type that is wanted, a size that it names for the first time being any. Errors: DL02, DL03."""
         names = wanted.names or self.here().annotations
         return replace(names, bound=dict(names.bound), rigid=True).type(wanted.written)
@@ -104,10 +104,10 @@ class Bindings(Scopes, ABC):
     # ---- let, var
 
     def let(self, e: tree.Let | tree.Var) -> Walk[None]:
-        wanted = Wanted(e.type) if e.type is not None else None
+        wanted = ExpectedType(e.type) if e.type is not None else None
         value = yield self.value_of(e.value, wanted)
         if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
-            raise no_value(e.value)
+            raise branch_without_value_error(e.value)
         for name, size in wanted.sizes.items() if wanted is not None else ():
             self.agreeing(name, size, e)
             self.bind_size(name, size, e.span)
@@ -118,16 +118,16 @@ class Bindings(Scopes, ABC):
     def agreeing(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
         """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
         old, value = self.module.host.get(name), self.values.get(name)
-        if old is None or old.static is not None or old.broken or not is_one_integer(old.type):
+        if old is None or old.static is not None or old.broken or not is_scalar_integer(old.type):
             return
         declared = [(old.span, "declared here")] if old.span is not None else []
         if old.mutable:
             way = f"give the size a name of its own, and compare it: `assert m == {name}`"
             message = f"`{name}` is a variable, and no size"
-            raise mistake("DL0305", message, (e.value.span, f"{name} is {size} here"), *declared, help=way)
+            raise make_error("DL0305", message, (e.value.span, f"{name} is {size} here"), *declared, help=way)
         if value is not None and value.leaves is not None and int(value.number) != size:
             message = f"`{name}` is {value.number}, and {size} here"
-            raise mistake("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
+            raise make_error("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
         self.put(HostVar(name, Tensor(I32), static=size, span=span))
@@ -138,7 +138,7 @@ class Bindings(Scopes, ABC):
         if isinstance(pattern, tree.TuplePattern):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(pattern.items):
                 parts = len(value.type.items) if isinstance(value.type, TupleType) else None
-                raise not_this_pattern(pattern, parts, (span, f"this is {show_type(value.type)}"))
+                raise tuple_pattern_error(pattern, parts, (span, f"this is {show_type(value.type)}"))
             for i, item in enumerate(pattern.items):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
@@ -150,7 +150,7 @@ class Bindings(Scopes, ABC):
     @atomic
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
         static = None if mutable else value.static
-        type = without_texts(value.type) if mutable and self.definition else value.type
+        type = erase_texts(value.type) if mutable and self.definition else value.type
         self.put(HostVar(name, type, mutable, static, span))
         self.values[name] = HostValue(value.type, value.leaves) if mutable else value
 
@@ -160,7 +160,7 @@ class Bindings(Scopes, ABC):
         old = self.module.host.get(pattern.name) if used is not None else None
         if old is None or used is None or old.span == pattern.span or old.span is None:
             return
-        raise bound_again(pattern.name, pattern.span, used, old.span)
+        raise rebound_name_error(pattern.name, pattern.span, used, old.span)
 
     # ---- assignment
 
@@ -185,23 +185,23 @@ class Bindings(Scopes, ABC):
         return any(not isinstance(i, tree.Name) for i in items)
 
     def assigned(self, e: tree.Assign | tree.Update) -> None:
-        names = list(dict.fromkeys(targets(e.target)))
+        names = list(dict.fromkeys(target_variables(e.target)))
         for name in names:
             self.assignable(name, e.target.span)
 
-        def body(cx: Context) -> Walk[list[Term]]:
+        def body(cx: ElabContext) -> Walk[list[Term]]:
             for name in names:
-                term = cx.global_term(Global(self.module, name))
+                term = cx.global_term(GlobalName(self.module, name))
                 cx.scope.bind(name, term, mutable=True, span=self.module.host[name].span)
             try:
-                yield walk(cx, e)
+                yield elaborate(cx, e)
                 terms = [(n, cx.scope.names[n].term) for n in names]
                 return [self.renewed(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
             except DifflangError as error:
                 if any(d.code not in ("DL0304", "DL0311") for d in error.diagnostics):
                     raise
                 bound = [self.module.host[name].span for name in names]
-                raise helped(error, [as_float(span) for span in bound if span]) from None
+                raise add_helps(error, [float_initializer_hint(span) for span in bound if span]) from None
 
         values, _ = self.unit(e, body)
         self.renew_all(names, values)
@@ -218,8 +218,8 @@ class Bindings(Scopes, ABC):
         While the program is checked it is held as all the functions that it has been.
         """
         var = self.module.host[name]
-        texts = holds(var.type, (TextType,))
-        if (texts and not self.definition) or holds(var.type, (ClosureType,)):
+        texts = contains_kind(var.type, (TextType,))
+        if (texts and not self.definition) or contains_kind(var.type, (ClosureType,)):
             var = self.module.host[name] = replace(var, type=value.type, static=None)
         self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
 
@@ -228,12 +228,12 @@ class Bindings(Scopes, ABC):
         var = self.module.host.get(name)
         if var is None:
             known = [n for n, other in self.module.host.items() if other.mutable]
-            raise no_variable(self.module, name, span, known, lasting=self.depth == 0)
+            raise unknown_variable_error(self.module, name, span, known, lasting=self.depth == 0)
         if var.broken:
-            raise Reported
+            raise AlreadyReported
         if not var.mutable:
             labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
-            raise not_variable(name, labels)
+            raise immutable_name_error(name, labels)
         return var
 
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
@@ -247,7 +247,7 @@ class Bindings(Scopes, ABC):
         """The variables that are assigned to, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
         if isinstance(target, tree.TupleExpr):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
-                raise mistake("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
+                raise make_error("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
                               (span, f"this is {show_type(value.type)}"))  # fmt: skip
             for i, item in enumerate(target.items):
                 yield from self.each_assigned(item, value.part(i), span)
@@ -258,43 +258,49 @@ class Bindings(Scopes, ABC):
 
     # ---- variables that hold any variant of an enum
 
-    def any_variant(self, type: LangType, wanted: Wanted | None) -> LangType:
+    def any_variant(self, type: LangType, wanted: ExpectedType | None) -> LangType:
         """What a variable holds its first value as: any variant that the value, or its written type, tells of."""
-        if wanted is not None and unknown(type):
-            type = joint(Unifier(), type, self.type_of(wanted)) or type
-        return whole(Unifier(), type)
+        if wanted is not None and has_unknown_args(type):
+            type = least_common_type(Unifier(), type, self.type_of(wanted)) or type
+        return add_all_variants(Unifier(), type)
 
     def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
         """What a variable holds a new value as: its own type, but for texts and functions. Errors: DL0304."""
         own = self.module.host[name].type
-        texts, known = holds(own, (TextType,)), without_texts(own)
-        both = joint(unifier, known, without_texts(type))
+        texts, known = contains_kind(own, (TextType,)), erase_texts(own)
+        both = least_common_type(unifier, known, erase_texts(type))
         if both == known or (both is not None and texts and not self.definition):
             return type if texts else own
-        if both is not None and holds(both, (ClosureType,)):
+        if both is not None and contains_kind(both, (ClosureType,)):
             return both if self.definition else type
         if both is not None and texts:
             message = f"`{name}` holds texts, and with them keeps the variant that it began with"
-            raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`")
-        way = f"declare its type: `var {name}: {show_type(type)} = …`" if both is not None and unknown(own) else ""
+            raise make_error(
+                "DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`"
+            )
+        way = (
+            f"declare its type: `var {name}: {show_type(type)} = …`"
+            if both is not None and has_unknown_args(own)
+            else ""
+        )
         message = f"`{name}` is {show_type(own)} and keeps that type"
-        raise mistake("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
+        raise make_error("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
 
-    def renewed(self, cx: Context, name: str, term: Term, span: Span) -> Term:
+    def renewed(self, cx: ElabContext, name: str, term: Term, span: Span) -> Term:
         """The new value of a variable."""
-        return held_as(cx.builder, forgetting(term), self.variable_type(cx.unifier, name, type_of(term), span))
+        return widen_to_type(cx.builder, drop_static(term), self.variable_type(cx.unifier, name, type_of(term), span))
 
     def held(self, node: tree.Node, value: HostValue, type: LangType) -> HostValue:
         """A value held as one of a type that has more options."""
         if type == value.type:
             return value
-        held = Global(self.module, HELD)
+        held = GlobalName(self.module, TEMPORARY)
 
-        def body(cx: Context) -> Walk[list[Term]]:
-            return [held_as(cx.builder, cx.global_term(held), type)]
+        def body(cx: ElabContext) -> Walk[list[Term]]:
+            return [widen_to_type(cx.builder, cx.global_term(held), type)]
             yield
 
         with self.scope(node.span):
-            self.bind_name(HELD, value, False, node.span)
-            (found,), _ = self.unit(node, body, (HELD, value.type, type))
+            self.bind_name(TEMPORARY, value, False, node.span)
+            (found,), _ = self.unit(node, body, (TEMPORARY, value.type, type))
         return found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from difflang.host import plotting, program_args
-from difflang.host.builtins import HOSTED
+from difflang.host.builtins import HOST_BUILTINS
 from difflang.host.data import read_values, write_values
 
 __all__ = [
-    "HOSTED",
+    "HOST_BUILTINS",
     "plotting",
     "program_args",
     "read_values",

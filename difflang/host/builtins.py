@@ -10,40 +10,40 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.fixes import meant
+from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.host.expected_type import Wanted
-from difflang.host.values import HostValue, show
+from difflang.host.expected_type import ExpectedType
+from difflang.host.values import HostValue, format_value
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.syntax import tree
 from difflang.types.language_types import UNIT, LangType, TextType, show_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.host.bindings import Bindings
-    from difflang.host.run_statements import Runner
+    from difflang.host.bindings import HostBindings
+    from difflang.host.run_statements import HostRunner
 
 UNIT_VALUE = HostValue(UNIT, ())
 
 
-class Hosted(Struct, frozen=True, eq=False):
+class HostBuiltin(Struct, frozen=True, eq=False):
     """A function of the host. `check` says what a call gives, by types alone; `run` carries it out."""
 
     name: str
     usage: str
-    check: Callable[[Bindings, Given], LangType]
-    run: Callable[[Runner, Given], HostValue]
+    check: Callable[[HostBindings, BuiltinCall], LangType]
+    run: Callable[[HostRunner, BuiltinCall], HostValue]
     like_result: tuple[str, ...] = ()  # the options whose type is that of the result
 
 
-class Given(Struct, frozen=True, eq=False):
+class BuiltinCall(Struct, frozen=True, eq=False):
     """A call: its arguments by position and by name, each with its place, and the type that is asked of it."""
 
     call: tree.Node
-    function: Hosted
+    function: HostBuiltin
     items: tuple[tuple[HostValue, Span], ...]
     named: Mapping[str, tuple[HostValue, Span]]
-    wanted: Wanted | None
+    wanted: ExpectedType | None
 
     @property
     def span(self) -> Span:
@@ -51,7 +51,7 @@ class Given(Struct, frozen=True, eq=False):
 
     def misused(self, span: Span | None = None, text: str = "") -> DifflangError:
         """A call that is not made as it must be."""
-        return mistake(
+        return make_error(
             "DL0319", f"`{self.function.name}` is called as {self.function.usage}", (span or self.span, text)
         )
 
@@ -61,9 +61,9 @@ class Given(Struct, frozen=True, eq=False):
             raise self.misused()
         for name, (_, span) in self.named.items():
             if name not in options:
-                way, fixes = meant(name, options, span)
+                way, fixes = did_you_mean(name, options, span)
                 way = way or f"it is called as {self.function.usage}"
-                raise mistake("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
+                raise make_error("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
 
     def text(self, place: int | str) -> str | None:
         """A text, None while only the run has it or where it is not given. Errors: DL0319."""
@@ -90,14 +90,16 @@ class Given(Struct, frozen=True, eq=False):
         return value.leaves is not None and bool(value.number)
 
 
-HOSTED: dict[str, Hosted] = {}
+HOST_BUILTINS: dict[str, HostBuiltin] = {}
 
 
-def hosted(name: str, usage: str, check: Callable[[Bindings, Given], LangType], *like_result: str) -> Any:
+def host_builtin(
+    name: str, usage: str, check: Callable[[HostBindings, BuiltinCall], LangType], *like_result: str
+) -> Any:
     """Registers what carries out a function of the host."""
 
-    def register(run: Callable[[Runner, Given], HostValue]) -> Any:
-        HOSTED[name] = Hosted(name, usage, check, run, like_result)
+    def register(run: Callable[[HostRunner, BuiltinCall], HostValue]) -> Any:
+        HOST_BUILTINS[name] = HostBuiltin(name, usage, check, run, like_result)
         return run
 
     return register
@@ -106,36 +108,36 @@ def hosted(name: str, usage: str, check: Callable[[Bindings, Given], LangType], 
 # ---- print, progress, clock
 
 
-def prints(host: Bindings, given: Given) -> LangType:
+def print_type(host: HostBindings, given: BuiltinCall) -> LangType:
     for _, span in given.named.values():
-        raise mistake("DL0319", "`print` takes values by position", (span, ""))
+        raise make_error("DL0319", "`print` takes values by position", (span, ""))
     return UNIT
 
 
-@hosted("print", "`print(a, b)`", prints)
-def print_(host: Runner, given: Given) -> HostValue:
+@host_builtin("print", "`print(a, b)`", print_type)
+def print_(host: HostRunner, given: BuiltinCall) -> HostValue:
     """The values with a space between them."""
-    host.printed(" ".join([show(value, "", span) for value, span in given.items]))
+    host.printed(" ".join([format_value(value, "", span) for value, span in given.items]))
     return UNIT_VALUE
 
 
-def only_in_loops(_: Bindings, given: Given) -> LangType:
-    raise mistake("DL0707", "`progress` stands in the head of a loop", (given.span, ""))
+def progress_type(_: HostBindings, given: BuiltinCall) -> LangType:
+    raise make_error("DL0707", "`progress` stands in the head of a loop", (given.span, ""))
 
 
-@hosted("progress", "`progress(0..n)`", only_in_loops)
-def progress(host: Runner, given: Given) -> HostValue:
+@host_builtin("progress", "`progress(0..n)`", progress_type)
+def progress(host: HostRunner, given: BuiltinCall) -> HostValue:
     """The host knows it in the head of a loop, and nowhere else."""
     raise AssertionError(host, given)
 
 
-def seconds(_: Bindings, given: Given) -> LangType:
+def clock_type(_: HostBindings, given: BuiltinCall) -> LangType:
     given.takes(0, 0)
     return Tensor(F64)
 
 
-@hosted("clock", "`clock()`", seconds)
-def clock(host: Runner, given: Given) -> HostValue:
+@host_builtin("clock", "`clock()`", clock_type)
+def clock(host: HostRunner, given: BuiltinCall) -> HostValue:
     """Seconds since the program began, once what was computed before is there."""
     host.settle()
     return HostValue(Tensor(F64), (np.float64(time.perf_counter() - host.started),))

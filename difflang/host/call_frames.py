@@ -7,64 +7,66 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.host.expected_type import Wanted
+from difflang.host.expected_type import ExpectedType
 from difflang.host.values import HostValue
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
-from difflang.types.type_errors import mistake
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.type_errors import make_error
 
 
-class Frame(Struct, eq=False):
+class HostFrame(Struct, eq=False):
     """A `host fn` under way: the names of its signature, its loops and, while it is checked, what it returns."""
 
     decl: tree.Fn | None
-    names: Annotations | None = None
+    names: AnnotationResolver | None = None
     loops: list[list[HostValue] | None] = field(default_factory=list[list[HostValue] | None])
     returned: list[HostValue] = field(default_factory=list[HostValue])
     open: int = 0  # while it is checked: the branches and loops around of which nothing says that they are taken
 
     @property
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> ExpectedType | None:
         """What its result must be."""
         if self.decl is None or self.decl.result is None:
             return None
         names = replace(self.names, bound=dict(self.names.bound)) if self.names is not None else None
-        return Wanted(self.decl.result, f"the result of `{self.decl.name}`", names)
+        return ExpectedType(self.decl.result, f"the result of `{self.decl.name}`", names)
 
 
-def arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> dict[str, tree.Expr]:
+def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> dict[str, tree.Expr]:
     """The arguments of a call by the parameters' names. Errors: DL0319."""
     names = [p.name for p in decl.params]
     declared = (decl.name_span, f"it takes {', '.join(names) or 'none'}")
     given: dict[str, tree.Expr] = {}
     for place, arg in enumerate(args):
         if arg.name is None and place >= len(names):
-            raise mistake("DL0319", f"`{decl.name}` takes {len(names)} arguments", (arg.span, "one too many"), declared)
+            raise make_error(
+                "DL0319", f"`{decl.name}` takes {len(names)} arguments", (arg.span, "one too many"), declared
+            )
         name = arg.name or names[place]
         if name not in names:
-            raise mistake("DL0319", f"`{decl.name}` has no `{name}`", (arg.span, ""), declared)
+            raise make_error("DL0319", f"`{decl.name}` has no `{name}`", (arg.span, ""), declared)
         if name in given:
-            raise mistake("DL0319", f"`{name}` is given twice", (arg.span, "again"), declared)
+            raise make_error("DL0319", f"`{name}` is given twice", (arg.span, "again"), declared)
         given[name] = arg.value  # type: ignore[assignment]
     missing = [p.name for p in decl.params if p.name not in given and p.default is None]
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
-        raise mistake("DL0319", f"`{decl.name}` needs {some} too", (e.span, ""), declared)
+        raise make_error("DL0319", f"`{decl.name}` needs {some} too", (e.span, ""), declared)
     return given
 
 
-def only_argument(e: tree.Expr, usage: str) -> tree.Expr:
+def single_argument(e: tree.Expr, usage: str) -> tree.Expr:
     """The argument of a call that takes one, by position. Errors: DL0319."""
     args = e.args if isinstance(e, tree.Call) else ()
     if len(args) != 1 or args[0].name is not None or isinstance(args[0].value, tree.Comprehension):
-        raise mistake("DL0319", usage, (e.span, ""))
+        raise make_error("DL0319", usage, (e.span, ""))
     return args[0].value
 
 
-def not_compiled(decl: tree.Fn, at: Span, deriving: bool) -> DifflangError:
+def host_call_error(decl: tree.Fn, at: Span, deriving: bool) -> DifflangError:
     """What is said of a call where only what compiles can be: DL0322."""
     what = "has no derivative" if deriving else "cannot be called in what compiles"
     way = "declare it with `fn`, if it reads and writes nothing"
     way = way if deriving else "call it from host statements, in a loop with `yield` if need be"
     message = f"`{decl.name}` is a host function: it {what}"
-    return mistake("DL0322", message, (at, ""), (decl.name_span, "declared with `host fn`"), help=way)
+    return make_error("DL0322", message, (at, ""), (decl.name_span, "declared with `host fn`"), help=way)

@@ -10,56 +10,56 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.elaborate.context import Reported, Session
+from difflang.elaborate.context import AlreadyReported, Session
 from difflang.elaborate.module_declarations import check_declaration, check_definition, check_rule
-from difflang.elaborate.reports.all_unknown_names import with_others
-from difflang.elaborate.statements.desugar_jumps import refuse_rest
-from difflang.elaborate.statements.jump_analysis import JUMPS, ends, sides
-from difflang.elaborate.trampoline import Walk, run
-from difflang.host.builtins import UNIT_VALUE, Given, Hosted
-from difflang.host.call_frames import Frame
-from difflang.host.compiled_units import Unit
-from difflang.host.data.read_values import READERS, Read
-from difflang.host.expected_type import Wanted
-from difflang.host.let_dependencies import refuse_variables, sizes_in
-from difflang.host.loop_iterables import Over, item_type, yielded_type
-from difflang.host.match import bind, cases_of, fitting
-from difflang.host.statement_walk import Host
-from difflang.host.values import HostValue, with_texts_said
+from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
+from difflang.elaborate.statements.desugar_jumps import refuse_unreachable
+from difflang.elaborate.statements.jump_analysis import JUMPS, else_statements, ends_in_jump
+from difflang.elaborate.trampoline import Walk, run_walk
+from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
+from difflang.host.call_frames import HostFrame
+from difflang.host.compiled_units import HostUnit
+from difflang.host.data.read_values import READ_BUILTINS, FileRead
+from difflang.host.expected_type import ExpectedType
+from difflang.host.let_dependencies import lone_type_names, refuse_variables
+from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type
+from difflang.host.match import bind_pattern, matches, possible_cases
+from difflang.host.statement_walk import HostWalk
+from difflang.host.values import HostValue, resolve_texts
 from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names, last, nodes, targets
-from difflang.types.annotations import Annotations
-from difflang.types.join_types import joint, without_texts
+from difflang.syntax.tree_queries import all_nodes, block_value, pattern_names, target_variables
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.join_types import erase_texts, least_common_type
 from difflang.types.language_types import UNIT, TextType, TupleType, show_type
-from difflang.types.module_scope import HostNumber, HostVar, Module
+from difflang.types.module_scope import HostNumber, HostVar, ModuleScope
 from difflang.types.text_templates import check_format
-from difflang.types.type_errors import Undecided, mistake, too_deep
+from difflang.types.type_errors import DeferCheck, make_error, nesting_error
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.elaborate.module_imports import File
+    from difflang.elaborate.module_imports import ModuleFile
 
-UNKNOWN = HostValue(TupleType(()), None)  # of what is wrong: whoever needs it says nothing more
+UNKNOWN_VALUE = HostValue(TupleType(()), None)  # of what is wrong: whoever needs it says nothing more
 
 
-class Ended(Exception):
+class BodyEnded(Exception):
     """A function has ended here, whatever stands below."""
 
 
-class Checker(Host):
+class HostChecker(HostWalk):
     """Reports what is wrong with a file's statements to the session and goes on."""
 
     definition = True
 
-    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
+    def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module, hosts)
         self.known: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
         self.assumed: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
 
-    def imported(self, file: File) -> None:
+    def imported(self, file: ModuleFile) -> None:
         """A file that another one needs. What the library declares was checked before it was shipped."""
         if not file.library:
             self.check(file.imported)
@@ -106,7 +106,7 @@ class Checker(Host):
         names = replace(self.here().annotations, generics={g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         try:
-            refuse_strategies(decl)
+            refuse_memory_attributes(decl)
             for param in decl.params:
                 if param.type is None:
                     return
@@ -114,59 +114,59 @@ class Checker(Host):
         except DifflangError as error:
             self.session.report(error)
             return
-        except Undecided:
+        except DeferCheck:
             return
         try:
-            run(self.enter(decl, decl, names, values))
+            run_walk(self.enter(decl, decl, names, values))
         except DifflangError as error:
             self.session.report(error)
-        except (Reported, Undecided):
+        except (AlreadyReported, DeferCheck):
             pass
 
-    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         """One statement; what it was to bind is broken if it is wrong."""
         try:
             return (yield super().do(stmt, last=last, wanted=wanted))
         except DifflangError as error:
-            for each in with_others(self.here(), error, stmt):
+            for each in with_other_unknown_names(self.here(), error, stmt):
                 self.session.report(each)
         except RecursionError:
-            self.session.report(too_deep(stmt.span))
-        except (Reported, Undecided):
+            self.session.report(nesting_error(stmt.span))
+        except (AlreadyReported, DeferCheck):
             pass
         if isinstance(stmt, (tree.Let, tree.Var)):
-            names = dict.fromkeys(bound_names(stmt.pattern))
-            for name in [*names, *sizes_in(stmt.type)]:
+            names = dict.fromkeys(pattern_names(stmt.pattern))
+            for name in [*names, *lone_type_names(stmt.type)]:
                 if name not in self.module.host or name in names:
                     self.break_(name, stmt)
         elif isinstance(stmt, tree.Fn) and self.depth:
             self.break_(stmt.name, stmt)
         elif isinstance(stmt, (tree.Assign, tree.Update)):
-            for name in targets(stmt.target):
+            for name in target_variables(stmt.target):
                 if name not in self.module.host and name not in self.module.declared:
                     self.break_(name, stmt)  # one report for a name that was never declared
-        return UNKNOWN
+        return UNKNOWN_VALUE
 
     def break_(self, name: str, stmt: tree.Node) -> None:
         """What is to be of a name is wrong: whoever uses it says nothing more."""
         self.put(HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span))
 
-    def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def do_block(self, block: tree.Block, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         for stmt, after in itertools.pairwise(block.stmts):
             if isinstance(stmt, JUMPS):
-                refuse_rest(stmt, (after,))
+                refuse_unreachable(stmt, (after,))
         return (yield super().do_block(block, wanted))
 
-    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
         unit = self.staged(node, body)
         found = [HostValue(t, None, s) for t, s in zip(unit.types, unit.statics, strict=True)]
-        return list(map(with_texts_said, found)), unit
+        return list(map(resolve_texts, found)), unit
 
-    def perform(self, function: Hosted, given: Given) -> HostValue:
-        if function.name in READERS and given.wanted is not None:
+    def perform(self, function: HostBuiltin, given: BuiltinCall) -> HostValue:
+        if function.name in READ_BUILTINS and given.wanted is not None:
             bound = (given.wanted.names or self.here().annotations).bound
             sizes = {n: size for n, size in bound.items() if isinstance(size, int)}
-            self.session.reads.append(Read(given, self.module, self.frames[-1].decl, sizes))
+            self.session.reads.append(FileRead(given, self.module, self.frames[-1].decl, sizes))
         return HostValue(function.check(self, given), None)
 
     def text(self, e: tree.Str) -> Walk[HostValue]:
@@ -178,17 +178,17 @@ class Checker(Host):
 
     def demand(self, number: HostNumber) -> Dim:
         name = number.of.name
-        return symbolic_dims.name(name if number.leaf is None else f"number {number.leaf} of {name}")
+        return symbolic_dims.dim_name(name if number.leaf is None else f"number {number.leaf} of {name}")
 
     # ---- control flow: every way is gone once
 
     def condition(self, e: tree.Expr) -> Walk[HostValue]:
         try:
             return (yield super().condition(e))
-        except Undecided:  # it depends on a text that only the run has
+        except DeferCheck:  # it depends on a text that only the run has
             return HostValue(Tensor(BOOL), None)
 
-    def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
+    def branch(self, e: tree.If, condition: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
         if isinstance(condition.static, bool) and self.frames[-1].decl is not None:  # as sizes of this call decide it
             taken = e.then if condition.static else e.orelse
             return UNIT_VALUE if taken is None else (yield self.control(taken, wanted))
@@ -197,29 +197,29 @@ class Checker(Host):
             if e.orelse is None:
                 return UNIT_VALUE
             second = yield self.control(e.orelse, wanted)
-        if any(v is UNKNOWN for v in (first, second)):
-            return UNKNOWN
-        if ends(e.then.stmts) != ends(sides(e.orelse)):
-            return second if ends(e.then.stmts) else first
-        return joined([(e.then, first), (e.orelse, second)], "the branches have different types")
+        if any(v is UNKNOWN_VALUE for v in (first, second)):
+            return UNKNOWN_VALUE
+        if ends_in_jump(e.then.stmts) != ends_in_jump(else_statements(e.orelse)):
+            return second if ends_in_jump(e.then.stmts) else first
+        return join_branches([(e.then, first), (e.orelse, second)], "the branches have different types")
 
-    def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
-        cases = cases_of(self, e, subject)
+    def match(self, e: tree.Match, subject: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
+        cases = possible_cases(self, e, subject)
         if isinstance(subject.static, (bool, int, float)) and self.frames[-1].decl is not None:  # as in `branch`
-            cases = [(fit, case) for fit, case in cases if fitting(fit, subject)][:1]
+            cases = [(fit, case) for fit, case in cases if matches(fit, subject)][:1]
         found: list[tuple[tree.Expr, HostValue]] = []
         with self.passed_by() if len(cases) > 1 else nullcontext():
             for fit, case in cases:
                 with self.scope(case.span):
-                    bind(self, fit, subject, case.pattern.span)
+                    bind_pattern(self, fit, subject, case.pattern.span)
                     found.append((case.body, (yield self.do(case.body, last=True, wanted=wanted))))
-        if any(value is UNKNOWN for _, value in found):
-            return UNKNOWN
-        going_on = [(body, value) for body, value in found if not ends(sides(body))]
+        if any(value is UNKNOWN_VALUE for _, value in found):
+            return UNKNOWN_VALUE
+        going_on = [(body, value) for body, value in found if not ends_in_jump(else_statements(body))]
         if going_on:
-            return joined(going_on, "the cases have different types")
+            return join_branches(going_on, "the cases have different types")
         if not self.frames[-1].open:
-            raise Ended
+            raise BodyEnded
         return UNIT_VALUE
 
     @contextmanager
@@ -250,21 +250,21 @@ class Checker(Host):
         with self.open():
             yield self.do_block(e.body)
 
-    def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
+    def go_through(self, e: tree.For, over: HostIterable, shown: bool) -> Walk[None]:
         with self.scope(e.span), self.open():
             self.bind(e.pattern, HostValue(over.item, None), False, e.iterable.span)
             yield self.do_block(e.body)
 
-    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue:
+    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue:
         if not items:
-            raise Reported  # what it yields is wrong
-        type = item_type([without_texts(item.type) for item in items], e.span)
+            raise AlreadyReported  # what it yields is wrong
+        type = common_item_type([erase_texts(item.type) for item in items], e.span)
         line, column = e.span.position
-        length = over.length if over is not None and steady(e) else None
+        length = over.length if over is not None and yields_every_step(e) else None
         self.module.yielded[e] = type
         if length is None:
-            length = symbolic_dims.name(f"steps of line {line}:{column}")
-        return HostValue(yielded_type(type, length, e.body.span), None)
+            length = symbolic_dims.dim_name(f"steps of line {line}:{column}")
+        return HostValue(collected_type(type, length, e.body.span), None)
 
     def asserted(self, e: tree.Assert) -> Walk[None]:
         yield self.condition(e.condition)
@@ -277,97 +277,97 @@ class Checker(Host):
         if isinstance(stmt, tree.Return):
             self.frames[-1].returned.append(value)
             if not self.frames[-1].open:
-                raise Ended
+                raise BodyEnded
 
-    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def value_of(self, e: tree.Expr, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         try:
             value = yield super().value_of(e, wanted)
-        except Undecided:  # a text that only the run has decides: both sides are gone through
+        except DeferCheck:  # a text that only the run has decides: both sides are gone through
             if not isinstance(e, (tree.If, tree.Match)):
                 raise
             value = yield self.control(e, wanted)
-        if value is UNKNOWN:
-            raise Reported
+        if value is UNKNOWN_VALUE:
+            raise AlreadyReported
         return value
 
-    def enter(self, e: tree.Node, decl: tree.Fn, names: Annotations, values: list[HostValue]) -> Walk[HostValue]:
+    def enter(self, e: tree.Node, decl: tree.Fn, names: AnnotationResolver, values: list[HostValue]) -> Walk[HostValue]:
         """What a call gives, its body gone through once for each choice of types."""
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
-        values = [HostValue(without_texts(v.type), None) for v in values]
+        values = [HostValue(erase_texts(v.type), None) for v in values]
         key = (decl, tuple(v.type for v in values))
         if key not in self.known:
-            self.known[key] = UNKNOWN
-            self.known[key] = yield self.result(e, Frame(decl, names), values)
+            self.known[key] = UNKNOWN_VALUE
+            self.known[key] = yield self.result(e, HostFrame(decl, names), values)
         return self.known[key]
 
-    def recursive(self, decl: tree.Fn, names: Annotations) -> HostValue:
+    def recursive(self, decl: tree.Fn, names: AnnotationResolver) -> HostValue:
         """What a call gives of a function under way: what is declared, and else nothing."""
         if decl.result is None:
             self.assumed.add(decl)
             return UNIT_VALUE
         return HostValue(replace(names, bound=dict(names.bound), rigid=True).type(decl.result), None)
 
-    def result(self, e: tree.Node, frame: Frame, values: list[HostValue]) -> Walk[HostValue]:
+    def result(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
         """What the ends of a body give. Errors: DL0304, DL0327."""
         assert frame.decl is not None
         decl = frame.decl
         try:
             value = yield self.inside(e, frame, values)
             ended = False
-        except Ended:
-            value, ended = UNKNOWN, True
+        except BodyEnded:
+            value, ended = UNKNOWN_VALUE, True
         stmts = decl.body.stmts if isinstance(decl.body, tree.Block) else (decl.body,)
-        ended = ended or ends(stmts)
+        ended = ended or ends_in_jump(stmts)
         found = [*frame.returned, *([] if ended else [value])]
-        if not found or any(v is UNKNOWN for v in found):  # what is wrong has been said
-            return UNKNOWN
-        end = last(decl.body).span
+        if not found or any(v is UNKNOWN_VALUE for v in found):  # what is wrong has been said
+            return UNKNOWN_VALUE
+        end = block_value(decl.body).span
         if frame.wanted is not None and not ended:
             frame.wanted.fit(value.type, self.here().annotations, end)
-        type = without_texts(found[0].type)
+        type = erase_texts(found[0].type)
         for other in found[1:]:
-            both = joint(Unifier(), type, without_texts(other.type))
+            both = least_common_type(Unifier(), type, erase_texts(other.type))
             if both is None and decl.result is None:
                 types = f"{show_type(type)} and {show_type(other.type)}"
                 message = f"the ends of `{decl.name}` have different types"
-                raise mistake("DL0327", message, (end, types), (decl.name_span, "declared here"))
+                raise make_error("DL0327", message, (end, types), (decl.name_span, "declared here"))
             type = both or type
         if decl in self.assumed and type != UNIT:
             message = f"`{decl.name}` calls itself, and what it gives is not declared"
             way = f"declare it: `-> {show_type(type)}`"
-            raise mistake("DL0304", message, (decl.name_span, ""), (end, f"it gives {show_type(type)}"), help=way)
+            raise make_error("DL0304", message, (decl.name_span, ""), (end, f"it gives {show_type(type)}"), help=way)
         return HostValue(type, None)
 
 
-def steady(loop: tree.For | tree.While) -> bool:
+def yields_every_step(loop: tree.For | tree.While) -> bool:
     """Whether a loop yields one value in every step."""
     yields = [s for s in loop.body.stmts if isinstance(s, tree.Yield)]
     rest = [s for s in loop.body.stmts if not isinstance(s, tree.Yield)]
     return len(yields) == 1 and not any(
-        isinstance(n, (tree.Yield, tree.Break, tree.Continue)) for s in rest for n in nodes(s)
+        isinstance(n, (tree.Yield, tree.Break, tree.Continue)) for s in rest for n in all_nodes(s)
     )
 
 
-def joined(ways: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostValue:
+def join_branches(ways: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostValue:
     """What comes of several ways, nothing if one of them gives nothing. Errors: DL0327."""
     if any(value.type == UNIT for _, value in ways):
         return UNIT_VALUE
     (first, value), *others = ways
-    type = without_texts(value.type)
+    type = erase_texts(value.type)
     for way, other in others:
-        both = joint(Unifier(), type, without_texts(other.type))
+        both = least_common_type(Unifier(), type, erase_texts(other.type))
         if both is None:
-            here = (last(way).span, f"this is {show_type(other.type)}")
-            raise mistake("DL0327", message, here, (last(first).span, f"this is {show_type(type)}"))
+            here = (block_value(way).span, f"this is {show_type(other.type)}")
+            raise make_error("DL0327", message, here, (block_value(first).span, f"this is {show_type(type)}"))
         type = both
     return HostValue(type, None)
 
 
-def refuse_strategies(decl: tree.Fn) -> None:
+def refuse_memory_attributes(decl: tree.Fn) -> None:
     """Errors: DL0219, DL0220 for what a function that is compiled can say of its memory."""
     for attribute in decl.attributes:
         if attribute.name in ("checkpoint", "memory"):
             code = "DL0219" if attribute.name == "checkpoint" else "DL0220"
             message = f"`@{attribute.name}` is for what is compiled, and a `host fn` is run"
-            raise mistake(code, message, (attribute.span, ""), help="it stands before what is differentiated there")
+            raise make_error(code, message, (attribute.span, ""), help="it stands before what is differentiated there")

@@ -9,18 +9,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.elaborate.context import Context
-from difflang.elaborate.statements.basic_statements import declared
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.statements.basic_statements import check_declared_type
 from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations, Binding
+from difflang.types.annotations import AnnotationResolver, TypeBinding
 from difflang.types.language_types import LangType
-from difflang.types.type_errors import not_this_type
+from difflang.types.type_errors import declared_type_error
 
 
-class Wanted(Struct, eq=False):
+class ExpectedType(Struct, eq=False):
     """A written type, the names in it, and those that it binds once it meets a value.
 
     `names` are those of a signature; None where the type stands beside the value, and its names are found there.
@@ -28,8 +28,8 @@ class Wanted(Struct, eq=False):
 
     written: tree.TypeExpr
     what: str = "the value"
-    names: Annotations | None = None
-    binds: dict[str, Binding] = field(default_factory=dict[str, Any])
+    names: AnnotationResolver | None = None
+    binds: dict[str, TypeBinding] = field(default_factory=dict[str, Any])
 
     @property
     def key(self) -> Hashable:
@@ -41,28 +41,28 @@ class Wanted(Struct, eq=False):
         """The new names that are sizes."""
         return {n: d for n, d in self.binds.items() if isinstance(d, (int, Poly))}
 
-    def hold(self, cx: Context, value: Term, span: Span) -> Walk[Term]:
+    def hold(self, cx: ElabContext, value: Term, span: Span) -> Walk[Term]:
         """A term of a unit, of this type. Errors: DL0304."""
         outer = cx.annotations
         if self.names is not None:
             cx.annotations = replace(self.names, unifier=cx.unifier)  # the same table of names
         known = set(cx.annotations.bound)
         try:
-            value = yield declared(cx, self.written, value, span, self.what)
+            value = yield check_declared_type(cx, self.written, value, span, self.what)
             self.bind({n: d for n, d in cx.annotations.bound.items() if n not in known})
         finally:
             cx.annotations = outer
         return value
 
-    def fit(self, type: LangType, here: Annotations, span: Span) -> None:
+    def fit(self, type: LangType, here: AnnotationResolver, span: Span) -> None:
         """A value that the host has, of this type; `here` are the names where it stands. Errors: DL0304."""
         names = self.names or here
         known = set(names.bound)
         if not names.match(self.written, type):
-            raise not_this_type(self.written, type, span, self.what)
+            raise declared_type_error(self.written, type, span, self.what)
         self.bind({n: d for n, d in names.bound.items() if n not in known})
 
-    def bind(self, new: dict[str, Binding]) -> None:
+    def bind(self, new: dict[str, TypeBinding]) -> None:
         self.binds |= new
         if self.names is not None:
             self.names.bound |= new

@@ -9,21 +9,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import child_names, children, free_names, nodes
+from difflang.syntax.tree_queries import all_nodes, child_fields, child_nodes, mentioned_names
 
-OWN_NAMES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)  # and names of theirs
-Step = tree.If | tree.Match | tree.Block | tree.For | tree.While
-STEPS = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
+BINDING_NODES = (
+    tree.Lambda,
+    tree.Fn,
+    tree.ArrayComprehension,
+    tree.Comprehension,
+    tree.Checkpoint,
+)  # and names of theirs
+ControlNode = tree.If | tree.Match | tree.Block | tree.For | tree.While
+CONTROL_NODES = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
 
 
-class Lifted(Struct, frozen=True, eq=False):
+class HoistedExpr(Struct, frozen=True, eq=False):
     """An expression whose `parts` the host carries out first, in order; `rest` is None where it does all of it."""
 
     rest: tree.Expr | None
     parts: tuple[tuple[str, tree.Expr], ...] = ()
 
 
-class Teller(Protocol):
+class HostNames(Protocol):
     """Who knows the names of an expression."""
 
     def is_host(self, e: tree.Node) -> bool:
@@ -39,7 +45,7 @@ class Teller(Protocol):
         ...
 
 
-def lifted(e: tree.Node, names: Teller) -> Lifted | None:
+def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
     """The work of the host in an expression; None where there is none.
 
     A variable that is written before a part that changes it is read before that.
@@ -48,26 +54,26 @@ def lifted(e: tree.Node, names: Teller) -> Lifted | None:
     todo: list[tree.Node] = [e]
     while todo:
         order.append(todo.pop())
-        todo += reversed(inside(order[-1]))
+        todo += reversed(evaluated_children(order[-1]))
     acting: set[tree.Node] = set()
     for node in reversed(order):
-        if names.is_host(node) or any(c in acting for c in inside(node)):
+        if names.is_host(node) or any(c in acting for c in evaluated_children(node)):
             acting.add(node)
     if e not in acting:
         return None
-    whole = {n for n in acting if names.is_host(n) or isinstance(n, STEPS) or decides(n, acting)}
+    whole = {n for n in acting if names.is_host(n) or isinstance(n, CONTROL_NODES) or short_circuits(n, acting)}
     if e in whole:
-        return Lifted(None)
+        return HoistedExpr(None)
     named: dict[tree.Node, tree.Node] = {}
     parts: list[tuple[str, tree.Expr]] = []
-    for node in in_turn(e, whole, acting, names):
-        name = unused(node.span.text.split("\n")[0], [n for n, _ in parts])
+    for node in evaluation_order(e, whole, acting, names):
+        name = fresh_call_name(node.span.text.split("\n")[0], [n for n, _ in parts])
         named[node] = tree.Name(node.span, name)
         parts.append((name, node))  # type: ignore[arg-type]
-    return Lifted(rebuilt(order, named)[e], tuple(parts))  # type: ignore[arg-type]
+    return HoistedExpr(rebuild_nodes(order, named)[e], tuple(parts))  # type: ignore[arg-type]
 
 
-def in_turn(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: Teller) -> list[tree.Node]:
+def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: HostNames) -> list[tree.Node]:
     """What is carried out before the rest of an expression, from left to right."""
     found: list[tree.Node] = []
     todo = [e]
@@ -76,25 +82,27 @@ def in_turn(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: 
         if node in whole:
             found.append(node)
         elif isinstance(node, (tree.Assign, tree.Update)):
-            todo += (node.value, *[n for n in inside(node.target) if n in acting])
-        elif node in acting or not reads_at_once(node, names):
-            todo += reversed(inside(node))
+            todo += (node.value, *[n for n in evaluated_children(node.target) if n in acting])
+        elif node in acting or not reads_variable(node, names):
+            todo += reversed(evaluated_children(node))
         else:
             found.append(node)
-    last = max([i for i, node in enumerate(found) if node in whole and any(map(names.changes, nodes(node)))], default=0)
+    last = max(
+        [i for i, node in enumerate(found) if node in whole and any(map(names.changes, all_nodes(node)))], default=0
+    )
     return [node for i, node in enumerate(found) if node in whole or i < last]
 
 
-def reads_at_once(node: tree.Node, names: Teller) -> bool:
+def reads_variable(node: tree.Node, names: HostNames) -> bool:
     """Whether a node without work for the host reads a variable in a way that cannot be told apart from the rest."""
     if isinstance(node, tree.Name):
         return names.varies(node.id)
-    closed = isinstance(node, (*OWN_NAMES, *STEPS)) and not isinstance(node, tree.Comprehension)
+    closed = isinstance(node, (*BINDING_NODES, *CONTROL_NODES)) and not isinstance(node, tree.Comprehension)
     over = isinstance(node, tree.Call) and any(isinstance(arg.value, tree.Comprehension) for arg in node.args)
-    return (closed or over) and any(map(names.varies, free_names(node)))
+    return (closed or over) and any(map(names.varies, mentioned_names(node)))
 
 
-def inside(node: tree.Node) -> list[tree.Node]:
+def evaluated_children(node: tree.Node) -> list[tree.Node]:
     """The nodes in a node that stand where it does: what is bound or compiled inside it is its own."""
     match node:
         case tree.WithKey(key=first):
@@ -102,15 +110,15 @@ def inside(node: tree.Node) -> list[tree.Node]:
         case tree.Match(subject=subject, cases=cases):
             return [subject, *[case.body for case in cases]]
         case _:
-            return [] if isinstance(node, OWN_NAMES) else children(node)
+            return [] if isinstance(node, BINDING_NODES) else child_nodes(node)
 
 
-def decides(node: tree.Node, acting: set[tree.Node]) -> bool:
+def short_circuits(node: tree.Node, acting: set[tree.Node]) -> bool:
     """Whether an `and` or `or` leaves it open if the host has anything to do on its right."""
     return isinstance(node, tree.Binary) and node.op in ("and", "or") and node.rhs in acting
 
 
-def unused(text: str, taken: list[str]) -> str:
+def fresh_call_name(text: str, taken: list[str]) -> str:
     """A name that nothing in a program can have: the text of the call, primed where it is there again."""
     name = f"({text})"
     while name in taken:
@@ -118,17 +126,17 @@ def unused(text: str, taken: list[str]) -> str:
     return name
 
 
-def rebuilt(order: list[tree.Node], names: Mapping[tree.Node, tree.Node]) -> dict[tree.Node, tree.Node]:
+def rebuild_nodes(order: list[tree.Node], names: Mapping[tree.Node, tree.Node]) -> dict[tree.Node, tree.Node]:
     """The nodes that hold something with a name now, made anew, inner ones first."""
     new = dict(names)
     for node in reversed(order):
-        if node not in new and any(c in new for c in inside(node)):
-            changed = {n: exchanged(getattr(node, n), new) for n in child_names(type(node))}
+        if node not in new and any(c in new for c in evaluated_children(node)):
+            changed = {n: substitute_nodes(getattr(node, n), new) for n in child_fields(type(node))}
             new[node] = replace(node, **changed)
     return new
 
 
-def exchanged(value: Any, new: Mapping[tree.Node, tree.Node]) -> Any:
+def substitute_nodes(value: Any, new: Mapping[tree.Node, tree.Node]) -> Any:
     if isinstance(value, tuple):
-        return tuple(exchanged(v, new) for v in value)
+        return tuple(substitute_nodes(v, new) for v in value)
     return new.get(value, value) if isinstance(value, tree.Node) else value

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from difflang.elaborate.module_imports import File
-from difflang.host.call_frames import Frame
-from difflang.host.data.file_access import Access
-from difflang.host.let_dependencies import from_outside, sizes_in
-from difflang.host.run_statements import Runner
+from difflang.elaborate.module_imports import ModuleFile
+from difflang.host.call_frames import HostFrame
+from difflang.host.data.file_access import FileAccess
+from difflang.host.let_dependencies import free_file_names, lone_type_names
+from difflang.host.run_statements import HostRunner
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names
-from difflang.types.module_scope import Global, HostVar
-from difflang.types.type_errors import mistake
+from difflang.syntax.tree_queries import pattern_names
+from difflang.types.module_scope import GlobalName, HostVar
+from difflang.types.type_errors import make_error
 
 
-class Captured(dict[str, HostVar]):
+class LazyGlobals(dict[str, HostVar]):
     """A module's top-level names as they are asked for. Errors: DL1209 for what only running the file gives."""
 
-    def __init__(self, runner: Runner, items: tuple[tree.Item, ...]) -> None:
+    def __init__(self, runner: HostRunner, items: tuple[tree.Item, ...]) -> None:
         super().__init__()
         module = runner.module
         self.items_of_file = items
@@ -33,9 +33,9 @@ class Captured(dict[str, HostVar]):
         self.numbers = {i: n for n, i in enumerate(i for i, item in enumerate(items) if isinstance(item, tree.Let))}
         for i, item in enumerate(items):
             if isinstance(item, (tree.Let, tree.Var)):
-                for name in bound_names(item.pattern):
+                for name in pattern_names(item.pattern):
                     self.lets.setdefault(name, []).append(i)
-                for name in sizes_in(item.type):
+                for name in lone_type_names(item.type):
                     if name not in DTYPES and name not in module.records:
                         self.lets.setdefault(name, [i])
         module.host = self
@@ -46,7 +46,7 @@ class Captured(dict[str, HostVar]):
             self.evaluate(name)
         return super().get(name, default)
 
-    def leaves(self, name: Global) -> tuple[Any, ...]:
+    def leaves(self, name: GlobalName) -> tuple[Any, ...]:
         """The arrays of a value that was asked for, of this module or of one that it imports."""
         return self.runner.read(name).leaves or ()
 
@@ -56,7 +56,7 @@ class Captured(dict[str, HostVar]):
             if isinstance(item, tree.Var):
                 message = f"`{name}` is a variable: it has a value only while the file runs"
                 way = f"make it a parameter of the function, or `let {name}`"
-                raise mistake("DL1209", message, (item.span, "declared here"), help=way)
+                raise make_error("DL1209", message, (item.span, "declared here"), help=way)
             self.bind(i, item)
 
     def bind(self, i: int, item: tree.Node) -> None:
@@ -64,20 +64,20 @@ class Captured(dict[str, HostVar]):
             return
         self.done.add(i)
         try:
-            for other in from_outside(item):
+            for other in free_file_names(item):
                 earlier = [j for j in self.lets.get(other, ()) if j < i]
                 if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
                     for j in earlier:
                         self.bind(j, self.items_of_file[j])
-            with self.runner.under_way(Frame(None)), self.runner.drawing_from(self.numbers[i]):
+            with self.runner.under_way(HostFrame(None)), self.runner.drawing_from(self.numbers[i]):
                 self.runner.statement(item)
         except BaseException:
             self.done.discard(i)
             raise
 
 
-def capture(imported: tuple[File, ...], runner: Runner) -> None:
+def install_lazy_globals(imported: tuple[ModuleFile, ...], runner: HostRunner) -> None:
     """Let what a program imports have its top-level values, wherever a function of it runs."""
     for number, file in enumerate(imported):
-        access = Access(file.folder, runner.access.allowed)
-        Captured(runner.beside(file.module, access, number), file.items)
+        access = FileAccess(file.folder, runner.access.allowed)
+        LazyGlobals(runner.beside(file.module, access, number), file.items)

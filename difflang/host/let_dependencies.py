@@ -10,25 +10,25 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-from difflang.elaborate.calls.builtin_functions import TRANSFORMS
+from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
 from difflang.elaborate.context import Session
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names, children, nodes
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake
+from difflang.syntax.tree_queries import all_nodes, child_nodes, pattern_names
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 
 
-def needed(module: Module, above: Sequence[tree.Item], node: tree.Node) -> list[tree.Let]:
+def required_lets(module: ModuleScope, above: Sequence[tree.Item], node: tree.Node) -> list[tree.Let]:
     """The `let`s among the items `above` that a node may read, in the order of the file."""
     binding: dict[str, list[int]] = {}
     for i, item in enumerate(above):
         if isinstance(item, tree.Let):
-            for name in (*bound_names(item.pattern), *sizes_in(item.type)):
+            for name in (*pattern_names(item.pattern), *lone_type_names(item.type)):
                 binding.setdefault(name, []).append(i)
-    variables = unsettled(above)
+    variables = variable_dependents(above)
     chosen: set[int] = set()
     seen: set[str] = set()
-    todo = list(from_outside(node))
+    todo = list(free_file_names(node))
     while todo:
         name = todo.pop()
         if name in seen or name in variables:
@@ -39,21 +39,21 @@ def needed(module: Module, above: Sequence[tree.Item], node: tree.Node) -> list[
         reached: list[tree.Node] = [above[i] for i in found]
         reached += [d for d in (module.fns.get(name), module.rules.get(name)) if d is not None]
         for other in reached:
-            todo += from_outside(other)
+            todo += free_file_names(other)
     return [item for i, item in enumerate(above) if i in chosen and isinstance(item, tree.Let)]
 
 
-def from_outside(node: tree.Node) -> Iterator[str]:
+def free_file_names(node: tree.Node) -> Iterator[str]:
     """The names in a node that may stand for something of the file, and for nothing that the node binds itself.
 
     A size in the signature of a function of the file is always the function's own; in that of a function within a
     block it may be one of the file.
     """
-    bound = Counter(own_sizes(node))
-    todo: list[tree.Node | Bound] = [node]
+    bound = Counter(signature_sizes(node))
+    todo: list[tree.Node | BindingChange] = [node]
     while todo:
         part = todo.pop()
-        if isinstance(part, Bound):
+        if isinstance(part, BindingChange):
             bound.update(dict.fromkeys(part.names, part.times))
             continue
         match part:
@@ -64,52 +64,55 @@ def from_outside(node: tree.Node) -> Iterator[str]:
                 yield name
             case _:
                 pass
-        todo += reversed(parts_of(part))
+        todo += reversed(scoped_parts(part))
 
 
-class Bound(NamedTuple):
+class BindingChange(NamedTuple):
     """From here on these names are bound once more; where `times` is -1, once less."""
 
     names: Sequence[str]
     times: int = 1
 
 
-def parts_of(node: tree.Node) -> list[tree.Node | Bound]:
+def scoped_parts(node: tree.Node) -> list[tree.Node | BindingChange]:
     """What stands in a node, and between it where names of its own begin and end to be seen."""
     match node:
         case tree.Block(stmts=stmts):
-            return within([part for stmt in stmts for part in (stmt, Bound(bound_here(stmt)))])
+            return close_scope([part for stmt in stmts for part in (stmt, BindingChange(names_bound_by(stmt)))])
         case tree.For():
-            return [node.iterable, *node.attributes, *within([Bound(bound_here(node)), node.body])]
+            return [node.iterable, *node.attributes, *close_scope([BindingChange(names_bound_by(node)), node.body])]
         case tree.Comprehension(iterators=iterators):
-            heads = [part for it in iterators for part in (*children(it), Bound(bound_here(it)))]
-            return within([*heads, *([node.condition] if node.condition else []), node.body])
+            heads = [part for it in iterators for part in (*child_nodes(it), BindingChange(names_bound_by(it)))]
+            return close_scope([*heads, *([node.condition] if node.condition else []), node.body])
         case tree.Case():
-            return within([Bound(bound_here(node)), node.body])
+            return close_scope([BindingChange(names_bound_by(node)), node.body])
         case tree.Fn() | tree.Rule() | tree.Lambda():
-            own = [Bound([name for p in node.params for name in bound_here(p)]), Bound(bound_here(node))]
-            heads = [part for p in node.params for part in children(p)]
-            rest = [part for part in children(node) if not isinstance(part, (tree.Param, tree.LambdaParam))]
-            return [*heads, *within([*own, *rest])]
-        case tree.Call(fn=tree.Index(base=tree.Name(id=name) as base), args=args) if name in TRANSFORMS:
+            own = [
+                BindingChange([name for p in node.params for name in names_bound_by(p)]),
+                BindingChange(names_bound_by(node)),
+            ]
+            heads = [part for p in node.params for part in child_nodes(p)]
+            rest = [part for part in child_nodes(node) if not isinstance(part, (tree.Param, tree.LambdaParam))]
+            return [*heads, *close_scope([*own, *rest])]
+        case tree.Call(fn=tree.Index(base=tree.Name(id=name) as base), args=args) if name in TRANSFORM_NAMES:
             return [base, *args]  # `grad[w, m.b](f)`: places in the parameters of `f`
         case _:
-            return [*children(node)]
+            return [*child_nodes(node)]
 
 
-def within(parts: Sequence[tree.Node | Bound]) -> list[tree.Node | Bound]:
+def close_scope(parts: Sequence[tree.Node | BindingChange]) -> list[tree.Node | BindingChange]:
     """Parts, after which the names that were bound among them are seen no more."""
-    return [*parts, *(Bound(part.names, -1) for part in parts if isinstance(part, Bound))]
+    return [*parts, *(BindingChange(part.names, -1) for part in parts if isinstance(part, BindingChange))]
 
 
-def own_sizes(node: tree.Node) -> list[str]:
+def signature_sizes(node: tree.Node) -> list[str]:
     """What the signature of a function of the file binds beside its parameters."""
     if isinstance(node, tree.Fn):
-        return [*(g.name for g in node.generics), *(n for p in node.params for n in sizes_in(p.type))]
-    return [n for p in node.params for n in sizes_in(p.type)] if isinstance(node, tree.Rule) else []
+        return [*(g.name for g in node.generics), *(n for p in node.params for n in lone_type_names(p.type))]
+    return [n for p in node.params for n in lone_type_names(p.type)] if isinstance(node, tree.Rule) else []
 
 
-def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
+def variable_dependents(items: Sequence[tree.Item]) -> dict[str, str]:
     """The top-level names without a value of their own, and the variable that each depends on: itself, for a `var`.
 
     A host function that reads a variable is one of them.
@@ -117,10 +120,10 @@ def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in items:
         if isinstance(item, tree.Var):
-            found |= {name: name for name in bound_names(item.pattern)}
+            found |= {name: name for name in pattern_names(item.pattern)}
         elif isinstance(item, tree.Let) or (isinstance(item, tree.Fn) and item.host):
-            variable = next((found[use.id] for use in uses(item, found)), None)
-            for name in bound_names(item.pattern) if isinstance(item, tree.Let) else (item.name,):
+            variable = next((found[use.id] for use in name_uses(item, found)), None)
+            for name in pattern_names(item.pattern) if isinstance(item, tree.Let) else (item.name,):
                 if variable is None:
                     found.pop(name, None)
                 else:
@@ -128,42 +131,42 @@ def unsettled(items: Sequence[tree.Item]) -> dict[str, str]:
     return found
 
 
-def uses(node: tree.Node, names: Container[str]) -> Iterator[tree.Name]:
+def name_uses(node: tree.Node, names: Container[str]) -> Iterator[tree.Name]:
     """Where a node mentions one of these names and binds no other thing to it."""
     value = node.value if isinstance(node, tree.Let) else node
-    parts = nodes(value)
-    own = {name for part in parts for name in bound_here(part)}
+    parts = all_nodes(value)
+    own = {name for part in parts for name in names_bound_by(part)}
     return (part for part in parts if isinstance(part, tree.Name) and part.id in names and part.id not in own)
 
 
 def refuse_variables(session: Session, above: Sequence[tree.Item], node: tree.Node, what: str) -> bool:
     """Whether a block reads no variable of the file. Errors are reported: DL0211."""
-    variables = unsettled(above)
-    use = next(uses(node, variables), None)
+    variables = variable_dependents(above)
+    use = next(name_uses(node, variables), None)
     if use is None:
         return True
     variable = variables[use.id]
     why = "it has a value only while the file runs" if variable == use.id else f"it depends on `{variable}`"
     message, way = f"a {what} cannot use the top-level variable `{variable}`", f"bind it with `let` in the {what}"
-    session.report(mistake("DL0211", message, (use.span, why), help=way))
+    session.report(make_error("DL0211", message, (use.span, why), help=way))
     return False
 
 
-def sizes_in(written: tree.TypeExpr | None) -> list[str]:
+def lone_type_names(written: tree.TypeExpr | None) -> list[str]:
     """The lone names in a written type: what it may have bound."""
     if written is None:
         return []
-    return [part.path[0] for part in nodes(written) if isinstance(part, tree.TypeName) and len(part.path) == 1]
+    return [part.path[0] for part in all_nodes(written) if isinstance(part, tree.TypeName) and len(part.path) == 1]
 
 
-def bound_here(node: tree.Node) -> Sequence[str]:
+def names_bound_by(node: tree.Node) -> Sequence[str]:
     match node:
         case tree.Let(pattern=pattern) | tree.Var(pattern=pattern) | tree.For(pattern=pattern):
-            return bound_names(pattern)
+            return pattern_names(pattern)
         case tree.LambdaParam(pattern=pattern) | tree.Iterator(pattern=pattern):
-            return bound_names(pattern)
+            return pattern_names(pattern)
         case tree.Case(pattern=pattern):
-            return [part.name for part in nodes(pattern) if isinstance(part, tree.NamePattern)]
+            return [part.name for part in all_nodes(pattern) if isinstance(part, tree.NamePattern)]
         case tree.Param(name=name) | tree.Fn(name=name):
             return (name,)
         case _:

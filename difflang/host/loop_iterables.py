@@ -9,12 +9,12 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.source import Span
-from difflang.elaborate.statements.iterables import fields_way
+from difflang.elaborate.statements.iterables import field_iteration_help
 from difflang.host.values import HostValue
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, Tensor
-from difflang.types.join_types import holds, joint, tagged
+from difflang.types.join_types import add_tags, contains_kind, least_common_type
 from difflang.types.language_types import (
     KeyType,
     LangType,
@@ -22,19 +22,19 @@ from difflang.types.language_types import (
     SumType,
     TupleType,
     leaf_types,
-    mapped,
+    map_tensors,
     show_type,
 )
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
 
-class Over(Struct, frozen=True, eq=False):
+class HostIterable(Struct, frozen=True, eq=False):
     """A range or an array, or several side by side: `type` is that of an item."""
 
     type: LangType
     value: HostValue | None = None
-    parts: tuple[Over, ...] = ()
+    parts: tuple[HostIterable, ...] = ()
     counted: bool = False  # each item of the only part stands beside its number
 
     @property
@@ -47,9 +47,9 @@ class Over(Struct, frozen=True, eq=False):
         if self.value is None:
             return next((n for n in (p.length for p in self.parts) if n is not None), None)
         if isinstance(self.value.type, (Tensor, SumType)):
-            return axes_of(self.value.type)[0]
+            return array_axes(self.value.type)[0]
         if self.value.leaves is not None:
-            return len(numbers(self.value))
+            return len(range_numbers(self.value))
         assert isinstance(self.value.type, RangeType)
         start, stop, step = self.value.type.ends
         if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)) and step == 1:
@@ -61,12 +61,12 @@ class Over(Struct, frozen=True, eq=False):
         """The items one by one."""
         if self.counted:
             for i, item in enumerate(self.parts[0].items()):
-                yield beside([HostValue(Tensor(I32), (np.int32(i),)), item])
+                yield tuple_value([HostValue(Tensor(I32), (np.int32(i),)), item])
         elif self.value is None:
             for items in zip(*[p.items() for p in self.parts], strict=True):
-                yield beside(items)
+                yield tuple_value(items)
         elif isinstance(self.value.type, RangeType):
-            for i in numbers(self.value):
+            for i in range_numbers(self.value):
                 yield HostValue(self.type, (np.int32(i),))
         else:
             assert self.value.leaves is not None
@@ -75,53 +75,55 @@ class Over(Struct, frozen=True, eq=False):
                 yield HostValue(self.type, tuple(map(np.asarray, row, kinds)))
 
 
-def over_value(value: HostValue, span: Span) -> Over:
+def loop_iterable(value: HostValue, span: Span) -> HostIterable:
     """A value that a loop goes through. Errors: DL0329."""
     if isinstance(value.type, RangeType):
-        return Over(Tensor(I32), value)
-    if isinstance(value.type, (Tensor, SumType)) and axes_of(value.type):
-        return Over(mapped(value.type, lambda t: Tensor(t.dtype, t.shape[1:])), value)
+        return HostIterable(Tensor(I32), value)
+    if isinstance(value.type, (Tensor, SumType)) and array_axes(value.type):
+        return HostIterable(map_tensors(value.type, lambda t: Tensor(t.dtype, t.shape[1:])), value)
     found = f"this is {show_type(value.type)}"
-    raise mistake("DL0329", "a host loop goes through a range or an array", (span, found), help=fields_way(value.type))
+    raise make_error(
+        "DL0329", "a host loop goes through a range or an array", (span, found), help=field_iteration_help(value.type)
+    )
 
 
-def axes_of(type: Tensor | SumType) -> tuple[Dim, ...]:
+def array_axes(type: Tensor | SumType) -> tuple[Dim, ...]:
     """The axes of an array; those of an array of enums or functions are the axes of its tags."""
     return type.shape if isinstance(type, Tensor) else type.tag.shape
 
 
-def numbers(value: HostValue) -> range:
+def range_numbers(value: HostValue) -> range:
     """The numbers of a range."""
     assert value.leaves is not None
     start, stop, *step = [int(np.asarray(leaf)) for leaf in value.leaves]
     return range(start, stop, *step)
 
 
-def beside(items: Any) -> HostValue:
+def tuple_value(items: Any) -> HostValue:
     """Values as a tuple."""
     return HostValue(TupleType(tuple(i.type for i in items)), tuple(leaf for i in items for leaf in i.leaves or ()))
 
 
-def item_type(types: Sequence[LangType], span: Span) -> LangType:
+def common_item_type(types: Sequence[LangType], span: Span) -> LangType:
     """The type that all items of a loop are held as. Errors: DL0317 for items of other types."""
     type = types[0]
     for other in types[1:]:
-        both = joint(Unifier(), type, other)
+        both = least_common_type(Unifier(), type, other)
         if both is None:
             found = f"this is {show_type(other)}, and the first was {show_type(type)}"
-            raise mistake("DL0317", "the values that a loop yields have one type", (span, found))
+            raise make_error("DL0317", "the values that a loop yields have one type", (span, found))
         type = both
-    return tagged(type)
+    return add_tags(type)
 
 
-def yielded_type(item: LangType, length: Dim, span: Span) -> LangType:
+def collected_type(item: LangType, length: Dim, span: Span) -> LangType:
     """The type of a loop that yields items of a type: of a record, that of its arrays. Errors: DL0313 for keys."""
-    if holds(item, (KeyType, RangeType)):
-        raise mistake("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(item)}"))
-    return mapped(item, lambda t: Tensor(t.dtype, (length, *t.shape)))
+    if contains_kind(item, (KeyType, RangeType)):
+        raise make_error("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(item)}"))
+    return map_tensors(item, lambda t: Tensor(t.dtype, (length, *t.shape)))
 
 
-def stacked(items: list[HostValue], type: LangType) -> HostValue:
+def stack_values(items: list[HostValue], type: LangType) -> HostValue:
     """Values of one type as arrays with an axis more, of the type given."""
     columns = zip(*[i.leaves or () for i in items], strict=True)
     return HostValue(type, tuple(np.stack([np.asarray(x) for x in column]) for column in columns))

@@ -7,55 +7,55 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difflang.base.source import Span
-from difflang.elaborate.patterns.match_expressions import rows
+from difflang.elaborate.patterns.match_expressions import read_cases
 from difflang.host.values import HostValue
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.join_types import is_stacked, options_of
+from difflang.types.join_types import is_array_of_sums, sum_options
 from difflang.types.language_types import LangType, TextType, TupleType, VariantType, show_type
-from difflang.types.match_patterns import Anything, Begins, Fit
-from difflang.types.type_errors import mistake
+from difflang.types.match_patterns import CheckedPattern, ConstructorPattern, WildcardPattern
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.host.bindings import Bindings
+    from difflang.host.bindings import HostBindings
 
 
-def cases_of(host: Bindings, e: tree.Match, subject: HostValue) -> list[tuple[Fit, tree.Case]]:
+def possible_cases(host: HostBindings, e: tree.Match, subject: HostValue) -> list[tuple[CheckedPattern, tree.Case]]:
     """The cases of a host `match` that a value of this type may be of. Errors: DL035."""
-    if is_stacked(subject.type):
+    if is_array_of_sums(subject.type):
         message, way = "one value is matched, not an array of them", "match each of them in a function"
-        raise mistake("DL0353", message, (e.subject.span, f"this is {show_type(subject.type)}"), help=way)
-    fits = rows(Unifier(), host.module, e, subject.type)
-    return [(fit, case) for fit, case in zip(fits, e.cases, strict=True) if possible(fit, subject.type)]
+        raise make_error("DL0353", message, (e.subject.span, f"this is {show_type(subject.type)}"), help=way)
+    fits = read_cases(Unifier(), host.module, e, subject.type)
+    return [(fit, case) for fit, case in zip(fits, e.cases, strict=True) if may_match(fit, subject.type)]
 
 
-def possible(fit: Fit, type: LangType) -> bool:
-    if isinstance(fit, Anything):
+def may_match(fit: CheckedPattern, type: LangType) -> bool:
+    if isinstance(fit, WildcardPattern):
         return True
-    variants = [o for o in options_of(type) if isinstance(o, VariantType)]
+    variants = [o for o in sum_options(type) if isinstance(o, VariantType)]
     if not variants:
         parts = type.items if isinstance(type, TupleType) else ()
     else:
         parts = next((v.fields for v in variants if ("variant", v.index) == fit.key), None)
-    return parts is not None and all(map(possible, fit.items, parts))
+    return parts is not None and all(map(may_match, fit.items, parts))
 
 
-def fitting(fit: Fit, value: HostValue) -> bool:
+def matches(fit: CheckedPattern, value: HostValue) -> bool:
     """Whether a value that is there fits a pattern."""
-    if isinstance(fit, Anything):
+    if isinstance(fit, WildcardPattern):
         return True
     value = value.chosen()
     kind, what = fit.key
     if kind == "literal":
-        return equal(value, what)
+        return equals_literal(value, what)
     if isinstance(value.type, VariantType) and value.type.index != what:
         return False
-    return all(fitting(item, value.part(i)) for i, item in enumerate(fit.items))
+    return all(matches(item, value.part(i)) for i, item in enumerate(fit.items))
 
 
-def equal(value: HostValue, literal: Any) -> bool:
+def equals_literal(value: HostValue, literal: Any) -> bool:
     """Whether a text or a number is the one that is written, as a number of the same type."""
     if not isinstance(value.type, Tensor):
         return isinstance(value.type, TextType) and value.type.value == literal
@@ -63,18 +63,18 @@ def equal(value: HostValue, literal: Any) -> bool:
     return bool(np.asarray(number) == np.asarray(literal, numpy_dtype(value.type.dtype)))
 
 
-def bind(host: Bindings, fit: Fit, value: HostValue, span: Span) -> None:
+def bind_pattern(host: HostBindings, fit: CheckedPattern, value: HostValue, span: Span) -> None:
     """Bind the names of a pattern; of a value that is not there yet, to what is of the pattern's variant."""
-    if isinstance(fit, Anything):
+    if isinstance(fit, WildcardPattern):
         host.bind(tree.NamePattern(span, fit.name), value, False, span)
         return
-    inside = of_case(fit, value)
+    inside = narrow_to_case(fit, value)
     for i, item in enumerate(fit.items):
-        bind(host, item, inside.part(i), span)
+        bind_pattern(host, item, inside.part(i), span)
 
 
-def of_case(fit: Begins, value: HostValue) -> HostValue:
+def narrow_to_case(fit: ConstructorPattern, value: HostValue) -> HostValue:
     if value.leaves is not None:
         return value.chosen()
-    options = [o for o in options_of(value.type) if isinstance(o, VariantType) and ("variant", o.index) == fit.key]
+    options = [o for o in sum_options(value.type) if isinstance(o, VariantType) and ("variant", o.index) == fit.key]
     return HostValue(options[0], None) if options else value

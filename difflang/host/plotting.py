@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from difflang.host.builtins import UNIT_VALUE, Given, hosted
-from difflang.host.data.file_access import write
-from difflang.host.optional_packages import needed, needs
+from difflang.host.builtins import UNIT_VALUE, BuiltinCall, host_builtin
+from difflang.host.data.file_access import write_output
+from difflang.host.optional_packages import import_optional, require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
 from difflang.types.language_types import UNIT, LangType, TextType, TupleType, show_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.host.bindings import Bindings
-    from difflang.host.run_statements import Runner
+    from difflang.host.bindings import HostBindings
+    from difflang.host.run_statements import HostRunner
 
 FORMATS = (".png", ".svg")
 TEXTS = ("file", "title", "xlabel", "ylabel")
@@ -36,14 +36,16 @@ SETTINGS = {
     "grid.alpha": 0.3,
 }
 METADATA = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
-Draw = Callable[[Any, "Given", list[np.ndarray], list[str]], None]
+Draw = Callable[[Any, "BuiltinCall", list[np.ndarray], list[str]], None]
 
 
-def checks(least: int, most: int, ranks: tuple[int, ...], *options: str) -> Callable[[Bindings, Given], LangType]:
+def plot_check(
+    least: int, most: int, ranks: tuple[int, ...], *options: str
+) -> Callable[[HostBindings, BuiltinCall], LangType]:
     """Arrays of real numbers, and options. Errors: DL0319, DL0708."""
 
-    def check(host: Bindings, given: Given) -> LangType:
-        needs(host.module, "matplotlib", given.span)
+    def check(host: HostBindings, given: BuiltinCall) -> LangType:
+        require_package(host.module, "matplotlib", given.span)
         given.takes(least, most, (*COMMON, *options))
         for value, span in given.items:
             if (
@@ -59,22 +61,22 @@ def checks(least: int, most: int, ranks: tuple[int, ...], *options: str) -> Call
             given.text(name)
         for name in ("xlog", "ylog"):
             given.flag(name)
-        texts(given)
-        has_format(given)
+        series_labels(given)
+        check_format(given)
         return UNIT
 
     return check
 
 
-def has_format(given: Given) -> None:
+def check_format(given: BuiltinCall) -> None:
     """Errors: DL0708 for the name of a file, if that is known, that does not tell what is written."""
     file = given.text("file")
     if file is not None and Path(file).suffix not in FORMATS:
         message = "the name of a picture ends with its format"
-        raise mistake("DL0708", message, (given.named["file"][1], ""), help=f"there are {', '.join(FORMATS)}")
+        raise make_error("DL0708", message, (given.named["file"][1], ""), help=f"there are {', '.join(FORMATS)}")
 
 
-def texts(given: Given) -> list[str]:
+def series_labels(given: BuiltinCall) -> list[str]:
     """The names of the series. Errors: DL0319."""
     if "labels" not in given.named:
         return []
@@ -85,41 +87,43 @@ def texts(given: Given) -> list[str]:
     return [w.value or "" for w in words if isinstance(w, TextType)]
 
 
-def picture(name: str, usage: str, check: Callable[[Bindings, Given], LangType]) -> Callable[[Draw], Draw]:
+def register_plot(
+    name: str, usage: str, check: Callable[[HostBindings, BuiltinCall], LangType]
+) -> Callable[[Draw], Draw]:
     """Registers a kind of picture by what it draws."""
 
     def register(draw: Draw) -> Draw:
-        def run(host: Runner, given: Given) -> HostValue:
-            has_format(given)  # the name may be one that only the run has
+        def run(host: HostRunner, given: BuiltinCall) -> HostValue:
+            check_format(given)  # the name may be one that only the run has
             file = given.text("file") or ""
             path = host.access.place(file, given.span)
-            library = needed("matplotlib", given.span)
-            arrays = [numbers(value.array) for value, _ in given.items]
-            write(path, drawn(library, draw, given, arrays, path.suffix), file, given.span)
+            library = import_optional("matplotlib", given.span)
+            arrays = [plottable_array(value.array) for value, _ in given.items]
+            write_output(path, render_plot(library, draw, given, arrays, path.suffix), file, given.span)
             host.pictures.append(path)
             return UNIT_VALUE
 
-        hosted(name, usage, check)(run)
+        host_builtin(name, usage, check)(run)
         return draw
 
     return register
 
 
-def numbers(array: np.ndarray) -> np.ndarray:
+def plottable_array(array: np.ndarray) -> np.ndarray:
     """Numbers that Matplotlib knows: it has no bf16."""
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
-def drawn(library: Any, draw: Draw, given: Given, arrays: list[np.ndarray], suffix: str) -> bytes:
+def render_plot(library: Any, draw: Draw, given: BuiltinCall, arrays: list[np.ndarray], suffix: str) -> bytes:
     """The bytes of a picture. No window is opened, and Matplotlib's own settings are as before."""
     file = io.BytesIO()
     with library.rc_context(), np.errstate(all="ignore"):
         library.rcdefaults()
         library.rcParams.update(SETTINGS)
-        figure = needed("matplotlib.figure", given.span).Figure(layout="tight")
-        needed("matplotlib.backends.backend_agg", given.span).FigureCanvasAgg(figure)
+        figure = import_optional("matplotlib.figure", given.span).Figure(layout="tight")
+        import_optional("matplotlib.backends.backend_agg", given.span).FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        labels = texts(given)
+        labels = series_labels(given)
         draw(axes, given, arrays, labels)
         axes.set(title=given.text("title") or "", xlabel=given.text("xlabel") or "", ylabel=given.text("ylabel") or "")
         if given.flag("xlog"):
@@ -132,7 +136,7 @@ def drawn(library: Any, draw: Draw, given: Given, arrays: list[np.ndarray], suff
     return file.getvalue()
 
 
-def series(given: Given, arrays: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+def split_series(given: BuiltinCall, arrays: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
     """Where the points lie, and the rows of what is drawn there. Errors: DL0319 for other lengths."""
     *xs, ys = arrays
     rows = list(ys) if ys.ndim == 2 else [ys]
@@ -142,35 +146,35 @@ def series(given: Given, arrays: list[np.ndarray]) -> tuple[np.ndarray, list[np.
     return x, rows
 
 
-def named(labels: list[str], i: int) -> str | None:
+def label_at(labels: list[str], i: int) -> str | None:
     return labels[i] if i < len(labels) else None
 
 
-@picture("plot", '`plot(x, y, file = "a.svg")`; the rows of `y` are series', checks(1, 2, (1, 2)))
-def plot(axes: Any, given: Given, arrays: list[np.ndarray], labels: list[str]) -> None:
-    x, rows = series(given, arrays)
+@register_plot("plot", '`plot(x, y, file = "a.svg")`; the rows of `y` are series', plot_check(1, 2, (1, 2)))
+def plot(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[str]) -> None:
+    x, rows = split_series(given, arrays)
     for i, row in enumerate(rows):
-        axes.plot(x, row, label=named(labels, i))
+        axes.plot(x, row, label=label_at(labels, i))
 
 
-@picture("scatter", '`scatter(x, y, file = "a.svg")`', checks(2, 2, (1, 2)))
-def scatter(axes: Any, given: Given, arrays: list[np.ndarray], labels: list[str]) -> None:
-    x, rows = series(given, arrays)
+@register_plot("scatter", '`scatter(x, y, file = "a.svg")`', plot_check(2, 2, (1, 2)))
+def scatter(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[str]) -> None:
+    x, rows = split_series(given, arrays)
     for i, row in enumerate(rows):
-        axes.scatter(x, row, s=12, label=named(labels, i))
+        axes.scatter(x, row, s=12, label=label_at(labels, i))
 
 
-@picture("histogram", '`histogram(x, file = "a.svg", bins = 20)`', checks(1, 1, (1,), "bins"))
-def histogram(axes: Any, given: Given, arrays: list[np.ndarray], labels: list[str]) -> None:
+@register_plot("histogram", '`histogram(x, file = "a.svg", bins = 20)`', plot_check(1, 1, (1,), "bins"))
+def histogram(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[str]) -> None:
     bins = int(given.named["bins"][0].number) if "bins" in given.named else 20
     if not 0 < bins <= 10_000:
         raise given.misused(given.named["bins"][1], "from 1 to 10000 bins")
     x = arrays[0][np.isfinite(arrays[0])]
-    axes.hist(x, bins=bins, label=named(labels, 0))
+    axes.hist(x, bins=bins, label=label_at(labels, 0))
 
 
-@picture("image", '`image(pixels, file = "a.png")`', checks(1, 1, (2, 3)))
-def image(axes: Any, given: Given, arrays: list[np.ndarray], labels: list[str]) -> None:
+@register_plot("image", '`image(pixels, file = "a.png")`', plot_check(1, 1, (2, 3)))
+def image(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[str]) -> None:
     """Rows from the top. With a third axis of 3 or 4 these are colours from 0 to 1, else numbers are shown as grey."""
     pixels = arrays[0]
     if pixels.ndim == 3 and pixels.shape[-1] not in (3, 4):

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label, printable
-from difflang.base.error_codes import nearest
-from difflang.host.builtins import Given, hosted
+from difflang.base.error_codes import nearest_word
+from difflang.host.builtins import BuiltinCall, host_builtin
 from difflang.host.values import HostValue
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DType, Tensor
 from difflang.types.language_types import LangType, TextType, show_type
-from difflang.types.module_scope import Module, ProgramArgument
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope, ProgramArgument
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.host.bindings import Bindings
-    from difflang.host.run_statements import Runner
+    from difflang.host.bindings import HostBindings
+    from difflang.host.run_statements import HostRunner
 
-USAGE = '`arg("lr", default = 0.1)`, or `let lr: f64 = arg("lr")`'
+ARG_USAGE = '`arg("lr", default = 0.1)`, or `let lr: f64 = arg("lr")`'
 
 
-def typed(host: Bindings, given: Given) -> LangType:
+def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The declared type, or that of the default. Errors: DL0319, DL0210."""
     given.takes(1, 1, ("default", "help"))
     name, help = given.text(0), given.text("help")
@@ -37,45 +37,45 @@ def typed(host: Bindings, given: Given) -> LangType:
         type = default[0].type
     else:
         way = f'`let {name}: f64 = arg("{name}")`, or give it a default'
-        raise mistake("DL0319", f"`{name}` needs a type or a default", (given.span, ""), help=way)
+        raise make_error("DL0319", f"`{name}` needs a type or a default", (given.span, ""), help=way)
     if not isinstance(type, TextType) and not (
         isinstance(type, Tensor) and not type.shape and type.dtype.kind != "complex"
     ):
-        raise mistake("DL0319", "an argument of a program is a real number, a bool or a text",
+        raise make_error("DL0319", "an argument of a program is a real number, a bool or a text",
                       (given.span, f"this is {show_type(type)}"))  # fmt: skip
     written = default[1].text.partition("=")[2].strip() if default else None
-    declare(host.module, ProgramArgument(name, type, written, help or "", given.span))
+    declare_argument(host.module, ProgramArgument(name, type, written, help or "", given.span))
     return type
 
 
-def declare(module: Module, found: ProgramArgument) -> None:
+def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
     """Errors: DL0210 for two arguments of one name that differ."""
     first = module.arguments.setdefault(found.name, found)
     if show_type(first.type) != show_type(found.type) or (first.default is None) != (found.default is None):
-        raise mistake("DL0210", f"the argument `{found.name}` of the program is declared twice, in two ways",
+        raise make_error("DL0210", f"the argument `{found.name}` of the program is declared twice, in two ways",
                       (found.span, "here again"), (first.span, "here first"))  # fmt: skip
 
 
-@hosted("arg", USAGE, typed, "default")
-def arg(host: Runner, given: Given) -> HostValue:
+@host_builtin("arg", ARG_USAGE, argument_type, "default")
+def arg(host: HostRunner, given: BuiltinCall) -> HostValue:
     """What the command line says, else the default."""
     name = given.text(0) or ""
     if name in host.told:
         found = host.module.arguments[name]
-        return read(found, host.told[name])
+        return parse_argument(found, host.told[name])
     if "default" not in given.named:
-        raise missing(host.module.arguments[name])
+        raise missing_argument_error(host.module.arguments[name])
     return given.named["default"][0]
 
 
-def read(argument: ProgramArgument, text: str) -> HostValue:
+def parse_argument(argument: ProgramArgument, text: str) -> HostValue:
     """The value that a text is. Errors: DL1220."""
     type = argument.type
     if isinstance(type, TextType):
         return HostValue(TextType(text), ())
     assert isinstance(type, Tensor)
     try:
-        number = number_of(type.dtype, text)
+        number = parse_number(type.dtype, text)
     except (ValueError, OverflowError):
         labels = (Label(argument.span, f"this is {show_type(type)}"),)
         message = f"--{argument.name}: `{printable(text)[:60]}` is no {show_type(type)}"
@@ -83,26 +83,26 @@ def read(argument: ProgramArgument, text: str) -> HostValue:
     return HostValue(type, (number,))
 
 
-def number_of(dtype: DType, text: str) -> Any:
+def parse_number(dtype: DType, text: str) -> Any:
     """Errors: ValueError, OverflowError."""
     if dtype.kind == "bool":
-        return np.bool_({"true": True, "false": False}[text] if text in ("true", "false") else fail(text))
+        return np.bool_({"true": True, "false": False}[text] if text in ("true", "false") else invalid_number(text))
     target = numpy_dtype(dtype)
     if dtype.is_integer:
         info = np.iinfo(target)
         number = int(text)
-        return target.type(number) if info.min <= number <= info.max else fail(text)
+        return target.type(number) if info.min <= number <= info.max else invalid_number(text)
     number = float(text)
     with np.errstate(over="ignore"):
         found = target.type(number)
-    return found if np.isfinite(found) or text.strip("+- ").isalpha() else fail(text)
+    return found if np.isfinite(found) or text.strip("+- ").isalpha() else invalid_number(text)
 
 
-def fail(text: str) -> Any:
+def invalid_number(text: str) -> Any:
     raise ValueError(text)
 
 
-def missing(argument: ProgramArgument) -> DifflangError:
+def missing_argument_error(argument: ProgramArgument) -> DifflangError:
     way = f"write it after the file: `-- --{argument.name} …`, or give it a default"
     message = f"the program needs --{argument.name}"
     return DifflangError(Diagnostic("DL1220", message, (Label(argument.span, "asked for here"),), (way,)))
@@ -111,7 +111,7 @@ def missing(argument: ProgramArgument) -> DifflangError:
 # ---- The command line
 
 
-def told(words: Sequence[str], module: Module) -> Mapping[str, str]:
+def parse_command_line(words: Sequence[str], module: ModuleScope) -> Mapping[str, str]:
     """What the words after `--` say of each argument, all of it held against what the program declares.
 
     `--lr 0.2` and `--lr=0.2` are the same, as are `--batch-size` and `--batch_size`; `--quiet` and `--no-quiet` are for
@@ -122,46 +122,46 @@ def told(words: Sequence[str], module: Module) -> Mapping[str, str]:
     while rest:
         word = rest.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
-        argument, negated = named(name.replace("-", "_"), word, module)
+        argument, negated = find_argument(name.replace("-", "_"), word, module)
         if not equals and negated is not None:
             value = negated
         elif not equals and not rest:
-            raise wrong(f"{word} needs a value")
+            raise command_line_error(f"{word} needs a value")
         elif not equals:
             value = rest.pop(0)
         if argument.name in found:
-            raise wrong(f"--{argument.name} is given twice")
+            raise command_line_error(f"--{argument.name} is given twice")
         found[argument.name] = value
     for argument in module.arguments.values():
         if argument.name in found:
-            read(argument, found[argument.name])
+            parse_argument(argument, found[argument.name])
         elif argument.default is None:
-            raise missing(argument)
+            raise missing_argument_error(argument)
     return found
 
 
-def named(name: str, word: str, module: Module) -> tuple[ProgramArgument, str | None]:
+def find_argument(name: str, word: str, module: ModuleScope) -> tuple[ProgramArgument, str | None]:
     """The argument of that name, and what it says without a value. Errors: DL1220."""
     declared = module.arguments
     if word.startswith("--") and name in declared:
-        return declared[name], "true" if is_bool(declared[name]) else None
+        return declared[name], "true" if is_flag(declared[name]) else None
     opposite = declared.get(name.removeprefix("no_"))
-    if word.startswith("--no") and opposite is not None and is_bool(opposite):
+    if word.startswith("--no") and opposite is not None and is_flag(opposite):
         return opposite, "false"
-    near = nearest(name, declared)
+    near = nearest_word(name, declared)
     ways = f"did you mean `--{near}`?" if near else f"it has {', '.join(f'--{n}' for n in declared) or 'none'}"
-    raise wrong(f"the program has no argument `{printable(word)[:60]}`", ways)
+    raise command_line_error(f"the program has no argument `{printable(word)[:60]}`", ways)
 
 
-def is_bool(argument: ProgramArgument) -> bool:
+def is_flag(argument: ProgramArgument) -> bool:
     return isinstance(argument.type, Tensor) and argument.type.dtype.kind == "bool"
 
 
-def wrong(message: str, *helps: str) -> DifflangError:
+def command_line_error(message: str, *helps: str) -> DifflangError:
     return DifflangError(Diagnostic("DL1220", message, (), helps))
 
 
-def usage(module: Module, file: str) -> str:
+def usage_text(module: ModuleScope, file: str) -> str:
     """What the program may be told, as `-- --help` shows it."""
     if not module.arguments:
         return f"{file} takes no arguments."

@@ -9,12 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def progress(items: Iterator[T], length: int) -> Iterator[T]:
+def with_progress(items: Iterator[T], length: int) -> Iterator[T]:
     """The items one by one. Nothing is shown where there is no terminal."""
-    return bar(items, length) if length and sys.stderr.isatty() else items
+    return progress_bar(items, length) if length and sys.stderr.isatty() else items
 
 
-def bar(items: Iterator[T], length: int) -> Iterator[T]:
+def progress_bar(items: Iterator[T], length: int) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -32,10 +32,10 @@ def bar(items: Iterator[T], length: int) -> Iterator[T]:
         for item in items:
             yield item
             speed = shown.tasks[task].speed
-            shown.update(task, advance=1, rate=pace(speed) if speed else "")
+            shown.update(task, advance=1, rate=format_rate(speed) if speed else "")
 
 
-def pace(speed: float) -> str:
+def format_rate(speed: float) -> str:
     """`3.2 steps/s`, or the time of a step where one takes longer than a second."""
     if speed < 1:
         return f"{1 / speed:.3g} s/step"

@@ -17,41 +17,41 @@ from difflang.base.diagnostics import Diagnostic, printable
 from difflang.base.source import Span
 from difflang.elaborate.context import Session
 from difflang.elaborate.trampoline import Walk
-from difflang.execution.check_failures import too_many_steps
+from difflang.execution.check_failures import step_limit_error
 from difflang.execution.engine import Engine
-from difflang.execution.line_profiler import Profile
-from difflang.execution.random_keys import draws_from
-from difflang.host.assertion_errors import failed
-from difflang.host.builtins import UNIT_VALUE, Given, Hosted
-from difflang.host.call_frames import Frame
-from difflang.host.compiled_units import Unit, Units
-from difflang.host.data.file_access import Access
-from difflang.host.expected_type import Wanted
-from difflang.host.loop_iterables import Over, item_type, stacked, yielded_type
-from difflang.host.match import bind, cases_of, fitting
-from difflang.host.progress_bar import progress
-from difflang.host.statement_walk import Host
-from difflang.host.values import HostValue, show
+from difflang.execution.line_profiler import LineProfile
+from difflang.execution.random_keys import key_stream
+from difflang.host.assertion_errors import assertion_error
+from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
+from difflang.host.call_frames import HostFrame
+from difflang.host.compiled_units import HostUnit, UnitCache
+from difflang.host.data.file_access import FileAccess
+from difflang.host.expected_type import ExpectedType
+from difflang.host.loop_iterables import HostIterable, collected_type, common_item_type, stack_values
+from difflang.host.match import bind_pattern, matches, possible_cases
+from difflang.host.progress_bar import with_progress
+from difflang.host.statement_walk import HostWalk
+from difflang.host.values import HostValue, format_value
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Dim
-from difflang.ops.control.print_sink import Voice
+from difflang.ops.control.print_sink import PrintSink
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import TextType, leaf_types, show_type
-from difflang.types.module_scope import Global, HostNumber, Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import GlobalName, HostNumber, ModuleScope
+from difflang.types.type_errors import make_error
 
 MOST_CALLS = 10_000  # `host fn`s inside one another
 
 
-class Left(Exception):
+class EarlyExit(Exception):
     """A loop, a step of it or a function is left."""
 
     def __init__(self, stmt: tree.Node, value: HostValue) -> None:
         self.stmt, self.value = stmt, value
 
 
-class Runner(Host):
+class HostRunner(HostWalk):
     """Carries out host statements in order."""
 
     definition = False
@@ -59,35 +59,35 @@ class Runner(Host):
     def __init__(
         self,
         session: Session,
-        module: Module,
+        module: ModuleScope,
         engine: Engine,
-        access: Access,
+        access: FileAccess,
         seed: int,
         write: Callable[[str], None],
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
         told: Mapping[str, str] = MappingProxyType({}),
-        hosts: dict[Module, Host] | None = None,
+        hosts: dict[ModuleScope, HostWalk] | None = None,
     ) -> None:
         super().__init__(session, module, hosts)
         self.access, self.write, self.warn = access, write, warn
-        self.units = Units(session, engine, Voice(self.printed))
+        self.units = UnitCache(session, engine, PrintSink(self.printed))
         self.pictures: list[Path] = []  # that were drawn, for who shows them
         self.told = told  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
-        self.draws = self.own_draws = draws_from(seed)  # one key a random unit
+        self.draws = self.own_draws = key_stream(seed)  # one key a random unit
 
     def printed(self, text: str) -> None:
         """Write a text; nothing in it reaches the terminal but as text."""
         self.write(printable(text))
 
-    def take_over(self, units: Units) -> None:
+    def take_over(self, units: UnitCache) -> None:
         """Run what was compiled for others. From now on it prints here."""
         self.units, units.voice.write = units, self.printed
 
-    def beside(self, module: Module, access: Access, number: int) -> Runner:
+    def beside(self, module: ModuleScope, access: FileAccess, number: int) -> HostRunner:
         """Carries out what is asked of a module that is not run, and draws from a key of its own."""
         engine = self.units.engine
-        other = Runner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
+        other = HostRunner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
         other.units, other.started, other.pictures = self.units, self.started, self.pictures
         other.draws = other.own_draws = self.own_draws.apart(number)
         return other
@@ -107,29 +107,29 @@ class Runner(Host):
             self.statement(item)
 
     @property
-    def profile(self) -> Profile | None:
+    def profile(self) -> LineProfile | None:
         return self.units.engine.profile
 
-    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         walk = super().do(stmt, last=last, wanted=wanted)
         return walk if self.profile is None else self.timed(self.profile, stmt.span, walk)
 
-    def timed(self, profile: Profile, span: Span, walk: Walk[HostValue]) -> Walk[HostValue]:
+    def timed(self, profile: LineProfile, span: Span, walk: Walk[HostValue]) -> Walk[HostValue]:
         with profile.at(span):
             return (yield walk)
 
     # ---- units
 
-    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], Unit]:
+    def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
         try:
             return self.carried_out(node, body, key)
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):  # how XLA says it
                 raise
             way = "smaller arrays, or fewer of them at a time"
-            raise mistake("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
+            raise make_error("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
 
-    def carried_out(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], Unit]:
+    def carried_out(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], HostUnit]:
         unit = self.units.find(node, key, self.module, self.demand)
         if unit is None:
             with self.profile.doing("compile") if self.profile is not None else nullcontext():
@@ -137,7 +137,7 @@ class Runner(Host):
         arguments = [leaf for name in unit.reads for leaf in self.read(name).leaves or ()]
         return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit
 
-    def made(self, node: tree.Node, body: Any, key: Hashable) -> Unit:
+    def made(self, node: tree.Node, body: Any, key: Hashable) -> HostUnit:
         """A unit that is walked and compiled now, and what is to be said of it."""
         said = len(self.session.diagnostics)
         unit = self.staged(node, body)
@@ -152,7 +152,7 @@ class Runner(Host):
         value = self.read(number.of)
         return int(value.number if number.leaf is None else np.asarray((value.leaves or ())[number.leaf]))
 
-    def read(self, name: Global) -> HostValue:
+    def read(self, name: GlobalName) -> HostValue:
         """The value of a top-level name, of this module or of one that it imports."""
         return self.hosts[name.module].values[name.name]
 
@@ -163,32 +163,34 @@ class Runner(Host):
 
     # ---- host functions and text
 
-    def perform(self, function: Hosted, given: Given) -> HostValue:
+    def perform(self, function: HostBuiltin, given: BuiltinCall) -> HostValue:
         function.check(self, given)
         return function.run(self, given)
 
     def show(self, e: tree.Expr) -> Walk[str]:
-        return show((yield self.value_of(e)), "", e.span)
+        return format_value((yield self.value_of(e)), "", e.span)
 
     def text(self, e: tree.Str) -> Walk[HostValue]:
         pieces: list[str] = []
         for part in e.parts:
             pieces.append(
-                part if isinstance(part, str) else show((yield self.value_of(part.value)), part.format, part.span)
+                part
+                if isinstance(part, str)
+                else format_value((yield self.value_of(part.value)), part.format, part.span)
             )
         return HostValue(TextType("".join(pieces)), ())
 
     # ---- control flow
 
-    def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
+    def branch(self, e: tree.If, condition: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
         if condition.number:
             return (yield self.do_block(e.then, wanted))
         return (yield self.control(e.orelse, wanted)) if e.orelse is not None else UNIT_VALUE
 
-    def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]:
-        fit, case = next((fit, case) for fit, case in cases_of(self, e, subject) if fitting(fit, subject))
+    def match(self, e: tree.Match, subject: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
+        fit, case = next((fit, case) for fit, case in possible_cases(self, e, subject) if matches(fit, subject))
         with self.scope(case.span):
-            bind(self, fit, subject, case.pattern.span)
+            bind_pattern(self, fit, subject, case.pattern.span)
             return (yield self.do(case.body, last=True, wanted=wanted))
 
     def logic(self, e: tree.Binary) -> Walk[HostValue]:
@@ -203,10 +205,10 @@ class Runner(Host):
             if not (yield self.step(e)):
                 break
 
-    def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]:
+    def go_through(self, e: tree.For, over: HostIterable, shown: bool) -> Walk[None]:
         length = over.length
         assert isinstance(length, int)
-        for count, item in enumerate(progress(over.items(), length) if shown else over.items()):
+        for count, item in enumerate(with_progress(over.items(), length) if shown else over.items()):
             self.counted(count, e)
             with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
@@ -216,26 +218,26 @@ class Runner(Host):
     def counted(self, steps: int, e: tree.For | tree.While) -> None:
         """Another step of a loop. Errors: DL0909 where so many are allowed."""
         if self.session.most_steps and steps >= self.session.most_steps:
-            raise too_many_steps(e.span, self.session.most_steps)
+            raise step_limit_error(e.span, self.session.most_steps)
 
     def step(self, e: tree.For | tree.While) -> Walk[bool]:
         """One step of a loop; whether it goes on."""
         try:
             yield self.do_block(e.body)
-        except Left as left:
+        except EarlyExit as left:
             if isinstance(left.stmt, tree.Return):
                 raise
             return isinstance(left.stmt, tree.Continue)
         return True
 
-    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue:
+    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue:
         if items:
-            held = item_type([item.type for item in items], e.body.span)
+            held = common_item_type([item.type for item in items], e.body.span)
             rows = [self.held(e.body, item, held) for item in items]
-            return stacked(rows, yielded_type(held, len(items), e.body.span))
-        type = yielded_type(self.module.yielded[e], 0, e.body.span)
+            return stack_values(rows, collected_type(held, len(items), e.body.span))
+        type = collected_type(self.module.yielded[e], 0, e.body.span)
         if any(not isinstance(n, int) for t in leaf_types(type) for n in t.shape):
-            raise mistake("DL0305", "this loop took no step, and what it yields has a size that only a step tells",
+            raise make_error("DL0305", "this loop took no step, and what it yields has a size that only a step tells",
                           (e.body.span, f"it yields {show_type(self.module.yielded[e])}"))  # fmt: skip
         return HostValue(type, tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in leaf_types(type)))  # type: ignore[arg-type]
 
@@ -248,7 +250,7 @@ class Runner(Host):
                 condition = (work and work.rest) or part
                 drawn = self.draws.made
                 if not (yield self.condition(condition)).number:
-                    raise (yield failed(self, e, condition, drawn))
+                    raise (yield assertion_error(self, e, condition, drawn))
 
     def each_alone(self, e: tree.Expr) -> list[tree.Expr]:
         """The conditions that the host joins by `and` itself, one after the other."""
@@ -258,20 +260,20 @@ class Runner(Host):
         return [*self.each_alone(e.lhs), *self.each_alone(e.rhs)]
 
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
-        raise Left(stmt, value)
+        raise EarlyExit(stmt, value)
 
-    def enter(self, e: tree.Node, decl: tree.Fn, names: Annotations, values: list[HostValue]) -> Walk[HostValue]:
+    def enter(self, e: tree.Node, decl: tree.Fn, names: AnnotationResolver, values: list[HostValue]) -> Walk[HostValue]:
         if len(self.frames) > MOST_CALLS:
             way = "a recursion must reach an `if` that ends it"
             message = f"host functions call each other more than {MOST_CALLS:,} deep"
-            raise mistake("DL1003", message, (e.span, f"`{decl.name}` once more"), help=way)
+            raise make_error("DL1003", message, (e.span, f"`{decl.name}` once more"), help=way)
         try:
-            found = yield self.inside(e, Frame(decl, names), [forgotten(v) for v in values])
-        except Left as left:
+            found = yield self.inside(e, HostFrame(decl, names), [without_static(v) for v in values])
+        except EarlyExit as left:
             found = left.value
-        return forgotten(found)
+        return without_static(found)
 
 
-def forgotten(value: HostValue) -> HostValue:
+def without_static(value: HostValue) -> HostValue:
     """The value, its number not part of what is compiled: else a body were compiled for each."""
     return HostValue(value.type, value.leaves)

@@ -8,20 +8,20 @@ from contextlib import contextmanager
 from difflang.base.source import Span
 from difflang.host.values import HostValue
 from difflang.syntax import tree
-from difflang.types.module_name_errors import refused
-from difflang.types.module_scope import Global, HostVar, Module
+from difflang.types.module_name_errors import access_error
+from difflang.types.module_scope import GlobalName, HostVar, ModuleScope
 
-Kept = tuple[HostVar | None, HostValue | None]
+SavedBinding = tuple[HostVar | None, HostValue | None]
 
 
-class Scopes:
+class HostScopes:
     """Top-level names and, while a block runs, those bound in it: types in the module, values here."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: ModuleScope) -> None:
         self.module = module
         self.values: dict[str, HostValue] = {}
         self.depth = 0
-        self.shadowed: list[dict[str, Kept]] = []  # for each block, what the names bound in it stood for
+        self.shadowed: list[dict[str, SavedBinding]] = []  # for each block, what the names bound in it stood for
         self.blocks: list[Span] = []
 
     def is_free(self, name: str) -> bool:
@@ -35,28 +35,28 @@ class Scopes:
         var = self.module.host.get(name)
         return var is not None and var.mutable
 
-    def module_named(self, e: tree.Node) -> Module | None:
+    def module_named(self, e: tree.Node) -> ModuleScope | None:
         """The module that an expression names, where no value of that name hides it."""
         if not isinstance(e, tree.Name) or self.module.host.get(e.id) is not None:
             return None
         return self.module.modules.get(e.id)
 
-    def host_function(self, e: tree.Node) -> Global | None:
+    def host_function(self, e: tree.Node) -> GlobalName | None:
         """The `host fn` that is called as `f(x)`, `m.f(x)` or `x.f()`. Errors: DL0724 for a private one."""
         m = self.module
         if isinstance(e, tree.Member) and (other := self.module_named(e.base)) is not None:
-            found = Global(other, e.name)
+            found = GlobalName(other, e.name)
         else:
             records = [r for r in m.records.values() if isinstance(r, tree.Record)]
             fields = {f.name for r in records for f in r.fields} if isinstance(e, tree.Member) else ()
             name = e.name if isinstance(e, tree.Member) else e.id if isinstance(e, tree.Name) else ""
             if m.host.get(name) is not None or name in fields:
                 return None
-            found = Global(m, name) if name in m.fns else m.imported.get(name)
+            found = GlobalName(m, name) if name in m.fns else m.imported.get(name)
         decl = found.module.fns.get(found.name) if found is not None else None
         if found is None or decl is None or not decl.host:
             return None
-        if found.module is not m and (error := refused(found.module, found.name, e.span)):
+        if found.module is not m and (error := access_error(found.module, found.name, e.span)):
             raise error
         return found
 
@@ -77,7 +77,7 @@ class Scopes:
             for name, kept in self.shadowed.pop().items():
                 self.put_back(name, kept)
 
-    def put_back(self, name: str, kept: Kept) -> None:
+    def put_back(self, name: str, kept: SavedBinding) -> None:
         var, value = kept
         self.module.host.pop(name, None)
         self.values.pop(name, None)
@@ -93,7 +93,7 @@ class Scopes:
             var.block, var.hides = self.blocks[-1], old[0]
         self.module.host[var.name] = var
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> SavedBinding:
         """What a name stands for by now. Nothing is evaluated for it, as `Captured.get` does."""
         return dict.get(self.module.host, name), self.values.get(name)
 
@@ -106,7 +106,7 @@ class Scopes:
         """Inside stand the names of the file alone, not those of the blocks around a call."""
         blocks, self.shadowed = self.shadowed, []
         places, self.blocks = self.blocks, []
-        first: dict[str, dict[str, Kept]] = {}
+        first: dict[str, dict[str, SavedBinding]] = {}
         for block in blocks:
             for name in block:
                 first.setdefault(name, block)

@@ -10,63 +10,63 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.context import Context, Session, walk
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.context import ElabContext, Session, elaborate
 from difflang.elaborate.statements.basic_statements import VALUELESS
-from difflang.elaborate.statements.decorators import idle, obey
+from difflang.elaborate.statements.decorators import apply_decorators, warn_unused_checkpoint
 from difflang.elaborate.terms import Term
-from difflang.elaborate.trampoline import Walk, run
-from difflang.host.bindings import Bindings
-from difflang.host.builtin_registry import HOSTED
-from difflang.host.builtins import UNIT_VALUE, Given, Hosted
-from difflang.host.call_frames import Frame, arguments, not_compiled, only_argument
-from difflang.host.expected_type import Wanted
-from difflang.host.hoist_host_calls import STEPS, Lifted, Step, lifted
-from difflang.host.loop_iterables import Over, over_value
+from difflang.elaborate.trampoline import Walk, run_walk
+from difflang.host.bindings import HostBindings
+from difflang.host.builtin_registry import HOST_BUILTINS
+from difflang.host.builtins import UNIT_VALUE, BuiltinCall, HostBuiltin
+from difflang.host.call_frames import HostFrame, host_call_error, match_arguments, single_argument
+from difflang.host.expected_type import ExpectedType
+from difflang.host.hoist_host_calls import CONTROL_NODES, ControlNode, HoistedExpr, hoist_host_calls
+from difflang.host.loop_iterables import HostIterable, loop_iterable
 from difflang.host.values import HostValue
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import mentions
-from difflang.types.annotations import Annotations
+from difflang.syntax.tree_queries import find_node
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import TupleType
-from difflang.types.module_scope import Global, Module
-from difflang.types.type_errors import mistake, no_condition
+from difflang.types.module_scope import GlobalName, ModuleScope
+from difflang.types.type_errors import condition_type_error, make_error
 from difflang.types.unify import Unifier
 
-MOST_NESTED = 100  # loops and branches inside one another
+MAX_NESTING = 100  # loops and branches inside one another
 DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Test, tree.Bench, tree.Import)
 
 
-class Host(Bindings):
+class HostWalk(HostBindings):
     """Goes through host statements."""
 
-    def __init__(self, session: Session, module: Module, hosts: dict[Module, Host] | None = None) -> None:
+    def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module)
         self.hosts = {} if hosts is None else hosts  # of every module of the program
         self.hosts[module] = self
-        self.frames = [Frame(None)]
-        self.lifts: dict[tree.Node, Lifted | None] = {}
+        self.frames = [HostFrame(None)]
+        self.lifts: dict[tree.Node, HoistedExpr | None] = {}
 
     @property
-    def signature(self) -> Annotations | None:
+    def signature(self) -> AnnotationResolver | None:
         """What the names of the function's signature stand for, inside one."""
         return self.frames[-1].names
 
     # ---- what the two do differently
 
     @abstractmethod
-    def perform(self, function: Hosted, given: Given) -> HostValue: ...
+    def perform(self, function: HostBuiltin, given: BuiltinCall) -> HostValue: ...
 
     @abstractmethod
     def text(self, e: tree.Str) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def branch(self, e: tree.If, condition: HostValue, wanted: Wanted | None) -> Walk[HostValue]: ...
+    def branch(self, e: tree.If, condition: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def match(self, e: tree.Match, subject: HostValue, wanted: Wanted | None) -> Walk[HostValue]: ...
+    def match(self, e: tree.Match, subject: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]: ...
 
     @abstractmethod
     def logic(self, e: tree.Binary) -> Walk[HostValue]: ...
@@ -75,10 +75,10 @@ class Host(Bindings):
     def repeat(self, e: tree.While) -> Walk[None]: ...
 
     @abstractmethod
-    def go_through(self, e: tree.For, over: Over, shown: bool) -> Walk[None]: ...
+    def go_through(self, e: tree.For, over: HostIterable, shown: bool) -> Walk[None]: ...
 
     @abstractmethod
-    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: Over | None) -> HostValue: ...
+    def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue: ...
 
     @abstractmethod
     def asserted(self, e: tree.Assert) -> Walk[None]: ...
@@ -87,19 +87,21 @@ class Host(Bindings):
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None: ...
 
     @abstractmethod
-    def enter(self, e: tree.Node, decl: tree.Fn, names: Annotations, values: list[HostValue]) -> Walk[HostValue]: ...
+    def enter(
+        self, e: tree.Node, decl: tree.Fn, names: AnnotationResolver, values: list[HostValue]
+    ) -> Walk[HostValue]: ...
 
     # ---- statements
 
     def statement(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
         """Carry out one statement; the value of an expression. Errors: DifflangError, Reported."""
-        return run(self.do(stmt, last=last))
+        return run_walk(self.do(stmt, last=last))
 
     def block(self, block: tree.Block) -> HostValue:
         """The statements of a block, carried out."""
-        return run(self.do_block(block))
+        return run_walk(self.do_block(block))
 
-    def do(self, stmt: tree.Node, *, last: bool = False, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def do(self, stmt: tree.Node, *, last: bool = False, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         match stmt:
             case tree.Let() | tree.Var():
                 yield self.let(stmt)
@@ -120,25 +122,27 @@ class Host(Bindings):
                 if collected is not None:
                     collected.append(value)
             case tree.Save():
-                raise mistake("DL0510", "`save` stands outside a `checkpoint` block", (stmt.span, "this is the host"))
+                raise make_error(
+                    "DL0510", "`save` stands outside a `checkpoint` block", (stmt.span, "this is the host")
+                )
             case _ if isinstance(stmt, DECLARATIONS):
                 pass
             case _:
                 return (yield self.expression(stmt, last=last, wanted=wanted))
         return UNIT_VALUE
 
-    def expression(self, e: tree.Node, *, last: bool, wanted: Wanted | None) -> Walk[HostValue]:
+    def expression(self, e: tree.Node, *, last: bool, wanted: ExpectedType | None) -> Walk[HostValue]:
         if isinstance(e, tree.Checkpoint):
             e = e.body
-        if isinstance(e, STEPS):
+        if isinstance(e, CONTROL_NODES):
             return (yield self.control(e, wanted))
         if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
-            raise mistake(
+            raise make_error(
                 "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
             )
         return (yield self.value_of(e, wanted))  # type: ignore[arg-type]
 
-    def do_block(self, block: tree.Block, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def do_block(self, block: tree.Block, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         """The statements of a block; the names it declares end with it."""
         value = UNIT_VALUE
         with self.scope(block.span):
@@ -151,10 +155,10 @@ class Host(Bindings):
         """A `fn` inside a block of the host: a value like a lambda."""
         if decl.host:
             message, way = "a `host fn` stands at the top level of a file", "declare it there, or write a `fn` here"
-            raise mistake("DL0221", message, (decl.name_span, ""), help=way)
+            raise make_error("DL0221", message, (decl.name_span, ""), help=way)
 
-        def body(cx: Context) -> Walk[list[Term]]:
-            yield walk(cx, decl)
+        def body(cx: ElabContext) -> Walk[list[Term]]:
+            yield elaborate(cx, decl)
             if decl.name == "_":
                 return []
             term = cx.scope.names[decl.name].term
@@ -167,12 +171,12 @@ class Host(Bindings):
 
     @contextmanager
     def nested(self, span: Span) -> Generator[None, None, None]:
-        if self.depth >= MOST_NESTED:
+        if self.depth >= MAX_NESTING:
             message, way = (
-                f"control flow is nested deeper than {MOST_NESTED} levels",
+                f"control flow is nested deeper than {MAX_NESTING} levels",
                 "move an inner part into a function",
             )
-            raise mistake("DL1002", message, (span, ""), help=way)
+            raise make_error("DL1002", message, (span, ""), help=way)
         self.depth += 1
         try:
             yield
@@ -181,7 +185,7 @@ class Host(Bindings):
 
     # ---- loops, branches, and how they are left
 
-    def control(self, e: Step, wanted: Wanted | None) -> Walk[HostValue]:
+    def control(self, e: ControlNode, wanted: ExpectedType | None) -> Walk[HostValue]:
         match e:
             case tree.Block():
                 return (yield self.do_block(e, wanted))
@@ -198,15 +202,15 @@ class Host(Bindings):
 
     def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
         """A loop; the array of what it yields, if it does."""
-        obey(self.here(), e.attributes, e.span, loop=True)
-        idle(self.here(), e.attributes, "this loop is run, not compiled")
+        apply_decorators(self.here(), e.attributes, e.span, loop=True)
+        warn_unused_checkpoint(self.here(), e.attributes, "this loop is run, not compiled")
         frame, items = self.frames[-1], list[HostValue]()
-        yields = mentions(e.body, (tree.Yield,)) is not None
-        over: Over | None = None
-        shown = isinstance(e, tree.For) and self.called(e.iterable) is HOSTED["progress"]
+        yields = find_node(e.body, (tree.Yield,)) is not None
+        over: HostIterable | None = None
+        shown = isinstance(e, tree.For) and self.called(e.iterable) is HOST_BUILTINS["progress"]
         if isinstance(e, tree.For):
             usage = "`progress` is called as `progress(0..n)`"
-            over = yield self.over(only_argument(e.iterable, usage) if shown else e.iterable)
+            over = yield self.over(single_argument(e.iterable, usage) if shown else e.iterable)
         frame.loops.append(items if yields else None)
         try:
             with self.nested(e.span):
@@ -218,14 +222,14 @@ class Host(Bindings):
             frame.loops.pop()
         return self.gathered(e, items, over) if yields else UNIT_VALUE
 
-    def over(self, e: tree.Expr) -> Walk[Over]:
+    def over(self, e: tree.Expr) -> Walk[HostIterable]:
         """What a loop goes through. Errors: DL0329, DL0330."""
         name = e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and self.is_free(e.fn.id) else ""
         if name == "enumerate":
-            inside = yield self.over(only_argument(e, "`enumerate` is called as `enumerate(xs)`"))
-            return Over(inside.type, parts=(inside,), counted=True)
+            inside = yield self.over(single_argument(e, "`enumerate` is called as `enumerate(xs)`"))
+            return HostIterable(inside.type, parts=(inside,), counted=True)
         if name == "zip" and isinstance(e, tree.Call) and e.args:
-            parts: list[Over] = []
+            parts: list[HostIterable] = []
             for arg in e.args:
                 assert not isinstance(arg.value, tree.Comprehension)
                 parts.append((yield self.over(arg.value)))
@@ -233,22 +237,22 @@ class Host(Bindings):
                 a is not None and b is not None and a != b for a in [parts[0].length] for b in [p.length for p in parts]
             ):
                 lengths = " and ".join(str(p.length) for p in parts)
-                raise mistake("DL0330", "what is zipped has one length", (e.span, lengths))
-            return Over(TupleType(tuple(p.type for p in parts)), parts=tuple(parts))
+                raise make_error("DL0330", "what is zipped has one length", (e.span, lengths))
+            return HostIterable(TupleType(tuple(p.type for p in parts)), parts=tuple(parts))
         value = yield self.value_of(e)
-        return over_value(value, e.span)
+        return loop_iterable(value, e.span)
 
     def in_loop(self, stmt: tree.Node, word: str) -> list[HostValue] | None:
         """What the loop around collects. Errors: DL0501 outside a loop."""
         if not self.frames[-1].loops:
-            raise mistake("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
+            raise make_error("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
         return self.frames[-1].loops[-1]
 
     def returned(self, stmt: tree.Return) -> Walk[None]:
         frame = self.frames[-1]
         if frame.decl is None:
             way = "the file ends with its last statement; put what may end early into a `host fn`"
-            raise mistake("DL0501", "`return` stands outside a function", (stmt.span, ""), help=way)
+            raise make_error("DL0501", "`return` stands outside a function", (stmt.span, ""), help=way)
         value = UNIT_VALUE
         if stmt.value is not None:
             value = yield self.value_of(stmt.value, frame.wanted)
@@ -257,16 +261,16 @@ class Host(Bindings):
     def condition(self, e: tree.Expr) -> Walk[HostValue]:
         value = yield self.value_of(e)
         if not isinstance(value.type, Tensor) or value.type.dtype.name != "bool" or value.type.shape:
-            raise no_condition(value.type, e.span)
+            raise condition_type_error(value.type, e.span)
         return value
 
     # ---- expressions
 
-    def called(self, e: tree.Node) -> Global | Hosted | None:
+    def called(self, e: tree.Node) -> GlobalName | HostBuiltin | None:
         """What an expression calls, if that is something of the host. Errors: DL0724 as `host_function`."""
         fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
         if isinstance(fn, tree.Name) and self.is_free(fn.id):
-            return HOSTED.get(fn.id)
+            return HOST_BUILTINS.get(fn.id)
         return self.host_function(fn) if fn is not None else None
 
     def is_host(self, e: tree.Node) -> bool:
@@ -275,17 +279,17 @@ class Host(Bindings):
             return any(not isinstance(p, str) for p in e.parts)
         return self.called(e) is not None
 
-    def work(self, e: tree.Node) -> Lifted | None:
+    def work(self, e: tree.Node) -> HoistedExpr | None:
         """What there is in an expression for the host to do."""
         if e not in self.lifts:
-            self.lifts[e] = lifted(e, self)
+            self.lifts[e] = hoist_host_calls(e, self)
         return self.lifts[e]
 
     def changes(self, e: tree.Node) -> bool:
         """Whether this may give a variable another value."""
-        return isinstance(e, (tree.Assign, tree.Update)) or isinstance(self.called(e), Global)
+        return isinstance(e, (tree.Assign, tree.Update)) or isinstance(self.called(e), GlobalName)
 
-    def value_of(self, e: tree.Expr, wanted: Wanted | None = None) -> Walk[HostValue]:
+    def value_of(self, e: tree.Expr, wanted: ExpectedType | None = None) -> Walk[HostValue]:
         """The value of an expression, of a type that is wanted. Errors: DifflangError, Reported."""
         work = self.work(e)
         if isinstance(e, (tree.For, tree.While)) or (work is not None and work.rest is None):
@@ -296,16 +300,18 @@ class Host(Bindings):
             yield self.lift(work)
             return self.typed(work.rest or e, wanted)
 
-    def lift(self, work: Lifted) -> Walk[None]:
+    def lift(self, work: HoistedExpr) -> Walk[None]:
         """Carry out the parts that the host does, each under its name."""
         for name, part in work.parts:
             variable = part.id if isinstance(part, tree.Name) else ""
             value = self.values[variable] if self.varies(variable) else (yield self.value_of(part))
             if value.type == TupleType(()):
-                raise mistake("DL0313", "this call gives nothing to go on with", (part.span, "a value is needed here"))
+                raise make_error(
+                    "DL0313", "this call gives nothing to go on with", (part.span, "a value is needed here")
+                )
             self.bind_name(name, value, False, part.span)
 
-    def own_value(self, e: tree.Expr, wanted: Wanted | None) -> Walk[HostValue]:
+    def own_value(self, e: tree.Expr, wanted: ExpectedType | None) -> Walk[HostValue]:
         """The value of what the host does itself."""
         match e:
             case tree.If() | tree.Match() | tree.Block():
@@ -322,7 +328,7 @@ class Host(Bindings):
             wanted.fit(value.type, self.here().annotations, e.span)
         return value
 
-    def call_of(self, e: tree.Node, wanted: Wanted | None) -> Walk[HostValue]:
+    def call_of(self, e: tree.Node, wanted: ExpectedType | None) -> Walk[HostValue]:
         assert isinstance(e, (tree.Call, tree.Pipe))
         function = self.called(e)
         args = e.args if isinstance(e, tree.Call) else (tree.Arg(e.value.span, None, e.value),)
@@ -330,8 +336,8 @@ class Host(Bindings):
             args = (tree.Arg(e.fn.base.span, None, e.fn.base), *args)
         for arg in args:
             if isinstance(arg.value, tree.Comprehension):
-                raise mistake("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))
-        if isinstance(function, Global):
+                raise make_error("DL0319", "a host function takes an array: write `[for …]`", (arg.span, ""))
+        if isinstance(function, GlobalName):
             return (yield self.host_call(e, args, function))
         assert function is not None
         items: list[tuple[HostValue, Span]] = []
@@ -342,32 +348,32 @@ class Host(Bindings):
             if arg.name is None:
                 items.append((value, arg.span))
             elif arg.name in named:
-                raise mistake("DL0319", f"the argument `{arg.name}` is given twice", (arg.span, ""))
+                raise make_error("DL0319", f"the argument `{arg.name}` is given twice", (arg.span, ""))
             else:
                 named[arg.name] = (value, arg.span)
-        return self.perform(function, Given(e, function, tuple(items), named, wanted))
+        return self.perform(function, BuiltinCall(e, function, tuple(items), named, wanted))
 
     # ---- calls of `host fn`s
 
-    def host_call(self, e: tree.Node, args: tuple[tree.Arg, ...], function: Global) -> Walk[HostValue]:
+    def host_call(self, e: tree.Node, args: tuple[tree.Arg, ...], function: GlobalName) -> Walk[HostValue]:
         """A call of a `host fn`: its statements, in its module, with the arguments under the parameters' names."""
         there, decl = self.hosts[function.module], function.module.fns[function.name]
-        given = arguments(e, args, decl)
-        names = Annotations(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        given = match_arguments(e, args, decl)
+        names = AnnotationResolver(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         for param in decl.params:
             what = f"the argument `{param.name}` of `{decl.name}`"
-            wanted = Wanted(param.type, what, names) if param.type is not None else None
+            wanted = ExpectedType(param.type, what, names) if param.type is not None else None
             if param.name in given:
                 values.append((yield self.value_of(given[param.name], wanted)))
             else:
                 assert param.default is not None
-                with there.under_way(Frame(None)):
+                with there.under_way(HostFrame(None)):
                     values.append((yield there.value_of(param.default, wanted)))
         return (yield there.enter(e, decl, names, values))
 
     @contextmanager
-    def under_way(self, frame: Frame) -> Generator[None, None, None]:
+    def under_way(self, frame: HostFrame) -> Generator[None, None, None]:
         """Inside, a function is under way, or none: the names of the file stand, not those around a call."""
         depth, self.depth = self.depth, 0
         self.frames.append(frame)
@@ -378,7 +384,7 @@ class Host(Bindings):
             self.frames.pop()
             self.depth = depth
 
-    def inside(self, e: tree.Node, frame: Frame, values: list[HostValue]) -> Walk[HostValue]:
+    def inside(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
         """The value that the body of a `host fn` ends with."""
         decl, names = frame.decl, frame.names
         assert decl is not None and names is not None
@@ -392,7 +398,7 @@ class Host(Bindings):
                 return (yield self.do_block(decl.body, frame.wanted))
             return (yield self.value_of(decl.body, frame.wanted))
 
-    def call(self, cx: Context, code: FnCode, args: Args) -> Walk[Term]:
+    def call(self, cx: ElabContext, code: FnCode, args: CallArgs) -> Walk[Term]:
         """A host function where only what compiles can be: differentiated, batched, in a lambda."""
-        raise not_compiled(code.decl, args.fn_span or args.span, cx.root.deriving > 0)
+        raise host_call_error(code.decl, args.fn_span or args.span, cx.root.deriving > 0)
         yield

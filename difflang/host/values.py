@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.ops.value_formatting import written
-from difflang.types.join_types import filled_texts
+from difflang.ops.value_formatting import render_template
+from difflang.types.join_types import has_runtime_text
 from difflang.types.language_types import (
     ClosureType,
     LangType,
@@ -23,8 +23,8 @@ from difflang.types.language_types import (
     leaf_types,
     show_type,
 )
-from difflang.types.module_scope import Static
-from difflang.types.text_templates import bad_format, template
+from difflang.types.module_scope import StaticNumber
+from difflang.types.text_templates import format_error, text_template
 
 
 class HostValue(Struct, frozen=True, eq=False):
@@ -32,7 +32,7 @@ class HostValue(Struct, frozen=True, eq=False):
 
     type: LangType
     leaves: tuple[Any, ...] | None
-    static: Static = None
+    static: StaticNumber = None
 
     def chosen(self) -> HostValue:
         """An enum's value of the variant that it is."""
@@ -65,33 +65,33 @@ class HostValue(Struct, frozen=True, eq=False):
         return np.asarray(self.leaves[0])[()].item() if self.static is None else self.static
 
 
-def show(value: HostValue, spec: str = "", span: Span | None = None) -> str:
+def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> str:
     """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for a format that does not fit."""
     try:
-        return written(template(value.type, spec), value.leaves or ())
+        return render_template(text_template(value.type, spec), value.leaves or ())
     except ValueError as error:
         label = ((span, f"this is {show_type(value.type)}"),) if span is not None else ()
-        raise bad_format(spec, str(error), *label) from None
+        raise format_error(spec, str(error), *label) from None
 
 
-def with_texts_said(value: HostValue) -> HostValue:
+def resolve_texts(value: HostValue) -> HostValue:
     """The value, its texts that the run filled in being known texts from here on."""
-    if not filled_texts(value.type):
+    if not has_runtime_text(value.type):
         return value
     kept: list[Any] | None = None if value.leaves is None else []
-    type = said(value.type, iter(value.leaves or ()), kept)
+    type = resolve_text_types(value.type, iter(value.leaves or ()), kept)
     return HostValue(type, None if kept is None else tuple(kept), value.static)
 
 
-def said(type: LangType, leaves: Iterator[Any], kept: list[Any] | None) -> LangType:
+def resolve_text_types(type: LangType, leaves: Iterator[Any], kept: list[Any] | None) -> LangType:
     """The type with known texts; the leaves of everything else are `kept`. Without leaves nothing is known of texts."""
 
     def each(types: Sequence[LangType]) -> tuple[LangType, ...]:
-        return tuple([said(t, leaves, kept) for t in types])
+        return tuple([resolve_text_types(t, leaves, kept) for t in types])
 
     match type:
         case TextType(parts=parts) if parts:
-            return TextType() if kept is None else TextType(written(template(type), leaves))
+            return TextType() if kept is None else TextType(render_template(text_template(type), leaves))
         case TupleType():
             return replace(type, items=each(type.items))
         case RecordType() | VariantType():

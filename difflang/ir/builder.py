@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from difflang.base.diagnostics import InternalError
-from difflang.base.source import NOWHERE, Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, STRICT, Op, Solver, result_types
+from difflang.ir.op import OPS, STRICT_SOLVER, Op, TypeSolver, result_types
 from difflang.ir.tensor_types import Type
 
 
@@ -21,9 +21,9 @@ class Builder:
 
     __slots__ = ("captured", "depth", "eqns", "outer", "params", "solver", "span")
 
-    def __init__(self, outer: Builder | None = None, span: Span = NOWHERE, solver: Solver = STRICT) -> None:
+    def __init__(self, outer: Builder | None = None, span: Span = NO_SPAN, solver: TypeSolver = STRICT_SOLVER) -> None:
         self.outer = outer
-        self.solver: Solver = solver if outer is None else outer.solver  # how the types of operands are compared
+        self.solver: TypeSolver = solver if outer is None else outer.solver  # how the types of operands are compared
         self.depth: int = 0 if outer is None else outer.depth + 1
         self.params: list[Value] = []
         self.eqns: list[Eqn] = []
@@ -116,7 +116,7 @@ class Builder:
         self.params, self.eqns, self.captured = [], [], {}
 
 
-def region(types: Iterable[Type], body: Callable[..., Iterable[Value]], name: str = "") -> Graph:
+def build_region(types: Iterable[Type], body: Callable[..., Iterable[Value]], name: str = "") -> Graph:
     """A closed graph from a Python function over its params."""
     builder = Builder()
     params = [builder.param(t) for t in types]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from difflang.base.source import NOWHERE, Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.ir.tensor_types import Type
 
 if TYPE_CHECKING:
@@ -35,38 +35,38 @@ class Value(Struct, eq=False):
             self.hint = other.hint if other.hint.startswith("d_") else f"d_{other.hint}"
 
     def __add__(self, other: Operand) -> Value:
-        return operator("add", self, other)
+        return apply_operator("add", self, other)
 
     def __radd__(self, other: complex) -> Value:
-        return operator("add", other, self)
+        return apply_operator("add", other, self)
 
     def __sub__(self, other: Operand) -> Value:
-        return operator("sub", self, other)
+        return apply_operator("sub", self, other)
 
     def __rsub__(self, other: complex) -> Value:
-        return operator("sub", other, self)
+        return apply_operator("sub", other, self)
 
     def __mul__(self, other: Operand) -> Value:
-        return operator("mul", self, other)
+        return apply_operator("mul", self, other)
 
     def __rmul__(self, other: complex) -> Value:
-        return operator("mul", other, self)
+        return apply_operator("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Value:
-        return operator("div", self, other)
+        return apply_operator("div", self, other)
 
     def __rtruediv__(self, other: complex) -> Value:
-        return operator("div", other, self)
+        return apply_operator("div", other, self)
 
     def __neg__(self) -> Value:
-        return operator("neg", self)
+        return apply_operator("neg", self)
 
 
 Values = tuple[Value, ...]
 Operand = Value | complex
 
 
-def operator(name: str, *operands: Operand) -> Value:
+def apply_operator(name: str, *operands: Operand) -> Value:
     """Apply the op of that name; plain numbers become splat constants of the other operand's type."""
     from difflang.ir.op import OPS
 
@@ -77,7 +77,7 @@ def operator(name: str, *operands: Operand) -> Value:
     return OPS[name].one(*[x if isinstance(x, Value) else like.home.const(x, like.type) for x in operands])
 
 
-class Outside:
+class ExternalObject:
     """An attribute that stands for something outside the program, which no text can hold. Compared by identity."""
 
     def __init__(self, name: str) -> None:
@@ -100,7 +100,7 @@ class Eqn(Struct, frozen=True, eq=False):
     results: Values
     attrs: Attrs = {}
     regions: tuple[Graph, ...] = ()
-    span: Span = NOWHERE
+    span: Span = NO_SPAN
 
     def __repr__(self) -> str:
         return f"<{self.op} at {self.span}>"
@@ -161,7 +161,7 @@ class Graph:
         return self.with_results([to.get(r, r) for r in self.results])
 
 
-def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
+def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
     """Every graph inside a graph and itself once, each after those that it uses, and how many regions each is."""
     uses: Counter[Graph] = Counter()
     order: list[Graph] = []
@@ -180,7 +180,7 @@ def inner_first(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
     return order, uses
 
 
-def regions_below(graphs: Sequence[Graph], opens: Callable[[Eqn], bool]) -> set[Graph]:
+def nested_regions(graphs: Sequence[Graph], opens: Callable[[Eqn], bool]) -> set[Graph]:
     """The regions, at any depth, of the equations for which `opens` holds; the graphs come inner ones first."""
     found: set[Graph] = set()
     for outer in reversed(graphs):

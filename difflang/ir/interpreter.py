@@ -18,32 +18,32 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DType, History, Tensor, Type
 
 Array = Any  # np.ndarray, or a list of them for a history
-Says = Callable[[int, str], None]
+TextSink = Callable[[int, str], None]
 """Who is told a text: the number of the check whose message it is, 0 for what the program prints, and the text."""
 
 
-def evaluate(graph: Graph, *arrays: Array, says: Says | None = None) -> list[Array]:
+def evaluate(graph: Graph, *arrays: Array, says: TextSink | None = None) -> list[Array]:
     """The graph's results on NumPy arrays. What it says goes to `says`, or nowhere.
 
     Errors: InternalError if an argument or a result of an equation is not of its type; it names the op.
     """
 
     def told(graph: Graph, *arrays: Array) -> list[Array]:
-        return walk(graph, arrays, partial(results_of, run=told, says=says))
+        return run_equations(graph, arrays, partial(evaluate_eqn, run=told, says=says))
 
     with np.errstate(all="ignore"):
-        return run(graph, *arrays) if says is None else told(graph, *arrays)
+        return run_graph(graph, *arrays) if says is None else told(graph, *arrays)
 
 
-def run(graph: Graph, *arrays: Array) -> list[Array]:
-    return walk(graph, arrays, results_of)
+def run_graph(graph: Graph, *arrays: Array) -> list[Array]:
+    return run_equations(graph, arrays, evaluate_eqn)
 
 
-class Endless(Exception):
+class StepLimitExceeded(Exception):
     """A run that takes more equations than were allowed."""
 
 
-def evaluate_within(most: int, graph: Graph, *arrays: Array) -> list[Array]:
+def evaluate_with_limit(most: int, graph: Graph, *arrays: Array) -> list[Array]:
     """The same results, of a run of so many equations at most. Errors: Endless for more."""
     left = most
 
@@ -51,54 +51,59 @@ def evaluate_within(most: int, graph: Graph, *arrays: Array) -> list[Array]:
         nonlocal left
         left -= 1
         if left < 0:
-            raise Endless
-        return results_of(eqn, operands, counted)
+            raise StepLimitExceeded
+        return evaluate_eqn(eqn, operands, counted)
 
     def counted(graph: Graph, *arrays: Array) -> list[Array]:
-        return walk(graph, arrays, step)
+        return run_equations(graph, arrays, step)
 
     with np.errstate(all="ignore"):
         return counted(graph, *arrays)
 
 
-def evaluate_each(
-    graph: Graph, arrays: Sequence[Array], around: Callable[[Eqn, Callable[[], list[Array]]], list[Array]], says: Says
+def evaluate_instrumented(
+    graph: Graph,
+    arrays: Sequence[Array],
+    around: Callable[[Eqn, Callable[[], list[Array]]], list[Array]],
+    says: TextSink,
 ) -> list[Array]:
     """The same results, each equation computed by a call that `around` it is given, those in regions too."""
 
     def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
-        return around(eqn, partial(results_of, eqn, operands, run=each, says=says))
+        return around(eqn, partial(evaluate_eqn, eqn, operands, run=each, says=says))
 
     def each(graph: Graph, *arrays: Array) -> list[Array]:
-        return walk(graph, arrays, step)
+        return run_equations(graph, arrays, step)
 
     with np.errstate(all="ignore"):
         return each(graph, *arrays)
 
 
-def nobody(site: int, text: str) -> None:
+def discard_text(site: int, text: str) -> None:
     """Is told, and does nothing."""
 
 
-def walk(graph: Graph, arrays: Sequence[Array], step: Callable[[Eqn, list[Array]], list[Array]]) -> list[Array]:
+def run_equations(
+    graph: Graph, arrays: Sequence[Array], step: Callable[[Eqn, list[Array]], list[Array]]
+) -> list[Array]:
     """The graph's results, where `step` gives those of each equation from its operands."""
     if len(arrays) != len(graph.params):
         raise InternalError(f"{graph.name or 'a graph'} takes {len(graph.params)} arguments, not {len(arrays)}")
-    env: dict[Value, Array] = {p: checked(x, p.type, "a param") for p, x in zip(graph.params, arrays, strict=True)}
+    env: dict[Value, Array] = {p: check_array(x, p.type, "a param") for p, x in zip(graph.params, arrays, strict=True)}
     for eqn in graph.eqns:
         for value, array in zip(eqn.results, step(eqn, [env[v] for v in eqn.operands]), strict=True):
-            env[value] = checked(array, value.type, eqn.op.name)
+            env[value] = check_array(array, value.type, eqn.op.name)
     return [env[r] for r in graph.results]
 
 
-def results_of(
-    eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run, says: Says | None = None
+def evaluate_eqn(
+    eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run_graph, says: TextSink | None = None
 ) -> list[Array]:
     """What the op's reference gives, as many arrays as the equation has results. Its regions are run by `run`."""
     if eqn.regions:
         found = eqn.op.reference(run, *operands, regions=eqn.regions, **eqn.attrs)
     elif eqn.op.effect:
-        found = eqn.op.reference(says or nobody, *operands, **eqn.attrs)
+        found = eqn.op.reference(says or discard_text, *operands, **eqn.attrs)
     else:
         found = eqn.op.reference(*operands, **eqn.attrs)
         if len(eqn.results) == 1:
@@ -108,7 +113,7 @@ def results_of(
     return list(found)
 
 
-def checked(array: Array, type: Type, what: str) -> Array:
+def check_array(array: Array, type: Type, what: str) -> Array:
     if isinstance(type, History):
         if not isinstance(array, list):
             raise InternalError(f"{what} gave {array!r:.60} where a {type} is due")
@@ -124,18 +129,18 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return np.dtype(dtype.numpy)
 
 
-def zero_of(type: Type) -> Array:
+def zero_array(type: Type) -> Array:
     """What a history reads beyond its end."""
-    return [] if isinstance(type, History) else full_of_zeros(type)
+    return [] if isinstance(type, History) else stacked_zeros(type)
 
 
-def full_of_zeros(type: Tensor, *leading: Dim) -> Array:
+def stacked_zeros(type: Tensor, *leading: Dim) -> Array:
     """Zeros of a type, stacked along further axes in front."""
     shape = (*leading, *type.shape)
     assert all(isinstance(n, int) for n in shape), "only concrete graphs run"
     return np.zeros([int(n) for n in shape if isinstance(n, int)], numpy_dtype(type.dtype))
 
 
-def item_at(sequence: Array, index: int, item: Type) -> Array:
+def sequence_item(sequence: Array, index: int, item: Type) -> Array:
     """One step's item of an array or a history."""
-    return sequence[index] if index < len(sequence) else zero_of(item)
+    return sequence[index] if index < len(sequence) else zero_array(item)

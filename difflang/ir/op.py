@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import PART_OF, WHOLE_OF, DType, Tensor, Type
+from difflang.ir.tensor_types import COMPLEX_DTYPE_OF, REAL_DTYPE_OF, DType, Tensor, Type
 
 if TYPE_CHECKING:
-    from difflang.ir.region_dataflow import Layout
+    from difflang.ir.region_dataflow import RegionDataflow
 
 
 class TypeMismatch(Exception):
@@ -25,7 +25,7 @@ class TypeMismatch(Exception):
         self.what = what
 
 
-class Solver(Protocol):
+class TypeSolver(Protocol):
     """How a type rule compares. Graphs compare strictly; the checker unifies dtypes and defers what it cannot prove.
 
     A rule never looks inside a dtype or compares sizes itself, so one rule serves numbers and names alike.
@@ -40,7 +40,7 @@ class Solver(Protocol):
     def require(self, condition: bool, message: str, *parts: object) -> None: ...  # `parts` for the message's {}
 
 
-class Strict:
+class StrictTypeSolver:
     """The solver of the IR: everything is known, so equal means equal."""
 
     def dtype(self, a: Tensor, b: Tensor) -> None:
@@ -62,19 +62,19 @@ class Strict:
             raise TypeMismatch(f"the {what} differs: {a} and {b}")
 
     def part(self, z: Tensor) -> DType:
-        return PART_OF[z.dtype]
+        return REAL_DTYPE_OF[z.dtype]
 
     def whole(self, part: Tensor) -> DType:
-        return WHOLE_OF[part.dtype]
+        return COMPLEX_DTYPE_OF[part.dtype]
 
     def require(self, condition: bool, message: str, *parts: object) -> None:
         if not condition:
             raise TypeMismatch(message.format(*parts))
 
 
-STRICT = Strict()
+STRICT_SOLVER = StrictTypeSolver()
 
-Rule = Callable[..., Any]
+OpRule = Callable[..., Any]
 MaybeValue = Value | None
 
 
@@ -95,54 +95,58 @@ class Op(Struct, frozen=True, eq=False):
     """
 
     name: str
-    type: Rule  # (solver, *types, **attrs[, regions]) -> Type | tuple[Type, ...]
-    reference: Rule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
-    lower: Rule  # (jax, *arrays, **attrs) -> array(s); with regions or an effect: (lowering, *arrays, ...)
+    type: OpRule  # (solver, *types, **attrs[, regions]) -> Type | tuple[Type, ...]
+    reference: OpRule  # (*arrays, **attrs) -> array(s); with regions: (evaluate, *arrays, regions, **attrs)
+    lower: OpRule  # (jax, *arrays, **attrs) -> array(s); with regions or an effect: (lowering, *arrays, ...)
     doc: str
-    jvp: Sequence[Rule | None] | None = None
-    transpose: Sequence[Rule | None] | None = None
+    jvp: Sequence[OpRule | None] | None = None
+    transpose: Sequence[OpRule | None] | None = None
     multilinear: bool = False
     directional: bool = False  # the derivative of something at the first operand: linear in each other one by itself
     inactive: bool = False
-    linearize: Rule | None = None
-    transpose_region: Rule | None = None
-    jvp_region: Rule | None = None
-    expand: Rule | None = None
-    plain: Rule | None = None  # of an op that differs from another in its derivative alone: (eqn, undone) -> that one,
+    linearize: OpRule | None = None
+    transpose_region: OpRule | None = None
+    jvp_region: OpRule | None = None
+    expand: OpRule | None = None
+    plain: OpRule | None = (
+        None  # of an op that differs from another in its derivative alone: (eqn, undone) -> that one,
+    )
     # where `undone` says that it is part of a step which a loop is to undo
-    declared: Rule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
-    linear_in: Rule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
+    declared: OpRule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
+    linear_in: OpRule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
     effect: str = ""  # "print": never dropped, merged or moved; its reference is given who is told, before its operands
     stays: bool = False  # where its result lies is where it stands: never moved out of a loop
     elementwise: bool = False  # one result, of the operands' common shape
-    lanes: Rule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
-    each: Rule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
-    parted: Rule | None = None  # (*operands, **attrs) -> an equal product, whose factors' rules lead back to themselves
-    window: Rule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
+    lanes: OpRule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
+    each: OpRule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
+    parted: OpRule | None = (
+        None  # (*operands, **attrs) -> an equal product, whose factors' rules lead back to themselves
+    )
+    window: OpRule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
     looks_up: bool = False  # reads the first operand at places that the others say; any place does no harm
     updates: bool = False  # its first operand, changed at a few places that the others say: the rest stays as it is
     chooses: bool = False  # between the second and the third operand, element by element, by the first
     carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
     shuffles: bool = False  # of one that carries: turned round no two elements meet, so truths go the way of numbers
-    reach: Rule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
+    reach: OpRule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
     same_bits: bool = False  # it makes, moves or compares elements: compiled it gives the bits of its reference
-    splat: Rule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
+    splat: OpRule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
     splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
-    phases: Rule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in
+    phases: OpRule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in
     conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
     # Its lowering hands arrays to functions of `jax.lax` and `jax.numpy`, and nothing else to any; with regions, to
     # `lax.while_loop`, `lax.cond` and `jax.jit` too.
     direct: bool = False
-    on_cpu: Rule | None = None  # its lowering for XLA on the CPU, where that is another
+    on_cpu: OpRule | None = None  # its lowering for XLA on the CPU, where that is another
     formula: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
-    moves: Rule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
+    moves: OpRule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
     arranges: bool = False  # its lowering takes operands whose axes have not been moved yet
     barrier: bool = False  # the back end never fuses across it
     accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
     samples: Any = None  # how tests draw operands; see ops.families
-    layout: Callable[[Eqn], Layout] | None = None  # for ops with regions: how values flow in and out of them
-    cost: Rule | None = None  # (*types, **attrs) -> flops; None: one an element of the results
+    layout: Callable[[Eqn], RegionDataflow] | None = None  # for ops with regions: how values flow in and out of them
+    cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one an element of the results
 
     def __post_init__(self) -> None:
         positions = [self.jvp or self.transpose, self.inactive, self.linearize, self.expand]
@@ -171,13 +175,13 @@ class Op(Struct, frozen=True, eq=False):
         return result
 
 
-class Unknown(Struct, frozen=True):
+class UndefinedPrimal(Struct, frozen=True):
     """Stands for an operand while the op is transposed in it: only its type is known."""
 
     type: Tensor
 
 
-class Registry(dict[str, Op]):
+class OpRegistry(dict[str, Op]):
     """Every op by name."""
 
     def declare(self, op: Op) -> Op:
@@ -190,11 +194,11 @@ class Registry(dict[str, Op]):
         return [op for op in self.values() if not op.inactive]
 
 
-OPS = Registry()
+OPS = OpRegistry()
 
 
 def result_types(
-    op: Op, types: Sequence[Type], regions: tuple[Graph, ...], attrs: Any, solver: Solver = STRICT
+    op: Op, types: Sequence[Type], regions: tuple[Graph, ...], attrs: Any, solver: TypeSolver = STRICT_SOLVER
 ) -> tuple[Type, ...]:
     """The result types of one use of an op. Errors: TypeMismatch."""
     found = op.type(solver, *types, **({"regions": regions} if regions else {}), **attrs)

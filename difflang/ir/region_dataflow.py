@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from difflang.ir.graph import Eqn
 
-Place = int | None
+Position = int | None
 
 
-class Slot(Struct, frozen=True):
+class RegionSlot(Struct, frozen=True):
     """Places of an equation that hold one thing, and so are kept or dropped together.
 
     A const is an operand and a param of each region; a carry is those, a value that the step returns and a result; an
@@ -21,10 +21,10 @@ class Slot(Struct, frozen=True):
     for its own sake, and never dropped.
     """
 
-    operand: Place = None
-    params: tuple[Place, ...] = ()  # one a region; () for none
-    returns: tuple[Place, ...] = ()  # one a region: which of its results
-    result: Place = None
+    operand: Position = None
+    params: tuple[Position, ...] = ()  # one a region; () for none
+    returns: tuple[Position, ...] = ()  # one a region: which of its results
+    result: Position = None
     counted: str = ""  # the attribute that says how many slots of this kind there are
     fixed: bool = False  # the params are the operand itself, whenever the regions run
 
@@ -33,67 +33,69 @@ class Slot(Struct, frozen=True):
         return self.operand is None and self.result is None
 
 
-class Layout(Struct, frozen=True):
+class RegionDataflow(Struct, frozen=True):
     """The slots of an equation. Places in no slot (a predicate, a limit, an index, a count) are always kept."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[RegionSlot, ...]
     repeats: bool = False  # its regions run many times on the same fixed operands
-    more: Place = None  # where, among operands and among the params of each region, further consts go
+    more: Position = None  # where, among operands and among the params of each region, further consts go
     apart: bool = False  # its one region stays where it is, though it runs once
 
 
-def call_layout(eqn: Eqn) -> Layout:
+def call_dataflow(eqn: Eqn) -> RegionDataflow:
     """`call(*operands) {body}`."""
-    operands = [Slot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
-    return Layout((*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))))
+    operands = [RegionSlot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
+    return RegionDataflow((*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))))
 
 
-def checkpoint_layout(eqn: Eqn) -> Layout:
+def checkpoint_dataflow(eqn: Eqn) -> RegionDataflow:
     """`checkpoint(*operands) {body}`."""
-    operands = [Slot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
-    results = [Slot(returns=(j,), result=j, counted="results") for j in range(len(eqn.results))]
-    saved = [Slot(returns=(j,)) for j in range(len(eqn.results), len(eqn.regions[0].results))]
-    return Layout((*operands, *results, *saved), apart=True)
+    operands = [RegionSlot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
+    results = [RegionSlot(returns=(j,), result=j, counted="results") for j in range(len(eqn.results))]
+    saved = [RegionSlot(returns=(j,)) for j in range(len(eqn.results), len(eqn.regions[0].results))]
+    return RegionDataflow((*operands, *results, *saved), apart=True)
 
 
-def invertible_layout(eqn: Eqn) -> Layout:
+def invertible_dataflow(eqn: Eqn) -> RegionDataflow:
     """`invertible(*state, *others) {step} {back}`: the state goes through both regions as through those of a loop."""
     state = eqn.attrs["state"]
     assert isinstance(state, int)
-    held = [Slot(i, (i, i), (i, i), i, "state") for i in range(state)]
-    others = [Slot(i, (i, i), fixed=True) for i in range(state, len(eqn.operands))]
-    return Layout((*held, *others, *(Slot(returns=(j, None), result=j) for j in range(state, len(eqn.results)))))
+    held = [RegionSlot(i, (i, i), (i, i), i, "state") for i in range(state)]
+    others = [RegionSlot(i, (i, i), fixed=True) for i in range(state, len(eqn.operands))]
+    return RegionDataflow(
+        (*held, *others, *(RegionSlot(returns=(j, None), result=j) for j in range(state, len(eqn.results))))
+    )
 
 
-def cond_layout(eqn: Eqn) -> Layout:
+def cond_dataflow(eqn: Eqn) -> RegionDataflow:
     """`cond(pred, *operands) {then} {else}`."""
-    operands = [Slot(i + 1, (i, i), fixed=True) for i in range(len(eqn.operands) - 1)]
-    return Layout((*operands, *(Slot(returns=(j, j), result=j) for j in range(len(eqn.results)))))
+    operands = [RegionSlot(i + 1, (i, i), fixed=True) for i in range(len(eqn.operands) - 1)]
+    return RegionDataflow((*operands, *(RegionSlot(returns=(j, j), result=j) for j in range(len(eqn.results)))))
 
 
-def map_layout(eqn: Eqn) -> Layout:
+def map_dataflow(eqn: Eqn) -> RegionDataflow:
     """`map(*consts, *xs) {body}`."""
     consts = eqn.attrs["consts"]
     assert isinstance(consts, int)
     operands = [
-        Slot(i, (i,), counted="consts" if i < consts else "", fixed=i < consts) for i in range(len(eqn.operands))
+        RegionSlot(i, (i,), counted="consts" if i < consts else "", fixed=i < consts) for i in range(len(eqn.operands))
     ]
-    return Layout(
-        (*operands, *(Slot(returns=(j,), result=j) for j in range(len(eqn.results)))), repeats=True, more=consts
+    return RegionDataflow(
+        (*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))), repeats=True, more=consts
     )
 
 
-def loop_layout(eqn: Eqn) -> Layout:
+def loop_dataflow(eqn: Eqn) -> RegionDataflow:
     """`loop(limit, *consts, *carry, *xs) {step(index, ...)} [{go(index, ...)}]`."""
     consts, carry = eqn.attrs["consts"], eqn.attrs["carry"]
     assert isinstance(consts, int) and isinstance(carry, int)
     go = len(eqn.regions) - 1  # 0 or 1
-    slots = [Slot(i, (i,) * (1 + go), counted="consts", fixed=True) for i in range(1, 1 + consts)]
+    slots = [RegionSlot(i, (i,) * (1 + go), counted="consts", fixed=True) for i in range(1, 1 + consts)]
     for k in range(carry):
         at = 1 + consts + k
-        slots.append(Slot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
-    slots += [Slot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
+        slots.append(RegionSlot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
+    slots += [RegionSlot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
     ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("again", 0)
     counted = [""] * (len(ys) - again) + ["again"] * again
-    slots += [Slot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
-    return Layout(tuple(slots), repeats=True, more=1 + consts)
+    slots += [RegionSlot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
+    return RegionDataflow(tuple(slots), repeats=True, more=1 + consts)

@@ -6,15 +6,17 @@ import struct
 from collections.abc import Hashable
 from typing import cast
 
-from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Outside, Value
+from difflang.ir.graph import Attr, Attrs, Eqn, ExternalObject, Graph, Value
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DType, History, Tensor
 
 
-def is_attr(value: object) -> bool:
+def is_valid_attr(value: object) -> bool:
     if type(value) is tuple:
-        return all(map(is_attr, cast(tuple[object, ...], value)))
-    return value is None or isinstance(value, (bool, int, float, complex, str, DType, Tensor, History, Poly, Outside))
+        return all(map(is_valid_attr, cast(tuple[object, ...], value)))
+    return value is None or isinstance(
+        value, (bool, int, float, complex, str, DType, Tensor, History, Poly, ExternalObject)
+    )
 
 
 def attr_key(value: Attr) -> Hashable:
@@ -48,7 +50,7 @@ def attrs_key(attrs: Attrs) -> Hashable:
     return tuple([(name, attr_key(attrs[name])) for name in sorted(attrs)])
 
 
-class Keys:
+class StructuralKeys:
     """Gives two graphs the same number exactly if they are the same program, whatever their values are called.
 
     With `names` the names of values and graphs count too, with `spans` also where equations come from.
@@ -81,13 +83,13 @@ class Keys:
         return (hints, (eqn.span.source.name, eqn.span.start, eqn.span.end) if self.spans else None)
 
 
-def same(a: Graph, b: Graph, *, names: bool = True, spans: bool = False) -> bool:
+def graphs_equal(a: Graph, b: Graph, *, names: bool = True, spans: bool = False) -> bool:
     """Whether two graphs are equal: equations in order, attributes, types, regions; names and spans as asked for."""
-    keys = Keys(names, spans)
-    return keys.of(a) == keys.of(b) and (not names or sharing(a) == sharing(b))
+    keys = StructuralKeys(names, spans)
+    return keys.of(a) == keys.of(b) and (not names or region_sharing(a) == region_sharing(b))
 
 
-def sharing(graph: Graph) -> tuple[int, ...]:
+def region_sharing(graph: Graph) -> tuple[int, ...]:
     """Which regions are one graph, used again: for each region in order of appearance, the place where it first was."""
     order: dict[Graph, int] = {}
     uses: list[int] = []

@@ -22,7 +22,7 @@ class FloorDiv(Struct, frozen=True):
     rhs: Dim
 
     def __str__(self) -> str:
-        return f"{grouped(self.lhs)} // {grouped(self.rhs)}"
+        return f"{parenthesized(self.lhs)} // {parenthesized(self.rhs)}"
 
 
 Atom = str | FloorDiv
@@ -36,12 +36,12 @@ class Poly(Struct, frozen=True):
 
     def __add__(self, other: Dim) -> Dim:
         total = dict(self.terms)
-        for monomial, coefficient in terms_of(other):
+        for monomial, coefficient in polynomial_terms(other):
             total[monomial] = total.get(monomial, 0) + coefficient
-        return from_terms(total)
+        return dim_from_terms(total)
 
     def __neg__(self) -> Dim:
-        return from_terms({m: -c for m, c in self.terms})
+        return dim_from_terms({m: -c for m, c in self.terms})
 
     def __sub__(self, other: Dim) -> Dim:
         return self + -other
@@ -52,10 +52,10 @@ class Poly(Struct, frozen=True):
     def __mul__(self, other: Dim) -> Dim:
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
-            for right, b in terms_of(other):
+            for right, b in polynomial_terms(other):
                 product = tuple(sorted((*left, *right), key=str))
                 total[product] = total.get(product, 0) + a * b
-        return from_terms(total)
+        return dim_from_terms(total)
 
     def __lt__(self, other: object) -> bool:
         raise UnknownSize(f"the size `{self}`")
@@ -78,7 +78,7 @@ class Poly(Struct, frozen=True):
         text = ""
         first = next((t for t in self.terms if t[1] > 0), self.terms[0])  # in front, as no type begins with a minus
         for monomial, coefficient in (first, *[t for t in self.terms if t is not first]):
-            size = "*".join(grouped_atom(a) for a in monomial)
+            size = "*".join(parenthesized_atom(a) for a in monomial)
             scale = abs(coefficient)
             body = str(scale) if not size else size if scale == 1 else f"{scale}*{size}"
             text += (" - " if coefficient < 0 else " + ") + body
@@ -88,18 +88,18 @@ class Poly(Struct, frozen=True):
 Dim = int | Poly
 
 
-def name(text: str) -> Poly:
+def dim_name(text: str) -> Poly:
     """The dim that is a name by itself."""
     return Poly((((text,), 1),))
 
 
-def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+def polynomial_terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
     if isinstance(dim, Poly):
         return dim.terms
     return (((), dim),) if dim else ()
 
 
-def from_terms(terms: Mapping[Monomial, int]) -> Dim:
+def dim_from_terms(terms: Mapping[Monomial, int]) -> Dim:
     left = {m: c for m, c in terms.items() if c}
     if not left:
         return 0
@@ -113,26 +113,26 @@ def floor_div(lhs: Dim, rhs: Dim) -> Dim:
     if isinstance(lhs, int) and isinstance(rhs, int):
         return lhs // rhs
     if isinstance(rhs, int):
-        whole = {m: c // rhs for m, c in terms_of(lhs) if c % rhs == 0}
-        rest = from_terms({m: c for m, c in terms_of(lhs) if c % rhs})
+        whole = {m: c // rhs for m, c in polynomial_terms(lhs) if c % rhs == 0}
+        rest = dim_from_terms({m: c for m, c in polynomial_terms(lhs) if c % rhs})
         if isinstance(rest, int):
-            return from_terms(whole) + rest // rhs
-        return from_terms(whole) + atom(FloorDiv(rest, rhs))
+            return dim_from_terms(whole) + rest // rhs
+        return dim_from_terms(whole) + atom_dim(FloorDiv(rest, rhs))
     if lhs == rhs or lhs == 0:
         return 0 if lhs == 0 else 1
-    return atom(FloorDiv(lhs, rhs))
+    return atom_dim(FloorDiv(lhs, rhs))
 
 
-def atom(a: Atom) -> Poly:
+def atom_dim(a: Atom) -> Poly:
     return Poly((((a,), 1),))
 
 
-def names(dim: Dim) -> frozenset[str]:
+def dim_names(dim: Dim) -> frozenset[str]:
     """Every dim name that a size mentions."""
     found: set[str] = set()
     todo: list[Dim] = [dim]
     while todo:
-        for monomial, _ in terms_of(todo.pop()):
+        for monomial, _ in polynomial_terms(todo.pop()):
             for a in monomial:
                 if isinstance(a, FloorDiv):
                     todo += [a.lhs, a.rhs]
@@ -142,10 +142,10 @@ def names(dim: Dim) -> frozenset[str]:
 
 
 def has_floor_div(dim: Dim) -> bool:
-    return any(isinstance(a, FloorDiv) for monomial, _ in terms_of(dim) for a in monomial)
+    return any(isinstance(a, FloorDiv) for monomial, _ in polynomial_terms(dim) for a in monomial)
 
 
-def substitute(dim: Dim, value: Callable[[str], Dim]) -> Dim:
+def substitute_dims(dim: Dim, value: Callable[[str], Dim]) -> Dim:
     """The size with every name replaced by what `value` gives for it."""
     if isinstance(dim, int):
         return dim
@@ -154,17 +154,19 @@ def substitute(dim: Dim, value: Callable[[str], Dim]) -> Dim:
         product: Dim = coefficient
         for a in monomial:
             factor = (
-                floor_div(substitute(a.lhs, value), substitute(a.rhs, value)) if isinstance(a, FloorDiv) else value(a)
+                floor_div(substitute_dims(a.lhs, value), substitute_dims(a.rhs, value))
+                if isinstance(a, FloorDiv)
+                else value(a)
             )
             product = product * factor
         total = total + product
     return total
 
 
-def grouped(dim: Dim) -> str:
+def parenthesized(dim: Dim) -> str:
     text = str(dim)  # once: divisions stand in divisions
     return f"({text})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in text) else text
 
 
-def grouped_atom(a: Atom) -> str:
+def parenthesized_atom(a: Atom) -> str:
     return f"({a})" if isinstance(a, FloorDiv) else a

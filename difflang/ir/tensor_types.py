@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from difflang.ir.symbolic_dims import Dim
 
-Kind = Literal["bool", "int", "uint", "bf16", "float", "complex"]
+DTypeKind = Literal["bool", "int", "uint", "bf16", "float", "complex"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,8 +61,8 @@ COMPLEXES = (C64, C128)
 REALS = INTEGERS + FLOATS
 NUMBERS = REALS + COMPLEXES
 DTYPES = {d.name: d for d in BOOLS + NUMBERS}
-PART_OF = {C64: F32, C128: F64}  # the element type of a complex number's real and imaginary part
-WHOLE_OF = {part: whole for whole, part in PART_OF.items()}
+REAL_DTYPE_OF = {C64: F32, C128: F64}  # the element type of a complex number's real and imaginary part
+COMPLEX_DTYPE_OF = {part: whole for whole, part in REAL_DTYPE_OF.items()}
 
 
 class Tensor(Struct, frozen=True):
@@ -114,18 +114,18 @@ class History(Struct, frozen=True):
 Type = Tensor | History
 
 
-def stacked(item: Type, length: Dim | None) -> Type:
+def stacked_type(item: Type, length: Dim | None) -> Type:
     """What a loop gives for one item a step: an array where its length is known, else a history."""
     if length is None or isinstance(item, History):
         return History(item)
     return Tensor(item.dtype, (length, *item.shape))
 
 
-def item_of(sequence: Type) -> Type:
+def sequence_item_type(sequence: Type) -> Type:
     """What a loop reads of a sequence at one step."""
     return sequence.item if isinstance(sequence, History) else Tensor(sequence.dtype, sequence.shape[1:])
 
 
-def is_one_integer(type: object) -> bool:
+def is_scalar_integer(type: object) -> bool:
     """Whether values of a type are single integers."""
     return isinstance(type, Tensor) and not type.shape and type.dtype.is_integer

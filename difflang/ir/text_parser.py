@@ -13,9 +13,9 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim, floor_div
-from difflang.ir.symbolic_dims import name as dim_name
+from difflang.ir.symbolic_dims import dim_name as dim_name
 from difflang.ir.tensor_types import DTYPES, History, Tensor, Type
-from difflang.ir.verify import Malformed, check
+from difflang.ir.verify import MalformedGraph, check_graph
 
 T = TypeVar("T")
 MAX_DEPTH = 200  # of nested regions, tuples and parentheses
@@ -35,22 +35,22 @@ TOKEN = re.compile(
 )
 
 
-def from_text(text: str, name: str = "<ir>") -> Graph:
+def graph_from_text(text: str, name: str = "<ir>") -> Graph:
     """The graph that a text describes: its last definition. Errors: DifflangError. Cost: linear."""
-    return Parser(Source(name, text)).whole()
+    return IrTextParser(Source(name, text)).whole()
 
 
 def type_from_text(text: str) -> Type:
     """Errors: DifflangError."""
-    return Parser(Source("<type>", text)).alone(Parser.type)
+    return IrTextParser(Source("<type>", text)).alone(IrTextParser.type)
 
 
 def dim_from_text(text: str) -> Dim:
     """Errors: DifflangError."""
-    return Parser(Source("<size>", text)).alone(Parser.dim)
+    return IrTextParser(Source("<size>", text)).alone(IrTextParser.dim)
 
 
-class Parser:
+class IrTextParser:
     """A reader of one text, one method for each construct."""
 
     def __init__(self, source: Source) -> None:
@@ -97,7 +97,7 @@ class Parser:
         self.at += 1
         return self.tokens[self.at - 1][1]
 
-    def alone(self, read: Callable[[Parser], T]) -> T:
+    def alone(self, read: Callable[[IrTextParser], T]) -> T:
         answer = read(self)
         if self.tokens[self.at][0] != "end":
             self.fail(f"expected the end here, found {self.found()}")
@@ -134,8 +134,8 @@ class Parser:
             graph = self.block(self.string() if self.tokens[self.at][0] == "string" else name)
             self.graphs[name] = graph
         try:
-            check(graph)
-        except Malformed as fault:
+            check_graph(graph)
+        except MalformedGraph as fault:
             span = fault.eqn.span if fault.eqn else Span(self.source, 0, min(5, len(self.source.text)))
             self.refuse(fault.message, span)
         return graph

@@ -18,9 +18,9 @@ import re
 from typing import cast
 
 from difflang.base.diagnostics import InternalError
-from difflang.base.source import NOWHERE
-from difflang.ir.graph import Attr, Eqn, Graph, Outside, Value, inner_first
-from difflang.ir.structural_equality import is_attr
+from difflang.base.source import NO_SPAN
+from difflang.ir.graph import Attr, Eqn, ExternalObject, Graph, Value, graphs_postorder
+from difflang.ir.structural_equality import is_valid_attr
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DType, History, Tensor
 
@@ -28,17 +28,17 @@ WORD = re.compile(r"[^\W\d][\w.]*")
 INDENT = "  "
 
 
-def to_text(graph: Graph, spans: bool = False) -> str:
+def graph_to_text(graph: Graph, spans: bool = False) -> str:
     """The graph as text; with `spans`, each equation is followed by where it comes from, as a comment."""
-    return "\n\n".join(Printer(graph, spans).definition(g) for g in (*shared(graph), graph)) + "\n"
+    return "\n\n".join(IrPrinter(graph, spans).definition(g) for g in (*shared_graphs(graph), graph)) + "\n"
 
 
 def eqn_text(eqn: Eqn) -> str:
     """One equation by itself, its regions left out: for messages."""
-    names = Names()
+    names = ValueNames()
     operands = ", ".join(f"{names.of(v)}: {v.type}" for v in eqn.operands)
     results = ", ".join(f"{names.of(v)}: {v.type}" for v in eqn.results)
-    attrs = attrs_text(eqn) if all(map(is_attr, eqn.attrs.values())) else f" {dict(eqn.attrs)}"
+    attrs = attrs_text(eqn) if all(map(is_valid_attr, eqn.attrs.values())) else f" {dict(eqn.attrs)}"
     return f"{results}{' = ' if results else ''}{eqn.op} {operands}{attrs}{' (...) {...}' * len(eqn.regions)}"
 
 
@@ -59,7 +59,7 @@ def attr_text(value: Attr) -> str:
             return str(value)
         case Poly():
             return f"dim({value})"
-        case Outside():
+        case ExternalObject():
             return f"outside({json.dumps(value.name)})"
         case tuple():
             items = cast(tuple[Attr, ...], value)
@@ -78,13 +78,13 @@ def attrs_text(eqn: Eqn) -> str:
     return f" {{{', '.join(f'{k} = {attr_text(eqn.attrs[k])}' for k in sorted(eqn.attrs))}}}" if eqn.attrs else ""
 
 
-def shared(graph: Graph) -> list[Graph]:
+def shared_graphs(graph: Graph) -> list[Graph]:
     """The graphs used more than once inside `graph`, each after those that it uses."""
-    order, uses = inner_first(graph)
+    order, uses = graphs_postorder(graph)
     return [g for g in order if uses[g] > 1]
 
 
-class Names:
+class ValueNames:
     """A name for each value of one scope, made from its hint."""
 
     def __init__(self) -> None:
@@ -103,14 +103,14 @@ class Names:
         return name
 
 
-class Printer:
+class IrPrinter:
     """Prints the definitions of one text. Knows what the graphs printed above are called."""
 
     def __init__(self, graph: Graph, spans: bool) -> None:
         self.spans = spans
         self.called: dict[Graph, str] = {}
         taken: set[str] = set()
-        for g in (*shared(graph), graph):
+        for g in (*shared_graphs(graph), graph):
             base = g.name if WORD.fullmatch(g.name) else "g"
             name = next(n for n in (base, *(f"{base}.{i}" for i in range(1, len(taken) + 1))) if n not in taken)
             taken.add(name)
@@ -123,20 +123,20 @@ class Printer:
 
     def block(self, graph: Graph, indent: str) -> str:
         """`(params) { equations, yield }`, its last line indented by `indent`."""
-        names = Names()
+        names = ValueNames()
         inner = indent + INDENT
         params = ", ".join([f"{names.of(p)}: {p.type}" for p in graph.params])
         lines = [inner + self.equation(eqn, names, inner) for eqn in graph.eqns]
         results = ", ".join([names.of(r) for r in graph.results])
         return "\n".join([f"({params}) {{", *lines, f"{inner}yield {results}".rstrip(), indent + "}"])
 
-    def equation(self, eqn: Eqn, names: Names, indent: str) -> str:
+    def equation(self, eqn: Eqn, names: ValueNames, indent: str) -> str:
         operands = ", ".join([names.of(v) for v in eqn.operands])
         results = ", ".join([f"{names.of(v)}: {v.type}" for v in eqn.results])
         head = f"{results} = {eqn.op.name}" if results else eqn.op.name
         after = (False, *[g in self.called for g in eqn.regions])
         regions = "".join([f" {self.region(g, indent, a)}" for g, a in zip(eqn.regions, after, strict=False)])
-        where = f"  ; {eqn.span}" if self.spans and eqn.span is not NOWHERE else ""
+        where = f"  ; {eqn.span}" if self.spans and eqn.span is not NO_SPAN else ""
         return f"{head}{' ' if operands else ''}{operands}{attrs_text(eqn)}{regions}{where}"
 
     def region(self, graph: Graph, indent: str, after_reference: bool) -> str:

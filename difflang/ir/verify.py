@@ -7,16 +7,16 @@ import os
 from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, TypeMismatch, result_types
-from difflang.ir.structural_equality import is_attr
+from difflang.ir.structural_equality import is_valid_attr
 from difflang.ir.text_printer import eqn_text
 
 ENABLED = os.environ.get("DIFFLANG_VERIFY") == "1"
 
 # What a type rule raises when attributes or operands are not at all what it expects.
-REFUSALS = (TypeMismatch, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+TYPE_RULE_ERRORS = (TypeMismatch, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
 
 
-class Malformed(Exception):
+class MalformedGraph(Exception):
     """A graph breaks a rule of the IR. `eqn` is where, or None if it is the params or the results."""
 
     def __init__(self, message: str, graph: Graph, eqn: Eqn | None = None) -> None:
@@ -26,7 +26,7 @@ class Malformed(Exception):
         self.eqn = eqn
 
 
-def verified(graph: Graph, after: str) -> Graph:
+def verify_if_enabled(graph: Graph, after: str) -> Graph:
     """The graph itself, verified if that is switched on: what passes wrap their answers in."""
     return verify(graph, after) if ENABLED else graph
 
@@ -37,8 +37,8 @@ def verify(graph: Graph, after: str = "") -> Graph:
     Errors: InternalError that names the pass, the op and the equation.
     """
     try:
-        check(graph)
-    except Malformed as fault:
+        check_graph(graph)
+    except MalformedGraph as fault:
         name = f" `{fault.graph.name}`" if fault.graph.name else ""
         pass_name = f" after {after}" if after else ""
         where = f"\n  in: {eqn_text(fault.eqn)}\n  at: {fault.eqn.span}" if fault.eqn else ""
@@ -46,7 +46,7 @@ def verify(graph: Graph, after: str = "") -> Graph:
     return graph
 
 
-def check(graph: Graph) -> None:
+def check_graph(graph: Graph) -> None:
     """Look at a graph and, once each, at those inside it. Errors: Malformed."""
     checked: set[Graph] = set()
 
@@ -54,7 +54,7 @@ def check(graph: Graph) -> None:
         checked.add(graph)
         defined: set[Value] = set()
         for param in graph.params:
-            define(param, graph, defined)
+            define_value(param, graph, defined)
         for eqn in graph.eqns:
             for region in eqn.regions:
                 if region not in checked:
@@ -62,36 +62,38 @@ def check(graph: Graph) -> None:
             check_eqn(eqn, graph, defined)
         for result in graph.results:
             if result not in defined:
-                raise Malformed(f"gives a {result.type} ({result.hint or 'unnamed'}) that it does not define", graph)
+                raise MalformedGraph(
+                    f"gives a {result.type} ({result.hint or 'unnamed'}) that it does not define", graph
+                )
 
     visit(graph)
 
 
-def define(value: Value, graph: Graph, defined: set[Value], eqn: Eqn | None = None) -> None:
+def define_value(value: Value, graph: Graph, defined: set[Value], eqn: Eqn | None = None) -> None:
     if value in defined:
-        raise Malformed(f"a {value.type} ({value.hint or 'unnamed'}) is defined twice", graph, eqn)
+        raise MalformedGraph(f"a {value.type} ({value.hint or 'unnamed'}) is defined twice", graph, eqn)
     defined.add(value)
 
 
 def check_eqn(eqn: Eqn, graph: Graph, defined: set[Value]) -> None:
     for i, operand in enumerate(eqn.operands):
         if operand not in defined:
-            raise Malformed(f"operand {i} of {eqn.op} is not defined above it in its graph", graph, eqn)
+            raise MalformedGraph(f"operand {i} of {eqn.op} is not defined above it in its graph", graph, eqn)
     if OPS.get(eqn.op.name) is not eqn.op:
-        raise Malformed(f"no op {eqn.op} is declared", graph, eqn)
+        raise MalformedGraph(f"no op {eqn.op} is declared", graph, eqn)
     for name, value in eqn.attrs.items():
-        if not is_attr(value):
-            raise Malformed(f"{value!r} cannot be the attribute {name} of {eqn.op}", graph, eqn)
+        if not is_valid_attr(value):
+            raise MalformedGraph(f"{value!r} cannot be the attribute {name} of {eqn.op}", graph, eqn)
     check_types(eqn, graph)
     for result in eqn.results:
-        define(result, graph, defined, eqn)
+        define_value(result, graph, defined, eqn)
 
 
 def check_types(eqn: Eqn, graph: Graph) -> None:
     try:
         types = result_types(eqn.op, [v.type for v in eqn.operands], eqn.regions, eqn.attrs)
-    except REFUSALS as fault:
-        raise Malformed(f"{eqn.op} refuses its operands: {fault}", graph, eqn) from fault
+    except TYPE_RULE_ERRORS as fault:
+        raise MalformedGraph(f"{eqn.op} refuses its operands: {fault}", graph, eqn) from fault
     if types != tuple([r.type for r in eqn.results]):
         have = ", ".join(str(r.type) for r in eqn.results)
-        raise Malformed(f"{eqn.op} gives ({', '.join(map(str, types))}), not ({have})", graph, eqn)
+        raise MalformedGraph(f"{eqn.op} gives ({', '.join(map(str, types))}), not ({have})", graph, eqn)

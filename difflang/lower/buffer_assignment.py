@@ -14,24 +14,24 @@ from typing import Literal
 
 from msgspec import Struct
 
-from difflang.lower.fusion_model import Kernel, Order, in_turn, kernels
-from difflang.lower.jaxpr_reader import Item, Part, Place, Step
+from difflang.lower.fusion_model import Kernel, KernelOrder, build_kernels, order_by_readiness
+from difflang.lower.jaxpr_reader import ArrayValue, Computation, JaxprInstruction, SourceLine
 
-Role = Literal["argument", "result", "between"]
-NEVER = 1 << 60
+BufferRole = Literal["argument", "result", "between"]
+END_OF_PROGRAM = 1 << 60
 
 
 class Buffer(Struct, eq=False):
     """So many bytes, from one moment to another, for a line of the program."""
 
     bytes: int
-    place: Place | None
+    place: SourceLine | None
     first: int
     last: int
-    role: Role = "between"
+    role: BufferRole = "between"
 
 
-class Account(Struct, frozen=True):
+class BufferAssignment(Struct, frozen=True):
     """The buffers of a program. Moments count kernels."""
 
     buffers: tuple[Buffer, ...]
@@ -75,12 +75,12 @@ class Account(Struct, frozen=True):
         return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]
 
 
-def account(part: Part, order: Order = in_turn) -> Account:
+def assign_buffers(part: Computation, order: KernelOrder = order_by_readiness) -> BufferAssignment:
     """The buffers of a whole program, its kernels in that order, XLA's usual one if nothing is said.
 
     Cost: linear in its kernels, but for results and what lies in their room.
     """
-    walk = Walk(order)
+    walk = BufferAssigner(order)
     for v in part.takes:
         walk.new(v, "argument")
     given = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
@@ -92,10 +92,10 @@ def account(part: Part, order: Order = in_turn) -> Account:
         b.last = min(b.last, walk.now)
         if b.role == "argument":
             b.first, b.last = 0, walk.now
-    return Account(tuple(walk.buffers), frozenset(lent(walk.buffers)), walk.now)
+    return BufferAssignment(tuple(walk.buffers), frozenset(reuse_result_buffers(walk.buffers)), walk.now)
 
 
-def lent(buffers: Sequence[Buffer]) -> list[Buffer]:
+def reuse_result_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Those that lie in the room of a result while it is not there: the largest first, one at a time."""
     results = sorted([b for b in buffers if b.role == "result"], key=lambda b: -b.bytes)
     times: list[list[tuple[int, int]]] = [[(b.first, b.last)] for b in results]
@@ -111,35 +111,35 @@ def lent(buffers: Sequence[Buffer]) -> list[Buffer]:
     return found
 
 
-class Walk:
+class BufferAssigner:
     """Goes through a program and notes its buffers."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: KernelOrder) -> None:
         self.order = order
         self.buffers: list[Buffer] = []
         self.now = 0
 
-    def new(self, v: Item, role: Role = "between", place: Place | None = None) -> Buffer:
+    def new(self, v: ArrayValue, role: BufferRole = "between", place: SourceLine | None = None) -> Buffer:
         self.buffers.append(Buffer(v.bytes, v.place or place, self.now, self.now, role))
         return self.buffers[-1]
 
-    def read(self, v: Item, here: Here) -> Buffer:
+    def read(self, v: ArrayValue, here: ComputationBuffers) -> Buffer:
         """Where something is that a loop or a branch reads and does not change; a constant lies in the program."""
         v = here.root(v)
-        return here.buffer.get(v) or self.new(Item(0, v.shape, v.place) if v.constant else v)
+        return here.buffer.get(v) or self.new(ArrayValue(0, v.shape, v.place) if v.constant else v)
 
     def copy(self, of: Buffer) -> Buffer:
         self.buffers.append(Buffer(of.bytes, of.place, self.now, self.now))
         return self.buffers[-1]
 
     def part(
-        self, part: Part, given: Sequence[Buffer], owned: Sequence[bool], into: Sequence[Buffer | None]
+        self, part: Computation, given: Sequence[Buffer], owned: Sequence[bool], into: Sequence[Buffer | None]
     ) -> list[Buffer]:
         """Where its results are: in the buffers that they are due in, if there are such.
 
         What it is `given` may be written over where it is `owned`.
         """
-        here = Here(part, run := kernels(part, self.order), given, owned, into)
+        here = ComputationBuffers(part, run := build_kernels(part, self.order), given, owned, into)
         for at, kernel in enumerate(run):
             self.now += 1
             reads = [here.buffer[v] for v in kernel.reads]
@@ -156,7 +156,7 @@ class Walk:
             found.append(due or buffer)
         return found
 
-    def kernel(self, kernel: Kernel, at: int, here: Here) -> None:
+    def kernel(self, kernel: Kernel, at: int, here: ComputationBuffers) -> None:
         step = kernel.step
         match step.kind:
             case "while" | "scan":
@@ -176,10 +176,10 @@ class Walk:
                 for v in step.makes:
                     here.buffer[v] = here.written_over(kernel, v, at) or here.due(v, at) or self.new(v)
 
-    def loop(self, step: Step, at: int, here: Here) -> None:
+    def loop(self, step: JaxprInstruction, at: int, here: ComputationBuffers) -> None:
         """What is carried unchanged stays where it is; the rest has buffers, those of its start if they are free."""
         body = step.parts[-1]
-        start, consts, carried = loop_parts(step)
+        start, consts, carried = loop_operand_counts(step)
         changed = [given is not taken for given, taken in zip(body.gives, body.takes[consts:], strict=False)]
         carry: list[Buffer] = []
         taken: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
@@ -202,7 +202,7 @@ class Walk:
         self.now += 1
 
 
-def loop_parts(step: Step) -> tuple[int, int, int]:
+def loop_operand_counts(step: JaxprInstruction) -> tuple[int, int, int]:
     """Where the carries begin among what a loop reads, how many constants its body has, and how many carries."""
     if step.kind == "while":
         first, second = step.sizes
@@ -211,48 +211,48 @@ def loop_parts(step: Step) -> tuple[int, int, int]:
     return consts, consts, carried
 
 
-class Here:
+class ComputationBuffers:
     """The values of one part: in which buffers they are, and which kernel is the last to read each."""
 
     def __init__(
         self,
-        part: Part,
+        part: Computation,
         run: Sequence[Kernel],
         given: Sequence[Buffer],
         owned: Sequence[bool],
         into: Sequence[Buffer | None],
     ) -> None:
         self.alias = {s.makes[0]: s.reads[0] for s in part.steps if s.kind == "alias"}
-        self.buffer: dict[Item, Buffer] = dict(zip(part.takes, given, strict=True))
+        self.buffer: dict[ArrayValue, Buffer] = dict(zip(part.takes, given, strict=True))
         self.fixed = {v for v, own in zip(part.takes, owned, strict=True) if not own}
-        self.readers: dict[Item, list[int]] = {}
+        self.readers: dict[ArrayValue, list[int]] = {}
         for at, kernel in enumerate(run):
             for v in kernel.reads:
                 self.readers.setdefault(v, []).append(at)
-        self.last: dict[Item, int] = {v: of[-1] for v, of in self.readers.items()}
+        self.last: dict[ArrayValue, int] = {v: of[-1] for v, of in self.readers.items()}
         self.run = run
         self.makers = {v: at for at, k in enumerate(run) for v in k.step.makes}
         self.takes = set(part.takes)
         for v in part.gives:
-            self.last[self.root(v)] = NEVER
+            self.last[self.root(v)] = END_OF_PROGRAM
         self.into = {self.root(v): b for v, b in zip(part.gives, into, strict=True) if b is not None}
-        self.holds: dict[Buffer, Item] = {b: v for v, b in self.buffer.items()}
+        self.holds: dict[Buffer, ArrayValue] = {b: v for v, b in self.buffer.items()}
 
-    def root(self, v: Item) -> Item:
+    def root(self, v: ArrayValue) -> ArrayValue:
         """The value that it is another shape of."""
         while v in self.alias:
             v = self.alias[v]
         return v
 
-    def of(self, v: Item) -> Buffer | None:
+    def of(self, v: ArrayValue) -> Buffer | None:
         return self.buffer.get(self.root(v))
 
-    def ends(self, v: Item, at: int) -> bool:
+    def ends(self, v: ArrayValue, at: int) -> bool:
         """Whether a value is the part's own and nothing reads it later."""
         v = self.root(v)
         return v not in self.fixed and self.last.get(v, -1) <= at
 
-    def written_over(self, kernel: Kernel, made: Item, at: int) -> Buffer | None:
+    def written_over(self, kernel: Kernel, made: ArrayValue, at: int) -> Buffer | None:
         """The buffer of something of the same size that the kernel is the last to read."""
         due = self.into.get(made)
         for v in kernel.gone_over:
@@ -269,7 +269,7 @@ class Here:
             return buffer
         return None
 
-    def due(self, made: Item, at: int) -> Buffer | None:
+    def due(self, made: ArrayValue, at: int) -> Buffer | None:
         """The buffer that a result is due in, if what it held is not read any more."""
         buffer = self.into.get(made)
         if buffer is None:
@@ -278,7 +278,7 @@ class Here:
         free = held is None or (self.last.get(held, -1) < at and (held not in self.takes or self.all_before(held, at)))
         return buffer if free else None
 
-    def all_before(self, v: Item, at: int) -> bool:
+    def all_before(self, v: ArrayValue, at: int) -> bool:
         """Whether whatever else reads what a loop carries leads to that kernel: before its order is known, XLA copies
         what is written over and may still be read.
         """

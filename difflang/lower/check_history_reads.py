@@ -10,155 +10,155 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import OPS
-from difflang.ir.structural_equality import Keys, attrs_key
+from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.ir.tensor_types import History
-from difflang.lower.value_numbering import EMPTY, Choice, Name, Names, Stack
+from difflang.lower.value_numbering import EMPTY_HISTORY, BranchOrigin, StackedOrigin, ValueNumber, ValueNumbering
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
-from difflang.ops.control.print_effect import silent
-from difflang.ops.loop.loop_op import Form, loop
+from difflang.ops.control.print_effect import without_prints
+from difflang.ops.loop.loop_op import LoopAttrs, loop
 from difflang.passes.dce import dce
 
 
-class Astray(Exception):
+class HistoryOutOfScope(Exception):
     """A history is read elsewhere than its maker can be run again."""
 
 
-def astray(program: Graph) -> bool:
+def reads_history_out_of_scope(program: Graph) -> bool:
     """Whether a history is read where it cannot be had. Cost: one walk, a region looked at once where it stands."""
-    if not any(isinstance(v.type, History) for g in inner_first(program)[0] for e in g.eqns for v in e.results):
+    if not any(isinstance(v.type, History) for g in graphs_postorder(program)[0] for e in g.eqns for v in e.results):
         return False
-    walk = Walk()
+    walk = HistoryReadChecker()
     try:
         walk.graph(program, [walk.names.of(("param", i)) for i in range(len(program.params))], 0)
-    except Astray:
+    except HistoryOutOfScope:
         return True
     return False
 
 
-class Walk:
+class HistoryReadChecker:
     """Names every value of a program and looks at each equation that reads a history."""
 
     def __init__(self) -> None:
-        self.names = Names()
-        self.keys = Keys()
+        self.names = ValueNumbering()
+        self.keys = StructuralKeys()
         self.counts: dict[Eqn, Eqn] = {}  # loops, as their counts need them
-        self.seen: dict[tuple[Graph, tuple[Name, ...], int], list[Name]] = {}
-        self.rules: dict[object, Callable[[Eqn, list[Name], int], list[Name]]] = {
+        self.seen: dict[tuple[Graph, tuple[ValueNumber, ...], int], list[ValueNumber]] = {}
+        self.rules: dict[object, Callable[[Eqn, list[ValueNumber], int], list[ValueNumber]]] = {
             loop: self.loop,
             map_: self.map,
             cond: self.cond,
             OPS["call"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
             OPS["checkpoint"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth)[: len(eqn.results)],
             OPS["invertible"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
-            OPS["empty_history"]: lambda eqn, given, depth: [EMPTY],
+            OPS["empty_history"]: lambda eqn, given, depth: [EMPTY_HISTORY],
             OPS["add_history"]: self.sum,
         }
 
-    def graph(self, graph: Graph, params: Sequence[Name], depth: int) -> list[Name]:
+    def graph(self, graph: Graph, params: Sequence[ValueNumber], depth: int) -> list[ValueNumber]:
         """The names of its results; `depth` is how many loops and maps it stands in."""
         key = graph, tuple(params), depth
         if key not in self.seen:
-            env: dict[Value, Name] = dict(zip(graph.params, params, strict=True))
+            env: dict[Value, ValueNumber] = dict(zip(graph.params, params, strict=True))
             for eqn in graph.eqns:
                 found = self.eqn(eqn, [env[v] for v in eqn.operands], depth)
                 env.update(zip(eqn.results, found, strict=True))
             self.seen[key] = [env[r] for r in graph.results]
         return self.seen[key]
 
-    def eqn(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+    def eqn(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
         rule = self.rules.get(eqn.op)
         if rule is not None:
             return rule(eqn, given, depth)
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
-            raise Astray
+            raise HistoryOutOfScope
         return self.results(eqn, given)
 
-    def results(self, eqn: Eqn, given: Sequence[Name]) -> list[Name]:
+    def results(self, eqn: Eqn, given: Sequence[ValueNumber]) -> list[ValueNumber]:
         """What an equation gives, by what it is and what it is given: every op is a function."""
         key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.of(r) for r in eqn.regions]))
         return [self.names.of((key, i), given) for i in range(len(eqn.results))]
 
-    def loop(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
-        names, form, (step, *go) = self.names, Form.of(eqn), eqn.regions
+    def loop(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
+        names, form, (step, *go) = self.names, LoopAttrs.of(eqn), eqn.regions
         known = form.parts(given)
         if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
-            raise Astray
+            raise HistoryOutOfScope
         outs = self.results(eqn, given)
         steps = names.of(("every", form.length)) if form.exact else self.count(eqn, given) if go else known.first
         index = names.index(steps, depth)
         carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
         xs = form.parts(eqn.operands).xs
         if go and any(isinstance(x.type, History) for x in xs):
-            raise Astray
+            raise HistoryOutOfScope
         items = [self.item(x, n, (loop.name, form.length, steps, index)) for x, n in zip(xs, known.xs, strict=True)]
         gives = self.graph(step, [index, *known.consts, *carry, *items], depth + 1)[form.carry :]
         if go:
             self.graph(go[0], [index, *known.consts, *carry], depth + 1)
-        stacks = [Stack(loop.name, form.length, steps, index, y) for y in gives]
+        stacks = [StackedOrigin(loop.name, form.length, steps, index, y) for y in gives]
         ys = [names.made(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
         return [steps, *outs[1 : 1 + form.carry], *ys]
 
-    def count(self, eqn: Eqn, given: list[Name]) -> Name:
+    def count(self, eqn: Eqn, given: list[ValueNumber]) -> ValueNumber:
         """How many steps a loop takes until its condition ends it: that of any loop which goes on alike."""
         if eqn not in self.counts:
             count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
-            self.counts[eqn] = dce(silent(count)).eqns[-1]
+            self.counts[eqn] = dce(without_prints(count)).eqns[-1]
         alone, name = self.counts[eqn], dict(zip(eqn.operands, given, strict=True))
         return self.results(alone, [name[v] for v in alone.operands])[0]
 
-    def map(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+    def map(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
         names, consts, length = self.names, eqn.attrs["consts"], eqn.attrs["length"]
         steps = names.of(("every", length))
         index = names.index(steps, depth)
         pairs = zip(eqn.operands[consts:], given[consts:], strict=True)
         items = [self.item(x, n, (map_.name, length, steps, index)) for x, n in pairs]
         gives = self.graph(eqn.regions[0], [*given[:consts], *items], depth + 1)
-        stacks = [Stack(map_.name, length, steps, index, y) for y in gives]
+        stacks = [StackedOrigin(map_.name, length, steps, index, y) for y in gives]
         return [names.made(y, s) for y, s in zip(self.results(eqn, given), stacks, strict=True)]
 
-    def item(self, x: Value, name: Name, reader: tuple[str, object, Name, Name]) -> Name:
+    def item(self, x: Value, name: ValueNumber, reader: tuple[str, object, ValueNumber, ValueNumber]) -> ValueNumber:
         """What is read at a step: what was given there, if those are the same steps. A history has no others."""
         kind, length, steps, index = reader
         origin = self.names.origin(name)
         if (
-            isinstance(origin, Stack)
+            isinstance(origin, StackedOrigin)
             and (origin.length, origin.steps) == (length, steps)
             and (origin.kind == kind or not isinstance(x.type, History))
         ):
             return self.names.item(origin, index)
         if isinstance(x.type, History):
-            if name != EMPTY:
-                raise Astray
-            return EMPTY if isinstance(x.type.item, History) else self.names.of("zero")
+            if name != EMPTY_HISTORY:
+                raise HistoryOutOfScope
+            return EMPTY_HISTORY if isinstance(x.type.item, History) else self.names.of("zero")
         return self.names.of("item", (name, index))
 
-    def cond(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+    def cond(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
         truth, *rest = given
-        sides: list[list[Name]] = []
+        sides: list[list[ValueNumber]] = []
         for number, region in enumerate(eqn.regions):
             params = [self.taken(v, n, truth, number) for v, n in zip(eqn.operands[1:], rest, strict=True)]
             sides.append(self.graph(region, params, depth))
         return [
-            one if one == other else self.names.made(name, Choice(truth, (one, other)))
+            one if one == other else self.names.made(name, BranchOrigin(truth, (one, other)))
             for name, one, other in zip(self.results(eqn, given), *sides, strict=True)
         ]
 
-    def taken(self, x: Value, name: Name, truth: Name, side: int) -> Name:
+    def taken(self, x: Value, name: ValueNumber, truth: ValueNumber, side: int) -> ValueNumber:
         """What a branch is given: what the same branch gave before. A history of a branch is of no use elsewhere."""
         origin = self.names.origin(name)
-        if not isinstance(origin, Choice):
+        if not isinstance(origin, BranchOrigin):
             return name
         if origin.truth == truth:
             return origin.sides[side]
         if isinstance(x.type, History):
-            raise Astray
+            raise HistoryOutOfScope
         return name
 
-    def sum(self, eqn: Eqn, given: list[Name], depth: int) -> list[Name]:
+    def sum(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
         total = self.names.sum(given[0], given[1], eqn.results[0].type)
         if total is None:
-            raise Astray
+            raise HistoryOutOfScope
         return [total]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first, regions_below
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder, nested_regions
 from difflang.ops.control.map import map_
 from difflang.ops.loop.host_offload import to_device, to_host
 
 
-def without_moves_in_lanes(graph: Graph) -> Graph:
+def drop_transfers_in_maps(graph: Graph) -> Graph:
     """The graph with nothing moved to the host, or back, inside maps; without such moves as it is. Cost: linear."""
-    graphs, _ = inner_first(graph)
+    graphs, _ = graphs_postorder(graph)
     if not any(e.op is to_host for g in graphs for e in g.eqns):
         return graph
-    in_lanes = regions_below(graphs, lambda eqn: eqn.op is map_)
+    in_lanes = nested_regions(graphs, lambda eqn: eqn.op is map_)
     done: dict[Graph, Graph] = {}
     for inner in graphs:
-        done[inner] = rewritten(inner, done, still=inner in in_lanes)
+        done[inner] = rewrite_graph(inner, done, still=inner in in_lanes)
     return done[graph]
 
 
-def rewritten(graph: Graph, done: dict[Graph, Graph], *, still: bool) -> Graph:
+def rewrite_graph(graph: Graph, done: dict[Graph, Graph], *, still: bool) -> Graph:
     to: dict[Value, Value] = {}
     eqns: list[Eqn] = []
     for old in graph.eqns:

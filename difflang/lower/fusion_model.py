@@ -14,71 +14,71 @@ from operator import not_
 
 from msgspec import Struct
 
-from difflang.lower.jaxpr_reader import UNITS, Item, Part, Step
+from difflang.lower.jaxpr_reader import CONTROL_FLOW, ArrayValue, Computation, JaxprInstruction
 
-MOST_KERNELS = 8  # that may compute one value again
+MAX_KERNELS_PER_VALUE = 8  # that may compute one value again
 
 
 class Kernel(Struct, frozen=True, eq=False):
     """A step that makes arrays, and the arrays that it and what is fused into it read."""
 
-    step: Step
-    reads: tuple[Item, ...]
-    gone_over: tuple[Item, ...]  # those that it may write over: it reads each element where it writes one
+    step: JaxprInstruction
+    reads: tuple[ArrayValue, ...]
+    gone_over: tuple[ArrayValue, ...]  # those that it may write over: it reads each element where it writes one
 
 
-Order = Callable[[Sequence[Kernel]], list[Kernel]]
+KernelOrder = Callable[[Sequence[Kernel]], list[Kernel]]
 
 
-def kernels(part: Part, order: Order) -> list[Kernel]:
+def build_kernels(part: Computation, order: KernelOrder) -> list[Kernel]:
     """The kernels of a part, in that order."""
-    fusion = Fusion(part)
-    found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in UNITS]
-    return order([Kernel(s, tuple(leaves(s.reads, s, fusion)), gone_over(s, fusion)) for s in found])
+    fusion = FusionModel(part)
+    found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in CONTROL_FLOW]
+    return order([Kernel(s, tuple(kernel_inputs(s.reads, s, fusion)), overwritable_inputs(s, fusion)) for s in found])
 
 
-def gone_over(step: Step, fusion: Fusion) -> tuple[Item, ...]:
+def overwritable_inputs(step: JaxprInstruction, fusion: FusionModel) -> tuple[ArrayValue, ...]:
     if step.kind == "update":
-        places = leaves(step.reads[:1], step, fusion)
-        return tuple(places) if places.keys().isdisjoint(leaves(step.reads[1:], step, fusion)) else ()
+        places = kernel_inputs(step.reads[:1], step, fusion)
+        return tuple(places) if places.keys().isdisjoint(kernel_inputs(step.reads[1:], step, fusion)) else ()
     if step.kind not in ("fused", "costly") or step.moves:
         return ()
-    return tuple([v for v, moved in leaves(step.reads, step, fusion).items() if not moved])
+    return tuple([v for v, moved in kernel_inputs(step.reads, step, fusion).items() if not moved])
 
 
-class Fusion:
+class FusionModel:
     """Which values of a part are arrays in memory, and which of these are also computed inside of kernels."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Computation) -> None:
         self.maker = {v: s for s in part.steps for v in s.makes}
         self.takes = set(part.takes)
-        self.readers: dict[Item, list[Step]] = {}
+        self.readers: dict[ArrayValue, list[JaxprInstruction]] = {}
         for s in part.steps:
             for v in dict.fromkeys(s.reads):
                 self.readers.setdefault(v, []).append(s)
         self.level = self.levels(part)
         self.demanded = set(part.gives)
-        self.inside: dict[Item, set[Item]] = {}  # the arrays whose kernels compute a value
-        self.stored: set[Item] = set()
-        self.both: set[Item] = set()
-        self.quick: dict[Item, bool] = {}  # whether only what is quick lies between a value and its kernels
-        self.library: set[Item] = set()  # the arrays whose kernels have sums inside
-        self.sums: set[Item] = set()  # those that are sums
+        self.inside: dict[ArrayValue, set[ArrayValue]] = {}  # the arrays whose kernels compute a value
+        self.stored: set[ArrayValue] = set()
+        self.both: set[ArrayValue] = set()
+        self.quick: dict[ArrayValue, bool] = {}  # whether only what is quick lies between a value and its kernels
+        self.library: set[ArrayValue] = set()  # the arrays whose kernels have sums inside
+        self.sums: set[ArrayValue] = set()  # those that are sums
         for step in reversed(part.steps):
             self.step(step)
 
-    def levels(self, part: Part) -> dict[Item, int]:
+    def levels(self, part: Computation) -> dict[ArrayValue, int]:
         """How many kernels lie one after the other before each value, of those that are such whatever reads them."""
-        level: dict[Item, int] = {}
+        level: dict[ArrayValue, int] = {}
         for step in part.steps:
             costly = step.kind == "costly" and len(self.readers.get(step.makes[0], ())) > 1
             apart = costly or step.kind not in ("fused", "costly", "made", "alias")
             level.update(dict.fromkeys(step.makes, max([level.get(v, 0) for v in step.reads], default=0) + apart))
         return level
 
-    def step(self, step: Step) -> None:
+    def step(self, step: JaxprInstruction) -> None:
         """Decide on what a step makes, those that read it being decided."""
-        made = step.makes[0] if step.makes else Item(0, (), None)
+        made = step.makes[0] if step.makes else ArrayValue(0, (), None)
         where = self.inside.get(made, set())
         demanded = not self.demanded.isdisjoint(step.makes) or self.by_library(step, where)
         absorbed = not demanded and self.absorbed(step, where)
@@ -92,11 +92,11 @@ class Fusion:
         for at, v in enumerate(step.reads):
             self.inside.setdefault(v, set()).update(where)
             self.quick[v] = self.quick.get(v, True) and quick
-            arrays = step.kind in (*UNITS, "call", "array") or (step.kind == "product" and not absorbed)
+            arrays = step.kind in (*CONTROL_FLOW, "call", "array") or (step.kind == "product" and not absorbed)
             if arrays or (step.kind == "update" and at == 0):
                 self.demanded.add(v)
 
-    def kernel(self, step: Step, made: Item, where: set[Item]) -> set[Item]:
+    def kernel(self, step: JaxprInstruction, made: ArrayValue, where: set[ArrayValue]) -> set[ArrayValue]:
         """Note that a step has a kernel. Which compute it: of a cheap step others too, but for those of sums."""
         self.stored.update(step.makes)
         if step.kind == "sum":
@@ -108,13 +108,13 @@ class Fusion:
         self.both.add(made)
         return {made, *others}
 
-    def by_library(self, step: Step, where: set[Item]) -> bool:
+    def by_library(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
         """Whether a sum needs the value as an array. It computes what is quick on the way, for itself."""
         if self.library.isdisjoint(where):
             return False
         return not ((step.quick or step.kind in ("sum", "product", "alias")) and len(where) == 1)
 
-    def absorbed(self, step: Step, where: set[Item]) -> bool:
+    def absorbed(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
         """Whether a sum or a product is part of the kernel that alone reads it: after a sum, only what is quick."""
         if len(where) != 1:
             return False
@@ -123,7 +123,7 @@ class Fusion:
             return alone and self.quick.get(step.makes[0], True)
         return step.kind == "product" and self.library.issuperset(where)
 
-    def by_itself(self, step: Step, where: set[Item]) -> bool:
+    def by_itself(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
         """Whether what a step makes has a kernel, though all that read it could compute it.
 
         What is costly is computed once; so is what is made of several arrays, if something that is read beside it is
@@ -132,31 +132,31 @@ class Fusion:
         if step.kind == "made":
             return False
         readers = self.readers.get(step.makes[0], ())
-        if len(where) > (1 if step.kind == "costly" else MOST_KERNELS):
+        if len(where) > (1 if step.kind == "costly" else MAX_KERNELS_PER_VALUE):
             return True
         if len(readers) < 2 or not self.wide(step):
             return False
         before = self.level[step.makes[0]]
         return step.kind == "costly" or any(self.level.get(v, 0) > before for s in readers for v in s.reads)
 
-    def wide(self, step: Step) -> bool:
+    def wide(self, step: JaxprInstruction) -> bool:
         """Whether a step reads several arrays, rather than one and numbers."""
         rank = len(step.makes[0].shape)
         reads = [v for v in dict.fromkeys(step.reads) if len(v.shape) >= rank and not self.is_made(v)]
         return len(reads) > 1
 
-    def is_made(self, v: Item) -> bool:
+    def is_made(self, v: ArrayValue) -> bool:
         step = self.maker.get(v)
         return step is not None and (step.kind == "made" or step.spreads)
 
 
-def leaves(reads: Sequence[Item], step: Step, fusion: Fusion) -> dict[Item, bool]:
+def kernel_inputs(reads: Sequence[ArrayValue], step: JaxprInstruction, fusion: FusionModel) -> dict[ArrayValue, bool]:
     """The arrays and params that a kernel reads for these values, and whether anything moves their elements on the way.
 
     Constants are part of the program.
     """
-    found: dict[Item, bool] = {}
-    todo, seen = [(v, False) for v in reads], set[tuple[Item, bool]]()
+    found: dict[ArrayValue, bool] = {}
+    todo, seen = [(v, False) for v in reads], set[tuple[ArrayValue, bool]]()
     through = fusion.both if step.kind in ("fused", "costly", "update") else ()
     while todo:
         v, moved = todo.pop()
@@ -171,29 +171,29 @@ def leaves(reads: Sequence[Item], step: Step, fusion: Fusion) -> dict[Item, bool
     return found
 
 
-def in_turn(kernels: Sequence[Kernel]) -> list[Kernel]:
+def order_by_readiness(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Kernels in the order in which they become ready, as XLA on the CPU runs them.
 
     Of those that one makes ready, XLA's fusion has put its own first, the last of the program before the others.
     """
-    _, readers, waits = connected(kernels)
+    _, readers, waits = kernel_dependencies(kernels)
     ready = deque([k for k in kernels if not waits[k]])
     order: list[Kernel] = []
     while ready:
         order.append(ready.popleft())
-        for reader in in_turn_of_fusion(readers.get(order[-1], ())):
+        for reader in fusions_first(readers.get(order[-1], ())):
             waits[reader] -= 1
             if not waits[reader]:
                 ready.append(reader)
     return order
 
 
-def in_little_room(kernels: Sequence[Kernel]) -> list[Kernel]:
+def order_by_memory(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Kernels in turn, of those that are ready the one that adds the fewest bytes to what is there.
 
     So does XLA, or it keeps the order of the program, where it is told to take the least memory.
     """
-    maker, readers, waits = connected(kernels)
+    maker, readers, waits = kernel_dependencies(kernels)
     uses = Counter([v for k in kernels for v in dict.fromkeys(k.reads)])
 
     def adds(kernel: Kernel) -> int:
@@ -213,9 +213,9 @@ def in_little_room(kernels: Sequence[Kernel]) -> list[Kernel]:
     return order
 
 
-def connected(
+def kernel_dependencies(
     kernels: Sequence[Kernel],
-) -> tuple[dict[Item, Kernel], dict[Kernel, list[Kernel]], dict[Kernel, int]]:
+) -> tuple[dict[ArrayValue, Kernel], dict[Kernel, list[Kernel]], dict[Kernel, int]]:
     """What makes each array, the kernels that read what each makes, and for how many others each waits."""
     maker = {v: k for k in kernels for v in k.step.makes}
     readers: dict[Kernel, list[Kernel]] = {}
@@ -228,7 +228,7 @@ def connected(
     return maker, readers, waits
 
 
-def in_turn_of_fusion(readers: Sequence[Kernel]) -> list[Kernel]:
+def fusions_first(readers: Sequence[Kernel]) -> list[Kernel]:
     """The kernels that may hold several equations from the last on, then the others."""
     fused = [k.step.kind in ("fused", "costly") for k in readers]
     return [*compress(readers[::-1], fused[::-1]), *compress(readers, map(not_, fused))]

@@ -18,27 +18,27 @@ from jax.extend.core.primitives import empty2_p
 from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError, InternalError
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
-from difflang.ir.interpreter import Says, nobody, numpy_dtype
-from difflang.ir.op import Op, Rule
-from difflang.ir.structural_equality import Keys
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.interpreter import TextSink, discard_text, numpy_dtype
+from difflang.ir.op import Op, OpRule
+from difflang.ir.structural_equality import StructuralKeys
 from difflang.ir.tensor_types import History, Tensor
-from difflang.lower.check_history_reads import astray
-from difflang.lower.cpu.outlining import Segment, Step
-from difflang.lower.cpu.split_fusion_chains import Chains
-from difflang.lower.drop_transfers_in_maps import without_moves_in_lanes
-from difflang.lower.program_size import Census, census, refuse_too_large
-from difflang.lower.source_locations import Frames, placed
-from difflang.lower.stablehlo.equation_runs import Run, in_runs, is_plain
-from difflang.lower.stablehlo.graph_primitive import Body, written
-from difflang.lower.stablehlo.jax_facade import StandIn
+from difflang.lower.check_history_reads import reads_history_out_of_scope
+from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
+from difflang.lower.cpu.split_fusion_chains import ChainSplitter
+from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
+from difflang.lower.program_size import RegionCensus, count_equations, refuse_too_large
+from difflang.lower.source_locations import SourceFrames, with_eqn_span
+from difflang.lower.stablehlo.equation_runs import EqnRun, group_runs, has_only_arrays
+from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph
+from difflang.lower.stablehlo.jax_facade import JaxFacade
 from difflang.passes.dce import dce
 
 Array = Any
 Env = dict[Value, Array]
 
 
-class Splat(Struct, frozen=True):
+class DeferredFill(Struct, frozen=True):
     """An array full of one number that nothing has asked for as an array yet, and what it is made of."""
 
     eqn: Eqn
@@ -46,7 +46,7 @@ class Splat(Struct, frozen=True):
     number: Any
 
 
-class Moved(Struct, frozen=True):
+class DeferredTranspose(Struct, frozen=True):
     """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of the one in `arrays`."""
 
     eqn: Eqn
@@ -58,16 +58,16 @@ class Moved(Struct, frozen=True):
         return self.arrays[0]
 
 
-Deferred = (Splat, Moved)
+Deferred = (DeferredFill, DeferredTranspose)
 
 
-def put_off(eqn: Eqn, arrays: Sequence[Array]) -> Splat | Moved | None:
+def defer_result(eqn: Eqn, arrays: Sequence[Array]) -> DeferredFill | DeferredTranspose | None:
     """What an equation gives as long as nothing asks for it as an array. An empty history is no array of numbers."""
     op = eqn.op
     if op.splat is not None and isinstance(eqn.results[0].type, Tensor):
         number = op.splat(*arrays, **eqn.attrs)
-        return None if number is None else Splat(eqn, arrays, number)
-    return None if op.moves is None else Moved(eqn, arrays, op.moves(**eqn.attrs))
+        return None if number is None else DeferredFill(eqn, arrays, number)
+    return None if op.moves is None else DeferredTranspose(eqn, arrays, op.moves(**eqn.attrs))
 
 
 class Lowering:
@@ -78,18 +78,20 @@ class Lowering:
         "runs", "says", "shares", "writes",
     )  # fmt: skip
 
-    def __init__(self, module: Any, platform: str = "cpu", says: Says = nobody, *, runs: bool = False) -> None:
+    def __init__(
+        self, module: Any, platform: str = "cpu", says: TextSink = discard_text, *, runs: bool = False
+    ) -> None:
         self.jax = module  # or what stands in for it
-        self.writes = isinstance(module, StandIn)
+        self.writes = isinstance(module, JaxFacade)
         self.runs = runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
         self.platform = platform
         self.says = says
-        self.frames = Frames()
-        self.chains = Chains()
+        self.frames = SourceFrames()
+        self.chains = ChainSplitter()
         self.functions: dict[Graph, Callable[..., Any]] = {}
-        self.keys = Keys()
+        self.keys = StructuralKeys()
         self.parts: dict[int, Callable[..., Any]] = {}
-        self.counted: Census | None = None
+        self.counted: RegionCensus | None = None
         self.parted = False  # within a function that XLA keeps apart, where it puts no axes in order
         self.inside = False  # within a step of a loop
         self.lanes = 1  # how many copies of what is lowered run side by side
@@ -100,7 +102,7 @@ class Lowering:
         graph = self.begun(graph)
         if not self.writable(graph):
             return self.graph(graph, *arrays)
-        return written(Body(graph, self.whole, self.frames), arrays)
+        return bind_graph(PrimitiveBody(graph, self.whole, self.frames), arrays)
 
     def whole(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         """The results of this program, on a stand-in for `jax` too."""
@@ -114,17 +116,17 @@ class Lowering:
 
     def begun(self, graph: Graph) -> Graph:
         """A program that is now to be lowered. Errors: DL1010 if it is too large."""
-        graph = without_moves_in_lanes(graph)
-        self.counted = census(graph)
+        graph = drop_transfers_in_maps(graph)
+        self.counted = count_equations(graph)
         refuse_too_large(graph, self.counted)
-        if astray(graph):
+        if reads_history_out_of_scope(graph):
             raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
         return graph
 
     def writable(self, graph: Graph) -> bool:
         """Whether nothing of a program says something, is moved, or gives JAX a history."""
-        eqns = [e for g in inner_first(graph)[0] for e in g.eqns if e.op.stays or e.regions]
-        return not graph.effectful and all(map(can_be_written, eqns))
+        eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.stays or e.regions]
+        return not graph.effectful and all(map(is_emittable_eqn, eqns))
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
         """The graph's results. The first graph lowered is the program.
@@ -176,54 +178,57 @@ class Lowering:
         if not any([isinstance(x, Deferred) for x in found]):
             return found
         if eqn.op.arranges and not self.parted:
-            return [x if isinstance(x, Moved) else self.array(v, env) for v, x in zip(eqn.operands, found, strict=True)]
-        if eqn.op.splats and not all([isinstance(x, Splat) for x in found]):
+            return [
+                x if isinstance(x, DeferredTranspose) else self.array(v, env)
+                for v, x in zip(eqn.operands, found, strict=True)
+            ]
+        if eqn.op.splats and not all([isinstance(x, DeferredFill) for x in found]):
             pairs = zip(eqn.operands, found, strict=True)
-            return [x.number if isinstance(x, Splat) else self.array(v, env) for v, x in pairs]
+            return [x.number if isinstance(x, DeferredFill) else self.array(v, env) for v, x in pairs]
         return [self.array(v, env) for v in eqn.operands]
 
-    def steps(self, steps: Sequence[Step], env: Env, wanted: Sequence[Value]) -> None:
+    def steps(self, steps: Sequence[EqnOrSegment], env: Env, wanted: Sequence[Value]) -> None:
         """Take steps; `wanted` are the values that are asked for afterwards."""
-        for step in in_runs(steps, wanted) if self.runs else steps:
-            if isinstance(step, Segment):
+        for step in group_runs(steps, wanted) if self.runs else steps:
+            if isinstance(step, OutlinedSegment):
                 self.segment(step, env)
                 continue
-            if isinstance(step, Run):
+            if isinstance(step, EqnRun):
                 self.run(step, env)
                 continue
             arrays = self.operands(step, env)
-            deferred = put_off(step, arrays)
+            deferred = defer_result(step, arrays)
             if deferred is not None:
                 env[step.results[0]] = deferred
                 continue
             try:
                 found = self.lowered(step, arrays, env)
             except DifflangError as error:
-                raise placed(error, step) from None
+                raise with_eqn_span(error, step) from None
             if len(step.results) == 1 and not isinstance(found, (list, tuple)):
                 env[step.results[0]] = found
             else:
-                bind(step, found, env)
+                bind_results(step, found, env)
 
     def lowered(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
         """What the op's own rule gives."""
         op, at = eqn.op, self.frames.at(eqn.span)
-        if self.writes and not (op.elementwise or op.direct) and is_plain(eqn):
+        if self.writes and not (op.elementwise or op.direct) and has_only_arrays(eqn):
             return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
         attrs = {**eqn.attrs, "regions": eqn.regions} if eqn.regions else eqn.attrs
         return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
 
-    def rule(self, op: Op) -> Rule:
+    def rule(self, op: Op) -> OpRule:
         """How an op is lowered for this platform."""
         return op.on_cpu if self.platform == "cpu" and op.on_cpu is not None else op.lower
 
     def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
         """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
-        real = self.on(jax, Frames())
+        real = self.on(jax, SourceFrames())
         first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
         return self.jax.through(partial(self.rule(eqn.op), first, **attrs), *arrays)
 
-    def run(self, run: Run, env: Env) -> None:
+    def run(self, run: EqnRun, env: Env) -> None:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""
         given: Env = {}
         late: list[Eqn] = []
@@ -235,10 +240,10 @@ class Lowering:
             else:
                 given[value] = found
         graph = Graph(tuple(given), (*late, *run.eqns), run.results)
-        body = Body(graph, partial(taken, self.platform, self.parted), self.frames)
-        env.update(zip(run.results, written(body, list(given.values())), strict=True))
+        body = PrimitiveBody(graph, partial(lower_eqns_with, self.platform, self.parted), self.frames)
+        env.update(zip(run.results, bind_graph(body, list(given.values())), strict=True))
 
-    def segment(self, segment: Segment, env: Env) -> None:
+    def segment(self, segment: OutlinedSegment, env: Env) -> None:
         """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
         if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
             return self.steps(segment.eqns, env, segment.results)
@@ -272,7 +277,7 @@ class Lowering:
 
         On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
         """
-        if crossed(body):
+        if has_history_io(body):
             return self.graph(body, *arrays)
         if self.platform != "cpu":
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
@@ -286,7 +291,7 @@ class Lowering:
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
         counted = self.counted
-        if counted is None or not counted.shared(body) or crossed(body):
+        if counted is None or not counted.shared(body) or has_history_io(body):
             return self.graph(body, *arrays)
         return self.function(body)(*arrays)
 
@@ -302,23 +307,25 @@ class Lowering:
         return found
 
 
-def crossed(body: Graph) -> bool:
+def has_history_io(body: Graph) -> bool:
     """Whether it takes or gives a history: neither a barrier nor a function does."""
     return any([isinstance(v.type, History) for v in (*body.params, *body.results)])
 
 
-def can_be_written(eqn: Eqn) -> bool:
+def is_emittable_eqn(eqn: Eqn) -> bool:
     """Whether an equation with regions, or one whose place matters, takes a stand-in or nothing but arrays."""
-    return not eqn.op.stays and (eqn.op.direct or is_plain(eqn))
+    return not eqn.op.stays and (eqn.op.direct or has_only_arrays(eqn))
 
 
-def bind(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
+def bind_results(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
     if len(found) != len(eqn.results):
         raise InternalError(f"{eqn.op} lowered to {len(found)} results, not {len(eqn.results)}")
     env.update(zip(eqn.results, found, strict=True))
 
 
-def taken(platform: str, parted: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+def lower_eqns_with(
+    platform: str, parted: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
+) -> list[Array]:
     """The results of a graph of straight code, on a stand-in for `jax` too."""
     inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
     inner.frames, inner.parted = frames, parted

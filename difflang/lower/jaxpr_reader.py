@@ -14,14 +14,16 @@ from jax.extend.core import Literal as Constant
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.lower.source_locations import CALLED
-from difflang.lower.stablehlo.graph_primitive import run_p, steps_of
+from difflang.lower.source_locations import FRAME_NAME
+from difflang.lower.stablehlo.graph_primitive import graph_jaxpr, graph_p
 
-Kind = Literal["alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"]
-Place = tuple[str, int]  # the name of a source, and a line of it
+InstructionKind = Literal[
+    "alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"
+]
+SourceLine = tuple[str, int]  # the name of a source, and a line of it
 
 ALIASES = frozenset({"reshape", "squeeze", "expand_dims", "optimization_barrier", "copy_p", "stop_gradient"})
-MADE = frozenset({"broadcast_in_dim", "iota", "empty"})  # again for each that reads it, if it is made of a number
+GENERATED = frozenset({"broadcast_in_dim", "iota", "empty"})  # again for each that reads it, if it is made of a number
 FUSED = frozenset(  # little work: again for each kernel that reads it
     {"add", "add_any", "sub", "mul", "neg", "abs", "max", "min", "sign", "clamp", "square", "integer_pow", "copy"}
     | {"and", "or", "not", "xor", "eq", "ne", "lt", "le", "gt", "ge", "is_finite", "select_n", "floor", "ceil", "round"}
@@ -33,166 +35,179 @@ COSTLY = frozenset(  # once, if several kernels read it
     | {"sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "cbrt", "pow", "logistic", "erf", "erfc"}
     | {"erf_inv", "lgamma", "digamma", "nextafter", "gather", "population_count", "clz"}
 )
-SUMS = frozenset(
+REDUCTIONS = frozenset(
     {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"}
 )
-MOVES = frozenset({"slice", "dynamic_slice", "pad", "concatenate", "rev", "transpose", "gather", *MADE})
-QUICK = frozenset({"add", "add_any", "sub", "mul", "neg", "exp", "sqrt", "rsqrt", "integer_pow", "square", *MADE})
+DATA_MOVEMENT = frozenset({"slice", "dynamic_slice", "pad", "concatenate", "rev", "transpose", "gather", *GENERATED})
+CHEAP = frozenset({"add", "add_any", "sub", "mul", "neg", "exp", "sqrt", "rsqrt", "integer_pow", "square", *GENERATED})
 UPDATES = frozenset({"dynamic_update_slice", "scatter", "scatter-add", "scatter_add", "scatter_mul"})
-KINDS: tuple[tuple[frozenset[str], Kind], ...] = (
-    (FUSED, "fused"), (COSTLY, "costly"), (SUMS, "sum"), (UPDATES, "update")
+KINDS: tuple[tuple[frozenset[str], InstructionKind], ...] = (
+    (FUSED, "fused"), (COSTLY, "costly"), (REDUCTIONS, "sum"), (UPDATES, "update")
 )  # fmt: skip
-UNITS = frozenset({"while", "scan", "cond"})
+CONTROL_FLOW = frozenset({"while", "scan", "cond"})
 
 
-class Item(Struct, frozen=True, eq=False):
+class ArrayValue(Struct, frozen=True, eq=False):
     """A value of a program: how many bytes, and the line of the program it is made for, if it has one."""
 
     bytes: int
     shape: tuple[int, ...]
-    place: Place | None
+    place: SourceLine | None
     constant: bool = False  # it is a part of the program
 
 
-Items = list[Item]
+ArrayValues = list[ArrayValue]
 
 
-class Step(Struct, frozen=True, eq=False):
+class JaxprInstruction(Struct, frozen=True, eq=False):
     """One primitive: what it reads and makes, and the parts of a loop or a branch."""
 
-    kind: Kind
-    reads: Items
-    makes: Items
-    parts: tuple[Part, ...] = ()
+    kind: InstructionKind
+    reads: ArrayValues
+    makes: ArrayValues
+    parts: tuple[Computation, ...] = ()
     sizes: tuple[int, int] = (0, 0)  # what only the condition and only the body of a while read; a scan's consts, carry
     quick: bool = False  # a sum or a product computes it on the way, if nothing else reads it
     spreads: bool = False  # repeats what it reads
     moves: bool = False  # its elements come from other places
 
 
-class Part(Struct, frozen=True, eq=False):
+class Computation(Struct, frozen=True, eq=False):
     """A program, or the body of a loop or a branch: what it takes, its steps, and what it gives."""
 
-    takes: Items
-    steps: list[Step]
-    gives: Items
+    takes: ArrayValues
+    steps: list[JaxprInstruction]
+    gives: ArrayValues
 
 
-def program(jaxpr: Any) -> Part:
+def read_jaxpr(jaxpr: Any) -> Computation:
     """A jaxpr with its calls written out and without what nothing reads."""
-    return without_dead(Reading().part(jaxpr))
+    return eliminate_dead(JaxprReader().part(jaxpr))
 
 
-class Reading:
+class JaxprReader:
     """Reads a jaxpr."""
 
     def __init__(self) -> None:
-        self.spread: set[Item] = set()  # arrays that repeat something smaller
-        self.constant: set[Item] = set()  # numbers that are known before the run
+        self.spread: set[ArrayValue] = set()  # arrays that repeat something smaller
+        self.constant: set[ArrayValue] = set()  # numbers that are known before the run
 
-    def part(self, jaxpr: Any) -> Part:
-        takes = [item(v, None) for v in jaxpr.invars]
-        env: dict[Any, Item] = dict(zip(jaxpr.invars, takes, strict=True))
-        steps: list[Step] = []
+    def part(self, jaxpr: Any) -> Computation:
+        takes = [array_value(v, None) for v in jaxpr.invars]
+        env: dict[Any, ArrayValue] = dict(zip(jaxpr.invars, takes, strict=True))
+        steps: list[JaxprInstruction] = []
         gives = self.equations(jaxpr, env, steps, {}, None)
-        return Part(takes, steps, gives)
+        return Computation(takes, steps, gives)
 
     def equations(
-        self, jaxpr: Any, env: dict[Any, Item], steps: list[Step], known: dict[object, Items], place: Place | None
-    ) -> Items:
+        self,
+        jaxpr: Any,
+        env: dict[Any, ArrayValue],
+        steps: list[JaxprInstruction],
+        known: dict[object, ArrayValues],
+        place: SourceLine | None,
+    ) -> ArrayValues:
         """Its steps, written to `steps`; gives what it gives. What is computed twice is one. Called from `place`."""
         for v in jaxpr.constvars:
-            env[v] = replace(item(v, None), constant=True)
+            env[v] = replace(array_value(v, None), constant=True)
         for eqn in jaxpr.eqns:
             reads = [self.read(v, env) for v in eqn.invars]
-            inner = called(eqn)
-            if inner is not None and (eqn.primitive is run_p or not outlined(eqn)):
-                given: dict[Any, Item] = dict(zip(inner.invars, reads, strict=True))
-                gives = self.equations(inner, given, steps, known, place_of(eqn) or place)
+            inner = callee_jaxpr(eqn)
+            if inner is not None and (eqn.primitive is graph_p or not is_outlined(eqn)):
+                given: dict[Any, ArrayValue] = dict(zip(inner.invars, reads, strict=True))
+                gives = self.equations(inner, given, steps, known, source_line(eqn) or place)
                 env.update(zip(eqn.outvars, gives, strict=True))
                 continue
-            key = same(eqn, reads)
+            key = cse_key(eqn, reads)
             makes = known.get(key) if key is not None else None
             if makes is None:
-                here = place_of(eqn) or place
-                makes = [item(v, here) for v in eqn.outvars]
+                here = source_line(eqn) or place
+                makes = [array_value(v, here) for v in eqn.outvars]
                 self.step(eqn, inner, reads, makes, steps)
                 if key is not None:
                     known[key] = makes
             env.update(zip(eqn.outvars, makes, strict=True))
         return [self.read(v, env) for v in jaxpr.outvars]
 
-    def step(self, eqn: Any, inner: Any, reads: Items, makes: Items, steps: list[Step]) -> None:
+    def step(self, eqn: Any, inner: Any, reads: ArrayValues, makes: ArrayValues, steps: list[JaxprInstruction]) -> None:
         match eqn.primitive.name, eqn.params:
             case "while", {"cond_jaxpr": go, "body_jaxpr": body, "cond_nconsts": first, "body_nconsts": second}:
                 parts = (self.part(go.jaxpr), self.part(body.jaxpr))
-                steps.append(Step("while", reads, makes, parts, (first, second)))
+                steps.append(JaxprInstruction("while", reads, makes, parts, (first, second)))
             case "scan", {"jaxpr": body, "num_consts": consts, "num_carry": carry}:
-                steps.append(Step("scan", reads, makes, (self.part(body.jaxpr),), (consts, carry)))
+                steps.append(JaxprInstruction("scan", reads, makes, (self.part(body.jaxpr),), (consts, carry)))
             case "cond", {"branches": branches}:
-                steps.append(Step("cond", reads, makes, tuple([self.part(b.jaxpr) for b in branches])))
+                steps.append(JaxprInstruction("cond", reads, makes, tuple([self.part(b.jaxpr) for b in branches])))
             case "dot_general", {"dimension_numbers": ((summed, _), _)} if not summed:  # an outer product
-                steps.append(Step("fused", reads, makes, quick=True, moves=True))
+                steps.append(JaxprInstruction("fused", reads, makes, quick=True, moves=True))
             case "dot_general", {"dimension_numbers": numbers}:
-                steps.append(Step("product", [self.arranged(*side, steps) for side in sides(reads, numbers)], makes))
+                steps.append(
+                    JaxprInstruction(
+                        "product", [self.arranged(*side, steps) for side in dot_operands(reads, numbers)], makes
+                    )
+                )
             case "conv_general_dilated", {"dimension_numbers": numbers}:
                 self.convolution(reads, makes, numbers, steps)
             case _ if inner is not None:
-                steps.append(Step("call", reads, makes, (self.part(inner),)))
+                steps.append(JaxprInstruction("call", reads, makes, (self.part(inner),)))
             case name, _:
                 self.plain(name, reads, makes, steps)
 
-    def plain(self, name: str, reads: Items, makes: Items, steps: list[Step]) -> None:
-        if name in MADE:
+    def plain(self, name: str, reads: ArrayValues, makes: ArrayValues, steps: list[JaxprInstruction]) -> None:
+        if name in GENERATED:
             self.spread.update(makes)
         if self.constant.issuperset(reads) and not any(v.shape for v in makes):
             self.constant.update(makes)
             return
         cheap = name == "div" and (reads[1] in self.constant or reads[1] in self.spread)  # by a number: multiplied
-        kind = "fused" if cheap else kind_of(name, reads)
-        steps.append(Step(kind, reads, makes, quick=cheap or name in QUICK, spreads=name in MADE, moves=name in MOVES))
+        kind = "fused" if cheap else instruction_kind(name, reads)
+        steps.append(
+            JaxprInstruction(
+                kind, reads, makes, quick=cheap or name in CHEAP, spreads=name in GENERATED, moves=name in DATA_MOVEMENT
+            )
+        )
 
-    def convolution(self, reads: Items, makes: Items, numbers: Any, steps: list[Step]) -> None:
+    def convolution(self, reads: ArrayValues, makes: ArrayValues, numbers: Any, steps: list[JaxprInstruction]) -> None:
         """Of images whose last axis is that of the channels; others are copied."""
         last = len(numbers.lhs_spec) - 1
         plain = (0, last, *range(1, last))
-        lhs = self.arranged(reads[0], in_order(numbers.lhs_spec, plain), steps)
-        rhs = self.arranged(reads[1], in_order(numbers.rhs_spec, (last, last - 1, *range(last - 1))), steps)
-        out = in_order(numbers.out_spec, plain)
-        made = makes if out == sorted(out) else [Item(v.bytes, v.shape, v.place) for v in makes]
-        steps.append(Step("array", [lhs, rhs], made))
+        lhs = self.arranged(reads[0], axis_order(numbers.lhs_spec, plain), steps)
+        rhs = self.arranged(reads[1], axis_order(numbers.rhs_spec, (last, last - 1, *range(last - 1))), steps)
+        out = axis_order(numbers.out_spec, plain)
+        made = makes if out == sorted(out) else [ArrayValue(v.bytes, v.shape, v.place) for v in makes]
+        steps.append(JaxprInstruction("array", [lhs, rhs], made))
         if made is not makes:
-            steps.append(Step("fused", made, makes, moves=True))
+            steps.append(JaxprInstruction("fused", made, makes, moves=True))
 
-    def arranged(self, x: Item, order: Sequence[int], steps: list[Step]) -> Item:
+    def arranged(self, x: ArrayValue, order: Sequence[int], steps: list[JaxprInstruction]) -> ArrayValue:
         """A factor with its axes in that order: a copy, if they are not."""
         if list(order) == sorted(order):
             return x
-        copy = Item(x.bytes, tuple(x.shape[i] for i in order), x.place)
-        steps.append(Step("fused", [x], [copy], moves=True))
+        copy = ArrayValue(x.bytes, tuple(x.shape[i] for i in order), x.place)
+        steps.append(JaxprInstruction("fused", [x], [copy], moves=True))
         return copy
 
-    def read(self, v: Any, env: Mapping[Any, Item]) -> Item:
+    def read(self, v: Any, env: Mapping[Any, ArrayValue]) -> ArrayValue:
         if not isinstance(v, Constant):
             return env[v]
-        self.constant.add(number := Item(0, (), None))
+        self.constant.add(number := ArrayValue(0, (), None))
         return number
 
 
-def item(v: Any, place: Place | None) -> Item:
+def array_value(v: Any, place: SourceLine | None) -> ArrayValue:
     shape = tuple(v.aval.shape)
-    return Item(prod(shape) * v.aval.dtype.itemsize, shape, place)
+    return ArrayValue(prod(shape) * v.aval.dtype.itemsize, shape, place)
 
 
-def in_order(axes: Sequence[int], plain: Sequence[int]) -> list[int]:
+def axis_order(axes: Sequence[int], plain: Sequence[int]) -> list[int]:
     """Which axis comes where, so that each stands where it plainly does."""
     return [axis for _, axis in sorted(zip(plain, axes, strict=True))]
 
 
-def kind_of(name: str, reads: Items) -> Kind:
+def instruction_kind(name: str, reads: ArrayValues) -> InstructionKind:
     if name in ALIASES:
         return "alias"
-    if name in MADE:
+    if name in GENERATED:
         return "made" if all(not r.shape for r in reads) else "fused"
     for names, kind in KINDS:
         if name in names:
@@ -200,24 +215,24 @@ def kind_of(name: str, reads: Items) -> Kind:
     return "array"
 
 
-def called(eqn: Any) -> Any:
+def callee_jaxpr(eqn: Any) -> Any:
     """The jaxpr of a call, if it is one; of a run that of its steps."""
-    if eqn.primitive is run_p:
-        return steps_of([v.aval for v in eqn.invars], **eqn.params)
-    if eqn.primitive.name in UNITS or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
+    if eqn.primitive is graph_p:
+        return graph_jaxpr([v.aval for v in eqn.invars], **eqn.params)
+    if eqn.primitive.name in CONTROL_FLOW or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
         return None
     found = next((eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params), None)
     return getattr(found, "jaxpr", found)
 
 
-def outlined(eqn: Any) -> bool:
+def is_outlined(eqn: Any) -> bool:
     """Whether XLA is told to keep a call apart."""
     return "inlineable" in dict(eqn.ctx.xla_metadata or {})
 
 
-def same(eqn: Any, reads: Items) -> object:
+def cse_key(eqn: Any, reads: ArrayValues) -> object:
     """What an equation computes, as a key; none for what has parts."""
-    if called(eqn) is not None or eqn.primitive.name in UNITS:
+    if callee_jaxpr(eqn) is not None or eqn.primitive.name in CONTROL_FLOW:
         return None
     numbers = [
         (str(v.val), str(v.aval)) if isinstance(v, Constant) else x for v, x in zip(eqn.invars, reads, strict=True)
@@ -225,10 +240,10 @@ def same(eqn: Any, reads: Items) -> object:
     return eqn.primitive.name, tuple(numbers), str(sorted(eqn.params.items())), str([v.aval for v in eqn.outvars])
 
 
-def sides(reads: Items, numbers: Any) -> list[tuple[Item, list[int]]]:
+def dot_operands(reads: ArrayValues, numbers: Any) -> list[tuple[ArrayValue, list[int]]]:
     """The factors of a product, each with the order of its axes in which XLA multiplies."""
     (lhs, rhs), (lhs_batch, rhs_batch) = numbers  # of axes: those summed over, and those side by side
-    found: list[tuple[Item, list[int]]] = []
+    found: list[tuple[ArrayValue, list[int]]] = []
     for x, summed, batch, last in ((reads[0], lhs, lhs_batch, True), (reads[1], rhs, rhs_batch, False)):
         rank = len(x.shape)
         free = [i for i in range(rank) if i not in summed and i not in batch]
@@ -238,22 +253,22 @@ def sides(reads: Items, numbers: Any) -> list[tuple[Item, list[int]]]:
     return found
 
 
-def place_of(eqn: Any) -> Place | None:
+def source_line(eqn: Any) -> SourceLine | None:
     """The line of the program that an equation stands for: see `locations`."""
     trace = eqn.source_info.traceback
     for frame in trace.frames if trace is not None else ():
-        if frame.function_name == CALLED:
+        if frame.function_name == FRAME_NAME:
             return frame.file_name, frame.line_num
     return None
 
 
-def without_dead(part: Part) -> Part:
+def eliminate_dead(part: Computation) -> Computation:
     """Without the steps of which nothing is read."""
     used = set(part.gives)
-    kept: list[Step] = []
+    kept: list[JaxprInstruction] = []
     for step in reversed(part.steps):
         if not used.isdisjoint(step.makes) or not step.makes:
             used.update(step.reads)
             kept.append(step)
-    inner = [replace(s, parts=tuple(map(without_dead, s.parts))) if s.parts else s for s in reversed(kept)]
-    return Part(part.takes, inner, part.gives)
+    inner = [replace(s, parts=tuple(map(eliminate_dead, s.parts))) if s.parts else s for s in reversed(kept)]
+    return Computation(part.takes, inner, part.gives)

@@ -7,13 +7,13 @@ from collections import Counter
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.ir.graph import Graph, inner_first
+from difflang.ir.graph import Graph, graphs_postorder
 
-TINY = 8  # a body this short is copied where it is called
-LIMIT = 50_000  # equations in one compilation, written out: jaxlib survives more, but takes minutes
+MIN_SHARED_LENGTH = 8  # a body this short is copied where it is called
+MAX_PROGRAM_SIZE = 50_000  # equations in one compilation, written out: jaxlib survives more, but takes minutes
 
 
-class Census(Struct, frozen=True):
+class RegionCensus(Struct, frozen=True):
     """What stands in a program."""
 
     uses: Counter[Graph]  # how many regions each graph is
@@ -22,33 +22,33 @@ class Census(Struct, frozen=True):
 
     def shared(self, body: Graph) -> bool:
         """It is called more than once, and worth being a function of its own."""
-        return self.uses[body] > 1 and len(body.eqns) >= TINY
+        return self.uses[body] > 1 and len(body.eqns) >= MIN_SHARED_LENGTH
 
 
-def census(root: Graph) -> Census:
+def count_equations(root: Graph) -> RegionCensus:
     """Every graph of a program is visited once, inner ones first."""
-    order, uses = inner_first(root)
+    order, uses = graphs_postorder(root)
     expanded: dict[Graph, int] = {}
     for graph in order:
         expanded[graph] = len(graph.eqns) + sum([expanded[r] for e in graph.eqns for r in e.regions])
-    return Census(uses, sum([len(g.eqns) for g in order]), expanded[root])
+    return RegionCensus(uses, sum([len(g.eqns) for g in order]), expanded[root])
 
 
-def refuse_too_large(root: Graph, found: Census) -> None:
+def refuse_too_large(root: Graph, found: RegionCensus) -> None:
     """Errors: DL1010 for a program beyond what the back end survives."""
-    if found.expanded > LIMIT:
+    if found.expanded > MAX_PROGRAM_SIZE:
         where = (Label(root.eqns[0].span),) if root.eqns else ()
         raise DifflangError(
             Diagnostic(
                 "DL1010",
-                f"{root.name or 'this program'} comes to {written(found)}; the back end takes {LIMIT:,} at once",
+                f"{root.name or 'this program'} comes to {describe_size(found)}; the back end takes {MAX_PROGRAM_SIZE:,} at once",
                 where,
-                (ways_out(found),),
+                (size_hint(found),),
             )
         )
 
 
-def ways_out(found: Census) -> str:
+def size_hint(found: RegionCensus) -> str:
     """What makes it shorter: of straight code, and of functions that are called in many places."""
     if found.expanded > 2 * found.size:
         return "a function stands there once for each call of it: call it in the body of a loop or a comprehension"
@@ -58,7 +58,7 @@ def ways_out(found: Census) -> str:
     )
 
 
-def written(found: Census) -> str:
+def describe_size(found: RegionCensus) -> str:
     """Its length, as far as a person wants to know it."""
     length = f"{found.expanded:,}" if found.expanded < 10**12 else "more than 10¹²"
     return f"{length} equations" + (

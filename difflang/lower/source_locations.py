@@ -16,59 +16,59 @@ import jax.extend.source_info_util
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Label
-from difflang.base.source import NOWHERE, Source, Span
+from difflang.base.source import NO_SPAN, Source, Span
 from difflang.ir.graph import Eqn
 
-Frame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any]], Any]
+SourceFrame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any]], Any]
 
-CALLED = "<difflang>"  # what such a function is called
+FRAME_NAME = "<difflang>"  # what such a function is called
 PACKAGE = Path(__file__).resolve().parents[1]
-FRAMED_BY = ("ad", "driver", "elaborate", "embed", "ir", "lower", "ops", "passes", "runtime")
+EXCLUDED_FOLDERS = ("ad", "driver", "elaborate", "embed", "ir", "lower", "ops", "passes", "runtime")
 
 
-def exclude_ourselves() -> None:
+def exclude_own_frames() -> None:
     """Our own Python files are not where a program's operations come from."""
-    for room in FRAMED_BY:
+    for room in EXCLUDED_FOLDERS:
         jax.extend.source_info_util.register_exclusion(f"{PACKAGE / room}/")
 
 
-exclude_ourselves()
+exclude_own_frames()
 
 
-def template(rule: Callable[..., Any], first: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+def call_template(rule: Callable[..., Any], first: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     return rule(first, *arrays, **attrs)
 
 
-TEMPLATE: CodeType = template.__code__
-UNITS = len(TEMPLATE.co_code) // 2
+TEMPLATE_CODE: CodeType = call_template.__code__
+CODE_UNITS = len(TEMPLATE_CODE.co_code) // 2
 
 
-class Frames:
+class SourceFrames:
     """One function a span, `frame(rule, first, arrays, attrs)`, that calls `rule(first, *arrays, **attrs)`."""
 
     __slots__ = ("made",)
 
     def __init__(self) -> None:
-        self.made: dict[tuple[Source, int, int], Frame] = {}
+        self.made: dict[tuple[Source, int, int], SourceFrame] = {}
 
-    def at(self, span: Span) -> Frame:
+    def at(self, span: Span) -> SourceFrame:
         key = (span.source, span.start, span.end)
         frame = self.made.get(key)
         if frame is None:
-            frame = self.made[key] = framed(span)
+            frame = self.made[key] = make_frame(span)
         return frame
 
 
-def framed(span: Span) -> Frame:
+def make_frame(span: Span) -> SourceFrame:
     """The template, as if written at that span. Cost: about 5 µs."""
     line, column = utf8_position(span.source, span.start)
     last, end = utf8_position(span.source, span.end)
-    code = TEMPLATE.replace(
+    code = TEMPLATE_CODE.replace(
         co_filename=span.source.name,
         co_firstlineno=line,
-        co_linetable=one_place(last - line, column, end),
-        co_name=CALLED,
-        co_qualname=CALLED,
+        co_linetable=single_location_table(last - line, column, end),
+        co_name=FRAME_NAME,
+        co_qualname=FRAME_NAME,
     )
     return FunctionType(code, {})
 
@@ -81,14 +81,14 @@ def utf8_position(source: Source, offset: int) -> tuple[int, int]:
     return line, column - 1 if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def one_place(lines: int, column: int, end: int) -> bytes:
+def single_location_table(lines: int, column: int, end: int) -> bytes:
     """A location table (CPython's `Objects/locations.md`) that puts every instruction at one place.
 
     Entries cover at most 8 code units; each is in the long form: no step of the first line, lines to the last one,
     column and end column, both counted from 1.
     """
     place = b"\0" + varint(lines) + varint(column + 1) + varint(end + 1)
-    full, rest = divmod(UNITS, 8)
+    full, rest = divmod(CODE_UNITS, 8)
     table = (bytes([0xF0 | 7]) + place) * full
     return table + (bytes([0xF0 | rest - 1]) + place if rest else b"")
 
@@ -103,9 +103,9 @@ def varint(n: int) -> bytes:
     return bytes(digits)
 
 
-def placed(error: DifflangError, eqn: Eqn) -> DifflangError:
+def with_eqn_span(error: DifflangError, eqn: Eqn) -> DifflangError:
     """The same refusal, at the equation that met it, unless it already says where."""
-    if eqn.span == NOWHERE:
+    if eqn.span == NO_SPAN:
         return error
     label = (Label(eqn.span),)
     return DifflangError(*[d if d.labels else replace(d, labels=label) for d in error.diagnostics])

@@ -15,40 +15,42 @@ from msgspec.structs import replace
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Type
 
-Name = int
+ValueNumber = int
 
 
-class Stack(Struct, frozen=True):
+class StackedOrigin(Struct, frozen=True):
     """What a loop or a map gave, one item a step."""
 
     kind: str  # the op
     length: Dim | None
-    steps: Name  # which steps these are
-    index: Name  # `item` is a function of this
-    item: Name
+    steps: ValueNumber  # which steps these are
+    index: ValueNumber  # `item` is a function of this
+    item: ValueNumber
 
 
-class Choice(Struct, frozen=True):
+class BranchOrigin(Struct, frozen=True):
     """What a branch gave."""
 
-    truth: Name
-    sides: tuple[Name, Name]
+    truth: ValueNumber
+    sides: tuple[ValueNumber, ValueNumber]
 
 
-Origin = Stack | Choice
-EMPTY = 0  # the name of an empty history of any type
+ValueOrigin = StackedOrigin | BranchOrigin
+EMPTY_HISTORY = 0  # the name of an empty history of any type
 
 
-class Names:
+class ValueNumbering:
     """All numbers of a program. A number is free in the indices that what it stands for depends on."""
 
     def __init__(self) -> None:
-        self.known: dict[Hashable, Name] = {"empty": EMPTY}
-        self.free: list[frozenset[Name]] = [frozenset()]
-        self.origins: dict[Name, Origin] = {}
-        self.moved: dict[Name, tuple[Name, dict[Name, Name]]] = {}  # a name with other indices in place of its own
+        self.known: dict[Hashable, ValueNumber] = {"empty": EMPTY_HISTORY}
+        self.free: list[frozenset[ValueNumber]] = [frozenset()]
+        self.origins: dict[ValueNumber, ValueOrigin] = {}
+        self.moved: dict[
+            ValueNumber, tuple[ValueNumber, dict[ValueNumber, ValueNumber]]
+        ] = {}  # a name with other indices in place of its own
 
-    def of(self, key: Hashable, parts: Iterable[Name] = ()) -> Name:
+    def of(self, key: Hashable, parts: Iterable[ValueNumber] = ()) -> ValueNumber:
         """The number of what is computed from `parts` in the way that `key` and they say."""
         parts = tuple(parts)
         whole = (key, parts)
@@ -58,7 +60,7 @@ class Names:
             self.free.append(frozenset().union(*[self.free[p] for p in parts]))
         return found
 
-    def index(self, steps: Name, depth: int) -> Name:
+    def index(self, steps: ValueNumber, depth: int) -> ValueNumber:
         """Which step it is of those, in a region so deep."""
         fresh = ("index", steps, depth) not in self.known
         found = self.known.setdefault(("index", steps, depth), len(self.free))
@@ -66,11 +68,11 @@ class Names:
             self.free.append(self.free[steps] | {found})
         return found
 
-    def made(self, name: Name, origin: Origin) -> Name:
+    def made(self, name: ValueNumber, origin: ValueOrigin) -> ValueNumber:
         self.origins[name] = origin
         return name
 
-    def at(self, name: Name, indices: Mapping[Name, Name]) -> Name:
+    def at(self, name: ValueNumber, indices: Mapping[ValueNumber, ValueNumber]) -> ValueNumber:
         """The same function of other indices."""
         base, before = self.moved.get(name, (name, {}))
         now = {i: indices.get(j, j) for i, j in ((i, before.get(i, i)) for i in self.free[base])}
@@ -83,38 +85,42 @@ class Names:
             self.free[found] |= self.free[base] - now.keys()
         return found
 
-    def origin(self, name: Name) -> Origin | None:
+    def origin(self, name: ValueNumber) -> ValueOrigin | None:
         """What gave it, if that is known."""
         if name in self.origins or name not in self.moved:
             return self.origins.get(name)
         base, indices = self.moved[name]
         match self.origins.get(base):
-            case Stack() as stack:
+            case StackedOrigin() as stack:
                 steps, item = self.at(stack.steps, indices), self.at(stack.item, indices)
                 return self.origins.setdefault(name, replace(stack, steps=steps, item=item))
-            case Choice(truth, (one, other)):
+            case BranchOrigin(truth, (one, other)):
                 sides = self.at(one, indices), self.at(other, indices)
-                return self.origins.setdefault(name, Choice(self.at(truth, indices), sides))
+                return self.origins.setdefault(name, BranchOrigin(self.at(truth, indices), sides))
             case _:
                 return None
 
-    def item(self, stack: Stack, index: Name) -> Name:
+    def item(self, stack: StackedOrigin, index: ValueNumber) -> ValueNumber:
         """What was given at that step."""
         return self.at(stack.item, {stack.index: index})
 
-    def sum(self, x: Name, y: Name, type: Type) -> Name | None:
+    def sum(self, x: ValueNumber, y: ValueNumber, type: Type) -> ValueNumber | None:
         """The name of two values added, histories item by item; none where these are not of the same steps."""
         if not isinstance(type, History):
             return self.of("add", (x, y))
-        if EMPTY in (x, y):
+        if EMPTY_HISTORY in (x, y):
             return x or y
         total = self.of("add_history", (x, y))
         match self.origin(x), self.origin(y):
-            case Stack() as a, Stack() as b if (a.kind, a.length, a.steps) == (b.kind, b.length, b.steps):
+            case StackedOrigin() as a, StackedOrigin() as b if (a.kind, a.length, a.steps) == (
+                b.kind,
+                b.length,
+                b.steps,
+            ):
                 item = self.sum(a.item, self.item(b, a.index), type.item)
                 return None if item is None else self.made(total, replace(a, item=item))
-            case Choice() as a, Choice() as b if a.truth == b.truth:
+            case BranchOrigin() as a, BranchOrigin() as b if a.truth == b.truth:
                 one, other = [self.sum(s, t, type) for s, t in zip(a.sides, b.sides, strict=True)]
-                return None if one is None or other is None else self.made(total, Choice(a.truth, (one, other)))
+                return None if one is None or other is None else self.made(total, BranchOrigin(a.truth, (one, other)))
             case _:
                 return None

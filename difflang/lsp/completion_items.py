@@ -9,22 +9,22 @@ from lsprotocol import types as lsp
 
 from difflang.base.package_data import stdlib_modules
 from difflang.elaborate.calls.builtin_functions import BUILTINS
-from difflang.elaborate.module_declarations import prelude
-from difflang.elaborate.module_imports import bound
+from difflang.elaborate.module_declarations import load_prelude
+from difflang.elaborate.module_imports import import_names
 from difflang.elaborate.reports.name_errors import CONSTANTS
-from difflang.host.builtin_registry import HOSTED
-from difflang.lsp.hover_and_hints import first_line
-from difflang.lsp.incremental_parse import Piece
-from difflang.lsp.name_resolution import of_file, piece_at
-from difflang.lsp.positions import Places
-from difflang.lsp.symbol_table import Binding, names_of
+from difflang.host.builtin_registry import HOST_BUILTINS
+from difflang.lsp.hover_and_hints import header_line
+from difflang.lsp.incremental_parse import ParsedPart
+from difflang.lsp.name_resolution import part_at, resolve_in_file
+from difflang.lsp.positions import PositionMap
+from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
-from difflang.tools.completion_candidates import Names, complete
-from difflang.tools.session_queries import DERIVATIVES, record_at
+from difflang.tools.completion_candidates import CompletionNames, complete
+from difflang.tools.session_queries import DERIVATIVE_DOCS, record_at_path
 from difflang.types.language_types import LangType, RecordType, show_type
 
-KINDS = {
+ITEM_KINDS = {
     "value": lsp.CompletionItemKind.Variable,
     "function": lsp.CompletionItemKind.Function,
     "record": lsp.CompletionItemKind.Struct,
@@ -33,73 +33,75 @@ KINDS = {
     "word": lsp.CompletionItemKind.Keyword,
     "builtin": lsp.CompletionItemKind.Function,
 }
-RANKS = {"parameter": "value", "variable": "value", "size": "value", "type": "value", "enum": "record"}
-IMPORTING = re.compile(r"^\s*import\s+(\w*)$")
-Known = Mapping[str, tuple[str, str]]
+KIND_ALIASES = {"parameter": "value", "variable": "value", "size": "value", "type": "value", "enum": "record"}
+IMPORT_LINE = re.compile(r"^\s*import\s+(\w*)$")
+TypedNames = Mapping[str, tuple[str, str]]
 
 
-def proposals(document: Document, offset: int, places: Places) -> list[lsp.CompletionItem]:
+def complete_at(document: Document, offset: int, places: PositionMap) -> list[lsp.CompletionItem]:
     """What may stand at a place, likeliest first."""
-    piece = piece_at(document, offset)
+    piece = part_at(document, offset)
     if piece is None:
         return []
     here = offset - piece.place.offset
     before = piece.text[:here]
     line = before.rsplit("\n", 1)[-1]
-    if (importing := IMPORTING.match(line)) is not None:
+    if (importing := IMPORT_LINE.match(line)) is not None:
         modules = [name for name in stdlib_modules() if name.startswith(importing[1])]
-        return [item(name, "module", "", i, places.range(offset - len(importing[1]), offset))
+        return [completion_item(name, "module", "", i, places.range(offset - len(importing[1]), offset))
                 for i, name in enumerate(modules)]  # fmt: skip
-    around = Around(document, piece, here)
+    around = CompletionScope(document, piece, here)
     known = around.known()
-    names = Names(known, around.fields, around.parameters)
+    names = CompletionNames(known, around.fields, around.parameters)
     found = complete(before, names)
     kinds = known if found and "." not in line[-1 - (here - found[0].start) :] else {}
     start = piece.place.offset
     return [
-        item(c.word, kinds.get(c.word, ("value", ""))[0], c.beside, i, places.range(start + c.start, offset))
+        completion_item(c.word, kinds.get(c.word, ("value", ""))[0], c.beside, i, places.range(start + c.start, offset))
         for i, c in enumerate(found)
     ]
 
 
-def item(name: str, kind: str, beside: str, rank: int, replaced: lsp.Range) -> lsp.CompletionItem:
+def completion_item(name: str, kind: str, beside: str, rank: int, replaced: lsp.Range) -> lsp.CompletionItem:
     """One proposal. Editors sort by `sort_text`: our order is kept."""
     edit = lsp.TextEdit(replaced, name)
-    return lsp.CompletionItem(name, kind=KINDS[kind], detail=beside or None, sort_text=f"{rank:04}", text_edit=edit)
+    return lsp.CompletionItem(
+        name, kind=ITEM_KINDS[kind], detail=beside or None, sort_text=f"{rank:04}", text_edit=edit
+    )
 
 
-class Around:
+class CompletionScope:
     """The names that can stand at a place of a part."""
 
-    def __init__(self, document: Document, piece: Piece, here: int) -> None:
+    def __init__(self, document: Document, piece: ParsedPart, here: int) -> None:
         self.document, self.piece, self.here = document, piece, here
         known = piece.known
         self.types: dict[str, LangType] = known.named() if known is not None else {}
 
     def known(self) -> dict[str, tuple[str, str]]:
         """Every name, with its kind and the text of its type: those of the blocks around, the file, the language."""
-        builtins = (*prelude().fns, *BUILTINS, *HOSTED, *DERIVATIVES, *CONSTANTS)
+        builtins = (*load_prelude().fns, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
         found = {name: ("builtin", "") for name in builtins if name.isidentifier()}
         for it, other in self.document.imports.items():
-            found |= dict.fromkeys(bound(it)[len(it.names) :], ("module", "module"))
+            found |= dict.fromkeys(import_names(it)[len(it.names) :], ("module", "module"))
             found |= dict.fromkeys(it.names, ("function", f"of {other.name}"))
         for part in self.document.parts:
-            for b in names_of(part).top():
+            for b in symbols_of(part).top():
                 if b.kind != "test":
                     found[b.name] = self.told(b, part)
-        seen = names_of(self.piece).seen_at(self.here)
+        seen = symbols_of(self.piece).seen_at(self.here)
         if not seen:
             seen = dict.fromkeys(n for n in self.types if re.search(rf"\b{n}\b", self.piece.text[: self.here]))
         for name, b in seen.items():
             type = self.types.get(name)
-            kind = RANKS.get(b.kind, b.kind) if b is not None else "value"
+            kind = KIND_ALIASES.get(b.kind, b.kind) if b is not None else "value"
             found[name] = (kind, show_type(type) if type is not None else found.get(name, ("", ""))[1])
         return found
 
-    def told(self, b: Binding, part: Piece) -> tuple[str, str]:
+    def told(self, b: NameBinding, part: ParsedPart) -> tuple[str, str]:
         match b.node:
             case tree.Fn():
-                return "function", first_line(b.node).removeprefix("fn ")
+                return "function", header_line(b.node).removeprefix("fn ")
             case tree.Record() | tree.Enum():
                 return "record", "record" if isinstance(b.node, tree.Record) else "enum"
             case tree.Variant():
@@ -107,7 +109,7 @@ class Around:
             case _:
                 known = part.known
                 var = known.host.get(b.name) if known is not None else None
-                return RANKS.get(b.kind, b.kind), show_type(var.type) if var is not None else ""
+                return KIND_ALIASES.get(b.kind, b.kind), show_type(var.type) if var is not None else ""
 
     def record(self, path: str) -> RecordType | None:
         """The record that `a.b.c` is."""
@@ -116,28 +118,28 @@ class Around:
         if type is None:
             hosts = [p.known.host[first] for p in self.document.parts if p.known is not None and first in p.known.host]
             type = hosts[-1].type if hosts else None
-        return record_at(type, rest) if type is not None else None
+        return record_at_path(type, rest) if type is not None else None
 
-    def fields(self, path: str) -> Known:
+    def fields(self, path: str) -> TypedNames:
         """What can stand after `path.`: the fields of a record, or what a module offers."""
         type = self.record(path)
         if type is not None:
             return {n: ("value", show_type(t)) for n, t in zip(type.names, type.fields, strict=True)}
-        goal = of_file(self.document, path)
+        goal = resolve_in_file(self.document, path)
         if goal is None or goal.binding is not None:
             return {}
         offered: dict[str, tuple[str, str]] = {}
         for part in goal.document.parts:
             public = {n for i in part.items if getattr(i, "pub", False) for n in part.declares}
-            offered |= {b.name: self.told(b, part) for b in names_of(part).top() if b.name in public}
+            offered |= {b.name: self.told(b, part) for b in symbols_of(part).top() if b.name in public}
         return offered
 
     def parameters(self, name: str) -> tuple[str, ...]:
         """The types that a call takes, as they are declared: `x.f(y)` is `f(x, y)`."""
         owner, point, last = name.rpartition(".")
-        goal = of_file(self.document, owner) if point else None
+        goal = resolve_in_file(self.document, owner) if point else None
         of_module = goal is not None and goal.binding is None
-        goal = of_file(goal.document if goal is not None and of_module else self.document, last)
+        goal = resolve_in_file(goal.document if goal is not None and of_module else self.document, last)
         node = goal.binding.node if goal is not None and goal.binding is not None else None
         params = node.params[bool(point) and not of_module :] if isinstance(node, tree.Fn) else ()
         return tuple(p.type.span.text if p.type else "" for p in params)

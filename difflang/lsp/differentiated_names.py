@@ -9,70 +9,70 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import TRANSFORMS
-from difflang.lsp.incremental_parse import Piece
-from difflang.lsp.name_resolution import declared, operator_of, type_at
-from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.lsp.incremental_parse import ParsedPart
+from difflang.lsp.name_resolution import callee_declaration, operator_name, type_at
+from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names, nodes
+from difflang.syntax.tree_queries import all_nodes, pattern_names
 from difflang.types.language_types import UNIT, tangent_type
 
-DERIVE = frozenset(TRANSFORMS) - {"vmap"}
-ROUNDS = 4  # through a body: what a loop hands on reaches what stands above it
+DERIVATIVE_OPERATORS = frozenset(TRANSFORM_NAMES) - {"vmap"}
+MAX_ROUNDS = 4  # through a body: what a loop hands on reaches what stands above it
 
 
-def differentiated(document: Document) -> set[Binding]:
+def differentiated_bindings(document: Document) -> set[NameBinding]:
     """Functions of which a file takes a derivative, the parameters in which it does, and what depends on them."""
-    found: set[Binding] = set()
+    found: set[NameBinding] = set()
     for piece in document.parts:
-        for fn, places in derivatives_in(piece):
-            goal = declared(document, piece, fn)
+        for fn, places in derivative_calls(piece):
+            goal = callee_declaration(document, piece, fn)
             if goal is None:
                 continue
             where = next((p for p in goal[0].parts if p.source is goal[1].span.source), None)
             if where is not None:
-                found |= active(where, goal[1], places)
+                found |= active_bindings(where, goal[1], places)
     return found
 
 
-def derivatives_in(piece: Piece) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
+def derivative_calls(piece: ParsedPart) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
     """Each function that a part differentiates, and in what: parameters by name or place."""
     if "derivatives" not in piece.kept:
         piece.kept["derivatives"] = [
-            found for item in piece.items for node in nodes(item) for found in derivative(node)
+            found for item in piece.items for node in all_nodes(item) for found in derivative_operand(node)
         ]
     kept = piece.kept["derivatives"]
     assert isinstance(kept, list)
     return kept  # pyright: ignore[reportUnknownVariableType]
 
 
-def derivative(node: tree.Node) -> Iterator[tuple[tree.Node, tuple[str | int, ...]]]:
+def derivative_operand(node: tree.Node) -> Iterator[tuple[tree.Node, tuple[str | int, ...]]]:
     match node:
         case tree.Prime(base=base):
             yield base, (0,)
-        case tree.Call(fn=fn, args=(arg, *_)) if operator_of(fn) in DERIVE:
+        case tree.Call(fn=fn, args=(arg, *_)) if operator_name(fn) in DERIVATIVE_OPERATORS:
             written = fn.subscripts if isinstance(fn, tree.Index) else ()
-            yield arg.value, tuple([first(place) for place in written]) or (0,)
+            yield arg.value, tuple([wrt_root(place) for place in written]) or (0,)
         case _:
             pass
 
 
-def first(place: tree.Expr) -> str | int:
+def wrt_root(place: tree.Expr) -> str | int:
     """The parameter in `w`, `m.w` or `0`."""
     while isinstance(place, tree.Member):
         place = place.base
     return place.value if isinstance(place, tree.Int) else place.id if isinstance(place, tree.Name) else 0
 
 
-def active(piece: Piece, decl: tree.Node, places: tuple[str | int, ...]) -> set[Binding]:
+def active_bindings(piece: ParsedPart, decl: tree.Node, places: tuple[str | int, ...]) -> set[NameBinding]:
     """A function, the parameters at some places, and what in its body depends on them."""
-    names = names_of(piece)
+    names = symbols_of(piece)
     params = decl.params if isinstance(decl, (tree.Fn, tree.Lambda)) else ()
     chosen = {id(p) for i, p in enumerate(params) if i in places or param_name(p) in places}
     found = {b for b in names.bindings if b.kind == "parameter" and id(b.node) in chosen}
     if isinstance(decl, (tree.Fn, tree.Lambda)):
-        spread(piece, decl.body, found)
+        propagate_activity(piece, decl.body, found)
     return found | {b for b in names.bindings if b.kind == "function" and b.node is decl}
 
 
@@ -82,24 +82,24 @@ def param_name(param: tree.Param | tree.LambdaParam) -> str:
     return param.pattern.name if isinstance(param.pattern, tree.NamePattern) else ""
 
 
-def spread(piece: Piece, body: tree.Expr, found: set[Binding]) -> None:
+def propagate_activity(piece: ParsedPart, body: tree.Expr, found: set[NameBinding]) -> None:
     """Add what is made of what is `found`, where it can change a little."""
-    names = names_of(piece)
-    parts = nodes(body)
-    stopped = [n.span for n in parts if isinstance(n, tree.Call) and operator_of(n.fn) == "stop"]
+    names = symbols_of(piece)
+    parts = all_nodes(body)
+    stopped = [n.span for n in parts if isinstance(n, tree.Call) and operator_name(n.fn) == "stop"]
     mine = [u for u in names.uses if u.binding is not None and body.span.start <= u.span.start < body.span.end]
     mine = [u for u in mine if not any(s.start <= u.span.start < s.end for s in stopped)]
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = len(found)
         for node in parts:
-            for value, to in made(node, mine):
-                if any(within(u, value) and u.binding in found for u in mine):
-                    found |= {b for b in (to or bound_at(piece, node)) if moves(piece, b)}
+            for value, to in value_flows(node, mine):
+                if any(is_within(u, value) and u.binding in found for u in mine):
+                    found |= {b for b in (to or bindings_of_node(piece, node)) if may_have_tangent(piece, b)}
         if len(found) == before:
             return
 
 
-def made(node: tree.Node, uses: list[Use]) -> Iterator[tuple[Span, list[Binding]]]:
+def value_flows(node: tree.Node, uses: list[NameUse]) -> Iterator[tuple[Span, list[NameBinding]]]:
     """From where a value goes to which names; without a list to those that the node binds."""
     match node:
         case tree.Let(value=value) | tree.Var(value=value):
@@ -110,25 +110,25 @@ def made(node: tree.Node, uses: list[Use]) -> Iterator[tuple[Span, list[Binding]
             first = into
             while isinstance(first, (tree.Index, tree.Member)):
                 first = first.base
-            named = [u.binding for u in uses if within(u, first.span) and u.binding is not None]
+            named = [u.binding for u in uses if is_within(u, first.span) and u.binding is not None]
             if named:
                 yield value.span, named
         case _:
             pass
 
 
-def bound_at(piece: Piece, node: tree.Node) -> list[Binding]:
+def bindings_of_node(piece: ParsedPart, node: tree.Node) -> list[NameBinding]:
     """The names that a `let`, `var` or `for` binds."""
     pattern = getattr(node, "pattern", None)
-    wanted = set(bound_names(pattern)) if pattern is not None else set[str]()
-    return [b for b in names_of(piece).bindings if b.node is node and b.name in wanted]
+    wanted = set(pattern_names(pattern)) if pattern is not None else set[str]()
+    return [b for b in symbols_of(piece).bindings if b.node is node and b.name in wanted]
 
 
-def within(use: Use, span: Span) -> bool:
+def is_within(use: NameUse, span: Span) -> bool:
     return span.start <= use.span.start < span.end
 
 
-def moves(piece: Piece, binding: Binding) -> bool:
+def may_have_tangent(piece: ParsedPart, binding: NameBinding) -> bool:
     """Whether a value can change a little: unless it is known that it cannot."""
     type = type_at(piece, binding.span.start, binding.span.end)
     return type is None or tangent_type(type) != UNIT

@@ -10,32 +10,42 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import Checked
+from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.context import Session
-from difflang.elaborate.module_declarations import check_definition, prelude
+from difflang.elaborate.module_declarations import check_definition, load_prelude
 from difflang.ir.tensor_types import DTYPES
-from difflang.lsp.incremental_check import Analysis, Result
-from difflang.lsp.name_resolution import Found, Target, of_file, own_type, piece_at, target, type_at
-from difflang.lsp.positions import Places
-from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.lsp.incremental_check import DocumentAnalysis, PartResult
+from difflang.lsp.name_resolution import (
+    Definition,
+    NameOccurrence,
+    declared_type,
+    definition_of,
+    part_at,
+    resolve_in_file,
+    type_at,
+)
+from difflang.lsp.positions import PositionMap
+from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.completion_candidates import call_at
-from difflang.tools.emit import typed
-from difflang.tools.session_queries import DERIVATIVES, of_the_language, with_doc
+from difflang.tools.completion_candidates import unfinished_call
+from difflang.tools.emit import typed_signature
+from difflang.tools.session_queries import DERIVATIVE_DOCS, describe_builtin, with_doc
 from difflang.types.language_types import ClosureType, FnType, LangType, show_type
 
-CLOSED = re.compile(r"(?:[^)#]++|#[^\n]*+)*+\)")  # up to the end of what a function takes, comments passed over
-WIDEST = 60  # characters of a hint; what is longer tells less than it hides
+PARAMETER_LIST_END = re.compile(
+    r"(?:[^)#]++|#[^\n]*+)*+\)"
+)  # up to the end of what a function takes, comments passed over
+MAX_HINT_CHARS = 60  # characters of a hint; what is longer tells less than it hides
 
 
 # ---- Hover
 
 
-def expression(document: Document, offset: int) -> tuple[str, tuple[int, int]] | None:
+def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, int]] | None:
     """The type of the smallest expression around a place, and where that stands."""
-    piece = piece_at(document, offset)
+    piece = part_at(document, offset)
     if piece is None or piece.result is None:
         return None
     at = offset - piece.place.offset
@@ -44,59 +54,59 @@ def expression(document: Document, offset: int) -> tuple[str, tuple[int, int]] |
         return None
     _, a, b = min(around)
     type, text = piece.result.types[a, b], piece.text[a:b]
-    if plain(type) or "\n" in text:
+    if is_closure_type(type) or "\n" in text:
         return None
-    return code(f"{text}: {show_type(type)}"), (piece.place.offset + a, piece.place.offset + b)
+    return code_block(f"{text}: {show_type(type)}"), (piece.place.offset + a, piece.place.offset + b)
 
 
-def told(found: Found) -> str:
+def name_hover(found: NameOccurrence) -> str:
     """What is told of a name: its declaration or type, as a program writes it, and its comment."""
-    goal = target(found)
+    goal = definition_of(found)
     name = found.name
     if goal is None:
         type = type_at(found.piece, name.span.start, name.span.end)
-        return of_language(name.name, type)
+        return builtin_hover(name.name, type)
     if goal.binding is None:
-        return code(f"import {goal.document.name}")
-    head, doc = declaration(goal)
+        return code_block(f"import {goal.document.name}")
+    head, doc = declaration_text(goal)
     if goal.binding.kind in ("value", "variable", "parameter", "field") or head == name.name:
-        type = type_at(found.piece, name.span.start, name.span.end) or own_type(goal)
-        head = f"{name.name}: {show_type(type)}" if type is not None and not plain(type) else head
-    return code(head) + (f"\n\n{doc.strip()}" if doc else "")
+        type = type_at(found.piece, name.span.start, name.span.end) or declared_type(goal)
+        head = f"{name.name}: {show_type(type)}" if type is not None and not is_closure_type(type) else head
+    return code_block(head) + (f"\n\n{doc.strip()}" if doc else "")
 
 
-def plain(type: LangType) -> bool:
+def is_closure_type(type: LangType) -> bool:
     """Whether a type says less than how the thing is declared."""
     return isinstance(type, ClosureType)
 
 
-def code(text: str) -> str:
+def code_block(text: str) -> str:
     return f"```difflang\n{text}\n```"
 
 
-def of_language(name: str, type: LangType | None) -> str:
+def builtin_hover(name: str, type: LangType | None) -> str:
     """What a name that every file knows stands for."""
-    decl = prelude().fns.get(name)
+    decl = load_prelude().fns.get(name)
     if decl is not None:
-        return code(first_line(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
+        return code_block(header_line(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
     if name in DTYPES:
-        return code(name) + "\n\nan element type"
-    text = of_the_language(name)
+        return code_block(name) + "\n\nan element type"
+    text = describe_builtin(name)
     if text is None:
-        return code(f"{name}: {show_type(type)}") if type is not None and not plain(type) else ""
+        return code_block(f"{name}: {show_type(type)}") if type is not None and not is_closure_type(type) else ""
     head, _, doc = text.partition("\n\n")
     shown = f"{name}: {show_type(type)}" if type is not None and not isinstance(type, (ClosureType, FnType)) else head
-    return code(shown) + (f"\n\n{doc}" if doc else "") if name not in DERIVATIVES else text
+    return code_block(shown) + (f"\n\n{doc}" if doc else "") if name not in DERIVATIVE_DOCS else text
 
 
-def declaration(goal: Target) -> tuple[str, str | None]:
+def declaration_text(goal: Definition) -> tuple[str, str | None]:
     """How something is declared, in a line or as it stands, and its comment."""
     binding, document = goal.binding, goal.document
     assert binding is not None
     node = binding.node
     match node:
         case tree.Fn():
-            return signature(document.analysis, node), node.doc
+            return signature_text(document.analysis, node), node.doc
         case tree.Record() | tree.Enum():
             return node.span.text, node.doc
         case tree.Variant() | tree.Field() if binding.inside is not None:
@@ -112,14 +122,14 @@ def declaration(goal: Target) -> tuple[str, str | None]:
             return binding.name, None
 
 
-def signature(analysis: Analysis | None, decl: tree.Fn) -> str:
+def signature_text(analysis: DocumentAnalysis | None, decl: tree.Fn) -> str:
     """A function's first line, with what was inferred."""
     if analysis is None:
-        return first_line(decl)
-    return typed(Checked(analysis.module, (), analysis.session), decl)
+        return header_line(decl)
+    return typed_signature(CheckedProgram(analysis.module, (), analysis.session), decl)
 
 
-def first_line(decl: tree.Fn) -> str:
+def header_line(decl: tree.Fn) -> str:
     generics = ", ".join(g.span.text for g in decl.generics)
     params = ", ".join(p.span.text for p in decl.params)
     result = f" -> {decl.result.span.text}" if decl.result is not None else ""
@@ -129,12 +139,12 @@ def first_line(decl: tree.Fn) -> str:
 # ---- The gradient of a function
 
 
-def gradient(found: Found, pause: Callable[[], None]) -> str:
+def gradient_hover(found: NameOccurrence, pause: Callable[[], None]) -> str:
     """The type of a function's gradient and what it takes, where it has one. It is checked as if it stood in the file.
 
     Errors: what `pause` raises, at any step.
     """
-    goal = target(found)
+    goal = definition_of(found)
     decl = goal.binding.node if goal is not None and goal.binding is not None else None
     if goal is None or not isinstance(decl, tree.Fn) or decl.host or goal.document.analysis is None:
         return ""
@@ -142,28 +152,28 @@ def gradient(found: Found, pause: Callable[[], None]) -> str:
         return ""
     result, question = goal.piece.result, f"gradient of {decl.name}"
     kept = goal.piece.kept.get(question)
-    if isinstance(kept, Kept) and kept.result is result:
+    if isinstance(kept, CachedGradient) and kept.result is result:
         return kept.text
     type = gradient_type(goal.document.analysis, decl)
     text = f"`grad({decl.name})`: the derivative in `{decl.params[0].name}`, of type `{type}`" if type else ""
-    if type and (takes := cost(goal.document.analysis, decl, pause)):
+    if type and (takes := gradient_cost(goal.document.analysis, decl, pause)):
         text = f"{text}\n\n{takes}"
-    goal.piece.kept[question] = Kept(result, text)
+    goal.piece.kept[question] = CachedGradient(result, text)
     return text
 
 
-class Kept(Struct, frozen=True):
+class CachedGradient(Struct, frozen=True):
     """An answer, and the state of the part that it is about."""
 
-    result: Result
+    result: PartResult
     text: str
 
 
-def cost(analysis: Analysis, decl: tree.Fn, pause: Callable[[], None]) -> str:
+def gradient_cost(analysis: DocumentAnalysis, decl: tree.Fn, pause: Callable[[], None]) -> str:
     """How many operations a function and its gradient take; nothing where no formula says that."""
-    from difflang.tools.cost import costs
+    from difflang.tools.cost import cost_formulas
 
-    found = costs(Checked(analysis.module, (), analysis.session), decl, pause)
+    found = cost_formulas(CheckedProgram(analysis.module, (), analysis.session), decl, pause)
     if found is None:
         return ""
     plain, both = found
@@ -171,7 +181,7 @@ def cost(analysis: Analysis, decl: tree.Fn, pause: Callable[[], None]) -> str:
     return f"`{decl.name}` takes `{plain}` operations, its gradient `{both}`{step}"
 
 
-def gradient_type(analysis: Analysis, decl: tree.Fn) -> str:
+def gradient_type(analysis: DocumentAnalysis, decl: tree.Fn) -> str:
     """The type of what `grad` of a function gives; nothing where that is no program."""
     if not decl.params or any(p.type is None for p in decl.params):
         return ""
@@ -195,62 +205,62 @@ def gradient_type(analysis: Analysis, decl: tree.Fn) -> str:
 # ---- Hints
 
 
-def hints(document: Document, start: int, end: int, places: Places) -> Iterator[lsp.InlayHint]:
+def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -> Iterator[lsp.InlayHint]:
     """The types of names that are bound without one, and of results that are not declared."""
     for piece in document.parts:
         at = piece.place.offset
         if at + len(piece.text) < start or at > end:
             continue
-        for b in names_of(piece).bindings:
-            text = hint(type_at(piece, b.span.start, b.span.end), b)
+        for b in symbols_of(piece).bindings:
+            text = type_hint(type_at(piece, b.span.start, b.span.end), b)
             if text and start <= at + b.span.end <= end:
                 yield lsp.InlayHint(places.position(at + b.span.end), f": {text}", lsp.InlayHintKind.Type)
-        for decl in (b.node for b in names_of(piece).bindings if isinstance(b.node, tree.Fn)):
+        for decl in (b.node for b in symbols_of(piece).bindings if isinstance(b.node, tree.Fn)):
             found = next((r.found[decl] for r in (piece.result, piece.before) if r and decl in r.found), None)
-            if found is not None and decl.result is None and len(text := show_type(found.type)) <= WIDEST:
+            if found is not None and decl.result is None and len(text := show_type(found.type)) <= MAX_HINT_CHARS:
                 first = decl.params[-1].span.end if decl.params else decl.name_span.end
-                if (closed := CLOSED.match(decl.span.source.text, first, decl.body.span.start)) is not None:
+                if (closed := PARAMETER_LIST_END.match(decl.span.source.text, first, decl.body.span.start)) is not None:
                     yield lsp.InlayHint(places.position(at + closed.end()), f" -> {text}", lsp.InlayHintKind.Type)
 
 
-def hint(type: LangType | None, b: Binding) -> str:
+def type_hint(type: LangType | None, b: NameBinding) -> str:
     """What is shown beside a name; nothing where its type is written, or a function."""
     if type is None or b.kind not in ("value", "variable") or isinstance(type, ClosureType):
         return ""
     if isinstance(b.node, (tree.Let, tree.Var)) and b.node.type is not None:
         return ""
     text = show_type(type)
-    return text if len(text) <= WIDEST else ""
+    return text if len(text) <= MAX_HINT_CHARS else ""
 
 
 # ---- Calls
 
 
-def call_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
+def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
     """What the call around a place takes, and which argument stands there."""
-    piece = piece_at(document, offset)
-    call = call_at(piece.text[: offset - piece.place.offset]) if piece is not None else None
+    piece = part_at(document, offset)
+    call = unfinished_call(piece.text[: offset - piece.place.offset]) if piece is not None else None
     if piece is None or call is None:
         return None
     owner, point, name = call.name.rpartition(".")
-    goal = of_file(document, owner) if point else None
+    goal = resolve_in_file(document, owner) if point else None
     of_module = goal is not None and goal.binding is None
     there = goal.document if goal is not None and of_module else document
-    goal = of_file(there, name, piece if there is document else None)
-    shown = names_of(piece).seen_at(call.start).get(name)
+    goal = resolve_in_file(there, name, piece if there is document else None)
+    shown = symbols_of(piece).seen_at(call.start).get(name)
     node = shown.node if shown is not None else goal.binding.node if goal is not None and goal.binding else None
-    node = node or prelude().fns.get(name)
+    node = node or load_prelude().fns.get(name)
     params: list[str] = []
     if isinstance(node, tree.Fn):
-        analysis = there.analysis if node.name not in prelude().fns else None
-        label, doc = signature(analysis, node), node.doc
+        analysis = there.analysis if node.name not in load_prelude().fns else None
+        label, doc = signature_text(analysis, node), node.doc
         params = [p.span.text for p in node.params]
         keys = [p.name for p in node.params]
     elif isinstance(node, (tree.Record, tree.Variant)):
         params, keys = [f"{f.name}: {f.type.span.text}" for f in node.fields], [f.name for f in node.fields]
         label, doc = f"{name}({', '.join(params)})", getattr(node, "doc", None)
     else:
-        text = of_the_language(name)
+        text = describe_builtin(name)
         if text is None:
             return None
         label, _, doc = with_doc(text, None).partition("\n\n")
@@ -258,13 +268,21 @@ def call_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
     place = call.place + (bool(point) and not of_module)  # `x.f(y)` is `f(x, y)`
     active = keys.index(call.named) if call.named in keys else place
     information = lsp.SignatureInformation(
-        label, markdown(doc) if doc else None, [lsp.ParameterInformation(p) for p in params]
+        label, markdown_content(doc) if doc else None, [lsp.ParameterInformation(p) for p in params]
     )
     return lsp.SignatureHelp([information], 0, active if active < len(params) else None)
 
 
-def markdown(text: str) -> lsp.MarkupContent:
+def markdown_content(text: str) -> lsp.MarkupContent:
     return lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
 
 
-__all__ = ["Use", "call_help", "expression", "gradient", "hints", "markdown", "told"]
+__all__ = [
+    "NameUse",
+    "expression_hover",
+    "gradient_hover",
+    "inlay_hints",
+    "markdown_content",
+    "name_hover",
+    "signature_help",
+]

@@ -14,31 +14,31 @@ from typing import Any
 from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.gc_pause import paused
+from difflang.base.gc_pause import pause_gc
 from difflang.base.source import Part, Span
-from difflang.driver.check_and_run import independent
-from difflang.driver.doc_examples import examples_in
+from difflang.driver.check_and_run import drop_followup_errors
+from difflang.driver.doc_examples import find_examples
 from difflang.elaborate.context import Session
-from difflang.elaborate.elaborated_graphs import Found
-from difflang.elaborate.module_declarations import enter, names_once
-from difflang.elaborate.recorded_types import Notes, Range
-from difflang.host.check_statements import Checker
-from difflang.host.statement_walk import Host
+from difflang.elaborate.elaborated_graphs import CheckedDefinition
+from difflang.elaborate.module_declarations import check_block_names, enter_declaration
+from difflang.elaborate.recorded_types import RecordedTypes, TextRange
+from difflang.host.check_statements import HostChecker
+from difflang.host.statement_walk import HostWalk
 from difflang.host.values import HostValue
-from difflang.lsp.incremental_parse import Piece
+from difflang.lsp.incremental_parse import ParsedPart
 from difflang.syntax import tree
 from difflang.types.language_types import LangType
-from difflang.types.module_scope import HostVar, Module
+from difflang.types.module_scope import HostVar, ModuleScope
 
-TABLES = ("fns", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared", "modules",
+MODULE_TABLES = ("fns", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared", "modules",
           "imported")  # fmt: skip
-KEPT = ("host", "arguments", "needs")  # what a part adds to while it is checked
-DECLARES = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)
-UNKNOWN = ("DL0201", "DL0202")  # there is no such name
-MOST_PASSES = 100  # before what was specialized on the way is let go of
+PART_TABLES = ("host", "arguments", "needs")  # what a part adds to while it is checked
+DECLARATION = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)
+UNKNOWN_NAME_CODES = ("DL0201", "DL0202")  # there is no such name
+MAX_SESSION_PASSES = 100  # before what was specialized on the way is let go of
 
 
-class Used(dict[str, Span]):
+class GlobalReads(dict[str, Span]):
     """The top-level names that functions read, and where: in the whole file, and in the part that is being checked."""
 
     def __init__(self) -> None:
@@ -50,20 +50,20 @@ class Used(dict[str, Span]):
         return super().setdefault(key, default)
 
 
-class Interrupted(Exception):
+class CheckCancelled(Exception):
     """The text has changed meanwhile: what was being found out is of no use."""
 
 
-class Result(Struct, frozen=True, eq=False):
+class PartResult(Struct, frozen=True, eq=False):
     """What checking said of a part."""
 
     source: Part
     reports: tuple[Diagnostic, ...]
-    types: Mapping[Range, LangType]
+    types: Mapping[TextRange, LangType]
     tables: Mapping[str, Mapping[str, Any]]
     values: Mapping[str, HostValue]
     used: Mapping[str, Span]
-    found: Mapping[tree.Fn, Found]
+    found: Mapping[tree.Fn, CheckedDefinition]
     checked: Mapping[tree.Fn, bool]
     line: int
     placed: bool  # it knows on which line it stands
@@ -85,32 +85,32 @@ class Result(Struct, frozen=True, eq=False):
         return self.tables["host"]
 
 
-class Analysis(Struct, eq=False):
+class DocumentAnalysis(Struct, eq=False):
     """A file that is being worked on: the module it makes, and what was said of it."""
 
-    module: Module
-    hosts: dict[Module, Host] = field(default_factory=dict[Module, Host])
+    module: ModuleScope
+    hosts: dict[ModuleScope, HostWalk] = field(default_factory=dict[ModuleScope, HostWalk])
     session: Session = field(default_factory=Session)
     declared: tuple[Diagnostic, ...] = ()  # what is wrong with names and imports
-    examples: dict[Piece, tuple[Diagnostic, ...]] = field(default_factory=dict[Piece, Any])
-    parts: tuple[Piece, ...] = ()  # of which this is the analysis
-    stale: set[Piece] = field(default_factory=set[Piece])
+    examples: dict[ParsedPart, tuple[Diagnostic, ...]] = field(default_factory=dict[ParsedPart, Any])
+    parts: tuple[ParsedPart, ...] = ()  # of which this is the analysis
+    stale: set[ParsedPart] = field(default_factory=set[ParsedPart])
     with_examples: bool = False  # whether those in doc comments are checked: as in the file that is asked about
-    finished: tuple[Piece, ...] | None = None  # what was checked to the end
+    finished: tuple[ParsedPart, ...] | None = None  # what was checked to the end
     passes: int = 0
     version: int = 0  # how often something in it has changed for those that import it
-    others: tuple[Analysis, ...] = ()  # those that it imports, directly or through others
+    others: tuple[DocumentAnalysis, ...] = ()  # those that it imports, directly or through others
 
     def __post_init__(self) -> None:
-        self.module.used = Used()
+        self.module.used = GlobalReads()
 
     # ---- What a change concerns
 
-    def concern(self, parts: tuple[Piece, ...], outside: Iterable[str]) -> bool:
+    def concern(self, parts: tuple[ParsedPart, ...], outside: Iterable[str]) -> bool:
         """Note which parts are to be checked again; whether only statements are. `outside` are imports that changed."""
         old, new = set(self.parts), set(parts)
-        changed = (old - new) | (new - old) | {p for p in new if moved(p)}
-        dirty = concerned(changed, self.stale & new, parts, outside)
+        changed = (old - new) | (new - old) | {p for p in new if has_moved(p)}
+        dirty = affected_parts(changed, self.stale & new, parts, outside)
         if any(p.result is not None and p.result.foreign for p in dirty):
             dirty = set(parts)
         self.stale = {p for p in dirty if p in new}
@@ -120,20 +120,22 @@ class Analysis(Struct, eq=False):
 
     # ---- The pass
 
-    def enter(self, parts: tuple[Piece, ...], keep: bool, link: Callable[[Sequence[tree.Item], Session], None]) -> None:
+    def enter(
+        self, parts: tuple[ParsedPart, ...], keep: bool, link: Callable[[Sequence[tree.Item], Session], None]
+    ) -> None:
         """Declare everything anew; mistakes in it are kept. With `keep` functions mean what they meant."""
         self.passes += 1
-        if not keep or self.passes % MOST_PASSES == 0:
+        if not keep or self.passes % MAX_SESSION_PASSES == 0:
             self.session = Session()
         session = self.session
-        clear(session)
-        for name in TABLES:
+        clear_diagnostics(session)
+        for name in MODULE_TABLES:
             getattr(self.module, name).clear()
         self.module.records.clear()
         items = [item for p in parts for item in p.items]
         for item in items:
-            enter(self.module, item, session)
-        names_once(tuple(items), session)
+            enter_declaration(self.module, item, session)
+        check_block_names(tuple(items), session)
         link(items, session)
         self.declared = tuple(session.diagnostics)
         session.found.clear()
@@ -144,7 +146,7 @@ class Analysis(Struct, eq=False):
                     session.found |= p.result.found
                     session.checked |= p.result.checked
 
-    def check(self, typed: Sequence[Piece], pause: Callable[[], None], told: Callable[[], None]) -> None:
+    def check(self, typed: Sequence[ParsedPart], pause: Callable[[], None], told: Callable[[], None]) -> None:
         """Check the parts that are stale. `told` is called when those that were typed in are done.
 
         Errors: Interrupted, whatever was done by then being kept.
@@ -153,34 +155,34 @@ class Analysis(Struct, eq=False):
             host.session = self.session
         waiting = {p for p in typed if p in self.stale}
         try:
-            with paused():
-                if waiting and self.parts[first_of(self.parts, self.stale)] not in waiting:
+            with pause_gc():
+                if waiting and self.parts[first_index(self.parts, self.stale)] not in waiting:
                     self.preview(waiting, pause)
                     told()
                     waiting.clear()
                 self.in_order(waiting, pause, told)
-        except Interrupted:
+        except CheckCancelled:
             self.session = Session()
             raise
 
-    def preview(self, typed: set[Piece], pause: Callable[[], None]) -> None:
+    def preview(self, typed: set[ParsedPart], pause: Callable[[], None]) -> None:
         """Check what was typed before all else that it concerns, with what was known of the parts above."""
-        checker = Checker(self.session, self.module, self.hosts)
+        checker = HostChecker(self.session, self.module, self.hosts)
         above: list[tree.Item] = []
         for p in self.parts:
             if p in typed:
                 self.part(p, checker, tuple(above), pause)
                 self.stale.add(p)
             elif p.known is not None:
-                restore(p.known, checker)
+                restore_result(p.known, checker)
             above += p.items
-        clear(self.session)
-        for name in (*KEPT, "used"):
+        clear_diagnostics(self.session)
+        for name in (*PART_TABLES, "used"):
             getattr(self.module, name).clear()
 
-    def in_order(self, typed: set[Piece], pause: Callable[[], None], told: Callable[[], None]) -> None:
+    def in_order(self, typed: set[ParsedPart], pause: Callable[[], None], told: Callable[[], None]) -> None:
         """Check what is stale in the order of the file."""
-        checker = Checker(self.session, self.module, self.hosts)
+        checker = HostChecker(self.session, self.module, self.hosts)
         above: list[tree.Item] = []
         for p in self.parts:
             if p in self.stale or p.result is None:
@@ -190,20 +192,22 @@ class Analysis(Struct, eq=False):
                     if not typed:
                         told()
             else:
-                restore(p.result, checker)
+                restore_result(p.result, checker)
             above += p.items
         self.check_examples(checker, tuple(above), pause)
 
-    def part(self, p: Piece, checker: Checker, above: tuple[tree.Item, ...], pause: Callable[[], None]) -> None:
+    def part(
+        self, p: ParsedPart, checker: HostChecker, above: tuple[tree.Item, ...], pause: Callable[[], None]
+    ) -> None:
         """Check one part, and keep what comes of it."""
         pause()
         session, module = self.session, self.module
         session.diagnostics, session.warned = [], set()
-        before = {name: dict(getattr(module, name)) for name in KEPT}
+        before = {name: dict(getattr(module, name)) for name in PART_TABLES}
         values, known = dict(checker.values), (set(session.found), set(session.checked))
-        notes = session.notes = Notes(p.source, pause)
+        notes = session.notes = RecordedTypes(p.source, pause)
         used = module.used
-        assert isinstance(used, Used)
+        assert isinstance(used, GlobalReads)
         used.here = {}
         p.place.asked, line = False, p.place.line
         try:
@@ -211,12 +215,12 @@ class Analysis(Struct, eq=False):
                 checker.item(item, above + p.items[:i])
         finally:
             session.notes = None
-        p.found(Result(
+        p.found(PartResult(
             p.source,
             tuple(session.diagnostics),
             notes.types,
-            {name: added(before[name], getattr(module, name)) for name in KEPT},
-            added(values, checker.values),
+            {name: changed_entries(before[name], getattr(module, name)) for name in PART_TABLES},
+            changed_entries(values, checker.values),
             used.here,
             {d: f for d, f in session.found.items() if d not in known[0]},
             {d: f for d, f in session.checked.items() if d not in known[1]},
@@ -227,7 +231,7 @@ class Analysis(Struct, eq=False):
         self.examples.pop(p, None)
         self.stale.discard(p)
 
-    def check_examples(self, checker: Checker, items: tuple[tree.Item, ...], pause: Callable[[], None]) -> None:
+    def check_examples(self, checker: HostChecker, items: tuple[tree.Item, ...], pause: Callable[[], None]) -> None:
         """The examples in doc comments, which see the whole file."""
         session = self.session
         self.examples = {p: self.examples[p] for p in self.parts if p in self.examples}
@@ -235,7 +239,7 @@ class Analysis(Struct, eq=False):
             if p not in self.examples:
                 pause()
                 session.diagnostics, session.warned = [], set()
-                for comment in examples_in(p.source, p.items) if self.with_examples else ():
+                for comment in find_examples(p.source, p.items) if self.with_examples else ():
                     for diagnostic in comment.diagnostics:
                         session.report(DifflangError(diagnostic))
                     checker.apart(items, comment.block, "example", shown=True)
@@ -252,24 +256,28 @@ class Analysis(Struct, eq=False):
         broken = [*syntax, *[d for d in found if d.code.startswith("DL01")]]
         others = [d for d in found if not d.code.startswith("DL01")]
         unread = [p for p in self.parts if p.diagnostics]
-        return once([*broken, *[d for d in independent(broken, others) if not follows(d, unread)]])
+        return deduplicate(
+            [*broken, *[d for d in drop_followup_errors(broken, others) if not follows_syntax_error(d, unread)]]
+        )
 
 
-def follows(diagnostic: Diagnostic, unread: Sequence[Piece]) -> bool:
+def follows_syntax_error(diagnostic: Diagnostic, unread: Sequence[ParsedPart]) -> bool:
     """Whether a report is about something of which the declaration could not be read as it was meant."""
     texts = {p.source for p in unread}
     if any(label.span.source in texts for label in diagnostic.labels):
         return True
-    lost = {name for p in unread for name in DECLARES.findall(p.text)}
-    return diagnostic.code in UNKNOWN and diagnostic.span is not None and diagnostic.span.text in lost
+    lost = {name for p in unread for name in DECLARATION.findall(p.text)}
+    return diagnostic.code in UNKNOWN_NAME_CODES and diagnostic.span is not None and diagnostic.span.text in lost
 
 
-def moved(p: Piece) -> bool:
+def has_moved(p: ParsedPart) -> bool:
     """Whether what is known of a part is about another line."""
     return p.result is not None and p.result.placed and p.result.line != p.place.line
 
 
-def concerned(changed: set[Piece], stale: set[Piece], parts: Sequence[Piece], outside: Iterable[str]) -> set[Piece]:
+def affected_parts(
+    changed: set[ParsedPart], stale: set[ParsedPart], parts: Sequence[ParsedPart], outside: Iterable[str]
+) -> set[ParsedPart]:
     """The parts that a change concerns."""
     dirty = changed | stale
     names = set(outside) | {n for p in dirty for n in p.declares}
@@ -288,19 +296,19 @@ def concerned(changed: set[Piece], stale: set[Piece], parts: Sequence[Piece], ou
         names |= {n for p in more for n in p.declares}
 
 
-def host_functions(p: Piece) -> list[str]:
+def host_functions(p: ParsedPart) -> list[str]:
     return [item.name for item in p.items if isinstance(item, tree.Fn) and item.host]
 
 
-def clear(session: Session) -> None:
+def clear_diagnostics(session: Session) -> None:
     session.diagnostics, session.warned, session.errors = [], set(), 0
 
 
-def first_of(parts: Sequence[Piece], some: set[Piece]) -> int:
+def first_index(parts: Sequence[ParsedPart], some: set[ParsedPart]) -> int:
     return next(i for i, p in enumerate(parts) if p in some)
 
 
-def restore(result: Result, checker: Checker) -> None:
+def restore_result(result: PartResult, checker: HostChecker) -> None:
     """Let a part that was checked before have its effect."""
     for name, table in result.tables.items():
         getattr(checker.module, name).update(table)
@@ -311,11 +319,11 @@ def restore(result: Result, checker: Checker) -> None:
     checker.session.checked.update(result.checked)
 
 
-def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def changed_entries(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in after.items() if before.get(name) is not value}
 
 
-def once(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def deduplicate(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Reports of which none says what another says: as `Session.report`, in the order of the file."""
     kept: dict[tuple[str, Span | str], Diagnostic] = {}
     for diagnostic in found:

@@ -15,26 +15,26 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Part, Place, Span
-from difflang.host.let_dependencies import sizes_in
+from difflang.host.let_dependencies import lone_type_names
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
-from difflang.syntax.lexer import scanners
-from difflang.syntax.parse import NOT_TEXT, Parsed, parse, parse_within
-from difflang.syntax.tree_queries import bound_names, nodes, targets
+from difflang.syntax.lexer import token_patterns
+from difflang.syntax.parse import CONTROL_CHARACTERS, ParsedModule, parse, parse_span
+from difflang.syntax.tree_queries import all_nodes, pattern_names, target_variables
 
 if TYPE_CHECKING:
-    from difflang.lsp.incremental_check import Result
+    from difflang.lsp.incremental_check import PartResult
 
-HEAD = re.compile(r"[^\W\d]|[\d\"(\[-]")  # what a line begins with that begins an item
-ABOVE = re.compile(r"[#@]")  # and what stands above one
-FLOAT = re.compile(r"float[ \t]+b?f\d+\b")
+ITEM_START = re.compile(r"[^\W\d]|[\d\"(\[-]")  # what a line begins with that begins an item
+LEADING_LINE = re.compile(r"[#@]")  # and what stands above one
+FLOAT_HEADER = re.compile(r"float[ \t]+b?f\d+\b")
 WORD = re.compile(r"\w+")
-STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*')
-NO_SIZES = frozenset((*DTYPES, "bool", "key", "str", "dim"))
-MOST_JOINED = 4000  # characters: what is longer and does not parse is looked at as it stands
+STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*')
+NON_SIZE_NAMES = frozenset((*DTYPES, "bool", "key", "str", "dim"))
+MAX_JOINED_CHARS = 4000  # characters: what is longer and does not parse is looked at as it stands
 
 
-class Piece(Struct, eq=False):
+class ParsedPart(Struct, eq=False):
     """One part of a file, read: it keeps what was found out about it while the rest of the file changes."""
 
     source: Part
@@ -44,8 +44,8 @@ class Piece(Struct, eq=False):
     default_float: str
     words: frozenset[str] = frozenset()
     declares: frozenset[str] = frozenset()
-    result: Result | None = None  # what checking said of it as it stands
-    before: Result | None = None  # what it said when it, and what it needs, was last right
+    result: PartResult | None = None  # what checking said of it as it stands
+    before: PartResult | None = None  # what it said when it, and what it needs, was last right
     kept: dict[str, object] = field(default_factory=dict[str, object])  # what was asked of it, by the question
 
     @property
@@ -57,7 +57,7 @@ class Piece(Struct, eq=False):
         return self.source.place
 
     @property
-    def known(self) -> Result | None:
+    def known(self) -> PartResult | None:
         """What is known of it, at the worst from before."""
         return self.result or self.before
 
@@ -68,11 +68,11 @@ class Piece(Struct, eq=False):
         return bool(self.diagnostics) or any(d.severity == "error" for d in found)
 
     @property
-    def lasting(self) -> Result | None:
+    def lasting(self) -> PartResult | None:
         """What a text in its place has from it: while it is wrong, what was known before that."""
         return (self.before or self.result) if self.wrong else self.known
 
-    def found(self, result: Result) -> None:
+    def found(self, result: PartResult) -> None:
         """It was checked. Where that tells less than it did, something that it needs is wrong: both are kept."""
         old, former = self.result, self.before
         if old is not None and len(old.types) > len(result.types):
@@ -85,18 +85,18 @@ class Piece(Struct, eq=False):
 # ---- Cutting
 
 
-def cut(text: str) -> list[str]:
+def split_into_parts(text: str) -> list[str]:
     """The texts of the parts; together they are the text."""
-    join = scanners()[2]
+    join = token_patterns()[2]
     starts: list[int] = []
     headed = False
     at = 0
     while at < len(text):
         end = text.find("\n", at) + 1 or len(text)
-        above, head = ABOVE.match(text, at), HEAD.match(text, at)
+        above, head = LEADING_LINE.match(text, at), ITEM_START.match(text, at)
         if head is not None and at and join.match(text, at - 1):
             head = None  # `else`, `|>` and the like go on with what is above them
-        if head is not None and (headed or len(starts) > 1) and FLOAT.match(text, at):
+        if head is not None and (headed or len(starts) > 1) and FLOAT_HEADER.match(text, at):
             head = None  # stands at the head of a file alone: it is wrong here, and the parser says why
         if (above or head) and (headed or not starts):
             starts.append(at)
@@ -109,36 +109,36 @@ def cut(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=10_000)
-def balance(text: str) -> int:
+def bracket_balance(text: str) -> int:
     """How many more brackets are opened than closed."""
-    plain = STRINGS.sub("", text)
+    plain = STRING_OR_COMMENT.sub("", text)
     return sum(map(plain.count, "([{")) - sum(map(plain.count, ")]}"))
 
 
 # ---- Reading
 
 
-def read_part(name: str, text: str, whole: object, *, first: bool) -> Piece:
+def parse_part(name: str, text: str, whole: object, *, first: bool) -> ParsedPart:
     """A part of a file, parsed."""
     source = Part(name, text, whole, Place())
-    whole_text = first or NOT_TEXT.search(text)
-    return piece_of(source, parse(source) if whole_text else parse_within(Span(source, 0, len(text))))
+    whole_text = first or CONTROL_CHARACTERS.search(text)
+    return build_part(source, parse(source) if whole_text else parse_span(Span(source, 0, len(text))))
 
 
-def piece_of(source: Part, parsed: Parsed) -> Piece:
+def build_part(source: Part, parsed: ParsedModule) -> ParsedPart:
     items = parsed.module.items
-    piece = Piece(source, items, parsed.diagnostics, parsed.comments, parsed.module.default_float)
-    piece.words = frozenset(WORD.findall(STRINGS.sub(shown, source.text)))
-    piece.declares = frozenset(name for item in items for name in declared(item))
+    piece = ParsedPart(source, items, parsed.diagnostics, parsed.comments, parsed.module.default_float)
+    piece.words = frozenset(WORD.findall(STRING_OR_COMMENT.sub(words_source, source.text)))
+    piece.declares = frozenset(name for item in items for name in declared_names(item))
     return piece
 
 
-def shown(found: re.Match[str]) -> str:
+def words_source(found: re.Match[str]) -> str:
     """What of a string or comment may mention names: a string whole, a comment where it holds an example."""
     return found[0] if found[0].startswith(('"', "## >", "##>")) else ""
 
 
-def declared(item: tree.Item) -> Iterator[str]:
+def declared_names(item: tree.Item) -> Iterator[str]:
     """The names that an item declares, or gives another value."""
     match item:
         case tree.Record() | tree.Enum() | tree.Rule():
@@ -153,31 +153,31 @@ def declared(item: tree.Item) -> Iterator[str]:
         case tree.Fn():
             yield item.name
             if item.host:
-                yield from assigned_in(item)
+                yield from assigned_names(item)
         case _:
             if isinstance(item, (tree.Let, tree.Var)):
-                yield from bound_names(item.pattern)
-                yield from (name for name in sizes_in(item.type) if name not in NO_SIZES)
-            yield from assigned_in(item)
+                yield from pattern_names(item.pattern)
+                yield from (name for name in lone_type_names(item.type) if name not in NON_SIZE_NAMES)
+            yield from assigned_names(item)
 
 
-def assigned_in(item: tree.Item) -> Iterator[str]:
-    for node in nodes(item):
+def assigned_names(item: tree.Item) -> Iterator[str]:
+    for node in all_nodes(item):
         if isinstance(node, (tree.Assign, tree.Update)):
-            yield from targets(node.target)
+            yield from target_variables(node.target)
 
 
 # ---- A file anew
 
 
-def read_parts(name: str, text: str, whole: object, old: Sequence[Piece] = ()) -> tuple[Piece, ...]:
+def parse_parts(name: str, text: str, whole: object, old: Sequence[ParsedPart] = ()) -> tuple[ParsedPart, ...]:
     """The parts of a text. Those of the text before that stand there still are the same, in their new places."""
-    texts = cut(text)
-    head, tail = alike(old, texts)
-    left: dict[str, list[Piece]] = {}
+    texts = split_into_parts(text)
+    head, tail = common_ends(old, texts)
+    left: dict[str, list[ParsedPart]] = {}
     for piece in old[head : len(old) - tail]:
         left.setdefault(piece.text, []).append(piece)
-    middle: list[Piece] = []
+    middle: list[ParsedPart] = []
     waiting = texts[head : len(texts) - tail]
     first = head == 0
     while waiting:
@@ -185,14 +185,14 @@ def read_parts(name: str, text: str, whole: object, old: Sequence[Piece] = ()) -
         if text in left and left[text] and not first:
             middle.append(left[text].pop(0))
             continue
-        piece = read_part(name, text, whole, first=first)
-        if piece.diagnostics and (longer := joined(name, text, waiting, whole, first=first)) is not None:
+        piece = parse_part(name, text, whole, first=first)
+        if piece.diagnostics and (longer := join_unbalanced(name, text, waiting, whole, first=first)) is not None:
             piece, taken = longer
             del waiting[:taken]
         middle.append(piece)
         first = False
     pieces = (*old[:head], *middle, *old[len(old) - tail :])
-    keep_last(old[head : len(old) - tail], middle)
+    carry_over_results(old[head : len(old) - tail], middle)
     offset = line = 0
     for piece in pieces:
         piece.place.offset, piece.place.line = offset, line
@@ -200,7 +200,7 @@ def read_parts(name: str, text: str, whole: object, old: Sequence[Piece] = ()) -
     return pieces
 
 
-def alike(old: Sequence[Piece], texts: Sequence[str]) -> tuple[int, int]:
+def common_ends(old: Sequence[ParsedPart], texts: Sequence[str]) -> tuple[int, int]:
     """How many parts at the beginning and at the end are as they were."""
     most = min(len(old), len(texts))
     head = tail = 0
@@ -211,29 +211,31 @@ def alike(old: Sequence[Piece], texts: Sequence[str]) -> tuple[int, int]:
     return head, tail
 
 
-def joined(name: str, text: str, following: Sequence[str], whole: object, *, first: bool) -> tuple[Piece, int] | None:
+def join_unbalanced(
+    name: str, text: str, following: Sequence[str], whole: object, *, first: bool
+) -> tuple[ParsedPart, int] | None:
     """A part with those below it that close its brackets, if all that can be read; and how many they are."""
-    open_, taken = balance(text), 0
-    while open_ > 0 and taken < len(following) and len(text) < MOST_JOINED:
+    open_, taken = bracket_balance(text), 0
+    while open_ > 0 and taken < len(following) and len(text) < MAX_JOINED_CHARS:
         text += following[taken]
-        open_ += balance(following[taken])
+        open_ += bracket_balance(following[taken])
         taken += 1
     if open_ or not taken:
         return None
-    piece = read_part(name, text, whole, first=first)
+    piece = parse_part(name, text, whole, first=first)
     return None if piece.diagnostics else (piece, taken)
 
 
-def keep_last(old: Sequence[Piece], new: Sequence[Piece]) -> None:
+def carry_over_results(old: Sequence[ParsedPart], new: Sequence[ParsedPart]) -> None:
     """What was known of a part is known, by the name that it declares or by its place, until it is checked anew."""
-    named = {name: piece for piece in old if piece.lasting for name in own_names(piece)}
+    named = {name: piece for piece in old if piece.lasting for name in head_names(piece)}
     for i, piece in enumerate(new):
         if piece.result is None and piece.before is None:
-            same = [named[name] for name in own_names(piece) if name in named]
+            same = [named[name] for name in head_names(piece) if name in named]
             former = same[0] if same else old[i] if len(old) == len(new) else None
             piece.before = former.lasting if former is not None else None
 
 
-def own_names(piece: Piece) -> list[str]:
+def head_names(piece: ParsedPart) -> list[str]:
     heads = (tree.Fn, tree.Record, tree.Enum, tree.Let, tree.Var)
-    return [name for item in piece.items if isinstance(item, heads) for name in list(declared(item))[:1]]
+    return [name for item in piece.items if isinstance(item, heads) for name in list(declared_names(item))[:1]]

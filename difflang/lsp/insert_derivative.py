@@ -17,25 +17,25 @@ from pathlib import Path
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.base.source_files import read
-from difflang.lsp.name_resolution import piece_at
-from difflang.lsp.symbol_table import Binding, names_of
+from difflang.base.source_files import read_source
+from difflang.lsp.name_resolution import part_at
+from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document, Workspace
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
-AT = re.compile(r": <stdin>, line \d+\.")
-LONGEST = 120.0  # seconds: a file whose values the function reads may train a model first
+STDIN_LINE = re.compile(r": <stdin>, line \d+\.")
+DERIVE_TIMEOUT = 120.0  # seconds: a file whose values the function reads may train a model first
 
 
-class Refused(Exception):
+class DeriveRefused(Exception):
     """There is no derivative to write; says why."""
 
 
-def derivable(document: Document, offset: int, within: bool) -> Binding | None:
+def derivable_function(document: Document, offset: int, within: bool) -> NameBinding | None:
     """The function of a file in whose head a place is, or `within` which it is, if it can have a derivative."""
-    piece = piece_at(document, offset)
-    for b in names_of(piece).top() if piece is not None else ():
+    piece = part_at(document, offset)
+    for b in symbols_of(piece).top() if piece is not None else ():
         if piece is not None and isinstance(b.node, tree.Fn) and b.node.params and not b.node.host:
             last = b.node.span.end if within else b.node.body.span.start
             if b.node.span.start <= offset - piece.place.offset <= last:
@@ -43,11 +43,11 @@ def derivable(document: Document, offset: int, within: bool) -> Binding | None:
     return None
 
 
-async def derived(document: Document, name: str, paths: Iterable[Path]) -> str:
+async def run_derive(document: Document, name: str, paths: Iterable[Path]) -> str:
     """What `difflang derive` writes for a function of the text as it stands. Errors: Refused."""
     for other in document.imports.values():
-        if other.open and not other.library and not saved(other):
-            raise Refused(f"save {other.name} first: what it is on the disk is what counts there")
+        if other.open and not other.library and not is_saved(other):
+            raise DeriveRefused(f"save {other.name} first: what it is on the disk is what counts there")
     folder = document.path.parent if document.path is not None else Path.cwd()
     words = [f"--path={path}" for path in paths]
     process = await asyncio.create_subprocess_exec(
@@ -56,35 +56,37 @@ async def derived(document: Document, name: str, paths: Iterable[Path]) -> str:
         cwd=folder, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     try:
-        said, wrong = await asyncio.wait_for(process.communicate(document.text.encode(errors="replace")), LONGEST)
+        said, wrong = await asyncio.wait_for(
+            process.communicate(document.text.encode(errors="replace")), DERIVE_TIMEOUT
+        )
     except TimeoutError:
-        raise Refused(f"`difflang derive` takes more than {LONGEST:.0f} s for `{name}`") from None
+        raise DeriveRefused(f"`difflang derive` takes more than {DERIVE_TIMEOUT:.0f} s for `{name}`") from None
     finally:
         if process.returncode is None:  # nobody waits for it any more
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     if process.returncode:
         lines = wrong.decode(errors="replace").splitlines()
-        raise Refused(next((line for line in lines if line.startswith("error")), f"no derivative of `{name}`"))
+        raise DeriveRefused(next((line for line in lines if line.startswith("error")), f"no derivative of `{name}`"))
     return said.decode()
 
 
-def saved(document: Document) -> bool:
+def is_saved(document: Document) -> bool:
     """Whether a text is what the disk holds."""
     try:
-        return document.path is None or read(document.path, document.name).text == document.text
+        return document.path is None or read_source(document.path, document.name).text == document.text
     except DifflangError:
         return False
 
 
-def inserted(
+def derivative_edit(
     files: Workspace, document: Document, name: str, written: str, pause: Callable[[], None]
 ) -> tuple[int, str]:
     """Where a derivative is put, and what. Errors: Refused where the file would be wrong with it; Interrupted."""
-    piece = next((p for p in document.parts if any(b.name == name for b in names_of(p).top())), None)
+    piece = next((p for p in document.parts if any(b.name == name for b in symbols_of(p).top())), None)
     if piece is None or document.analysis is None:
-        raise Refused(f"`{name}` is no longer there")
-    text = beside(document, name, written)
+        raise DeriveRefused(f"`{name}` is no longer there")
+    text = strip_declared_records(document, name, written)
     at = piece.place.offset + len(piece.text.rstrip("\n"))
     trial = files.trial(document)
     trial.put(document.text[:at] + text + document.text[at:])
@@ -94,21 +96,21 @@ def inserted(
     new -= Counter(d.code for d in document.analysis.diagnostics())
     if new:
         wrong = next(d for d in trial.analysis.diagnostics() if d.code in new)
-        raise Refused(f"the derivative of `{name}` does not stand beside it: {wrong.message}; "
+        raise DeriveRefused(f"the derivative of `{name}` does not stand beside it: {wrong.message}; "
                       f"`difflang derive FILE:{name}` writes it as a file of its own")  # fmt: skip
     return at, text
 
 
-def beside(document: Document, name: str, written: str) -> str:
+def strip_declared_records(document: Document, name: str, written: str) -> str:
     """A derivative without the records that the file has already. Errors: Refused."""
     known = {n for p in document.parts for n in p.declares}
     text = written
     for item in reversed(parse(Source("<derivative>", written)).module.items):
         if isinstance(item, tree.Fn) and item.name in known:
-            raise Refused(f"there is a `{item.name}` already")
+            raise DeriveRefused(f"there is a `{item.name}` already")
         if isinstance(item, (tree.Record, tree.Enum)):
             if item.name not in known:
-                raise Refused(f"`{item.name}` is declared in another file, and what is derived has a copy of it; "
+                raise DeriveRefused(f"`{item.name}` is declared in another file, and what is derived has a copy of it; "
                               f"`difflang derive FILE:{name} > d_{name}.dfl` writes a program of its own")  # fmt: skip
             text = text[: item.span.start] + text[item.span.end :].lstrip("\n")
-    return "\n\n" + AT.sub(".", text, count=1).strip("\n")
+    return "\n\n" + STDIN_LINE.sub(".", text, count=1).strip("\n")

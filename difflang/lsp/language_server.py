@@ -24,17 +24,17 @@ from pygls.uris import to_fs_path
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.lsp.incremental_check import Interrupted
-from difflang.lsp.name_resolution import Found
-from difflang.lsp.positions import UNITS, Places, Units
-from difflang.lsp.workspace import Document, Workspace, place
+from difflang.lsp.incremental_check import CheckCancelled
+from difflang.lsp.name_resolution import NameOccurrence
+from difflang.lsp.positions import ENCODING_LENGTHS, LengthFunction, PositionMap
+from difflang.lsp.workspace import Document, Workspace, document_range
 
 T = TypeVar("T")
-PATIENCE = 2.0  # seconds that an answer waits for the check of what was just typed
+CHECK_TIMEOUT = 2.0  # seconds that an answer waits for the check of what was just typed
 SEVERITY = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
 
 
-class Protocol(LanguageServerProtocol):
+class LspProtocol(LanguageServerProtocol):
     """Keeps texts itself: lines end where the language says, not wherever Unicode has a separator."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
@@ -61,7 +61,7 @@ class Protocol(LanguageServerProtocol):
             yield handler, (params,), None
 
 
-class OneLine(logging.Formatter):
+class OneLineFormatter(logging.Formatter):
     """What is wrong, for people: editors keep it in a log that they show."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -70,16 +70,16 @@ class OneLine(logging.Formatter):
         return f"difflang lsp: {text}" + (f": {type(error).__name__}: {error}" if error is not None else "")
 
 
-def unanswered(record: logging.LogRecord) -> bool:
+def is_server_error(record: logging.LogRecord) -> bool:
     """Whether a record is more than what an editor is told as the answer."""
     return not record.exc_info or not isinstance(record.exc_info[1], JsonRpcException)
 
 
-class Server(LanguageServer):
+class DifflangServer(LanguageServer):
     """One editor's server: its files, and the thread that checks them."""
 
     def __init__(self) -> None:
-        super().__init__("difflang", metadata.version("difflang"), protocol_cls=Protocol)
+        super().__init__("difflang", metadata.version("difflang"), protocol_cls=LspProtocol)
         self.files = Workspace()
         self.opened: dict[str, Document] = {}
         self.worker = ThreadPoolExecutor(1, "check")
@@ -90,8 +90,8 @@ class Server(LanguageServer):
 
     def start_io(self, *args: Any, **kwargs: Any) -> None:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(OneLine())
-        handler.addFilter(unanswered)
+        handler.setFormatter(OneLineFormatter())
+        handler.addFilter(is_server_error)
         log = logging.getLogger("pygls")
         log.addHandler(handler)
         log.propagate = False
@@ -109,12 +109,12 @@ class Server(LanguageServer):
     # ---- Texts
 
     @property
-    def units(self) -> Units:
+    def units(self) -> LengthFunction:
         agreed = self.workspace.position_encoding
-        return UNITS[lsp.PositionEncodingKind(agreed).value if agreed else "utf-16"]
+        return ENCODING_LENGTHS[lsp.PositionEncodingKind(agreed).value if agreed else "utf-16"]
 
-    def places(self, document: Document) -> Places:
-        return Places(Source(document.name, document.text), self.units)
+    def places(self, document: Document) -> PositionMap:
+        return PositionMap(Source(document.name, document.text), self.units)
 
     def document(self, uri: str) -> Document:
         """The document that an editor has open. Errors: JsonRpcInvalidParams."""
@@ -150,7 +150,7 @@ class Server(LanguageServer):
 
         def pause() -> None:
             if self.generation != generation:
-                raise Interrupted
+                raise CheckCancelled
 
         return pause
 
@@ -177,14 +177,14 @@ class Server(LanguageServer):
 
             try:
                 await self.aside(lambda d=document, p=pause, t=told: self.files.check(d, p, t))
-            except Interrupted:
+            except CheckCancelled:
                 continue
             except Exception as error:  # noqa: BLE001 - the door: an editor goes on without
                 self.complain(error)
             if generation == self.generation:
                 self.waiting.pop(document, None)
                 self.publish(document)
-        if loop.time() - began > PATIENCE:
+        if loop.time() - began > CHECK_TIMEOUT:
             self.refresh()
 
     def refresh(self) -> None:
@@ -203,7 +203,7 @@ class Server(LanguageServer):
     async def settled(self) -> None:
         """Wait until what was typed is checked, but not for long."""
         if self.task is not None and not self.task.done():
-            await asyncio.wait([self.task], timeout=PATIENCE)
+            await asyncio.wait([self.task], timeout=CHECK_TIMEOUT)
 
     # ---- Reports
 
@@ -220,7 +220,7 @@ class Server(LanguageServer):
 
     def publish_imported(self) -> None:
         """What is wrong with files that open ones import; nothing is any more with those that none imports."""
-        imported = reached(self.opened.values())
+        imported = import_closure(self.opened.values())
         for other in imported:
             self.publish_closed(other)
         for other in self.published - imported.keys():
@@ -239,13 +239,13 @@ class Server(LanguageServer):
         (self.published.add if reports else self.published.discard)(document)
 
     def own(self, document: Document, diagnostic: Diagnostic) -> bool:
-        at = place(diagnostic.span) if diagnostic.span is not None else None
+        at = document_range(diagnostic.span) if diagnostic.span is not None else None
         return at is None or at[0] is document
 
-    def report(self, document: Document, places: Places, diagnostic: Diagnostic) -> lsp.Diagnostic:
+    def report(self, document: Document, places: PositionMap, diagnostic: Diagnostic) -> lsp.Diagnostic:
         """A report as editors show it: what is to be said below the first caret in its text, the others beside it."""
         first, *others = diagnostic.labels or [None]
-        at = place(first.span) if first is not None else None
+        at = document_range(first.span) if first is not None else None
         range = places.range(at[1], max(at[2], at[1])) if at is not None else places.range(0, 0)
         lines = [diagnostic.message, *([first.text] if first is not None and first.text else []), *diagnostic.helps]
         related = [r for label in others if label is not None for r in self.related(label.span, label.text)]
@@ -253,14 +253,14 @@ class Server(LanguageServer):
                               source="difflang", related_information=related or None)  # fmt: skip
 
     def related(self, span: Any, text: str) -> Iterator[lsp.DiagnosticRelatedInformation]:
-        at = place(span)
+        at = document_range(span)
         if at is not None:
             yield lsp.DiagnosticRelatedInformation(self.location(*at), text or "here")
 
     def location(self, document: Document, start: int, end: int) -> lsp.Location:
         return lsp.Location(document.uri, self.places(document).range(start, end))
 
-    def spot(self, found: Found) -> lsp.Location:
+    def spot(self, found: NameOccurrence) -> lsp.Location:
         at = found.piece.place.offset
         return self.location(found.document, at + found.name.span.start, at + found.name.span.end)
 
@@ -283,11 +283,11 @@ class Server(LanguageServer):
         try:
             self.files.refresh(document)
             self.files.check(document, self.pause(), lambda: None)
-        except (DifflangError, Interrupted):
+        except (DifflangError, CheckCancelled):
             pass
 
 
-def reached(documents: Iterable[Document]) -> dict[Document, None]:
+def import_closure(documents: Iterable[Document]) -> dict[Document, None]:
     """What documents import, directly or through others."""
     found: dict[Document, None] = {}
     todo = [other for document in documents for other in document.imports.values()]

@@ -9,25 +9,25 @@ from msgspec import Struct
 
 from difflang.base.source import Source
 
-Units = Callable[[str], int]  # how long a text is
+LengthFunction = Callable[[str], int]  # how long a text is
 
 
-def utf8(text: str) -> int:
+def utf8_length(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def utf16(text: str) -> int:
+def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-UNITS: dict[str, Units] = {"utf-8": utf8, "utf-16": utf16, "utf-32": len}
+ENCODING_LENGTHS: dict[str, LengthFunction] = {"utf-8": utf8_length, "utf-16": utf16_length, "utf-32": len}
 
 
-class Places(Struct, frozen=True):
+class PositionMap(Struct, frozen=True):
     """The places of one text, there and back."""
 
     source: Source
-    units: Units = utf16
+    units: LengthFunction = utf16_length
 
     def position(self, offset: int) -> lsp.Position:
         """Where a character stands."""
@@ -57,9 +57,9 @@ class Places(Struct, frozen=True):
         return self.range(0, len(self.source.text))
 
 
-def changed(text: str, change: lsp.TextDocumentContentChangeEvent, units: Units) -> str:
+def apply_change(text: str, change: lsp.TextDocumentContentChangeEvent, units: LengthFunction) -> str:
     """A text after what an editor says has changed in it."""
     if isinstance(change, lsp.TextDocumentContentChangeWholeDocument):
         return change.text
-    places = Places(Source("", text), units)
+    places = PositionMap(Source("", text), units)
     return text[: places.offset(change.range.start)] + change.text + text[places.offset(change.range.end) :]

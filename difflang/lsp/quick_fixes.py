@@ -11,18 +11,18 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.lsp.positions import Places
-from difflang.lsp.workspace import Document, Workspace, place
-from difflang.syntax.formatter.format_program import format
+from difflang.lsp.positions import PositionMap
+from difflang.lsp.workspace import Document, Workspace, document_range
+from difflang.syntax.formatter.format_program import format_program
 
 # ---- Edits
 
 
-def edits_of(places: Places, edits: Iterable[tuple[int, int, str]]) -> list[lsp.TextEdit]:
+def text_edits(places: PositionMap, edits: Iterable[tuple[int, int, str]]) -> list[lsp.TextEdit]:
     return [lsp.TextEdit(places.range(start, end), text) for start, end, text in edits]
 
 
-def applied(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     """A text with changes made, the last first."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
@@ -32,10 +32,10 @@ def applied(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
 # ---- Another layout
 
 
-def laid_out(source: Source) -> list[tuple[int, int, str]]:
+def formatting_edits(source: Source) -> list[tuple[int, int, str]]:
     """What changes when a text is laid out anew, in one stretch; nothing for a text that does not parse."""
     try:
-        after = format(source)
+        after = format_program(source)
     except DifflangError:
         return []
     before = source.text
@@ -55,7 +55,7 @@ def laid_out(source: Source) -> list[tuple[int, int, str]]:
 # ---- What mends a report
 
 
-class Fix(Struct, frozen=True):
+class QuickFix(Struct, frozen=True):
     """A change after which a report is gone and no other is there: it was tried."""
 
     diagnostic: Diagnostic
@@ -68,38 +68,40 @@ class Fix(Struct, frozen=True):
         return not any(fix.open and fix.text == self.title for fix in self.diagnostic.fixes)
 
 
-MEANT = re.compile(r"`([^`]+)`")
-IMPORT = re.compile(r"`(import [^`]+)`")
+QUOTED_WORD = re.compile(r"`([^`]+)`")
+QUOTED_IMPORT = re.compile(r"`(import [^`]+)`")
 
 
-def candidates(document: Document, diagnostic: Diagnostic) -> Iterator[tuple[str, tuple[tuple[int, int, str], ...]]]:
+def candidate_fixes(
+    document: Document, diagnostic: Diagnostic
+) -> Iterator[tuple[str, tuple[tuple[int, int, str], ...]]]:
     """What a report proposes as changes of the text, or its helps may mean: a title and places."""
     for fix in diagnostic.fixes:
-        spots = [(place(edit.span), edit.replacement) for edit in fix.edits]
+        spots = [(document_range(edit.span), edit.replacement) for edit in fix.edits]
         if all(spot is not None and spot[0] is document for spot, _ in spots):
             yield fix.text, tuple([(spot[1], spot[2], text) for spot, text in spots if spot is not None])
     if diagnostic.fixes:
         return
-    at = place(diagnostic.span) if diagnostic.span is not None else None
+    at = document_range(diagnostic.span) if diagnostic.span is not None else None
     if at is None or at[0] is not document:
         return
     _, start, end = at
     for help in diagnostic.helps:
         if help.startswith("did you mean"):
-            for word in MEANT.findall(help):
+            for word in QUOTED_WORD.findall(help):
                 yield f"change to `{word}`", ((start, end, word),)
-        elif (found := IMPORT.search(help)) is not None and "…" not in found[1]:
-            line = top_of(document)
+        elif (found := QUOTED_IMPORT.search(help)) is not None and "…" not in found[1]:
+            line = import_offset(document)
             yield f"add `{found[1]}`", ((line, line, found[1] + "\n"),)
         elif help.startswith("write `") and not re.search(r"…|\.\.\.", help):
-            word = MEANT.findall(help)[0]
+            word = QUOTED_WORD.findall(help)[0]
             yield f"write `{word}`", ((start, end, word),)
     missing = re.fullmatch(r"`(.)` is missing", diagnostic.message)
     if missing is not None:
         yield f"add `{missing[1]}`", ((start, start, missing[1]),)
 
 
-def top_of(document: Document) -> int:
+def import_offset(document: Document) -> int:
     """Where an import is added: after the others, else above the first declaration."""
     at = 0
     for piece in document.parts:
@@ -111,28 +113,28 @@ def top_of(document: Document) -> int:
     return min(at, len(document.text))
 
 
-def fixes(
+def verified_fixes(
     workspace: Workspace, document: Document, wanted: Iterable[Diagnostic], pause: Callable[[], None]
-) -> list[Fix]:
+) -> list[QuickFix]:
     """The changes that mend reports, each tried on a copy. Errors: Interrupted."""
     assert document.analysis is not None
-    before = Counter(key(d) for d in document.analysis.diagnostics())
+    before = Counter(diagnostic_key(d) for d in document.analysis.diagnostics())
     trial = workspace.trial(document)
-    found: list[Fix] = []
+    found: list[QuickFix] = []
     for diagnostic in wanted:
-        for title, edits in candidates(document, diagnostic):
-            trial.put(applied(document.text, edits))
+        for title, edits in candidate_fixes(document, diagnostic):
+            trial.put(apply_edits(document.text, edits))
             workspace.check(trial, pause, lambda: None)
             assert trial.analysis is not None
-            after = Counter(key(d) for d in trial.analysis.diagnostics())
-            less = before - Counter([key(diagnostic)])
-            if after[key(diagnostic)] < before[key(diagnostic)] and not after - less:
-                found.append(Fix(diagnostic, title, edits))
+            after = Counter(diagnostic_key(d) for d in trial.analysis.diagnostics())
+            less = before - Counter([diagnostic_key(diagnostic)])
+            if after[diagnostic_key(diagnostic)] < before[diagnostic_key(diagnostic)] and not after - less:
+                found.append(QuickFix(diagnostic, title, edits))
     return found
 
 
-def key(diagnostic: Diagnostic) -> tuple[str, str]:
+def diagnostic_key(diagnostic: Diagnostic) -> tuple[str, str]:
     return diagnostic.code, diagnostic.message
 
 
-__all__ = ["Fix", "applied", "edits_of", "fixes", "key", "laid_out"]
+__all__ = ["QuickFix", "apply_edits", "diagnostic_key", "formatting_edits", "text_edits", "verified_fixes"]

@@ -9,96 +9,107 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from difflang.base.source import Source
-from difflang.lsp.name_resolution import Found, Target, found_at, references, target, top
-from difflang.lsp.quick_fixes import applied, key
-from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.lsp.name_resolution import (
+    Definition,
+    NameOccurrence,
+    definition_of,
+    file_declaration,
+    occurrence_at,
+    references,
+)
+from difflang.lsp.quick_fixes import apply_edits, diagnostic_key
+from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document, Workspace
 from difflang.syntax.lexer import tokenize
-from difflang.syntax.parser_tables import tables
+from difflang.syntax.parser_tables import load_tables
 
-NO_NAME = "that is no name: letters, digits and `_`, and no word of the language"
-Edit = tuple[int, int, str]
+INVALID_NAME = "that is no name: letters, digits and `_`, and no word of the language"
+RenameEdit = tuple[int, int, str]
 
 
-class Refused(Exception):
+class RenameRefused(Exception):
     """A name cannot be changed like that; says why."""
 
 
-def renameable(found: Found) -> Target:
+def rename_target(found: NameOccurrence) -> Definition:
     """What the name at a place means, if that can be called something else. Errors: Refused."""
-    goal = target(found)
+    goal = definition_of(found)
     if goal is None or goal.binding is None:
-        raise Refused(f"`{found.name.name}` is not declared in these files")
+        raise RenameRefused(f"`{found.name.name}` is not declared in these files")
     if goal.document.library or goal.binding.kind == "test":
-        raise Refused(f"`{found.name.name}` belongs to the standard library" if goal.document.library else "no name")
+        raise RenameRefused(
+            f"`{found.name.name}` belongs to the standard library" if goal.document.library else "no name"
+        )
     return goal
 
 
-def renamed(found: Found, name: str, documents: Iterable[Document]) -> dict[Document, list[Edit]]:
+def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]) -> dict[Document, list[RenameEdit]]:
     """The places to change in each document, so that a declaration has another name. Errors: Refused."""
     kinds = [t.kind for t in tokenize(Source("<name>", name))]
-    if kinds != ["NAME"] or name in tables().lexis.words:
-        raise Refused(NO_NAME)
+    if kinds != ["NAME"] or name in load_tables().lexis.words:
+        raise RenameRefused(INVALID_NAME)
     if name == found.name.name:
         return {}
-    if (alias := alias_of(found)) is not None:
+    if (alias := import_alias(found)) is not None:
         if any(name in piece.declares for piece in found.document.parts):
-            raise Refused(f"`{name}` is the name of something else there")
-        return {found.document: [(*place, name) for place in alias_places(found.document, alias)]}
-    goal = renameable(found)
+            raise RenameRefused(f"`{name}` is the name of something else there")
+        return {found.document: [(*place, name) for place in alias_ranges(found.document, alias)]}
+    goal = rename_target(found)
     documents = dict.fromkeys((found.document, *documents))
-    edits: dict[Document, list[Edit]] = {}
+    edits: dict[Document, list[RenameEdit]] = {}
     for each in references(goal, documents):
-        clashing(each, name, goal)
+        check_clash(each, name, goal)
         start = each.piece.place.offset
         edits.setdefault(each.document, []).append((start + each.name.span.start, start + each.name.span.end, name))
     return {document: sorted(dict.fromkeys(places)) for document, places in edits.items()}
 
 
-def alias_of(found: Found) -> Binding | None:
+def import_alias(found: NameOccurrence) -> NameBinding | None:
     """The name after `as` of an import, where a name means a module by it."""
-    goal = target(found)
+    goal = definition_of(found)
     if goal is None or (goal.binding is not None and goal.binding.kind != "module"):
         return None
-    mine = top(found.document, found.name.name)
+    mine = file_declaration(found.document, found.name.name)
     return mine.binding if mine is not None and mine.binding is not None and mine.binding.kind == "module" else None
 
 
-def alias_places(document: Document, alias: Binding) -> Iterator[tuple[int, int]]:
+def alias_ranges(document: Document, alias: NameBinding) -> Iterator[tuple[int, int]]:
     """Where a file calls a module so."""
     for piece in document.parts:
-        names, start = names_of(piece), piece.place.offset
+        names, start = symbols_of(piece), piece.place.offset
         for each in (*names.bindings, *names.uses):
-            if each.name == alias.name and (each is alias or means_module(Found(document, piece, each))):
+            if each.name == alias.name and (each is alias or refers_to_module(NameOccurrence(document, piece, each))):
                 yield start + each.span.start, start + each.span.end
 
 
-def means_module(found: Found) -> bool:
-    goal = target(found) if isinstance(found.name, Use) and found.name.role in ("name", "type") else None
+def refers_to_module(found: NameOccurrence) -> bool:
+    goal = definition_of(found) if isinstance(found.name, NameUse) and found.name.role in ("name", "type") else None
     return goal is not None and goal.binding is None
 
 
-def clashing(found: Found, name: str, goal: Target) -> None:
+def check_clash(found: NameOccurrence, name: str, goal: Definition) -> None:
     """Errors: Refused where something else has the new name already, so that one would be taken for the other."""
     assert goal.binding is not None
     if goal.binding.kind == "field":
         inside = goal.binding.inside
-        others = names_of(goal.piece).bindings if goal.piece is not None else []
+        others = symbols_of(goal.piece).bindings if goal.piece is not None else []
         taken = any(b.inside is inside and b.kind == "field" and b.name == name for b in others)
     else:
-        names = names_of(found.piece)
+        names = symbols_of(found.piece)
         taken = any(b.name == name and b.kind != "field" for b in names.bindings)
         taken = taken or any(u.name == name and u.role in ("name", "type", "import") for u in names.uses)
         if goal.binding.scope is None:
             taken = taken or any(name in p.declares for p in found.document.parts)
     if taken:
-        raise Refused(f"`{name}` is the name of something else there")
+        raise RenameRefused(f"`{name}` is the name of something else there")
 
 
 # ---- Whether it is the same program
 
 
-def prove(files: Workspace, found: Found, edits: Mapping[Document, list[Edit]], pause: Callable[[], None]) -> None:
+def verify_rename(
+    files: Workspace, found: NameOccurrence, edits: Mapping[Document, list[RenameEdit]], pause: Callable[[], None]
+) -> None:
     """Read copies of the files with the changes made.
 
     Errors: Refused where a report is new, or where the new name means another thing than the old one did. Interrupted.
@@ -109,50 +120,54 @@ def prove(files: Workspace, found: Found, edits: Mapping[Document, list[Edit]], 
     for document in dict.fromkeys([*edits, *[d for d in files.documents.values() if d.open and not d.library]]):
         copy = trial.document(document.path, document.name)
         copy.version, copy.read, copy.stamp = document.version, document.read, document.stamp
-        copy.put(applied(document.text, edits.get(document, ())))
+        copy.put(apply_edits(document.text, edits.get(document, ())))
         copies[document] = copy
     for document in edits:
         trial.check(copies[document], pause, lambda: None)
     name = next(iter(edits.values()))[0][2]
     for document in edits:
-        unchanged(document, copies[document], name)
-    if wanted(copies, edits) != meant(copies, found, edits):
-        raise Refused(f"`{name}` is the name of something else there")
+        check_no_new_errors(document, copies[document], name)
+    if expected_positions(copies, edits) != resolved_positions(copies, found, edits):
+        raise RenameRefused(f"`{name}` is the name of something else there")
 
 
-def unchanged(document: Document, copy: Document, name: str) -> None:
+def check_no_new_errors(document: Document, copy: Document, name: str) -> None:
     """Errors: Refused where more is reported of a copy."""
     assert copy.analysis is not None
     before = document.analysis.diagnostics() if document.analysis is not None else []
     after = copy.analysis.diagnostics()
     more = Counter(d.code for d in after) - Counter(d.code for d in before)
-    found, said = [d for d in after if d.code in more], {key(d) for d in before}
+    found, said = [d for d in after if d.code in more], {diagnostic_key(d) for d in before}
     if found:
-        diagnostic = next((d for d in found if key(d) not in said), found[-1])  # a name in a message may be another now
+        diagnostic = next(
+            (d for d in found if diagnostic_key(d) not in said), found[-1]
+        )  # a name in a message may be another now
         line = f" in line {diagnostic.span.position[0]}" if diagnostic.span is not None else ""
         where = f"{document.name}{line}"
-        raise Refused(f"with `{name}` there would be a mistake of {where}: {diagnostic.message}")
+        raise RenameRefused(f"with `{name}` there would be a mistake of {where}: {diagnostic.message}")
 
 
-def wanted(copies: Mapping[Document, Document], edits: Mapping[Document, list[Edit]]) -> set[tuple[Document, int]]:
+def expected_positions(
+    copies: Mapping[Document, Document], edits: Mapping[Document, list[RenameEdit]]
+) -> set[tuple[Document, int]]:
     """Where the new name is to stand in the copies."""
     return {(copies[d], start + sum(len(n) - (e - s) for s, e, n in places if s < start))
             for d, places in edits.items() for start, _, _ in places}  # fmt: skip
 
 
-def meant(
-    copies: Mapping[Document, Document], found: Found, edits: Mapping[Document, list[Edit]]
+def resolved_positions(
+    copies: Mapping[Document, Document], found: NameOccurrence, edits: Mapping[Document, list[RenameEdit]]
 ) -> set[tuple[Document, int]]:
     """Where the copies mention what a name means by now."""
     at = found.piece.place.offset + found.name.span.start
     at += sum(len(n) - (e - s) for s, e, n in edits[found.document] if s < at)
-    here = found_at(copies[found.document], at)
-    goal = target(here) if here is not None else None
+    here = occurrence_at(copies[found.document], at)
+    goal = definition_of(here) if here is not None else None
     if here is None or goal is None:
         return set()
-    if (alias := alias_of(here)) is not None:
-        return {(here.document, start) for start, _ in alias_places(here.document, alias)}
+    if (alias := import_alias(here)) is not None:
+        return {(here.document, start) for start, _ in alias_ranges(here.document, alias)}
     return {(f.document, f.piece.place.offset + f.name.span.start) for f in references(goal, copies.values())}
 
 
-__all__ = ["Refused", "prove", "renameable", "renamed"]
+__all__ = ["RenameRefused", "rename_edits", "rename_target", "verify_rename"]

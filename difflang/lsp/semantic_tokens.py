@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator
 
 from lsprotocol import types as lsp
 
-from difflang.lsp.differentiated_names import differentiated
-from difflang.lsp.incremental_parse import Piece
-from difflang.lsp.name_resolution import Found, target
-from difflang.lsp.positions import Places
-from difflang.lsp.symbol_table import Binding, Use, names_of
+from difflang.lsp.differentiated_names import differentiated_bindings
+from difflang.lsp.incremental_parse import ParsedPart
+from difflang.lsp.name_resolution import NameOccurrence, definition_of
+from difflang.lsp.positions import PositionMap
+from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 
-DIMS = 8  # of which `n m k d h i o b` get one each
+SIZE_COLOURS = 8  # of which `n m k d h i o b` get one each
 TYPES = ("function", "struct", "enum", "enumMember", "property", "parameter", "variable", "typeParameter", "namespace")
 MODIFIERS = (
-    "declaration", "readonly", "defaultLibrary", "differentiated", *[f"dim{i}" for i in range(1, DIMS + 1)],
+    "declaration", "readonly", "defaultLibrary", "differentiated", *[f"dim{i}" for i in range(1, SIZE_COLOURS + 1)],
 )  # fmt: skip
 LEGEND = lsp.SemanticTokensLegend(list(TYPES), list(MODIFIERS))
-COLOUR_OF = {
+TOKEN_TYPE_OF = {
     "function": "function", "record": "struct", "enum": "enum", "variant": "enumMember", "field": "property",
     "parameter": "parameter", "value": "variable", "variable": "variable", "size": "typeParameter",
     "type": "typeParameter", "module": "namespace",
@@ -33,14 +33,14 @@ COLOUR_OF = {
 READONLY = ("value", "parameter", "size")
 
 
-def colours(document: Document, places: Places) -> list[int]:
+def encode_tokens(document: Document, places: PositionMap) -> list[int]:
     """What each name is, as editors read it: five numbers a name, each place told from the one before."""
     data: list[int] = []
     line = column = 0
-    marked = differentiated(document)
+    marked = differentiated_bindings(document)
     for piece in document.parts:
-        plain = outside(piece)
-        for start, text, type, modifiers in sorted(coloured(document, piece, marked)):
+        plain = outside_comments(piece)
+        for start, text, type, modifiers in sorted(part_tokens(document, piece, marked)):
             if plain(start):
                 at = places.position(piece.place.offset + start)
                 step = at.character - (column if at.line == line else 0)
@@ -49,7 +49,7 @@ def colours(document: Document, places: Places) -> list[int]:
     return data
 
 
-def outside(piece: Piece) -> Callable[[int], bool]:
+def outside_comments(piece: ParsedPart) -> Callable[[int], bool]:
     """Whether a place of a part is outside of its comments, which keep their colour."""
     spans = sorted((c.start, c.end) for c in piece.comments)
     starts = [start for start, _ in spans]
@@ -61,53 +61,53 @@ def outside(piece: Piece) -> Callable[[int], bool]:
     return plain
 
 
-def coloured(document: Document, piece: Piece, marked: set[Binding]) -> Iterator[tuple[int, str, int, int]]:
+def part_tokens(document: Document, piece: ParsedPart, marked: set[NameBinding]) -> Iterator[tuple[int, str, int, int]]:
     """Each name of a part: where it begins, its text, its type by number, its modifiers as bits."""
-    names = names_of(piece)
+    names = symbols_of(piece)
     seen: set[int] = set()
     for each in (*names.bindings, *names.uses):
-        if each.span.start in seen or "\n" in each.span.text or (isinstance(each, Binding) and each.kind == "test"):
+        if each.span.start in seen or "\n" in each.span.text or (isinstance(each, NameBinding) and each.kind == "test"):
             continue
-        goal = each if isinstance(each, Binding) else meaning(document, piece, each)
+        goal = each if isinstance(each, NameBinding) else token_binding(document, piece, each)
         if goal is None:
             continue
         seen.add(each.span.start)
-        kind = "module" if isinstance(goal, str) else "size" if is_size(goal) else goal.kind
-        told = {"declaration"} if isinstance(each, Binding) else set[str]()
+        kind = "module" if isinstance(goal, str) else "size" if is_size_binding(goal) else goal.kind
+        told = {"declaration"} if isinstance(each, NameBinding) else set[str]()
         if kind in READONLY:
             told.add("readonly")
         if kind == "size":
-            told.add(size_colour(each.name))
-        if isinstance(goal, Binding):
-            told |= {"defaultLibrary"} if from_library(goal) else set()
+            told.add(size_modifier(each.name))
+        if isinstance(goal, NameBinding):
+            told |= {"defaultLibrary"} if is_library_binding(goal) else set()
             told |= {"differentiated"} if goal in marked else set()
-        yield each.span.start, each.span.text, TYPES.index(COLOUR_OF[kind]), bits(told)
+        yield each.span.start, each.span.text, TYPES.index(TOKEN_TYPE_OF[kind]), modifier_bits(told)
 
 
-def bits(modifiers: set[str]) -> int:
+def modifier_bits(modifiers: set[str]) -> int:
     return sum(1 << MODIFIERS.index(name) for name in modifiers)
 
 
-def is_size(binding: Binding) -> bool:
+def is_size_binding(binding: NameBinding) -> bool:
     """Whether a name stands for a size: one in a type, or a parameter `n: dim`."""
     node = binding.node
     declared = isinstance(node, tree.Param) and isinstance(node.type, tree.TypeName) and node.type.path == ("dim",)
     return binding.kind == "size" or (declared and binding.kind == "parameter")
 
 
-def size_colour(name: str) -> str:
+def size_modifier(name: str) -> str:
     """The modifier of a size: the same for a name wherever it stands."""
-    return f"dim{1 + sum(map(ord, name)) % DIMS}"
+    return f"dim{1 + sum(map(ord, name)) % SIZE_COLOURS}"
 
 
-def meaning(document: Document, piece: Piece, use: Use) -> Binding | str | None:
+def token_binding(document: Document, piece: ParsedPart, use: NameUse) -> NameBinding | str | None:
     """What a name means: a binding, a module, or nothing that is declared."""
-    goal = target(Found(document, piece, use))
+    goal = definition_of(NameOccurrence(document, piece, use))
     if goal is None:
         return None
     return goal.binding if goal.binding is not None else "module"
 
 
-def from_library(binding: Binding) -> bool:
+def is_library_binding(binding: NameBinding) -> bool:
     whole = binding.span.source.whole
     return isinstance(whole, Document) and whole.library

@@ -8,19 +8,19 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from difflang.base.source import Span
-from difflang.driver.doc_examples import examples_in
-from difflang.elaborate.calls.builtin_functions import TRANSFORMS
-from difflang.elaborate.trampoline import Walk, run
+from difflang.driver.doc_examples import find_examples
+from difflang.elaborate.calls.builtin_functions import TRANSFORM_NAMES
+from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.tensor_types import DTYPES
-from difflang.lsp.incremental_parse import Piece
+from difflang.lsp.incremental_parse import ParsedPart
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import children
-from difflang.types.annotations import ALL_BOUNDS
+from difflang.syntax.tree_queries import child_nodes
+from difflang.types.annotations import GENERIC_BOUNDS
 
-TYPES = frozenset((*DTYPES, "key", "str", "dim", "float", "history", "D", "vec", *ALL_BOUNDS))
+BUILTIN_TYPES = frozenset((*DTYPES, "key", "str", "dim", "float", "history", "D", "vec", *GENERIC_BOUNDS))
 
 
-class Binding(Struct, frozen=True, eq=False):
+class NameBinding(Struct, frozen=True, eq=False):
     """A name where it is bound. `scope` is where it is seen; None for a name of the file."""
 
     name: str
@@ -28,45 +28,45 @@ class Binding(Struct, frozen=True, eq=False):
     kind: str  # function, record, enum, variant, field, parameter, value, variable, size, module, test
     node: tree.Node
     scope: Span | None = None
-    inside: Binding | None = None  # of a field or variant, what it belongs to
+    inside: NameBinding | None = None  # of a field or variant, what it belongs to
 
 
-class Use(Struct, frozen=True, eq=False):
+class NameUse(Struct, frozen=True, eq=False):
     """A name where it is mentioned. `binding` is None for what the part does not bind itself."""
 
     name: str
     span: Span
     role: str  # name, type, member, argument, import, wrt
-    binding: Binding | None = None
+    binding: NameBinding | None = None
     node: tree.Node | None = None  # the member, call or import that it is in; of `w` in `grad[w](f)`, what is called
 
 
-class Names(Struct, eq=False):
-    """What `names_of` finds, in the order of the text."""
+class SymbolTable(Struct, eq=False):
+    """What `symbols_of` finds, in the order of the text."""
 
-    bindings: list[Binding] = field(default_factory=list[Binding])
-    uses: list[Use] = field(default_factory=list[Use])
-    starts: dict[int, Use] | None = None
+    bindings: list[NameBinding] = field(default_factory=list[NameBinding])
+    uses: list[NameUse] = field(default_factory=list[NameUse])
+    starts: dict[int, NameUse] | None = None
 
-    def mentioned(self) -> dict[int, Use]:
+    def mentioned(self) -> dict[int, NameUse]:
         """What is mentioned, by where it begins."""
         if self.starts is None:
             self.starts = {use.span.start: use for use in self.uses}
         return self.starts
 
-    def top(self) -> list[Binding]:
+    def top(self) -> list[NameBinding]:
         """The names of the file among them."""
         return [b for b in self.bindings if b.scope is None and b.kind != "field"]
 
-    def seen_at(self, offset: int) -> dict[str, Binding]:
+    def seen_at(self, offset: int) -> dict[str, NameBinding]:
         """What names mean at a place inside of blocks, the innermost."""
-        found: dict[str, Binding] = {}
+        found: dict[str, NameBinding] = {}
         for b in self.bindings:
             if b.scope is not None and b.scope.start <= offset <= b.scope.end and b.span.end <= offset:
                 found[b.name] = b
         return found
 
-    def at(self, offset: int) -> Binding | Use | None:
+    def at(self, offset: int) -> NameBinding | NameUse | None:
         """What stands at a place."""
         for each in (*self.bindings, *self.uses):
             if each.span.start <= offset <= each.span.end:
@@ -74,29 +74,29 @@ class Names(Struct, eq=False):
         return None
 
 
-def names_of(piece: Piece) -> Names:
+def symbols_of(piece: ParsedPart) -> SymbolTable:
     """The names of a part."""
     if "names" not in piece.kept:
-        found = Finder()
+        found = SymbolCollector()
         for item in piece.items:
             found.item(item)
-        for comment in examples_in(piece.source, piece.items) if "##" in piece.text else ():
-            run(found.walk(comment.block, Scope(comment.span)))
+        for comment in find_examples(piece.source, piece.items) if "##" in piece.text else ():
+            run_walk(found.walk(comment.block, LexicalScope(comment.span)))
         found.names.uses.sort(key=lambda use: use.span.start)
         piece.kept["names"] = found.names
     names = piece.kept["names"]
-    assert isinstance(names, Names)
+    assert isinstance(names, SymbolTable)
     return names
 
 
-class Scope:
+class LexicalScope:
     """A stretch of text and the names bound in it."""
 
-    def __init__(self, span: Span | None, outer: Scope | None = None) -> None:
-        self.span, self.outer, self.names = span, outer, dict[str, Binding]()
+    def __init__(self, span: Span | None, outer: LexicalScope | None = None) -> None:
+        self.span, self.outer, self.names = span, outer, dict[str, NameBinding]()
 
-    def find(self, name: str) -> Binding | None:
-        scope: Scope | None = self
+    def find(self, name: str) -> NameBinding | None:
+        scope: LexicalScope | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -104,101 +104,103 @@ class Scope:
         return None
 
 
-def front(span: Span, name: str) -> Span:
+def leading_span(span: Span, name: str) -> Span:
     """A name at the beginning of a span."""
     return Span(span.source, span.start, span.start + len(name))
 
 
-def back(span: Span, name: str) -> Span:
+def trailing_span(span: Span, name: str) -> Span:
     """A name at the end of a span."""
     return Span(span.source, span.end - len(name), span.end)
 
 
-class Finder:
+class SymbolCollector:
     """Goes through items. Its walks are run by the trampoline: no depth is too deep."""
 
     def __init__(self) -> None:
-        self.names = Names()
+        self.names = SymbolTable()
 
     def bind(
-        self, scope: Scope, name: str, span: Span, kind: str, node: tree.Node, inside: Binding | None = None
-    ) -> Binding:
-        binding = Binding(name, span, kind, node, scope.span, inside)
+        self, scope: LexicalScope, name: str, span: Span, kind: str, node: tree.Node, inside: NameBinding | None = None
+    ) -> NameBinding:
+        binding = NameBinding(name, span, kind, node, scope.span, inside)
         if name != "_":
             self.names.bindings.append(binding)
             if kind != "field":
                 scope.names[name] = binding
         return binding
 
-    def use(self, scope: Scope, name: str, span: Span, role: str = "name", node: tree.Node | None = None) -> None:
+    def use(
+        self, scope: LexicalScope, name: str, span: Span, role: str = "name", node: tree.Node | None = None
+    ) -> None:
         binding = scope.find(name) if role in ("name", "type") else None
         if binding is not None and binding.scope is None:
             binding = None  # a name of the file may be bound again: which one is meant is said elsewhere
-        self.names.uses.append(Use(name, span, role, binding, node))
+        self.names.uses.append(NameUse(name, span, role, binding, node))
 
     # ---- Items
 
     def item(self, item: tree.Item) -> None:
-        top = Scope(None)
+        top = LexicalScope(None)
         match item:
             case tree.Fn():
                 self.bind(top, item.name, item.name_span, "function", item)
-                run(self.function(item, top))
+                run_walk(self.function(item, top))
             case tree.Record():
-                inside = Scope(item.span, top)
+                inside = LexicalScope(item.span, top)
                 record = self.bind(top, item.name, item.name_span, "record", item)
                 self.generics(item.generics, inside)
                 self.fields(item.fields, inside, record)
             case tree.Enum():
-                inside = Scope(item.span, top)
+                inside = LexicalScope(item.span, top)
                 enum = self.bind(top, item.name, item.name_span, "enum", item)
                 self.generics(item.generics, inside)
                 for v in item.variants:
-                    variant = self.bind(top, v.name, front(v.span, v.name), "variant", v, enum)
+                    variant = self.bind(top, v.name, leading_span(v.span, v.name), "variant", v, enum)
                     self.fields(v.fields, inside, variant)
             case tree.Import():
                 self.imported(item, top)
             case tree.Rule():
                 self.use(top, item.name, item.name_span)
-                run(self.rule(item, top))
+                run_walk(self.rule(item, top))
             case tree.Test() | tree.Bench():
                 self.bind(top, item.name, item.name_span, "test", item)
-                run(self.walk(item.body, top))
+                run_walk(self.walk(item.body, top))
             case _:
-                run(self.walk(item, top))
+                run_walk(self.walk(item, top))
 
-    def fields(self, fields: tuple[tree.Field, ...], scope: Scope, of: Binding) -> None:
+    def fields(self, fields: tuple[tree.Field, ...], scope: LexicalScope, of: NameBinding) -> None:
         for f in fields:
-            self.bind(scope, f.name, front(f.span, f.name), "field", f, of)
+            self.bind(scope, f.name, leading_span(f.span, f.name), "field", f, of)
             self.type(f.type, scope, binds=False)
 
-    def generics(self, generics: tuple[tree.Generic, ...], scope: Scope) -> None:
+    def generics(self, generics: tuple[tree.Generic, ...], scope: LexicalScope) -> None:
         for g in generics:
-            self.bind(scope, g.name, front(g.span, g.name), "size" if g.bound is None else "type", g)
+            self.bind(scope, g.name, leading_span(g.span, g.name), "size" if g.bound is None else "type", g)
 
-    def imported(self, item: tree.Import, top: Scope) -> None:
+    def imported(self, item: tree.Import, top: LexicalScope) -> None:
         for name, span in zip(item.names, item.name_spans, strict=False):
             self.use(top, name, span, "import", item)
         if item.alias is not None:
-            self.bind(top, item.alias, back(item.span, item.alias), "module", item)
+            self.bind(top, item.alias, trailing_span(item.span, item.alias), "module", item)
 
-    def rule(self, item: tree.Rule, top: Scope) -> Walk[None]:
-        scope = Scope(item.span, top)
+    def rule(self, item: tree.Rule, top: LexicalScope) -> Walk[None]:
+        scope = LexicalScope(item.span, top)
         for p in item.params:
             if p.type is not None:
                 self.type(p.type, scope, binds=True)
-            self.bind(scope, p.name, front(p.span, p.name), "parameter", p)
+            self.bind(scope, p.name, leading_span(p.span, p.name), "parameter", p)
         yield self.walk(item.body, scope)
 
     # ---- Functions
 
-    def function(self, fn: tree.Fn, outer: Scope) -> Walk[None]:
-        scope = Scope(fn.span, outer)
+    def function(self, fn: tree.Fn, outer: LexicalScope) -> Walk[None]:
+        scope = LexicalScope(fn.span, outer)
         self.generics(fn.generics, scope)
         for p in fn.params:
             if p.type is not None:
                 self.type(p.type, scope, binds=True)
-            self.bind(scope, p.name, front(p.span, p.name), "parameter", p)
+            self.bind(scope, p.name, leading_span(p.span, p.name), "parameter", p)
             if p.default is not None:
                 yield self.walk(p.default, outer)
         if fn.result is not None:
@@ -209,31 +211,31 @@ class Finder:
             yield self.walk(attribute, scope)
         yield self.walk(fn.body, scope)
 
-    def type(self, written: tree.TypeExpr, scope: Scope, *, binds: bool) -> None:
+    def type(self, written: tree.TypeExpr, scope: LexicalScope, *, binds: bool) -> None:
         """The names in a type: where it `binds`, a small one that is not known yet is a size of its own."""
         todo: list[tree.Node] = [written]
         while todo:
             node = todo.pop()
-            todo += reversed(children(node))
+            todo += reversed(child_nodes(node))
             match node:
-                case tree.TypeName(path=(name,)) if name not in TYPES:
-                    self.size(name, front(node.span, name), scope, node, binds=binds)
+                case tree.TypeName(path=(name,)) if name not in BUILTIN_TYPES:
+                    self.size(name, leading_span(node.span, name), scope, node, binds=binds)
                 case tree.AnyShape(name=name):
-                    self.size(name, back(node.span, name), scope, node, binds=binds)
+                    self.size(name, trailing_span(node.span, name), scope, node, binds=binds)
                 case tree.TypeName(path=path) | tree.TypeApply(path=path) | tree.TypeCall(path=path):
-                    if path[0] not in TYPES:
-                        self.use(scope, path[0], front(node.span, path[0]), "type")
+                    if path[0] not in BUILTIN_TYPES:
+                        self.use(scope, path[0], leading_span(node.span, path[0]), "type")
                     self.of_module(path, scope, node)
                 case _:
                     pass
 
-    def of_module(self, path: tuple[str, ...], scope: Scope, node: tree.Node) -> None:
+    def of_module(self, path: tuple[str, ...], scope: LexicalScope, node: tree.Node) -> None:
         """The second name in a type `model.Line`, or in a case `model.Empty`."""
         if len(path) > 1 and node.span.text.startswith(".".join(path)):
             start = node.span.start + len(path[0]) + 1
             self.use(scope, path[1], Span(node.span.source, start, start + len(path[1])), "member", node)
 
-    def size(self, name: str, span: Span, scope: Scope, node: tree.Node, *, binds: bool) -> None:
+    def size(self, name: str, span: Span, scope: LexicalScope, node: tree.Node, *, binds: bool) -> None:
         if binds and scope.find(name) is None and not name[0].isupper():
             self.bind(scope, name, span, "size", node)
         else:
@@ -241,7 +243,7 @@ class Finder:
 
     # ---- Statements and expressions
 
-    def walk(self, node: tree.Node, scope: Scope) -> Walk[None]:
+    def walk(self, node: tree.Node, scope: LexicalScope) -> Walk[None]:
         match node:
             case tree.Name(id=name):
                 self.use(scope, name, node.span)
@@ -255,7 +257,7 @@ class Finder:
                     yield self.walk(fn, scope)
                 for arg in args:
                     if arg.name is not None:
-                        self.use(scope, arg.name, front(arg.span, arg.name), "argument", node)
+                        self.use(scope, arg.name, leading_span(arg.span, arg.name), "argument", node)
                     yield self.walk(arg.value, scope)
             case tree.Let() | tree.Var():
                 yield self.walk(node.value, scope)
@@ -266,22 +268,22 @@ class Finder:
                 self.bind(scope, node.name, node.name_span, "function", node)
                 yield self.function(node, scope)
             case tree.Block():
-                inside = Scope(node.span, scope)
+                inside = LexicalScope(node.span, scope)
                 for stmt in node.stmts:
                     yield self.walk(stmt, inside)
             case tree.Save(name=name):
-                self.use(scope, name, back(node.span, name))
+                self.use(scope, name, trailing_span(node.span, name))
             case tree.Attribute(args=args):
                 for arg in args:
                     yield self.walk(arg.value if isinstance(arg, tree.Arg) else arg, scope)
             case _:
                 yield self.binder(node, scope)
 
-    def derives(self, fn: tree.Index, scope: Scope) -> bool:
+    def derives(self, fn: tree.Index, scope: LexicalScope) -> bool:
         """Whether something is `grad[…]` or one of its kin."""
-        return isinstance(fn.base, tree.Name) and fn.base.id in TRANSFORMS and scope.find(fn.base.id) is None
+        return isinstance(fn.base, tree.Name) and fn.base.id in TRANSFORM_NAMES and scope.find(fn.base.id) is None
 
-    def wrt(self, fn: tree.Index, scope: Scope, call: tree.Call) -> None:
+    def wrt(self, fn: tree.Index, scope: LexicalScope, call: tree.Call) -> None:
         """In `grad[w, m.b](f)` stand names of `f`'s parameters, and of fields in them, not of what is seen here."""
         assert isinstance(fn.base, tree.Name)
         self.use(scope, fn.base.id, fn.base.span)
@@ -292,9 +294,9 @@ class Finder:
             if isinstance(place, tree.Name):
                 self.use(scope, place.id, place.span, "wrt", call)
 
-    def binder(self, node: tree.Node, scope: Scope) -> Walk[None]:
+    def binder(self, node: tree.Node, scope: LexicalScope) -> Walk[None]:
         """What binds names for a part of itself; of anything else the parts."""
-        inside = Scope(node.span, scope)
+        inside = LexicalScope(node.span, scope)
         match node:
             case tree.For():
                 yield self.walk(node.iterable, scope)
@@ -320,10 +322,10 @@ class Finder:
                 self.case(node.pattern, inside)
                 yield self.walk(node.body, inside)
             case _:
-                for child in children(node):
+                for child in child_nodes(node):
                     yield self.walk(child, scope)
 
-    def pattern(self, pattern: tree.Pattern, scope: Scope, kind: str, node: tree.Node) -> None:
+    def pattern(self, pattern: tree.Pattern, scope: LexicalScope, kind: str, node: tree.Node) -> None:
         todo = [pattern]
         while todo:
             part = todo.pop()
@@ -332,14 +334,14 @@ class Finder:
             else:
                 self.bind(scope, part.name, part.span, kind, node)
 
-    def case(self, pattern: tree.CasePattern, scope: Scope) -> None:
+    def case(self, pattern: tree.CasePattern, scope: LexicalScope) -> None:
         """The names of a case: one that begins with a capital is a variant."""
         todo: list[tree.CasePattern] = [pattern]
         while todo:
             part = todo.pop()
             match part:
                 case tree.VariantPattern(path=path, items=items):
-                    self.use(scope, path[0], front(part.span, path[0]))
+                    self.use(scope, path[0], leading_span(part.span, path[0]))
                     self.of_module(path, scope, part)
                     todo += reversed(items)
                 case tree.TupleCasePattern(items=items):

@@ -12,19 +12,27 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.base.source_files import read
+from difflang.base.source_files import read_source
 from difflang.elaborate.context import Session
-from difflang.elaborate.module_declarations import prelude
-from difflang.elaborate.module_imports import File, Found, Search, bound, circle, find, link
+from difflang.elaborate.module_declarations import load_prelude
+from difflang.elaborate.module_imports import (
+    ImportSearch,
+    ImportTarget,
+    ModuleFile,
+    bind_import,
+    find_import,
+    import_cycle_error,
+    import_names,
+)
 from difflang.ir.tensor_types import DTYPES
-from difflang.lsp.incremental_check import Analysis, Interrupted
-from difflang.lsp.incremental_parse import Piece, read_parts
+from difflang.lsp.incremental_check import CheckCancelled, DocumentAnalysis
+from difflang.lsp.incremental_parse import ParsedPart, parse_parts
 from difflang.syntax import tree
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 
-Key = tuple[Path | str, str]  # a file, and for a module of the library the default float of who imports it
-FOREIGN = ("node_modules", "__pycache__", "site-packages")
-MOST_FILES = 20_000  # looked at when names are searched for: whoever opens a whole disk does not wait for it
+DocumentKey = tuple[Path | str, str]  # a file, and for a module of the library the default float of who imports it
+SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
+MAX_FILES = 20_000  # looked at when names are searched for: whoever opens a whole disk does not wait for it
 Pause = Callable[[], None]
 
 
@@ -36,15 +44,15 @@ class Document(Struct, eq=False):
     library: bool = False
     uri: str = ""  # as the editor spells it
     text: str = ""
-    parts: tuple[Piece, ...] = ()
+    parts: tuple[ParsedPart, ...] = ()
     version: int | None = None  # the editor's; None for a file that is not open
     read: bool = False
     stamp: tuple[int, int] = (0, 0)  # of the file on disk
-    analysis: Analysis | None = None
+    analysis: DocumentAnalysis | None = None
     imports: dict[tree.Import, Document] = field(default_factory=dict[tree.Import, "Document"])
     seen: dict[Document, int] = field(default_factory=dict["Document", int])  # the versions that it was checked with
-    tops: tuple[tuple[Piece, ...], Any] | None = None  # the names of a text; `targets` gathers them
-    typed: tuple[Piece, ...] = ()  # what has changed since it was checked
+    tops: tuple[tuple[ParsedPart, ...], Any] | None = None  # the names of a text; `targets` gathers them
+    typed: tuple[ParsedPart, ...] = ()  # what has changed since it was checked
 
     @property
     def open(self) -> bool:
@@ -54,7 +62,7 @@ class Document(Struct, eq=False):
         """The text is another one now. Errors: none, whatever it is."""
         old = self.parts
         self.text = text
-        self.parts = read_parts(self.name, text, self, old)
+        self.parts = parse_parts(self.name, text, self, old)
         new = {*self.parts} - {*old} | {*self.typed}
         self.typed = tuple([p for p in self.parts if p in new])
 
@@ -63,7 +71,7 @@ class Document(Struct, eq=False):
         return [item for p in self.parts for item in p.items]
 
     @property
-    def module(self) -> Module | None:
+    def module(self) -> ModuleScope | None:
         return self.analysis.module if self.analysis is not None else None
 
 
@@ -72,15 +80,15 @@ class Workspace:
 
     def __init__(self, paths: tuple[Path, ...] = ()) -> None:
         self.paths = paths
-        self.documents: dict[Key, Document] = {}
+        self.documents: dict[DocumentKey, Document] = {}
         self.trials: dict[Document, Document] = {}
-        self.homes = dict(prelude().records.homes)
+        self.homes = dict(load_prelude().records.homes)
 
     # ---- Documents
 
     def document(self, path: Path | None, name: str, library: str = "") -> Document:
         """The document of a file, or of a text without one. `library` is the default float of who imports it."""
-        key: Key = (path if path is not None else name, library)
+        key: DocumentKey = (path if path is not None else name, library)
         if key not in self.documents:
             uri = path.as_uri() if path is not None else name
             self.documents[key] = Document(name, path, bool(library), uri)
@@ -112,7 +120,7 @@ class Workspace:
             stamp = (-1, 0)
         if not document.read or stamp != document.stamp:
             try:
-                text = read(document.path, document.name).text
+                text = read_source(document.path, document.name).text
             except DifflangError:
                 document.read = False
                 document.put("")
@@ -124,13 +132,13 @@ class Workspace:
         """The programs below a folder that hold a word, but for hidden ones; of a very large folder the first."""
         seen = 0
         for where, folders, files in os.walk(folder):
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in FOREIGN)
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
             seen += len(files) + len(folders)
             for name in sorted(files):
                 path = Path(where, name)
-                if name.endswith(".dfl") and not name.startswith(".") and holds(path, word):
+                if name.endswith(".dfl") and not name.startswith(".") and contains_word(path, word):
                     yield path.resolve()
-            if seen > MOST_FILES:
+            if seen > MAX_FILES:
                 return
 
     # ---- Checking
@@ -139,18 +147,20 @@ class Workspace:
         """Check what is to be checked of a document, the modules that it imports first. Errors: Interrupted."""
         self.ensure(document, (), pause, told)
 
-    def ensure(self, document: Document, under_way: tuple[File, ...], pause: Pause, told: Callable[[], None]) -> None:
+    def ensure(
+        self, document: Document, under_way: tuple[ModuleFile, ...], pause: Pause, told: Callable[[], None]
+    ) -> None:
         parts, typed = document.parts, document.typed
         items = [item for p in parts for item in p.items]
         folder = document.path.parent if document.path is not None else Path.cwd()
         analysis = self.analysis_of(document, parts)
-        file = File(analysis.module, tuple(items), document.path, folder, document.library)
+        file = ModuleFile(analysis.module, tuple(items), document.path, folder, document.library)
         found, reports = self.imported(document, file, under_way, pause)
         outside = {
             name for item, other in document.imports.items()
-            if found.get(item) is not other or document.seen.get(other) != version_of(other) for name in bound(item)
+            if found.get(item) is not other or document.seen.get(other) != combined_version(other) for name in import_names(item)
         }  # fmt: skip
-        outside |= {name for item in found.keys() - document.imports.keys() for name in bound(item)}
+        outside |= {name for item in found.keys() - document.imports.keys() for name in import_names(item)}
         document.imports = found
         if analysis.with_examples != document.open:
             analysis.with_examples = document.open
@@ -160,17 +170,17 @@ class Workspace:
         if analysis.finished == parts and not analysis.stale and not outside:
             return
         analysis.finished = None
-        others = dict.fromkeys(a for d in found.values() if d.analysis is not None for a in reach(d.analysis))
+        others = dict.fromkeys(a for d in found.values() if d.analysis is not None for a in with_imported(d.analysis))
         analysis.others = tuple(others)
         analysis.hosts = {a.module: h for a in others for h in [a.hosts.get(a.module)] if h is not None}
         analysis.enter(parts, statements and not outside, partial(self.link, document, reports))
         analysis.check(typed, pause, told)
-        document.seen = {d: version_of(d) for d in found.values()}
+        document.seen = {d: combined_version(d) for d in found.values()}
         document.typed = tuple([p for p in document.typed if p not in typed])
         analysis.finished = parts
         analysis.version += 1
 
-    def analysis_of(self, document: Document, parts: Sequence[Piece]) -> Analysis:
+    def analysis_of(self, document: Document, parts: Sequence[ParsedPart]) -> DocumentAnalysis:
         """The analysis that a document has, or a new one: its default float is part of what it is."""
         default = DTYPES[parts[0].default_float if parts else "f32"]
         if document.library:
@@ -178,13 +188,13 @@ class Workspace:
         old = document.analysis
         if old is not None and old.module.default_float is default:
             return old
-        module = Module(Source(document.name, ""), default, prelude=prelude())
+        module = ModuleScope(Source(document.name, ""), default, prelude=load_prelude())
         module.records.homes = self.homes
-        document.analysis = Analysis(module)
+        document.analysis = DocumentAnalysis(module)
         return document.analysis
 
     def imported(
-        self, document: Document, file: File, under_way: tuple[File, ...], pause: Pause
+        self, document: Document, file: ModuleFile, under_way: tuple[ModuleFile, ...], pause: Pause
     ) -> tuple[dict[tree.Import, Document], dict[tree.Import, DifflangError]]:
         """The documents that a file imports, checked, and why others cannot be."""
         found: dict[tree.Import, Document] = {}
@@ -193,11 +203,13 @@ class Workspace:
             if not isinstance(item, tree.Import):
                 continue
             try:
-                at = find(item, file, Search(file.folder, self.paths))
+                at = find_import(item, file, ImportSearch(file.folder, self.paths))
                 other = self.other(at, file.module.default_float.name)
                 chain = (*under_way, file)
                 if any(f.path == at.path for f in chain):
-                    raise circle(list(chain[next(i for i, f in enumerate(chain) if f.path == at.path) :]), item)
+                    raise import_cycle_error(
+                        list(chain[next(i for i, f in enumerate(chain) if f.path == at.path) :]), item
+                    )
                 self.opened(other, item)
                 file.by = item if not under_way else file.by
                 self.ensure(other, chain, pause, lambda: None)
@@ -206,7 +218,7 @@ class Workspace:
                 reports[item] = error
         return found, reports
 
-    def other(self, at: Found, default_float: str) -> Document:
+    def other(self, at: ImportTarget, default_float: str) -> Document:
         return self.document(at.path, at.name, default_float if at.library else "")
 
     def opened(self, document: Document, item: tree.Import) -> None:
@@ -236,13 +248,13 @@ class Workspace:
                 if error is not None:
                     raise error
                 if other is not None and other.module is not None:
-                    link(module, item, other.module, session)
+                    bind_import(module, item, other.module, session)
             except DifflangError as wrong:
                 session.report(wrong)
-                module.later |= dict.fromkeys(bound(item), item)
+                module.later |= dict.fromkeys(import_names(item), item)
 
 
-def holds(path: Path, word: str) -> bool:
+def contains_word(path: Path, word: str) -> bool:
     """Whether a word stands in a file; a file that cannot be read has none."""
     try:
         return word in path.read_text(encoding="utf-8")
@@ -250,16 +262,16 @@ def holds(path: Path, word: str) -> bool:
         return False
 
 
-def version_of(document: Document) -> int:
+def combined_version(document: Document) -> int:
     """Something that is another number once anything in what a document is, or imports, is another."""
-    return sum(a.version for a in reach(document.analysis)) if document.analysis is not None else -1
+    return sum(a.version for a in with_imported(document.analysis)) if document.analysis is not None else -1
 
 
-def reach(analysis: Analysis) -> list[Analysis]:
+def with_imported(analysis: DocumentAnalysis) -> list[DocumentAnalysis]:
     return [analysis, *analysis.others]
 
 
-def place(span: Span) -> tuple[Document, int, int] | None:
+def document_range(span: Span) -> tuple[Document, int, int] | None:
     """The document that a span is in, and where in its text; None for what is not of a document."""
     whole = span.source.whole
     if not isinstance(whole, Document):
@@ -268,4 +280,4 @@ def place(span: Span) -> tuple[Document, int, int] | None:
     return whole, before + span.start, before + span.end
 
 
-__all__ = ["Document", "Interrupted", "Workspace", "place", "reach"]
+__all__ = ["CheckCancelled", "Document", "Workspace", "document_range", "with_imported"]

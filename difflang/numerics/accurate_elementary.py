@@ -17,7 +17,7 @@ import numpy as np
 LN2 = math.log(2.0)
 
 
-def in_double(formula: Callable[[Any, Any], Any], otherwise: Callable[[Any], Callable[[Any], Any]]) -> Any:
+def lower_in_f64(formula: Callable[[Any, Any], Any], otherwise: Callable[[Any], Callable[[Any], Any]]) -> Any:
     """A lowering: a formula in f64, the function of `jax.lax` that `otherwise` picks in narrower types."""
 
     def lower(jax: Any, x: Any) -> Any:
@@ -26,7 +26,7 @@ def in_double(formula: Callable[[Any, Any], Any], otherwise: Callable[[Any], Cal
     return lower
 
 
-def series(ratios: Any, t: Any) -> Any:
+def nested_series(ratios: Any, t: Any) -> Any:
     """`1 + t r1 (1 + t r2 (1 + ...))`."""
     total = 1.0
     for r in reversed(tuple(ratios)):
@@ -34,7 +34,7 @@ def series(ratios: Any, t: Any) -> Any:
     return total
 
 
-def polynomial(coefficients: Sequence[float], x: Any, by: Any = operator) -> Any:
+def horner(coefficients: Sequence[float], x: Any, by: Any = operator) -> Any:
     """By Horner's rule, highest power first. `by` may be `jax.lax`, which is traced in half the time of operators."""
     first, second, *rest = coefficients if by is operator else map(x.dtype.type, coefficients)
     total = by.add(by.mul(first, x), second)
@@ -60,7 +60,7 @@ def log1p(m: Any, x: Any) -> Any:
     small = (x > -0.3) & (x < 0.42)
     z = m.where(small, x, 0.0)
     s = z / (2.0 + z)
-    near = 2.0 * s * series([(2 * k - 1) / (2 * k + 1) for k in range(1, 12)], s * s)
+    near = 2.0 * s * nested_series([(2 * k - 1) / (2 * k + 1) for k in range(1, 12)], s * s)
     return m.where(small, near, m.log(1.0 + x))
 
 
@@ -83,7 +83,7 @@ def sinh(m: Any, x: Any) -> Any:
     small = size < 1.0
     up, down = half_exponentials(m, m.where(small, 1.0, size))
     t = m.where(small, x * x, 0.0)
-    near = x * series([1.0 / (2 * k * (2 * k + 1)) for k in range(1, 10)], t)
+    near = x * nested_series([1.0 / (2 * k * (2 * k + 1)) for k in range(1, 10)], t)
     return m.where(small, near, m.where(x < 0, down - up, up - down))
 
 
@@ -114,61 +114,61 @@ def gaussian(m: Any, x: Any, scale: float = 1.0) -> Any:
     Source: the splitting in FreeBSD's s_erf.
     """
     size = m.minimum(m.abs(x), 40.0)
-    head = leading(m, size)
+    head = leading_bits(m, size)
     rest = (size - head) * (size + head) * scale
     return m.exp(-(head * head) * scale) * (1.0 - rest * (1.0 - rest * (0.5 - rest / 6.0)))
 
 
-def leading(m: Any, x: Any) -> Any:
+def leading_bits(m: Any, x: Any) -> Any:
     """Half of the bits of numbers: their square is exact."""
-    no_wider(x)
+    check_at_most_64_bits(x)
     if x.dtype == np.float64:
         return (x.view(np.int64) & np.int64(-(1 << 27))).view(np.float64)
     return (x.view(np.int32) & np.int32(-(1 << 12))).view(np.float32)
 
 
-def no_wider(x: Any) -> None:
+def check_at_most_64_bits(x: Any) -> None:
     """Errors: TypeError for floats of more than 64 bits, whose bits lie elsewhere and whom these fits do not serve."""
     if x.dtype.itemsize > 8:
         raise TypeError(f"no formula for {x.dtype}")
 
 
-def power(m: Any, x: Any, n: int) -> Any:
+def integer_power(m: Any, x: Any, n: int) -> Any:
     """`x^n` for n from 1, by squaring; each number on the way is kept with what its rounding lost (Dekker 1971)."""
     result: tuple[Any, Any] | None = None
     square, left = (x, m.zeros_like(x)), n
     while True:
         if left & 1:
-            result = square if result is None else product(m, result, square)
+            result = square if result is None else unrounded_product(m, result, square)
         left >>= 1
         if not left:
             high, low = result or square
             return m.where(m.isfinite(high) & (high != 0), high + low, high)
-        square = product(m, square, square)
+        square = unrounded_product(m, square, square)
 
 
-def product(m: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
+def unrounded_product(m: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
     """The product of two unrounded numbers, each a double and a rest."""
     (a, a_rest), (b, b_rest) = x, y
     high = a * b
-    u, v = leading(m, a), leading(m, b)
+    u, v = leading_bits(m, a), leading_bits(m, b)
     lost = ((u * v - high) + u * (b - v) + (a - u) * v) + (a - u) * (b - v)
     return high, m.where(m.isfinite(high), lost + (a * b_rest + a_rest * b), 0.0)
 
 
-def power_less(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any]) -> Any:
+def power_minus_integer(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any]) -> Any:
     """`x^(y - n)`: what the difference loses is the exponent of another factor, near 1 where the power is a number.
 
     Where that is Inf the first order of the other may have any sign.
     """
     rounded = y - float(n)
-    lost, raised = difference_lost(m, y, m.full_like(y, n), rounded), power(x, rounded)
+    lost, raised = subtraction_error(m, y, m.full_like(y, n), rounded), power(x, rounded)
     small = m.isfinite(lost) & (x != 0) & m.isfinite(x) & m.isfinite(raised)
     size = x if m.iscomplexobj(x) else m.abs(x)
     return raised * m.where(small, 1.0 + lost * m.log(m.where(small, size, 1.0)), 1.0)
 
 
-def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
+def subtraction_error(m: Any, x: Any, y: Any, rounded: Any) -> Any:
     """What was rounded off `x - y` (Knuth 1969, "two sum")."""
     back = rounded - x
     return (x - (rounded - back)) - (y + back)
@@ -176,7 +176,7 @@ def difference_lost(m: Any, x: Any, y: Any, rounded: Any) -> Any:
 
 def binade(m: Any, x: Any, exponent: int) -> Any:
     """The greatest power of two up to `|x|`, from `2^-exponent` to `2^exponent`; 1 at 0."""
-    no_wider(x)
+    check_at_most_64_bits(x)
     size = m.where(x == 0, m.ones_like(x), m.clip(m.abs(x), 2.0**-exponent, 2.0**exponent))
     if x.dtype == np.float64:
         return (size.view(np.int64) & np.int64(0x7FF0_0000_0000_0000)).view(np.float64)

@@ -10,15 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from difflang.numerics.double_double import Pair, exact_sum, negative, over, pair, plus, polynomial, times, total
+from difflang.numerics.double_double import (
+    DoubleDouble,
+    dd_add,
+    dd_div,
+    dd_from_float,
+    dd_horner,
+    dd_mul,
+    dd_neg,
+    dd_round,
+    two_sum,
+)
 
-SHIFT = 7  # psi(y) is psi(y + 7) less 1 / y, 1 / (y + 1), ...: there the asymptotic series has the digits
+RECURRENCE_STEPS = 7  # psi(y) is psi(y + 7) less 1 / y, 1 / (y + 1), ...: there the asymptotic series has the digits
 NEAR_ROOT_2 = 0x6A09E667F3BCC  # the bits of its mantissa
 LN2 = (0.693147180559933, 1.23466660414776e-14, 1.011689003775276e-28)  # times 0 to 63 the first two are exact
 
 # Chebyshev fits by mpmath's `chebyfit`, highest power first, each coefficient a double and what it lacks;
 # `tests/support/fits.py` makes them again. Where the powers are small enough, doubles alone do.
-DOUBLES = 5  # of the first coefficients
+LEADING_DOUBLES = 5  # of the first coefficients
 # log((1 + s) / (1 - s)) / s in s^2, for s^2 to 0.0295
 LOG_QUOTIENT = (
     (0.08501771588874504, 5.224528492894395e-18), (0.0724146320562343, -2.5950286577668366e-18),
@@ -42,7 +52,7 @@ HALFWAY_TAIL = (
     (0.041666666666666664, 2.312964634633585e-18),
 )  # fmt: skip
 # (pi cot(pi f) - 1 / f + 2 f / (1 - f^2)) / f in f^2, for f from -0.5 to 0.5
-COTANGENT_REST = (
+COTANGENT_SERIES = (
     (-5.1781407065241104e-11, -8.567778624430092e-28), (-9.061754814433374e-11, -3.0584078492101196e-27),
     (-4.826198177155261e-10, -4.342454380707047e-26), (-1.8552398248359695e-09, 7.271262751995002e-26),
     (-7.452972251898531e-09, 7.766541952562812e-25), (-2.980258249106177e-08, -9.550305837921825e-25),
@@ -55,29 +65,29 @@ COTANGENT_REST = (
 )  # fmt: skip
 
 
-def digamma_left(m: Any, x: Any, beside: Any) -> Any:
+def digamma_negative(m: Any, x: Any, beside: Any) -> Any:
     """`psi(x)` in double precision for `x < 0`, which is `beside` from the nearest integer; not at the poles.
 
     Source: Abramowitz and Stegun 6.3.6, 6.3.7, 6.3.21.
     """
-    one = pair(m.ones_like(x))
-    y = exact_sum(-x, 1.0)
-    z = plus(y, pair(m.full_like(x, SHIFT - 0.5)))
-    inverse = over(one, z)
-    v = times(inverse, inverse)
-    psi = plus(log(m, z), times(v, polynomial(HALFWAY_TAIL, v, DOUBLES)))
-    for k in range(SHIFT):
-        psi = plus(psi, negative(over(one, plus(y, pair(m.full_like(x, k))))))
-    return total(plus(psi, negative(pi_cot(m, m.where(beside == 0, 0.25, beside)))))
+    one = dd_from_float(m.ones_like(x))
+    y = two_sum(-x, 1.0)
+    z = dd_add(y, dd_from_float(m.full_like(x, RECURRENCE_STEPS - 0.5)))
+    inverse = dd_div(one, z)
+    v = dd_mul(inverse, inverse)
+    psi = dd_add(dd_log(m, z), dd_mul(v, dd_horner(HALFWAY_TAIL, v, LEADING_DOUBLES)))
+    for k in range(RECURRENCE_STEPS):
+        psi = dd_add(psi, dd_neg(dd_div(one, dd_add(y, dd_from_float(m.full_like(x, k))))))
+    return dd_round(dd_add(psi, dd_neg(dd_pi_cot(m, m.where(beside == 0, 0.25, beside)))))
 
 
-def log(m: Any, z: Pair) -> Pair:
+def dd_log(m: Any, z: DoubleDouble) -> DoubleDouble:
     """`n log 2 + log((1 + s) / (1 - s))` for the power `2^n` that is within a factor of the root of 2."""
     n, power = binary_exponent(z[0])
-    s = over(plus(z, pair(-power)), plus(z, pair(power)))
-    rest = times(s, polynomial(LOG_QUOTIENT, times(s, s), DOUBLES))
-    high, low = exact_sum(n * LN2[0], n * LN2[1])
-    return plus((high, low + n * LN2[2]), rest)
+    s = dd_div(dd_add(z, dd_from_float(-power)), dd_add(z, dd_from_float(power)))
+    rest = dd_mul(s, dd_horner(LOG_QUOTIENT, dd_mul(s, s), LEADING_DOUBLES))
+    high, low = two_sum(n * LN2[0], n * LN2[1])
+    return dd_add((high, low + n * LN2[2]), rest)
 
 
 def binary_exponent(z: Any) -> tuple[Any, Any]:
@@ -87,10 +97,10 @@ def binary_exponent(z: Any) -> tuple[Any, Any]:
     return n.astype(np.float64), ((n + 1023) << 52).view(np.float64)
 
 
-def pi_cot(m: Any, f: Any) -> Pair:
+def dd_pi_cot(m: Any, f: Any) -> DoubleDouble:
     """`pi cot(pi f)`: the poles at -1, 0 and 1, `(1 - 3 f^2) / (f (1 - f^2))`, and the rest."""
-    one, x = pair(m.ones_like(f)), pair(f)
-    square = times(x, x)
-    above = plus(times(square, pair(m.full_like(f, -3.0))), one)
-    below = times(x, plus(negative(square), one))
-    return plus(over(above, below), times(x, polynomial(COTANGENT_REST, square, DOUBLES)))
+    one, x = dd_from_float(m.ones_like(f)), dd_from_float(f)
+    square = dd_mul(x, x)
+    above = dd_add(dd_mul(square, dd_from_float(m.full_like(f, -3.0))), one)
+    below = dd_mul(x, dd_add(dd_neg(square), one))
+    return dd_add(dd_div(above, below), dd_mul(x, dd_horner(COTANGENT_SERIES, square, LEADING_DOUBLES)))

@@ -15,65 +15,65 @@ from typing import Any
 import numpy as np
 
 from difflang.numerics import accurate_elementary
-from difflang.numerics.accurate_elementary import leading
+from difflang.numerics.accurate_elementary import leading_bits
 
-Pair = tuple[Any, Any]
+DoubleDouble = tuple[Any, Any]
 
 
-def pair(x: Any) -> Pair:
+def dd_from_float(x: Any) -> DoubleDouble:
     """A number as it is."""
     return x, 0.0
 
 
-def total(x: Pair) -> Any:
+def dd_round(x: DoubleDouble) -> Any:
     """Rounded."""
     return x[0] + x[1]
 
 
-def exact_sum(x: Any, y: Any) -> Pair:
+def two_sum(x: Any, y: Any) -> DoubleDouble:
     """`x + y` of numbers; `y` may be a constant (Knuth 1969)."""
     high = x + y
     added = high - x
     return high, (x - (high - added)) + (y - added)
 
 
-def settled(high: Any, low: Any) -> Pair:
+def fast_two_sum(high: Any, low: Any) -> DoubleDouble:
     """The sum of two numbers, the second the smaller and neither a constant."""
     whole = high + low
     return whole, low - (whole - high)
 
 
-def negative(x: Pair) -> Pair:
+def dd_neg(x: DoubleDouble) -> DoubleDouble:
     return -x[0], -x[1]
 
 
-def plus(x: Pair, y: Pair) -> Pair:
+def dd_add(x: DoubleDouble, y: DoubleDouble) -> DoubleDouble:
     """`x + y`; `y` may be a constant."""
-    high, low = exact_sum(x[0], y[0])
-    return settled(high, low + (x[1] + y[1]))
+    high, low = two_sum(x[0], y[0])
+    return fast_two_sum(high, low + (x[1] + y[1]))
 
 
-def times(x: Pair, y: Pair) -> Pair:
+def dd_mul(x: DoubleDouble, y: DoubleDouble) -> DoubleDouble:
     """`x y`: halves of doubles have exact products."""
     (a, a_low), (b, b_low) = x, y
-    u, v = leading(np, a), leading(np, b)
+    u, v = leading_bits(np, a), leading_bits(np, b)
     p, q = a - u, b - v
-    high, lost = settled(u * v, u * q)
-    high, more = settled(high, p * v)
-    return settled(high, (lost + more) + (p * q + (a * b_low + a_low * b)))
+    high, lost = fast_two_sum(u * v, u * q)
+    high, more = fast_two_sum(high, p * v)
+    return fast_two_sum(high, (lost + more) + (p * q + (a * b_low + a_low * b)))
 
 
-def over(x: Pair, y: Pair) -> Pair:
+def dd_div(x: DoubleDouble, y: DoubleDouble) -> DoubleDouble:
     """`x / y`, by one step of long division."""
     first = x[0] / y[0]
-    high, low = times(pair(first), y)
-    return settled(first, ((x[0] - high) + (x[1] - low)) / y[0])
+    high, low = dd_mul(dd_from_float(first), y)
+    return fast_two_sum(first, ((x[0] - high) + (x[1] - low)) / y[0])
 
 
-def polynomial(coefficients: Sequence[tuple[float, float]], x: Pair, doubles: int) -> Pair:
+def dd_horner(coefficients: Sequence[tuple[float, float]], x: DoubleDouble, doubles: int) -> DoubleDouble:
     """By Horner's rule, highest power first; the first few coefficients in doubles."""
-    start = accurate_elementary.polynomial([high for high, _ in coefficients[:doubles]], x[0])
-    y = pair(start)
+    start = accurate_elementary.horner([high for high, _ in coefficients[:doubles]], x[0])
+    y = dd_from_float(start)
     for high, low in coefficients[doubles:]:
-        y = plus(times(y, x), (high, low))
+        y = dd_add(dd_mul(y, x), (high, low))
     return y

@@ -5,7 +5,7 @@ The derivative rules of such an op are functions of an `Ad`, which differentiate
 * `linearize(ad, eqn, xs, dxs) -> (ys, dys)` emits the primal equation where `xs` live and the tangent equation in
   `dxs.builder`; absent tangents are `None`;
 * `jvp_region`, alike, emits both as one equation, where primal and tangent are in one graph;
-* `transpose_region(ad, eqn, at) -> ct_operands` emits the transpose of a linear equation; see `Turning`.
+* `transpose_region(ad, eqn, at) -> ct_operands` emits the transpose of a linear equation; see `TransposeRequest`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Solver
+from difflang.ir.op import OPS, MaybeValue, TypeSolver
 from difflang.ir.tensor_types import BOOL, History, Tensor, Type
 
 Mask = tuple[bool, ...]
@@ -41,7 +41,7 @@ class Tangents(Struct, frozen=True):
         return [v for v in self.values if v is not None]
 
 
-class Turning(Struct, frozen=True):
+class TransposeRequest(Struct, frozen=True):
     """What a linear equation is turned round with. `choices` learns of the cotangents that leave."""
 
     builder: Builder  # in which the cotangents are computed
@@ -56,7 +56,7 @@ class Turning(Struct, frozen=True):
         return choices_of(self.cts, self.choices)
 
 
-class Linearized(Struct, frozen=True):
+class LinearizedGraph(Struct, frozen=True):
     """A graph split in two. The residuals are exactly the primal values that the tangent graph reads."""
 
     primal: Graph  # params -> results ++ those residuals that are no params
@@ -78,14 +78,14 @@ class Linearized(Struct, frozen=True):
         return self.tangent.params[len(self.residuals) :]
 
 
-class Pushed(Struct, frozen=True):
+class JvpGraph(Struct, frozen=True):
     """A graph with its tangent in one."""
 
     graph: Graph  # params ++ tangents of the active params -> results ++ tangents of the active results
     active: Mask  # one a result
 
 
-class Transposed(Struct, frozen=True):
+class TransposedGraph(Struct, frozen=True):
     """A linear graph turned round."""
 
     graph: Graph  # params not linear ++ cotangents present ++ choices given -> cotangents of active params ++ choices
@@ -101,12 +101,12 @@ class Transposed(Struct, frozen=True):
 class Ad(Protocol):
     """Differentiates regions. `wanted` results (params) are active whatever flows to them, with zeros if need be."""
 
-    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Linearized: ...
-    def linearize_once(self, graph: Graph, active: Mask) -> Linearized: ...
-    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> Pushed: ...
+    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> LinearizedGraph: ...
+    def linearize_once(self, graph: Graph, active: Mask) -> LinearizedGraph: ...
+    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> JvpGraph: ...
     def transpose(
         self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = (), *, given: Mask = (), marked: Mask = ()
-    ) -> Transposed: ...
+    ) -> TransposedGraph: ...
 
     def push(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues
@@ -128,12 +128,12 @@ def zeros(builder: Builder, type: Type) -> Value:
     return builder.const(False if type.dtype is BOOL else 0.0 if type.dtype.differentiable else 0, type)
 
 
-def truths(type: Type) -> Type:
+def choice_type(type: Type) -> Type:
     """The type of a choice beside a cotangent: a truth for each of its numbers."""
-    return History(truths(type.item)) if isinstance(type, History) else Tensor(BOOL, type.shape)
+    return History(choice_type(type.item)) if isinstance(type, History) else Tensor(BOOL, type.shape)
 
 
-def either(x: Value, y: Value) -> Value:
+def or_choices(x: Value, y: Value) -> Value:
     """Where one of two choices holds."""
     return OPS["add_history" if isinstance(x.type, History) else "logical_or"].one(x, y)
 
@@ -142,7 +142,7 @@ def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
     return zeros(builder, type) if value is None else value
 
 
-def add(x: MaybeValue, y: MaybeValue) -> MaybeValue:
+def add_tangents(x: MaybeValue, y: MaybeValue) -> MaybeValue:
     """The sum of two tangents; one that is absent stays a structural zero."""
     if x is None or y is None:
         return y if x is None else x
@@ -152,7 +152,7 @@ def add(x: MaybeValue, y: MaybeValue) -> MaybeValue:
     return total
 
 
-def alike(same: Solver, what: str, have: Sequence[Type], want: Sequence[Type]) -> None:
+def require_same_types(same: TypeSolver, what: str, have: Sequence[Type], want: Sequence[Type]) -> None:
     """What a region takes is what it is given."""
     same.require(len(have) == len(want), "{}: {} values for {} params", what, len(have), len(want))
     for x, y in zip(have, want, strict=True):
@@ -165,17 +165,17 @@ def alike(same: Solver, what: str, have: Sequence[Type], want: Sequence[Type]) -
             same.shape(x, y)
 
 
-def spread(values: Iterable[Value], mask: Iterable[bool]) -> list[MaybeValue]:
+def spread_by_mask(values: Iterable[Value], mask: Iterable[bool]) -> list[MaybeValue]:
     """The values where the mask holds, `None` elsewhere."""
     rest = iter(values)
     return [next(rest) if m else None for m in mask]
 
 
-def on(values: MaybeValues) -> Mask:
+def presence_mask(values: MaybeValues) -> Mask:
     return tuple([v is not None for v in values])
 
 
-def present(values: MaybeValues) -> list[Value]:
+def present_values(values: MaybeValues) -> list[Value]:
     return [v for v in values if v is not None]
 
 
@@ -184,33 +184,35 @@ def choices_of(cts: MaybeValues, choices: Mapping[Value, Value]) -> list[MaybeVa
     return [None if ct is None else choices.get(ct) for ct in cts]
 
 
-def leaving(outs: Sequence[Value], active: Mask, chosen: Mask, choices: dict[Value, Value]) -> list[MaybeValue]:
+def unpack_cotangents(
+    outs: Sequence[Value], active: Mask, chosen: Mask, choices: dict[Value, Value]
+) -> list[MaybeValue]:
     """The cotangents among what a transposed region gave; the choices after them are noted."""
     count = sum(active)
-    cts = spread(outs[:count], active)
-    for ct, choice in zip(cts, spread(outs[count:], chosen), strict=True):
+    cts = spread_by_mask(outs[:count], active)
+    for ct, choice in zip(cts, spread_by_mask(outs[count:], chosen), strict=True):
         if ct is not None and choice is not None:
             choices[ct] = choice
     return cts
 
 
-def both(mask: Mask, other: Mask) -> Mask:
+def and_masks(mask: Mask, other: Mask) -> Mask:
     return tuple([a and b for a, b in zip(mask, other, strict=True)])
 
 
-def choosing(back: Transposed, kept: Mask) -> Transposed:
+def restrict_choices(back: TransposedGraph, kept: Mask) -> TransposedGraph:
     """The same with the choices of these params only."""
-    chosen = both(back.chosen, kept)
+    chosen = and_masks(back.chosen, kept)
     if chosen == back.chosen:
         return back
     count = sum(back.active)
-    choices = present(
-        [c if k else None for c, k in zip(spread(back.graph.results[count:], back.chosen), kept, strict=True)]
+    choices = present_values(
+        [c if k else None for c, k in zip(spread_by_mask(back.graph.results[count:], back.chosen), kept, strict=True)]
     )
     return replace(back, graph=back.graph.with_results([*back.graph.results[:count], *choices]), chosen=chosen)
 
 
-def known_where(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:
+def nonlinear_operands(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:
     """The operands that are not linear: all of them have a value."""
     found: list[Value] = []
     for value, is_linear in zip(known, linear, strict=True):
@@ -222,49 +224,49 @@ def known_where(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:
     return found
 
 
-def reordered(graph: Graph, params: Iterable[Value], results: Iterable[Value] | None = None) -> Graph:
+def with_signature(graph: Graph, params: Iterable[Value], results: Iterable[Value] | None = None) -> Graph:
     """The same equations with params (and results) in another order, or more params, which nothing reads."""
     return Graph(tuple(params), graph.eqns, graph.results if results is None else tuple(results), graph.name)
 
 
-def unread(values: Iterable[Value]) -> list[Value]:
+def unread_params(values: Iterable[Value]) -> list[Value]:
     """Params of the same types that nothing reads."""
     return [Value(v.type, v.home) for v in values]
 
 
-class Sorted(Struct, frozen=True):
+class ResidualSources(Struct, frozen=True):
     """The residuals of a region that runs many times, by where the tangent gets them."""
 
     fixed: dict[Value, Value]  # the same every time: computed once, outside
     read: dict[Value, Value]  # an item of a sequence that is there already
     made: Values  # the rest: the primal must give them, one each time
 
-    def params(self, lin: Linearized, of: Iterable[Value]) -> list[Value]:
+    def params(self, lin: LinearizedGraph, of: Iterable[Value]) -> list[Value]:
         param = dict(zip(lin.residuals, lin.residual_params, strict=True))
         return [param[r] for r in of]
 
 
-def surely_steps(eqn: Eqn) -> bool:
+def always_iterates(eqn: Eqn) -> bool:
     """Whether a loop or map takes all of a number of steps that is known and not zero."""
     length = eqn.attrs.get("length")
     return isinstance(length, int) and length > 0 and eqn.attrs.get("exact") is not False
 
 
-def sort_residuals(
-    lin: Linearized,
+def classify_residuals(
+    lin: LinearizedGraph,
     home: Builder,
     consts: Mapping[Value, Value],
     items: Mapping[Value, Value],
     *,
     skip: Value | None = None,
     surely: bool,
-) -> Sorted:
+) -> ResidualSources:
     """Say where each residual comes from. Those computed from consts alone are computed again in `home`, once.
 
     Only equations without regions are, since they surely end, and only where the region `surely` runs: outside, what
     it never computes would have a slope, which may be infinite.
     """
-    maker = {r: e for e in (invariant(lin.primal, consts) if surely else ()) for r in e.results}
+    maker = {r: e for e in (invariant_eqns(lin.primal, consts) if surely else ()) for r in e.results}
     wanted = [r for r in lin.residuals if r in maker]
     needed: set[Value] = set(wanted)
     for eqn in reversed(list(dict.fromkeys(maker.values()))):
@@ -277,10 +279,10 @@ def sort_residuals(
     fixed = {r: env[r] for r in lin.residuals if r in env}
     read = {r: items[r] for r in lin.residuals if r in items}
     made = tuple([r for r in lin.residuals if r not in fixed and r not in read and r is not skip])
-    return Sorted(fixed, read, made)
+    return ResidualSources(fixed, read, made)
 
 
-def invariant(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
+def invariant_eqns(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
     """The equations without regions or effects that read nothing but consts and one another."""
     known = set(consts)
     found: list[Eqn] = []
@@ -291,7 +293,7 @@ def invariant(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
     return found
 
 
-def residual_operands(lin: Linearized, xs: Sequence[Value], made: Iterable[Value]) -> list[Value]:
+def residual_operands(lin: LinearizedGraph, xs: Sequence[Value], made: Iterable[Value]) -> list[Value]:
     """Where the residuals are outside: operands `xs` of the region, or what its primal gives for those it made."""
     outside = {**dict(zip(lin.primal.params, xs, strict=True)), **dict(zip(lin.made, made, strict=True))}
     return [outside[r] for r in lin.residuals]

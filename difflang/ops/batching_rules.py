@@ -15,39 +15,39 @@ from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import axes_but, tensor
+from difflang.ops.op_factories import remaining_axes, tensor_type
 
 Mask = tuple[bool, ...]
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
-Each = Callable[..., Value]
+BatchedFunction = Callable[..., Value]
 
 
-def in_lanes(x: Value, count: Dim) -> Value:
+def broadcast_over_batch(x: Value, count: Dim) -> Value:
     """What all lanes share, once for each of them."""
-    shape = (count, *tensor(x).shape)
+    shape = (count, *tensor_type(x).shape)
     return OPS["broadcast"].one(x, shape=shape, axes=tuple(range(1, len(shape))))
 
 
-def all_in_lanes(values: Sequence[Value], wide: Mask, count: Dim) -> list[Value]:
-    return [x if w else in_lanes(x, count) for x, w in zip(values, wide, strict=True)]
+def broadcast_all(values: Sequence[Value], wide: Mask, count: Dim) -> list[Value]:
+    return [x if w else broadcast_over_batch(x, count) for x, w in zip(values, wide, strict=True)]
 
 
-def turned(x: Value, perm: Ints) -> Value:
+def transpose_axes(x: Value, perm: Ints) -> Value:
     return x if perm == tuple(range(len(perm))) else OPS["transpose"].one(x, perm=perm)
 
 
-def lane_to_front(x: Value, axis: int) -> Value:
-    return turned(x, (axis, *[a for a in range(tensor(x).rank) if a != axis]))
+def batch_axis_to_front(x: Value, axis: int) -> Value:
+    return transpose_axes(x, (axis, *[a for a in range(tensor_type(x).rank) if a != axis]))
 
 
-def counted(like: Value, shape: Sizes, axis: int) -> Value:
+def iota_like(like: Value, shape: Sizes, axis: int) -> Value:
     """Positions along an axis, in the integers of other positions."""
-    (positions,) = like.home.emit(OPS["iota"], (), type=Tensor(tensor(like).dtype, shape), axis=axis)
+    (positions,) = like.home.emit(OPS["iota"], (), type=Tensor(tensor_type(like).dtype, shape), axis=axis)
     return positions
 
 
-def inside_axis(start: Value, last: Dim) -> Value:
+def clamp_index(start: Value, last: Dim) -> Value:
     """Places of which those that would leave the array are moved inside."""
     least, most = (start.home.one("const", value=v, type=start.type) for v in (0, last))
     return OPS["clamp"].one(least, start, most)
@@ -56,32 +56,32 @@ def inside_axis(start: Value, last: Dim) -> Value:
 # -------------------------------------------------------------------------------------------- windows
 
 
-def slice_each(eqn: Eqn, wide: Mask, count: Dim) -> Each | None:
+def batch_slice(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
     """A window of each lane's own: positions along the axes that it does not span, a gather."""
-    shape, sizes = tensor(eqn.operands[0]).shape, eqn.attrs["sizes"]
+    shape, sizes = tensor_type(eqn.operands[0]).shape, eqn.attrs["sizes"]
     cut = [a for a, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if whole != size]
     lead = int(wide[0])
 
     def of_shared_places(x: Value, *starts: Value) -> Value:
-        zero = x.home.one("const", value=0, type=Tensor(tensor(starts[0]).dtype))
+        zero = x.home.one("const", value=0, type=Tensor(tensor_type(starts[0]).dtype))
         at = [start if a in cut else zero for a, start in enumerate(starts)]
         return OPS["dynamic_slice"].one(x, zero, *at, sizes=(count, *sizes))
 
     def gathered(x: Value, *starts: Value) -> Value:
-        own = all_in_lanes([starts[a] for a in cut], tuple([wide[1 + a] for a in cut]), count)
+        own = broadcast_all([starts[a] for a in cut], tuple([wide[1 + a] for a in cut]), count)
         long = [a for a in cut if sizes[a] != 1]
         grid = (count, *[sizes[a] for a in long])
-        places = [counted(own[0], grid, 0)] if lead else []
+        places = [iota_like(own[0], grid, 0)] if lead else []
         for axis, start in zip(cut, own, strict=True):
             if axis in long:
-                start = OPS["broadcast"].one(inside_axis(start, shape[axis] - sizes[axis]), shape=grid, axes=(0,))
-                places.append(start + counted(start, grid, 1 + long.index(axis)))
+                start = OPS["broadcast"].one(clamp_index(start, shape[axis] - sizes[axis]), shape=grid, axes=(0,))
+                places.append(start + iota_like(start, grid, 1 + long.index(axis)))
             else:
                 places.append(OPS["broadcast"].one(start, shape=grid, axes=(0,)))
         axes = (*range(lead), *[a + lead for a in cut])
         found = OPS["gather"].one(x, *places, axes=axes)
-        made = (*long, *axes_but(len(shape), tuple(cut)))
-        found = turned(found, (0, *[1 + made.index(a) for a in sorted(made)]))
+        made = (*long, *remaining_axes(len(shape), tuple(cut)))
+        found = transpose_axes(found, (0, *[1 + made.index(a) for a in sorted(made)]))
         return OPS["reshape"].one(found, shape=(count, *sizes))
 
     if not any(wide[1 + a] for a in cut):
@@ -89,59 +89,59 @@ def slice_each(eqn: Eqn, wide: Mask, count: Dim) -> Each | None:
     return gathered
 
 
-def update_each(eqn: Eqn, wide: Mask, count: Dim) -> Each | None:
+def batch_update(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
     """One number written in each lane, to a place of its own in an array that all share: chosen element by element.
 
     The array is copied for each lane in any case. `None` for an array of the lane's own, which is written in place, and
     for a window of several places along part of an axis.
     """
-    x, update = tensor(eqn.operands[0]), tensor(eqn.operands[1])
+    x, update = tensor_type(eqn.operands[0]), tensor_type(eqn.operands[1])
     axes = [a for a, (whole, size) in enumerate(zip(x.shape, update.shape, strict=True)) if whole != size]
     if wide[0] or any(update.shape[a] != 1 for a in axes):
         return None
 
     def chosen(*operands: Value) -> Value:
-        x, update, *starts = all_in_lanes(operands, wide, count)
-        shape = tensor(x).shape
+        x, update, *starts = broadcast_all(operands, wide, count)
+        shape = tensor_type(x).shape
         value = OPS["broadcast"].one(update, shape=shape, axes=tuple(range(len(shape))))
-        here = [written_at(starts[a], a + 1, shape) for a in axes]
+        here = [updated_position_mask(starts[a], a + 1, shape) for a in axes]
         return select.one(reduce(OPS["logical_and"].one, here), value, x) if here else value
 
     return chosen
 
 
-def written_at(start: Value, axis: int, shape: Sizes) -> Value:
+def updated_position_mask(start: Value, axis: int, shape: Sizes) -> Value:
     """Where along an axis the one place of each lane lies."""
-    place = inside_axis(start, shape[axis] - 1)
-    return OPS["eq"].one(counted(start, shape, axis), OPS["broadcast"].one(place, shape=shape, axes=(0,)))
+    place = clamp_index(start, shape[axis] - 1)
+    return OPS["eq"].one(iota_like(start, shape, axis), OPS["broadcast"].one(place, shape=shape, axes=(0,)))
 
 
 # ----------------------------------------------------------------------------------- arrays of indices
 
 
-def gather_each(eqn: Eqn, wide: Mask, count: Dim) -> Each:
+def batch_gather(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
     """More positions; in arrays of the lanes' own a position among the lanes comes first."""
     axes: Ints = eqn.attrs["axes"]
 
     def gathered(x: Value, *indices: Value) -> Value:
         if not any(wide[1:]):
             found = OPS["gather"].one(x, *indices, axes=tuple([a + 1 for a in axes]))
-            return lane_to_front(found, tensor(indices[0]).rank)
-        places = all_in_lanes(indices, wide[1:], count)
+            return batch_axis_to_front(found, tensor_type(indices[0]).rank)
+        places = broadcast_all(indices, wide[1:], count)
         if not wide[0]:
             return OPS["gather"].one(x, *places, axes=axes)
-        lanes = counted(places[0], tensor(places[0]).shape, 0)
+        lanes = iota_like(places[0], tensor_type(places[0]).shape, 0)
         return OPS["gather"].one(x, lanes, *places, axes=(0, *[a + 1 for a in axes]))
 
     return gathered
 
 
-def scatter_each(eqn: Eqn, wide: Mask, count: Dim) -> Each:
+def batch_scatter(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
     """Into arrays of the lanes' own: a position among the lanes comes first."""
 
     def scattered(*operands: Value) -> Value:
-        x, updates, *places = all_in_lanes(operands, wide, count)
-        lanes = counted(places[0], tensor(places[0]).shape, 0)
+        x, updates, *places = broadcast_all(operands, wide, count)
+        lanes = iota_like(places[0], tensor_type(places[0]).shape, 0)
         return eqn.op.one(x, updates, lanes, *places, axes=(0, *[a + 1 for a in eqn.attrs["axes"]]))
 
     return scattered
@@ -150,11 +150,12 @@ def scatter_each(eqn: Eqn, wide: Mask, count: Dim) -> Each:
 # --------------------------------------------------------------------------------------------- contraction
 
 
-def dot_each(eqn: Eqn, wide: Mask, count: Dim) -> Each:
+def batch_dot(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
     """One more axis of the batch, or of what is left of the operand that has lanes."""
     (xc, yc), (xb, yb) = eqn.attrs["contract"], eqn.attrs["batch"]
     x_left, y_left = (
-        len(axes_but(tensor(v).rank, (*c, *b))) for v, c, b in zip(eqn.operands, (xc, yc), (xb, yb), strict=True)
+        len(remaining_axes(tensor_type(v).rank, (*c, *b)))
+        for v, c, b in zip(eqn.operands, (xc, yc), (xb, yb), strict=True)
     )
 
     def moved(axes: Ints) -> Ints:
@@ -166,9 +167,9 @@ def dot_each(eqn: Eqn, wide: Mask, count: Dim) -> Each:
             batch = (0, *moved(xb)), (0, *moved(yb))
             return dot(x, y, contract=(moved(xc), moved(yc)), batch=batch)
         if wide[0]:
-            return lane_to_front(dot(x, y, contract=(moved(xc), yc), batch=(moved(xb), yb)), len(xb))
+            return batch_axis_to_front(dot(x, y, contract=(moved(xc), yc), batch=(moved(xb), yb)), len(xb))
         if not y_left:
-            return lane_to_front(dot(y, x, contract=(moved(yc), xc), batch=(moved(yb), xb)), len(xb))
-        return lane_to_front(dot(x, y, contract=(xc, moved(yc)), batch=(xb, moved(yb))), len(xb) + x_left)
+            return batch_axis_to_front(dot(y, x, contract=(moved(yc), xc), batch=(moved(yb), xb)), len(xb))
+        return batch_axis_to_front(dot(x, y, contract=(xc, moved(yc)), batch=(xb, moved(yb))), len(xb) + x_left)
 
     return product

@@ -1,6 +1,6 @@
 """Families of ops: what is the same for all unary, binary, comparing, linear, ... ops is said once, here.
 
-Also how a declaration says what its tests draw (`Uniform`, `Graded`, `Example`), and small helpers that many rules
+Also how a declaration says what its tests draw (`UniformSamples`, `GradedMatrices`, `OpExample`), and small helpers that many rules
 share. No op is declared here.
 """
 
@@ -15,15 +15,15 @@ import numpy as np
 from msgspec import Struct, field
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
 
 Array = np.ndarray[Any, Any]
-HOLOMORPHIC = FLOATS + COMPLEXES  # what functions take that have a complex derivative
+HOLOMORPHIC_DTYPES = FLOATS + COMPLEXES  # what functions take that have a complex derivative
 
 
-class Uniform(Struct, frozen=True):
+class UniformSamples(Struct, frozen=True):
     """Operands drawn evenly from an interval, away from the points in `avoid`."""
 
     low: float = -2.0
@@ -31,7 +31,7 @@ class Uniform(Struct, frozen=True):
     avoid: tuple[float, ...] = ()
 
 
-class Graded(Struct, frozen=True):
+class GradedMatrices(Struct, frozen=True):
     """Matrices drawn evenly from an interval around 0, with 1, 2, 3, ... added along the diagonal.
 
     They are far from singular, and their eigenvalues and singular values far apart.
@@ -40,7 +40,7 @@ class Graded(Struct, frozen=True):
     width: float = 0.3
 
 
-class Fixed(Struct, frozen=True):
+class FixedOperand(Struct, frozen=True):
     """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples.
 
     Without an element type it is of the one under test.
@@ -50,27 +50,27 @@ class Fixed(Struct, frozen=True):
     dtype: DType | None = None
 
 
-class Example(Struct, frozen=True):
-    """One use of an op. An operand is a shape, of the element type under test and drawn from `draw`, or `Fixed`."""
+class OpExample(Struct, frozen=True):
+    """One use of an op. An operand is a shape, of the element type under test and drawn from `draw`, or `FixedOperand`."""
 
-    operands: tuple[tuple[int, ...] | Fixed, ...]
+    operands: tuple[tuple[int, ...] | FixedOperand, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    draw: Uniform | Graded = Uniform()
+    draw: UniformSamples | GradedMatrices = UniformSamples()
 
 
-Samples = Uniform | tuple[Uniform, ...] | tuple[Example, ...]
-Rules = Sequence[Rule | None]
+OpSamples = UniformSamples | tuple[UniformSamples, ...] | tuple[OpExample, ...]
+OperandRules = Sequence[OpRule | None]
 
 
-def axes_moved(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
+def batched_axes_attr(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
     """The axes of an op where its operand has one more in front."""
     return {"axes": tuple([a + 1 for a in axes])}
 
 
-class ForEach(Sequence[Rule | None]):
+class PerOperandRules(Sequence[OpRule | None]):
     """Rules for an op with any number of operands: `rule(i)` is that of operand i."""
 
-    def __init__(self, rule: Callable[[int], Rule | None]) -> None:
+    def __init__(self, rule: Callable[[int], OpRule | None]) -> None:
         self.rule = rule
 
     def __len__(self) -> int:
@@ -80,25 +80,25 @@ class ForEach(Sequence[Rule | None]):
         return self.rule(i)
 
 
-def tensor(x: Value | Unknown) -> Tensor:
+def tensor_type(x: Value | UndefinedPrimal) -> Tensor:
     """The type of what is known to be an array, not a history."""
     return cast(Tensor, x.type)
 
 
-def known(size: Dim) -> int:
+def static_size(size: Dim) -> int:
     """A size where it is a number: in what is computed, not only typed."""
     return cast(int, size)
 
 
-def array_dtype(dtype: DType) -> np.dtype[Any]:
+def numpy_dtype_for(dtype: DType) -> np.dtype[Any]:
     """The NumPy dtype of an element type."""
     return np.dtype(dtype.numpy)
 
 
-def same_type(accepts: tuple[DType, ...]) -> Rule:
+def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
     """All operands alike, and the result too."""
 
-    def type(same: Solver, x: Tensor, *others: Tensor, **_: Any) -> Tensor:
+    def type(same: TypeSolver, x: Tensor, *others: Tensor, **_: Any) -> Tensor:
         if accepts:
             same.accepts(x, accepts)
         for other in others:
@@ -109,7 +109,7 @@ def same_type(accepts: tuple[DType, ...]) -> Rule:
     return type
 
 
-def widened(function: Rule) -> Rule:
+def upcast_half_reference(function: OpRule) -> OpRule:
     """A reference that computes 16-bit floats in f32 and rounds once, and keeps the first operand's element type."""
 
     def reference(x: Array, *others: Array, **attrs: Any) -> Array:
@@ -121,46 +121,46 @@ def widened(function: Rule) -> Rule:
     return reference
 
 
-def unary(
+def unary_op(
     name: str,
     *,
-    jvp: Rule,
-    reference: Rule,
-    lower: Rule,
+    jvp: OpRule,
+    reference: OpRule,
+    lower: OpRule,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
-    samples: Samples = Uniform(),
+    samples: OpSamples = UniformSamples(),
     **facts: Any,
 ) -> Op:
     """An elementwise function of one array. `jvp(dx, y, x)` is linear in `dx`."""
-    return elementwise(
+    return elementwise_op(
         name, jvp=(jvp,), reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
     )
 
 
-def binary(
+def binary_op(
     name: str,
     *,
-    jvp: tuple[Rule, Rule],
-    reference: Rule,
-    lower: Rule,
+    jvp: tuple[OpRule, OpRule],
+    reference: OpRule,
+    lower: OpRule,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
-    samples: Samples = (Uniform(), Uniform()),
+    samples: OpSamples = (UniformSamples(), UniformSamples()),
     **facts: Any,
 ) -> Op:
     """An elementwise function of two arrays of one type. The rules are `(d, z, x, y) -> dz`."""
-    return elementwise(
+    return elementwise_op(
         name, jvp=jvp, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=samples, **facts
     )
 
 
-def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], samples: Samples, **facts: Any) -> Op:
+def elementwise_op(name: str, *, reference: OpRule, accepts: tuple[DType, ...], samples: OpSamples, **facts: Any) -> Op:
     """An op on arrays of one type that gives that type, whatever its position on differentiability."""
     op = Op(
         name,
-        type=same_type(accepts),
-        reference=widened(reference),
+        type=same_type_rule(accepts),
+        reference=upcast_half_reference(reference),
         accepts=accepts,
         elementwise=True,
         samples=samples,
@@ -169,18 +169,26 @@ def elementwise(name: str, *, reference: Rule, accepts: tuple[DType, ...], sampl
     return OPS.declare(op)
 
 
-def rounding(name: str, *, reference: Rule, lower: Rule, doc: str, accepts: tuple[DType, ...] = FLOATS) -> Op:
+def piecewise_constant_op(
+    name: str, *, reference: OpRule, lower: OpRule, doc: str, accepts: tuple[DType, ...] = FLOATS
+) -> Op:
     """A piecewise constant function of one array: its derivative is 0 everywhere."""
-    return elementwise(
-        name, inactive=True, reference=reference, lower=lower, doc=doc, accepts=accepts, samples=Uniform(-3.0, 3.0)
+    return elementwise_op(
+        name,
+        inactive=True,
+        reference=reference,
+        lower=lower,
+        doc=doc,
+        accepts=accepts,
+        samples=UniformSamples(-3.0, 3.0),
     )
 
 
-def comparison(
+def comparison_op(
     name: str,
     *,
-    reference: Rule,
-    lower: Rule,
+    reference: OpRule,
+    lower: OpRule,
     doc: str,
     accepts: tuple[DType, ...] = NUMBERS,
     count: int = 2,
@@ -188,13 +196,13 @@ def comparison(
 ) -> Op:
     """An elementwise question about `count` arrays: no derivative."""
 
-    def type(same: Solver, *operands: Tensor) -> Tensor:
-        return Tensor(BOOL, same_type(accepts)(same, *operands).shape)
+    def type(same: TypeSolver, *operands: Tensor) -> Tensor:
+        return Tensor(BOOL, same_type_rule(accepts)(same, *operands).shape)
 
     def answer(*arrays: Array) -> Array:
         return np.asarray(reference(*arrays), dtype=np.bool_)
 
-    samples = (Uniform(),) * count
+    samples = (UniformSamples(),) * count
     op = Op(
         name, type, answer, lower, doc,
         inactive=True, elementwise=True, same_bits=True, accepts=accepts, samples=samples, splats=splats,
@@ -202,15 +210,15 @@ def comparison(
     return OPS.declare(op)
 
 
-def linear(
+def linear_op(
     name: str,
     *,
-    type: Rule,
-    transpose: Rules,
-    reference: Rule,
-    lower: Rule,
+    type: OpRule,
+    transpose: OperandRules,
+    reference: OpRule,
+    lower: OpRule,
     doc: str,
-    samples: Samples,
+    samples: OpSamples,
     accepts: tuple[DType, ...] = (),
     **facts: Any,
 ) -> Op:
@@ -219,15 +227,15 @@ def linear(
     return OPS.declare(op)
 
 
-def multilinear(
+def multilinear_op(
     name: str,
     *,
-    type: Rule,
-    transpose: Rules,
-    reference: Rule,
-    lower: Rule,
+    type: OpRule,
+    transpose: OperandRules,
+    reference: OpRule,
+    lower: OpRule,
     doc: str,
-    samples: Samples,
+    samples: OpSamples,
     accepts: tuple[DType, ...],
     **facts: Any,
 ) -> Op:
@@ -239,14 +247,14 @@ def multilinear(
     return OPS.declare(op)
 
 
-def inactive(
+def inactive_op(
     name: str,
     *,
-    type: Rule,
-    reference: Rule,
-    lower: Rule,
+    type: OpRule,
+    reference: OpRule,
+    lower: OpRule,
     doc: str,
-    samples: Samples,
+    samples: OpSamples,
     accepts: tuple[DType, ...] = (),
     **facts: Any,
 ) -> Op:
@@ -255,26 +263,26 @@ def inactive(
     return OPS.declare(op)
 
 
-def like(value: Value, number: complex) -> Value:
+def full_like(value: Value, number: complex) -> Value:
     """That number in every place of an array like `value`."""
     return value.home.const(number, value.type)
 
 
-def zeros_at(value: Value, type: Type) -> Value:
+def zeros_of_type(value: Value, type: Type) -> Value:
     """Zeros of a type, where `value` lives."""
     return value.home.const(0, type)
 
 
-def axes_but(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+def remaining_axes(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
     """The axes that are not in `axes`, in order."""
     return tuple(i for i in range(rank) if i not in axes)
 
 
-def of_complex(jax: Any, x: Any) -> bool:
+def is_complex_array(jax: Any, x: Any) -> bool:
     """Whether an array of JAX's holds complex numbers: for lowerings."""
     return jax.numpy.issubdtype(x.dtype, np.complexfloating)
 
 
-def number_like(x: Array, value: float) -> Any:
+def scalar_like(x: Array, value: float) -> Any:
     """A number of an array's element type, for lowerings: JAX's operators take it beside the array."""
     return np.asarray(value, x.dtype)[()]

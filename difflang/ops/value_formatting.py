@@ -17,32 +17,32 @@ from typing import Any
 
 import numpy as np
 
-Part = Any  # a string, or one of the tuples above
-Template = tuple[Part, ...]
+TemplatePart = Any  # a string, or one of the tuples above
+TextTemplate = tuple[TemplatePart, ...]
 
-SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[_,]?(?:\.(\d+))?([bdeEfFgGosxX%]?)", re.DOTALL)
+FORMAT_SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[_,]?(?:\.(\d+))?([bdeEfFgGosxX%]?)", re.DOTALL)
 MOST_DIGITS = 1000
 
 
-def written(template: Template, arrays: Iterable[Any]) -> str:
+def render_template(template: TextTemplate, arrays: Iterable[Any]) -> str:
     """What a template says with these arrays. Errors: ValueError for a format that does not fit."""
-    return filled(template, iter(arrays))
+    return render_parts(template, iter(arrays))
 
 
-def filled(template: Template, arrays: Iterator[Any]) -> str:
-    return "".join([part if isinstance(part, str) else part_text(part, arrays) for part in template])
+def render_parts(template: TextTemplate, arrays: Iterator[Any]) -> str:
+    return "".join([part if isinstance(part, str) else render_part(part, arrays) for part in template])
 
 
-def part_text(part: Part, arrays: Iterator[Any]) -> str:
+def render_part(part: TemplatePart, arrays: Iterator[Any]) -> str:
     match part:
         case ("number", spec):
-            return number(np.asarray(next(arrays)), spec)
+            return format_number(np.asarray(next(arrays)), spec)
         case ("text", template, spec):
-            return formatted(filled(template, arrays), spec)
+            return format_value(render_parts(template, arrays), spec)
         case ("among", marks, templates):
             tag = np.asarray(next(arrays))
-            parts = [[np.asarray(next(arrays)) for _ in range(count(t))] for t in templates]
-            return among(tag, marks, templates, parts)
+            parts = [[np.asarray(next(arrays)) for _ in range(count_arrays(t))] for t in templates]
+            return render_tagged(tag, marks, templates, parts)
         case ("skip", n):
             for _ in range(n):
                 next(arrays)
@@ -51,16 +51,16 @@ def part_text(part: Part, arrays: Iterator[Any]) -> str:
             raise AssertionError(part)
 
 
-def among(tag: Any, marks: tuple[int, ...], templates: tuple[Template, ...], parts: list[list[Any]]) -> str:
+def render_tagged(tag: Any, marks: tuple[int, ...], templates: tuple[TextTemplate, ...], parts: list[list[Any]]) -> str:
     """The value that a tag chooses, or those of an array of tags."""
     if tag.ndim == 0:
         place = marks.index(tag.item())
-        return written(templates[place], parts[place])
-    rows = [among(tag[i], marks, templates, [[x[i] for x in p] for p in parts]) for i in range(len(tag))]
+        return render_template(templates[place], parts[place])
+    rows = [render_tagged(tag[i], marks, templates, [[x[i] for x in p] for p in parts]) for i in range(len(tag))]
     return "[" + ", ".join(rows) + "]"
 
 
-def count(template: Template) -> int:
+def count_arrays(template: TextTemplate) -> int:
     """How many arrays a template takes."""
     found = 0
     for part in template:
@@ -68,11 +68,11 @@ def count(template: Template) -> int:
             case ("number", _):
                 found += 1
             case ("text", inner, _):
-                found += count(inner)
+                found += count_arrays(inner)
             case ("skip", n):
                 found += n
             case ("among", _, templates):
-                found += 1 + sum(map(count, templates))
+                found += 1 + sum(map(count_arrays, templates))
             case _:
                 pass
     return found
@@ -81,11 +81,11 @@ def count(template: Template) -> int:
 # ---- Numbers
 
 
-def formatted(x: Any, spec: str) -> str:
+def format_value(x: Any, spec: str) -> str:
     """A number or a text by a format of Python's, which knows no locale here. Errors: ValueError."""
     if not spec:
         return str(x)
-    found = SPEC.fullmatch(spec)
+    found = FORMAT_SPEC.fullmatch(spec)
     if found is None:
         raise ValueError("it reads [[fill]align][sign][#][0][width][,][.digits][type]")
     if any(int(n) > MOST_DIGITS for n in found.groups()[:2] if n and len(n) < 9) or any(
@@ -95,25 +95,25 @@ def formatted(x: Any, spec: str) -> str:
     return format(x, spec)
 
 
-def number(array: Any, spec: str = "") -> str:
+def format_number(array: Any, spec: str = "") -> str:
     """A number or an array: the shortest digits that tell its value apart, in brackets by row."""
     if array.ndim == 0:
         value = array[()]
-        return formatted(plain(value), spec) if spec else plain_number(value)
-    formatter = {"all": (lambda v: formatted(plain(v), spec)) if spec else plain_number}
+        return format_value(to_python_value(value), spec) if spec else format_scalar(value)
+    formatter = {"all": (lambda v: format_value(to_python_value(v), spec)) if spec else format_scalar}
     return np.array2string(array, separator=", ", threshold=200, max_line_width=100, formatter=formatter)  # type: ignore[call-overload]
 
 
-def plain(value: Any) -> Any:
+def to_python_value(value: Any) -> Any:
     """A number as Python has it, a truth value as the word that it is."""
     return ("true" if value else "false") if isinstance(value, np.bool_) else value.item()
 
 
-def plain_number(value: Any) -> str:
+def format_scalar(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (complex, np.complexfloating)):
-        parts = plain_number(value.real), plain_number(value.imag)
+        parts = format_scalar(value.real), format_scalar(value.imag)
         return f"{parts[0]}{'' if parts[1].startswith('-') else '+'}{parts[1]}j"
     text = str(value)
     return text[:-2] + ".0" if text.endswith(".0") else text

@@ -12,28 +12,28 @@ from typing import Any
 
 from msgspec import Struct
 
-from difflang.ir.builder import region
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.builder import build_region
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any
-from difflang.ops.batching_rules import Mask, all_in_lanes
+from difflang.ops.batching_rules import Mask, broadcast_all
 from difflang.ops.control.cond import cond
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.loop.loop_op import Form, loop
+from difflang.ops.loop.loop_op import LoopAttrs, loop
 from difflang.ops.loop.step_transpose import INDEX
-from difflang.ops.op_factories import tensor
+from difflang.ops.op_factories import tensor_type
 
-Wide = tuple[Graph, Mask]  # a graph for all lanes at once, and which of its results differ between them
-SideBySide = Callable[[Graph, Mask, int], Wide | None]
+BatchedGraph = tuple[Graph, Mask]  # a graph for all lanes at once, and which of its results differ between them
+GraphBatcher = Callable[[Graph, Mask, int], BatchedGraph | None]
 
 
-class LoopAtOnce(Struct, frozen=True):
+class BatchedLoop(Struct, frozen=True):
     """A loop without sequences, its regions for all lanes, and which of its carries differ between them."""
 
     eqn: Eqn
     carry: Mask
-    step: Wide
-    go: Wide | None
+    step: BatchedGraph
+    go: BatchedGraph | None
     lanes: int
 
     @property
@@ -43,23 +43,23 @@ class LoopAtOnce(Struct, frozen=True):
 
     def __call__(self, limit: Value, *operands: Value, wide: Mask) -> list[Value]:
         """Its results, each with lanes. `wide` says which operands have them, the limit first."""
-        form = Form.of(self.eqn)
+        form = LoopAttrs.of(self.eqn)
         consts, given = operands[: form.consts], operands[form.consts :]
         has = wide[1 + form.consts :]
         state = self.in_lanes(given, has)
         if self.apart:
             state = [limit.home.const(0, Tensor(INDEX.dtype, (self.lanes,))), *state]
         types = [INDEX, *[v.type for v in (*consts, *state)]]
-        regions = [region(types, self.stepped)] + ([region(types, self.goes_on)] if self.go else [])
+        regions = [build_region(types, self.stepped)] + ([build_region(types, self.goes_on)] if self.go else [])
         attrs: dict[str, Any] = {**self.eqn.attrs, "carry": len(state)}
         counts, *found = limit.home.emit(loop, [limit, *consts, *state], tuple(regions), **attrs)
         if self.apart:
             counts, *found = found
-        return all_in_lanes([counts, *found], (self.apart, *self.carry), self.lanes)
+        return broadcast_all([counts, *found], (self.apart, *self.carry), self.lanes)
 
     def in_lanes(self, values: Sequence[Value], has: Sequence[bool]) -> list[Value]:
         """Carries, those that differ with lanes."""
-        return all_in_lanes(values, tuple([w or not k for w, k in zip(has, self.carry, strict=True)]), self.lanes)
+        return broadcast_all(values, tuple([w or not k for w, k in zip(has, self.carry, strict=True)]), self.lanes)
 
     def stepped(self, index: Value, *params: Value) -> list[Value]:
         """The carries after a step, of lanes that go on; how many steps these have taken comes first.
@@ -71,19 +71,19 @@ class LoopAtOnce(Struct, frozen=True):
         home = index.home
         if not self.apart:
             return self.in_lanes(home.inline(graph, index, *params), has)
-        at = Form.of(self.eqn).consts
+        at = LoopAttrs.of(self.eqn).consts
         counts, before = params[at], params[at + 1 :]
         inner = (index, *params[:at], *before)
         after = self.in_lanes(home.inline(graph, *inner), has)
         going = self.going(counts, *inner[1:])
         one_more = counts + 1
-        return [chosen(going, a, b) for a, b in zip([one_more, *after], [counts, *before], strict=True)]
+        return [select_active(going, a, b) for a, b in zip([one_more, *after], [counts, *before], strict=True)]
 
     def goes_on(self, index: Value, *params: Value) -> list[Value]:
         """Whether any lane does."""
         if not self.apart:
             return [self.going(index, *params)]
-        at = Form.of(self.eqn).consts
+        at = LoopAttrs.of(self.eqn).consts
         return [reduce_any.one(self.going(params[at], *params[:at], *params[at + 1 :]), axes=(0,))]
 
     def going(self, *params: Value) -> Value:
@@ -91,17 +91,17 @@ class LoopAtOnce(Struct, frozen=True):
         return params[0].home.inline(self.go[0], *params)[0]
 
 
-def chosen(going: Value, after: Value, before: Value) -> Value:
+def select_active(going: Value, after: Value, before: Value) -> Value:
     """Lane by lane what a step gives, or what there was before it."""
-    shape = tensor(after).shape
+    shape = tensor_type(after).shape
     truths = going if len(shape) == 1 else going.home.one("broadcast", going, shape=shape, axes=(0,))
     return select.one(truths, after, before)
 
 
-def at_once(eqn: Eqn, wide: Mask, lanes: int, side_by_side: SideBySide) -> LoopAtOnce | None:
+def batch_loop(eqn: Eqn, wide: Mask, lanes: int, side_by_side: GraphBatcher) -> BatchedLoop | None:
     """A loop for all lanes; None if lanes take different numbers of steps beforehand, or it does what lanes must do."""
-    form, (step, *ends) = Form.of(eqn), eqn.regions
-    if wide[0] or form.parts(eqn.operands).xs or len(step.results) > form.carry or not closed(eqn):
+    form, (step, *ends) = LoopAttrs.of(eqn), eqn.regions
+    if wide[0] or form.parts(eqn.operands).xs or len(step.results) > form.carry or not has_bounded_body(eqn):
         return None
     parts = form.parts(wide)
     carry = tuple(parts.carry)
@@ -116,11 +116,11 @@ def at_once(eqn: Eqn, wide: Mask, lanes: int, side_by_side: SideBySide) -> LoopA
         if grown == carry:
             if each:  # each lane is asked with its own number of steps
                 go = side_by_side(ends[0], (True, *mask[1:]), lanes)
-            return None if ends and go is None else LoopAtOnce(eqn, carry, done, go, lanes)
+            return None if ends and go is None else BatchedLoop(eqn, carry, done, go, lanes)
         carry = grown
 
 
-def closed(eqn: Eqn) -> bool:
+def has_bounded_body(eqn: Eqn) -> bool:
     """Whether its regions hold no branches, and no loops that only a run ends: beyond its end a lane would run them."""
-    inner = [e for g in eqn.regions for h in inner_first(g)[0] for e in h.eqns]
+    inner = [e for g in eqn.regions for h in graphs_postorder(g)[0] for e in h.eqns]
     return not any([e.op is cond or e.effectful or (e.op is loop and not e.attrs["exact"]) for e in inner])

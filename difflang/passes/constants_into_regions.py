@@ -8,15 +8,15 @@ from difflang.ir.structural_equality import attr_key
 from difflang.ir.tensor_types import Tensor
 
 
-def inward(graph: Graph) -> Graph:
+def sink_constants(graph: Graph) -> Graph:
     """Write scalar constants down in the branches and loops that use them. What is no longer taken is left to dce.
 
     Cost: linear, but for graphs that are used with several numbers: each of these has its own.
     """
-    return Inward().graph(graph)
+    return ConstantSinker().graph(graph)
 
 
-class Inward:
+class ConstantSinker:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
         self.told: dict[object, Graph] = {}

@@ -17,29 +17,29 @@ from msgspec import Struct, field
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
-from difflang.ir.tensor_types import Tensor, stacked
+from difflang.ir.tensor_types import Tensor, stacked_type
 from difflang.ops.control.map import map_
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.loop.loop_op import Form, loop
-from difflang.ops.op_factories import tensor
-from difflang.passes.drop_batch_axes import unbatch
-from difflang.passes.rules.reshapes_and_constants import ints
+from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.op_factories import tensor_type
+from difflang.passes.drop_batch_axes import drop_batch_axes
+from difflang.passes.rules.reshapes_and_constants import int_tuple
 from difflang.passes.simplify import simplify
-from difflang.passes.sums_to_contractions import terms_of
-from difflang.passes.vectorize_maps import widen
+from difflang.passes.sums_to_contractions import sum_terms
+from difflang.passes.vectorize_maps import vectorize_maps
 
 
-def defer(graph: Graph) -> Graph:
+def contract_after_loops(graph: Graph) -> Graph:
     """Sums of contractions leave loops in reverse, and the maps around those. What is no longer read is left to dce.
 
     What lanes give to a shared matrix is one contraction over steps and lanes then. Cost: linear.
     """
-    deferrer = Deferrer()
+    deferrer = LoopContractionMover()
     found = deferrer.graph(graph)
-    return unbatch(widen(simplify(found))) if deferrer.in_lanes else found
+    return drop_batch_axes(vectorize_maps(simplify(found))) if deferrer.in_lanes else found
 
 
-class Deferrer:
+class LoopContractionMover:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
         self.in_lanes = False  # whether sums left loops in maps
@@ -56,7 +56,7 @@ class Deferrer:
             inner = old.with_regions(map(self.graph, old.regions)) if old.regions else old
             self.in_lanes |= inner is not old and old.op is map_
             eqn = inner.renamed(to)
-            plan = Plan.of(eqn) if eqn.op is loop else None
+            plan = LoopContractionPlan.of(eqn) if eqn.op is loop else None
             if plan is None or not plan.sums:
                 eqns.append(eqn)
             else:
@@ -64,7 +64,7 @@ class Deferrer:
         return graph.with_eqns(eqns).renamed_results(to)
 
 
-class Product(Struct, frozen=True, eq=False):
+class StepContraction(Struct, frozen=True, eq=False):
     """A term of a sum: a contraction, and the moves of axes after it, last first."""
 
     dot: Eqn
@@ -73,7 +73,7 @@ class Product(Struct, frozen=True, eq=False):
     def over_all(self, builder: Builder, lhs: Value, rhs: Value) -> Value:
         """The sum of all steps' terms, of their factors stacked."""
         contract, batch = (
-            tuple([(*first, *[a + 1 for a in ints(axes)]) for axes in self.dot.attrs[name]])
+            tuple([(*first, *[a + 1 for a in int_tuple(axes)]) for axes in self.dot.attrs[name]])
             for name, first in (("contract", (0,)), ("batch", ()))
         )
         result = builder.one("dot_general", lhs, rhs, contract=contract, batch=batch)
@@ -82,22 +82,22 @@ class Product(Struct, frozen=True, eq=False):
         return result
 
 
-class Plan(Struct, frozen=True, eq=False):
+class LoopContractionPlan(Struct, frozen=True, eq=False):
     """A loop, what of its sums is done after it, and what it gives for that at each step."""
 
     eqn: Eqn
-    form: Form
-    sums: dict[int, tuple[list[Value], list[Product]]]  # by carry: terms that stay, and those that leave
+    form: LoopAttrs
+    sums: dict[int, tuple[list[Value], list[StepContraction]]]  # by carry: terms that stay, and those that leave
     kept: list[Value]
 
     @classmethod
-    def of(cls, eqn: Eqn) -> Plan | None:
+    def of(cls, eqn: Eqn) -> LoopContractionPlan | None:
         """A plan for a loop in reverse that takes a number of steps that is known."""
-        form = Form.of(eqn)
+        form = LoopAttrs.of(eqn)
         if form.again or not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
             return None
         pairs = zip(form.parts(eqn.regions[0].params).xs, form.parts(eqn.operands).xs, strict=True)
-        step = Step(eqn.regions[0], form, {item for item, x in pairs if isinstance(x.type, Tensor)})
+        step = ReverseStep(eqn.regions[0], form, {item for item, x in pairs if isinstance(x.type, Tensor)})
         sums = {i: found for i in range(form.carry) if (found := step.sum(i))[1]}
         return cls(eqn, form, sums, list(step.kept))
 
@@ -106,8 +106,8 @@ class Plan(Struct, frozen=True, eq=False):
         eqn, (step,) = self.eqn, self.eqn.regions
         results, rest = list(step.results), list(step.eqns)
         for i, (terms, _) in self.sums.items():
-            results[i] = added(terms, rest, eqn)
-        given = [Value(stacked(v.type, self.form.length), eqn.results[0].home) for v in self.kept]
+            results[i] = add_terms(terms, rest, eqn)
+        given = [Value(stacked_type(v.type, self.form.length), eqn.results[0].home) for v in self.kept]
         carries = [Value(r.type, r.home, r.hint) if i - 1 in self.sums else r for i, r in enumerate(eqn.results)]
         region = Graph(step.params, tuple(rest), (*results, *self.kept), step.name)
         eqns.append(Eqn(eqn.op, eqn.operands, (*carries, *given), eqn.attrs, (region,), eqn.span))
@@ -128,11 +128,11 @@ class Plan(Struct, frozen=True, eq=False):
         return total
 
 
-class Step(Struct, eq=False):
+class ReverseStep(Struct, eq=False):
     """The step of a loop while it is decided which products leave it."""
 
     graph: Graph
-    form: Form
+    form: LoopAttrs
     items: set[Value]  # what it reads of arrays: of a history there is nothing to contract after the loop
     kept: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
     makers: dict[Value, Eqn] = field(default_factory=dict)
@@ -143,34 +143,34 @@ class Step(Struct, eq=False):
     def __post_init__(self) -> None:
         self.makers = {r: e for e in self.graph.eqns for r in e.results}
         self.readers = Counter([*self.graph.results, *[v for e in self.graph.eqns for v in e.operands]])
-        self.room = 0 if self.form.thrifty else size(self.items)
+        self.room = 0 if self.form.thrifty else total_bytes(self.items)
 
-    def sum(self, carry: int) -> tuple[list[Value], list[Product]]:
+    def sum(self, carry: int) -> tuple[list[Value], list[StepContraction]]:
         """The terms that a step adds to a carry of which nothing else is made, and the products that leave it."""
         before = self.form.parts(self.graph.params).carry[carry]
-        terms = terms_of(self.graph.results[carry], self.makers, self.readers)
+        terms = sum_terms(self.graph.results[carry], self.makers, self.readers)
         if before not in terms or self.readers[before] > 1:
             return terms, []
         found = {v: product for v in terms if (product := self.product(v)) is not None and self.pays(product)}
         return [v for v in terms if v not in found], list(found.values())
 
-    def product(self, value: Value) -> Product | None:
+    def product(self, value: Value) -> StepContraction | None:
         """The contraction that a value is, but for the order of its axes, if nothing else reads it."""
         moves: list[Eqn] = []
         while (eqn := self.makers.get(value)) is not None and self.readers[value] == 1:
             if eqn.op is dot_general:
-                return Product(eqn, tuple(moves))
+                return StepContraction(eqn, tuple(moves))
             if eqn.op.moves is None:
                 return None
             moves.append(eqn)
             (value,) = eqn.operands
         return None
 
-    def pays(self, product: Product) -> bool:
+    def pays(self, product: StepContraction) -> bool:
         """Whether to keep the factors that are not there takes no more than the sum. If so they are kept."""
         missing = {v for v in product.dot.operands if v not in self.items and v not in self.kept}
-        needs = size(missing)
-        if needs > size(product.dot.results) or needs > self.room or not all(map(self.varies, missing)):
+        needs = total_bytes(missing)
+        if needs > total_bytes(product.dot.results) or needs > self.room or not all(map(self.varies, missing)):
             return False
         self.room -= needs
         self.kept |= dict.fromkeys(v for v in product.dot.operands if v in missing)
@@ -181,11 +181,11 @@ class Step(Struct, eq=False):
         return value in self.makers or value in self.form.parts(self.graph.params).carry
 
 
-def size(values: Iterable[Value]) -> int:
-    return sum([tensor(v).bytes for v in values if isinstance(v.type, Tensor)])
+def total_bytes(values: Iterable[Value]) -> int:
+    return sum([tensor_type(v).bytes for v in values if isinstance(v.type, Tensor)])
 
 
-def added(terms: Sequence[Value], eqns: list[Eqn], like: Eqn) -> Value:
+def add_terms(terms: Sequence[Value], eqns: list[Eqn], like: Eqn) -> Value:
     """Append what adds up the terms in their order."""
     total, *others = terms
     for term in others:

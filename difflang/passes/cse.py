@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import Op
-from difflang.ir.structural_equality import Keys, attrs_key
+from difflang.ir.structural_equality import StructuralKeys, attrs_key
 
 
 def cse(graph: Graph) -> Graph:
@@ -15,25 +15,25 @@ def cse(graph: Graph) -> Graph:
     Equations with effects are never merged.
     Cost: linear; a graph that is used many times is looked at once.
     """
-    return Cse().graph(graph)
+    return CommonSubexpressions().graph(graph)
 
 
-class Cse:
+class CommonSubexpressions:
     def __init__(self) -> None:
-        self.keys = Keys()
+        self.keys = StructuralKeys()
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
             return self.done[graph]
-        known = Known(self.keys)
+        known = EquationTable(self.keys)
         same: dict[Value, Value] = {}
         kept: list[Eqn] = []
         for eqn in graph.eqns:
             new = eqn.renamed(same) if same else eqn
             if eqn.regions:
                 new = new.with_regions(map(self.graph, eqn.regions))
-                same.update(alike_outputs(new))
+                same.update(equal_outputs(new))
             effectful = new.op.effect or (new.regions and new.effectful)
             first = new if effectful else known.first(new)
             if first is new:
@@ -43,10 +43,10 @@ class Cse:
         return self.done.setdefault(graph, graph.with_eqns(kept).renamed_results(same))
 
 
-class Known:
+class EquationTable:
     """The equations of one graph so far. Few have op and operands in common: only those are compared further."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: StructuralKeys) -> None:
         self.keys = keys
         self.alike: dict[tuple[Op, Values], Eqn | dict[Hashable, Eqn]] = {}
 
@@ -65,7 +65,7 @@ class Known:
         return (attrs_key(eqn.attrs) if eqn.attrs else (), tuple([self.keys.of(g) for g in eqn.regions]))
 
 
-def alike_outputs(eqn: Eqn) -> dict[Value, Value]:
+def equal_outputs(eqn: Eqn) -> dict[Value, Value]:
     """Results that the regions compute as they compute an earlier one, with that one."""
     first: dict[Hashable, Value] = {}
     alike: dict[Value, Value] = {}

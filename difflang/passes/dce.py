@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec import Struct, field
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
-from difflang.ir.region_dataflow import Layout, Slot
+from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 
 
 def dce(graph: Graph) -> Graph:
@@ -17,16 +17,16 @@ def dce(graph: Graph) -> Graph:
     Cost: linear in equations and slots, whatever the nesting and however carries depend on each other.
     """
     if not any([eqn.regions for eqn in graph.eqns]):
-        return graph.with_eqns(read(graph))
-    live = Liveness()
+        return graph.with_eqns(live_equations(graph))
+    live = SlotLivenessAnalysis()
     top = live.scope(graph)
     for result in graph.results:
         live.read(top, result)
     live.spread()
-    return Pruned(live).graph(graph, whole=True)
+    return GraphPruner(live).graph(graph, whole=True)
 
 
-def read(graph: Graph) -> list[Eqn]:
+def live_equations(graph: Graph) -> list[Eqn]:
     """The equations that something reads, of a graph without regions."""
     needed = set(graph.results)
     kept: list[Eqn] = []
@@ -37,7 +37,7 @@ def read(graph: Graph) -> list[Eqn]:
     return kept[::-1]
 
 
-class Scope(Struct, eq=False):
+class GraphLiveness(Struct, eq=False):
     """What is known to be live in one graph. Values and equations may occur in several graphs; a scope is of one."""
 
     graph: Graph
@@ -48,47 +48,47 @@ class Scope(Struct, eq=False):
     kept_params: set[int] = field(default_factory=set)
     kept_results: set[int] = field(default_factory=set)
     todo: list[Value] = field(default_factory=list)  # what is live and not followed yet
-    nested: dict[Eqn, Nested] = field(default_factory=dict)
+    nested: dict[Eqn, RegionLiveness] = field(default_factory=dict)
 
 
-class Nested(Struct, eq=False):
+class RegionLiveness(Struct, eq=False):
     """An equation with regions: its layout, and which of its slots are live."""
 
     eqn: Eqn
-    regions: tuple[Scope, ...]
-    layout: Layout
+    regions: tuple[GraphLiveness, ...]
+    layout: RegionDataflow
     of_result: dict[Value, int]
     slots: set[int] = field(default_factory=set)
 
     @property
-    def dropped(self) -> list[Slot]:
+    def dropped(self) -> list[RegionSlot]:
         return [s for i, s in enumerate(self.layout.slots) if i not in self.slots]
 
 
-class Use(Struct, frozen=True, eq=False):
+class SlotUse(Struct, frozen=True, eq=False):
     """The slot of an equation in `scope` which a place of a region belongs to."""
 
-    scope: Scope
-    nested: Nested
+    scope: GraphLiveness
+    nested: RegionLiveness
     slot: int
 
 
-class Liveness:
+class SlotLivenessAnalysis:
     """Follows each value that is read to what it was made from.
 
     Regions are tracked by place: every equation that uses a region agrees with the others on its params and results.
     """
 
     def __init__(self) -> None:
-        self.scopes: dict[Graph, Scope] = {}
-        self.todo: list[Scope] = []  # those that may have something to do
-        self.param_users: dict[tuple[Scope, int], list[Use]] = {}
-        self.result_users: dict[tuple[Scope, int], list[Use]] = {}
+        self.scopes: dict[Graph, GraphLiveness] = {}
+        self.todo: list[GraphLiveness] = []  # those that may have something to do
+        self.param_users: dict[tuple[GraphLiveness, int], list[SlotUse]] = {}
+        self.result_users: dict[tuple[GraphLiveness, int], list[SlotUse]] = {}
 
-    def scope(self, graph: Graph) -> Scope:
+    def scope(self, graph: Graph) -> GraphLiveness:
         if graph in self.scopes:
             return self.scopes[graph]
-        scope = self.scopes[graph] = Scope(graph)
+        scope = self.scopes[graph] = GraphLiveness(graph)
         scope.params = {p: i for i, p in enumerate(graph.params)}
         scope.made = {result: eqn for eqn in graph.eqns for result in eqn.results}
         for eqn in graph.eqns:
@@ -99,19 +99,19 @@ class Liveness:
                 self.touch(scope, eqn)
         return scope
 
-    def enter(self, scope: Scope, eqn: Eqn) -> None:
-        layout = eqn.op.layout(eqn) if eqn.op.layout else Layout(())
+    def enter(self, scope: GraphLiveness, eqn: Eqn) -> None:
+        layout = eqn.op.layout(eqn) if eqn.op.layout else RegionDataflow(())
         results = {eqn.results[s.result]: i for i, s in enumerate(layout.slots) if s.result is not None}
-        nested = scope.nested[eqn] = Nested(eqn, tuple([self.scope(g) for g in eqn.regions]), layout, results)
+        nested = scope.nested[eqn] = RegionLiveness(eqn, tuple([self.scope(g) for g in eqn.regions]), layout, results)
         for number, slot in enumerate(layout.slots):
             for region, place in zip(nested.regions, slot.params, strict=False):
                 if place is not None:
-                    self.param_users.setdefault((region, place), []).append(Use(scope, nested, number))
+                    self.param_users.setdefault((region, place), []).append(SlotUse(scope, nested, number))
             for region, place in zip(nested.regions, slot.returns, strict=False):
                 if place is not None:
-                    self.result_users.setdefault((region, place), []).append(Use(scope, nested, number))
+                    self.result_users.setdefault((region, place), []).append(SlotUse(scope, nested, number))
 
-    def read(self, scope: Scope, value: Value) -> None:
+    def read(self, scope: GraphLiveness, value: Value) -> None:
         if value not in scope.values:
             scope.values.add(value)
             if not scope.todo:
@@ -122,7 +122,7 @@ class Liveness:
         while self.todo:
             self.follow(self.todo.pop())
 
-    def follow(self, scope: Scope) -> None:
+    def follow(self, scope: GraphLiveness) -> None:
         """Go on from what is live in a scope, until nothing is left there."""
         made, values, eqns, todo = scope.made, scope.values, scope.eqns, scope.todo
         while todo:
@@ -140,7 +140,7 @@ class Liveness:
                 values.update(fresh)
                 todo += fresh
 
-    def touch(self, scope: Scope, eqn: Eqn) -> None:
+    def touch(self, scope: GraphLiveness, eqn: Eqn) -> None:
         """The equation is needed: so is what it has outside of slots, and its slots that others already need."""
         if eqn in scope.eqns:
             return
@@ -163,7 +163,7 @@ class Liveness:
                 if wanted or slot.held or (slot.returns and slot.returns[number] in region.kept_results):
                     self.activate(scope, nested, i)
 
-    def activate(self, scope: Scope, nested: Nested, number: int) -> None:
+    def activate(self, scope: GraphLiveness, nested: RegionLiveness, number: int) -> None:
         if number in nested.slots:
             return
         nested.slots.add(number)
@@ -177,27 +177,27 @@ class Liveness:
             if place is not None:
                 self.keep_result(region, place)
 
-    def keep_param(self, region: Scope, place: int) -> None:
+    def keep_param(self, region: GraphLiveness, place: int) -> None:
         if place not in region.kept_params:
             region.kept_params.add(place)
             self.tell(self.param_users.get((region, place), []))
 
-    def keep_result(self, region: Scope, place: int) -> None:
+    def keep_result(self, region: GraphLiveness, place: int) -> None:
         if place not in region.kept_results:
             region.kept_results.add(place)
             self.read(region, region.graph.results[place])
             self.tell(self.result_users.get((region, place), []))
 
-    def tell(self, users: list[Use]) -> None:
+    def tell(self, users: list[SlotUse]) -> None:
         for use in users:
             if use.nested.eqn in use.scope.eqns:
                 self.activate(use.scope, use.nested, use.slot)
 
 
-class Pruned:
+class GraphPruner:
     """Rebuilds graphs with only what is live in them, each graph once."""
 
-    def __init__(self, live: Liveness) -> None:
+    def __init__(self, live: SlotLivenessAnalysis) -> None:
         self.live = live
         self.done: dict[Graph, Graph] = {}
 
@@ -212,7 +212,7 @@ class Pruned:
         same = same and len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
         return self.done.setdefault(graph, graph if same else Graph(params, eqns, results, graph.name))
 
-    def eqn(self, scope: Scope, eqn: Eqn) -> Eqn:
+    def eqn(self, scope: GraphLiveness, eqn: Eqn) -> Eqn:
         regions = tuple([self.graph(g) for g in eqn.regions])
         dropped = scope.nested[eqn].dropped
         if not dropped:

@@ -17,28 +17,28 @@ from msgspec import Struct, field
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.op_factories import tensor
-from difflang.passes.rules.reshapes_and_constants import ints
-from difflang.passes.sums_to_contractions import Factor, along, spread, terms_of
+from difflang.ops.op_factories import tensor_type
+from difflang.passes.rules.reshapes_and_constants import int_tuple
+from difflang.passes.sums_to_contractions import ContractionFactor, broadcast_factor, strip_broadcasts, sum_terms
 
 Axes = tuple[int, ...]
 
 
-def unbatch(graph: Graph) -> Graph:
+def drop_batch_axes(graph: Graph) -> Graph:
     """Contractions with fewer axes of the batch: sums are added in another order. What is no longer read is left to
     dce. Cost: linear.
     """
-    return Unbatcher().graph(graph)
+    return BatchAxisDropper().graph(graph)
 
 
-class Unbatcher:
+class BatchAxisDropper:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
             inner = self.with_inner(graph)
-            self.done[graph] = Level(inner).rewritten() if any(map(has_batch, inner.eqns)) else inner
+            self.done[graph] = BatchAxisLevel(inner).rewritten() if any(map(has_batch_axes, inner.eqns)) else inner
         return self.done[graph]
 
     def with_inner(self, graph: Graph) -> Graph:
@@ -47,11 +47,11 @@ class Unbatcher:
         return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
 
 
-def has_batch(eqn: Eqn) -> bool:
+def has_batch_axes(eqn: Eqn) -> bool:
     return eqn.op is dot_general and bool(eqn.attrs["batch"][0])
 
 
-class Product(Struct, frozen=True):
+class NamedAxesProduct(Struct, frozen=True):
     """A contraction with names for axes: what the factors share and the result has not is summed."""
 
     lhs: Axes
@@ -59,13 +59,13 @@ class Product(Struct, frozen=True):
     result: Axes
 
     @classmethod
-    def of(cls, dot: Eqn) -> Product:
-        x, y = (tensor(v).rank for v in dot.operands)
+    def of(cls, dot: Eqn) -> NamedAxesProduct:
+        x, y = (tensor_type(v).rank for v in dot.operands)
         lhs, rhs = list(range(x)), list(range(x, x + y))
         for name in ("batch", "contract"):
-            for a, b in zip(*pair(dot, name), strict=True):
+            for a, b in zip(*attr_axes_pair(dot, name), strict=True):
                 rhs[b] = lhs[a]
-        batch = [lhs[a] for a in pair(dot, "batch")[0]]
+        batch = [lhs[a] for a in attr_axes_pair(dot, "batch")[0]]
         left = [name for name in (*lhs, *rhs) if (name in lhs) != (name in rhs)]
         return cls(tuple(lhs), tuple(rhs), (*batch, *left))
 
@@ -82,19 +82,19 @@ class Product(Struct, frozen=True):
         return result if perm == tuple(range(len(perm))) else builder.one("transpose", result, perm=perm)
 
 
-def pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
+def attr_axes_pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
     first, second = dot.attrs[name]
-    return ints(first), ints(second)
+    return int_tuple(first), int_tuple(second)
 
 
-class Term(Struct, frozen=True):
+class BatchedTerm(Struct, frozen=True):
     """A contraction of which a sum over axes of its batch is a contraction too."""
 
     dot: Eqn
-    sum: Product
+    sum: NamedAxesProduct
 
 
-class Built(Struct):
+class ReplacementEquations(Struct):
     """Equations that take the place of one, their params values of its graph."""
 
     builder: Builder
@@ -107,7 +107,7 @@ class Built(Struct):
         return made
 
 
-class Level:
+class BatchAxisLevel:
     """One level of a graph, its regions being done."""
 
     def __init__(self, graph: Graph) -> None:
@@ -121,13 +121,13 @@ class Level:
         for eqn in self.graph.eqns:
             if eqn.op.name == "reduce_sum" and (terms := self.summed(eqn)):
                 self.put(eqn, self.total(eqn, terms))
-            elif has_batch(eqn) and (alike := self.alike(eqn)):
+            elif has_batch_axes(eqn) and (alike := self.alike(eqn)):
                 self.put(eqn, self.product(eqn, *alike))
             else:
                 self.eqns.append(eqn.renamed(self.to))
         return self.graph.with_eqns(self.eqns).renamed_results(self.to)
 
-    def put(self, eqn: Eqn, built: Built) -> None:
+    def put(self, eqn: Eqn, built: ReplacementEquations) -> None:
         """Append what has been built instead of an equation."""
         to = {p: self.to.get(v, v) for p, v in built.params.items()}
         self.eqns += [e.renamed(to) for e in built.builder.eqns]
@@ -136,23 +136,23 @@ class Level:
 
     # -------------------------------------------------------------------------------------- a batch that is summed
 
-    def summed(self, eqn: Eqn) -> list[Term | Value]:
+    def summed(self, eqn: Eqn) -> list[BatchedTerm | Value]:
         """What is added up by a sum over axes, if all but one of it are contractions that have those in their batch."""
-        axes = ints(eqn.attrs["axes"])
-        found = [self.term(v, axes) or v for v in terms_of(eqn.operands[0], self.made, self.readers)]
+        axes = int_tuple(eqn.attrs["axes"])
+        found = [self.term(v, axes) or v for v in sum_terms(eqn.operands[0], self.made, self.readers)]
         others = sum([isinstance(t, Value) for t in found])
         return found if axes and others <= 1 and others < len(found) else []
 
-    def term(self, value: Value, summed: Axes) -> Term | None:
-        places = tuple(range(tensor(value).rank))
+    def term(self, value: Value, summed: Axes) -> BatchedTerm | None:
+        places = tuple(range(tensor_type(value).rank))
         while (eqn := self.made.get(value)) is not None and self.readers[value] == 1:
-            if has_batch(eqn):
-                product = Product.of(eqn)
+            if has_batch_axes(eqn):
+                product = NamedAxesProduct.of(eqn)
                 named = dict(zip(places, product.result, strict=True))
-                if not {named[a] for a in summed} <= {*product.result[: len(pair(eqn, "batch")[0])]}:
+                if not {named[a] for a in summed} <= {*product.result[: len(attr_axes_pair(eqn, "batch")[0])]}:
                     return None
                 left = tuple([named[a] for a in sorted(named) if a not in summed])
-                return Term(eqn, Product(product.lhs, product.rhs, left))
+                return BatchedTerm(eqn, NamedAxesProduct(product.lhs, product.rhs, left))
             if eqn.op.moves is None:
                 return None
             order = eqn.op.moves(**eqn.attrs)
@@ -160,11 +160,11 @@ class Level:
             (value,) = eqn.operands
         return None
 
-    def total(self, eqn: Eqn, terms: Sequence[Term | Value]) -> Built:
+    def total(self, eqn: Eqn, terms: Sequence[BatchedTerm | Value]) -> ReplacementEquations:
         """The sum of contractions that have no axes left to be summed."""
-        built = Built(Builder(span=eqn.span))
+        built = ReplacementEquations(Builder(span=eqn.span))
 
-        def summed(term: Term | Value) -> Value:
+        def summed(term: BatchedTerm | Value) -> Value:
             if isinstance(term, Value):
                 return built.builder.one("reduce_sum", built.param(term), axes=eqn.attrs["axes"])
             return term.sum.emitted(built.builder, *map(built.param, term.dot.operands))
@@ -174,24 +174,24 @@ class Level:
 
     # ------------------------------------------------------------------------- a factor that is alike all along it
 
-    def alike(self, eqn: Eqn) -> tuple[int, Factor] | None:
+    def alike(self, eqn: Eqn) -> tuple[int, ContractionFactor] | None:
         """Which factor is the same along axes of the batch, and what it is before it is spread."""
-        for side, axes in enumerate(pair(eqn, "batch")):
-            factor = spread(eqn.operands[side], self.made)
+        for side, axes in enumerate(attr_axes_pair(eqn, "batch")):
+            factor = strip_broadcasts(eqn.operands[side], self.made)
             if not set(axes) <= set(factor.axes):
                 return side, factor
         return None
 
-    def product(self, eqn: Eqn, side: int, factor: Factor) -> Built:
+    def product(self, eqn: Eqn, side: int, factor: ContractionFactor) -> ReplacementEquations:
         """The contraction where along those axes the other factor has rows instead."""
-        built, product = Built(Builder(span=eqn.span)), Product.of(eqn)
-        batch, shape = pair(eqn, "batch")[side], tensor(eqn.operands[side]).shape
+        built, product = ReplacementEquations(Builder(span=eqn.span)), NamedAxesProduct.of(eqn)
+        batch, shape = attr_axes_pair(eqn, "batch")[side], tensor_type(eqn.operands[side]).shape
         kept = [a for a in range(len(shape)) if a in factor.axes or a not in batch]
         operands = [built.param(factor.value if i == side else v) for i, v in enumerate(eqn.operands)]
         names, axes = [product.lhs, product.rhs], factor.axes
         if len(kept) > len(axes):  # it is spread over others too
-            inner = Factor(operands[side], tuple(map(kept.index, axes)))
-            operands[side], axes = along(inner, tuple([shape[a] for a in kept])), tuple(kept)
+            inner = ContractionFactor(operands[side], tuple(map(kept.index, axes)))
+            operands[side], axes = broadcast_factor(inner, tuple([shape[a] for a in kept])), tuple(kept)
         names[side] = tuple([names[side][a] for a in axes])
-        built.result = Product(names[0], names[1], product.result).emitted(built.builder, *operands)
+        built.result = NamedAxesProduct(names[0], names[1], product.result).emitted(built.builder, *operands)
         return built

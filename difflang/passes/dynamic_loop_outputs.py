@@ -9,53 +9,53 @@ from __future__ import annotations
 
 from typing import Any
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import I32, History, Tensor, Type
-from difflang.passes.substitute_dims import room_for
+from difflang.passes.substitute_dims import capacity_dim
 
-ITEMS = room_for("items")
+ITEM_CAPACITY = capacity_dim("items")
 INDEX = Tensor(I32)
-FOREVER = -1  # the limit of a loop that only its condition ends
+UNLIMITED_STEPS = -1  # the limit of a loop that only its condition ends
 
 
-def as_histories(graph: Graph) -> Graph | None:
+def arrays_to_histories(graph: Graph) -> Graph | None:
     """The graph with histories in place of arrays with room for `ITEMS`, and no bound on the steps of their loops.
 
     Without such arrays it is given back as it is. None where something is done with them that is not done with
     histories. Cost: linear.
     """
-    graphs, _ = inner_first(graph)
-    if not any(has_room(t) for g in graphs for t in types_in(g)):
+    graphs, _ = graphs_postorder(graph)
+    if not any(has_capacity_axis(t) for g in graphs for t in graph_value_types(g)):
         return graph
     done: dict[Graph, Graph] = {}
     for inner in graphs:
-        found = Rewritten(inner, done).graph()
+        found = HistoryRewriter(inner, done).graph()
         if found is None:
             return None
         done[inner] = found
     return done[graph]
 
 
-def types_in(graph: Graph) -> list[Type]:
+def graph_value_types(graph: Graph) -> list[Type]:
     return [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]
 
 
-def has_room(type: Type) -> bool:
-    return has_room(type.item) if isinstance(type, History) else ITEMS in type.shape
+def has_capacity_axis(type: Type) -> bool:
+    return has_capacity_axis(type.item) if isinstance(type, History) else ITEM_CAPACITY in type.shape
 
 
-def as_history(type: Type) -> Type:
+def history_type(type: Type) -> Type:
     """An array of rows as a history of them, also where rows are histories themselves."""
     if isinstance(type, History):
-        inner = as_history(type.item)
+        inner = history_type(type.item)
         return type if inner is type.item else History(inner)
-    if ITEMS not in type.shape:
+    if ITEM_CAPACITY not in type.shape:
         return type
-    return History(as_history(Tensor(type.dtype, type.shape[1:])))
+    return History(history_type(Tensor(type.dtype, type.shape[1:])))
 
 
-class Rewritten:
+class HistoryRewriter:
     """One graph, its regions being done."""
 
     def __init__(self, graph: Graph, done: dict[Graph, Graph]) -> None:
@@ -76,7 +76,7 @@ class Rewritten:
 
     def there(self, value: Value) -> Value:
         """A value as it is then."""
-        type = as_history(value.type)
+        type = history_type(value.type)
         return value if type is value.type else self.to.setdefault(value, Value(type, value.home, value.hint))
 
     def rewrite(self, eqn: Eqn) -> bool:
@@ -84,13 +84,13 @@ class Rewritten:
         op, rooms = eqn.op.name, [v in self.rooms for v in eqn.operands]
         new = eqn.renamed(self.to)
         new = new.with_regions([self.done[r] for r in eqn.regions]) if eqn.regions else new
-        if op == "const" and eqn.attrs["value"] == ITEMS:
+        if op == "const" and eqn.attrs["value"] == ITEM_CAPACITY:
             self.rooms.update(eqn.results)
-        elif op == "loop" and eqn.attrs["length"] == ITEMS:
+        elif op == "loop" and eqn.attrs["length"] == ITEM_CAPACITY:
             self.endless(eqn, new, rooms[0])
         elif any(rooms):
             return self.unlimited(eqn, new)
-        elif any(has_room(v.type) for v in (*eqn.operands, *eqn.results)):
+        elif any(has_capacity_axis(v.type) for v in (*eqn.operands, *eqn.results)):
             return self.of_histories(eqn, new)
         else:
             self.eqns.append(new)
@@ -99,7 +99,7 @@ class Rewritten:
     def endless(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
         """A loop with no bound on its steps: where there was none but the room, only its condition ends it."""
         attrs = {k: v for k, v in eqn.attrs.items() if k != "again"}
-        limit = self.number(FOREVER, INDEX, eqn) if only_room else new.operands[0]
+        limit = self.number(UNLIMITED_STEPS, INDEX, eqn) if only_room else new.operands[0]
         self.put(eqn, new, attrs={**attrs, "length": None}, operands=(limit, *new.operands[1:]))
 
     def unlimited(self, eqn: Eqn, new: Eqn) -> bool:
@@ -119,7 +119,7 @@ class Rewritten:
         if eqn.regions:
             self.put(eqn, new)
         elif op == "const" and eqn.attrs["value"] == 0:
-            self.put(eqn, new, op="empty_history", attrs={"type": as_history(eqn.results[0].type)})
+            self.put(eqn, new, op="empty_history", attrs={"type": history_type(eqn.results[0].type)})
         elif op in ("add", "logical_or"):
             self.put(eqn, new, op="add_history")
         else:

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from msgspec import Struct, field
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.passes.fused_op_builders import KINDS, Kind
+from difflang.passes.fused_op_builders import FUSION_KINDS, FusionKind
 
 
 def fuse(graph: Graph) -> Graph:
@@ -33,35 +33,35 @@ class Fuser:
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
             return self.done[graph]
-        joined = fused(graph) if sum(e.op in KINDS for e in graph.eqns) > 1 else graph
+        joined = fuse_level(graph) if sum(e.op in FUSION_KINDS for e in graph.eqns) > 1 else graph
         eqns = [eqn.with_regions(map(self.graph, eqn.regions)) if eqn.regions else eqn for eqn in joined.eqns]
         return self.done.setdefault(graph, joined.with_eqns(eqns))
 
 
-class Cluster(Struct, eq=False):
+class FusionCluster(Struct, eq=False):
     """Equations that become one, in order. `waits` are the clusters that it needs, as bits."""
 
     number: int
-    kind: Kind
+    kind: FusionKind
     eqns: list[Eqn] = field(default_factory=list)
     waits: int = 0
     given: set[Value] = field(default_factory=set)  # what its regions have at hand
 
 
-class Clusters:
+class FusionClusters:
     """Finds which equations of a graph become one, and what each value waits for, as bits of clusters.
 
     Joining is refused if it would close a circle: something else stands between, or effects would change their order.
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.clusters: list[Cluster] = []
-        self.of: dict[Eqn, Cluster] = {}
+        self.clusters: list[FusionCluster] = []
+        self.of: dict[Eqn, FusionCluster] = {}
         self.waits: dict[Value, int] = {}
         effects = 0
         for eqn in graph.eqns:
-            if eqn.op in KINDS and not eqn.effectful:
-                self.enter(eqn, KINDS[eqn.op])
+            if eqn.op in FUSION_KINDS and not eqn.effectful:
+                self.enter(eqn, FUSION_KINDS[eqn.op])
                 continue
             waits = self.waiting(eqn.operands)
             if eqn.effectful:
@@ -75,12 +75,12 @@ class Clusters:
             waits |= self.waits.get(value, 0)
         return waits
 
-    def enter(self, eqn: Eqn, kind: Kind) -> None:
+    def enter(self, eqn: Eqn, kind: FusionKind) -> None:
         """Put an equation into the cluster that it joins, or into a new one."""
-        near = bits(self.waiting(eqn.operands))
+        near = bit_indices(self.waiting(eqn.operands))
         cluster = next((c for c in map(self.clusters.__getitem__, near) if self.joins(eqn, kind, c)), None)
         if cluster is None:
-            cluster = Cluster(len(self.clusters), kind)
+            cluster = FusionCluster(len(self.clusters), kind)
             self.clusters.append(cluster)
         cluster.waits |= self.waiting(eqn.operands) & ~(1 << cluster.number)
         cluster.eqns.append(eqn)
@@ -89,7 +89,7 @@ class Clusters:
         for result in eqn.results:
             self.waits[result] = 1 << cluster.number
 
-    def joins(self, eqn: Eqn, kind: Kind, cluster: Cluster) -> bool:
+    def joins(self, eqn: Eqn, kind: FusionKind, cluster: FusionCluster) -> bool:
         """Whether it runs like the cluster, reads what that gives, and needs nothing that comes after it."""
         if kind is not cluster.kind or not kind.alike(cluster.eqns, eqn):
             return False
@@ -106,13 +106,13 @@ class Clusters:
                 return True
             seen |= todo
             more = 0
-            for number in bits(todo):
+            for number in bit_indices(todo):
                 more |= self.clusters[number].waits
             todo = more & ~seen
         return False
 
 
-def bits(mask: int) -> Iterator[int]:
+def bit_indices(mask: int) -> Iterator[int]:
     """The numbers in a mask, the least first."""
     while mask:
         least = mask & -mask
@@ -120,9 +120,9 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= least
 
 
-def fused(graph: Graph) -> Graph:
+def fuse_level(graph: Graph) -> Graph:
     """One level of a graph with what can be joined joined."""
-    clusters = Clusters(graph)
+    clusters = FusionClusters(graph)
     if all(len(c.eqns) == 1 for c in clusters.clusters):
         return graph
     to: dict[Value, Value] = {}
@@ -133,10 +133,10 @@ def fused(graph: Graph) -> Graph:
             nodes.append(eqn)
         elif eqn is cluster.eqns[-1]:
             nodes.append(cluster.kind.joined(cluster.eqns, to))
-    return graph.with_eqns(in_order([node.renamed(to) for node in nodes])).renamed_results(to)
+    return graph.with_eqns(topological_order([node.renamed(to) for node in nodes])).renamed_results(to)
 
 
-def in_order(eqns: Sequence[Eqn]) -> list[Eqn]:
+def topological_order(eqns: Sequence[Eqn]) -> list[Eqn]:
     """The same equations, each after those that it needs and else in the order given; effects keep their order."""
     maker = {result: i for i, eqn in enumerate(eqns) for result in eqn.results}
     readers: list[list[int]] = [[] for _ in eqns]

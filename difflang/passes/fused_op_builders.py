@@ -11,13 +11,13 @@ from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import Op
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
-from difflang.ops.loop.loop_op import Form, loop
+from difflang.ops.loop.loop_op import LoopAttrs, loop
 
 Eqns = Sequence[Eqn]
 Renaming = dict[Value, Value]
 
 
-class Kind(Struct, frozen=True, eq=False):
+class FusionKind(Struct, frozen=True, eq=False):
     """How equations of one op are joined."""
 
     alike: Callable[[Eqns, Eqn], bool]  # does it run like those that are joined already?
@@ -27,7 +27,7 @@ class Kind(Struct, frozen=True, eq=False):
     joined: Callable[[Eqns, Renaming], Eqn]  # the one, and which results of the others its results replace
 
 
-def copied(body: Graph, to: Renaming, eqns: list[Eqn]) -> list[Value]:
+def copy_body(body: Graph, to: Renaming, eqns: list[Eqn]) -> list[Value]:
     """Copy a body's equations to the end of `eqns`, its params being what `to` says; gives its results."""
     for eqn in body.eqns:
         results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])
@@ -36,7 +36,7 @@ def copied(body: Graph, to: Renaming, eqns: list[Eqn]) -> list[Value]:
     return [to[r] for r in body.results]
 
 
-class Params:
+class FusedParams:
     """The params of a joined region: one for each operand, however many read it."""
 
     def __init__(self) -> None:
@@ -56,33 +56,33 @@ class Params:
 # ----------------------------------------------------------------------------------------------------- loops
 
 
-def loops_alike(loops: Eqns, eqn: Eqn) -> bool:
+def loops_compatible(loops: Eqns, eqn: Eqn) -> bool:
     """Whether a loop takes exactly the steps of the others: its limit is their count, or it shares theirs."""
-    first, a, b = loops[0], Form.of(loops[0]), Form.of(eqn)
-    if len(eqn.regions) > 1 or alike(a) != alike(b):
+    first, a, b = loops[0], LoopAttrs.of(loops[0]), LoopAttrs.of(eqn)
+    if len(eqn.regions) > 1 or comparable_form(a) != comparable_form(b):
         return False
     if a.exact or any(eqn.operands[0] is other.results[0] for other in loops):
         return True
     return len(first.regions) == 1 and eqn.operands[0] is first.operands[0]
 
 
-def alike(form: Form) -> Form:
+def comparable_form(form: LoopAttrs) -> LoopAttrs:
     """What two loops must have in common."""
     return form._replace(consts=0, carry=0, again=0)
 
 
-def items_of(eqn: Eqn) -> Sequence[int]:
-    form = Form.of(eqn)
+def item_operands(eqn: Eqn) -> Sequence[int]:
+    form = LoopAttrs.of(eqn)
     return range(1 + form.consts + form.carry, len(eqn.operands))
 
 
-def outputs_of(eqn: Eqn) -> Sequence[Value]:
-    return eqn.results[1 + Form.of(eqn).carry :]
+def output_results(eqn: Eqn) -> Sequence[Value]:
+    return eqn.results[1 + LoopAttrs.of(eqn).carry :]
 
 
-def joined_loops(loops: Eqns, to: Renaming) -> Eqn:
+def fuse_loops(loops: Eqns, to: Renaming) -> Eqn:
     first = loops[0]
-    consts, items = Params(), Params()
+    consts, items = FusedParams(), FusedParams()
     index = Value(first.regions[0].params[0].type, consts.home)
     carry: list[tuple[Value, Value]] = []  # operand and param
     made: Renaming = {}
@@ -91,13 +91,13 @@ def joined_loops(loops: Eqns, to: Renaming) -> Eqn:
     arrays: list[tuple[Value, Value]] = []
     histories: list[tuple[Value, Value]] = []  # which a step gives last
     for eqn in loops:
-        form = Form.of(eqn)
+        form = LoopAttrs.of(eqn)
         outer, inner = form.parts(eqn.operands), form.parts(eqn.regions[0].params)
         state = [Value(p.type, consts.home, p.hint) for p in inner.carry]
         carry += zip(outer.carry, state, strict=True)
         inside = {inner.first: index, **dict(zip(inner.carry, state, strict=True))}
         inside |= consts.bind(outer.consts, inner.consts, {}) | items.bind(outer.xs, inner.xs, made)
-        pairs = list(zip(eqn.results[1:], copied(eqn.regions[0], inside, body), strict=True))
+        pairs = list(zip(eqn.results[1:], copy_body(eqn.regions[0], inside, body), strict=True))
         whole = len(pairs) - form.again
         carries += pairs[: form.carry]
         arrays += pairs[form.carry : whole]
@@ -112,16 +112,16 @@ def joined_loops(loops: Eqns, to: Renaming) -> Eqn:
     if histories:
         attrs["again"] = len(histories)
     operands = (first.operands[0], *consts.of, *(value for value, _ in carry), *items.of)
-    regions = (step, *conditions(first, consts, [param for _, param in carry]))
+    regions = (step, *fused_conditions(first, consts, [param for _, param in carry]))
     return Eqn(loop, operands, (first.results[0], *[r for r, _ in results]), attrs, regions, first.span)
 
 
-def conditions(eqn: Eqn, consts: Params, carry: Sequence[Value]) -> Iterator[Graph]:
+def fused_conditions(eqn: Eqn, consts: FusedParams, carry: Sequence[Value]) -> Iterator[Graph]:
     """The condition of the first loop, as the joined loop's: it also takes what it does not read."""
-    form = Form.of(eqn)
+    form = LoopAttrs.of(eqn)
     outer = form.parts(eqn.operands)
     for go in eqn.regions[1:]:
-        inner, own = form.parts(go.params), Params()
+        inner, own = form.parts(go.params), FusedParams()
         for operand, param in consts.of.items():
             own.param(operand, param)
         states = [Value(param.type, own.home, param.hint) for param in carry]
@@ -129,27 +129,27 @@ def conditions(eqn: Eqn, consts: Params, carry: Sequence[Value]) -> Iterator[Gra
         to = {inner.first: index, **dict(zip(inner.carry, states, strict=False))}
         to |= own.bind(outer.consts, inner.consts, {})
         body: list[Eqn] = []
-        results = copied(go, to, body)
+        results = copy_body(go, to, body)
         yield Graph((index, *own.of.values(), *states), tuple(body), tuple(results), go.name)
 
 
 # -------------------------------------------------------------------------------------------------- branches
 
 
-def joined_conds(conds: Eqns, to: Renaming) -> Eqn:
+def fuse_conds(conds: Eqns, to: Renaming) -> Eqn:
     first = conds[0]
     given = {r for eqn in conds for r in eqn.results}
     operands = dict.fromkeys(v for eqn in conds for v in eqn.operands[1:] if v not in given)
     regions: list[Graph] = []
     for number in range(len(first.regions)):
-        params = Params()
+        params = FusedParams()
         for operand in operands:
             params.param(operand, operand)
         made: Renaming = {}
         body: list[Eqn] = []
         for eqn in conds:
             inside = params.bind(eqn.operands[1:], eqn.regions[number].params, made)
-            made.update(zip(eqn.results, copied(eqn.regions[number], inside, body), strict=True))
+            made.update(zip(eqn.results, copy_body(eqn.regions[number], inside, body), strict=True))
         regions.append(Graph(tuple(params.of.values()), tuple(body), tuple(made.values()), first.regions[number].name))
     results = tuple([r for eqn in conds for r in eqn.results])
     return Eqn(cond, (first.operands[0], *operands), results, first.attrs, tuple(regions), first.span)
@@ -158,42 +158,42 @@ def joined_conds(conds: Eqns, to: Renaming) -> Eqn:
 # ------------------------------------------------------------------------------------------------------ maps
 
 
-def parts_of(eqn: Eqn, values: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+def split_consts(eqn: Eqn, values: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
     """The consts and the xs of a map, or of its region."""
     consts = eqn.attrs["consts"]
     assert isinstance(consts, int)
     return values[:consts], values[consts:]
 
 
-def joined_maps(maps: Eqns, to: Renaming) -> Eqn:
+def fuse_maps(maps: Eqns, to: Renaming) -> Eqn:
     first = maps[0]
-    consts, items = Params(), Params()
+    consts, items = FusedParams(), FusedParams()
     made: Renaming = {}
     body: list[Eqn] = []
     for eqn in maps:
-        (fixed, xs), (fixed_params, params) = parts_of(eqn, eqn.operands), parts_of(eqn, eqn.regions[0].params)
+        (fixed, xs), (fixed_params, params) = split_consts(eqn, eqn.operands), split_consts(eqn, eqn.regions[0].params)
         inside = consts.bind(fixed, fixed_params, {}) | items.bind(xs, params, made)
-        made.update(zip(eqn.results, copied(eqn.regions[0], inside, body), strict=True))
+        made.update(zip(eqn.results, copy_body(eqn.regions[0], inside, body), strict=True))
     params = (*consts.of.values(), *items.of.values())
     region = Graph(params, tuple(body), tuple(made.values()), first.regions[0].name)
     attrs: dict[str, Attr] = {**first.attrs, "consts": len(consts.of)}
     return Eqn(map_, (*consts.of, *items.of), tuple(made), attrs, (region,), first.span)
 
 
-KINDS: dict[Op, Kind] = {
-    loop: Kind(loops_alike, 1, items_of, outputs_of, joined_loops),
-    cond: Kind(
+FUSION_KINDS: dict[Op, FusionKind] = {
+    loop: FusionKind(loops_compatible, 1, item_operands, output_results, fuse_loops),
+    cond: FusionKind(
         lambda conds, eqn: conds[0].operands[0] is eqn.operands[0],
         1,
         lambda eqn: range(1, len(eqn.operands)),
         lambda eqn: eqn.results,
-        joined_conds,
+        fuse_conds,
     ),
-    map_: Kind(
+    map_: FusionKind(
         lambda maps, eqn: maps[0].attrs["length"] == eqn.attrs["length"],
         0,
-        lambda eqn: range(len(parts_of(eqn, eqn.operands)[0]), len(eqn.operands)),
+        lambda eqn: range(len(split_consts(eqn, eqn.operands)[0]), len(eqn.operands)),
         lambda eqn: eqn.results,
-        joined_maps,
+        fuse_maps,
     ),
 }

@@ -13,12 +13,12 @@ from collections.abc import Container, Sequence
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.control.cond import cond
-from difflang.passes.inline import spliced
+from difflang.passes.inline import splice
 
 Renaming = dict[Value, Value]
 
 
-def lookups_first(body: Graph, wide: Container[Value]) -> Graph:
+def hoist_gathers(body: Graph, wide: Container[Value]) -> Graph:
     """A map's body with the lookups of its branches before them, where lanes differ. `wide` are params that do.
 
     Cost: linear.
@@ -28,32 +28,32 @@ def lookups_first(body: Graph, wide: Container[Value]) -> Graph:
     inside = {p for p in body.params if p in wide}
     eqns: list[Eqn] = []
     for eqn in body.eqns:
-        eqns += parted(eqn) if eqn.op is cond and eqn.operands[0] in inside else [eqn]
+        eqns += split_branch(eqn) if eqn.op is cond and eqn.operands[0] in inside else [eqn]
         if not inside.isdisjoint(eqn.operands):
             inside.update(eqn.results)
     return body.with_eqns(eqns)
 
 
-def parted(eqn: Eqn) -> list[Eqn]:
+def split_branch(eqn: Eqn) -> list[Eqn]:
     """A branch as its lookups and the rest. Those of branches within it come out first."""
     before: list[Eqn] = []
     found: list[tuple[Graph, list[Value], list[Value]]] = []  # a region, what was read in it, and the same outside
     for region in eqn.regions:
-        region = region.with_eqns([e for old in region.eqns for e in (parted(old) if old.op is cond else [old])])
-        inner, moving = lookups(region)
+        region = region.with_eqns([e for old in region.eqns for e in (split_branch(old) if old.op is cond else [old])])
+        inner, moving = find_gathers(region)
         body = Graph(region.params, tuple(moving), tuple(inner))
-        outside = spliced(body, eqn.operands[1:], before)
+        outside = splice(body, eqn.operands[1:], before)
         gone = set(inner)
         rest = region.with_eqns([e for e in region.eqns if gone.isdisjoint(e.results)])
         found.append((rest, inner, outside))
     if not before:
         return [eqn.with_regions([rest for rest, *_ in found])]
     more = [v for *_, outside in found for v in outside]
-    regions = [with_params(rest, more, inner, outside) for rest, inner, outside in found]
+    regions = [add_region_params(rest, more, inner, outside) for rest, inner, outside in found]
     return [*before, Eqn(eqn.op, (*eqn.operands, *more), eqn.results, eqn.attrs, tuple(regions), eqn.span)]
 
 
-def lookups(region: Graph) -> tuple[list[Value], list[Eqn]]:
+def find_gathers(region: Graph) -> tuple[list[Value], list[Eqn]]:
     """What is read at computed places of arrays from outside, and the equations that compute it, in order."""
     params = set(region.params)
     simple = set(params)  # computed element by element from what comes from outside
@@ -73,7 +73,7 @@ def lookups(region: Graph) -> tuple[list[Value], list[Eqn]]:
     return read, kept[::-1]
 
 
-def with_params(region: Graph, more: Sequence[Value], inner: Sequence[Value], outside: Sequence[Value]) -> Graph:
+def add_region_params(region: Graph, more: Sequence[Value], inner: Sequence[Value], outside: Sequence[Value]) -> Graph:
     """A region that takes what is read before it, its own and that of the other region."""
     own = dict(zip(outside, inner, strict=True))
     home = Builder()

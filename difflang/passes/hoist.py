@@ -7,10 +7,10 @@ from math import prod
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Attr, Eqn, Graph, Value
-from difflang.ir.region_dataflow import Layout
+from difflang.ir.region_dataflow import RegionDataflow
 from difflang.ir.tensor_types import History, Type
-from difflang.ops.ad_interface import surely_steps
-from difflang.passes.inline import spliced
+from difflang.ops.ad_interface import always_iterates
+from difflang.passes.inline import splice
 
 
 def hoist(graph: Graph) -> Graph:
@@ -23,13 +23,13 @@ def hoist(graph: Graph) -> Graph:
     return Hoister(lambda eqn: True).graph(graph)
 
 
-def hoist_surely_done(graph: Graph) -> Graph:
+def hoist_from_nonempty_loops(graph: Graph) -> Graph:
     """The same for loops and maps that surely take a step: for a graph that is differentiated afterwards.
 
     What a loop without a step computes contributes nothing to a derivative. Outside it would contribute zero times a
     slope, which may be infinite.
     """
-    return Hoister(surely_steps).graph(graph)
+    return Hoister(always_iterates).graph(graph)
 
 
 class Hoister:
@@ -44,23 +44,23 @@ class Hoister:
         for eqn in graph.eqns:
             if eqn.regions:
                 inner = eqn.with_regions(map(self.graph, eqn.regions))
-                eqns.append(hoisted(inner, eqns) if self.leaves(inner) else inner)
+                eqns.append(hoist_from_eqn(inner, eqns) if self.leaves(inner) else inner)
             else:
                 eqns.append(eqn)
         return self.done.setdefault(graph, graph.with_eqns(eqns))
 
 
-def hoisted(eqn: Eqn, before: list[Eqn]) -> Eqn:
+def hoist_from_eqn(eqn: Eqn, before: list[Eqn]) -> Eqn:
     """The equation with less in its regions; what moved is appended to `before`."""
-    layout = eqn.op.layout(eqn) if eqn.op.layout else Layout(())
+    layout = eqn.op.layout(eqn) if eqn.op.layout else RegionDataflow(())
     if not layout.repeats:
         return eqn
     for number in range(len(eqn.regions)):
-        eqn = hoisted_from(eqn, number, before)
+        eqn = hoist_from_region(eqn, number, before)
     return eqn
 
 
-def hoisted_from(eqn: Eqn, number: int, before: list[Eqn]) -> Eqn:
+def hoist_from_region(eqn: Eqn, number: int, before: list[Eqn]) -> Eqn:
     assert eqn.op.layout is not None
     layout = eqn.op.layout(eqn)
     region = eqn.regions[number]
@@ -69,48 +69,48 @@ def hoisted_from(eqn: Eqn, number: int, before: list[Eqn]) -> Eqn:
         for s in layout.slots
         if s.fixed and s.operand is not None and (p := s.params[number]) is not None
     }
-    moving = [e for e in invariant(region, fixed) if not enlarges(e)]
+    moving = [e for e in invariant_equations(region, fixed) if not enlarges_memory(e)]
     if not moving:
         return eqn
-    crossing = read_by_others(region, moving)
-    needed = closure(region, moving)
+    crossing = values_read_elsewhere(region, moving)
+    needed = with_dependencies(region, moving)
     body = Graph(tuple(fixed), tuple(needed), tuple(crossing))
-    outside = spliced(body, tuple(fixed.values()), before)
+    outside = splice(body, tuple(fixed.values()), before)
     gone = set(moving)
     rest = region.with_eqns([e for e in region.eqns if e not in gone])
-    return with_consts(eqn, number, rest, crossing, outside)
+    return add_consts(eqn, number, rest, crossing, outside)
 
 
-def invariant(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
+def invariant_equations(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
     """The equations that may move, in order."""
     known = set(fixed)
     found: list[Eqn] = []
     for eqn in region.eqns:
-        if all(v in known for v in eqn.operands) and not eqn.effectful and not eqn.op.stays and ends(eqn):
+        if all(v in known for v in eqn.operands) and not eqn.effectful and not eqn.op.stays and surely_terminates(eqn):
             known.update(eqn.results)
             found.append(eqn)
     return found
 
 
-def ends(eqn: Eqn) -> bool:
+def surely_terminates(eqn: Eqn) -> bool:
     """Whether it surely ends: no loop of unknown length is in it."""
     if eqn.regions and eqn.attrs.get("length", 0) is None:
         return False
-    return all(ends(inner) for region in eqn.regions for inner in region.eqns if inner.regions)
+    return all(surely_terminates(inner) for region in eqn.regions for inner in region.eqns if inner.regions)
 
 
-def enlarges(eqn: Eqn) -> bool:
+def enlarges_memory(eqn: Eqn) -> bool:
     """Whether its results take more memory than its operands, so that keeping them is worse than making them again."""
-    return sum(size(r.type) for r in eqn.results) > sum(size(v.type) for v in eqn.operands)
+    return sum(element_count(r.type) for r in eqn.results) > sum(element_count(v.type) for v in eqn.operands)
 
 
-def size(type: Type) -> float:
+def element_count(type: Type) -> float:
     if isinstance(type, History):
         return float("inf")
     return float(prod(d if isinstance(d, int) else 1_000 for d in type.shape))
 
 
-def read_by_others(region: Graph, moving: list[Eqn]) -> list[Value]:
+def values_read_elsewhere(region: Graph, moving: list[Eqn]) -> list[Value]:
     """What those that move make, and the rest of the region reads."""
     gone = set(moving)
     made = {r for e in moving for r in e.results}
@@ -118,7 +118,7 @@ def read_by_others(region: Graph, moving: list[Eqn]) -> list[Value]:
     return list(dict.fromkeys(v for v in (*reads, *region.results) if v in made))
 
 
-def closure(region: Graph, moving: list[Eqn]) -> list[Eqn]:
+def with_dependencies(region: Graph, moving: list[Eqn]) -> list[Eqn]:
     """Those that move, with everything they need, in order."""
     need: set[Value] = set()
     kept: list[Eqn] = []
@@ -130,7 +130,7 @@ def closure(region: Graph, moving: list[Eqn]) -> list[Eqn]:
     return kept[::-1]
 
 
-def with_consts(eqn: Eqn, number: int, region: Graph, inside: list[Value], outside: list[Value]) -> Eqn:
+def add_consts(eqn: Eqn, number: int, region: Graph, inside: list[Value], outside: list[Value]) -> Eqn:
     """The equation with more consts: `outside` is what `inside` are in the region of that number."""
     assert eqn.op.layout is not None
     at = eqn.op.layout(eqn).more

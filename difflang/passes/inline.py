@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import History
-from difflang.ir.text_printer import shared
+from difflang.ir.text_printer import shared_graphs
 
-SMALL = 20  # equations; a body that is used again and is larger stays a call
+MAX_INLINE_EQNS = 20  # equations; a body that is used again and is larger stays a call
 
 
 def inline(graph: Graph) -> Graph:
@@ -20,7 +20,7 @@ def inline(graph: Graph) -> Graph:
 
 class Inliner:
     def __init__(self, graph: Graph) -> None:
-        self.shared = set(shared(graph))
+        self.shared = set(shared_graphs(graph))
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -32,14 +32,14 @@ class Inliner:
             eqn = old.renamed(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
-            if is_call(eqn) and (old.regions[0] not in self.shared or moves(eqn)):
-                to.update(zip(eqn.results, spliced(eqn.regions[0], eqn.operands, eqns), strict=True))
+            if is_inlinable_call(eqn) and (old.regions[0] not in self.shared or should_inline(eqn)):
+                to.update(zip(eqn.results, splice(eqn.regions[0], eqn.operands, eqns), strict=True))
             else:
                 eqns.append(eqn)
         return self.done.setdefault(graph, graph.with_eqns(eqns).renamed_results(to))
 
 
-def is_call(eqn: Eqn) -> bool:
+def is_inlinable_call(eqn: Eqn) -> bool:
     """Whether the equation runs its one region once, on its operands, for its results, and may be opened."""
     if eqn.op.layout is None or len(eqn.regions) != 1:
         return False
@@ -47,13 +47,13 @@ def is_call(eqn: Eqn) -> bool:
     return not layout.repeats and not layout.apart and all(s.fixed or s.operand is None for s in layout.slots)
 
 
-def moves(eqn: Eqn) -> bool:
+def should_inline(eqn: Eqn) -> bool:
     """Whether the body of a function that is called elsewhere too is put where it is called."""
     crossing = any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results))
-    return crossing or len(eqn.regions[0].eqns) <= SMALL
+    return crossing or len(eqn.regions[0].eqns) <= MAX_INLINE_EQNS
 
 
-def spliced(body: Graph, operands: tuple[Value, ...], eqns: list[Eqn]) -> list[Value]:
+def splice(body: Graph, operands: tuple[Value, ...], eqns: list[Eqn]) -> list[Value]:
     """Copy the equations of a body to the end of `eqns`; gives what the body's results are there."""
     to = dict(zip(body.params, operands, strict=True))
     for eqn in body.eqns:

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.op import OPS
-from difflang.ir.structural_equality import Keys, attrs_key
+from difflang.ir.structural_equality import StructuralKeys, attrs_key
 from difflang.passes.dce import dce
 
-Carried = tuple[tuple[Value, ...], Hashable]
+CarryKey = tuple[tuple[Value, ...], Hashable]
 
 
-def once(graph: Graph) -> Graph:
+def merge_equal_loops(graph: Graph) -> Graph:
     """The graph in which a loop that keeps nothing is gone where a later one carries the same: that runs in its place.
 
     Cost: linear in the loops.
     """
-    keys, done = Keys(), dict[Graph, Graph]()
-    for inner in inner_first(graph)[0]:
+    keys, done = StructuralKeys(), dict[Graph, Graph]()
+    for inner in graphs_postorder(graph)[0]:
         eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = together(inner.with_eqns(eqns), keys)
+        done[inner] = merge_level(inner.with_eqns(eqns), keys)
     return done[graph]
 
 
-def together(graph: Graph, keys: Keys) -> Graph:
+def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:
     eqns: list[Eqn | None] = list(graph.eqns)
     made = {r: number for number, eqn in enumerate(graph.eqns) for r in eqn.results}
     same: dict[Value, Value] = {}
-    plain: dict[Carried, int] = {}  # loops that keep nothing, by what they carry
+    plain: dict[CarryKey, int] = {}  # loops that keep nothing, by what they carry
     for number, eqn in enumerate(graph.eqns):
-        carried = carry_of(eqn, keys) if eqn.op is OPS["loop"] and not eqn.effectful else None
+        carried = carry_key(eqn, keys) if eqn.op is OPS["loop"] and not eqn.effectful else None
         if carried is None:
             continue
-        if len(eqn.results) == results_carried(eqn):
+        if len(eqn.results) == carry_result_count(eqn):
             plain.setdefault(carried, number)
         elif carried in plain and all(made.get(v, -1) < plain[carried] for v in eqn.operands):
             first = plain.pop(carried)
@@ -44,16 +44,16 @@ def together(graph: Graph, keys: Keys) -> Graph:
     return graph.with_eqns([e.renamed(same) for e in eqns if e is not None]).renamed_results(same)
 
 
-def results_carried(eqn: Eqn) -> int:
+def carry_result_count(eqn: Eqn) -> int:
     """How many of its results are the number of its steps and the carry."""
     carry = eqn.attrs["carry"]
     assert isinstance(carry, int)
     return 1 + carry
 
 
-def carry_of(eqn: Eqn, keys: Keys) -> Carried | None:
+def carry_key(eqn: Eqn, keys: StructuralKeys) -> CarryKey | None:
     """What a loop reads for what it carries, and how; None where it carries nothing."""
-    wanted = eqn.results[1 : results_carried(eqn)]
+    wanted = eqn.results[1 : carry_result_count(eqn)]
     if not wanted:
         return None
     alone = dce(Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), tuple(wanted), ""))

@@ -5,23 +5,23 @@ Only loops of a length that the run decides: what others keep are arrays, which 
 
 from __future__ import annotations
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
-from difflang.ir.tensor_types import History, item_of
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.tensor_types import History, sequence_item_type
 
 
-def abreast(graph: Graph) -> Graph:
+def merge_history_sources(graph: Graph) -> Graph:
     """The graph in which each loop reads the histories of one loop alone, which hands on those that it reads itself.
 
     Cost: linear, times how many loops one reads.
     """
     done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
+    for inner in graphs_postorder(graph)[0]:
         eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
-        done[inner] = inner.with_eqns(Row(eqns).eqns)
+        done[inner] = inner.with_eqns(HistorySourceMerger(eqns).eqns)
     return done[graph]
 
 
-class Row:
+class HistorySourceMerger:
     """The equations of one graph on the way."""
 
     def __init__(self, eqns: list[Eqn]) -> None:
@@ -30,7 +30,7 @@ class Row:
         self.handed: dict[tuple[int, Value], Value] = {}
         self.first: dict[Value, Value] = {}  # what is handed on, as its first loop keeps it
         for number, eqn in enumerate(eqns):
-            if goes_freely(eqn):
+            if is_dynamic_loop(eqn):
                 self.read_of_one(number)
             self.maker |= {r: number for r in self.eqns[number].results if isinstance(r.type, History)}
 
@@ -40,7 +40,7 @@ class Row:
         if len(set(makers)) < 2:
             return
         last = max(makers)
-        if not goes_freely(self.eqns[last]):
+        if not is_dynamic_loop(self.eqns[last]):
             return
         operands = [self.handed_on(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
         self.eqns[number] = Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, eqn.regions, eqn.span)
@@ -58,7 +58,7 @@ class Row:
         if history in reads:
             param = params[reads.index(history)]
         else:
-            param = Value(item_of(history.type), params[0].home, history.hint)
+            param = Value(sequence_item_type(history.type), params[0].home, history.hint)
             operands, params = (*operands, history), (*params, param)
         result = Value(history.type, eqn.results[0].home, history.hint)
         step = Graph(params, step.eqns, (*step.results, param), step.name)
@@ -68,6 +68,6 @@ class Row:
         return result
 
 
-def goes_freely(eqn: Eqn) -> bool:
+def is_dynamic_loop(eqn: Eqn) -> bool:
     """Whether it is a loop whose number of steps only the run knows."""
     return "reverse" in eqn.attrs and "carry" in eqn.attrs and eqn.attrs["length"] is None

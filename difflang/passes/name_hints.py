@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 
 from difflang.base.source import Span
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 
 
-def hinted(graph: Graph, names: Mapping[Span, str]) -> Graph:
+def apply_name_hints(graph: Graph, names: Mapping[Span, str]) -> Graph:
     """The graph with the names of the program for the values of these expressions. Cost: linear."""
     done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
-        done[inner] = with_names(inner, names, done)
+    for inner in graphs_postorder(graph)[0]:
+        done[inner] = name_results(inner, names, done)
     return done[graph]
 
 
-def with_names(graph: Graph, names: Mapping[Span, str], done: Mapping[Graph, Graph]) -> Graph:
+def name_results(graph: Graph, names: Mapping[Span, str], done: Mapping[Graph, Graph]) -> Graph:
     """An expression is several equations of one place: its value is that which none of the others reads."""
     inside = Counter((v, e.span) for e in graph.eqns for v in e.operands)
     to: dict[Value, Value] = {}

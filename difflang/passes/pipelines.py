@@ -5,62 +5,65 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from difflang.ir.graph import Graph
-from difflang.ir.verify import verified
-from difflang.passes.constants_into_regions import inward
-from difflang.passes.contract_after_loops import defer
+from difflang.ir.verify import verify_if_enabled
+from difflang.passes.constants_into_regions import sink_constants
+from difflang.passes.contract_after_loops import contract_after_loops
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.passes.dead_selects import unseen
-from difflang.passes.drop_batch_axes import unbatch
+from difflang.passes.dead_selects import drop_dead_selects
+from difflang.passes.drop_batch_axes import drop_batch_axes
 from difflang.passes.fuse import fuse
-from difflang.passes.hoist import hoist, hoist_surely_done
+from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
 from difflang.passes.simplify import simplify
-from difflang.passes.sums_to_contractions import contract, window_sums
+from difflang.passes.sums_to_contractions import contract, slice_window_sums
 from difflang.passes.unroll import unroll
-from difflang.passes.vectorize_maps import widen, widen_closed
+from difflang.passes.vectorize_maps import vectorize_bounded_maps, vectorize_maps
 
 Pass = Callable[[Graph], Graph]
 
-ROUND: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
-WHOLE: tuple[Pass, ...] = (
-    widen,
+ROUND_PASSES: tuple[Pass, ...] = (inline, simplify, cse, fuse, cse, hoist, dce)
+FULL_PASSES: tuple[Pass, ...] = (
+    vectorize_maps,
     inline,
     simplify,
-    window_sums,
+    slice_window_sums,
     contract,
-    unbatch,
-    unseen,
+    drop_batch_axes,
+    drop_dead_selects,
     dce,
-    defer,
+    contract_after_loops,
     cse,
     fuse,
     cse,
     hoist,
     dce,
 )
-READ: tuple[Pass, ...] = (widen, inline, inward, simplify, cse, fuse, cse, hoist, dce)
+READABLE_PASSES: tuple[Pass, ...] = (vectorize_maps, inline, sink_constants, simplify, cse, fuse, cse, hoist, dce)
 ROUNDS = 3
-PASSES = tuple(dict.fromkeys(p.__name__ for p in (*WHOLE, *ROUND)))
-AT_ONCE: set[Pass] = {cse, dce}  # run again at once they change nothing
-BLIND: set[Pass] = {cse, simplify}  # they see no dead equation, so one dropped gives them nothing to do
+PASS_NAMES = tuple(dict.fromkeys(p.__name__ for p in (*FULL_PASSES, *ROUND_PASSES)))
+IDEMPOTENT_PASSES: set[Pass] = {cse, dce}  # run again at once they change nothing
+DEAD_CODE_BLIND_PASSES: set[Pass] = {
+    cse,
+    simplify,
+}  # they see no dead equation, so one dropped gives them nothing to do
 
 
-def tidied(graph: Graph, *, written_out: bool = False) -> Graph:
+def prepare_for_ad(graph: Graph, *, written_out: bool = False) -> Graph:
     """One quick round, for a graph that will be differentiated and then optimized once more.
 
     What lanes look up is one gather, and its derivative one scatter. What every step of a loop computes alike leaves it
     here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
     cotangents are chosen term by term. What is not to be read has short loops `written_out`.
     """
-    narrow = after(graph, dce, inline, simplify)
+    narrow = run_verified(graph, dce, inline, simplify)
     if written_out:
-        straight = after(narrow, unroll)
-        narrow = straight if straight is narrow else after(straight, simplify)
-    wide = after(narrow, widen_closed)
+        straight = run_verified(narrow, unroll)
+        narrow = straight if straight is narrow else run_verified(straight, simplify)
+    wide = run_verified(narrow, vectorize_bounded_maps)
     if wide is not narrow:
-        wide = after(wide, simplify)
-    return after(wide, window_sums, cse, dce, hoist_surely_done)
+        wide = run_verified(wide, simplify)
+    return run_verified(wide, slice_window_sums, cse, dce, hoist_from_nonempty_loops)
 
 
 def optimize(graph: Graph) -> Graph:
@@ -68,53 +71,53 @@ def optimize(graph: Graph) -> Graph:
 
     Cost: linear; at most three rounds, and no pass where it is known to change nothing.
     """
-    return settled(graph, dce, *ROUND * ROUNDS)
+    return run_passes(graph, dce, *ROUND_PASSES * ROUNDS)
 
 
-def optimized_whole(graph: Graph) -> Graph:
+def optimize_fully(graph: Graph) -> Graph:
     """The same, with maps done on whole arrays and sums of products as contractions, for derivatives' loops after them.
 
     Sums are added in another order.
     """
-    return last(graph, whole_steps(graph))
+    return final_graph(graph, full_pipeline_steps(graph))
 
 
-def readable(graph: Graph) -> Graph:
+def optimize_for_reading(graph: Graph) -> Graph:
     """The same, to be read: sizes may be names, and sums of products stay what they are."""
-    return last(graph, whole_steps(graph, read=True))
+    return final_graph(graph, full_pipeline_steps(graph, read=True))
 
 
-def after(graph: Graph, *passes: Pass) -> Graph:
+def run_verified(graph: Graph, *passes: Pass) -> Graph:
     for rewrite in passes:
-        graph = verified(rewrite(graph), after=rewrite.__name__)
+        graph = verify_if_enabled(rewrite(graph), after=rewrite.__name__)
     return graph
 
 
-def settled(graph: Graph, *passes: Pass) -> Graph:
+def run_passes(graph: Graph, *passes: Pass) -> Graph:
     """The graph after all passes, but for those that are known to change nothing."""
-    return last(graph, steps(graph, *passes))
+    return final_graph(graph, pass_steps(graph, *passes))
 
 
-def last(graph: Graph, taken: Iterator[tuple[str, Graph, Graph]]) -> Graph:
+def final_graph(graph: Graph, taken: Iterator[tuple[str, Graph, Graph]]) -> Graph:
     for _, _, changed in taken:
         graph = changed
     return graph
 
 
-def steps(graph: Graph, *passes: Pass) -> Iterator[tuple[str, Graph, Graph]]:
+def pass_steps(graph: Graph, *passes: Pass) -> Iterator[tuple[str, Graph, Graph]]:
     """What each pass that is run is called, the graph before it, and after it."""
     known: dict[Pass, Graph] = {}  # what each pass would give back as it is
     for rewrite in passes:
         if known.get(rewrite) is graph:
             continue
-        before, graph = graph, after(graph, rewrite)
-        if graph is before or rewrite in AT_ONCE:
+        before, graph = graph, run_verified(graph, rewrite)
+        if graph is before or rewrite in IDEMPOTENT_PASSES:
             known[rewrite] = graph
         if rewrite is dce:
-            known |= {other: graph for other in BLIND if known.get(other) is before}
+            known |= {other: graph for other in DEAD_CODE_BLIND_PASSES if known.get(other) is before}
         yield rewrite.__name__, before, graph
 
 
-def whole_steps(graph: Graph, *, read: bool = False) -> Iterator[tuple[str, Graph, Graph]]:
-    """The steps of `optimized_whole`, or if it is to be read those of `readable`."""
-    return steps(graph, dce, *(READ * ROUNDS if read else (*WHOLE, *ROUND * (ROUNDS - 1))))
+def full_pipeline_steps(graph: Graph, *, read: bool = False) -> Iterator[tuple[str, Graph, Graph]]:
+    """The steps of `optimize_fully`, or if it is to be read those of `readable`."""
+    return pass_steps(graph, dce, *(READABLE_PASSES * ROUNDS if read else (*FULL_PASSES, *ROUND_PASSES * (ROUNDS - 1))))

@@ -13,7 +13,7 @@ from difflang.ir.structural_equality import attr_key, attrs_key
 from difflang.ir.tensor_types import COMPLEXES, Tensor, Type
 
 Rewrite = Callable[["Rewriter", Eqn], "Sequence[Value] | None"]
-Need = tuple[int, str]  # the operand of that number was made by the op of that name
+OperandGuard = tuple[int, str]  # the operand of that number was made by the op of that name
 
 
 def simplify(graph: Graph) -> Graph:
@@ -28,7 +28,7 @@ def simplify(graph: Graph) -> Graph:
 class Simplifier:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
-        self.rules = all_rules()
+        self.rules = rules_by_op()
 
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
@@ -48,7 +48,7 @@ class Simplifier:
 class Rewriter:
     """The graph that is being made: what rules look at, and emit into."""
 
-    def __init__(self, rules: Mapping[str, Rules]) -> None:
+    def __init__(self, rules: Mapping[str, OpRules]) -> None:
         self.rules = rules
         self.eqns: list[Eqn] = []
         self.made: dict[Value, Eqn] = {}
@@ -106,19 +106,19 @@ class Rewriter:
         return [to[r] for r in body.results]
 
 
-class Variable(Struct, frozen=True):
+class VariablePattern(Struct, frozen=True):
     """Matches any value: the param of that number."""
 
     number: int
 
 
-class Constant(Struct, frozen=True):
+class ConstantPattern(Struct, frozen=True):
     """Matches a constant array with this number, compared by kind and bits."""
 
     key: Hashable
 
 
-class Apply(Struct, frozen=True):
+class OpPattern(Struct, frozen=True):
     """Matches an equation with one result."""
 
     name: str
@@ -126,33 +126,35 @@ class Apply(Struct, frozen=True):
     operands: tuple[Pattern, ...]
 
 
-Pattern = Variable | Constant | Apply
+Pattern = VariablePattern | ConstantPattern | OpPattern
 
 
-def pattern_of(graph: Graph) -> Pattern:
+def pattern_from_graph(graph: Graph) -> Pattern:
     """What matches the one result of a small graph."""
-    made: dict[Value, Pattern] = {p: Variable(i) for i, p in enumerate(graph.params)}
+    made: dict[Value, Pattern] = {p: VariablePattern(i) for i, p in enumerate(graph.params)}
     for eqn in graph.eqns:
         if eqn.op.name == "const":
-            made[eqn.results[0]] = Constant(attr_key(eqn.attrs["value"]))
+            made[eqn.results[0]] = ConstantPattern(attr_key(eqn.attrs["value"]))
         else:
             operands = tuple(made[v] for v in eqn.operands)
-            made[eqn.results[0]] = Apply(eqn.op.name, attrs_key(eqn.attrs), operands)
+            made[eqn.results[0]] = OpPattern(eqn.op.name, attrs_key(eqn.attrs), operands)
     return made[graph.results[0]]
 
 
-class PairRewrite(Struct, eq=False):
+class ProgramPairRewrite(Struct, eq=False):
     """A rewrite by two programs: what matches the one, its last equation `root`, is replaced by the other."""
 
-    root: Apply
+    root: OpPattern
     rhs: Graph
     complex: bool  # whether they are one on complex numbers too
 
     @property
-    def need(self) -> Need | None:
+    def need(self) -> OperandGuard | None:
         """The first operand that is an equation, and of which op."""
         found = self.root.operands
-        names = ["const" if isinstance(p, Constant) else p.name if isinstance(p, Apply) else "" for p in found]
+        names = [
+            "const" if isinstance(p, ConstantPattern) else p.name if isinstance(p, OpPattern) else "" for p in found
+        ]
         return next(((i, name) for i, name in enumerate(names) if name), None)
 
     def __call__(self, rewriter: Rewriter, eqn: Eqn) -> Sequence[Value] | None:
@@ -175,12 +177,12 @@ class PairRewrite(Struct, eq=False):
 
 
 def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int, Value]) -> bool:
-    if isinstance(pattern, Variable):
+    if isinstance(pattern, VariablePattern):
         return bound.setdefault(pattern.number, value) is value
     eqn = rewriter.made.get(value)
     if eqn is None:
         return False
-    if isinstance(pattern, Constant):
+    if isinstance(pattern, ConstantPattern):
         return eqn.op.name == "const" and attr_key(eqn.attrs["value"]) == pattern.key
     if eqn.op.name != pattern.name or attrs_key(eqn.attrs) != pattern.attrs:
         return False
@@ -188,25 +190,25 @@ def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int,
     return all(matches(p, v, rewriter, bound) for p, v in pairs)
 
 
-class Guarded(Struct, frozen=True):
+class GuardedRule(Struct, frozen=True):
     """A rewrite that looks at attributes or types, with programs whose last equation it must rewrite."""
 
     ops: tuple[str, ...]
     rewrite: Rewrite
     samples: tuple[Callable[[], Graph], ...]
-    need: Need | None = None
+    need: OperandGuard | None = None
 
     def __str__(self) -> str:
         return getattr(self.rewrite, "__name__", "rewrite")
 
 
-class Rules(Struct, frozen=True):
+class OpRules(Struct, frozen=True):
     """The rules for equations of one op: those that look at each, and those that need an operand made by some op."""
 
     always: list[Rewrite] = field(default_factory=list)
     needing: dict[int, dict[str, list[Rewrite]]] = field(default_factory=dict)
 
-    def put(self, rewrite: Rewrite, need: Need | None) -> None:
+    def put(self, rewrite: Rewrite, need: OperandGuard | None) -> None:
         if need is None:
             self.always.append(rewrite)
         else:
@@ -214,26 +216,26 @@ class Rules(Struct, frozen=True):
 
 
 @cache
-def all_rules() -> dict[str, Rules]:
+def rules_by_op() -> dict[str, OpRules]:
     """Every rule, by the op of the equation that it rewrites."""
-    from difflang.passes.rules.affine_indices import PLACES
-    from difflang.passes.rules.algebraic_identities import RULES
-    from difflang.passes.rules.control_flow_rules import CONTROL
-    from difflang.passes.rules.reshapes_and_constants import SHAPES
-    from difflang.passes.rules.value_properties import FACTS
+    from difflang.passes.rules.affine_indices import AFFINE_INDEX_RULES
+    from difflang.passes.rules.algebraic_identities import ALGEBRAIC_IDENTITIES
+    from difflang.passes.rules.control_flow_rules import CONTROL_FLOW_RULES
+    from difflang.passes.rules.reshapes_and_constants import RESHAPE_AND_CONSTANT_RULES
+    from difflang.passes.rules.value_properties import VALUE_PROPERTY_RULES
 
-    table: dict[str, Rules] = {}
-    for guarded in (*SHAPES, *CONTROL, *FACTS, *PLACES):
+    table: dict[str, OpRules] = {}
+    for guarded in (*RESHAPE_AND_CONSTANT_RULES, *CONTROL_FLOW_RULES, *VALUE_PROPERTY_RULES, *AFFINE_INDEX_RULES):
         for name in guarded.ops:
-            table.setdefault(name, Rules()).put(guarded.rewrite, guarded.need)
-    for pair in RULES:
-        root = pattern_of(pair.lhs)
-        assert isinstance(root, Apply)
-        rewrite = PairRewrite(root, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
-        table.setdefault(rewrite.root.name, Rules()).put(rewrite, rewrite.need)
+            table.setdefault(name, OpRules()).put(guarded.rewrite, guarded.need)
+    for pair in ALGEBRAIC_IDENTITIES:
+        root = pattern_from_graph(pair.lhs)
+        assert isinstance(root, OpPattern)
+        rewrite = ProgramPairRewrite(root, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
+        table.setdefault(rewrite.root.name, OpRules()).put(rewrite, rewrite.need)
     return table
 
 
-def tensor(value: Value) -> Tensor:
+def tensor_type(value: Value) -> Tensor:
     assert isinstance(value.type, Tensor)
     return value.type

@@ -13,43 +13,43 @@ from math import prod
 
 from msgspec import Struct
 
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, Tensor
 from difflang.ops.control.cond import cond
 from difflang.ops.control.map import map_
-from difflang.ops.op_factories import known, tensor
-from difflang.passes.rules.affine_indices import Affine, affine, sizes, taken
-from difflang.passes.rules.reshapes_and_constants import ints
+from difflang.ops.op_factories import static_size, tensor_type
+from difflang.passes.rules.affine_indices import AffineIndex, affine_index, emit_gather_slice, static_shape
+from difflang.passes.rules.reshapes_and_constants import int_tuple
 
-Made = Mapping[Value, Eqn]
+MakerMap = Mapping[Value, Eqn]
 Axes = tuple[int, ...]
 
-FEW = 1 << 12  # products with a factor that lies along all of their axes
-SHORT = 8  # numbers of a window that is summed slice by slice
-DEPTH = 8  # how far back is looked for arrays that are there anyhow
+MAX_SMALL_PRODUCT = 1 << 12  # products with a factor that lies along all of their axes
+MAX_WINDOW = 8  # numbers of a window that is summed slice by slice
+SEARCH_DEPTH = 8  # how far back is looked for arrays that are there anyhow
 
 
 def contract(graph: Graph) -> Graph:
     """Sums of products as contractions. What is no longer read is left to dce. Cost: linear."""
 
-    def plan(eqn: Eqn, made: Made, in_lanes: bool) -> AnyPlan | None:
-        return plan_of(eqn, made) or (None if in_lanes else masked_plan(eqn, made))
+    def plan(eqn: Eqn, made: MakerMap, in_lanes: bool) -> SumPlan | None:
+        return plan_contraction(eqn, made) or (None if in_lanes else plan_masked(eqn, made))
 
-    return Contractor(plan).graph(graph)
+    return SumRewriter(plan).graph(graph)
 
 
-def window_sums(graph: Graph) -> Graph:
+def slice_window_sums(graph: Graph) -> Graph:
     """Sums over short windows slice by slice. What is no longer read is left to dce. Cost: linear."""
-    return Contractor(lambda e, made, in_lanes: window_of(e, made)).graph(graph)
+    return SumRewriter(lambda e, made, in_lanes: plan_window_sum(e, made)).graph(graph)
 
 
-class Contractor:
+class SumRewriter:
     """Does sums otherwise where there is a plan for it."""
 
-    def __init__(self, plan: Callable[[Eqn, Made, bool], AnyPlan | None]) -> None:
+    def __init__(self, plan: Callable[[Eqn, MakerMap, bool], SumPlan | None]) -> None:
         self.plan = plan
         self.done: dict[tuple[Graph, bool], Graph] = {}
 
@@ -70,24 +70,26 @@ class Contractor:
     def level(self, graph: Graph, in_lanes: bool) -> Graph:
         made = {r: e for e in graph.eqns for r in e.results}
         sums = [
-            e for e in graph.eqns if e.op.name == "reduce_sum" and tensor(e.operands[0]).dtype in FLOATS + COMPLEXES
+            e
+            for e in graph.eqns
+            if e.op.name == "reduce_sum" and tensor_type(e.operands[0]).dtype in FLOATS + COMPLEXES
         ]
         plans = {e: plan for e in sums if (plan := self.plan(e, made, in_lanes)) is not None}
-        return replaced(graph, plans) if plans else graph
+        return replace_sums(graph, plans) if plans else graph
 
 
-def replaced(graph: Graph, plans: Mapping[Eqn, AnyPlan]) -> Graph:
+def replace_sums(graph: Graph, plans: Mapping[Eqn, SumPlan]) -> Graph:
     eqns: list[Eqn] = []
     to: dict[Value, Value] = {}
     for eqn in graph.eqns:
         if eqn in plans:
-            to[eqn.results[0]] = emitted(plans[eqn], eqn, eqns, to)
+            to[eqn.results[0]] = emit_plan(plans[eqn], eqn, eqns, to)
         else:
             eqns.append(eqn.renamed(to))
     return graph.with_eqns(eqns).renamed_results(to)
 
 
-def terms_of(total: Value, made: Made, readers: Mapping[Value, int]) -> list[Value]:
+def sum_terms(total: Value, made: MakerMap, readers: Mapping[Value, int]) -> list[Value]:
     """What a value is the sum of, in order; partial sums that something else reads are terms."""
     found: list[Value] = []
     todo = [total]
@@ -101,7 +103,7 @@ def terms_of(total: Value, made: Made, readers: Mapping[Value, int]) -> list[Val
     return found
 
 
-class Factor(Struct, frozen=True):
+class ContractionFactor(Struct, frozen=True):
     """An array of which each axis lies along one of a product: axis i along `axes[i]`."""
 
     value: Value
@@ -109,42 +111,44 @@ class Factor(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return prod(map(known, tensor(self.value).shape))
+        return prod(map(static_size, tensor_type(self.value).shape))
 
 
-def spread(value: Value, made: Made) -> Factor:
+def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
     """What an array is before it is spread over axes, and its axes moved."""
-    axes = tuple(range(tensor(value).rank))
+    axes = tuple(range(tensor_type(value).rank))
     while (eqn := made.get(value)) is not None:
-        if eqn.op.name == "broadcast" and not grows(eqn):
-            axes = tuple([axes[a] for a in ints(eqn.attrs["axes"])])
+        if eqn.op.name == "broadcast" and not stretches_axis(eqn):
+            axes = tuple([axes[a] for a in int_tuple(eqn.attrs["axes"])])
         elif eqn.op.moves is not None:
             order = eqn.op.moves(**eqn.attrs)
             axes = tuple([axes[order.index(a)] for a in range(len(order))])
         else:
             break
         (value,) = eqn.operands
-    return Factor(value, axes)
+    return ContractionFactor(value, axes)
 
 
-def grows(eqn: Eqn) -> bool:
+def stretches_axis(eqn: Eqn) -> bool:
     """Whether an axis of size 1 becomes longer."""
-    shape = tensor(eqn.results[0]).shape
-    return any(d != shape[a] for d, a in zip(tensor(eqn.operands[0]).shape, ints(eqn.attrs["axes"]), strict=True))
+    shape = tensor_type(eqn.results[0]).shape
+    return any(
+        d != shape[a] for d, a in zip(tensor_type(eqn.operands[0]).shape, int_tuple(eqn.attrs["axes"]), strict=True)
+    )
 
 
-class Plan(Struct, frozen=True):
+class ContractionPlan(Struct, frozen=True):
     """A sum as a contraction of two factors: over which axes of the product, which they share otherwise."""
 
-    lhs: Factor
-    rhs: Factor
+    lhs: ContractionFactor
+    rhs: ContractionFactor
     over: Axes
     shared: Axes
     later: Axes  # what is summed of the contraction: only one factor lies along these
 
     @property
-    def turned(self) -> Plan:
-        return Plan(self.rhs, self.lhs, self.over, self.shared, self.later)
+    def turned(self) -> ContractionPlan:
+        return ContractionPlan(self.rhs, self.lhs, self.over, self.shared, self.later)
 
     @property
     def order(self) -> Axes:
@@ -171,7 +175,7 @@ class Plan(Struct, frozen=True):
         return builder.one("transpose", result, perm=tuple([order.index(a) for a in sorted(order)]))
 
 
-def emitted(plan: AnyPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Value]) -> Value:
+def emit_plan(plan: SumPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Value]) -> Value:
     """Append what computes a sum instead of an equation; gives it. `before` are the sums that have been replaced."""
     builder = Builder(span=eqn.span)
     params = [builder.param(v.type) for v in plan.reads]
@@ -181,35 +185,35 @@ def emitted(plan: AnyPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Val
     return result
 
 
-def plan_of(eqn: Eqn, made: Made) -> Plan | None:
+def plan_contraction(eqn: Eqn, made: MakerMap) -> ContractionPlan | None:
     """How a sum is a contraction, if it is one."""
     product = made.get(eqn.operands[0])
-    return plan_for_product(product, ints(eqn.attrs["axes"]), made) if product is not None else None
+    return plan_product(product, int_tuple(eqn.attrs["axes"]), made) if product is not None else None
 
 
-def plan_for_product(product: Eqn, summed: Axes, made: Made) -> Plan | None:
+def plan_product(product: Eqn, summed: Axes, made: MakerMap) -> ContractionPlan | None:
     if product.op.name != "mul":
         return None
-    shape = tensor(product.results[0]).shape
-    lhs, rhs = (spread(v, made) for v in product.operands)
+    shape = tensor_type(product.results[0]).shape
+    lhs, rhs = (strip_broadcasts(v, made) for v in product.operands)
     both = [a for a in lhs.axes if a in rhs.axes]
     over = tuple([a for a in both if a in summed])
     shared = tuple([a for a in range(len(shape)) if a in both and a not in summed])
     later = tuple([a for a in (*lhs.axes, *rhs.axes) if a in summed and a not in both])
     everywhere = {*lhs.axes, *rhs.axes} == set(range(len(shape)))
-    if not over or not everywhere or 0 in shape or not pays(lhs, rhs, shape, made):
+    if not over or not everywhere or 0 in shape or not is_profitable(lhs, rhs, shape, made):
         return None
-    plan = Plan(lhs, rhs, over, shared, later)
-    return min(plan, plan.turned, key=disorder)
+    plan = ContractionPlan(lhs, rhs, over, shared, later)
+    return min(plan, plan.turned, key=has_permuted_axes)
 
 
-def disorder(plan: Plan) -> bool:
+def has_permuted_axes(plan: ContractionPlan) -> bool:
     """Whether the axes of the contraction are not in the order asked for."""
     order = [a for a in plan.order if a not in plan.later]
     return order != sorted(order)
 
 
-def pays(lhs: Factor, rhs: Factor, shape: Sequence[object], made: Made) -> bool:
+def is_profitable(lhs: ContractionFactor, rhs: ContractionFactor, shape: Sequence[object], made: MakerMap) -> bool:
     """Whether a factor is spread, and none has to be put into memory that is larger than what it is made of.
 
     A few products of a matrix and a vector are summed where they are made: a contraction reads its matrix from memory
@@ -218,21 +222,21 @@ def pays(lhs: Factor, rhs: Factor, shape: Sequence[object], made: Made) -> bool:
     size = prod([n for n in shape if isinstance(n, int)])
     if lhs.size == size and rhs.size == size:
         return False
-    if size in (lhs.size, rhs.size) and size <= FEW:
+    if size in (lhs.size, rhs.size) and size <= MAX_SMALL_PRODUCT:
         return False
-    return all(f.size < size or at_hand(f.value, made) for f in (lhs, rhs))
+    return all(f.size < size or is_materialized(f.value, made) for f in (lhs, rhs))
 
 
-def at_hand(value: Value, made: Made) -> bool:
+def is_materialized(value: Value, made: MakerMap) -> bool:
     """Whether an array, or one of its size that it is computed from element by element, is in memory in any case."""
-    size = prod(map(known, tensor(value).shape))
+    size = prod(map(static_size, tensor_type(value).shape))
     todo, seen = [(value, 0)], {value}
     while todo:
         value, depth = todo.pop()
         eqn = made.get(value)
-        if not isinstance(value.type, Tensor) or prod(map(known, value.type.shape)) < size:
+        if not isinstance(value.type, Tensor) or prod(map(static_size, value.type.shape)) < size:
             continue
-        if eqn is None or depth == DEPTH or eqn.regions or eqn.op.barrier:
+        if eqn is None or depth == SEARCH_DEPTH or eqn.regions or eqn.op.barrier:
             return True
         if eqn.op.splat is not None or not eqn.operands:
             continue
@@ -247,14 +251,14 @@ def at_hand(value: Value, made: Made) -> bool:
 # --------------------------------------------------------------------------------- sums that leave terms out
 
 
-class Masked(Struct, frozen=True):
+class MaskedContraction(Struct, frozen=True):
     """A sum of products of which a truth leaves some out, as a contraction of one factor that is 0 there instead.
 
     That is the same if all of the other factor is finite, which is asked when it runs: no 0 meets an Inf.
     """
 
-    plan: Plan
-    truth: Factor  # it lies along axes of the plan's first factor
+    plan: ContractionPlan
+    truth: ContractionFactor  # it lies along axes of the plan's first factor
     shape: tuple[Dim, ...]
 
     @property
@@ -262,34 +266,37 @@ class Masked(Struct, frozen=True):
         return *self.plan.reads, self.truth.value
 
     def sum(self, builder: Builder, lhs: Value, rhs: Value, truth: Value) -> Value:
-        finite = builder.one("reduce_all", builder.one("isfinite", rhs), axes=tuple(range(tensor(rhs).rank)))
+        finite = builder.one("reduce_all", builder.one("isfinite", rhs), axes=tuple(range(tensor_type(rhs).rank)))
         types = [lhs.type, rhs.type, truth.type]
-        regions = region(types, self.contraction), region(types, self.term_by_term)
+        regions = build_region(types, self.contraction), build_region(types, self.term_by_term)
         (result,) = builder.emit(cond, [finite, lhs, rhs, truth], regions)
         return result
 
     def contraction(self, lhs: Value, rhs: Value, truth: Value) -> list[Value]:
         axes = self.plan.lhs.axes
-        there = Factor(truth, tuple([axes.index(a) for a in self.truth.axes]))
+        there = ContractionFactor(truth, tuple([axes.index(a) for a in self.truth.axes]))
         zero = lhs.home.const(0.0, lhs.type)
-        kept = OPS["select"].one(along(there, tensor(lhs).shape), lhs, zero)
+        kept = OPS["select"].one(broadcast_factor(there, tensor_type(lhs).shape), lhs, zero)
         return [self.plan.sum(lhs.home, kept, rhs)]
 
     def term_by_term(self, lhs: Value, rhs: Value, truth: Value) -> list[Value]:
         factors = self.plan.lhs.axes, self.plan.rhs.axes, self.truth.axes
-        x, y, there = (along(Factor(v, a), self.shape) for v, a in zip((lhs, rhs, truth), factors, strict=True))
-        terms = OPS["select"].one(there, x * y, lhs.home.const(0.0, Tensor(tensor(lhs).dtype, self.shape)))
+        x, y, there = (
+            broadcast_factor(ContractionFactor(v, a), self.shape)
+            for v, a in zip((lhs, rhs, truth), factors, strict=True)
+        )
+        terms = OPS["select"].one(there, x * y, lhs.home.const(0.0, Tensor(tensor_type(lhs).dtype, self.shape)))
         return [OPS["reduce_sum"].one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.later))))]
 
 
-def along(factor: Factor, shape: tuple[Dim, ...]) -> Value:
+def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value:
     """A factor spread over a shape."""
     order = sorted(range(len(factor.axes)), key=factor.axes.__getitem__)
     value = factor.value if order == list(range(len(order))) else OPS["transpose"].one(factor.value, perm=tuple(order))
     return OPS["broadcast"].one(value, shape=shape, axes=tuple(sorted(factor.axes)))
 
 
-def masked_plan(eqn: Eqn, made: Made) -> Masked | None:
+def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     """How a sum of products is a contraction where terms are left out for which a truth does not hold."""
     choice = made.get(eqn.operands[0])
     if choice is None or not choice.op.chooses:
@@ -297,23 +304,23 @@ def masked_plan(eqn: Eqn, made: Made) -> Masked | None:
     product, nothing = made.get(choice.operands[1]), made.get(choice.operands[2])
     if product is None or nothing is None or nothing.op.name != "const" or nothing.attrs["value"] != 0:
         return None
-    plan, truth = plan_for_product(product, ints(eqn.attrs["axes"]), made), spread(choice.operands[0], made)
-    if plan is None or tensor(plan.lhs.value).dtype not in FLOATS:
+    plan, truth = plan_product(product, int_tuple(eqn.attrs["axes"]), made), strip_broadcasts(choice.operands[0], made)
+    if plan is None or tensor_type(plan.lhs.value).dtype not in FLOATS:
         return None
     for way in (plan, plan.turned):
         if set(truth.axes) <= set(way.lhs.axes):
-            return Masked(way, truth, tensor(choice.results[0]).shape)
+            return MaskedContraction(way, truth, tensor_type(choice.results[0]).shape)
     return None
 
 
 # ------------------------------------------------------------------------------------------------- windows
 
 
-class Window(Struct, frozen=True):
+class WindowSum(Struct, frozen=True):
     """A sum along one axis of what a gather reads at known places."""
 
     x: Value
-    places: tuple[Affine, ...]
+    places: tuple[AffineIndex, ...]
     axes: Axes
     grid: Axes
     along: int
@@ -330,27 +337,27 @@ class Window(Struct, frozen=True):
 
     def part(self, builder: Builder, x: Value, k: int) -> Value | None:
         """What is read at the k-th place of each window; None if that is no slice."""
-        here = [Affine(p.start + k * p.steps[self.along], self.without(p.steps)) for p in self.places]
-        return taken(builder.one, x, here, self.axes, self.without(self.grid))
+        here = [AffineIndex(p.start + k * p.steps[self.along], self.without(p.steps)) for p in self.places]
+        return emit_gather_slice(builder.one, x, here, self.axes, self.without(self.grid))
 
     def without(self, of_axes: Axes) -> Axes:
         return tuple([s for d, s in enumerate(of_axes) if d != self.along])
 
 
-def window_of(eqn: Eqn, made: Made) -> Window | None:
+def plan_window_sum(eqn: Eqn, made: MakerMap) -> WindowSum | None:
     """The short windows that are summed, if the numbers in one place of each are a slice."""
-    gather, summed = made.get(eqn.operands[0]), ints(eqn.attrs["axes"])
+    gather, summed = made.get(eqn.operands[0]), int_tuple(eqn.attrs["axes"])
     if gather is None or gather.op.name != "gather" or len(summed) != 1:
         return None
     x, *indices = gather.operands
-    places = [affine(v, made) for v in indices]
-    found, grid = [p for p in places if p is not None], sizes(indices[0])
-    if len(found) < len(places) or summed[0] >= len(grid) or not 0 < grid[summed[0]] <= SHORT:
+    places = [affine_index(v, made) for v in indices]
+    found, grid = [p for p in places if p is not None], static_shape(indices[0])
+    if len(found) < len(places) or summed[0] >= len(grid) or not 0 < grid[summed[0]] <= MAX_WINDOW:
         return None
-    window = Window(x, tuple(found), ints(gather.attrs["axes"]), grid, summed[0])
+    window = WindowSum(x, tuple(found), int_tuple(gather.attrs["axes"]), grid, summed[0])
     trial = Builder()
     ends = [window.part(trial, trial.param(x.type), k) for k in (0, grid[summed[0]] - 1)]
     return window if None not in ends else None
 
 
-AnyPlan = Plan | Masked | Window
+SumPlan = ContractionPlan | MaskedContraction | WindowSum

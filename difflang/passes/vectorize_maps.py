@@ -13,54 +13,54 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from difflang.base.source import NOWHERE, Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.tensor_types import Tensor, stacked
-from difflang.ops.batching_rules import Mask, in_lanes
+from difflang.ir.tensor_types import Tensor, stacked_type
+from difflang.ops.batching_rules import Mask, broadcast_over_batch
 from difflang.ops.control.call import call
 from difflang.ops.control.map import map_
 from difflang.ops.loop.loop_op import loop
-from difflang.passes.batch_loops import LoopAtOnce, at_once
-from difflang.passes.gathers_before_branches import lookups_first
+from difflang.passes.batch_loops import BatchedLoop, batch_loop
+from difflang.passes.gathers_before_branches import hoist_gathers
 
 Renaming = dict[Value, Value]
 
 
-def widen(graph: Graph) -> Graph:
+def vectorize_maps(graph: Graph) -> Graph:
     """Every map without what need not be in it. Inner maps come first. Cost: linear in equations."""
-    return Widener().graph(graph)
+    return MapVectorizer().graph(graph)
 
 
-def widen_closed(graph: Graph) -> Graph:
+def vectorize_bounded_maps(graph: Graph) -> Graph:
     """The same before derivatives, maps that hold a loop of unknown length left whole: what such a loop keeps for its
     gradient is read in the lane that it is kept in.
     """
-    return Widener(whole_only=True).graph(graph)
+    return MapVectorizer(whole_only=True).graph(graph)
 
 
-def side_by_side(graph: Graph, wide: Mask, length: int) -> tuple[Graph, Mask] | None:
+def stack_real_imaginary(graph: Graph, wide: Mask, length: int) -> tuple[Graph, Mask] | None:
     """A graph done for all lanes at once, and which of its results differ between lanes; what differs has a first axis
     more. `wide` says which params do. None where some of it is done in lanes only.
     """
     builder = Builder()
     same, lanes = dict[Value, Value](), dict[Value, Value]()
     for param, differs in zip(graph.params, wide, strict=True):
-        (lanes if differs else same)[param] = builder.param(stacked(param.type, length) if differs else param.type)
-    found = Lanes(Widener(), builder, graph, same, lanes, length, NOWHERE)
+        (lanes if differs else same)[param] = builder.param(stacked_type(param.type, length) if differs else param.type)
+    found = MapBodyVectorizer(MapVectorizer(), builder, graph, same, lanes, length, NO_SPAN)
     if not found.at_all():
         return None
     results = [found.wide[r] if r in found.wide else found.same[r] for r in found.body.results]
     return builder.finish(results, name=graph.name), tuple([r in found.wide for r in found.body.results])
 
 
-class Widener:
+class MapVectorizer:
     def __init__(self, *, whole_only: bool = False) -> None:
         self.whole_only = whole_only
         self.done: dict[Graph, Graph] = {}
         self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
         self.open: dict[Graph, bool] = {}
-        self.loops: dict[tuple[Eqn, Mask, int], LoopAtOnce | None] = {}
+        self.loops: dict[tuple[Eqn, Mask, int], BatchedLoop | None] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
@@ -88,13 +88,13 @@ class Widener:
             env.update(zip(eqn.results, results, strict=True))
         return builder.finish([env[r] for r in graph.results], name=graph.name)
 
-    def lanes(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> Lanes:
+    def lanes(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> MapBodyVectorizer:
         consts, length = eqn.attrs["consts"], eqn.attrs["length"]
         assert isinstance(consts, int)
         body = eqn.regions[0]
         same = dict(zip(body.params[:consts], operands[:consts], strict=True))
         wide = dict(zip(body.params[consts:], operands[consts:], strict=True))
-        return Lanes(self, builder, body, same, wide, length, eqn.span)
+        return MapBodyVectorizer(self, builder, body, same, wide, length, eqn.span)
 
     def open_ended(self, graph: Graph) -> bool:
         """Whether it holds a loop whose length is not known."""
@@ -112,14 +112,14 @@ class Widener:
             shared: Renaming = {}
             lanes: Renaming = {}
             for param, differs in zip(body.params, wide, strict=True):
-                type = stacked(param.type, length) if differs else param.type
+                type = stacked_type(param.type, length) if differs else param.type
                 (lanes if differs else shared)[param] = builder.param(type, param.hint)
-            results = Lanes(self, builder, body, shared, lanes, length, NOWHERE).results()
+            results = MapBodyVectorizer(self, builder, body, shared, lanes, length, NO_SPAN).results()
             self.functions[key] = builder.finish(results, name=body.name)
         return self.functions[key]
 
 
-class Parts(Struct, frozen=True):
+class MapBodyParts(Struct, frozen=True):
     """The equations of a map's body: done before it on whole arrays, in lanes, and behind it."""
 
     before: list[Eqn]
@@ -127,14 +127,21 @@ class Parts(Struct, frozen=True):
     behind: list[Eqn]
 
 
-class Lanes:
+class MapBodyVectorizer:
     """One map on its way out. `same` are values that all lanes share, `wide` those of all lanes in one array."""
 
     def __init__(
-        self, widener: Widener, builder: Builder, body: Graph, same: Renaming, wide: Renaming, length: int, span: Span
+        self,
+        widener: MapVectorizer,
+        builder: Builder,
+        body: Graph,
+        same: Renaming,
+        wide: Renaming,
+        length: int,
+        span: Span,
     ) -> None:
         self.widener, self.builder, self.span, self.length = widener, builder, span, length
-        self.body = lookups_first(body, wide)
+        self.body = hoist_gathers(body, wide)
         self.same, self.wide = same, wide
 
     def results(self) -> list[Value]:
@@ -156,7 +163,7 @@ class Lanes:
             self.do(eqn)
         return True
 
-    def parts(self) -> Parts:
+    def parts(self) -> MapBodyParts:
         inside: set[Value] = set(self.wide)  # values that differ between lanes
         late: set[Value] = set()  # those made from what only a lane can do
         before: list[Eqn] = []
@@ -179,7 +186,7 @@ class Lanes:
             else:
                 needed.update(eqn.operands)
                 kept.append(eqn)
-        return Parts(before, kept[::-1], behind[::-1])
+        return MapBodyParts(before, kept[::-1], behind[::-1])
 
     def does(self, eqn: Eqn, inside: set[Value]) -> bool:
         """Whether the op itself does on whole arrays what the lanes do."""
@@ -194,13 +201,13 @@ class Lanes:
             return True
         return eqn.op.each is not None and eqn.op.each(eqn, wide, self.length) is not None
 
-    def loop(self, eqn: Eqn, wide: Mask) -> LoopAtOnce | None:
+    def loop(self, eqn: Eqn, wide: Mask) -> BatchedLoop | None:
         """A loop of all lanes, where no derivative is taken of it any more."""
         if eqn.op is not loop or self.widener.whole_only:
             return None
         key = (eqn, wide, self.length)
         if key not in self.widener.loops:
-            self.widener.loops[key] = at_once(eqn, wide, self.length, side_by_side)
+            self.widener.loops[key] = batch_loop(eqn, wide, self.length, stack_real_imaginary)
         return self.widener.loops[key]
 
     def do(self, eqn: Eqn) -> None:
@@ -234,9 +241,9 @@ class Lanes:
         """A value of every lane in one array."""
         if value in self.wide:
             return self.wide[value]
-        return in_lanes(self.same[value], self.length)
+        return broadcast_over_batch(self.same[value], self.length)
 
-    def keep(self, parts: Parts) -> None:
+    def keep(self, parts: MapBodyParts) -> None:
         """What is left of the map: it reads what was made before, and gives what is read behind."""
         made = [r for e in parts.lanes for r in e.results]
         wanted = {v for e in parts.behind for v in e.operands} | set(self.body.results)

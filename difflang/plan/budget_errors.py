@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
-from difflang.base.byte_sizes import human
+from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source, Span
-from difflang.ir.graph import Graph, inner_first
-from difflang.ops.loop.residual_selection import size
-from difflang.passes.unroll import AS_SAID
+from difflang.ir.graph import Graph, graphs_postorder
+from difflang.ops.loop.residual_selection import total_bytes
+from difflang.passes.unroll import DEFAULT_KEEP
 
 if TYPE_CHECKING:
-    from difflang.lower.buffer_assignment import Account
+    from difflang.lower.buffer_assignment import BufferAssignment
 
-PLACES = 3  # lines that a refusal shows
+MAX_LABELS = 3  # lines that a refusal shows
 
 
-def refusal(
-    graph: Graph, limit: int, account: Account, least: int, room: str = "", *, predicted: bool = False
+def budget_error(
+    graph: Graph, limit: int, account: BufferAssignment, least: int, room: str = "", *, predicted: bool = False
 ) -> DifflangError:
     """Errors: DL1012, with the lines that need the most at the peak.
 
@@ -30,12 +30,12 @@ def refusal(
     for b in account.at_the_peak():
         if b.place is not None:
             here[b.place] = here.get(b.place, 0) + b.bytes
-    lines = lines_of(graph)
-    most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:PLACES]
-    labels = [Label(lines[place], f"{human(n)} for this line, when most is there") for n, place in most]
-    if not labels and (made := most_made(graph)) is not None:  # JAX hid the lines of the program that was looked at
+    lines = source_lines(graph)
+    most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:MAX_LABELS]
+    labels = [Label(lines[place], f"{format_bytes(n)} for this line, when most is there") for n, place in most]
+    if not labels and (made := largest_line(graph)) is not None:  # JAX hid the lines of the program that was looked at
         labels = [Label(lines[made], "most is computed here")]
-    has, needs = human(limit), human(least, up=True)
+    has, needs = format_bytes(limit), format_bytes(least, up=True)
     if has == needs:  # rounded
         has, needs = f"{limit:,} B", f"{least:,} B"
     many = " for so many" if room else ""
@@ -46,58 +46,58 @@ def refusal(
             f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
             tuple(labels),
             (
-                f"the smallest limit that can be kept is {human(least, up=True)}{many}{asked}",
-                *besides(account, lines),
-                *said_there(graph, here, account.peak),
+                f"the smallest limit that can be kept is {format_bytes(least, up=True)}{many}{asked}",
+                *unattributed_note(account, lines),
+                *checkpoint_hints(graph, here, account.peak),
             ),
         )
     )
 
 
-def besides(account: Account, lines: Container[tuple[str, int]]) -> list[str]:
+def unattributed_note(account: BufferAssignment, lines: Container[tuple[str, int]]) -> list[str]:
     """How much is no line's, where that is a tenth of the peak or more."""
     there = [b for b in account.at_the_peak() if b.place is None or b.place not in lines]
     given = sum([b.bytes for b in there if b.role != "between"])
     between = sum([b.bytes for b in there if b.role == "between"])
     parts = {"are arguments and results": given, "belong to no line": between}
-    found = [f"{human(n)} {text}" for text, n in parts.items() if 10 * n >= account.peak > 0]
+    found = [f"{format_bytes(n)} {text}" for text, n in parts.items() if 10 * n >= account.peak > 0]
     return [f"of the least, {' and '.join(found)}"] if found else []
 
 
-def said_there(graph: Graph, here: Mapping[tuple[str, int], int], peak: int) -> list[str]:
+def checkpoint_hints(graph: Graph, here: Mapping[tuple[str, int], int], peak: int) -> list[str]:
     """A way out where what a loop keeps is said in the program, and much of the peak: the limit may decide that."""
-    eqns = [e for g in inner_first(graph)[0] for e in g.eqns if e.attrs.get("keep", AS_SAID) != AS_SAID]
+    eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("keep", DEFAULT_KEEP) != DEFAULT_KEEP]
     places = {(e.span.source.name, e.span.position[0]) for e in eqns}
     much = sorted([place for place in places if 10 * here.get(place, 0) >= peak])
     return [f"`@checkpoint` says what the loop at {name}:{line} keeps; with `@checkpoint(auto)` the limit decides"
             for name, line in much[:1]]  # fmt: skip
 
 
-def most_made(graph: Graph) -> tuple[str, int] | None:
+def largest_line(graph: Graph) -> tuple[str, int] | None:
     """The line whose equations make the most bytes, steps of loops counted one by one."""
     found, times = Counter[tuple[str, int]](), Counter({graph: 1})
-    for inner in reversed(inner_first(graph)[0]):
+    for inner in reversed(graphs_postorder(graph)[0]):
         for e in inner.eqns:
             if e.span.source.text and not e.regions:
-                found[e.span.source.name, e.span.position[0]] += times[inner] * size(e.results)
+                found[e.span.source.name, e.span.position[0]] += times[inner] * total_bytes(e.results)
             length = e.attrs.get("length")
             for region in e.regions:
                 times[region] += times[inner] * (length if isinstance(length, int) else 1)
     return max(found, key=lambda place: found[place], default=None)
 
 
-def lines_of(graph: Graph) -> dict[tuple[str, int], Span]:
+def source_lines(graph: Graph) -> dict[tuple[str, int], Span]:
     """The lines of a program that equations come from, each as a span."""
     found: dict[tuple[str, int], Span] = {}
-    for inner in inner_first(graph)[0]:
+    for inner in graphs_postorder(graph)[0]:
         for e in inner.eqns:
             if e.span.source.text:
                 line = e.span.position[0]
-                found.setdefault((e.span.source.name, line), whole_line(e.span.source, line))
+                found.setdefault((e.span.source.name, line), line_span(e.span.source, line))
     return found
 
 
-def whole_line(source: Source, line: int) -> Span:
+def line_span(source: Source, line: int) -> Span:
     """The text of a line, without the space around it."""
     start = source.starts[line - 1]
     end = source.starts[line] if line < len(source.starts) else len(source.text)

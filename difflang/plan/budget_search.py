@@ -15,120 +15,133 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.byte_sizes import tightest
-from difflang.ir.graph import Eqn, Graph, inner_first
-from difflang.lower.capacity import LITTLE, Room, asked, in_words
-from difflang.lower.lowering_pipeline import finished
+from difflang.base.byte_sizes import tightest_limit
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
+from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, capacities_used, describe_capacity
+from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.ops.control.derivative_operators import vjp
-from difflang.ops.loop.loop_op import Form, loop
-from difflang.ops.loop.residual_selection import is_named, size
+from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.loop.residual_selection import has_symbolic_size, total_bytes
 from difflang.passes.dce import dce
-from difflang.plan.budget_errors import refusal
-from difflang.plan.checkpoint_segments import Piece
-from difflang.plan.knapsack import Table, solved
-from difflang.plan.loop_ways import FEWEST, SLOTS, fewer, late_ways, least_slots, ways_of_loop
-from difflang.plan.save_policies import (
-    ALL,
-    Choice,
-    Cutting,
-    Site,
-    Way,
-    Ways,
-    choosable,
-    free_loops,
-    free_pieces,
-    keeping,
-    least_of,
-    read_back,
-    replaced,
-    reverse_bodies,
-    work,
-    work_again,
+from difflang.plan.budget_errors import budget_error
+from difflang.plan.checkpoint_segments import CheckpointSegment
+from difflang.plan.knapsack import OptionTable, solve_knapsack
+from difflang.plan.loop_ways import (
+    MIN_SLOTS,
+    SLOT_COUNTS,
+    loop_policies,
+    min_memory_slots,
+    pareto_front,
+    partial_policies,
 )
-from difflang.plan.sink_into_loops import sunk
-from difflang.plan.split_loop import can_be_two
+from difflang.plan.save_policies import (
+    SAVE_ALL,
+    Policies,
+    PolicyChoice,
+    SavePolicy,
+    Segmentation,
+    Site,
+    apply_policies,
+    best_segments,
+    choosable_loops,
+    estimated_work,
+    inline_reverse_bodies,
+    min_cut_bytes,
+    recompute_work,
+    replace_regions,
+    residual_bytes,
+    reverse_bodies,
+)
+from difflang.plan.sink_into_loops import sink_into_loops
+from difflang.plan.split_loop import is_splittable
 
 if TYPE_CHECKING:
-    from difflang.lower.buffer_assignment import Account
+    from difflang.lower.buffer_assignment import BufferAssignment
 
-UNKNOWN = 4096  # steps, of a loop of which nobody knows how many
-TRIES = 12  # integer programs, where ways take more room together than one by one
-PLACES = 3  # lines that a refusal shows
-CUTTINGS = (  # one after the other, until one will do
-    Cutting(), Cutting(0, deep=1), Cutting(1, deep=1), Cutting(sunk=True), Cutting(0, deep=1, sunk=True)
+UNKNOWN_LENGTH = 4096  # steps, of a loop of which nobody knows how many
+MAX_TRIES = 12  # integer programs, where ways take more room together than one by one
+MAX_LINES = 3  # lines that a refusal shows
+SEGMENTATIONS = (  # one after the other, until one will do
+    Segmentation(), Segmentation(0, deep=1), Segmentation(1, deep=1), Segmentation(sunk=True), Segmentation(0, deep=1, sunk=True)
 )  # fmt: skip
 FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
-LATER = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
+LATE_COST = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
 
 
-class Plan(Struct, frozen=True, eq=False):
+class MemoryPlan(Struct, frozen=True, eq=False):
     """A program to be compiled, and what it is predicted to need: as it is, and if all that is read back were kept."""
 
     graph: Graph
-    account: Account
-    before: Account
-    choices: tuple[Choice, ...] = ()
+    account: BufferAssignment
+    before: BufferAssignment
+    choices: tuple[PolicyChoice, ...] = ()
     greedy: bool = False  # the integer program was not solved
 
 
-def limit_of(graph: Graph, budget: int = 0) -> int:
+def memory_limit(graph: Graph, budget: int = 0) -> int:
     """The least limit on the memory of a derivative in reverse in a graph, that of the caller included; 0 for none."""
-    limits = [e.attrs.get("limit", 0) for g in inner_first(graph)[0] for e in g.eqns if e.op is vjp]
-    return tightest(*limits, budget) if limits else 0
+    limits = [e.attrs.get("limit", 0) for g in graphs_postorder(graph)[0] for e in g.eqns if e.op is vjp]
+    return tightest_limit(*limits, budget) if limits else 0
 
 
-def planned(graph: Graph, limit: int, room: Room = LITTLE) -> Plan:
+def plan_memory(graph: Graph, limit: int, room: Capacity = INITIAL_CAPACITY) -> MemoryPlan:
     """The program of a graph under a limit of so many bytes, 0 for none, as predicted. Errors: DL1012."""
-    planners = Planners(graph, room)
+    planners = BudgetPlanner(graph, room)
     return planners.plan(limit) or planners.refuse(limit)
 
 
-class Planners:
+class BudgetPlanner:
     """The plans of one graph, its straight code cut in one way after the other."""
 
-    def __init__(self, graph: Graph, room: Room) -> None:
+    def __init__(self, graph: Graph, room: Capacity) -> None:
         self.graph, self.room = graph, room
-        self.made: list[Planner] = []
+        self.made: list[SegmentedPlanner] = []
 
-    def __iter__(self) -> Iterator[Planner]:
-        for i, cutting in enumerate(CUTTINGS):
+    def __iter__(self) -> Iterator[SegmentedPlanner]:
+        for i, cutting in enumerate(SEGMENTATIONS):
             if i == len(self.made):
-                self.made.append(Planner(self.graph, self.room, cutting, self.made[0] if i else None))
+                self.made.append(SegmentedPlanner(self.graph, self.room, cutting, self.made[0] if i else None))
             if i == 0 or self.made[i].differs:
                 yield self.made[i]
 
-    def plan(self, limit: int) -> Plan | None:
+    def plan(self, limit: int) -> MemoryPlan | None:
         """The first plan under a limit, as predicted; None where there is none."""
         return next((plan for planner in self if (plan := planner.plan(limit)) is not None), None)
 
     @cached_property
-    def smallest(self) -> Plan:
+    def smallest(self) -> MemoryPlan:
         return min([planner.smallest for planner in self], key=lambda p: p.account.peak)
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
         """Errors: DL1012."""
-        room, predicted = in_words(asked(self.graph, self.room)), self.smallest.account
-        raise refusal(self.graph, limit, predicted, least or predicted.peak, room, predicted=not least)
+        room, predicted = describe_capacity(capacities_used(self.graph, self.room)), self.smallest.account
+        raise budget_error(self.graph, limit, predicted, least or predicted.peak, room, predicted=not least)
 
 
-class Planner:
+class SegmentedPlanner:
     """Ways to keep what is read back in one graph, and what they come to."""
 
-    def __init__(self, graph: Graph, room: Room, cutting: Cutting = CUTTINGS[0], like: Planner | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        room: Capacity,
+        cutting: Segmentation = SEGMENTATIONS[0],
+        like: SegmentedPlanner | None = None,
+    ) -> None:
         self.whole, self.room, self.cutting = graph, room, cutting
         self.like = like
         if like is not None:
             self.as_usual = like.as_usual
-        self.known: dict[tuple[Way, ...], tuple[Graph, Account]] = {}
+        self.known: dict[tuple[SavePolicy, ...], tuple[Graph, BufferAssignment]] = {}
 
     @cached_property
     def graph(self) -> Graph:
         if self.like is None:
-            return choosable(self.whole)
+            return inline_reverse_bodies(self.whole)
         if not self.cutting.sunk:
             return self.like.graph
-        bodies = {a: b for a in reverse_bodies(self.like.graph) if (b := sunk(a)) is not a}
-        return replaced(self.like.graph, bodies) if bodies else self.like.graph
+        bodies = {a: b for a in reverse_bodies(self.like.graph) if (b := sink_into_loops(a)) is not a}
+        return replace_regions(self.like.graph, bodies) if bodies else self.like.graph
 
     @property
     def differs(self) -> bool:
@@ -140,56 +153,59 @@ class Planner:
 
     @cached_property
     def loops(self) -> list[Eqn]:
-        return free_loops(self.graph)
+        return choosable_loops(self.graph)
 
     @cached_property
-    def pieces(self) -> list[Piece]:
-        return [piece for body in reverse_bodies(self.graph) for piece in free_pieces(body, self.cutting)]
+    def pieces(self) -> list[CheckpointSegment]:
+        return [piece for body in reverse_bodies(self.graph) for piece in best_segments(body, self.cutting)]
 
     @property
     def sites(self) -> list[Site]:
         return [*self.loops, *self.pieces]
 
     @cached_property
-    def as_usual(self) -> tuple[Graph, Account]:
+    def as_usual(self) -> tuple[Graph, BufferAssignment]:
         """The program that keeps all, and its account."""
-        from difflang.runtime.predict_memory import predicted
+        from difflang.runtime.predict_memory import predict_memory
 
-        done = finished(self.whole, self.room)
-        return done, predicted(done)
+        done = finalize_graph(self.whole, self.room)
+        return done, predict_memory(done)
 
-    def made(self, ways: Ways) -> tuple[Graph, Account]:
+    def made(self, ways: Policies) -> tuple[Graph, BufferAssignment]:
         """The finished graph and its account."""
-        from difflang.runtime.predict_memory import predicted
+        from difflang.runtime.predict_memory import predict_memory
 
-        key = tuple([ways.get(site, ALL) for site in self.sites])
+        key = tuple([ways.get(site, SAVE_ALL) for site in self.sites])
         if all(way.as_usual for way in key) and not self.cutting.sunk:
             return self.as_usual
         if key not in self.known:
-            done = finished(keeping(self.graph, ways, self.cutting.deep), self.room)
-            self.known[key] = done, predicted(done)
+            done = finalize_graph(apply_policies(self.graph, ways, self.cutting.deep), self.room)
+            self.known[key] = done, predict_memory(done)
         return self.known[key]
 
-    def peak(self, ways: Ways) -> int:
+    def peak(self, ways: Policies) -> int:
         return self.made(ways)[1].peak
 
-    def with_ways(self, ways: Ways, *, greedy: bool = False) -> Plan:
+    def with_ways(self, ways: Policies, *, greedy: bool = False) -> MemoryPlan:
         graph, account = self.made(ways)
-        loops = [Choice(e.span, ways.get(e, ALL)) for e in self.loops]
-        pieces = [Choice(p.span, w, loop=False) for p in self.pieces if not (w := ways.get(p, ALL)).as_usual]
-        return Plan(graph, account, self.as_usual[1], (*loops, *pieces), greedy)
+        loops = [PolicyChoice(e.span, ways.get(e, SAVE_ALL)) for e in self.loops]
+        pieces = [PolicyChoice(p.span, w, loop=False) for p in self.pieces if not (w := ways.get(p, SAVE_ALL)).as_usual]
+        return MemoryPlan(graph, account, self.as_usual[1], (*loops, *pieces), greedy)
 
     @cached_property
-    def usual(self) -> Plan:
-        return Plan(*self.as_usual, self.as_usual[1])
+    def usual(self) -> MemoryPlan:
+        return MemoryPlan(*self.as_usual, self.as_usual[1])
 
     @cached_property
-    def fewest(self) -> dict[Site, Way]:
+    def fewest(self) -> dict[Site, SavePolicy]:
         """The least of each site: few states of a loop, nothing of a piece but what it takes."""
-        return {site: Way(kept="nothing") if isinstance(site, Piece) else fewest_states(site) for site in self.sites}
+        return {
+            site: SavePolicy(kept="nothing") if isinstance(site, CheckpointSegment) else min_state_policy(site)
+            for site in self.sites
+        }
 
     @cached_property
-    def smallest(self) -> Plan:
+    def smallest(self) -> MemoryPlan:
         """The plan that takes the least, of those where all keep as little as they can, or loops alone, or none."""
         found = [self.usual]
         for sites in (self.sites, self.loops):
@@ -198,11 +214,11 @@ class Planner:
         return min(found, key=lambda p: p.account.peak)
 
     @cached_property
-    def tables(self) -> list[Table[Way]]:
+    def tables(self) -> list[OptionTable[SavePolicy]]:
         """What there is to choose from, in the order of the sites, beside the fewest bytes of all others."""
         return [*map(self.table, self.loops), *self.piece_tables()]
 
-    def plan(self, limit: int) -> Plan | None:
+    def plan(self, limit: int) -> MemoryPlan | None:
         """The plan of least time under a limit, as predicted; None where there is none."""
         if not limit or self.usual.account.peak <= limit:
             return self.usual
@@ -210,17 +226,17 @@ class Planner:
             return None
         return self.searched(limit, one_by_one=False) or self.searched(limit, one_by_one=True) or self.fallback
 
-    def searched(self, limit: int, *, one_by_one: bool) -> Plan | None:
+    def searched(self, limit: int, *, one_by_one: bool) -> MemoryPlan | None:
         """The quickest plan under a limit of those that integer programs give.
 
         Ways that take more together than by themselves, in loops within loops, leave less room to the next program, or
         are dearer in it `one_by_one`. What a plan leaves free the next one may use.
         """
         tables, room = self.tables, limit - self.peak(self.fewest)
-        found: Plan | None = None
+        found: MemoryPlan | None = None
         seen: set[tuple[int, ...]] = set()
-        for _ in range(TRIES):
-            picks, greedy = solved(tables, room)
+        for _ in range(MAX_TRIES):
+            picks, greedy = solve_knapsack(tables, room)
             if picks is None or (found is not None and tuple(picks) in seen):
                 return found
             seen.add(tuple(picks))
@@ -242,40 +258,42 @@ class Planner:
         return found
 
     @property
-    def fallback(self) -> Plan:
+    def fallback(self) -> MemoryPlan:
         """What fits if anything does, though a quicker plan may fit as well."""
         return replace(self.smallest, greedy=True)
 
-    def table(self, eqn: Eqn) -> Table[Way]:
+    def table(self, eqn: Eqn) -> OptionTable[SavePolicy]:
         """The ways of a loop."""
         length, least = eqn.attrs["length"], self.peak(self.fewest)
         known = isinstance(length, int)
-        steps = length if known else UNKNOWN
-        step = work(eqn) / max(1, steps) if known else work(eqn)
+        steps = length if known else UNKNOWN_LENGTH
+        step = estimated_work(eqn) / max(1, steps) if known else estimated_work(eqn)
         bytes_of = self.bytes_of_ways(eqn, least)
         rest = self.work_for_what_is_read(eqn)
-        ways = fewer([
+        ways = pareto_front([
             (bytes_of(way), again * step + (0 if way.taped else steps * rest), way)
-            for way, again in ways_of_loop(steps, known=known) if known or way.slots >= self.fewest[eqn].slots
+            for way, again in loop_policies(steps, known=known) if known or way.slots >= self.fewest[eqn].slots
         ])  # fmt: skip
-        whole = self.peak({**self.fewest, eqn: ALL}) - least
-        for way in [Way(kept="nothing"), Way(kept="least")] if known else []:
+        whole = self.peak({**self.fewest, eqn: SAVE_ALL}) - least
+        for way in [SavePolicy(kept="nothing"), SavePolicy(kept="least")] if known else []:
             takes = self.peak({**self.fewest, eqn: way}) - least
             if takes < whole or way.kept == "nothing":  # beside inner loops that keep more it may take less
-                again = steps * work_again(eqn.regions[0].eqns, way.kept)
+                again = steps * recompute_work(eqn.regions[0].eqns, way.kept)
                 ways.append((takes, again, way))
-                if takes < whole and can_be_two(eqn):
+                if takes < whole and is_splittable(eqn):
                     ways += self.between(eqn, way, (takes, whole), again)
-        bytes, times, kept = zip(*ways, (whole, 0.0, ALL), strict=True)
-        return Table(list(kept), list(bytes), list(times))
+        bytes, times, kept = zip(*ways, (whole, 0.0, SAVE_ALL), strict=True)
+        return OptionTable(list(kept), list(bytes), list(times))
 
-    def between(self, eqn: Eqn, way: Way, ends: tuple[float, float], again: float) -> list[tuple[float, float, Way]]:
+    def between(
+        self, eqn: Eqn, way: SavePolicy, ends: tuple[float, float], again: float
+    ) -> list[tuple[float, float, SavePolicy]]:
         """The ways of a loop in two whose last steps keep all: on a line, but for what two take more than one."""
         (takes, whole), steps = ends, eqn.attrs["length"]
-        ways = late_ways(way, steps)
+        ways = partial_policies(way, steps)
         middle = ways[len(ways) // 2]
 
-        def line(way: Way) -> float:
+        def line(way: SavePolicy) -> float:
             return takes + (whole - takes) * way.last / steps
 
         more = self.peak({**self.fewest, eqn: middle}) - self.peak(self.fewest) - line(middle)
@@ -286,59 +304,73 @@ class Planner:
         """How long it takes to have what is read back of one step from its state."""
         way = self.probe(eqn)
         done, _ = self.made({**self.fewest, eqn: way})
-        found = [e for g in inner_first(done)[0] for e in g.eqns if e.op is loop and e.attrs.get("keep") == way.keep]
+        found = [
+            e for g in graphs_postorder(done)[0] for e in g.eqns if e.op is loop and e.attrs.get("keep") == way.keep
+        ]
         total = 0.0
         for e in found:
             again = e.attrs.get("again", 0)
             step = e.regions[0]
             if again and not e.attrs["reverse"]:
-                total += sum([work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])
+                total += sum([estimated_work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])
         return total
 
-    def probe(self, eqn: Eqn) -> Way:
+    def probe(self, eqn: Eqn) -> SavePolicy:
         """A way of a loop to keep states that no other loop has."""
         length = eqn.attrs["length"]
-        return Way(max(FEWEST + 1, min(SLOTS[-1], length - 1 if isinstance(length, int) else SLOTS[-1])))
+        return SavePolicy(
+            max(MIN_SLOTS + 1, min(SLOT_COUNTS[-1], length - 1 if isinstance(length, int) else SLOT_COUNTS[-1]))
+        )
 
-    def bytes_of_ways(self, eqn: Eqn, least: int) -> Callable[[Way], float]:
+    def bytes_of_ways(self, eqn: Eqn, least: int) -> Callable[[SavePolicy], float]:
         """What a way of a loop that keeps states takes beside the fewest bytes: a line through two predictions."""
         length = eqn.attrs["length"]
 
-        def line(few: Way, many: Way, apart: int) -> tuple[float, float]:
+        def line(few: SavePolicy, many: SavePolicy, apart: int) -> tuple[float, float]:
             low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
             return low, (high - low) / apart
 
         probe, few = self.probe(eqn), self.fewest[eqn].slots
-        _, by_state = line(Way(few), probe, probe.slots - few)
+        _, by_state = line(SavePolicy(few), probe, probe.slots - few)
         if not isinstance(length, int):
             return lambda way: by_state * (way.slots - few)
         far = max(2, length // 2)
-        at, by_step = line(Way(1, taped=1), Way(1, taped=far), far - 1)
+        at, by_step = line(SavePolicy(1, taped=1), SavePolicy(1, taped=far), far - 1)
         return lambda way: (
             at + by_state * (way.slots - 1) + by_step * (way.taped - 1) if way.taped else by_state * (way.slots - few)
         )
 
-    def piece_tables(self) -> list[Table[Way]]:
+    def piece_tables(self) -> list[OptionTable[SavePolicy]]:
         """The ways of each piece: what all take together, by the prediction, in proportion to what each makes."""
         if not self.pieces:
             return []
-        least, found, kinds = self.peak(self.fewest), list[Table[Way]](), (Way(kept="least"), ALL)
+        least, found, kinds = (
+            self.peak(self.fewest),
+            list[OptionTable[SavePolicy]](),
+            (SavePolicy(kept="least"), SAVE_ALL),
+        )
         together = [self.peak({**self.fewest, **dict.fromkeys(self.pieces, way)}) - least for way in kinds]
-        parts = [[least_of(p) for p in self.pieces], [read_back(p.eqns) for p in self.pieces]]
+        parts = [[min_cut_bytes(p) for p in self.pieces], [residual_bytes(p.eqns) for p in self.pieces]]
         for i, piece in enumerate(self.pieces):
             shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
-            ways = [Way(kept="nothing"), *kinds]
-            late = 1 + LATER * i / len(self.pieces)
+            ways = [SavePolicy(kept="nothing"), *kinds]
+            late = 1 + LATE_COST * i / len(self.pieces)
             deep = 1 + self.cutting.deep  # how often what is not kept is computed again
-            times = [late * work_again(piece.eqns, way.kept) * (deep if way.kept == "nothing" else 1) for way in ways]
-            found.append(Table(ways, [0.0, *shares], times))
+            times = [
+                late * recompute_work(piece.eqns, way.kept) * (deep if way.kept == "nothing" else 1) for way in ways
+            ]
+            found.append(OptionTable(ways, [0.0, *shares], times))
         return found
 
 
 # ------------------------------------------------------------------------------------------------ where there is none
 
 
-def fewest_states(eqn: Eqn) -> Way:
+def min_state_policy(eqn: Eqn) -> SavePolicy:
     """The way of a loop that takes the least room, as far as it can be told of what it carries."""
-    state = Form.of(eqn).parts(eqn.operands).carry
-    return Way(least_slots(size(state), known=isinstance(eqn.attrs["length"], int) or any(map(is_named, state))))
+    state = LoopAttrs.of(eqn).parts(eqn.operands).carry
+    return SavePolicy(
+        min_memory_slots(
+            total_bytes(state), known=isinstance(eqn.attrs["length"], int) or any(map(has_symbolic_size, state))
+        )
+    )

@@ -16,18 +16,18 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Attrs, Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
 from difflang.ir.tensor_types import History
 from difflang.ops.control.checkpoint_block import checkpoint
-from difflang.ops.loop.residual_selection import size
-from difflang.passes.inline import is_call, spliced
+from difflang.ops.loop.residual_selection import total_bytes
+from difflang.passes.inline import is_inlinable_call, splice
 
 T = TypeVar("T")
 
-VIEWS = frozenset({"slice", "reshape", "transpose", "convert"})
+VIEW_OPS = frozenset({"slice", "reshape", "transpose", "convert"})
 
 
-class Piece(Struct, frozen=True, eq=False):
+class CheckpointSegment(Struct, frozen=True, eq=False):
     """Equations of a graph, one after the other."""
 
     eqns: tuple[Eqn, ...]
@@ -35,74 +35,74 @@ class Piece(Struct, frozen=True, eq=False):
     @property
     def span(self) -> Span:
         """Where its first equation comes from that makes as much as any."""
-        return max(self.eqns, key=lambda e: size(e.results)).span
+        return max(self.eqns, key=lambda e: total_bytes(e.results)).span
 
 
-def same(x: T) -> T:
+def identity(x: T) -> T:
     return x
 
 
-def itself(eqn: Eqn) -> Sequence[Eqn]:
+def single_equation(eqn: Eqn) -> Sequence[Eqn]:
     return (eqn,)
 
 
-def each(changed: Callable[[Eqn], Sequence[Eqn]], eqns: Iterable[Eqn]) -> list[Eqn]:
+def map_equations(changed: Callable[[Eqn], Sequence[Eqn]], eqns: Iterable[Eqn]) -> list[Eqn]:
     """What all of them become, in order."""
     return [new for eqn in eqns for new in changed(eqn)]
 
 
-def opened(graph: Graph, most: int) -> Graph:
+def inline_calls(graph: Graph, most: int) -> Graph:
     """The graph with the functions that it calls written out; as it is, if that were more than so many equations.
 
     What is in loops, maps and branches stays. Cost: linear in what it gives.
     """
-    if not any(map(is_call, graph.eqns)):
+    if not any(map(is_inlinable_call, graph.eqns)):
         return graph
-    order, _ = inner_first(graph)
+    order, _ = graphs_postorder(graph)
     sizes: dict[Graph, int] = {}
     for inner in order:
-        sizes[inner] = sum([sizes[e.regions[0]] if is_call(e) else 1 for e in inner.eqns])
+        sizes[inner] = sum([sizes[e.regions[0]] if is_inlinable_call(e) else 1 for e in inner.eqns])
     if sizes[graph] > most:
         return graph
     done: dict[Graph, Graph] = {}
     for inner in order:
         if sizes[inner] <= most:
-            done[inner] = without_calls(inner, done)
+            done[inner] = inline_calls_in(inner, done)
     return done[graph]
 
 
-def without_calls(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
+def inline_calls_in(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
     eqns: list[Eqn] = []
     to: dict[Value, Value] = {}
     for old in graph.eqns:
         eqn = old.renamed(to)
-        if is_call(eqn):
-            to.update(zip(eqn.results, spliced(done[eqn.regions[0]], eqn.operands, eqns), strict=True))
+        if is_inlinable_call(eqn):
+            to.update(zip(eqn.results, splice(done[eqn.regions[0]], eqn.operands, eqns), strict=True))
         else:
             eqns.append(eqn)
     return graph.with_eqns(eqns).renamed_results(to) if to else graph
 
 
-def pieces(graph: Graph, count: int) -> list[Piece]:
+def find_segments(graph: Graph, count: int) -> list[CheckpointSegment]:
     """About so many pieces of the graph, alike in what they make, each ending where little is alive. Cost: linear."""
-    _, rest = at_hand(graph)
-    found: list[Piece] = []
-    runs = runs_of(rest)
-    whole = sum([size(e.results) for run in runs for e in run])
-    alive = dict(zip(rest, alive_after(graph, rest), strict=True))
+    _, rest = split_views(graph)
+    found: list[CheckpointSegment] = []
+    runs = recomputable_runs(rest)
+    whole = sum([total_bytes(e.results) for run in runs for e in run])
+    alive = dict(zip(rest, live_bytes_after(graph, rest), strict=True))
     for run in runs:
-        share = round(count * sum([size(e.results) for e in run]) / max(1, whole))
-        edges = [0, *narrow([size(e.results) for e in run], [alive[e] for e in run], share), len(run)]
-        found += [Piece(tuple(run[i:j])) for i, j in pairwise(edges) if share and i < j]
+        share = round(count * sum([total_bytes(e.results) for e in run]) / max(1, whole))
+        edges = [0, *choose_cuts([total_bytes(e.results) for e in run], [alive[e] for e in run], share), len(run)]
+        found += [CheckpointSegment(tuple(run[i:j])) for i, j in pairwise(edges) if share and i < j]
     return found
 
 
-def at_hand(graph: Graph) -> tuple[list[Eqn], list[Eqn]]:
+def split_views(graph: Graph) -> tuple[list[Eqn], list[Eqn]]:
     """The constants and the views of arguments, and all other equations."""
     known, views, rest = set(graph.params), list[Eqn](), list[Eqn]()
     for eqn in graph.eqns:
         constant = not eqn.operands and not eqn.regions and not eqn.op.effect
-        if constant or (eqn.op.name in VIEWS and known.issuperset(eqn.operands)):
+        if constant or (eqn.op.name in VIEW_OPS and known.issuperset(eqn.operands)):
             known.update(eqn.results)
             views.append(eqn)
         else:
@@ -110,18 +110,18 @@ def at_hand(graph: Graph) -> tuple[list[Eqn], list[Eqn]]:
     return views, rest
 
 
-def runs_of(eqns: Sequence[Eqn], *, loops: bool = False) -> list[list[Eqn]]:
+def recomputable_runs(eqns: Sequence[Eqn], *, loops: bool = False) -> list[list[Eqn]]:
     """The longest parts that may be computed again, with the `loops` in them or between those."""
     runs: list[list[Eqn]] = [[]]
     for eqn in eqns:
-        if repeatable(eqn, loops):
+        if is_recomputable(eqn, loops):
             runs[-1].append(eqn)
         elif runs[-1]:
             runs.append([])
     return [run for run in runs if run]
 
 
-def repeatable(eqn: Eqn, loops: bool) -> bool:
+def is_recomputable(eqn: Eqn, loops: bool) -> bool:
     if eqn.effectful or eqn.op.expand is not None:
         return False
     if any([isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)]):
@@ -129,7 +129,7 @@ def repeatable(eqn: Eqn, loops: bool) -> bool:
     return not eqn.regions or (eqn.op.layout is not None and (loops or not eqn.op.layout(eqn).repeats))
 
 
-def alive_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
+def live_bytes_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
     """How many bytes made by these equations are still to be read after each of them."""
     last = {v: i for i, e in enumerate(eqns) for v in e.operands}
     last |= dict.fromkeys(graph.results, len(eqns))
@@ -137,12 +137,12 @@ def alive_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
     for i, eqn in enumerate(eqns):
         for v in eqn.results:
             if last.get(v, -1) > i:
-                change[i] += size([v])
-                change[last[v]] -= size([v])
+                change[i] += total_bytes([v])
+                change[last[v]] -= total_bytes([v])
     return list(accumulate(change))[: len(eqns)]
 
 
-def narrow(made: Sequence[int], alive: Sequence[int], count: int) -> list[int]:
+def choose_cuts(made: Sequence[int], alive: Sequence[int], count: int) -> list[int]:
     """Where to cut a run in so many parts: near equal amounts of what is made, there where the least is alive."""
     upto = list(accumulate(made))
     step = upto[-1] / max(1, count)
@@ -155,33 +155,33 @@ def narrow(made: Sequence[int], alive: Sequence[int], count: int) -> list[int]:
     return cuts
 
 
-def crossing(graph: Graph, found: Sequence[Piece]) -> int:
+def boundary_bytes(graph: Graph, found: Sequence[CheckpointSegment]) -> int:
     """How many bytes are alive where one piece ends and another begins."""
-    _, rest = at_hand(graph)
-    alive = dict(zip(rest, alive_after(graph, rest), strict=True))
+    _, rest = split_views(graph)
+    alive = dict(zip(rest, live_bytes_after(graph, rest), strict=True))
     return sum([alive[piece.eqns[-1]] for piece in found])
 
 
-def in_blocks(
+def checkpoint_segments(
     graph: Graph,
-    blocks: Mapping[Piece, Attrs],
-    changed: Callable[[Eqn], Sequence[Eqn]] = itself,
-    within: Callable[[Graph], Graph] = same,
+    blocks: Mapping[CheckpointSegment, Attrs],
+    changed: Callable[[Eqn], Sequence[Eqn]] = single_equation,
+    within: Callable[[Graph], Graph] = identity,
 ) -> Graph:
     """The graph where these pieces are blocks that are computed again, with attributes of their own.
 
     What the others become is `changed`, what a block is that is not `cut`, `within`. Cost: linear.
     """
-    views, rest = at_hand(graph)
+    views, rest = split_views(graph)
     constants = {e.results[0]: e for e in views if not e.operands}
     piece_of = {e: piece for piece in blocks for e in piece.eqns}
     if not piece_of:
-        return graph.with_eqns(each(changed, graph.eqns))
-    read_by: dict[Value, set[Piece | None]] = {v: {None} for v in graph.results}
+        return graph.with_eqns(map_equations(changed, graph.eqns))
+    read_by: dict[Value, set[CheckpointSegment | None]] = {v: {None} for v in graph.results}
     for eqn in rest:
         for v in eqn.operands:
             read_by.setdefault(v, set()).add(piece_of.get(eqn))
-    eqns = each(changed, views)
+    eqns = map_equations(changed, views)
     for eqn in rest:
         piece = piece_of.get(eqn)
         if piece is None:
@@ -189,12 +189,16 @@ def in_blocks(
         elif eqn is piece.eqns[0]:
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
             if made:
-                inner = same if blocks[piece].get("cut") else within
-                eqns.append(block(each(changed, piece.eqns), made, constants, piece.span, blocks[piece], inner))
+                inner = identity if blocks[piece].get("cut") else within
+                eqns.append(
+                    checkpoint_equation(
+                        map_equations(changed, piece.eqns), made, constants, piece.span, blocks[piece], inner
+                    )
+                )
     return graph.with_eqns(eqns)
 
 
-def block(
+def checkpoint_equation(
     eqns: Sequence[Eqn],
     made: Sequence[Value],
     constants: Mapping[Value, Eqn],

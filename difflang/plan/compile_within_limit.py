@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from msgspec.structs import replace
 
 from difflang.ir.graph import Graph
-from difflang.lower.capacity import Room
-from difflang.plan.budget_search import Plan, Planners
+from difflang.lower.capacity import Capacity
+from difflang.plan.budget_search import BudgetPlanner, MemoryPlan
 
 CHECKS = 6  # programs that are compiled before the smallest plan is
 PROPORTIONAL = 2  # so many that take too much are seen to in proportion, by each order of kernels
@@ -23,7 +23,7 @@ SLACK = 1.02  # so much less than predicted is worth another plan,
 MISSED = 1.3  # or where one took too much
 
 
-class Compiled(Protocol):
+class CompiledProgram(Protocol):
     """What XLA made of a program. `orders`: whether it can be told the order of kernels there."""
 
     @property
@@ -33,25 +33,25 @@ class Compiled(Protocol):
     def orders(self) -> bool: ...
 
 
-T = TypeVar("T", bound=Compiled)
-Made = TypeVar("Made", bound=Compiled, covariant=True)
+T = TypeVar("T", bound=CompiledProgram)
+CompiledT = TypeVar("CompiledT", bound=CompiledProgram, covariant=True)
 
 
-class Make(Protocol[Made]):
+class CompileGraph(Protocol[CompiledT]):
     """What compiles a graph; `sparing`, with kernels in the order that takes the least memory."""
 
-    def __call__(self, graph: Graph, /, *, sparing: bool = False) -> Made: ...
+    def __call__(self, graph: Graph, /, *, sparing: bool = False) -> CompiledT: ...
 
 
-def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T]:
+def compile_within_limit(graph: Graph, limit: int, room: Capacity, make: CompileGraph[T]) -> tuple[MemoryPlan, T]:
     """The plan of a program under a limit of so many bytes, 0 for none, and what `make` compiles it to.
 
     Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
     Errors: DL1012.
     """
-    planner, once = Planners(graph, room), dict[tuple[Graph, bool], T]()
+    planner, once = BudgetPlanner(graph, room), dict[tuple[Graph, bool], T]()
 
-    def made_of(plan: Plan, *, sparing: bool) -> T:
+    def made_of(plan: MemoryPlan, *, sparing: bool) -> T:
         key = plan.graph, sparing
         if key not in once:
             once[key] = make(plan.graph, sparing=sparing)
@@ -64,7 +64,7 @@ def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T
         if not limit:
             return plan, made
         if made.bytes <= limit:
-            return widened(planner, limit, (aim, missed), plan, made, partial(made_of, sparing=sparing))
+            return try_larger_plan(planner, limit, (aim, missed), plan, made, partial(made_of, sparing=sparing))
         if plan.graph is planner.smallest.graph:
             break
         misses += 1
@@ -75,17 +75,19 @@ def fitted(graph: Graph, limit: int, room: Room, make: Make[T]) -> tuple[Plan, T
         aim = missed * limit // made.bytes
         if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
             aim = min(aim, isqrt(missed * planner.smallest.account.peak))
-    return least(planner, limit, made_of, sparing=sparing)
+    return compile_smallest(planner, limit, made_of, sparing=sparing)
 
 
-def as_ordered(plan: Plan, *, sparing: bool) -> Plan:
+def with_kernel_order(plan: MemoryPlan, *, sparing: bool) -> MemoryPlan:
     """The plan as predicted for that order of kernels."""
-    from difflang.runtime.predict_memory import predicted
+    from difflang.runtime.predict_memory import predict_memory
 
-    return replace(plan, account=predicted(plan.graph, sparing=True)) if sparing else plan
+    return replace(plan, account=predict_memory(plan.graph, sparing=True)) if sparing else plan
 
 
-def least(planners: Planners, limit: int, make: Callable[..., T], *, sparing: bool) -> tuple[Plan, T]:
+def compile_smallest(
+    planners: BudgetPlanner, limit: int, make: Callable[..., T], *, sparing: bool
+) -> tuple[MemoryPlan, T]:
     """The smallest plan in that order of kernels, or else in the other. Errors: DL1012."""
     made = make(planners.smallest, sparing=sparing)
     if made.bytes > limit and made.orders:
@@ -93,9 +95,14 @@ def least(planners: Planners, limit: int, make: Callable[..., T], *, sparing: bo
     return (planners.smallest, made) if made.bytes <= limit else planners.refuse(limit, made.bytes)
 
 
-def widened(
-    planners: Planners, limit: int, tried: tuple[int, int], plan: Plan, made: T, make: Callable[[Plan], T]
-) -> tuple[Plan, T]:
+def try_larger_plan(
+    planners: BudgetPlanner,
+    limit: int,
+    tried: tuple[int, int],
+    plan: MemoryPlan,
+    made: T,
+    make: Callable[[MemoryPlan], T],
+) -> tuple[MemoryPlan, T]:
     """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
     this plan, and that with which the one before it took too much, if there was one.
     """

@@ -12,19 +12,19 @@ from msgspec.structs import replace
 W = TypeVar("W")
 
 
-class Table(Struct, Generic[W], frozen=True):
+class OptionTable(Struct, Generic[W], frozen=True):
     """The ways that there are: how many more bytes each takes, and how much is computed again."""
 
     ways: list[W]
     bytes: list[float]
     times: list[float]
 
-    def dearer(self, pick: int, more: float) -> Table[W]:
+    def dearer(self, pick: int, more: float) -> OptionTable[W]:
         """The same, a way taking so many more bytes."""
         return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
 
 
-def solved(tables: Sequence[Table[W]], room: float) -> tuple[list[int] | None, bool]:
+def solve_knapsack(tables: Sequence[OptionTable[W]], room: float) -> tuple[list[int] | None, bool]:
     """One way of each table, in the least time within so many bytes, and whether it was found greedily."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -41,12 +41,12 @@ def solved(tables: Sequence[Table[W]], room: float) -> tuple[list[int] | None, b
     ints, bounds = np.ones(len(times)), Bounds(0, 1)
     found: Any = milp(times / scale, constraints=within, integrality=ints, bounds=bounds, options=options)
     if found.x is None:
-        return greedily(tables, room), True
+        return solve_greedily(tables, room), True
     picks = np.split(np.round(found.x), np.cumsum(sizes)[:-1])
     return [int(np.argmax(p)) for p in picks], False
 
 
-def greedily(tables: Sequence[Table[W]], room: float) -> list[int]:
+def solve_greedily(tables: Sequence[OptionTable[W]], room: float) -> list[int]:
     """From the fewest bytes on, whatever saves the most time for its bytes, while there is room."""
     picks = [int(np.argmin(t.bytes)) for t in tables]
     while True:

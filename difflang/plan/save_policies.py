@@ -9,31 +9,39 @@ from typing import Literal
 from msgspec import Struct
 
 from difflang.base.source import Span
-from difflang.ir.graph import Attrs, Eqn, Graph, Value, inner_first
-from difflang.lower.capacity import LITTLE, with_room
+from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
+from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.ops.control.checkpoint_block import checkpoint
 from difflang.ops.control.derivative_operators import vjp
-from difflang.ops.control.print_effect import printing
+from difflang.ops.control.print_effect import without_check_messages
 from difflang.ops.loop.loop_op import loop
-from difflang.ops.loop.min_cut_residuals import is_cheap, least_cut
-from difflang.ops.loop.residual_selection import size
-from difflang.passes.pipelines import tidied
-from difflang.passes.unroll import AS_SAID
-from difflang.plan.checkpoint_segments import Piece, at_hand, crossing, in_blocks, opened, pieces, runs_of
-from difflang.plan.split_loop import in_two
+from difflang.ops.loop.min_cut_residuals import find_min_cut, is_cheap_to_recompute
+from difflang.ops.loop.residual_selection import total_bytes
+from difflang.passes.pipelines import prepare_for_ad
+from difflang.passes.unroll import DEFAULT_KEEP
+from difflang.plan.checkpoint_segments import (
+    CheckpointSegment,
+    boundary_bytes,
+    checkpoint_segments,
+    find_segments,
+    inline_calls,
+    recomputable_runs,
+    split_views,
+)
+from difflang.plan.split_loop import split_loop
 
-Site = Eqn | Piece
-Kept = Literal["all", "least", "nothing"]
-MOST = 20_000  # equations of a function with those that it calls written out
-COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
+Site = Eqn | CheckpointSegment
+ResidualKind = Literal["all", "least", "nothing"]
+MAX_INLINED = 20_000  # equations of a function with those that it calls written out
+SEGMENT_COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
 FLOPS_PER_BYTE = 8  # that take as long
-WHOLE: Attrs = {}  # of a block that keeps nothing but what it takes,
-CUT: Attrs = {"cut": True}  # or what is dear too,
-STEP: Attrs = {"step": True}  # and it is a whole step of a loop
-FUSED = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
+KEEP_INPUTS: Attrs = {}  # of a block that keeps nothing but what it takes,
+KEEP_MIN_CUT: Attrs = {"cut": True}  # or what is dear too,
+IS_STEP: Attrs = {"step": True}  # and it is a whole step of a loop
+FUSED_COST = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
 
 
-class Way(Struct, frozen=True):
+class SavePolicy(Struct, frozen=True):
     """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
     `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
 
@@ -42,7 +50,7 @@ class Way(Struct, frozen=True):
     """
 
     slots: int = 0
-    kept: Kept = "all"
+    kept: ResidualKind = "all"
     taped: int = 0
     last: int = 0
 
@@ -53,18 +61,18 @@ class Way(Struct, frozen=True):
 
     @property
     def as_usual(self) -> bool:
-        return self == ALL
+        return self == SAVE_ALL
 
 
-ALL = Way()
-Ways = Mapping[Site, Way]
+SAVE_ALL = SavePolicy()
+Policies = Mapping[Site, SavePolicy]
 
 
-class Choice(Struct, frozen=True):
+class PolicyChoice(Struct, frozen=True):
     """What is kept of a loop, or of the code that begins somewhere."""
 
     span: Span
-    way: Way
+    way: SavePolicy
     loop: bool = True
 
     @property
@@ -85,41 +93,43 @@ class Choice(Struct, frozen=True):
 # ------------------------------------------------------------------------------------------ where there is a choice
 
 
-def choosable(graph: Graph) -> Graph:
+def inline_reverse_bodies(graph: Graph) -> Graph:
     """The graph with the code that is differentiated in reverse written out, where it has no loop that calls itself."""
-    plain = printing(graph)
-    if plain.effectful or with_room(plain, LITTLE) is not plain:
+    plain = without_check_messages(graph)
+    if plain.effectful or with_capacity(plain, INITIAL_CAPACITY) is not plain:
         return graph
-    tidy = tidied(plain)
-    bodies = {body: opened(body, MOST) for body in reverse_bodies(tidy)}
-    return tidied(replaced(tidy, bodies)) if any(a is not b for a, b in bodies.items()) else tidy
+    tidy = prepare_for_ad(plain)
+    bodies = {body: inline_calls(body, MAX_INLINED) for body in reverse_bodies(tidy)}
+    return prepare_for_ad(replace_regions(tidy, bodies)) if any(a is not b for a, b in bodies.items()) else tidy
 
 
 def reverse_bodies(graph: Graph) -> list[Graph]:
     """The functions of which a derivative in reverse is taken."""
-    found = [e.regions[0] for inner in inner_first(graph)[0] for e in inner.eqns if e.op is vjp]
+    found = [e.regions[0] for inner in graphs_postorder(graph)[0] for e in inner.eqns if e.op is vjp]
     return list(dict.fromkeys(found))
 
 
-def replaced(graph: Graph, to: Mapping[Graph, Graph]) -> Graph:
+def replace_regions(graph: Graph, to: Mapping[Graph, Graph]) -> Graph:
     """The graph with other regions in place of some, none of which is in another."""
     done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
+    for inner in graphs_postorder(graph)[0]:
         eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
         done[inner] = to.get(inner) or inner.with_eqns(eqns)
     return done[graph]
 
 
-def free_loops(graph: Graph) -> list[Eqn]:
+def choosable_loops(graph: Graph) -> list[Eqn]:
     """The loops under a derivative in reverse of which the program does not say what they keep, in order."""
     found: dict[Eqn, None] = {}
     for body in reverse_bodies(graph):
-        under = inner_first(body)[0]
-        found |= {e: None for g in under for e in g.eqns if e.op is loop and e.attrs.get("keep", AS_SAID) == AS_SAID}
+        under = graphs_postorder(body)[0]
+        found |= {
+            e: None for g in under for e in g.eqns if e.op is loop and e.attrs.get("keep", DEFAULT_KEEP) == DEFAULT_KEEP
+        }
     return list(found)
 
 
-class Cutting(Struct, frozen=True):
+class Segmentation(Struct, frozen=True):
     """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`.
 
     And whether what loops read step by step is `sunk` into their steps.
@@ -130,34 +140,34 @@ class Cutting(Struct, frozen=True):
     sunk: bool = False
 
 
-def free_pieces(body: Graph, cutting: Cutting) -> list[Piece]:
+def best_segments(body: Graph, cutting: Segmentation) -> list[CheckpointSegment]:
     """The pieces of straight code that take the least room where all are computed again; none where that gains none."""
-    _, rest = at_hand(body)
-    whole = sum([read_back(run) for run in runs_of(rest)])
-    found: dict[int, list[Piece]] = {}
-    for count in COUNTS:
+    _, rest = split_views(body)
+    whole = sum([residual_bytes(run) for run in recomputable_runs(rest)])
+    found: dict[int, list[CheckpointSegment]] = {}
+    for count in SEGMENT_COUNTS:
         if 2 * count > len(rest):
             break
-        parts = pieces(body, count)
-        most = max([taken(p, cutting.deep) for p in parts], default=whole)
-        found.setdefault(crossing(body, parts) + most, parts)
+        parts = find_segments(body, count)
+        most = max([segment_bytes(p, cutting.deep) for p in parts], default=whole)
+        found.setdefault(boundary_bytes(body, parts) + most, parts)
     best = sorted([takes for takes in found if takes < whole])
     return found[best[cutting.number]] if cutting.number < len(best) else []
 
 
-def taken(piece: Piece, deep: int) -> int:
+def segment_bytes(piece: CheckpointSegment, deep: int) -> int:
     """How many bytes it takes to go back through a piece, about."""
-    whole = read_back(piece.eqns)
+    whole = residual_bytes(piece.eqns)
     if not deep:
         return whole
-    inner = as_graph(piece)
+    inner = segment_graph(piece)
     return min([whole] + [
-        crossing(inner, parts) + max([read_back(p.eqns) for p in parts])
-        for count in COUNTS if 2 * count <= len(piece.eqns) and (parts := pieces(inner, count))
+        boundary_bytes(inner, parts) + max([residual_bytes(p.eqns) for p in parts])
+        for count in SEGMENT_COUNTS if 2 * count <= len(piece.eqns) and (parts := find_segments(inner, count))
     ])  # fmt: skip
 
 
-def as_graph(piece: Piece) -> Graph:
+def segment_graph(piece: CheckpointSegment) -> Graph:
     """What a piece computes, of what it reads."""
     made = {r for e in piece.eqns for r in e.results}
     read = tuple(dict.fromkeys([v for e in piece.eqns for v in e.operands if v not in made]))
@@ -167,7 +177,7 @@ def as_graph(piece: Piece) -> Graph:
 # ------------------------------------------------------------------------------------------ what a choice takes
 
 
-def wanted(eqns: Iterable[Eqn]) -> list[Value]:
+def residual_candidates(eqns: Iterable[Eqn]) -> list[Value]:
     """What derivatives of these equations read, about: operands and results of what is not linear, and factors."""
     found: dict[Value, None] = {}
     for e in eqns:
@@ -180,20 +190,20 @@ def wanted(eqns: Iterable[Eqn]) -> list[Value]:
     return list(found)
 
 
-def read_back(eqns: Iterable[Eqn]) -> int:
+def residual_bytes(eqns: Iterable[Eqn]) -> int:
     """How many bytes equations make that their derivatives read, about."""
     eqns = tuple(eqns)
     made = {r for e in eqns for r in e.results}
-    return size([v for v in wanted(eqns) if v in made])
+    return total_bytes([v for v in residual_candidates(eqns) if v in made])
 
 
-def least_of(piece: Piece) -> int:
+def min_cut_bytes(piece: CheckpointSegment) -> int:
     """How many bytes the least cut of a piece keeps, about."""
-    graph = as_graph(piece)
-    return size(least_cut(graph, graph.params, wanted(piece.eqns)))
+    graph = segment_graph(piece)
+    return total_bytes(find_min_cut(graph, graph.params, residual_candidates(piece.eqns)))
 
 
-def work(eqn: Eqn) -> float:
+def estimated_work(eqn: Eqn) -> float:
     """How long an equation takes, in bytes that could be written in that time."""
     total = 0.0
     todo = [(eqn, 1.0)]
@@ -201,59 +211,59 @@ def work(eqn: Eqn) -> float:
         e, times = todo.pop()
         types = [v.type for v in e.operands]
         flops = e.op.cost(*types, **e.attrs) if e.op.cost is not None else 0
-        total += times * (size(e.results) + float(flops) / FLOPS_PER_BYTE)
+        total += times * (total_bytes(e.results) + float(flops) / FLOPS_PER_BYTE)
         length = e.attrs.get("length")
         steps = length if isinstance(length, int) else 1
         todo += [(inner, times * steps) for r in e.regions for inner in r.eqns]
     return total
 
 
-def work_again(eqns: Iterable[Eqn], kept: Kept) -> float:
+def recompute_work(eqns: Iterable[Eqn], kept: ResidualKind) -> float:
     """How long it takes to compute again what is not kept."""
     if kept == "all":
         return 0.0
-    again = [e for e in eqns if kept == "nothing" or is_cheap(e)]
-    return sum([work(e) * (FUSED if is_cheap(e) else 1) for e in again])
+    again = [e for e in eqns if kept == "nothing" or is_cheap_to_recompute(e)]
+    return sum([estimated_work(e) * (FUSED_COST if is_cheap_to_recompute(e) else 1) for e in again])
 
 
 # ------------------------------------------------------------------------------------------ the program that keeps that
 
 
-def keeping(graph: Graph, ways: Ways, deep: int = 0) -> Graph:
+def apply_policies(graph: Graph, ways: Policies, deep: int = 0) -> Graph:
     """The graph of which each site is kept that way, pieces in pieces that are computed again. Cost: linear."""
     blocks = {
-        p.eqns[0]: (p, CUT if w.kept == "least" else WHOLE)
-        for p, w in ways.items() if isinstance(p, Piece) and not w.as_usual
+        p.eqns[0]: (p, KEEP_MIN_CUT if w.kept == "least" else KEEP_INPUTS)
+        for p, w in ways.items() if isinstance(p, CheckpointSegment) and not w.as_usual
     }  # fmt: skip
     done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
+    for inner in graphs_postorder(graph)[0]:
         here = dict([blocks[e] for e in inner.eqns if e in blocks])
-        within = partial(in_parts, deep=deep)
-        done[inner] = in_blocks(inner, here, partial(kept, done=done, ways=ways), within)
+        within = partial(nest_segments, deep=deep)
+        done[inner] = checkpoint_segments(inner, here, partial(apply_policy, done=done, ways=ways), within)
     return done[graph]
 
 
-def in_parts(body: Graph, deep: int) -> Graph:
+def nest_segments(body: Graph, deep: int) -> Graph:
     """A block whose parts are computed again while it is."""
-    return in_blocks(body, dict.fromkeys(free_pieces(body, Cutting()), WHOLE)) if deep else body
+    return checkpoint_segments(body, dict.fromkeys(best_segments(body, Segmentation()), KEEP_INPUTS)) if deep else body
 
 
-def kept(eqn: Eqn, done: Mapping[Graph, Graph], ways: Ways) -> list[Eqn]:
+def apply_policy(eqn: Eqn, done: Mapping[Graph, Graph], ways: Policies) -> list[Eqn]:
     """The equation on finished regions, a loop as it is to be kept; in two, where that differs for its last steps."""
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
-    way = ways.get(eqn, ALL)
+    way = ways.get(eqn, SAVE_ALL)
     if way.slots:
         return [Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)]
     if way.as_usual:
         return [new]
-    less = new.with_regions([step_in_blocks(new.regions[0], way.kept == "least"), *new.regions[1:]])
-    return in_two(less, new, way.last) if way.last else [less]
+    less = new.with_regions([checkpoint_step(new.regions[0], way.kept == "least"), *new.regions[1:]])
+    return split_loop(less, new, way.last) if way.last else [less]
 
 
-def step_in_blocks(step: Graph, cut: bool) -> Graph:
+def checkpoint_step(step: Graph, cut: bool) -> Graph:
     """A step of a loop of which nothing but what it takes is kept, or of its straight parts the least."""
-    _, rest = at_hand(step)
-    runs = [run for run in runs_of(rest, loops=not cut) if any(e.op is not checkpoint for e in run)]
+    _, rest = split_views(step)
+    runs = [run for run in recomputable_runs(rest, loops=not cut) if any(e.op is not checkpoint for e in run)]
     alone = len(runs) == 1 and len(runs[0]) == len(rest) and not any(e.regions for e in rest)
-    attrs: Attrs = {**(CUT if cut else WHOLE), **(STEP if alone else {})}
-    return in_blocks(step, {Piece(tuple(run)): attrs for run in runs})
+    attrs: Attrs = {**(KEEP_MIN_CUT if cut else KEEP_INPUTS), **(IS_STEP if alone else {})}
+    return checkpoint_segments(step, {CheckpointSegment(tuple(run)): attrs for run in runs})

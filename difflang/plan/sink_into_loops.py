@@ -13,22 +13,22 @@ from msgspec import Struct
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.tensor_types import Tensor, item_of
+from difflang.ir.tensor_types import Tensor, sequence_item_type
 from difflang.ops.arrays.constants import const
 from difflang.ops.arrays.shape_manipulation import broadcast
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.loop.loop_op import Form, loop
-from difflang.ops.op_factories import tensor
+from difflang.ops.loop.loop_op import LoopAttrs, loop
+from difflang.ops.op_factories import tensor_type
 
 
-def sunk(graph: Graph) -> Graph:
+def sink_into_loops(graph: Graph) -> Graph:
     """The graph with what its loops of known length alone read made in their steps. Cost: linear."""
     reads = Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]])
     makers = {r: e for e in graph.eqns for r in e.results}
-    return graph.with_eqns([Sinking(e, makers, reads).eqn if e.op is loop else e for e in graph.eqns])
+    return graph.with_eqns([LoopSinking(e, makers, reads).eqn if e.op is loop else e for e in graph.eqns])
 
 
-class Sinking(Struct):
+class LoopSinking(Struct):
     """One loop, and what is made in its steps."""
 
     loop: Eqn
@@ -37,13 +37,13 @@ class Sinking(Struct):
 
     @property
     def eqn(self) -> Eqn:
-        form = Form.of(self.loop)
+        form = LoopAttrs.of(self.loop)
         if not form.exact or form.again or len(self.loop.regions) != 1:
             return self.loop
         at = form.parts(self.loop.operands)
         once = Counter(at.xs)
         made_of = {x: self.leaves(x) for x in dict.fromkeys(at.xs) if once[x] == self.reads[x]}
-        moved = {x: leaves for x, leaves in made_of.items() if takes_less(leaves[1], x)}
+        moved = {x: leaves for x, leaves in made_of.items() if is_smaller(leaves[1], x)}
         if not moved:
             return self.loop
         stay = [x for x in at.xs if x not in moved]
@@ -59,7 +59,7 @@ class Sinking(Struct):
         eqn = self.makers.get(x)
         if eqn is None or (self.reads[x] > 1 and eqn.op not in (broadcast, const)):
             return [], [x]
-        wholes = whole_operands(eqn)
+        wholes = full_operands(eqn)
         if wholes is None:
             return [], [x]
         consts, items = list[Value](), list[Value]()
@@ -69,13 +69,13 @@ class Sinking(Struct):
             items += more[1]
         return consts, items
 
-    def step(self, form: Form, moved: list[Value], consts: list[Value], xs: list[Value]) -> Graph:
+    def step(self, form: LoopAttrs, moved: list[Value], consts: list[Value], xs: list[Value]) -> Graph:
         builder, old = Builder(), self.loop.regions[0]
         at, given = form.parts(old.params), form.parts(self.loop.operands)
         first = [builder.param(p.type, p.hint) for p in (at.first, *at.consts)]
         whole = {v: builder.param(v.type, v.hint) for v in consts}
         carry = [builder.param(p.type, p.hint) for p in at.carry]
-        item = {v: builder.param(item_of(v.type), v.hint) for v in xs}
+        item = {v: builder.param(sequence_item_type(v.type), v.hint) for v in xs}
         for v in moved:
             item[v] = self.made(builder, v, whole, item)
         return builder.finish(builder.inline(old, *first, *carry, *[item[v] for v in given.xs]), name=old.name)
@@ -84,21 +84,21 @@ class Sinking(Struct):
         """The item of an array in a step."""
         if x in item:
             return item[x]
-        eqn, wholes = self.makers[x], whole_operands(self.makers[x])
+        eqn, wholes = self.makers[x], full_operands(self.makers[x])
         assert wholes is not None
         builder.span = eqn.span
         pairs = zip(eqn.operands, wholes, strict=True)
         operands = [whole[v] if w else self.made(builder, v, whole, item) for v, w in pairs]
-        return of_item(builder, eqn, operands)
+        return emit_item_eqn(builder, eqn, operands)
 
 
-def takes_less(items: list[Value], x: Value) -> bool:
+def is_smaller(items: list[Value], x: Value) -> bool:
     """Whether what steps read items of takes less room than the array that they make of it."""
     takes = [v.type.bytes for v in dict.fromkeys(items) if isinstance(v.type, Tensor)]
     return isinstance(x.type, Tensor) and sum(takes) < x.type.bytes
 
 
-def whole_operands(eqn: Eqn) -> tuple[bool, ...] | None:
+def full_operands(eqn: Eqn) -> tuple[bool, ...] | None:
     """Which operands an item of the result reads whole, of the others an item; None where items are not made apart."""
     if eqn.op.elementwise:
         return (False,) * len(eqn.operands)
@@ -107,7 +107,9 @@ def whole_operands(eqn: Eqn) -> tuple[bool, ...] | None:
     if eqn.op is broadcast:
         axes = eqn.attrs["axes"]
         assert isinstance(axes, tuple)
-        if 0 in axes and (axes != tuple(sorted(axes)) or tensor(eqn.operands[0]).shape[0] != eqn.attrs["shape"][0]):
+        if 0 in axes and (
+            axes != tuple(sorted(axes)) or tensor_type(eqn.operands[0]).shape[0] != eqn.attrs["shape"][0]
+        ):
             return None
         return (0 not in axes,)
     if eqn.op is dot_general and eqn.attrs["batch"] == ((), ()):
@@ -115,11 +117,11 @@ def whole_operands(eqn: Eqn) -> tuple[bool, ...] | None:
     return None
 
 
-def of_item(builder: Builder, eqn: Eqn, operands: list[Value]) -> Value:
+def emit_item_eqn(builder: Builder, eqn: Eqn, operands: list[Value]) -> Value:
     """An item of the result of an equation that is made item by item."""
     attrs = dict(eqn.attrs)
     if eqn.op is const:
-        attrs["type"] = item_of(eqn.results[0].type)
+        attrs["type"] = sequence_item_type(eqn.results[0].type)
     elif eqn.op is broadcast:
         attrs["shape"] = eqn.attrs["shape"][1:]
         attrs["axes"] = tuple([a - 1 for a in eqn.attrs["axes"] if a])

@@ -12,25 +12,27 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS, result_types
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.loop.loop_op import INDEX, Form
-from difflang.ops.op_factories import tensor
+from difflang.ops.loop.loop_op import INDEX, LoopAttrs
+from difflang.ops.op_factories import tensor_type
 
-SHORTEST = 8  # steps of a loop that is worth being two
+MIN_SPLIT_LENGTH = 8  # steps of a loop that is worth being two
 
 
-def can_be_two(eqn: Eqn) -> bool:
+def is_splittable(eqn: Eqn) -> bool:
     """Whether a loop always takes so many steps, forwards, and reads and gives nothing but arrays."""
-    form = Form.of(eqn)
+    form = LoopAttrs.of(eqn)
     arrays = all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])
-    return form.exact and isinstance(form.length, int) and form.length >= SHORTEST and not form.reverse and arrays
+    return (
+        form.exact and isinstance(form.length, int) and form.length >= MIN_SPLIT_LENGTH and not form.reverse and arrays
+    )
 
 
-def in_two(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
+def split_loop(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
     """The equations of a loop that takes its `last` steps as `late` does, and those before as `early`.
 
     Both take the same steps. They give the results of `late`. What steps read is cut in two, what they give joined.
     """
-    form, write = Form.of(late), Writing(late)
+    form, write = LoopAttrs.of(late), LoopReplacement(late)
     assert isinstance(form.length, int)
     middle, parts = form.length - last, form.parts(late.operands)
     before = write.steps(early, 0, middle, parts.carry)
@@ -42,7 +44,7 @@ def in_two(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
     return write.eqns
 
 
-class Writing(Struct, eq=False):
+class LoopReplacement(Struct, eq=False):
     """Equations that take the place of one, in its graph."""
 
     of: Eqn
@@ -60,24 +62,24 @@ class Writing(Struct, eq=False):
 
     def part(self, x: Value, start: int, stop: int) -> Value:
         """Some of the items of an array."""
-        shape = tensor(x).shape
+        shape = tensor_type(x).shape
         rest = shape[1:]
         return self.one("slice", x, starts=(start, *[0] * len(rest)), stops=(stop, *rest), steps=(1,) * len(shape))
 
     def steps(self, loop: Eqn, start: int, stop: int, carry: Sequence[Value], to: Sequence[Value] = ()) -> list[Value]:
         """Some steps of a loop: the carries after them, which are those if there are such, and what they give."""
-        form = Form.of(loop)
+        form = LoopAttrs.of(loop)
         parts, attrs = form.parts(loop.operands), {**loop.attrs, "length": stop - start}
         limit = self.one("const", value=stop - start, type=INDEX)
         operands = (limit, *parts.consts, *carry, *[self.part(x, start, stop) for x in parts.xs])
-        regions = (later(loop.regions[0], start), *loop.regions[1:])
+        regions = (shift_step_index(loop.regions[0], start), *loop.regions[1:])
         count, *found = map(self.value, result_types(loop.op, [v.type for v in operands], regions, attrs))
         found = [*(to or found[: form.carry]), *found[form.carry :]]
         self.eqns.append(Eqn(loop.op, operands, (count, *found), attrs, regions, loop.span))
         return found
 
 
-def later(step: Graph, start: int) -> Graph:
+def shift_step_index(step: Graph, start: int) -> Graph:
     """The step where it is the first one that comes after `start` others."""
     index = step.params[0]
     if not start or (index not in step.results and not any(index in e.operands for e in step.eqns)):

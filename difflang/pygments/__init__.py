@@ -15,10 +15,10 @@ _NAME = r"[^\W\d][\w\u0300-\u036f]*"
 _NUMBER = r"[0-9][0-9_]*(?:\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?j?|[eE][+-]?[0-9]+j?|j)?(?!\w)"
 
 
-_NOTHING = bygroups()  # leaves a state where nothing is read
+_LEAVE_STATE = bygroups()  # leaves a state where nothing is read
 
 
-def _followed(names: Sequence[str], signs: str) -> Any:
+def _words_before(names: Sequence[str], signs: str) -> Any:
     return any_of(names, prefix=r"\b", suffix=f"(?=[{signs}])")
 
 
@@ -36,15 +36,15 @@ class DifflangLexer(RegexLexer):
             (r"##.*", Comment.Special),
             (r"#.*", Comment.Single),
             (r"\b(fn|record|enum|rule)([ \t]+)(" + _NAME + ")", bygroups(Keyword, Whitespace, Name.Function)),
-            *((pattern, Keyword) for pattern in keyword_lists.CONTEXTUAL),
+            *((pattern, Keyword) for pattern in keyword_lists.CONTEXTUAL_KEYWORDS),
             (r"(?<=[\w)\]'][ \t])(?:max|min)=(?!=)", Operator),
             (r"(?<=[ \t])-o(?=[ \t]+[\w(])", Operator),
             (any_of(keyword_lists.KEYWORDS, prefix=r"\b", suffix=r"\b"), Keyword),
             (any_of(keyword_lists.LITERALS, prefix=r"\b", suffix=r"\b"), Keyword.Constant),
             (any_of(keyword_lists.DTYPES, prefix=r"\b", suffix=r"\b"), Keyword.Type),
             (any_of(keyword_lists.TYPES, prefix=r"(?:(?<=: )|(?<=-> ))", suffix=r"\b"), Keyword.Type),
-            (_followed(keyword_lists.FUNCTIONS, "('"), Name.Builtin),
-            (_followed(keyword_lists.TRANSFORMS, r"(\["), Name.Builtin),
+            (_words_before(keyword_lists.FUNCTIONS, "('"), Name.Builtin),
+            (_words_before(keyword_lists.TRANSFORMS, r"(\["), Name.Builtin),
             (any_of(keyword_lists.CONSTANTS, prefix=r"\b", suffix=r"\b"), Name.Builtin),
             (_NAME, Name),
             (_NUMBER, Number),
@@ -56,20 +56,20 @@ class DifflangLexer(RegexLexer):
         ],
         "string": [
             (r'"', String, "#pop"),
-            (r"$", _NOTHING, "#pop"),
+            (r"$", _LEAVE_STATE, "#pop"),
             (r"\\u\{[0-9a-fA-F]+\}|\\.|\{\{|\}\}", String.Escape),
             (r"\{", String.Interpol, "hole"),
             (r'[^"\\{}\n]+|\}', String),
         ],
         "hole": [
             (r"(:[^}\"\n]*)?(\})", bygroups(String.Interpol, String.Interpol), "#pop"),
-            (r'(?=["\n])', _NOTHING, "#pop"),
+            (r'(?=["\n])', _LEAVE_STATE, "#pop"),
             (r"\{", Punctuation, "braces"),
             include("code"),
         ],
         "braces": [
             (r"\}", Punctuation, "#pop"),
-            (r'(?=["\n])', _NOTHING, "#pop"),
+            (r'(?=["\n])', _LEAVE_STATE, "#pop"),
             (r"\{", Punctuation, "#push"),
             include("code"),
         ],

@@ -12,15 +12,22 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, Values, inner_first
-from difflang.ops.control.recursive_call import computed_again, in_rule, of_no_order, recur
-from difflang.recursion.loops_to_blocks import cycle
+from difflang.ir.graph import Eqn, Graph, Value, Values, graphs_postorder
+from difflang.ops.control.recursive_call import (
+    recur,
+    recursion_in_checkpoint_error,
+    recursion_in_derivative_error,
+    recursion_in_rule_error,
+)
+from difflang.recursion.loops_to_blocks import loop_to_blocks
 
-WORD = 3  # the values of a failure
-COPIED = 8  # equations after a branch that are put into both of its sides, where a block of their own would cost more
+FAILURE_WORDS = 3  # the values of a failure
+MAX_DUPLICATED_EQNS = (
+    8  # equations after a branch that are put into both of its sides, where a block of their own would cost more
+)
 
 
-class Member(Struct, frozen=True, eq=False):
+class GroupFunction(Struct, frozen=True, eq=False):
     """A function of a group. Its graph takes what calls give, then values that are the same in the whole group."""
 
     graph: Graph
@@ -34,69 +41,71 @@ class Member(Struct, frozen=True, eq=False):
     @property
     def results(self) -> Values:
         """What it gives, without its failure."""
-        return self.graph.results[: len(self.graph.results) - WORD * self.fails]
+        return self.graph.results[: len(self.graph.results) - FAILURE_WORDS * self.fails]
 
 
-class Return(Struct, frozen=True, eq=False):
+class ReturnTerminator(Struct, frozen=True, eq=False):
     values: Values
     word: Values
 
 
-class Call(Struct, frozen=True, eq=False):
+class CallTerminator(Struct, frozen=True, eq=False):
     function: int
     operands: Values
     word: Values
-    then: Block | None  # none for a call whose results are those of the function: nothing is left to do here
+    then: BasicBlock | None  # none for a call whose results are those of the function: nothing is left to do here
 
 
-class Jump(Struct, frozen=True, eq=False):
-    block: Block
+class JumpTerminator(Struct, frozen=True, eq=False):
+    block: BasicBlock
     values: Values  # what it receives, then what it needs besides
 
 
-class Branch(Struct, frozen=True, eq=False):
+class BranchTerminator(Struct, frozen=True, eq=False):
     condition: Value
-    sides: tuple[Piece, Piece]
+    sides: tuple[CodeFragment, CodeFragment]
 
 
-End = Return | Call | Jump | Branch
+Terminator = ReturnTerminator | CallTerminator | JumpTerminator | BranchTerminator
 
 
-class Piece(Struct, frozen=True, eq=False):
+class CodeFragment(Struct, frozen=True, eq=False):
     """Equations in order, and what comes then."""
 
     eqns: tuple[Eqn, ...]
-    end: End
+    end: Terminator
 
 
-class Block(Struct, eq=False):
+class BasicBlock(Struct, eq=False):
     """Where the machine can be: code, what it is given, and what it needs besides of code that ran before."""
 
     received: Values
-    piece: Piece
+    piece: CodeFragment
     live: Values = ()
     after_call: bool = False  # what it needs besides waits in a frame
     number: int = 0
 
 
-class Blocks(Struct, eq=False):
+class ControlFlowGraph(Struct, eq=False):
     """The blocks of a group, the functions' entries by their numbers, and the values that never change."""
 
-    members: Mapping[int, Member]
+    members: Mapping[int, GroupFunction]
     constants: Mapping[tuple[int, int], Value]  # by function and param: given alike by every call, so never passed
-    entries: dict[int, Block] = field(default_factory=dict[int, Block])
-    all: list[Block] = field(default_factory=list["Block"])
+    entries: dict[int, BasicBlock] = field(default_factory=dict[int, BasicBlock])
+    all: list[BasicBlock] = field(default_factory=list["BasicBlock"])
     numbers: dict[Value, Eqn] = field(default_factory=dict[Value, Eqn])  # equations without operands, by their result
     calling: dict[Graph, bool] = field(default_factory=dict[Graph, bool])  # whether a graph calls within the group
 
-    def add(self, received: Iterable[Value], piece: Piece, *, after_call: bool = False) -> Block:
+    def add(self, received: Iterable[Value], piece: CodeFragment, *, after_call: bool = False) -> BasicBlock:
         """A block. Numbers and the like are made anew in it instead of being kept for it."""
         received = tuple(received)
         there = {*received, *self.constants.values()}
-        needed = [v for v in free(piece) if v not in there]
+        needed = [v for v in free_values(piece) if v not in there]
         again = [self.numbers[v] for v in needed if v in self.numbers]
         live = tuple([v for v in needed if v not in self.numbers])
-        block = Block(received, Piece((*again, *piece.eqns), piece.end), live, after_call, len(self.all) + 1)
+        block = BasicBlock(
+            received, CodeFragment((*again, *piece.eqns), piece.end), live, after_call, len(self.all) + 1
+        )
         self.all.append(block)
         return block
 
@@ -112,9 +121,9 @@ class Blocks(Struct, eq=False):
         home = Builder()
         fresh = [self.constants.get((number, i)) or Value(p.type, home, p.hint) for i, p in enumerate(params)]
 
-        def leave(results: Values) -> Piece:
+        def leave(results: Values) -> CodeFragment:
             values = len(member.results)
-            return Piece((), Return(results[:values], results[values:]))
+            return CodeFragment((), ReturnTerminator(results[:values], results[values:]))
 
         piece = self.cut(member.graph, fresh, leave)
         self.entries[number] = self.add(self.passed(number, fresh[: len(member.given)]), piece)
@@ -123,10 +132,10 @@ class Blocks(Struct, eq=False):
 
     def look_into(self, graph: Graph) -> None:
         """See which regions of a graph call within the group."""
-        for inner in inner_first(graph)[0]:
+        for inner in graphs_postorder(graph)[0]:
             self.calling[inner] = any(map(self.calls, inner.eqns))
 
-    def cut(self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], Piece]) -> Piece:
+    def cut(self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], CodeFragment]) -> CodeFragment:
         """The code of a graph, and `after` it on its results, up to the first cut: from the last one backwards."""
         eqns, results = self.copied(graph, operands)
         rest = after(results)
@@ -135,10 +144,10 @@ class Blocks(Struct, eq=False):
             if not self.calls(eqn):
                 pending.append(eqn)
                 continue
-            rest = pruned(Piece(tuple(reversed(pending)), end))
+            rest = prune_fragment(CodeFragment(tuple(reversed(pending)), end))
             ended = self.ended(eqn, rest)
             pending, end = list(reversed(ended.eqns)), ended.end
-        return Piece(tuple(reversed(pending)), end)
+        return CodeFragment(tuple(reversed(pending)), end)
 
     def calls(self, eqn: Eqn) -> bool:
         """Whether it calls a function of the group, by itself or in a region."""
@@ -157,66 +166,66 @@ class Blocks(Struct, eq=False):
                 self.numbers.update((r, new) for r in results)
         return eqns, tuple([to[r] for r in graph.results])
 
-    def ended(self, eqn: Eqn, rest: Piece) -> Piece:
+    def ended(self, eqn: Eqn, rest: CodeFragment) -> CodeFragment:
         """What a piece ends with: an equation that calls within the group, and the code after it."""
         if eqn.op.name in ("loop", "map"):
-            return cycle(self, eqn, rest)
-        return Piece((), self.end(eqn, rest))
+            return loop_to_blocks(self, eqn, rest)
+        return CodeFragment((), self.end(eqn, rest))
 
-    def end(self, eqn: Eqn, rest: Piece) -> End:
+    def end(self, eqn: Eqn, rest: CodeFragment) -> Terminator:
         if eqn.op is recur:
             operands, word = eqn.operands, ()
             if eqn.attrs["word"]:
-                operands, word = operands[:-WORD], operands[-WORD:]
+                operands, word = operands[:-FAILURE_WORDS], operands[-FAILURE_WORDS:]
             then = None if self.is_last(eqn, rest) else self.add(eqn.results, rest, after_call=True)
             function = eqn.attrs["function"]
             if [v.type for v in eqn.results] != [v.type for v in self.members[function].results]:
                 raise InternalError("a call takes its function to give something else than it gives")
-            return Call(function, self.passed(function, operands), word, then)
+            return CallTerminator(function, self.passed(function, operands), word, then)
         if eqn.op.name != "cond":
-            raise refused(eqn)
+            raise unsupported_call(eqn)
         after = self.after(eqn, rest)
         condition, *operands = eqn.operands
-        then, other = [pruned(self.cut(region, operands, after)) for region in eqn.regions]
-        return Branch(condition, (then, other))
+        then, other = [prune_fragment(self.cut(region, operands, after)) for region in eqn.regions]
+        return BranchTerminator(condition, (then, other))
 
-    def after(self, eqn: Eqn, rest: Piece) -> Callable[[Values], Piece]:
+    def after(self, eqn: Eqn, rest: CodeFragment) -> Callable[[Values], CodeFragment]:
         """The code after an equation, given what its results are."""
-        if is_short(rest):
-            return lambda results: moved(rest, dict(zip(eqn.results, results, strict=True)))
+        if is_worth_duplicating(rest):
+            return lambda results: copy_fragment(rest, dict(zip(eqn.results, results, strict=True)))
         joined = self.add(eqn.results, rest)
-        return lambda results: Piece((), Jump(joined, (*results, *joined.live)))
+        return lambda results: CodeFragment((), JumpTerminator(joined, (*results, *joined.live)))
 
     @property
-    def nowhere(self) -> Block:
+    def nowhere(self) -> BasicBlock:
         """What a jump leads to as long as that is not known."""
-        return Block((), Piece((), Return((), ())))
+        return BasicBlock((), CodeFragment((), ReturnTerminator((), ())))
 
-    def is_last(self, eqn: Eqn, rest: Piece) -> bool:
+    def is_last(self, eqn: Eqn, rest: CodeFragment) -> bool:
         """Whether the results of a call are those of the function, and nothing is said or kept beside them."""
         end = rest.end
         if any(e.effectful for e in rest.eqns):
             return False
-        return isinstance(end, Return) and end.values == eqn.results and all(map(self.is_zero, end.word))
+        return isinstance(end, ReturnTerminator) and end.values == eqn.results and all(map(self.is_zero, end.word))
 
     def is_zero(self, value: Value) -> bool:
         return value in self.numbers and self.numbers[value].attrs.get("value") == 0
 
 
-def refused(eqn: Eqn) -> DifflangError:
+def unsupported_call(eqn: Eqn) -> DifflangError:
     """A call in what is no piece of code. Errors: DL0410 in a derivative, DL0801 in a block, DL1108 in a rule."""
     if eqn.op.expand is not None:
-        return of_no_order(eqn.span)
+        return recursion_in_derivative_error(eqn.span)
     if eqn.op.name == "checkpoint":
-        return computed_again(eqn.span)
+        return recursion_in_checkpoint_error(eqn.span)
     if eqn.op.name not in ("ruled", "solved", "invertible"):
         raise InternalError(f"a function that calls itself inside {eqn.op}")
-    return in_rule(eqn.span)
+    return recursion_in_rule_error(eqn.span)
 
 
-def free(piece: Piece) -> dict[Value, None]:
+def free_values(piece: CodeFragment) -> dict[Value, None]:
     """The values that a piece of code needs, in an order that is always the same."""
-    needed = of_end(piece.end)
+    needed = terminator_values(piece.end)
     for eqn in reversed(piece.eqns):
         for result in eqn.results:
             needed.pop(result, None)
@@ -224,37 +233,39 @@ def free(piece: Piece) -> dict[Value, None]:
     return needed
 
 
-def of_end(end: End) -> dict[Value, None]:
+def terminator_values(end: Terminator) -> dict[Value, None]:
     match end:
-        case Return(values, word):
+        case ReturnTerminator(values, word):
             return dict.fromkeys((*values, *word))
-        case Call(_, operands, word, then):
+        case CallTerminator(_, operands, word, then):
             live: Values = () if then is None else then.live
             return dict.fromkeys((*operands, *word, *live))
-        case Jump(_, values):
+        case JumpTerminator(_, values):
             return dict.fromkeys(values)
-        case Branch(condition, sides):
-            return {condition: None, **free(sides[0]), **free(sides[1])}
+        case BranchTerminator(condition, sides):
+            return {condition: None, **free_values(sides[0]), **free_values(sides[1])}
 
 
-def pruned(piece: Piece) -> Piece:
+def prune_fragment(piece: CodeFragment) -> CodeFragment:
     """The same without equations that nothing needs."""
-    needed = of_end(piece.end)
+    needed = terminator_values(piece.end)
     kept: list[Eqn] = []
     for eqn in reversed(piece.eqns):
         if eqn.effectful or not needed.keys().isdisjoint(eqn.results):
             needed.update(dict.fromkeys(eqn.operands))
             kept.append(eqn)
-    return Piece(tuple(reversed(kept)), piece.end)
+    return CodeFragment(tuple(reversed(kept)), piece.end)
 
 
-def is_short(piece: Piece) -> bool:
+def is_worth_duplicating(piece: CodeFragment) -> bool:
     """Whether code had better stand twice than be jumped to."""
-    leaves = isinstance(piece.end, (Return, Jump)) or (isinstance(piece.end, Call) and piece.end.then is None)
-    return leaves and len(piece.eqns) <= COPIED and not any(e.regions for e in piece.eqns)
+    leaves = isinstance(piece.end, (ReturnTerminator, JumpTerminator)) or (
+        isinstance(piece.end, CallTerminator) and piece.end.then is None
+    )
+    return leaves and len(piece.eqns) <= MAX_DUPLICATED_EQNS and not any(e.regions for e in piece.eqns)
 
 
-def moved(piece: Piece, to: dict[Value, Value]) -> Piece:
+def copy_fragment(piece: CodeFragment, to: dict[Value, Value]) -> CodeFragment:
     """A short piece on other values."""
     eqns: list[Eqn] = []
     for eqn in piece.eqns:
@@ -267,12 +278,12 @@ def moved(piece: Piece, to: dict[Value, Value]) -> Piece:
         return tuple([to.get(v, v) for v in values])
 
     match piece.end:
-        case Return(values, word):
-            end: End = Return(there(values), there(word))
-        case Call(function, operands, word, None):
-            end = Call(function, there(operands), there(word), None)
-        case Jump(block, values):
-            end = Jump(block, there(values))
+        case ReturnTerminator(values, word):
+            end: Terminator = ReturnTerminator(there(values), there(word))
+        case CallTerminator(function, operands, word, None):
+            end = CallTerminator(function, there(operands), there(word), None)
+        case JumpTerminator(block, values):
+            end = JumpTerminator(block, there(values))
         case _:
             raise InternalError("code that calls or branches is not short")
-    return Piece(tuple(eqns), end)
+    return CodeFragment(tuple(eqns), end)

@@ -6,25 +6,29 @@ from collections.abc import Iterator, Mapping
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.control.recursive_call import recur
-from difflang.recursion.basic_blocks import Member
+from difflang.recursion.basic_blocks import GroupFunction
 
-Param = tuple[int, int]  # a function, and which of its params
-Facts = dict[Param, Value | None]  # the value that it always is, `None` if it changes; unknown as long as nobody calls
+ParamIndex = tuple[int, int]  # a function, and which of its params
+ParamFacts = dict[
+    ParamIndex, Value | None
+]  # the value that it always is, `None` if it changes; unknown as long as nobody calls
 
 
-def invariants(members: Mapping[int, Member], first: int, given: list[Value]) -> dict[Param, Value]:
+def find_invariant_params(
+    members: Mapping[int, GroupFunction], first: int, given: list[Value]
+) -> dict[ParamIndex, Value]:
     """The params of a group that always are one of the values `given` to the `first` function from outside.
 
     Cost: linear in the group, at most once for each param that turns out to change.
     """
-    facts: Facts = {(first, i): value for i, value in enumerate(given)}
+    facts: ParamFacts = {(first, i): value for i, value in enumerate(given)}
     todo, reached = [first], {first}
     while todo:
         caller = todo.pop()
         known = {p: facts.get((caller, i)) for i, p in enumerate(members[caller].graph.params)}
-        for eqn, passed in calls(members[caller].graph, known):
+        for eqn, passed in group_calls(members[caller].graph, known):
             callee = eqn.attrs["function"]
-            new = agreed(facts, callee, passed[: len(members[callee].given)])
+            new = changed_facts(facts, callee, passed[: len(members[callee].given)])
             if new or callee not in reached:
                 facts.update(new)
                 reached.add(callee)
@@ -32,7 +36,7 @@ def invariants(members: Mapping[int, Member], first: int, given: list[Value]) ->
     return {param: value for param, value in facts.items() if value is not None}
 
 
-def agreed(facts: Facts, function: int, passed: list[Value | None]) -> Facts:
+def changed_facts(facts: ParamFacts, function: int, passed: list[Value | None]) -> ParamFacts:
     """What one more call changes in what is known of a function's params."""
     found = {
         (function, i): value if facts.get((function, i), value) is value else None for i, value in enumerate(passed)
@@ -40,7 +44,7 @@ def agreed(facts: Facts, function: int, passed: list[Value | None]) -> Facts:
     return {param: value for param, value in found.items() if param not in facts or facts[param] is not value}
 
 
-def calls(graph: Graph, known: Mapping[Value, Value | None]) -> Iterator[tuple[Eqn, list[Value | None]]]:
+def group_calls(graph: Graph, known: Mapping[Value, Value | None]) -> Iterator[tuple[Eqn, list[Value | None]]]:
     """The calls within the group, also those in regions, and what is known of their operands."""
     todo = [(graph, known)]
     while todo:

@@ -24,20 +24,31 @@ from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor, Type
 from difflang.ops.ad_interface import zeros
-from difflang.ops.loop.step_transpose import cut
-from difflang.passes.substitute_dims import room_for
-from difflang.recursion.basic_blocks import WORD, Block, Blocks, Branch, Call, Jump, Member, Piece, Return, free
-from difflang.recursion.invariant_params import invariants
+from difflang.ops.loop.step_transpose import split_at
+from difflang.passes.substitute_dims import capacity_dim
+from difflang.recursion.basic_blocks import (
+    FAILURE_WORDS,
+    BasicBlock,
+    BranchTerminator,
+    CallTerminator,
+    CodeFragment,
+    ControlFlowGraph,
+    GroupFunction,
+    JumpTerminator,
+    ReturnTerminator,
+    free_values,
+)
+from difflang.recursion.invariant_params import find_invariant_params
 
-FRAMES, STEPS = room_for("frames"), room_for("steps")
+FRAME_CAPACITY, STEP_CAPACITY = capacity_dim("frames"), capacity_dim("steps")
 INDEX = Tensor(I32)
-DONE = 0  # where the machine is when the first call has returned; it is also what an empty stack says
+HALT_BLOCK = 0  # where the machine is when the first call has returned; it is also what an empty stack says
 PUSH, POP = 1, -1
-FOREVER = -1  # the limit of a loop that only its condition ends
+UNLIMITED_STEPS = -1  # the limit of a loop that only its condition ends
 
 
-def machine(
-    members: Mapping[int, Member],
+def build_stack_machine(
+    members: Mapping[int, GroupFunction],
     first: int,
     overflow: tuple[int, int],
     span: Span,
@@ -55,35 +66,37 @@ def machine(
     builder = Builder(span=span)
     given = [builder.param(p.type, p.hint) for p in members[first].given]
     shared: dict[object, Value] = {}
-    constants = invariants(members, first, given)
+    constants = find_invariant_params(members, first, given)
     for number, member in members.items():
         start = len(member.given)
         for i, (label, param) in enumerate(zip(member.shared, member.graph.params[start:], strict=True), start):
             if label not in shared:
                 shared[label] = builder.param(param.type, param.hint)
             constants[number, i] = shared[label]
-    blocks = Blocks(members, constants)
+    blocks = ControlFlowGraph(members, constants)
     for number in members:
         blocks.function(number)
-    results = Machine(blocks, (*given, *shared.values()), overflow, most).run(builder, first, given)
+    results = StackMachine(blocks, (*given, *shared.values()), overflow, most).run(builder, first, given)
     return builder.finish(results, name=name), tuple(shared)
 
 
-class Machine:
+class StackMachine:
     """The blocks of a group, with the places where values wait from one step to the next."""
 
     def __init__(
-        self, blocks: Blocks, params: Values, overflow: tuple[int, int], most: tuple[int, int] | None = None
+        self, blocks: ControlFlowGraph, params: Values, overflow: tuple[int, int], most: tuple[int, int] | None = None
     ) -> None:
         self.blocks, self.params, self.overflow = blocks, params, overflow
         after = [b for b in blocks.all if b.after_call]
         self.deep = bool(after)
         self.most = None if self.deep else most
-        self.word = WORD * (self.deep or self.most is not None or any(m.fails for m in blocks.members.values()))
-        self.frame = Slots.enough([types_of(b.live) for b in after])
-        demands = [types_of(b.received if b.after_call else (*b.received, *b.live)) for b in blocks.all]
-        demands += [types_of(m.results) for m in blocks.members.values()]
-        self.registers = Slots.enough(demands)
+        self.word = FAILURE_WORDS * (
+            self.deep or self.most is not None or any(m.fails for m in blocks.members.values())
+        )
+        self.frame = RegisterSlots.enough([value_types(b.live) for b in after])
+        demands = [value_types(b.received if b.after_call else (*b.received, *b.live)) for b in blocks.all]
+        demands += [value_types(m.results) for m in blocks.members.values()]
+        self.registers = RegisterSlots.enough(demands)
 
     # ---- the loop
 
@@ -92,31 +105,31 @@ class Machine:
         entry = self.blocks.entries[first]
         start = self.state(builder, builder.const(entry.number, INDEX))
         passed = self.blocks.passed(first, given)
-        places = self.registers.places(types_of(passed))
+        places = self.registers.places(value_types(passed))
         for place, value in zip(places, passed, strict=True):
             start.registers[place] = value
-        limit = STEPS if self.deep else self.most[0] + 1 if self.most is not None else FOREVER
-        operands = [number(builder, limit), *self.params, *start.values]
+        limit = STEP_CAPACITY if self.deep else self.most[0] + 1 if self.most is not None else UNLIMITED_STEPS
+        operands = [emit_const(builder, limit), *self.params, *start.values]
         step, go = self.step(), self.goes_on()
         outs = builder.emit(
             OPS["loop"], operands, (step, go), consts=len(self.params), carry=len(start.values),
-            length=STEPS if self.deep else None, exact=False, reverse=False,
+            length=STEP_CAPACITY if self.deep else None, exact=False, reverse=False,
         )  # fmt: skip
         end = self.taken_apart(outs[1:])
-        results = types_of(self.blocks.members[first].results)
+        results = value_types(self.blocks.members[first].results)
         word = self.unless_stopped(builder, end) if self.deep or self.most is not None else end.word
         return [*[end.registers[i] for i in self.registers.places(results)], *word]
 
-    def unless_stopped(self, builder: Builder, end: State) -> list[Value]:
+    def unless_stopped(self, builder: Builder, end: MachineState) -> list[Value]:
         """The failure; where the machine ran out of steps, that."""
         on = self.running(builder, end)
-        stopped = (self.overflow[1], STEPS, 0) if self.most is None else (self.most[1], 0, 0)
-        return [OPS["select"].one(on, number(builder, n), w) for n, w in zip(stopped, end.word, strict=True)]
+        stopped = (self.overflow[1], STEP_CAPACITY, 0) if self.most is None else (self.most[1], 0, 0)
+        return [OPS["select"].one(on, emit_const(builder, n), w) for n, w in zip(stopped, end.word, strict=True)]
 
-    def state(self, builder: Builder, at: Value) -> State:
+    def state(self, builder: Builder, at: Value) -> MachineState:
         """What the loop carries at first: nothing but where it is."""
-        stacks = [stack(t) for t in (INDEX, *self.frame.types)] if self.deep else []
-        return State(
+        stacks = [stack_type(t) for t in (INDEX, *self.frame.types)] if self.deep else []
+        return MachineState(
             at,
             [builder.const(1, INDEX)] * self.deep,
             [builder.const(0, INDEX)] * self.word,
@@ -125,18 +138,18 @@ class Machine:
             [zeros(builder, t) for t in stacks],
         )
 
-    def taken_apart(self, values: Sequence[Value]) -> State:
+    def taken_apart(self, values: Sequence[Value]) -> MachineState:
         sizes = (1, int(self.deep), self.word, len(self.frame.types), len(self.registers.types))
         edges = [sum(sizes[:i]) for i in range(1, len(sizes) + 1)]
-        (at,), height, word, frame, registers, stacks = map(list, cut(values, *edges))
-        return State(at, height, word, frame, registers, stacks)
+        (at,), height, word, frame, registers, stacks = map(list, split_at(values, *edges))
+        return MachineState(at, height, word, frame, registers, stacks)
 
-    def params_of_step(self, builder: Builder) -> tuple[list[Value], State]:
+    def params_of_step(self, builder: Builder) -> tuple[list[Value], MachineState]:
         """What a step takes: its index is not used."""
         builder.param(INDEX)
         fixed = [builder.param(p.type, p.hint) for p in self.params]
         scratch = Builder()
-        like = self.state(scratch, scratch.const(DONE, INDEX))
+        like = self.state(scratch, scratch.const(HALT_BLOCK, INDEX))
         return fixed, self.taken_apart([builder.param(v.type) for v in like.values])
 
     def goes_on(self) -> Graph:
@@ -144,9 +157,9 @@ class Machine:
         _, state = self.params_of_step(builder)
         return builder.finish([self.running(builder, state)])
 
-    def running(self, builder: Builder, state: State) -> Value:
+    def running(self, builder: Builder, state: MachineState) -> Value:
         """Whether the first call has not returned, and nothing has failed."""
-        on = OPS["ne"].one(state.at, builder.const(DONE, INDEX))
+        on = OPS["ne"].one(state.at, builder.const(HALT_BLOCK, INDEX))
         if not state.word:
             return on
         return OPS["logical_and"].one(on, OPS["eq"].one(state.word[0], builder.const(0, INDEX)))
@@ -157,7 +170,7 @@ class Machine:
         outs = self.chosen(builder, self.blocks.all, state.at, [*fixed, *state.frame, *state.registers])
         sizes = (1, 2 * self.deep, self.word, len(self.registers.types))
         edges = [sum(sizes[:i]) for i in range(1, len(sizes) + 1)]
-        (at,), move, word, registers, frame = map(list, cut(outs, *edges))
+        (at,), move, word, registers, frame = map(list, split_at(outs, *edges))
         if not self.deep:
             return builder.finish([at, *word, *registers])
         (height,), (moved, then) = state.height, move
@@ -167,7 +180,7 @@ class Machine:
         at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
         overflow = (builder.const(self.overflow[0], INDEX), height, builder.const(0, INDEX))
         word = [OPS["select"].one(full, o, w) for o, w in zip(overflow, word, strict=True)]
-        end = State(at, [height + moved], word, old_frame, registers, [s for s, _ in pairs])
+        end = MachineState(at, [height + moved], word, old_frame, registers, [s for s, _ in pairs])
         return builder.finish(end.values)
 
     def place(self, builder: Builder, height: Value, moved: Value) -> tuple[Value, Value]:
@@ -175,7 +188,7 @@ class Machine:
 
         What is neither a call nor a return exchanges zeros in a spare place.
         """
-        spare = number(builder, FRAMES)
+        spare = emit_const(builder, FRAME_CAPACITY)
         still = OPS["eq"].one(moved, builder.const(0, INDEX))
         pushed = OPS["gt"].one(moved, builder.const(0, INDEX))
         full = OPS["logical_and"].one(pushed, OPS["ge"].one(height, spare))
@@ -184,7 +197,7 @@ class Machine:
 
     # ---- blocks
 
-    def chosen(self, builder: Builder, blocks: Sequence[Block], at: Value, given: list[Value]) -> Sequence[Value]:
+    def chosen(self, builder: Builder, blocks: Sequence[BasicBlock], at: Value, given: list[Value]) -> Sequence[Value]:
         """What the block with the number `at` gives."""
         if len(blocks) == 1:
             return builder.inline(self.graph(blocks[0]), *given)
@@ -197,41 +210,41 @@ class Machine:
             regions.append(inner.finish(self.chosen(inner, side, params[0], params[1:])))
         return builder.emit(OPS["cond"], [below, *operands], tuple(regions))
 
-    def graph(self, block: Block) -> Graph:
+    def graph(self, block: BasicBlock) -> Graph:
         """A block on what the group shares, the frame that was taken last, and the registers."""
         builder = Builder()
         env = {p: builder.param(p.type, p.hint) for p in self.params}
         frame = [builder.param(t) for t in self.frame.types]
         registers = [builder.param(t) for t in self.registers.types]
         passed = block.received if block.after_call else (*block.received, *block.live)
-        for value, place in zip(passed, self.registers.places(types_of(passed)), strict=True):
+        for value, place in zip(passed, self.registers.places(value_types(passed)), strict=True):
             env[value] = registers[place]
         if block.after_call:
-            for value, place in zip(block.live, self.frame.places(types_of(block.live)), strict=True):
+            for value, place in zip(block.live, self.frame.places(value_types(block.live)), strict=True):
                 env[value] = frame[place]
         return builder.finish(self.code(builder, block.piece, env))
 
-    def code(self, builder: Builder, piece: Piece, env: dict[Value, Value]) -> Sequence[Value]:
+    def code(self, builder: Builder, piece: CodeFragment, env: dict[Value, Value]) -> Sequence[Value]:
         """Where to go, how the stack moves and who goes on afterwards, a failure, registers, a frame."""
         for eqn in piece.eqns:
             env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
         entries = self.blocks.entries
         match piece.end:
-            case Branch(condition, sides):
+            case BranchTerminator(condition, sides):
                 return self.branch(builder, condition, sides, env)
-            case Return(values, word):
-                return self.given(builder, env, DONE, values, word, move=POP)
-            case Jump(block, values):
+            case ReturnTerminator(values, word):
+                return self.given(builder, env, HALT_BLOCK, values, word, move=POP)
+            case JumpTerminator(block, values):
                 return self.given(builder, env, block.number, values)
-            case Call(function, operands, word, None):
+            case CallTerminator(function, operands, word, None):
                 return self.given(builder, env, entries[function].number, operands, word)
-            case Call(function, operands, word, then):
+            case CallTerminator(function, operands, word, then):
                 return self.given(builder, env, entries[function].number, operands, word, then)
 
     def branch(
-        self, builder: Builder, condition: Value, sides: tuple[Piece, Piece], env: dict[Value, Value]
+        self, builder: Builder, condition: Value, sides: tuple[CodeFragment, CodeFragment], env: dict[Value, Value]
     ) -> Sequence[Value]:
-        captured = [*dict.fromkeys((*free(sides[0]), *free(sides[1])))]
+        captured = [*dict.fromkeys((*free_values(sides[0]), *free_values(sides[1])))]
         regions: list[Graph] = []
         for side in sides:
             inner = Builder()
@@ -241,20 +254,20 @@ class Machine:
 
     def given(
         self, builder: Builder, env: Mapping[Value, Value], at: int, values: Values, word: Values = (),
-        then: Block | None = None, move: int = 0,
+        then: BasicBlock | None = None, move: int = 0,
     ) -> list[Value]:  # fmt: skip
         kept = () if then is None else then.live
-        numbers = [at, *((PUSH if then else move, then.number if then else DONE) if self.deep else ())]
+        numbers = [at, *((PUSH if then else move, then.number if then else HALT_BLOCK) if self.deep else ())]
         failure = [env[v] for v in word] or [builder.const(0, INDEX)] * self.word
         return [
             *[builder.const(n, INDEX) for n in numbers],
             *failure,
-            *filled(builder, self.registers, [env[v] for v in values]),
-            *filled(builder, self.frame, [env[v] for v in kept]),
+            *fill_slots(builder, self.registers, [env[v] for v in values]),
+            *fill_slots(builder, self.frame, [env[v] for v in kept]),
         ]
 
 
-class State(Struct, frozen=True):
+class MachineState(Struct, frozen=True):
     """What the machine carries from step to step."""
 
     at: Value  # the number of the block that is next
@@ -269,13 +282,13 @@ class State(Struct, frozen=True):
         return [self.at, *self.height, *self.word, *self.frame, *self.registers, *self.stacks]
 
 
-class Slots(Struct, frozen=True):
+class RegisterSlots(Struct, frozen=True):
     """Places for values, of each type as many as are needed at a time."""
 
     types: tuple[Type, ...]
 
     @classmethod
-    def enough(cls, demands: Sequence[Sequence[Type]]) -> Slots:
+    def enough(cls, demands: Sequence[Sequence[Type]]) -> RegisterSlots:
         most: Counter[Type] = Counter()
         for types in demands:
             most |= Counter(types)
@@ -289,21 +302,21 @@ class Slots(Struct, frozen=True):
         return [free[t].pop() for t in types]
 
 
-def number(builder: Builder, value: Dim) -> Value:
+def emit_const(builder: Builder, value: Dim) -> Value:
     return builder.one("const", value=value, type=INDEX)
 
 
-def types_of(values: Sequence[Value]) -> list[Type]:
+def value_types(values: Sequence[Value]) -> list[Type]:
     return [v.type for v in values]
 
 
-def stack(item: Type) -> Tensor:
+def stack_type(item: Type) -> Tensor:
     """Room for frames, and a spare place."""
     assert isinstance(item, Tensor)
-    return Tensor(item.dtype, (FRAMES + 1, *item.shape))
+    return Tensor(item.dtype, (FRAME_CAPACITY + 1, *item.shape))
 
 
-def filled(builder: Builder, slots: Slots, values: Sequence[Value]) -> list[Value]:
+def fill_slots(builder: Builder, slots: RegisterSlots, values: Sequence[Value]) -> list[Value]:
     """Values in their places, and zeros in the others."""
-    there = dict(zip(slots.places(types_of(values)), values, strict=True))
+    there = dict(zip(slots.places(value_types(values)), values, strict=True))
     return [there[i] if i in there else zeros(builder, t) for i, t in enumerate(slots.types)]

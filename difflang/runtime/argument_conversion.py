@@ -21,11 +21,11 @@ from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DTYPES, DType, Tensor, Type
 
 Array = Any
-Convert = Callable[[Any], Array]
-NAMES: dict[np.dtype[Any], DType] = {numpy_dtype(d): d for d in DTYPES.values()}
+ArgumentConverter = Callable[[Any], Array]
+DTYPE_BY_NUMPY: dict[np.dtype[Any], DType] = {numpy_dtype(d): d for d in DTYPES.values()}
 
 
-def converter(type: Type, name: str) -> Convert:
+def argument_converter(type: Type, name: str) -> ArgumentConverter:
     """A function from what may be given for a param to a NumPy or JAX array of that type.
 
     Errors: DL1201 another element type, DL1202 another shape, DL1205 a number that does not fit, DL1206 no array.
@@ -42,23 +42,23 @@ def converter(type: Type, name: str) -> Convert:
             return scalar(given)
         if given.__class__ in classes and given.dtype == dtype and given.shape == shape:
             return given
-        return checked(given, type, name)
+        return check_argument(given, type, name)
 
     return convert
 
 
-def concrete_array() -> type[Any]:
+def concrete_array_class() -> type[Any]:
     """The class of JAX's concrete arrays."""
     with jax.ensure_compile_time_eval():  # a trace may be going on
         return type(jax.device_put(np.zeros((), np.float32)))  # which compiles nothing
 
 
-def checked(given: Any, type: Tensor, name: str) -> Array:
+def check_argument(given: Any, type: Tensor, name: str) -> Array:
     array = given
     if is_python_number(given):
         if not type.shape:
-            return number(given, type, name)
-        raise other_shape((), type, name)
+            return convert_python_number(given, type, name)
+        raise shape_error((), type, name)
     if isinstance(given, (list, tuple)):
         raise DifflangError(
             Diagnostic(
@@ -69,10 +69,10 @@ def checked(given: Any, type: Tensor, name: str) -> Array:
         )
     refuse_masked(given, name)
     if not isinstance(array, (np.ndarray, np.generic, jax.Array)):
-        return other_array(given, type, name)
+        return from_foreign_array(given, type, name)
     if array.shape != type.shape:
-        raise other_shape(array.shape, type, name)
-    return with_dtype(array, type, name)
+        raise shape_error(array.shape, type, name)
+    return to_declared_dtype(array, type, name)
 
 
 def is_python_number(given: Any) -> bool:
@@ -88,22 +88,22 @@ def refuse_masked(given: Any, name: str) -> None:
         raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
 
 
-def other_array(given: Any, type: Tensor, name: str) -> Array:
+def from_foreign_array(given: Any, type: Tensor, name: str) -> Array:
     """Arrays of other libraries, which offer themselves to NumPy."""
     if not hasattr(given, "__array__"):
         message = f"`{name}` is a {type}, and a {given.__class__.__name__} was given"
         raise DifflangError(Diagnostic("DL1206", message))
-    return checked(np.asarray(given), type, name)
+    return check_argument(np.asarray(given), type, name)
 
 
-def with_dtype(array: Array, type: Tensor, name: str) -> Array:
+def to_declared_dtype(array: Array, type: Tensor, name: str) -> Array:
     wanted = numpy_dtype(type.dtype)
-    if is_weak(array) and fits_kind(NAMES.get(array.dtype), type.dtype):
+    if is_weak(array) and weak_dtype_fits(DTYPE_BY_NUMPY.get(array.dtype), type.dtype):
         with jax.enable_x64(True):
             return jax.lax.convert_element_type(array, wanted)
     if array.dtype == wanted:
         return array
-    raise other_dtype(array, type, name)
+    raise dtype_error(array, type, name)
 
 
 def is_weak(value: Any) -> bool:
@@ -113,7 +113,7 @@ def is_weak(value: Any) -> bool:
     return isinstance(value, jax.Array) and bool(getattr(value.aval, "weak_type", False))
 
 
-def fits_kind(given: DType | None, wanted: DType) -> bool:
+def weak_dtype_fits(given: DType | None, wanted: DType) -> bool:
     """What began as a Python number in JAX may stand for a float that holds no more digits than it has by now.
 
     Nothing says that an integer fits.
@@ -123,7 +123,7 @@ def fits_kind(given: DType | None, wanted: DType) -> bool:
     return given.kind == "int" or given.bits >= (wanted.bits if given.kind == wanted.kind else wanted.bits // 2)
 
 
-def number(given: complex, type: Tensor, name: str) -> Array:
+def convert_python_number(given: complex, type: Tensor, name: str) -> Array:
     """A plain number in the declared type, if that holds it."""
     kind, wanted = type.dtype.kind, numpy_dtype(type.dtype)
     holds: tuple[Any, ...] = {
@@ -131,36 +131,36 @@ def number(given: complex, type: Tensor, name: str) -> Array:
     }[kind]  # fmt: skip
     if not isinstance(given, holds) or (isinstance(given, bool) and kind != "bool"):
         message = f"`{name}` is {type.dtype}, and the {given.__class__.__name__} {given} was given"
-        raise DifflangError(Diagnostic("DL1201", message, helps=(number_to_write(given, type.dtype, name),)))
+        raise DifflangError(Diagnostic("DL1201", message, helps=(number_conversion_hint(given, type.dtype, name),)))
     if isinstance(given, int) and kind in ("int", "uint"):
         low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
         if not low <= given <= high:
-            raise too_large(given, type, name)
+            raise overflow_error(given, type, name)
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(given, wanted)
     except OverflowError:
-        raise too_large(given, type, name) from None
+        raise overflow_error(given, type, name) from None
     if kind in ("float", "complex") and not np.isfinite(array) and np.isfinite(given):
-        raise too_large(given, type, name)
+        raise overflow_error(given, type, name)
     return array
 
 
-def too_large(given: complex, type: Tensor, name: str) -> DifflangError:
+def overflow_error(given: complex, type: Tensor, name: str) -> DifflangError:
     dtype = numpy_dtype(type.dtype)
     if type.dtype.kind in ("int", "uint"):
         way = f"{type.dtype} goes from {np.iinfo(dtype).min:,} to {np.iinfo(dtype).max:,}"
     else:
         way = f"{type.dtype} goes to {float(ml_dtypes.finfo(dtype).max):.3g}"
-    message = f"`{name}` is {type.dtype}, which does not hold {digits(given)}"
+    message = f"`{name}` is {type.dtype}, which does not hold {format_number(given)}"
     return DifflangError(Diagnostic("DL1205", message, helps=(way,)))
 
 
-def digits(given: complex) -> str:
+def format_number(given: complex) -> str:
     return str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
 
 
-def number_to_write(given: complex, wanted: DType, name: str) -> str:
+def number_conversion_hint(given: complex, wanted: DType, name: str) -> str:
     """How a plain number becomes one of the type that is declared, if that is meant."""
     whole = wanted.kind in ("int", "uint")
     if isinstance(given, complex):
@@ -175,7 +175,7 @@ def number_to_write(given: complex, wanted: DType, name: str) -> str:
     return f"write `float({name})`"
 
 
-def array_to_write(name: str, shown: str) -> str:
+def array_conversion_hint(name: str, shown: str) -> str:
     """How a list becomes an array of the type that is declared."""
     dtype = DTYPES.get(shown.partition("[")[0])
     return f"write `np.array({name}{f', {numpy_name(dtype)}' if dtype is not None else ''})`"
@@ -185,13 +185,13 @@ def numpy_name(dtype: DType) -> str:
     return f"jnp.{dtype.numpy}" if dtype.numpy == "bfloat16" else f"np.{dtype.numpy}"
 
 
-def other_dtype(array: Array, type: Tensor, name: str) -> DifflangError:
-    found = NAMES.get(array.dtype)
+def dtype_error(array: Array, type: Tensor, name: str) -> DifflangError:
+    found = DTYPE_BY_NUMPY.get(array.dtype)
     message = f"`{name}` is a {type}, and an array of {found or array.dtype} was given"
-    return DifflangError(Diagnostic("DL1201", message, helps=(line_to_write(array, found, type.dtype, name),)))
+    return DifflangError(Diagnostic("DL1201", message, helps=(dtype_conversion_hint(array, found, type.dtype, name),)))
 
 
-def line_to_write(array: Array, found: DType | None, wanted: DType, name: str) -> str:
+def dtype_conversion_hint(array: Array, found: DType | None, wanted: DType, name: str) -> str:
     """How an array of an element type becomes one of the type that is declared."""
     if found is not None and found.kind == "complex" and wanted.kind != "complex":
         return f"declare it {found}, or take its real part if that is meant: `{name}.real`"
@@ -204,7 +204,7 @@ def line_to_write(array: Array, found: DType | None, wanted: DType, name: str) -
     return f"write `with jax.enable_x64(True): {name} = {name}.astype({to})`: JAX makes no {wanted} as it is set up"
 
 
-def other_shape(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:
+def shape_error(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:
     what = "a number" if not given else f"an array of shape [{', '.join(map(str, given))}]"
     if len(given) != type.rank:
         message = f"`{name}` is a {type}, of rank {type.rank}, and {what} was given"

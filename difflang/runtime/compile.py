@@ -14,20 +14,24 @@ import jax.core
 from jax.sharding import SingleDeviceSharding
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.gc_pause import paused
-from difflang.ir.graph import Eqn, Graph, inner_first
-from difflang.ir.interpreter import Says, nobody, numpy_dtype
+from difflang.base.gc_pause import pause_gc
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
+from difflang.ir.interpreter import TextSink, discard_text, numpy_dtype
 from difflang.ir.tensor_types import Tensor
-from difflang.lower.drop_transfers_in_maps import without_moves_in_lanes
+from difflang.lower.drop_transfers_in_maps import drop_transfers_in_maps
 from difflang.lower.graph_to_jax import Lowering
-from difflang.ops.control.extern_call import Foreign, extern
-from difflang.runtime.argument_conversion import concrete_array, converter
+from difflang.ops.control.extern_call import ExternFunction, extern
+from difflang.runtime.argument_conversion import argument_converter, concrete_array_class
 
 Array = Any
 Tracer = jax.core.Tracer
 
-IN_ORDER = {"xla_gpu_deterministic_ops": True}  # a CPU and a TPU have one order anyway; on a GPU XLA sorts, then sums
-SPARING = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}  # else what loops change is copied early
+DETERMINISTIC_OPTIONS = {
+    "xla_gpu_deterministic_ops": True
+}  # a CPU and a TPU have one order anyway; on a GPU XLA sorts, then sums
+LOW_MEMORY_OPTIONS = {
+    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
+}  # else what loops change is copied early
 
 
 class Device(Protocol):
@@ -53,7 +57,7 @@ class Executable:
         self,
         graph: Graph,
         device: Device | None = None,
-        says: Says = nobody,
+        says: TextSink = discard_text,
         *,
         in_order: bool = False,
         sparing: bool = False,
@@ -63,7 +67,9 @@ class Executable:
         self.sparing = sparing  # whether kernels run in the order that takes the least memory
         self.says = says
         self.device = device
-        self.converters = tuple([converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)])
+        self.converters = tuple(
+            [argument_converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)]
+        )
         self.wide = any([numpy_dtype(p.type.dtype).itemsize > 4 for p in graph.params if isinstance(p.type, Tensor)])
         self.compiled: Callable[..., list[Array]] | None = None
         self.made: Any = None  # what XLA made, which `compiled` calls
@@ -83,7 +89,7 @@ class Executable:
     def converted(self, given: Sequence[Any]) -> list[Array]:
         """The same, each argument converted at the door."""
         if len(given) != len(self.converters):
-            raise other_count(self.graph, len(given))
+            raise argument_count_error(self.graph, len(given))
         arrays = [convert(x) for convert, x in zip(self.converters, given, strict=True)]
         for x in arrays:
             if isinstance(x, Tracer):
@@ -110,13 +116,13 @@ class Executable:
     def inline(self, arrays: Sequence[Array]) -> list[Array]:
         """The graph in the trace that is going on."""
         with jax.enable_x64(True):
-            return Lowering(jax, platform_of(self.device), self.says).graph(self.graph, *arrays)
+            return Lowering(jax, device_platform(self.device), self.says).graph(self.graph, *arrays)
 
     @property
     def notes(self) -> tuple[Diagnostic, ...]:
         """What is not done as the program says. Warning DL0602: nothing is moved, by this device or in lanes."""
-        asked, moved = moves(self.graph), moves(without_moves_in_lanes(self.graph))
-        if platform_of(self.device) == "cpu" and asked:
+        asked, moved = host_transfers(self.graph), host_transfers(drop_transfers_in_maps(self.graph))
+        if device_platform(self.device) == "cpu" and asked:
             message = "this device has no memory but the host's: what a loop keeps stays where it is"
         elif len(moved) < len(asked):
             message = "what a loop in a comprehension keeps stays where it is: its lanes are not moved to the host"
@@ -128,33 +134,35 @@ class Executable:
     @property
     def orders(self) -> bool:
         """Whether XLA can be told the order of its kernels here."""
-        return platform_of(self.device) == "cpu"
+        return device_platform(self.device) == "cpu"
 
     @property
     def options(self) -> dict[str, Any]:
         """What XLA is told."""
-        return (IN_ORDER if self.in_order else {}) | (SPARING if self.sparing and self.orders else {})
+        return (DETERMINISTIC_OPTIONS if self.in_order else {}) | (
+            LOW_MEMORY_OPTIONS if self.sparing and self.orders else {}
+        )
 
     def build(self) -> Callable[..., list[Array]]:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
         with self.lock:
             if self.compiled is None:
-                self.plain = frozenset([concrete_array()])
+                self.plain = frozenset([concrete_array_class()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
-                program = lowered(self.graph, platform_of(self.device), sharding, says=self.says)
-                self.made = made = compiled(program, self.graph, self.options)
-                self.compiled = said_out(made) if self.graph.effectful else made
-                if hosts := called_back(self.graph):
-                    self.compiled = over(self.compiled, hosts)
+                program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.says)
+                self.made = made = compile_lowered(program, self.graph, self.options)
+                self.compiled = wait_for_prints(made) if self.graph.effectful else made
+                if hosts := host_callbacks(self.graph):
+                    self.compiled = wait_for_callbacks(self.compiled, hosts)
         return self.compiled
 
 
-def moves(graph: Graph) -> list[Eqn]:
+def host_transfers(graph: Graph) -> list[Eqn]:
     """The equations that move something to the host."""
-    return [eqn for g in inner_first(graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
+    return [eqn for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
 
 
-def said_out(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
+def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
     """The same program, over when it has said everything."""
 
     def called(*arrays: Array) -> list[Array]:
@@ -165,13 +173,15 @@ def said_out(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
     return called
 
 
-def called_back(graph: Graph) -> list[Foreign]:
+def host_callbacks(graph: Graph) -> list[ExternFunction]:
     """The functions of Python that run while the program does."""
-    called = [eqn.attrs["function"] for g in inner_first(graph)[0] for eqn in g.eqns if eqn.op is extern]
+    called = [eqn.attrs["function"] for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op is extern]
     return [function for function in called if function.host]
 
 
-def over(program: Callable[..., list[Array]], hosts: Sequence[Foreign]) -> Callable[..., list[Array]]:
+def wait_for_callbacks(
+    program: Callable[..., list[Array]], hosts: Sequence[ExternFunction]
+) -> Callable[..., list[Array]]:
     """The same program, over when all that it calls back is; what fails there is raised as what it is."""
 
     def called(*arrays: Array) -> list[Array]:
@@ -188,40 +198,47 @@ def over(program: Callable[..., list[Array]], hosts: Sequence[Foreign]) -> Calla
     return called
 
 
-def compile(
-    graph: Graph, device: Device | None = None, says: Says = nobody, *, in_order: bool = False, sparing: bool = False
+def compile_graph(
+    graph: Graph,
+    device: Device | None = None,
+    says: TextSink = discard_text,
+    *,
+    in_order: bool = False,
+    sparing: bool = False,
 ) -> Executable:
     """A callable for one concrete graph, on that device or the default one; see `Executable` for the rest."""
     return Executable(graph, device, says, in_order=in_order, sparing=sparing)
 
 
-def lower_for(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
+def lower_for_platform(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
     """StableHLO for a platform, "cpu", "cuda", "rocm" or "tpu", that need not be on this machine."""
-    return lowered(graph, platform, lowering_platforms=(platform,)).as_text(debug_info=debug_info)
+    return lower_graph(graph, platform, lowering_platforms=(platform,)).as_text(debug_info=debug_info)
 
 
-def lowered(
+def lower_graph(
     graph: Graph,
     platform: str,
     sharding: SingleDeviceSharding | None = None,
     lowering_platforms: tuple[str, ...] | None = None,
-    says: Says = nobody,
+    says: TextSink = discard_text,
 ) -> Any:
     """The program in JAX's own lowered form. Errors: DL1221 for another platform than this one, if it prints."""
     if graph.effectful and lowering_platforms not in (None, (jax.default_backend(),)):
         ways = ("do that on a machine where it will run, or leave out what it prints",)
         message = f"a program that prints calls back to its own process: none can be lowered here for `{platform}`"
         raise DifflangError(Diagnostic("DL1221", message, helps=ways))
-    with jax.enable_x64(True), paused():
-        return traced(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
+    with jax.enable_x64(True), pause_gc():
+        return trace_graph(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)
 
 
-def traced(graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, says: Says = nobody) -> Any:
+def trace_graph(
+    graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, says: TextSink = discard_text
+) -> Any:
     """The program in JAX's own form, before it is lowered. 64-bit types must be switched on."""
-    return jitted(graph, platform, says).trace(*[spec(p.type, sharding) for p in graph.params])
+    return jit_graph(graph, platform, says).trace(*[shape_struct(p.type, sharding) for p in graph.params])
 
 
-def jitted(graph: Graph, platform: str, says: Says = nobody) -> Any:
+def jit_graph(graph: Graph, platform: str, says: TextSink = discard_text) -> Any:
     """The program as a function of JAX's that is still to be traced."""
     lowering = Lowering(jax, platform, says, runs=True)
 
@@ -232,12 +249,12 @@ def jitted(graph: Graph, platform: str, says: Says = nobody) -> Any:
     return jax.jit(program, keep_unused=True)
 
 
-def spec(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
+def shape_struct(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeDtypeStruct:
     assert isinstance(type, Tensor), "histories are no params of a program"
     return jax.ShapeDtypeStruct(type.shape, numpy_dtype(type.dtype), sharding=sharding)
 
 
-def compiled(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable[..., list[Array]]:
+def compile_lowered(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable[..., list[Array]]:
     """What XLA makes of a program. Its options change from version to version: the order of kernels is left to one that
     cannot be told. Errors: DL1011.
     """
@@ -245,18 +262,20 @@ def compiled(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable
         with jax.enable_x64(True):
             return program.compile(compiler_options=dict(options) or None)
     except jax.errors.JaxRuntimeError as error:
-        if any(name in options and name in str(error) for name in SPARING):
-            return compiled(program, graph, {name: options[name] for name in options if name not in SPARING})
+        if any(name in options and name in str(error) for name in LOW_MEMORY_OPTIONS):
+            return compile_lowered(
+                program, graph, {name: options[name] for name in options if name not in LOW_MEMORY_OPTIONS}
+            )
         where = (Label(graph.eqns[0].span),) if graph.eqns else ()
         message = f"XLA could not compile {graph.name or 'this program'}: {str(error).splitlines()[0]}"
         raise DifflangError(Diagnostic("DL1011", message, where)) from error
 
 
-def platform_of(device: Device | None) -> str:
+def device_platform(device: Device | None) -> str:
     return jax.default_backend() if device is None else device.platform
 
 
-def other_count(graph: Graph, given: int) -> DifflangError:
+def argument_count_error(graph: Graph, given: int) -> DifflangError:
     wanted = len(graph.params)
     name = graph.name or "this program"
     return DifflangError(Diagnostic("DL1202", f"{name} takes {wanted} argument{'s' * (wanted != 1)}, not {given}"))

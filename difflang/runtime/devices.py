@@ -7,22 +7,22 @@ from typing import Any
 import jax
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest
+from difflang.base.error_codes import nearest_word
 
 PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 
 
-def find(name: str) -> Any:
+def find_device(name: str) -> Any:
     """The first device of a platform. Errors: DL0601 where there is none of that name here."""
     try:
         return jax.devices(name)[0]
     except RuntimeError:
         here = sorted({d.platform for d in jax.devices()})
-        near = nearest(name, [*PLATFORMS, *here]) if name not in PLATFORMS else None
+        near = nearest_word(name, [*PLATFORMS, *here]) if name not in PLATFORMS else None
         way = f"did you mean `{near}`?" if near else f"here there is {', '.join(here)}"
         raise DifflangError(Diagnostic("DL0601", f"there is no device `{name}` here", (), (way,))) from None
 
 
-def here() -> list[tuple[str, str]]:
+def local_devices() -> list[tuple[str, str]]:
     """The name and kind of each device of this machine."""
     return [(f"{d.platform}:{d.id}", str(d.device_kind)) for d in jax.devices()]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Cache(Generic[T]):
+class ExecutableCache(Generic[T]):
     """Makes each thing once, also when several threads ask for it at the same time."""
 
     def __init__(self) -> None:

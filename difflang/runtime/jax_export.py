@@ -10,30 +10,30 @@ import jax
 from jax import export
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.gc_pause import paused
-from difflang.base.source import NOWHERE
+from difflang.base.gc_pause import pause_gc
+from difflang.base.source import NO_SPAN
 from difflang.ir.graph import Graph
-from difflang.lower.source_locations import framed
-from difflang.runtime.compile import jitted, spec
+from difflang.lower.source_locations import make_frame
+from difflang.runtime.compile import jit_graph, shape_struct
 
 
-def exported(graph: Graph, platform: str) -> Any:
+def export_program(graph: Graph, platform: str) -> Any:
     """The program for a platform that need not be here, a `jax.export.Exported`.
 
     Errors: DL0801 where an op is a call into a library, of which nobody promises that it stays the same.
     """
-    specs = [spec(p.type, None) for p in graph.params]
+    specs = [shape_struct(p.type, None) for p in graph.params]
     try:
-        with jax.enable_x64(True), innermost_places(), paused():
-            program = export.export(jitted(graph, platform), platforms=(platform,))
-            place = graph.eqns[0].span if graph.eqns else NOWHERE
-            return framed(place)(lambda specs: program(*specs), specs, (), {})
+        with jax.enable_x64(True), innermost_locations(), pause_gc():
+            program = export.export(jit_graph(graph, platform), platforms=(platform,))
+            place = graph.eqns[0].span if graph.eqns else NO_SPAN
+            return make_frame(place)(lambda specs: program(*specs), specs, (), {})
     except (ValueError, NotImplementedError) as error:
-        raise not_there(graph, platform, error) from error
+        raise export_error(graph, platform, error) from error
 
 
 @contextmanager
-def innermost_places() -> Generator[None]:
+def innermost_locations() -> Generator[None]:
     """Inside, JAX writes down of each operation where in the program it stands, and nothing of who called the compiler:
     those are paths of this machine.
     """
@@ -46,7 +46,7 @@ def innermost_places() -> Generator[None]:
         jax.config.update(name, before)
 
 
-def not_there(graph: Graph, platform: str, error: Exception) -> DifflangError:
+def export_error(graph: Graph, platform: str, error: Exception) -> DifflangError:
     where = (Label(graph.eqns[0].span, "in the program that begins here"),) if graph.eqns else ()
     why = str(error).splitlines()[0] if str(error) else type(error).__name__
     message = f"there is no StableHLO of {graph.name or 'this program'} for `{platform}`: {why}"
@@ -54,7 +54,7 @@ def not_there(graph: Graph, platform: str, error: Exception) -> DifflangError:
     return DifflangError(Diagnostic("DL0801", message, where, ways))
 
 
-def loaded(data: bytes) -> Any:
+def load_exported(data: bytes) -> Any:
     """What was written by `serialize` of it. Errors: DL1241."""
     try:
         return export.deserialize(bytearray(data))

@@ -13,29 +13,38 @@ import jax
 from jax.profiler import ProfileData
 from msgspec import Struct
 
-from difflang.lower.source_locations import CALLED
+from difflang.lower.source_locations import FRAME_NAME
 from difflang.runtime.compile import Executable
-from difflang.runtime.trace_sampling import LARGE, Sampling
+from difflang.runtime.trace_sampling import TARGET_TRACE_BYTES, TraceSampler
 
-Line = tuple[str, int]  # the name of a text, and a line of it
-ENOUGH, CALLS = 0.5, 20  # seconds, and calls, of one program that are traced
-STEPS = 50_000  # of operations in a call that is traced from its beginning to its end; of others there are samples
-MOST = 4 * LARGE  # bytes of its traces, of some 40,000 steps
-HOLDS = {"while", "conditional", "call"}  # operations that are others
-MOVES = {"bitcast", "parameter", "constant", "get-tuple-element", "tuple", "copy"}  # what costs nothing in a fusion
+SourceLine = tuple[str, int]  # the name of a text, and a line of it
+MIN_TRACED_SECONDS, MAX_TRACED_CALLS = 0.5, 20  # seconds, and calls, of one program that are traced
+MAX_OPS_PER_FULL_TRACE = (
+    50_000  # of operations in a call that is traced from its beginning to its end; of others there are samples
+)
+MAX_TRACE_BYTES = 4 * TARGET_TRACE_BYTES  # bytes of its traces, of some 40,000 steps
+CONTAINER_OPS = {"while", "conditional", "call"}  # operations that are others
+FREE_IN_FUSION_OPS = {
+    "bitcast",
+    "parameter",
+    "constant",
+    "get-tuple-element",
+    "tuple",
+    "copy",
+}  # what costs nothing in a fusion
 TABLES = re.compile(r"^(\d+) (?:\"(.*)\"|\{(.*)\})$")
-MADE = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*? ([a-z][\w\-]*)\(([^)]*)\)")
+INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*? ([a-z][\w\-]*)\(([^)]*)\)")
 NAME = re.compile(r"%([\w.\-]+)")
 HEAD = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
-DONE = re.compile(r"\b(?:body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
+COMPUTATION_REFERENCE = re.compile(r"\b(?:body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
 BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
-FREE = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast"}  # what is nothing to do
+ZERO_COST_OPS = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast"}  # what is nothing to do
 FRAME = re.compile(r"stack_frame_id=(\d+)")
 CALLS_OF = re.compile(r"calls=%?([\w.\-]+)")
 
 
-class Traces:
+class ProfilerTraces:
     """Traces of calls, taken until each program was traced for long enough."""
 
     def __init__(self) -> None:
@@ -52,12 +61,12 @@ class Traces:
     def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
         """The results of a call, which is over then, and how long it took."""
         if not self.wants(name):
-            return timed(program, arrays)
+            return timed_call(program, arrays)
         if name not in self.steps:
             text = program.made.as_text()
-            self.steps[name], self.modules[name] = steps_of(text), module_of(text)
-        with Sampling(apart=self.steps[name] > STEPS) as sampling:
-            results, took = timed(program, arrays)
+            self.steps[name], self.modules[name] = max_op_count(text), hlo_module_name(text)
+        with TraceSampler(apart=self.steps[name] > MAX_OPS_PER_FULL_TRACE) as sampling:
+            results, took = timed_call(program, arrays)
         self.failed = sampling.failed
         self.seconds[name] += took
         self.calls[name] += 1
@@ -65,10 +74,14 @@ class Traces:
         return results, took
 
     def wants(self, name: str) -> bool:
-        little = self.seconds[name] < ENOUGH and self.calls[name] < CALLS and self.bytes[name] < MOST
+        little = (
+            self.seconds[name] < MIN_TRACED_SECONDS
+            and self.calls[name] < MAX_TRACED_CALLS
+            and self.bytes[name] < MAX_TRACE_BYTES
+        )
         return little and not self.failed
 
-    def add(self, name: str, sampling: Sampling, took: float) -> None:
+    def add(self, name: str, sampling: TraceSampler, took: float) -> None:
         """Count what was traced of a call; each sample stands for the time from its beginning to that of the next."""
         samples = sampling.samples
         ends = [sample.begin for sample in samples[1:]] + [took]
@@ -77,7 +90,7 @@ class Traces:
         if not samples:
             self.unseen[name] += took
         for sample, end in zip(samples, ends, strict=True):
-            found, lasted = seconds_of(sample.trace, self.modules[name])
+            found, lasted = op_seconds(sample.trace, self.modules[name])
             known = end - sample.begin
             if sample.end < took:  # an operation at either edge of it was left out
                 known *= min(lasted / (sample.end - sample.begin), 1.0)
@@ -87,28 +100,28 @@ class Traces:
             self.unseen[name] += end - sample.begin - (known if whole else 0.0)
 
 
-def timed(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
+def timed_call(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
     start = time.perf_counter()
     results = jax.block_until_ready(program(*arrays))
     return results, time.perf_counter() - start
 
 
-def seconds_of(trace: bytes, module: str) -> tuple[dict[str, float], float]:
+def op_seconds(trace: bytes, module: str) -> tuple[dict[str, float], float]:
     """The time of each operation of a program in a trace, and from the first beginning to the last end."""
-    threads = events_of(ProfileData.from_serialized_xspace(trace), module)
+    threads = op_events(ProfileData.from_serialized_xspace(trace), module)
     begin = min((event[0] for events in threads for event in events), default=0.0)
     end = max((event[1] for events in threads for event in events), default=0.0)
     return {op: spent / 1e9 for op, spent in wall_time(threads).items()}, (end - begin) / 1e9
 
 
-Event = tuple[float, float, str]  # from, to, operation
+OpEvent = tuple[float, float, str]  # from, to, operation
 
 
-def events_of(data: Any, module: str) -> list[list[Event]]:
+def op_events(data: Any, module: str) -> list[list[OpEvent]]:
     """The operations of a program that each thread carried out, and when, in nanoseconds."""
-    threads: list[list[Event]] = []
+    threads: list[list[OpEvent]] = []
     for line in [line for plane in data.planes for line in plane.lines]:
-        here: list[Event] = []
+        here: list[OpEvent] = []
         for event in line.events:
             stats = dict(event.stats)
             if "hlo_op" in stats and stats.get("hlo_module", module) == module:
@@ -118,7 +131,7 @@ def events_of(data: Any, module: str) -> list[list[Event]]:
     return threads
 
 
-def wall_time(threads: Iterable[Sequence[Event]]) -> dict[str, float]:
+def wall_time(threads: Iterable[Sequence[OpEvent]]) -> dict[str, float]:
     """Each moment given to the operations at work in it: to the innermost of each thread, in equal parts.
 
     What only waits for others, a loop for its body on another thread, gets what nobody else does.
@@ -135,7 +148,7 @@ def wall_time(threads: Iterable[Sequence[Event]]) -> dict[str, float]:
     before = 0.0
     for at, sign, number, thread, op in edges:
         tops = [next(reversed(stack.values())) for stack in stacks.values() if stack] if at > before else []
-        busy = [o for o in tops if o.partition(".")[0] not in HOLDS] or tops
+        busy = [o for o in tops if o.partition(".")[0] not in CONTAINER_OPS] or tops
         for each in busy:
             found[each] += (at - before) / len(busy)
         before = at
@@ -149,12 +162,12 @@ def wall_time(threads: Iterable[Sequence[Event]]) -> dict[str, float]:
 # ---- From operations to lines
 
 
-def module_of(text: str) -> str:
+def hlo_module_name(text: str) -> str:
     """What XLA calls the program whose text this is."""
     return text.partition(",")[0].removeprefix("HloModule ").split()[0]
 
 
-def steps_of(text: str) -> float:
+def max_op_count(text: str) -> float:
     """How many operations a call of this program carries out at most, infinity if that depends on the data."""
     found: dict[str, float] = defaultdict(float)  # of each computation, which is printed after those that it does
     computation = ""
@@ -162,20 +175,24 @@ def steps_of(text: str) -> float:
         if (head := HEAD.match(row)) is not None:
             computation = head[1]
             found[computation] = 0.0
-        elif (made := MADE.match(row)) is not None:
-            found[computation] += steps_of_row(made[2], row, found)
+        elif (made := INSTRUCTION.match(row)) is not None:
+            found[computation] += row_op_count(made[2], row, found)
     return found.get(computation, inf)
 
 
-def steps_of_row(opcode: str, row: str, found: Mapping[str, float]) -> float:
-    if opcode in FREE:
+def row_op_count(opcode: str, row: str, found: Mapping[str, float]) -> float:
+    if opcode in ZERO_COST_OPS:
         return 0.0
     if opcode == "custom-call" and "callback" in row:
         return inf  # Python, which may do anything
-    if opcode not in HOLDS:
+    if opcode not in CONTAINER_OPS:
         return 1.0
     branches = BRANCHES.search(row)
-    parts = [part.strip().removeprefix("%") for part in branches[1].split(",")] if branches else DONE.findall(row)
+    parts = (
+        [part.strip().removeprefix("%") for part in branches[1].split(",")]
+        if branches
+        else COMPUTATION_REFERENCE.findall(row)
+    )
     once = sum(found.get(part, inf) for part in parts)
     if opcode != "while":
         return 1.0 + once
@@ -183,25 +200,25 @@ def steps_of_row(opcode: str, row: str, found: Mapping[str, float]) -> float:
     return 1.0 + (int(trips[1]) + 1) * once if trips else inf
 
 
-class Instruction(Struct, frozen=True):
+class HloInstruction(Struct, frozen=True):
     """One row of a program as XLA prints it."""
 
     opcode: str
-    line: Line | None
+    line: SourceLine | None
     reads: tuple[str, ...]
     calls: str  # the computation that it does
 
 
-def lines_of(text: str) -> dict[str, Counter[Line]]:
+def op_source_lines(text: str) -> dict[str, Counter[SourceLine]]:
     """The lines that each operation comes from: of one that holds several, one for each of them.
 
     An operation of which XLA does not say it comes from where those do that read it, or that it reads.
     """
-    rows, inside = instructions_of(text)
-    found: dict[str, Counter[Line]] = {}
+    rows, inside = parse_hlo_instructions(text)
+    found: dict[str, Counter[SourceLine]] = {}
     for name, row in rows.items():
         parts = [rows[i] for i in inside.get(row.calls, ())] if row.opcode == "fusion" else []
-        lines = [part.line for part in parts if part.line is not None and part.opcode not in MOVES]
+        lines = [part.line for part in parts if part.line is not None and part.opcode not in FREE_IN_FUSION_OPS]
         found[name] = Counter(lines or ([row.line] if row.line is not None else []))
     for name in reversed(rows):
         for read in rows[name].reads:
@@ -212,21 +229,26 @@ def lines_of(text: str) -> dict[str, Counter[Line]]:
     return found
 
 
-def instructions_of(text: str) -> tuple[dict[str, Instruction], dict[str, list[str]]]:
+def parse_hlo_instructions(text: str) -> tuple[dict[str, HloInstruction], dict[str, list[str]]]:
     """Every operation by its name, each after those that it reads, and which of them each computation holds."""
-    frames, rows, inside, computation = frames_of(text), dict[str, Instruction](), defaultdict[str, list[str]](list), ""
+    frames, rows, inside, computation = (
+        parse_stack_frames(text),
+        dict[str, HloInstruction](),
+        defaultdict[str, list[str]](list),
+        "",
+    )
     for written in text.splitlines():
-        if (made := MADE.match(written)) is not None:
+        if (made := INSTRUCTION.match(written)) is not None:
             frame, calls = FRAME.search(written), CALLS_OF.search(written)
             line = frames.get(int(frame[1])) if frame else None
-            rows[made[1]] = Instruction(made[2], line, tuple(NAME.findall(made[3])), calls[1] if calls else "")
+            rows[made[1]] = HloInstruction(made[2], line, tuple(NAME.findall(made[3])), calls[1] if calls else "")
             inside[computation].append(made[1])
         elif (head := HEAD.match(written)) is not None:
             computation = head[1]
     return rows, inside
 
 
-def frames_of(text: str) -> dict[int, Line]:
+def parse_stack_frames(text: str) -> dict[int, SourceLine]:
     """The line of the program for each stack frame that has one."""
     tables: dict[str, dict[int, Any]] = defaultdict(dict)
     title = ""
@@ -238,16 +260,16 @@ def frames_of(text: str) -> dict[int, Line]:
             tables[title][int(found[1])] = told if found[2] is None else found[2]
         elif row and title:
             title = ""
-    ours = {n for n, name in tables["FunctionNames"].items() if name == CALLED}
-    lines: dict[int, Line] = {}
+    ours = {n for n, name in tables["FunctionNames"].items() if name == FRAME_NAME}
+    lines: dict[int, SourceLine] = {}
     for number in tables["StackFrames"]:
-        line = line_at(number, tables, ours)
+        line = frame_source_line(number, tables, ours)
         if line is not None:
             lines[number] = line
     return lines
 
 
-def line_at(number: int, tables: Mapping[str, Mapping[int, Any]], ours: set[int]) -> Line | None:
+def frame_source_line(number: int, tables: Mapping[str, Mapping[int, Any]], ours: set[int]) -> SourceLine | None:
     """The innermost line of the program that a frame stands in."""
     seen: set[int] = set()
     while number in tables["StackFrames"] and number not in seen:

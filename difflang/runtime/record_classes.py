@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest
-from difflang.runtime.pytrees import Tracer, on_host, register_node, register_record
+from difflang.base.error_codes import nearest_word
+from difflang.runtime.pytrees import Tracer, register_node, register_record, to_host
 
 
-class Shape(NamedTuple):
+class RecordShape(NamedTuple):
     """What a pickled record says of its class."""
 
     module: str
@@ -24,26 +24,26 @@ class Shape(NamedTuple):
     static: tuple[str, ...]
 
 
-class Variant(NamedTuple):
+class VariantShape(NamedTuple):
     """A variant of an enum: the enum's name, the variant's number in it, and its own name and fields."""
 
     enum: str
     mark: int
-    shape: Shape
+    shape: RecordShape
 
 
-CLASSES: WeakValueDictionary[Shape | Variant, type] = WeakValueDictionary()
+CLASSES: WeakValueDictionary[RecordShape | VariantShape, type] = WeakValueDictionary()
 """The latest class of each shape, and of each variant."""
 
 
-def record_class(shape: Shape, space: dict[str, Any]) -> type:
+def record_class(shape: RecordShape, space: dict[str, Any]) -> type:
     """A frozen dataclass that JAX takes apart, and that pickles by its shape, as NumPy arrays: JAX may narrow f64."""
 
     def values(record: Any) -> tuple[Any, ...]:
         return tuple([getattr(record, name) for name in shape.fields])
 
     ways = {
-        "__reduce__": lambda record: (restored, (shape, on_host(values(record)))),
+        "__reduce__": lambda record: (unpickle_record, (shape, to_host(values(record)))),
         "__copy__": lambda record: type(record)(*values(record)),
         "__deepcopy__": lambda record, memo: type(record)(*deepcopy(values(record), memo)),
     }
@@ -52,14 +52,14 @@ def record_class(shape: Shape, space: dict[str, Any]) -> type:
     return cls
 
 
-def variant_class(variant: Variant, space: dict[str, Any], base: type | None) -> type:
+def variant_class(variant: VariantShape, space: dict[str, Any], base: type | None) -> type:
     """The same for a variant, under the class of its enum; that of its tangents stands alone."""
     cls = dataclass_of(variant.shape, space, () if base is None else (base,))
     CLASSES[variant] = cls
     return cls
 
 
-def dataclass_of(shape: Shape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
+def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
     """A frozen dataclass whose fields are the leaves of a structure, but for its static ones.
 
     Errors: DL0801 for a field that is called as a word of Python's is.
@@ -71,12 +71,12 @@ def dataclass_of(shape: Shape, space: dict[str, Any], bases: tuple[type, ...] = 
     fields = [(n, Any) for n in shape.fields]
     cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
     cls.__module__ = shape.module
-    cls.__init__ = told_of_fields(cls.__init__, shape)
+    cls.__init__ = init_naming_fields(cls.__init__, shape)
     register_record(cls, [n for n in shape.fields if n not in shape.static], shape.static)
     return cls
 
 
-def told_of_fields(made: Callable[..., None], shape: Shape) -> Callable[..., None]:
+def init_naming_fields(made: Callable[..., None], shape: RecordShape) -> Callable[..., None]:
     """The same `__init__`, whose TypeError names the fields."""
 
     @wraps(made)
@@ -84,16 +84,16 @@ def told_of_fields(made: Callable[..., None], shape: Shape) -> Callable[..., Non
         try:
             made(self, *values, **named)
         except TypeError as error:
-            raise TypeError(not_these(shape, len(values), named) or str(error)) from None
+            raise TypeError(field_error_message(shape, len(values), named) or str(error)) from None
 
     return init
 
 
-def not_these(shape: Shape, by_position: int, named: Iterable[str]) -> str:
+def field_error_message(shape: RecordShape, by_position: int, named: Iterable[str]) -> str:
     """What is wrong with the fields that are given; nothing where it is not the names."""
     unknown = next((n for n in named if n not in shape.fields), None)
     if unknown is not None:
-        near = nearest(unknown, shape.fields)
+        near = nearest_word(unknown, shape.fields)
         way = f"did you mean `{near}`?" if near else f"it has {', '.join(shape.fields) or 'none'}"
         return f"`{shape.name}` has no field `{unknown}`: {way}"
     if by_position > len(shape.fields) or any(n in named for n in shape.fields[:by_position]):
@@ -102,29 +102,31 @@ def not_these(shape: Shape, by_position: int, named: Iterable[str]) -> str:
     return f"`{shape.name}` needs {', '.join(missing)} too" if missing else ""
 
 
-def restored(shape: Shape, values: tuple[Any, ...]) -> Any:
+def unpickle_record(shape: RecordShape, values: tuple[Any, ...]) -> Any:
     """A record out of a pickle: of the class of a loaded module, or of one that only has its fields."""
-    return known_class(shape)(*values)
+    return find_record_class(shape)(*values)
 
 
-def known_class(shape: Shape) -> type:
+def find_record_class(shape: RecordShape) -> type:
     """The class of that shape of a module that is loaded; else one that only has its fields."""
-    return CLASSES.get(shape) or UNLOADED.setdefault(shape, record_class(shape, {}))
+    return CLASSES.get(shape) or UNLOADED_CLASSES.setdefault(shape, record_class(shape, {}))
 
 
-def known_variant(variant: Variant) -> type:
+def find_variant_class(variant: VariantShape) -> type:
     """The same for a variant: without its module it is under an enum that only has its name."""
-    known = CLASSES.get(variant) or UNLOADED.get(variant)
+    known = CLASSES.get(variant) or UNLOADED_CLASSES.get(variant)
     if known is not None:
         return known
     shape, space = variant.shape, {"__module__": variant.shape.module}
-    base = ENUMS.setdefault((shape.module, variant.enum), type(variant.enum, (), space))
-    return UNLOADED.setdefault(variant, variant_class(variant, {}, None if shape.name.startswith("D_") else base))
+    base = UNLOADED_ENUMS.setdefault((shape.module, variant.enum), type(variant.enum, (), space))
+    return UNLOADED_CLASSES.setdefault(
+        variant, variant_class(variant, {}, None if shape.name.startswith("D_") else base)
+    )
 
 
-UNLOADED: dict[Shape | Variant, type] = {}
+UNLOADED_CLASSES: dict[RecordShape | VariantShape, type] = {}
 """Classes of records and variants whose modules are not loaded."""
-ENUMS: dict[tuple[str, str], type] = {}
+UNLOADED_ENUMS: dict[tuple[str, str], type] = {}
 """Classes of the enums of these, by module and name."""
 
 
@@ -147,7 +149,7 @@ class Choice:
 register_node(Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks))
 
 
-def chosen(
+def choice_builder(
     marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]
 ) -> Callable[[Any], Any]:
     """A function from leaves to the value that the tag chooses, or to the choice where nobody can tell yet."""

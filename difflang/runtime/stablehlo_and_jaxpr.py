@@ -8,14 +8,14 @@ import jax
 
 from difflang.ir.graph import Graph
 from difflang.lower.graph_to_jax import Lowering
-from difflang.runtime.compile import lowered, spec
+from difflang.runtime.compile import lower_graph, shape_struct
 
 
-def lower(graph: Graph, platform: str | None = None) -> Any:
+def lower_to_stablehlo(graph: Graph, platform: str | None = None) -> Any:
     """JAX's lowered program for this machine, or for a platform that need not be here."""
     if platform is None:
-        return lowered(graph, jax.default_backend())
-    return lowered(graph, platform, lowering_platforms=(platform,))
+        return lower_graph(graph, jax.default_backend())
+    return lower_graph(graph, platform, lowering_platforms=(platform,))
 
 
 def jaxpr_text(graph: Graph) -> str:
@@ -23,4 +23,4 @@ def jaxpr_text(graph: Graph) -> str:
     lowering = Lowering(jax)
     with jax.enable_x64(True):
         made = jax.make_jaxpr(lambda *arrays: lowering.graph(graph, *arrays))
-        return f"{made(*[spec(p.type, None) for p in graph.params])}\n"
+        return f"{made(*[shape_struct(p.type, None) for p in graph.params])}\n"

@@ -17,15 +17,15 @@ from types import TracebackType
 import jax
 from msgspec import Struct
 
-SHORT, LONGEST = 0.01, 1.0  # seconds of the first sample of a call, and of any
-UNWATCHED = 0.1  # seconds of the longest where a process does not know its memory
-LARGE = 1 << 20  # bytes of a trace as XLA writes it, of some 9,000 steps: a sample is to have so many
-GROWN = 48 << 20  # bytes that the process may grow by in one sample
-LOOK = 0.01  # seconds from one look at that to the next
-APART = 1.5  # from sample to sample so many times the part of the call that is over
+FIRST_SAMPLE_SECONDS, MAX_SAMPLE_SECONDS = 0.01, 1.0  # seconds of the first sample of a call, and of any
+MAX_UNMONITORED_SECONDS = 0.1  # seconds of the longest where a process does not know its memory
+TARGET_TRACE_BYTES = 1 << 20  # bytes of a trace as XLA writes it, of some 9,000 steps: a sample is to have so many
+MAX_GROWTH_BYTES = 48 << 20  # bytes that the process may grow by in one sample
+POLL_SECONDS = 0.01  # seconds from one look at that to the next
+SAMPLE_SPACING = 1.5  # from sample to sample so many times the part of the call that is over
 
 
-class Sample(Struct, frozen=True):
+class TraceSample(Struct, frozen=True):
     """A trace as XLA writes it, and of which part of a call: in seconds from its beginning."""
 
     begin: float
@@ -33,12 +33,12 @@ class Sample(Struct, frozen=True):
     trace: bytes
 
 
-class Sampling:
+class TraceSampler:
     """While the block goes on, traces of it: one of everything, or with `apart` some that are short."""
 
     def __init__(self, *, apart: bool) -> None:
         self.apart = apart
-        self.samples: list[Sample] = []
+        self.samples: list[TraceSample] = []
         self.failed = ""  # why there are no more
         self.began = 0.0
         self.over = threading.Event()
@@ -46,7 +46,7 @@ class Sampling:
         self.thread = threading.Thread(target=self.several, name="samples", daemon=True) if apart else None
         self.folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def __enter__(self) -> Sampling:
+    def __enter__(self) -> TraceSampler:
         if self.thread is None:
             self.begin()
             self.began = time.perf_counter()
@@ -88,12 +88,12 @@ class Sampling:
         except (OSError, RuntimeError) as error:
             self.failed = str(error)
             return 0
-        self.samples.append(Sample(begin, end, trace))
+        self.samples.append(TraceSample(begin, end, trace))
         return len(trace)
 
     def several(self) -> None:
         """Trace for a short while, the longer the less happened; then wait for half as long as the call has taken."""
-        length, begin = SHORT, 0.0
+        length, begin = FIRST_SAMPLE_SECONDS, 0.0
         self.begin()
         self.began = time.perf_counter()
         self.ready.set()
@@ -102,21 +102,25 @@ class Sampling:
             size = self.end(begin, self.elapsed)
             if self.failed:
                 return
-            length = min(2 * length, length * LARGE / max(size, 1), LONGEST if resident() else UNWATCHED)
-            if self.over.wait(max(APART * begin - self.elapsed, 0.0)):
+            length = min(
+                2 * length,
+                length * TARGET_TRACE_BYTES / max(size, 1),
+                MAX_SAMPLE_SECONDS if resident_bytes() else MAX_UNMONITORED_SECONDS,
+            )
+            if self.over.wait(max(SAMPLE_SPACING * begin - self.elapsed, 0.0)):
                 return
             self.begin()
             begin = self.elapsed
 
     def hold(self, length: float) -> None:
         """Wait until a trace is long or large enough, or the call is over."""
-        before, until = resident(), time.perf_counter() + length
-        while (left := until - time.perf_counter()) > 0 and resident() - before <= GROWN:
-            if self.over.wait(min(left, LOOK)):
+        before, until = resident_bytes(), time.perf_counter() + length
+        while (left := until - time.perf_counter()) > 0 and resident_bytes() - before <= MAX_GROWTH_BYTES:
+            if self.over.wait(min(left, POLL_SECONDS)):
                 return
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     """The bytes of memory that this process holds, 0 where the system does not say it."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")

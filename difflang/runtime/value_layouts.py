@@ -12,16 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.partial_equality import Partly
+from difflang.base.partial_equality import PartialEquality
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.value_formatting import Template, written
+from difflang.ops.value_formatting import TextTemplate, render_template
 from difflang.runtime import pytrees
-from difflang.runtime.record_classes import Shape, chosen
+from difflang.runtime.record_classes import RecordShape, choice_builder
 
-Make = Callable[[Iterator[Any]], Any]
+ValueBuilder = Callable[[Iterator[Any]], Any]
 
 
-class Leaf(Struct, frozen=True):
+class LeafLayout(Struct, frozen=True):
     """An array; a random key is one too."""
 
     type: Tensor
@@ -31,23 +31,23 @@ class Leaf(Struct, frozen=True):
         return "key" if self.key else str(self.type) if self.type.shape else str(self.type.dtype)
 
 
-class Items(Struct, frozen=True):
+class TupleLayout(Struct, frozen=True):
     """A tuple."""
 
-    parts: tuple[Layout, ...]
+    parts: tuple[ValueLayout, ...]
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.parts))})"
 
 
-class Fields(Partly, frozen=True, eq=False):
+class RecordLayout(PartialEquality, frozen=True, eq=False):
     """A record, or a variant of an enum: then `enum` is the enum's name and `mark` the variant's number in it.
 
     `of` is the type that it was read off, where there is one; it goes into no file.
     """
 
-    shape: Shape
-    parts: tuple[Layout, ...]
+    shape: RecordShape
+    parts: tuple[ValueLayout, ...]
     enum: str = ""
     mark: int = 0
     of: Any = None
@@ -56,18 +56,18 @@ class Fields(Partly, frozen=True, eq=False):
         return self.shape.name
 
 
-class Either(Struct, frozen=True):
+class UnionLayout(Struct, frozen=True):
     """One of several, which a tag chooses."""
 
     marks: tuple[int, ...]
-    parts: tuple[Layout, ...]
+    parts: tuple[ValueLayout, ...]
     tag: Tensor
 
     def __str__(self) -> str:
         return f"one of {', '.join(map(str, self.parts))}"
 
 
-class Fixed(Struct, frozen=True):
+class StaticLayout(Struct, frozen=True):
     """What is known beforehand and takes no leaves: a text, or a size."""
 
     value: str | int
@@ -76,17 +76,17 @@ class Fixed(Struct, frozen=True):
         return repr(self.value)
 
 
-class Filled(Struct, frozen=True):
+class TextLayout(Struct, frozen=True):
     """A text that the run fills in, of so many leaves."""
 
-    template: Template
+    template: TextTemplate
     leaves: int
 
     def __str__(self) -> str:
         return "str"
 
 
-class Ends(Struct, frozen=True):
+class RangeLayout(Struct, frozen=True):
     """A range of two or three ends."""
 
     leaves: int
@@ -95,7 +95,7 @@ class Ends(Struct, frozen=True):
         return "range"
 
 
-class Called(Struct, frozen=True, eq=False):
+class FunctionLayout(Struct, frozen=True, eq=False):
     """A function, by whatever `of` says of it, and so many leaves that it holds. It goes into no file."""
 
     of: Any
@@ -105,114 +105,118 @@ class Called(Struct, frozen=True, eq=False):
         return "function"
 
 
-Layout = Leaf | Items | Fields | Either | Fixed | Filled | Ends | Called
-UNIT = Items(())
+ValueLayout = (
+    LeafLayout | TupleLayout | RecordLayout | UnionLayout | StaticLayout | TextLayout | RangeLayout | FunctionLayout
+)
+UNIT_LAYOUT = TupleLayout(())
 
 
-def each(layout: Layout) -> Iterator[Leaf | Tensor | None]:
+def leaves_of(layout: ValueLayout) -> Iterator[LeafLayout | Tensor | None]:
     """Its leaves in order: an array, the type of a tag, or nothing for one of which no more is known."""
     match layout:
-        case Leaf():
+        case LeafLayout():
             yield layout
-        case Items() | Fields():
+        case TupleLayout() | RecordLayout():
             for part in layout.parts:
-                yield from each(part)
-        case Either():
+                yield from leaves_of(part)
+        case UnionLayout():
             yield layout.tag
             for part in layout.parts:
-                yield from each(part)
-        case Fixed():
+                yield from leaves_of(part)
+        case StaticLayout():
             return
         case _:
             yield from [None] * layout.leaves
 
 
-def count(layout: Layout) -> int:
+def leaf_count(layout: ValueLayout) -> int:
     """How many leaves there are."""
-    return sum(1 for _ in each(layout))
+    return sum(1 for _ in leaves_of(layout))
 
 
-def changes(layout: Layout) -> list[tuple[int, bool]]:
+def tangent_leaves(layout: ValueLayout) -> list[tuple[int, bool]]:
     """For each leaf of its tangent: which leaf of a value that belongs to, and whether it changes or is a tag."""
     found: list[tuple[int, bool]] = []
-    for i, leaf in enumerate(each(layout)):
+    for i, leaf in enumerate(leaves_of(layout)):
         if isinstance(leaf, Tensor) or (leaf is not None and not leaf.key and leaf.type.tangent is not None):
-            found.append((i, isinstance(leaf, Leaf)))
+            found.append((i, isinstance(leaf, LeafLayout)))
     return found
 
 
-def tangent(layout: Layout) -> Layout:
+def tangent_layout(layout: ValueLayout) -> ValueLayout:
     """That of a small change of such a value: fields that cannot change are not there."""
     match layout:
-        case Leaf(type=type, key=key):
-            return UNIT if key or type.tangent is None else layout
-        case Items(parts=parts):
-            return Items(tuple(map(tangent, parts)))
-        case Fields(shape=shape, parts=parts):
-            pairs = [(n, tangent(p)) for n, p in zip(shape.fields, parts, strict=True)]
-            kept = [(n, p) for n, p in pairs if p != UNIT]
+        case LeafLayout(type=type, key=key):
+            return UNIT_LAYOUT if key or type.tangent is None else layout
+        case TupleLayout(parts=parts):
+            return TupleLayout(tuple(map(tangent_layout, parts)))
+        case RecordLayout(shape=shape, parts=parts):
+            pairs = [(n, tangent_layout(p)) for n, p in zip(shape.fields, parts, strict=True)]
+            kept = [(n, p) for n, p in pairs if p != UNIT_LAYOUT]
             names = tuple([n for n, _ in kept])
             if names != shape.fields:
-                shape = Shape(shape.module, f"D_{shape.name}", names, ())
+                shape = RecordShape(shape.module, f"D_{shape.name}", names, ())
             return replace(layout, shape=shape, parts=tuple([p for _, p in kept]))
-        case Either():
-            return replace(layout, parts=tuple(map(tangent, layout.parts)))
+        case UnionLayout():
+            return replace(layout, parts=tuple(map(tangent_layout, layout.parts)))
         case _:
-            return UNIT
+            return UNIT_LAYOUT
 
 
-def mapped(layout: Layout, change: Callable[[Leaf], Layout]) -> Layout:
+def map_leaves(layout: ValueLayout, change: Callable[[LeafLayout], ValueLayout]) -> ValueLayout:
     """The same with each of its leaves, but for tags, changed."""
     match layout:
-        case Leaf():
+        case LeafLayout():
             return change(layout)
-        case Items() | Fields() | Either():
-            return replace(layout, parts=tuple([mapped(p, change) for p in layout.parts]))
+        case TupleLayout() | RecordLayout() | UnionLayout():
+            return replace(layout, parts=tuple([map_leaves(p, change) for p in layout.parts]))
         case _:
             return layout
 
 
 # ---- Values of leaves
 
-Classes = Callable[[Fields], type]
-Functions = Callable[[Any, tuple[Any, ...]], Any]
+ClassLookup = Callable[[RecordLayout], type]
+FunctionBuilder = Callable[[Any, tuple[Any, ...]], Any]
 
 
-def maker(layout: Layout, classes: Classes, function: Functions, like: Any = None) -> Make:
+def value_builder(
+    layout: ValueLayout, classes: ClassLookup, function: FunctionBuilder, like: Any = None
+) -> ValueBuilder:
     """A function from leaves, in order, to a value, where it can be one of the kind of `like`.
 
     `classes` gives the class of a record, `function` the function that holds some leaves.
     """
 
-    def inner(part: Layout, like: Any = None) -> Make:
-        return maker(part, classes, function, like)
+    def inner(part: ValueLayout, like: Any = None) -> ValueBuilder:
+        return value_builder(part, classes, function, like)
 
     match layout:
-        case Leaf():
+        case LeafLayout():
             return next
-        case Items(parts=parts):
+        case TupleLayout(parts=parts):
             fits = isinstance(like, (tuple, list)) and len(like) == len(parts)
             likes: Sequence[Any] = like if fits else [None] * len(parts)
             makers = [inner(p, x) for p, x in zip(parts, likes, strict=True)]
             return lambda leaves: tuple([make(leaves) for make in makers])
-        case Fields(shape=shape, parts=parts):
-            makers = [inner(p, field_of(like, n)) for n, p in zip(shape.fields, parts, strict=True)]
+        case RecordLayout(shape=shape, parts=parts):
+            makers = [inner(p, field_or_none(like, n)) for n, p in zip(shape.fields, parts, strict=True)]
             if like.__class__ is dict and not layout.enum:
                 return lambda leaves: {n: make(leaves) for n, make in zip(shape.fields, makers, strict=True)}
-            return record_of(classes(layout), shape.fields, makers)
-        case Either(marks=marks, parts=parts, tag=tag):
-            return chosen(marks, [inner(p) for p in parts], tag.shape)
-        case Fixed(value=value):
+            return record_builder(classes(layout), shape.fields, makers)
+        case UnionLayout(marks=marks, parts=parts, tag=tag):
+            return choice_builder(marks, [inner(p) for p in parts], tag.shape)
+        case StaticLayout(value=value):
             return lambda leaves: value
-        case Filled(template=said, leaves=n):
-            return lambda leaves: text_of(said, [next(leaves) for _ in range(n)])
-        case Ends(leaves=n):
+        case TextLayout(template=said, leaves=n):
+            return lambda leaves: fill_template(said, [next(leaves) for _ in range(n)])
+        case RangeLayout(leaves=n):
             return lambda leaves: range(*[int(next(leaves)) for _ in range(n)])
-        case Called(of=of, leaves=n):
+        case FunctionLayout(of=of, leaves=n):
             return lambda leaves: function(of, tuple([next(leaves) for _ in range(n)]))
 
 
-def record_of(cls: Any, names: tuple[str, ...], makers: Sequence[Make]) -> Make:
+def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuilder]) -> ValueBuilder:
     """A function from leaves to a record of ours: its fields are put where its `__init__`, slower by far, puts them."""
     new = cls.__new__
     if all([make is next for make in makers]):
@@ -232,15 +236,15 @@ def record_of(cls: Any, names: tuple[str, ...], makers: Sequence[Make]) -> Make:
     return record
 
 
-def text_of(said: Template, leaves: list[Any]) -> str:
+def fill_template(said: TextTemplate, leaves: list[Any]) -> str:
     """A text that the run filled in. Errors: DL1206 inside a JAX transformation, where its numbers are not there."""
-    if pytrees.traced(leaves):
+    if pytrees.has_tracers(leaves):
         message = "this gives a text that the run fills in, which a value inside a JAX transformation cannot be"
         way = "give the numbers, and make the text of them outside"
         raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
-    return written(said, leaves)
+    return render_template(said, leaves)
 
 
-def field_of(value: Any, name: str) -> Any:
+def field_or_none(value: Any, name: str) -> Any:
     """A field of what was given for a record; nothing where nothing was."""
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)

@@ -15,27 +15,27 @@ from msgspec import Struct, field
 from difflang.base.source import Source
 from difflang.syntax import tree
 
-SECTION = re.compile(r"^# -{3,} *(.+?)[ -]*$", re.MULTILINE)
-FACT = re.compile(r"(?:^|(?<=[.;:)] ))(Errors|Cost|Source|Kinks|Units|Shapes): ", re.MULTILINE)
-Declared = tree.Fn | tree.Record | tree.Enum
-KINDS: dict[type, str] = {tree.Fn: "fn", tree.Record: "record", tree.Enum: "enum"}
+SECTION_HEADING = re.compile(r"^# -{3,} *(.+?)[ -]*$", re.MULTILINE)
+FACT_LABEL = re.compile(r"(?:^|(?<=[.;:)] ))(Errors|Cost|Source|Kinks|Units|Shapes): ", re.MULTILINE)
+DocumentedItem = tree.Fn | tree.Record | tree.Enum
+DECLARATION_KEYWORDS: dict[type, str] = {tree.Fn: "fn", tree.Record: "record", tree.Enum: "enum"}
 
 
-class Example(Struct, frozen=True):
+class DocExample(Struct, frozen=True):
     """What is written after `>`, and what is shown below it, nothing for a line that binds a name."""
 
     code: str
     shown: str
 
 
-class Entry(Struct, frozen=True):
+class DocEntry(Struct, frozen=True):
     """A declaration: its first line or lines, what its comment says, and facts such as `Errors` and `Source`."""
 
     name: str
     head: str
     text: str
     facts: tuple[tuple[str, str], ...]
-    examples: tuple[Example, ...]
+    examples: tuple[DocExample, ...]
 
     @property
     def summary(self) -> str:
@@ -43,70 +43,70 @@ class Entry(Struct, frozen=True):
         return first_sentence(self.text)
 
 
-class Section(Struct):
+class DocSection(Struct):
     """A part of a page; the first may have no title."""
 
     title: str
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[DocEntry] = field(default_factory=list[DocEntry])
 
 
-class Page(Struct, frozen=True):
+class DocPage(Struct, frozen=True):
     """A module: its name, the text at its head, and its sections."""
 
     name: str
     text: str
-    sections: tuple[Section, ...]
+    sections: tuple[DocSection, ...]
 
     @property
     def summary(self) -> str:
         return first_sentence(self.text)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[DocEntry, ...]:
         return tuple([e for section in self.sections for e in section.entries])
 
 
-def page(source: Source, items: Sequence[tree.Item]) -> Page:
+def build_page(source: Source, items: Sequence[tree.Item]) -> DocPage:
     """The page of a program that was read without mistakes."""
-    public = [item for item in items if isinstance(item, Declared) and item.pub]
-    shown = public or [item for item in items if isinstance(item, Declared) and item.doc]
+    public = [item for item in items if isinstance(item, DocumentedItem) and item.pub]
+    shown = public or [item for item in items if isinstance(item, DocumentedItem) and item.doc]
     rules = {item.name: item for item in items if isinstance(item, tree.Rule)}
-    titles = [(m.start(), m[1]) for m in SECTION.finditer(source.text)]
-    sections = [Section("")]
+    titles = [(m.start(), m[1]) for m in SECTION_HEADING.finditer(source.text)]
+    sections = [DocSection("")]
     for item in shown:
         while titles and titles[0][0] < item.span.start:
-            sections.append(Section(titles.pop(0)[1]))
-        sections[-1].entries.append(entry(source, item, rules.get(item.name)))
-    return Page(PurePath(source.name).stem, head_of(source), tuple([s for s in sections if s.entries]))
+            sections.append(DocSection(titles.pop(0)[1]))
+        sections[-1].entries.append(build_entry(source, item, rules.get(item.name)))
+    return DocPage(PurePath(source.name).stem, module_comment(source), tuple([s for s in sections if s.entries]))
 
 
-def entry(source: Source, item: Declared, rule: tree.Rule | None) -> Entry:
+def build_entry(source: Source, item: DocumentedItem, rule: tree.Rule | None) -> DocEntry:
     lines = (item.doc or "").strip().splitlines()
-    text, facts = parted("\n".join(outside(lines)).strip())
+    text, facts = split_facts("\n".join(text_lines(lines)).strip())
     if rule is not None:
         facts.append(("Derivative", f"by a rule{f', `by {rule.by}`' if rule.by else ''}"))
-    return Entry(item.name, head(source, item), text, tuple(facts), tuple(examples(lines)))
+    return DocEntry(item.name, declaration_head(source, item), text, tuple(facts), tuple(parse_examples(lines)))
 
 
-def head(source: Source, item: Declared) -> str:
+def declaration_head(source: Source, item: DocumentedItem) -> str:
     """A function up to its body; a record or an enum as a whole."""
     end = item.body.span.start if isinstance(item, tree.Fn) else item.span.end
     text = source.text[item.name_span.start : end].rstrip().removesuffix("=").rstrip()
-    return f"{'host ' if isinstance(item, tree.Fn) and item.host else ''}{KINDS[type(item)]} {text}"
+    return f"{'host ' if isinstance(item, tree.Fn) and item.host else ''}{DECLARATION_KEYWORDS[type(item)]} {text}"
 
 
-def head_of(source: Source) -> str:
+def module_comment(source: Source) -> str:
     """The comment that a file begins with; a single `#` alone on its line parts paragraphs."""
     lines: list[str] = []
     for line in source.text.splitlines():
         found = re.fullmatch(r"##? ?(.*)", line)
-        if found is None or SECTION.match(line):
+        if found is None or SECTION_HEADING.match(line):
             break
         lines.append(found[1].rstrip())
-    return "\n".join(outside(lines)).strip()
+    return "\n".join(text_lines(lines)).strip()
 
 
-def outside(lines: Sequence[str]) -> Iterator[str]:
+def text_lines(lines: Sequence[str]) -> Iterator[str]:
     """What is text and no example."""
     inside = False
     for line in lines:
@@ -115,12 +115,12 @@ def outside(lines: Sequence[str]) -> Iterator[str]:
             yield line
 
 
-def examples(lines: Sequence[str]) -> Iterator[Example]:
+def parse_examples(lines: Sequence[str]) -> Iterator[DocExample]:
     below: list[str] = []
     code: str | None = None
     for line in [*lines, ""]:
         if code is not None and (not line or line.startswith("> ")):
-            yield Example(code, "\n".join(below))
+            yield DocExample(code, "\n".join(below))
             code = None
         if line.startswith("> "):
             code, below = line[2:], []
@@ -128,9 +128,9 @@ def examples(lines: Sequence[str]) -> Iterator[Example]:
             below.append(line)
 
 
-def parted(text: str) -> tuple[str, list[tuple[str, str]]]:
+def split_facts(text: str) -> tuple[str, list[tuple[str, str]]]:
     """The text, and what `Errors:` and the like say after it, to the end of the paragraph."""
-    first, *rest = FACT.split(text)
+    first, *rest = FACT_LABEL.split(text)
     found = [(name, *said.strip().partition("\n\n")) for name, said in zip(rest[::2], rest[1::2], strict=True)]
     after = [more.strip() for _, _, _, more in found if more.strip()]
     return "\n\n".join([first.strip(), *after]).strip(), [(name, said) for name, said, _, _ in found]
@@ -141,36 +141,36 @@ def first_sentence(text: str) -> str:
     return found[0] if found else ""
 
 
-def as_markdown(page: Page) -> str:
+def page_as_markdown(page: DocPage) -> str:
     """A page as Markdown; examples look as they do in the comments."""
     parts = [f"# {page.name}", *([page.text] if page.text else [])]
     for section in page.sections:
         parts += [f"## {section.title}"] if section.title else []
         for one in section.entries:
-            parts += [f"### `{one.name}`", *described(one)]
+            parts += [f"### `{one.name}`", *entry_as_markdown(one)]
     return "\n\n".join(parts) + "\n"
 
 
-def described(one: Entry) -> Iterator[str]:
+def entry_as_markdown(one: DocEntry) -> Iterator[str]:
     """What is told of a declaration, as paragraphs of Markdown."""
-    yield fenced(one.head)
+    yield code_block(one.head)
     if one.text:
         yield one.text
     if one.facts:
         yield "\n".join(f"- {name}: {' '.join(said.split())}" for name, said in one.facts)
     if one.examples:
-        yield fenced(shown(one))
+        yield code_block(examples_as_text(one))
 
 
-def shown(one: Entry) -> str:
+def examples_as_text(one: DocEntry) -> str:
     return "\n".join(f"> {e.code}" + (f"\n{e.shown}" if e.shown else "") for e in one.examples)
 
 
-def fenced(text: str) -> str:
+def code_block(text: str) -> str:
     return f"```text\n{text}\n```"
 
 
-def as_list(pages: Sequence[Page], link: str = "") -> str:
+def index_as_markdown(pages: Sequence[DocPage], link: str = "") -> str:
     """Each page with its first sentence and its names, as Markdown; `link` is the end of the files' names, if any."""
     parts = ["# Modules"]
     for page in pages:

@@ -13,12 +13,12 @@ from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
 from difflang.syntax.lexer import Token
-from difflang.syntax.string_literals import Hole, pieces
+from difflang.syntax.string_literals import InterpolationSpan, split_literal
 
-DIGITS = 1_000  # an integer literal longer than this is a mistake, and costly to convert
+MAX_DIGITS = 1_000  # an integer literal longer than this is a mistake, and costly to convert
 
 
-class Expressions:
+class ExpressionBuilder:
     """Callbacks by the name of their rule. `expression` parses a part of the source, `doc` finds a doc comment."""
 
     def __init__(
@@ -42,13 +42,13 @@ class Expressions:
     # ---- Patterns
 
     def name_pattern(self, span: Span, name: Token) -> tree.NamePattern:
-        return tree.NamePattern(span, name_of(name))
+        return tree.NamePattern(span, normalized_name(name))
 
     def tuple_pattern(self, span: Span, *items: tree.Pattern) -> tree.TuplePattern:
         return tree.TuplePattern(span, items)
 
     def path(self, span: Span, *names: Token) -> tuple[str, ...]:
-        return tuple(map(name_of, names))
+        return tuple(map(normalized_name, names))
 
     def path_pattern(self, span: Span, path: tuple[str, ...]) -> tree.CasePattern:
         return tree.NamePattern(span, path[0]) if len(path) == 1 else tree.VariantPattern(span, path, ())
@@ -101,7 +101,7 @@ class Expressions:
         return tree.Index(span, base, subscripts)
 
     def member(self, span: Span, base: tree.Expr, name: Token) -> tree.Member:
-        return tree.Member(span, base, name_of(name), self.span(name))
+        return tree.Member(span, base, normalized_name(name), self.span(name))
 
     def prime(self, span: Span, base: tree.Expr, quote: Token) -> tree.Prime:
         return tree.Prime(span, base)
@@ -116,7 +116,7 @@ class Expressions:
         return tree.Arg(span, None, value)
 
     def named(self, span: Span, name: Token, value: tree.Expr) -> tree.Arg:
-        return tree.Arg(span, name_of(name), value)
+        return tree.Arg(span, normalized_name(name), value)
 
     def slice_from(self, span: Span, start: tree.Expr, step: tree.Expr | None) -> tree.Slice:
         return tree.Slice(span, start, None, step)
@@ -128,10 +128,10 @@ class Expressions:
         return tree.Dots(span)
 
     def name(self, span: Span, name: Token) -> tree.Name:
-        return tree.Name(span, name_of(name))
+        return tree.Name(span, normalized_name(name))
 
     def int_(self, span: Span, number: Token) -> tree.Int:
-        if len(number.text) > DIGITS:
+        if len(number.text) > MAX_DIGITS:
             self.report("DL0119", "this number is too long", span, f"{len(number.text)} digits")
             return tree.Int(span, 0)
         return tree.Int(span, int(number.text.replace("_", "")))
@@ -150,8 +150,8 @@ class Expressions:
         if string.text == '""':  # also what recovery puts in place of something else
             return tree.Str(span, ())
         parts: list[str | tree.Interpolation] = []
-        for piece in pieces(self.source, string.start + 1, string.end - 1, self.reports):
-            if isinstance(piece, Hole):
+        for piece in split_literal(self.source, string.start + 1, string.end - 1, self.reports):
+            if isinstance(piece, InterpolationSpan):
                 value = self.expression(self, piece.expression)
                 if value is not None:
                     parts.append(tree.Interpolation(piece.span, value, piece.format))
@@ -175,7 +175,7 @@ class Expressions:
         return tree.TupleExpr(span, items)
 
     def array(self, span: Span, *items: tree.Expr | None) -> tree.ArrayExpr:
-        return tree.ArrayExpr(span, present(items))
+        return tree.ArrayExpr(span, drop_missing(items))
 
     def array_comprehension(self, span: Span, comprehension: tree.Comprehension) -> tree.ArrayComprehension:
         return tree.ArrayComprehension(span, comprehension)
@@ -194,7 +194,7 @@ class Expressions:
         return tree.Match(span, subject, cases)
 
     def cases(self, span: Span, *cases: tree.Case | None) -> tuple[tree.Case, ...]:
-        return present(cases)
+        return drop_missing(cases)
 
     def case(self, span: Span, pattern: tree.CasePattern, body: tree.Expr) -> tree.Case:
         return tree.Case(span, pattern, body)
@@ -232,15 +232,15 @@ class Expressions:
         return tree.DimBinary(span, op.text, lhs, rhs)
 
     def any_shape(self, span: Span, name: Token) -> tree.AnyShape:
-        return tree.AnyShape(span, name_of(name))
+        return tree.AnyShape(span, normalized_name(name))
 
 
-def name_of(token: Token) -> str:
+def normalized_name(token: Token) -> str:
     """A name as it is compared: composed characters, so that two ways to type `é` are one name."""
     text = token.text
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def present(items: Any) -> tuple[Any, ...]:
+def drop_missing(items: Any) -> tuple[Any, ...]:
     """Without what was missing, or could not be understood and was reported."""
     return tuple(item for item in items if item is not None)

@@ -5,40 +5,40 @@ from __future__ import annotations
 import re
 
 from difflang.base.diagnostics import Edit, Fix
-from difflang.base.package_data import stdlib_homes
+from difflang.base.package_data import stdlib_modules_of_name
 from difflang.base.source import Source, Span
 
-IMPORT = re.compile(r"^import[ \t]+(\w+|\"[^\"\n]*\")([^\n]*)(?:\n|\Z)", re.MULTILINE)
-FLOAT = re.compile(r"^float[ \t]+\w+[^\n]*(?:\n|\Z)", re.MULTILINE)
-COMMENTS = re.compile(r"(?:#[^\n]*\n)+(?=[ \t\r]*\n)")  # an empty line parts them from what they could be about
+IMPORT_LINE = re.compile(r"^import[ \t]+(\w+|\"[^\"\n]*\")([^\n]*)(?:\n|\Z)", re.MULTILINE)
+FLOAT_LINE = re.compile(r"^float[ \t]+\w+[^\n]*(?:\n|\Z)", re.MULTILINE)
+HEAD_COMMENT = re.compile(r"(?:#[^\n]*\n)+(?=[ \t\r]*\n)")  # an empty line parts them from what they could be about
 
 
-def module_imported(source: Source, module: str) -> Fix:
+def add_module_import(source: Source, module: str) -> Fix:
     """A fix that imports a module of the library."""
-    return imported(source, module, f"import {module}")
+    return insert_import(source, module, f"import {module}")
 
 
-def name_imported(span: Span, name: str) -> tuple[Fix, ...]:
+def add_name_import(span: Span, name: str) -> tuple[Fix, ...]:
     """A fix that imports a name of the library where it is used; none where two modules have it."""
-    homes = stdlib_homes().get(name, ())
+    homes = stdlib_modules_of_name().get(name, ())
     if len(homes) != 1:
         return ()
     (module,) = homes
-    for there in IMPORT.finditer(span.source.text):
+    for there in IMPORT_LINE.finditer(span.source.text):
         names = re.match(r"[ \t]*\(([^()]*)\)", there[2])
         if there[1] == module and names is not None:
             written = ", ".join(sorted([*map(str.strip, names[1].strip(", ").split(",")), name]))
             place = Span(span.source, there.start(2) + names.start(1), there.start(2) + names.end(1))
             return (Fix(f"import it: `import {module} ({written})`", (Edit(place, written),)),)
-    return (imported(span.source, module, f"import {module} ({name})"),)
+    return (insert_import(span.source, module, f"import {module} ({name})"),)
 
 
-def imported(source: Source, module: str, line: str) -> Fix:
+def insert_import(source: Source, module: str, line: str) -> Fix:
     """A fix that writes a line among the imports of a file."""
     text = source.text
     ending = "\r\n" if "\r\n" in text else "\n"
-    at, lead, tail = top(text), "", ending
-    lines = list(IMPORT.finditer(text))
+    at, lead, tail = first_import_offset(text), "", ending
+    lines = list(IMPORT_LINE.finditer(text))
     if lines:
         later = [there for there in lines if not there[1].startswith('"') and there[1] > module]
         at = later[0].start() if later else lines[-1].end()
@@ -50,7 +50,7 @@ def imported(source: Source, module: str, line: str) -> Fix:
     return Fix(f"import it: `{line}`", (Edit(Span(source, at, at), f"{lead}{line}{tail}"),))
 
 
-def top(text: str) -> int:
+def first_import_offset(text: str) -> int:
     """Where a first import goes: below the choice of floats, or the comment that a file begins with."""
-    found = FLOAT.search(text) or COMMENTS.match(text)
+    found = FLOAT_LINE.search(text) or HEAD_COMMENT.match(text)
     return found.end() if found else 0

@@ -12,14 +12,14 @@ from functools import cache
 from msgspec import Struct
 
 from difflang.base.source import Source, Span
-from difflang.syntax.parser_tables import END, Lexis, tables
+from difflang.syntax.parser_tables import END_OF_TEXT, TerminalSet, load_tables
 
-BAD = "$BAD"  # no terminal begins here
-OPENS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
-CLOSES = frozenset(OPENS.values())
+BAD_TOKEN = "$BAD"  # no terminal begins here
+CLOSER_OF = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+CLOSERS = frozenset(CLOSER_OF.values())
 # A newline after one of these ends a statement.
-ENDS = frozenset(
-    ("NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "BREAK", "CONTINUE", "RETURN", "QUOTE", *OPENS.values())
+STATEMENT_ENDERS = frozenset(
+    ("NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "BREAK", "CONTINUE", "RETURN", "QUOTE", *CLOSER_OF.values())
 )
 
 
@@ -33,9 +33,9 @@ class Token(Struct, eq=False):
 
 
 @cache
-def scanners() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+def token_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """What matches the next token: with the contextual terminals, without them; and what continues a line."""
-    lexis = tables().lexis
+    lexis = load_tables().lexis
     symbols = "|".join(map(re.escape, lexis.symbols))
     plain = "|".join(f"(?P<{name}>{pattern})" for name, pattern in lexis.patterns)
     plain = f"{plain}|(?P<SYMBOL>{symbols})"
@@ -62,8 +62,8 @@ class Lexer:
         self.start = self.stop = pos
         self.last = ""
         self.brackets: list[str] = ["LBRACE"]
-        self.lexis: Lexis = tables().lexis
-        self.scanners = scanners()
+        self.lexis: TerminalSet = load_tables().lexis
+        self.scanners = token_patterns()
         self.comments: dict[int, int] = {}
         self.docs: dict[int, tuple[int, int]] = {}  # where a token begins: the doc comment above it
         self.pending: tuple[int, int] | None = None
@@ -84,7 +84,7 @@ class Lexer:
                 kind = self.lexis.symbols[match["SYMBOL"]]
             elif kind == "_NL":
                 pos = match.end()
-                if self.last not in ENDS or self.brackets[-1] != "LBRACE":
+                if self.last not in STATEMENT_ENDERS or self.brackets[-1] != "LBRACE":
                     continue
                 start = match.start("_NL")
                 if join.match(text, start, end):
@@ -107,9 +107,9 @@ class Lexer:
 
     def _found(self, kind: str, match: re.Match[str]) -> str:
         start, stop = match.span(match.lastindex)  # type: ignore[arg-type]
-        if kind in OPENS:
+        if kind in CLOSER_OF:
             self.brackets.append(kind)
-        elif kind in CLOSES and len(self.brackets) > 1:
+        elif kind in CLOSERS and len(self.brackets) > 1:
             self.brackets.pop()
         if self.pending is not None:
             self.docs[start] = self.pending
@@ -124,7 +124,7 @@ class Lexer:
             pos += 1
         self.start = self.pos = pos
         self.stop = min(pos + 1, self.end)
-        return BAD if pos < self.end else END
+        return BAD_TOKEN if pos < self.end else END_OF_TEXT
 
     def _comment(self, start: int, stop: int) -> None:
         """Remember a comment, and a doc comment on lines of its own as what the next token may be told."""
@@ -159,14 +159,14 @@ def tokenize(source: Source) -> tuple[Token, ...]:
     """Every token and comment as it stands, contextual words as names: for highlighting and completeness."""
     lexer = Lexer(source, 0, len(source.text))
     found: list[Token] = []
-    while (kind := lexer.next(())) != END:
+    while (kind := lexer.next(())) != END_OF_TEXT:
         found.append(Token(kind, source.text[lexer.start : lexer.stop], lexer.start, lexer.stop))
-        if kind == BAD:
+        if kind == BAD_TOKEN:
             lexer.pos = lexer.stop
     found += (Token("COMMENT", source.text[a:b], a, b) for a, b in lexer.comments.items())
     return tuple(sorted(found, key=lambda token: token.start))
 
 
-def comments(lexer: Lexer) -> tuple[Span, ...]:
+def comment_spans(lexer: Lexer) -> tuple[Span, ...]:
     """The comments met so far, in order."""
     return tuple(Span(lexer.source, start, stop) for start, stop in sorted(lexer.comments.items()))

@@ -13,19 +13,19 @@ from typing import Any
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, Label
-from difflang.base.gc_pause import paused
+from difflang.base.gc_pause import pause_gc
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
-from difflang.syntax.lexer import Lexer, Token, comments
-from difflang.syntax.parser_tables import ACCEPT, Rule, tables
-from difflang.syntax.recovery.error_recovery import Recovery
-from difflang.syntax.tree_builder import Build
+from difflang.syntax.lexer import Lexer, Token, comment_spans
+from difflang.syntax.parser_tables import ACCEPT, Production, load_tables
+from difflang.syntax.recovery.error_recovery import ErrorRecovery
+from difflang.syntax.tree_builder import TreeBuilder
 
-Callback = Callable[[Any, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
-MISTAKES = 50  # more than this and the text is hardly a program
+Reduction = Callable[[Any, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
+MAX_MISTAKES = 50  # more than this and the text is hardly a program
 
 
-class Parsed(Struct, frozen=True):
+class ParsedModule(Struct, frozen=True):
     """What was understood of a file, and what was not. `comments` are all comments, in order."""
 
     module: tree.Module
@@ -42,67 +42,69 @@ class ParsedExpression(Struct, frozen=True):
     incomplete: bool = False
 
 
-def parse(source: Source) -> Parsed:
+def parse(source: Source) -> ParsedModule:
     """The module that a text spells, and a diagnostic for each mistake in it. Never raises.
 
     Cost: 0.1 ms a line.
     """
     whole = Span(source, 0, len(source.text))
-    if strange := _not_text(source):
-        return Parsed(tree.Module(whole, ()), (strange,))
-    return parse_within(Span(source, beginning(source), len(source.text)))
+    if strange := _report_not_text(source):
+        return ParsedModule(tree.Module(whole, ()), (strange,))
+    return parse_span(Span(source, text_start(source), len(source.text)))
 
 
-def parse_within(span: Span) -> Parsed:
+def parse_span(span: Span) -> ParsedModule:
     """The items that a part of a text spells, with places in the whole of it. Never raises."""
     source = span.source
     reports: list[Diagnostic] = []
-    parser = Parser(source, span.start, span.end, reports)
-    recovery = Recovery(parser)
-    with paused():
+    parser = LalrParser(source, span.start, span.end, reports)
+    recovery = ErrorRecovery(parser)
+    with pause_gc():
         module = parser.run("start", recovery.resume)
     reports.sort(key=_position)
     empty = tree.Module(Span(source, 0, len(source.text)), ())
-    return Parsed(empty if module is None else module, tuple(reports), comments(parser.lexer), recovery.incomplete)
+    return ParsedModule(
+        empty if module is None else module, tuple(reports), comment_spans(parser.lexer), recovery.incomplete
+    )
 
 
 def parse_expression(source: Source) -> ParsedExpression:
     """The one expression that a text spells. Never raises."""
-    if strange := _not_text(source):
+    if strange := _report_not_text(source):
         return ParsedExpression(None, (strange,))
     reports: list[Diagnostic] = []
-    parser = Parser(source, beginning(source), len(source.text), reports)
-    recovery = Recovery(parser)
-    with paused():
+    parser = LalrParser(source, text_start(source), len(source.text), reports)
+    recovery = ErrorRecovery(parser)
+    with pause_gc():
         value = parser.run("expr", recovery.resume)
     reports.sort(key=_position)
     return ParsedExpression(value, tuple(reports), recovery.incomplete)
 
 
-class Callbacks(dict[int, Callback]):
+class ReductionCallbacks(dict[int, Reduction]):
     """What to do with the symbols of each rule, by its number; made when the rule is first met."""
 
-    def __missing__(self, number: int) -> Callback:
-        made = self[number] = _callback(tables().rules[number])
+    def __missing__(self, number: int) -> Reduction:
+        made = self[number] = _reduction_of(load_tables().rules[number])
         return made
 
 
-CALLBACKS = Callbacks()
+REDUCTIONS = ReductionCallbacks()
 
 
-class Parser:
+class LalrParser:
     """An LALR(1) parser of `source` from `start` to `end`: four parallel stacks and a lexer."""
 
     def __init__(
         self, source: Source, start: int, end: int, reports: list[Diagnostic], build: Any = None,
-        callbacks: dict[int, Callback] = CALLBACKS,
+        callbacks: dict[int, Reduction] = REDUCTIONS,
     ) -> None:  # fmt: skip
         self.source = source
         self.callbacks = callbacks
         self.reports = reports
         self.lexer = Lexer(source, start, end)
-        self.tables = tables()
-        self.build: Any = build or Build(source, reports, self.lexer.doc, expression_within)
+        self.tables = load_tables()
+        self.build: Any = build or TreeBuilder(source, reports, self.lexer.doc, parse_nested_expression)
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
@@ -117,7 +119,7 @@ class Parser:
             kind = self.lexer.next(rows[states[-1]])
             action = self.reduced(kind)
             if action is None:
-                if len(self.reports) >= MISTAKES:
+                if len(self.reports) >= MAX_MISTAKES:
                     self._too_many()
                     return None
                 if not mistake(kind):
@@ -130,7 +132,7 @@ class Parser:
 
     def _too_many(self) -> None:
         at = Label(Span(self.source, self.lexer.start, self.lexer.stop), "not read from here on")
-        self.reports.append(Diagnostic("DL1001", f"more than {MISTAKES} mistakes", (at,)))
+        self.reports.append(Diagnostic("DL1001", f"more than {MAX_MISTAKES} mistakes", (at,)))
 
     def shift(self, token: Token, state: int) -> None:
         """Put a token on the stack."""
@@ -182,20 +184,20 @@ class Parser:
             state = rows[below][rules[~action].origin]
 
 
-def expression_within(build: Build, span: Span) -> tree.Expr | None:
+def parse_nested_expression(build: TreeBuilder, span: Span) -> tree.Expr | None:
     """The expression that a part of the source spells: what a string holds in braces."""
-    parser = Parser(build.source, span.start, span.end, build.reports, build)
-    return parser.run("expr", Recovery(parser).resume)
+    parser = LalrParser(build.source, span.start, span.end, build.reports, build)
+    return parser.run("expr", ErrorRecovery(parser).resume)
 
 
-def _callback(rule: Rule) -> Callback:
-    """What to do with the symbols of `rule`: pick the children, then call its method of `Build`."""
+def _reduction_of(rule: Production) -> Reduction:
+    """What to do with the symbols of `rule`: pick the children, then call its method of `TreeBuilder`."""
     if rule.origin.startswith("_"):
         return lambda build, values, start, end: _children(rule, values)
     keep = tuple(index for index, _, _ in rule.keep)
     if rule.single and len(keep) == 1 and rule.plain:
         return lambda build, values, start, end, only=keep[0]: values[only]
-    make = getattr(Build, rule.callback)
+    make = getattr(TreeBuilder, rule.callback)
     if not rule.plain:
         return lambda build, values, start, end: make(build, Span(build.source, start, end), *_children(rule, values))
     if len(keep) == rule.size:
@@ -203,7 +205,7 @@ def _callback(rule: Rule) -> Callback:
     return lambda build, values, start, end: make(build, Span(build.source, start, end), *[values[i] for i in keep])
 
 
-def _children(rule: Rule, values: list[Any]) -> list[Any]:
+def _children(rule: Production, values: list[Any]) -> list[Any]:
     """The children of `rule`. The list of a repetition is extended in place: it is on the stack once."""
     children: list[Any] = []
     for index, spread, nones in rule.keep:
@@ -218,19 +220,19 @@ def _children(rule: Rule, values: list[Any]) -> list[Any]:
     return children
 
 
-NOT_TEXT = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f\\ud800-\\udfff]")
+CONTROL_CHARACTERS = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f\\ud800-\\udfff]")
 
 
-def _not_text(source: Source) -> Diagnostic | None:
+def _report_not_text(source: Source) -> Diagnostic | None:
     """One report for a file that holds something else than text."""
-    strange = NOT_TEXT.search(source.text)
+    strange = CONTROL_CHARACTERS.search(source.text)
     if strange is None:
         return None
     label = Label(Span(source, strange.start(), strange.end()), f"the character U+{ord(strange[0]):04X}")
     return Diagnostic("DL0102", "this is not a text file", (label,), ("a program is text in UTF-8",))
 
 
-def beginning(source: Source) -> int:
+def text_start(source: Source) -> int:
     """Where a text begins: after a byte order mark."""
     return int(source.text.startswith("\ufeff"))
 

@@ -21,13 +21,13 @@ from msgspec import Struct, field
 
 from difflang.base import package_data
 
-FORMAT = 2
-STARTS = ("start", "expr")
-END = "$END"
+CACHE_FORMAT = 2
+START_RULES = ("start", "expr")
+END_OF_TEXT = "$END"
 ACCEPT = 1 << 30
 
 
-class Rule(Struct, frozen=True):
+class Production(Struct, frozen=True):
     """A production. `keep` says what reaches the callback: (index, whether that list is spliced in, Nones before)."""
 
     origin: str
@@ -47,7 +47,7 @@ class Rule(Struct, frozen=True):
         return not self.missing and not any(spread or nones for _, spread, nones in self.keep)
 
 
-class Lexis(Struct, frozen=True):
+class TerminalSet(Struct, frozen=True):
     """The terminals: reserved words, symbols, and regular expressions in the order in which they are tried."""
 
     words: Mapping[str, str]
@@ -58,32 +58,32 @@ class Lexis(Struct, frozen=True):
     space: str
 
 
-class Tables(Struct, frozen=True):
+class ParserTables(Struct, frozen=True):
     """`rows[state][symbol]` is a state to go to, the complement of a rule's number, or ACCEPT."""
 
     rows: tuple[Mapping[str, int], ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[Production, ...]
     starts: Mapping[str, int]
-    lexis: Lexis
+    lexis: TerminalSet
     chains: dict[tuple[int, int, str], int] = field(default_factory=dict[tuple[int, int, str], int])
 
 
 @cache
-def tables() -> Tables:
+def load_tables() -> ParserTables:
     """The tables of the language, from the cache if it has them."""
-    grammar = package_data.grammar()
-    path = package_data.cache_folder() / f"grammar-{_key(grammar)}.json"
-    kept = read(path)
+    grammar = package_data.grammar_text()
+    path = package_data.cache_folder() / f"grammar-{_cache_key(grammar)}.json"
+    kept = read_cached(path)
     if kept is not None:
         return kept
-    data = build(grammar)
-    write(path, data)
-    return decode(data)
+    data = build_tables(grammar)
+    write_cached(path, data)
+    return decode_tables(data)
 
 
-def _key(grammar: str) -> str:
+def _cache_key(grammar: str) -> str:
     """Everything the tables depend on."""
-    parts = (str(FORMAT), lark_version(), sys.version, grammar)
+    parts = (str(CACHE_FORMAT), lark_version(), sys.version, grammar)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
@@ -102,18 +102,18 @@ def lark_version() -> str:
 # ---- The cache
 
 
-def read(path: Path) -> Tables | None:
+def read_cached(path: Path) -> ParserTables | None:
     """What `write` wrote there; None for anything else, since it can be made again."""
     try:
         data = json.loads(path.read_bytes())
         if data["checksum"] != _checksum(data["tables"]):
             return None
-        return decode(data["tables"])
+        return decode_tables(data["tables"])
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         return None
 
 
-def write(path: Path, data: dict[str, Any]) -> None:
+def write_cached(path: Path, data: dict[str, Any]) -> None:
     """Keep tables for the next start, whole or not at all. A folder that cannot be written costs time, nothing else."""
     text = json.dumps({"checksum": _checksum(data), "tables": data}, separators=(",", ":"))
     temporary = ""
@@ -133,17 +133,19 @@ def _checksum(data: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def decode(data: dict[str, Any]) -> Tables:
+def decode_tables(data: dict[str, Any]) -> ParserTables:
     """Tables from what JSON can hold."""
     lexis = data["lexis"]
-    return Tables(
+    return ParserTables(
         rows=tuple(data["rows"]),
         rules=tuple(
-            Rule(origin, size, callback, tuple((i, bool(spread), nones) for i, spread, nones in keep), missing, single)
+            Production(
+                origin, size, callback, tuple((i, bool(spread), nones) for i, spread, nones in keep), missing, single
+            )
             for origin, size, callback, keep, missing, single in data["rules"]
         ),
         starts=data["starts"],
-        lexis=Lexis(
+        lexis=TerminalSet(
             words=lexis["words"],
             symbols=lexis["symbols"],
             patterns=tuple((name, pattern) for name, pattern in lexis["patterns"]),
@@ -157,7 +159,7 @@ def decode(data: dict[str, Any]) -> Tables:
 # ---- Making them
 
 
-def build(grammar: str) -> dict[str, Any]:
+def build_tables(grammar: str) -> dict[str, Any]:
     """Tables of a grammar, as JSON can hold them.
 
     Errors: lark's GrammarError for a grammar that is not LALR(1).
@@ -176,34 +178,34 @@ def build(grammar: str) -> dict[str, Any]:
         def lex(self, lexer_state: object, parser_state: object) -> Any:
             return iter(())
 
-    lark = Lark(grammar, parser="lalr", lexer=NoLexer, start=list(STARTS), maybe_placeholders=True)
+    lark = Lark(grammar, parser="lalr", lexer=NoLexer, start=list(START_RULES), maybe_placeholders=True)
     data, memo = lark.memo_serialize([TerminalDef, LarkRule])
     table = data["parser"]["parser"]
     names: dict[int, str] = {int(number): name for number, name in table["tokens"].items()}
-    keys = sorted((key for key in memo if memo[key]["__type__"] == "Rule"), key=lambda key: _spelling(memo[key]))
+    keys = sorted((key for key in memo if memo[key]["__type__"] == "Rule"), key=lambda key: _production_key(memo[key]))
     numbers = {int(key): number for number, key in enumerate(keys)}
     rows: list[dict[str, int]] = [{} for _ in table["states"]]
     for state, actions in table["states"].items():
         for token, (reduces, target) in actions.items():
             rows[int(state)][names[int(token)]] = ~numbers[target["@"]] if reduces else target
     for state in table["end_states"].values():
-        rows[state][END] = ACCEPT
-    rows, starts = _in_order(rows, table["start_states"])
+        rows[state][END_OF_TEXT] = ACCEPT
+    rows, starts = _renumber_states(rows, table["start_states"])
     return {
         "rows": rows,
-        "rules": [_rule(memo[key]) for key in keys],
+        "rules": [_encode_production(memo[key]) for key in keys],
         "starts": starts,
-        "lexis": _lexis([memo[key] for key in memo if memo[key]["__type__"] == "TerminalDef"]),
+        "lexis": _encode_terminals([memo[key] for key in memo if memo[key]["__type__"] == "TerminalDef"]),
     }
 
 
-def _spelling(rule: dict[str, Any]) -> tuple[str, list[str]]:
+def _production_key(rule: dict[str, Any]) -> tuple[str, list[str]]:
     return str(rule["origin"]["name"]), [symbol["name"] for symbol in rule["expansion"]]
 
 
-def _in_order(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
+def _renumber_states(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
     """The states as they are met from the start: lark numbers them as its sets fall, differently each time."""
-    met = {state: number for number, state in enumerate(starts[start] for start in STARTS)}
+    met = {state: number for number, state in enumerate(starts[start] for start in START_RULES)}
     queue = list(met)
     for state in queue:
         for _, target in sorted(rows[state].items()):
@@ -214,11 +216,11 @@ def _in_order(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[
         {symbol: met[target] if 0 <= target < ACCEPT else target for symbol, target in sorted(rows[state].items())}
         for state in queue
     ]
-    return ordered, {start: met[starts[start]] for start in STARTS}
+    return ordered, {start: met[starts[start]] for start in START_RULES}
 
 
-def _rule(data: dict[str, Any]) -> list[Any]:
-    """The serialized form of `Rule`: lark's rules for what reaches a callback, worked out beforehand."""
+def _encode_production(data: dict[str, Any]) -> list[Any]:
+    """The serialized form of `Production`: lark's rules for what reaches a callback, worked out beforehand."""
     origin, symbols, options = str(data["origin"]["name"]), data["expansion"], data["options"]
     nones = [0] * (len(symbols) + 1)
     at = 0
@@ -238,8 +240,8 @@ def _rule(data: dict[str, Any]) -> list[Any]:
     return [origin, len(symbols), callback, keep, pending + nones[-1], single]
 
 
-def _lexis(terminals: list[dict[str, Any]]) -> dict[str, Any]:
-    """The serialized form of `Lexis`. Longer fixed texts first, then lark's order for regular expressions."""
+def _encode_terminals(terminals: list[dict[str, Any]]) -> dict[str, Any]:
+    """The serialized form of `TerminalSet`. Longer fixed texts first, then lark's order for regular expressions."""
     fixed = {t["pattern"]["value"]: t["name"] for t in terminals if t["pattern"]["__type__"] == "PatternStr"}
     regular = {t["name"]: t for t in terminals if t["pattern"]["__type__"] == "PatternRE"}
     texts = {name: t["pattern"]["value"] for name, t in regular.items()}

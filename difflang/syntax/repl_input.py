@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from difflang.base.source import Source
-from difflang.syntax.lexer import scanners
+from difflang.syntax.lexer import token_patterns
 from difflang.syntax.parse import parse
 
-PROMPT, MORE = "dfl> ", "...  "
+PROMPT, CONTINUATION_PROMPT = "dfl> ", "...  "
 
 
 def is_complete(text: str) -> bool:
@@ -16,29 +16,29 @@ def is_complete(text: str) -> bool:
     return not parse(Source("<input>", text)).incomplete
 
 
-def indentation(line: str) -> str:
+def next_indentation(line: str) -> str:
     """The spaces that the line after this one begins with."""
     deeper = line.rstrip().endswith(("{", "(", "["))
     return " " * (len(line) - len(line.lstrip()) + 2 * deeper)
 
 
-def is_input(text: str) -> bool:
+def is_complete_input(text: str) -> bool:
     """Whether a text is complete and more than comments, which may be about what comes below."""
     found = parse(Source("<input>", text))
     return not found.incomplete and bool(found.module.items or found.diagnostics)
 
 
-def goes_on(line: str) -> bool:
+def continues_line(line: str) -> bool:
     """Whether a line goes on from the one above it: `else`, `|>`, `.name`."""
-    return scanners()[2].match(f"\n{line.lstrip()}") is not None
+    return token_patterns()[2].match(f"\n{line.lstrip()}") is not None
 
 
-def typed(text: str) -> str:
+def strip_prompts(text: str) -> str:
     """What of a text was typed: of a transcript the lines after prompts, else all."""
     lines = text.split("\n")
     if not any(line.startswith(PROMPT) for line in lines):
         return text
-    prompts = (PROMPT, MORE)
+    prompts = (PROMPT, CONTINUATION_PROMPT)
     kept = [
         line[len(PROMPT) :] for line in lines if line.startswith(prompts) or line.rstrip() in map(str.strip, prompts)
     ]
@@ -50,12 +50,12 @@ def is_command(line: str) -> bool:
     return line.lstrip().startswith((":", "?"))
 
 
-def inputs(lines: Iterable[str]) -> Iterator[str]:
+def split_inputs(lines: Iterable[str]) -> Iterator[str]:
     """The inputs that lines spell, each as soon as the line after it is there; the last as it is."""
     held = ""
     for line in lines:
         line = line.rstrip("\n")
-        if held and is_input(held) and not goes_on(line):
+        if held and is_complete_input(held) and not continues_line(line):
             yield held
             held = ""
         if not held and is_command(line):

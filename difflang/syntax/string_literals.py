@@ -11,12 +11,12 @@ from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Source, Span
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "\\", "{": "{", "}": "}"}
-_PLAIN = re.compile(r"[^\\{}]+")
+_PLAIN_TEXT = re.compile(r"[^\\{}]+")
 _UNICODE = re.compile(r"u\{([0-9a-fA-F]{1,6})\}")
-_DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_BRACKET_DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 
 
-class Hole(Struct, frozen=True):
+class InterpolationSpan(Struct, frozen=True):
     """`{expression:format}`: the span with its braces, the expression's, and the format."""
 
     span: Span
@@ -24,23 +24,23 @@ class Hole(Struct, frozen=True):
     format: str
 
 
-def pieces(source: Source, start: int, end: int, reports: list[Diagnostic]) -> Iterator[str | Hole]:
+def split_literal(source: Source, start: int, end: int, reports: list[Diagnostic]) -> Iterator[str | InterpolationSpan]:
     """The parts of what stands between the quotes, in order. Mistakes go to `reports` and are left out."""
     text = source.text
     pos = start
     while pos < end:
         char = text[pos]
-        if plain := _PLAIN.match(text, pos, end):
+        if plain := _PLAIN_TEXT.match(text, pos, end):
             yield plain[0]
             pos = plain.end()
         elif char == "\\":
-            found, pos = _escape(source, pos, end, reports)
+            found, pos = _read_escape(source, pos, end, reports)
             yield found
         elif text.startswith((char * 2), pos, end):
             yield char
             pos += 2
         elif char == "{":
-            hole = _hole(source, pos, end, reports)
+            hole = _read_interpolation(source, pos, end, reports)
             if hole is None:
                 return
             yield hole
@@ -50,7 +50,7 @@ def pieces(source: Source, start: int, end: int, reports: list[Diagnostic]) -> I
             pos += 1
 
 
-def _escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> tuple[str, int]:
+def _read_escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> tuple[str, int]:
     """The character that a backslash begins, and where it ends."""
     text = source.text
     letter = text[pos + 1 : pos + 2]
@@ -66,18 +66,18 @@ def _escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> tu
     return "", stop
 
 
-def _hole(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> Hole | None:
+def _read_interpolation(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> InterpolationSpan | None:
     """What stands from the brace at `pos` to its partner."""
     text = source.text
     depth, colon = 0, -1
     for at in range(pos, end):
-        depth += _DEPTH.get(text[at], 0)
+        depth += _BRACKET_DEPTH.get(text[at], 0)
         if text[at] == ":" and depth == 1 and colon < 0:
             colon = at
         if depth == 0:
             stop = colon if colon >= 0 else at
             format = text[colon + 1 : at] if colon >= 0 else ""
-            return Hole(Span(source, pos, at + 1), Span(source, pos + 1, stop), format)
+            return InterpolationSpan(Span(source, pos, at + 1), Span(source, pos + 1, stop), format)
     help = "write `{{` for a brace that is not the beginning of an expression"
     reports.append(_report("DL0118", "`{` in a string is never closed", Span(source, pos, pos + 1), "", help))
     return None

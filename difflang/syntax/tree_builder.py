@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.syntax import tree
-from difflang.syntax.expression_builder import Expressions, name_of, present
+from difflang.syntax.expression_builder import ExpressionBuilder, drop_missing, normalized_name
 from difflang.syntax.lexer import Token
 
 
-class Build(Expressions):
+class TreeBuilder(ExpressionBuilder):
     """Callbacks for files, declarations and statements, beside those for what they hold."""
 
     # ---- Files and declarations
@@ -25,17 +25,17 @@ class Build(Expressions):
         if items and isinstance(items[0], str):
             default, *items = items  # type: ignore[assignment]
         whole = Span(self.source, 0, len(self.source.text))
-        return tree.Module(whole, present(items), default)
+        return tree.Module(whole, drop_missing(items), default)
 
     def default_float(self, span: Span, word: Token, name: Token) -> str:
         return name.text
 
     def import_(self, span: Span, module: Token, alias: Token | None, names: tuple[Token, ...] | None) -> tree.Import:
         path = module.kind == "STRING"
-        text = self.text(module, "a path") if path else name_of(module)
-        taken, called = names or (), name_of(alias) if alias else None
+        text = self.text(module, "a path") if path else normalized_name(module)
+        taken, called = names or (), normalized_name(alias) if alias else None
         places = tuple(map(self.span, taken))
-        return tree.Import(span, text, self.span(module), path, called, tuple(map(name_of, taken)), places)
+        return tree.Import(span, text, self.span(module), path, called, tuple(map(normalized_name, taken)), places)
 
     def names(self, span: Span, *names: Token) -> tuple[Token, ...]:
         return names
@@ -61,7 +61,16 @@ class Build(Expressions):
         name, generics, params, result, where = signature
         doc = self.doc(span.start)
         return tree.Fn(
-            span, name_of(name), self.span(name), generics, params, result, where, body, host=host is not None, doc=doc
+            span,
+            normalized_name(name),
+            self.span(name),
+            generics,
+            params,
+            result,
+            where,
+            body,
+            host=host is not None,
+            doc=doc,
         )
 
     def signature(
@@ -79,66 +88,68 @@ class Build(Expressions):
         return generics
 
     def generic(self, span: Span, name: Token, bound: Token | None) -> tree.Generic:
-        return tree.Generic(span, name_of(name), name_of(bound) if bound else None)
+        return tree.Generic(span, normalized_name(name), normalized_name(bound) if bound else None)
 
     def parameters(self, span: Span, *params: tree.Param) -> tuple[tree.Param, ...]:
         return params
 
     def param(self, span: Span, name: Token, type: tree.TypeExpr | None, default: tree.Expr | None) -> tree.Param:
-        return tree.Param(span, name_of(name), type, default)
+        return tree.Param(span, normalized_name(name), type, default)
 
     def where(self, span: Span, *conditions: tree.Expr) -> tuple[tree.Expr, ...]:
         return conditions
 
     def extern(self, span: Span, name: Token, params: tuple[tree.Param, ...], result: tree.TypeExpr) -> tree.Fn:
-        body = tree.Foreign(span, name_of(name))
-        return tree.Fn(span, name_of(name), self.span(name), (), params, result, (), body, doc=self.doc(span.start))
+        body = tree.Foreign(span, normalized_name(name))
+        return tree.Fn(
+            span, normalized_name(name), self.span(name), (), params, result, (), body, doc=self.doc(span.start)
+        )
 
     def rule(self, span: Span, name: Token, params: tuple[tree.Param, ...] | None, *rest: Any) -> tree.Rule:
         by, body = rest if len(rest) == 2 else (None, rest[0])
-        how = name_of(by) if by else None
-        return tree.Rule(span, name_of(name), self.span(name), params or (), how, body, self.doc(span.start))
+        how = normalized_name(by) if by else None
+        return tree.Rule(span, normalized_name(name), self.span(name), params or (), how, body, self.doc(span.start))
 
     def record(
         self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, fields: tuple[tree.Field, ...]
     ) -> tree.Record:
         doc = self.doc(span.start)
-        return tree.Record(span, name_of(name), self.span(name), generics or (), fields, doc=doc)
+        return tree.Record(span, normalized_name(name), self.span(name), generics or (), fields, doc=doc)
 
     def fields(self, span: Span, *fields: tree.Field | None) -> tuple[tree.Field, ...]:
-        return present(fields)
+        return drop_missing(fields)
 
     def field(self, span: Span, name: Token, type: tree.TypeExpr) -> tree.Field:
-        return tree.Field(span, name_of(name), type, self.doc(span.start))
+        return tree.Field(span, normalized_name(name), type, self.doc(span.start))
 
     def enum(
         self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, variants: tuple[tree.Variant, ...]
     ) -> tree.Enum:
         doc = self.doc(span.start)
-        return tree.Enum(span, name_of(name), self.span(name), generics or (), variants, doc=doc)
+        return tree.Enum(span, normalized_name(name), self.span(name), generics or (), variants, doc=doc)
 
     def variants(self, span: Span, *variants: tree.Variant | None) -> tuple[tree.Variant, ...]:
-        return present(variants)
+        return drop_missing(variants)
 
     def variant(self, span: Span, name: Token, *fields: tree.Field | None) -> tree.Variant:
-        return tree.Variant(span, name_of(name), present(fields))
+        return tree.Variant(span, normalized_name(name), drop_missing(fields))
 
     def attributes(self, span: Span, *attributes: tree.Attribute) -> tuple[tree.Attribute, ...]:
         return attributes
 
     def attribute(self, span: Span, name: str, *args: Any) -> tree.Attribute:
-        return tree.Attribute(span, name, tuple(_arg(a) for a in args if a is not None))
+        return tree.Attribute(span, name, tuple(_as_arg(a) for a in args if a is not None))
 
     def attribute_name(self, span: Span, name: Token) -> str:
-        return name_of(name)
+        return normalized_name(name)
 
     def quantity(self, span: Span, number: tree.Expr, unit: Token) -> tree.Quantity:
-        return tree.Quantity(span, number, name_of(unit))
+        return tree.Quantity(span, number, normalized_name(unit))
 
     # ---- Statements
 
     def block(self, span: Span, *stmts: tree.Stmt | None) -> tree.Block:
-        return tree.Block(span, present(stmts))
+        return tree.Block(span, drop_missing(stmts))
 
     def let(self, span: Span, pattern: tree.Pattern, type: tree.TypeExpr | None, value: tree.Expr) -> tree.Let:
         return tree.Let(span, pattern, type, value, doc=self.doc(span.start))
@@ -182,7 +193,7 @@ class Build(Expressions):
         return tree.Yield(span, value)
 
     def save(self, span: Span, name: Token) -> tree.Save:
-        return tree.Save(span, name_of(name))
+        return tree.Save(span, normalized_name(name))
 
     def break_(self, span: Span) -> tree.Break:
         return tree.Break(span)
@@ -194,5 +205,5 @@ class Build(Expressions):
         return tree.Assert(span, condition, message)
 
 
-def _arg(value: Any) -> Any:
+def _as_arg(value: Any) -> Any:
     return value if isinstance(value, tree.Arg | tree.Quantity) else tree.Arg(value.span, None, value)

@@ -8,53 +8,55 @@ from inspect import get_annotations
 from difflang.syntax import tree
 
 # Types of fields that hold no nodes.
-PLAIN = frozenset({"str", "str | None", "int", "bool", "float", "tuple[str, ...]", "Span", "tuple[Span, ...]"})
+LEAF_FIELD_TYPES = frozenset(
+    {"str", "str | None", "int", "bool", "float", "tuple[str, ...]", "Span", "tuple[Span, ...]"}
+)
 
 
-def children(node: tree.Node) -> list[tree.Node]:
+def child_nodes(node: tree.Node) -> list[tree.Node]:
     """The nodes directly inside a node, in the order written."""
     found: list[tree.Node] = []
-    for name in child_names(type(node)):
+    for name in child_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, tree.Node):
             found.append(value)
         elif isinstance(value, tuple):
-            found += flattened(value)
+            found += flatten_nodes(value)
     return found
 
 
-def flattened(values: tuple[object, ...]) -> list[tree.Node]:
+def flatten_nodes(values: tuple[object, ...]) -> list[tree.Node]:
     found: list[tree.Node] = []
     for value in values:
         if isinstance(value, tree.Node):
             found.append(value)
         elif isinstance(value, tuple):
-            found += flattened(value)
+            found += flatten_nodes(value)
     return found
 
 
 @lru_cache(maxsize=4096)
-def child_names(kind: type[tree.Node]) -> tuple[str, ...]:
+def child_fields(kind: type[tree.Node]) -> tuple[str, ...]:
     """The fields of a kind of node that may hold nodes."""
     written: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         written |= get_annotations(base)
-    return tuple(f for f in kind.__struct_fields__ if written[f] not in PLAIN)
+    return tuple(f for f in kind.__struct_fields__ if written[f] not in LEAF_FIELD_TYPES)
 
 
-def nodes(node: tree.Node) -> list[tree.Node]:
+def all_nodes(node: tree.Node) -> list[tree.Node]:
     """A node and everything in it."""
     found: list[tree.Node] = []
     todo = [node]
     while todo:
         part = todo.pop()
         found.append(part)
-        if inside := children(part):
+        if inside := child_nodes(part):
             todo += reversed(inside)
     return found
 
 
-def tail(e: tree.Node) -> tree.Node:
+def body_value(e: tree.Node) -> tree.Node:
     """The expression that gives a body its value."""
     while isinstance(e, tree.Block) and e.stmts:
         e = e.stmts[-1]
@@ -62,10 +64,10 @@ def tail(e: tree.Node) -> tree.Node:
 
 
 @lru_cache(maxsize=4096)
-def free_names(node: tree.Node) -> tuple[str, ...]:
+def mentioned_names(node: tree.Node) -> tuple[str, ...]:
     """Every name that is mentioned in a node, types included; names bound inside are among them."""
     found: dict[str, None] = {}
-    for part in nodes(node):
+    for part in all_nodes(node):
         match part:
             case tree.Name(id=name):
                 found[name] = None
@@ -80,47 +82,47 @@ def free_names(node: tree.Node) -> tuple[str, ...]:
     return tuple(found)
 
 
-def type_names(node: tree.Node) -> set[str]:
+def mentioned_type_names(node: tree.Node) -> set[str]:
     """The names in a node that may stand for types: alone, with sizes behind them, or where a number is converted."""
-    applied = {p.path[0] for p in nodes(node) if isinstance(p, tree.TypeApply) and len(p.path) == 1}
-    return applied.union(free_names(node))
+    applied = {p.path[0] for p in all_nodes(node) if isinstance(p, tree.TypeApply) and len(p.path) == 1}
+    return applied.union(mentioned_names(node))
 
 
-def assigned(node: tree.Node) -> tuple[str, ...]:
+def assigned_names(node: tree.Node) -> tuple[str, ...]:
     """The names that assignments and updates in a node change, those inside nested functions left out."""
-    if node not in _assigned:
-        if len(_assigned) > 200_000:
-            _assigned.clear()
-        _fill(node)
-    return _assigned[node]
+    if node not in _assigned_cache:
+        if len(_assigned_cache) > 200_000:
+            _assigned_cache.clear()
+        _collect_assigned(node)
+    return _assigned_cache[node]
 
 
 _NESTING = (tree.Block, tree.If, tree.Match, tree.For, tree.While)
-_assigned: dict[tree.Node, tuple[str, ...]] = {}
+_assigned_cache: dict[tree.Node, tuple[str, ...]] = {}
 
 
-def _fill(node: tree.Node) -> None:
+def _collect_assigned(node: tree.Node) -> None:
     """Answer for a node and for the control flow in it, inner parts first, so that each is gone through once."""
     order: list[tree.Node] = []
     todo = [node]
     while todo:
         order.append(todo.pop())
         if not isinstance(order[-1], (tree.Fn, tree.Lambda)):
-            todo += children(order[-1])
+            todo += child_nodes(order[-1])
     names: dict[tree.Node, tuple[str, ...]] = {}
     for part in reversed(order):
         found = (
-            [] if isinstance(part, (tree.Fn, tree.Lambda)) else [n for c in children(part) for n in names.pop(c, ())]
+            [] if isinstance(part, (tree.Fn, tree.Lambda)) else [n for c in child_nodes(part) for n in names.pop(c, ())]
         )
         if isinstance(part, (tree.Assign, tree.Update)):
-            found = [*targets(part.target), *found]
+            found = [*target_variables(part.target), *found]
         if found:
             names[part] = tuple(dict.fromkeys(found))
         if isinstance(part, _NESTING) or part is node:
-            _assigned[part] = names.get(part, ())
+            _assigned_cache[part] = names.get(part, ())
 
 
-def targets(target: tree.Expr) -> list[str]:
+def target_variables(target: tree.Expr) -> list[str]:
     """The variables behind what stands left of an assignment."""
     found: list[str] = []
     todo = [target]
@@ -137,14 +139,14 @@ def targets(target: tree.Expr) -> list[str]:
     return found
 
 
-def last(node: tree.Node) -> tree.Node:
+def block_value(node: tree.Node) -> tree.Node:
     """The expression that gives a block its value."""
     while isinstance(node, tree.Block) and node.stmts:
         node = node.stmts[-1]
     return node
 
 
-def bound_names(pattern: tree.Pattern) -> list[str]:
+def pattern_names(pattern: tree.Pattern) -> list[str]:
     """The names of a pattern."""
     found: list[str] = []
     todo = [pattern]
@@ -158,13 +160,13 @@ def bound_names(pattern: tree.Pattern) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def mentions(node: tree.Node, kinds: tuple[type[tree.Node], ...]) -> tree.Node | None:
+def find_node(node: tree.Node, kinds: tuple[type[tree.Node], ...]) -> tree.Node | None:
     """The first node of one of these kinds directly in a body: not inside a nested function or loop."""
-    todo = children(node)[::-1]
+    todo = child_nodes(node)[::-1]
     while todo:
         part = todo.pop()
         if isinstance(part, kinds):
             return part
         if not isinstance(part, (tree.Fn, tree.Lambda, tree.For, tree.While)):
-            todo += reversed(children(part))
+            todo += reversed(child_nodes(part))
     return None

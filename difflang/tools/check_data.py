@@ -14,55 +14,57 @@ import numpy as np
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.elaborate_call import elaborated
-from difflang.driver.type_specs import declared_arguments, parsed_type
+from difflang.driver.elaborate_call import elaborate_call
+from difflang.driver.type_specs import declared_arguments, parse_type
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import Session
-from difflang.host.data.array_headers import headers
-from difflang.host.data.read_values import BROKEN, Read, Reading
-from difflang.host.data.state_dict import Loading, held
+from difflang.host.data.array_headers import read_headers
+from difflang.host.data.read_values import BROKEN, FileRead, ValueReader
+from difflang.host.data.state_dict import StateDictLoader, array_type_text
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import nodes
-from difflang.types.annotations import Annotations
+from difflang.syntax.tree_queries import all_nodes
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, RecordType, SumType, TupleType, VariantType, show_type
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import Undecided, mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.driver.check_and_run import Checked
+    from difflang.driver.check_and_run import CheckedProgram
 
-NESTED = (RecordType, TupleType, VariantType, SumType)
+NESTED_TYPES = (RecordType, TupleType, VariantType, SumType)
 
 
-def fits(checked: Checked, path: Path | None, entry: str | None, data: Path, name: str) -> list[DifflangError]:
+def check_data_file(
+    checked: CheckedProgram, path: Path | None, entry: str | None, data: Path, name: str
+) -> list[DifflangError]:
     """What does not fit, if anything. Errors: DL0701 for a file that cannot be read, DL1207 where nothing reads it."""
-    holds = holding(data, name)
-    if entry is None and (reads := reads_of(checked, path, data)):
-        return against_reads(reads, holds, name)
-    decls = takers(checked, entry, holds, name)
-    return [error for decl in decls for error in against(checked, decl, holds, name)]
+    holds = data_headers(data, name)
+    if entry is None and (reads := reads_of_file(checked, path, data)):
+        return check_reads(reads, holds, name)
+    decls = functions_taking(checked, entry, holds, name)
+    return [error for decl in decls for error in check_function(checked, decl, holds, name)]
 
 
-def holding(data: Path, name: str) -> Mapping[str, Any]:
+def data_headers(data: Path, name: str) -> Mapping[str, Any]:
     """Errors: DL0701."""
     try:
-        return headers(data)
+        return read_headers(data)
     except FileNotFoundError:
-        raise mistake("DL0701", f"cannot read `{name}`: there is no such file") from None
+        raise make_error("DL0701", f"cannot read `{name}`: there is no such file") from None
     except BROKEN as error:
         why = str(error).splitlines()[0] if str(error) else "it is damaged"
-        raise mistake("DL0701", f"cannot read `{name}`: {why}") from None
+        raise make_error("DL0701", f"cannot read `{name}`: {why}") from None
 
 
 # ---- Where the program reads the file
 
 
-def reads_of(checked: Checked, path: Path | None, data: Path) -> list[Read]:
+def reads_of_file(checked: CheckedProgram, path: Path | None, data: Path) -> list[FileRead]:
     """The calls that read this file, each once."""
     folder, wanted = path.parent if path is not None else Path.cwd(), data.resolve()
-    found: dict[tree.Node, Read] = {}
+    found: dict[tree.Node, FileRead] = {}
     for read in checked.reads:
         name = read.given.text(0)
         if name is not None and (folder / name).resolve() == wanted:
@@ -70,20 +72,20 @@ def reads_of(checked: Checked, path: Path | None, data: Path) -> list[Read]:
     return list(found.values())
 
 
-def against_reads(reads: Sequence[Read], holds: Mapping[str, Any], name: str) -> list[DifflangError]:
+def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) -> list[DifflangError]:
     """What the places that read a file say of it; sizes of one name are one size in a function, or in the file."""
     errors: list[DifflangError] = []
-    scopes: dict[tuple[Module, tree.Fn | None], Annotations] = {}
+    scopes: dict[tuple[ModuleScope, tree.Fn | None], AnnotationResolver] = {}
     for read in reads:
-        names = scopes.setdefault((read.module, read.decl), Annotations(Unifier(), read.module.records.get))
+        names = scopes.setdefault((read.module, read.decl), AnnotationResolver(Unifier(), read.module.records.get))
         names.bound |= {n: size for n, size in read.known.items() if n not in names.bound}
         wanted = read.given.wanted
         assert wanted is not None
         given = replace(read.given, wanted=replace(wanted, names=names))
         try:
             type = replace(names, bound=dict(names.bound), rigid=True).type(wanted.written)
-            Reading(given, name, type).value_in(names, read.module.records.get, holds, given.text(1))
-        except Undecided:
+            ValueReader(given, name, type).value_in(names, read.module.records.get, holds, given.text(1))
+        except DeferCheck:
             continue
         except DifflangError as error:
             errors.append(error)
@@ -93,25 +95,25 @@ def against_reads(reads: Sequence[Read], holds: Mapping[str, Any], name: str) ->
 # ---- A function whose arguments it holds
 
 
-def takers(checked: Checked, entry: str | None, holds: Mapping[str, Any], name: str) -> list[tree.Fn]:
+def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[str, Any], name: str) -> list[tree.Fn]:
     """The function that is asked for, or all that take what the file holds. Errors: DL0201, DL1207."""
-    from difflang.tools.emit import entries
+    from difflang.tools.emit import select_functions
 
-    decls = entries(checked, entry)
+    decls = select_functions(checked, entry)
     roots = {n.partition(".")[0] for n in holds}
     found = [d for d in decls if roots & {p.name for p in d.params}]
     if not found:
         arrays = ", ".join(list(holds)[:12])
         what = f"`{entry}` takes nothing" if entry is not None else "nothing reads this file, and no function takes"
         message = f"{what} that `{name}` holds" if entry is not None else f"{what} what `{name}` holds"
-        raise mistake("DL1207", message, help=f"it holds {arrays or 'nothing'}: parameters are found by these names")
+        raise make_error("DL1207", message, help=f"it holds {arrays or 'nothing'}: parameters are found by these names")
     return found
 
 
-def against(checked: Checked, decl: tree.Fn, holds: Mapping[str, Any], name: str) -> list[DifflangError]:
+def check_function(checked: CheckedProgram, decl: tree.Fn, holds: Mapping[str, Any], name: str) -> list[DifflangError]:
     """What a function says of the arrays that have the names of its parameters, one by one and together."""
     module = checked.module
-    names = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+    names = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
     told: dict[str, str] = {}
     errors: list[DifflangError] = []
     for param in decl.params:
@@ -120,58 +122,60 @@ def against(checked: Checked, decl: tree.Fn, holds: Mapping[str, Any], name: str
             continue
         try:
             array = inside.get(param.name)
-            if is_generic(param.type, names):
-                told |= {param.name: held(array)} if isinstance(array, np.ndarray) else {}
+            if has_generic_dtype(param.type, names):
+                told |= {param.name: array_type_text(array)} if isinstance(array, np.ndarray) else {}
                 continue
-            told[param.name] = show_type(loaded_type(param, module, names, inside, name))
-        except Undecided:
+            told[param.name] = show_type(stored_type(param, module, names, inside, name))
+        except DeferCheck:
             continue
         except DifflangError as error:
             errors.append(error)
     if not errors and len(told) == len([p for p in decl.params if p.default is None]) and not decl.host:
         try:
             for text in told.values():
-                parsed_type(text, module)
+                parse_type(text, module)
         except DifflangError:  # a text or a variant: no type that can be told
             return errors
         try:
             arguments = declared_arguments(module, decl, told)
-            elaborated(Session(), module, decl.name, ClosureType(FnCode(decl, module), ()), arguments)
+            elaborate_call(Session(), module, decl.name, ClosureType(FnCode(decl, module), ()), arguments)
         except DifflangError as error:
             errors.append(error)
     return errors
 
 
-def is_generic(written: tree.TypeExpr, names: Annotations) -> bool:
+def has_generic_dtype(written: tree.TypeExpr, names: AnnotationResolver) -> bool:
     """Whether a type speaks of element types that a call decides."""
-    applied = [n.path[0] for n in nodes(written) if isinstance(n, (tree.TypeApply, tree.TypeName))]
+    applied = [n.path[0] for n in all_nodes(written) if isinstance(n, (tree.TypeApply, tree.TypeName))]
     return not names.generics.keys().isdisjoint(applied)
 
 
-def loaded_type(param: tree.Param, module: Module, names: Annotations, inside: Mapping[str, Any], name: str) -> Any:
+def stored_type(
+    param: tree.Param, module: ModuleScope, names: AnnotationResolver, inside: Mapping[str, Any], name: str
+) -> Any:
     """The type of an argument that a file holds. Errors: DL0704 to DL0706."""
     assert param.type is not None
     array = inside.get(param.name)
     if isinstance(array, np.ndarray):
-        found = Loading(name, {"": array}, param.type.span, param.span)
+        found = StateDictLoader(name, {"": array}, param.type.span, param.span)
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
-        if isinstance(type, NESTED):
-            raise mistake("DL0704", f"`{name}` holds {held(array)} for `{param.name}`, not {show_type(type)}",
+        if isinstance(type, NESTED_TYPES):
+            raise make_error("DL0704", f"`{name}` holds {array_type_text(array)} for `{param.name}`, not {show_type(type)}",
                           (param.type.span, "declared here"))  # fmt: skip
         value = found.value(type, module.records.get)
     else:
         parts = {n.removeprefix(f"{param.name}."): x for n, x in inside.items()}
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
-        value = Loading(name, parts, param.type.span, param.span).value(type, module.records.get)
+        value = StateDictLoader(name, parts, param.type.span, param.span).value(type, module.records.get)
     if not names.match(param.type, value.type):
-        raise mistake("DL0705", f"`{name}` holds {show_type(value.type)} for `{param.name}`",
-                      (param.type.span, f"declared {param.type.span.text}{known(names, param.type)}"))  # fmt: skip
+        raise make_error("DL0705", f"`{name}` holds {show_type(value.type)} for `{param.name}`",
+                      (param.type.span, f"declared {param.type.span.text}{sizes_text(names, param.type)}"))  # fmt: skip
     return value.type
 
 
-def known(names: Annotations, written: tree.TypeExpr) -> str:
+def sizes_text(names: AnnotationResolver, written: tree.TypeExpr) -> str:
     """What the sizes in a type are by now."""
-    from difflang.types.annotations import sizes_in
+    from difflang.types.annotations import size_names
 
-    told = [f"{n} = {names.bound[n]}" for n in sizes_in(written, names) if isinstance(names.bound.get(n), int)]
+    told = [f"{n} = {names.bound[n]}" for n in size_names(written, names) if isinstance(names.bound.get(n), int)]
     return f", where {', '.join(told)}" if told else ""

@@ -12,34 +12,37 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Span
-from difflang.driver.capacity_for_call import with_enough_room
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.driver.capacity_for_call import with_fitted_capacity
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.elaborate.context import Session
-from difflang.execution.check_failures import NUMBERS, explain
+from difflang.execution.check_failures import DETAIL_RESULTS, explain_failure
 from difflang.execution.engine import Engine
-from difflang.gradcheck.engine_comparison import Roads
-from difflang.gradcheck.gradient_check import audit
-from difflang.gradcheck.report import Report
+from difflang.gradcheck.engine_comparison import CheckPipeline
+from difflang.gradcheck.gradient_check import check_gradient
+from difflang.gradcheck.report import GradcheckReport
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Endless, evaluate_within
-from difflang.lower.lowering_pipeline import derivable, finished
-from difflang.ops.control.print_effect import silent
+from difflang.ir.interpreter import StepLimitExceeded, evaluate_with_limit
+from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
+from difflang.ops.control.print_effect import without_prints
 from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.tools import random_arguments
-from difflang.tools.emit import entries, place
+from difflang.tools.emit import parse_wrt, select_functions
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
-from difflang.types.module_scope import Global, Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import GlobalName, ModuleScope
+from difflang.types.type_errors import make_error
 
-MOST, PATIENCE = 1_000_000, 2  # operations of a run at arguments that are drawn, and runs that take more: ten seconds
-USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # what is asked of a file
-LEFT_OUT = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
+MAX_OPERATIONS, MAX_ENDLESS_RUNS = (
+    1_000_000,
+    2,
+)  # operations of a run at arguments that are drawn, and runs that take more: ten seconds
+USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # what is asked of a file
+SKIPPABLE_CODES = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
 
 
-class Options(Struct, frozen=True):
+class CheckGradOptions(Struct, frozen=True):
     """What is asked of an audit, in Python or on the command line. Errors: DL1207 for a number that no option is."""
 
     order: int = 1
@@ -51,37 +54,37 @@ class Options(Struct, frozen=True):
     words: tuple[str, ...] = ()  # arguments of the program
 
     def __post_init__(self) -> None:
-        whole("order", self.order, 1, 3)
-        whole("directions", self.directions, 1)
-        whole("seed", self.seed, 0, 2**64 - 1)
+        require_integer("order", self.order, 1, 3)
+        require_integer("directions", self.directions, 1)
+        require_integer("seed", self.seed, 0, 2**64 - 1)
 
 
-def whole(name: str, given: object, least: int, most: int | None = None) -> None:
+def require_integer(name: str, given: object, least: int, most: int | None = None) -> None:
     """An option is a whole number within limits. Errors: DL1207."""
     if isinstance(given, int) and not isinstance(given, bool) and least <= given and (most is None or given <= most):
         return
     limits = f"from {least} to {most}" if most is not None else f"from {least} on"
-    raise mistake("DL1207", f"`{name}` is a whole number {limits}, and {given!r} was given")
+    raise make_error("DL1207", f"`{name}` is a whole number {limits}, and {given!r} was given")
 
 
-def check_all(
-    checked: Checked, path: Path | None, entry: str | None, options: Options
-) -> tuple[list[Report], list[Diagnostic]]:
+def check_grad_of_all(
+    checked: CheckedProgram, path: Path | None, entry: str | None, options: CheckGradOptions
+) -> tuple[list[GradcheckReport], list[Diagnostic]]:
     """The audits of one function or of all, and why functions were left out: these are warnings.
 
     Errors: as `check_grad`; DL0201 for an unknown entry; DL0401 where there is no function.
     """
-    found: list[Report] = []
+    found: list[GradcheckReport] = []
     left: list[Diagnostic] = []
-    decls = entries(checked, entry)
+    decls = select_functions(checked, entry)
     if not decls:
         way = "put what is to be differentiated into a `fn`"
-        raise mistake("DL0401", "there is no function in this file: there is nothing to differentiate", help=way)
+        raise make_error("DL0401", "there is no function in this file: there is nothing to differentiate", help=way)
     for decl in decls:
         try:
             found.append(check_grad(checked, path, decl, options))
         except DifflangError as error:
-            if entry is not None or not error.diagnostics[0].code.startswith(LEFT_OUT):
+            if entry is not None or not error.diagnostics[0].code.startswith(SKIPPABLE_CODES):
                 raise
             left += [replace(d, severity="warning") for d in error.diagnostics]
     if not found and left:
@@ -89,107 +92,124 @@ def check_all(
     return found, left
 
 
-def check_grad(checked: Checked, path: Path | None, decl: tree.Fn, options: Options) -> Report:
+def check_grad(checked: CheckedProgram, path: Path | None, decl: tree.Fn, options: CheckGradOptions) -> GradcheckReport:
     """Audit the derivative of a function of a file at arguments that are drawn.
 
     Errors: DL1210 where arguments cannot be drawn, DL0401 where there is nothing to differentiate, DL09 where the
     function fails at whatever is drawn.
     """
-    host_function_has_none(decl)
-    captured = loaded(checked, path, Engine("interpret"), options.words)
-    return check_grad_of(checked, decl, options, captured.leaves)
+    refuse_host_function(decl)
+    captured = load_values(checked, path, Engine("interpret"), options.words)
+    return check_grad_with_globals(checked, decl, options, captured.leaves)
 
 
-def host_function_has_none(decl: tree.Fn) -> None:
+def refuse_host_function(decl: tree.Fn) -> None:
     """Errors: DL0322."""
     if decl.host:
-        raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
 
 
-def check_grad_of(
-    checked: Checked, decl: tree.Fn, options: Options, leaves: Callable[[Global], Sequence[Any]]
-) -> Report:
+def check_grad_with_globals(
+    checked: CheckedProgram, decl: tree.Fn, options: CheckGradOptions, leaves: Callable[[GlobalName], Sequence[Any]]
+) -> GradcheckReport:
     """Audit the derivative of a function, the values of its file being there. Errors: as `check_grad`."""
-    host_function_has_none(decl)
+    refuse_host_function(decl)
     session = Session()
-    entry, arguments = chosen_entry(session, checked, decl, options.told)
+    entry, arguments = elaborate_first_choice(session, checked, decl, options.told)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
-    arrays = found_arrays(session, decl, entry, arguments, constants, options.seed)
-    entry = with_enough_room(session, entry, arrays)
+    arrays = find_finite_arguments(session, decl, entry, arguments, constants, options.seed)
+    entry = with_fitted_capacity(session, entry, arrays)
     if options.wrt is not None:
-        first, *rest = place(decl, options.wrt, checked.module)
+        first, *rest = parse_wrt(decl, options.wrt, checked.module)
         name = decl.params[first].name if isinstance(first, int) else first
         options = replace(options, wrt=".".join([name, *map(str, rest)]))
-    text = f"{random_arguments.spelled(arguments)}, seed {options.seed}" if arguments else f"seed {options.seed}"
-    return audited(checked.module, decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text)
+    text = f"{random_arguments.arguments_text(arguments)}, seed {options.seed}" if arguments else f"seed {options.seed}"
+    return run_gradient_check(
+        checked.module, decl.name, entry, arrays, len(entry.graph.params) - len(constants), options, text
+    )
 
 
-def chosen_entry(
-    session: Session, checked: Checked, decl: tree.Fn, told: Mapping[str, str]
-) -> tuple[Entry, tuple[Argument, ...]]:
+def elaborate_first_choice(
+    session: Session, checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, str]
+) -> tuple[ElaboratedCall, tuple[CallArgument, ...]]:
     """The function for the first choice of sizes that it takes."""
     first: DifflangError | None = None
     type = ClosureType(FnCode(decl, checked.module), ())
-    for arguments in random_arguments.chosen_arguments(checked.module, decl, told):
+    for arguments in random_arguments.argument_choices(checked.module, decl, told):
         try:
-            return elaborated(session, checked.module, decl.name, type, arguments), arguments
+            return elaborate_call(session, checked.module, decl.name, type, arguments), arguments
         except DifflangError as error:
             first = first or error
     assert first is not None
     raise first
 
 
-def found_arrays(
-    session: Session, decl: tree.Fn, entry: Entry, arguments: Sequence[Argument], constants: Sequence[Any], seed: int
+def find_finite_arguments(
+    session: Session,
+    decl: tree.Fn,
+    entry: ElaboratedCall,
+    arguments: Sequence[CallArgument],
+    constants: Sequence[Any],
+    seed: int,
 ) -> list[Any]:
     """Arguments at which the function has a finite value. Errors: DL09, DL1210."""
     rng = np.random.default_rng(seed)
-    graph = finished(entry.graph)
-    failure = mistake("DL1210", "its value is never finite")
+    graph = finalize_graph(entry.graph)
+    failure = make_error("DL1210", "its value is never finite")
     endless = 0
-    for drawing in random_arguments.drawings(rng):
+    for drawing in random_arguments.sampling_attempts(rng):
         arrays = [
-            *random_arguments.drawn(rng, arguments, drawing),
-            *([random_arguments.key_of(rng)] if entry.random else []),
+            *random_arguments.sample_arguments(rng, arguments, drawing),
+            *([random_arguments.sample_key(rng)] if entry.random else []),
             *constants,
         ]
         try:
-            told = with_enough_room(session, entry, arrays, MOST).graph
-            results = evaluate_within(MOST, graph if told is entry.graph else finished(told), *arrays)
-        except Endless:
-            failure = mistake("DL1210", f"it does not end in {MOST:,} operations")
+            told = with_fitted_capacity(session, entry, arrays, MAX_OPERATIONS).graph
+            results = evaluate_with_limit(
+                MAX_OPERATIONS, graph if told is entry.graph else finalize_graph(told), *arrays
+            )
+        except StepLimitExceeded:
+            failure = make_error("DL1210", f"it does not end in {MAX_OPERATIONS:,} operations")
             endless += 1
-            if endless == PATIENCE:
+            if endless == MAX_ENDLESS_RUNS:
                 break
             continue
-        if entry.fails and (site := int(results[-1 - NUMBERS])):
-            failure = explain(session, site, told, Engine("interpret").explaining(), arrays)
+        if entry.fails and (site := int(results[-1 - DETAIL_RESULTS])):
+            failure = explain_failure(session, site, told, Engine("interpret").explaining(), arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):
             return arrays
-    raise failure if failure.diagnostics[0].code.startswith("DL09") else random_arguments.undrawable(decl, failure)
+    raise (
+        failure if failure.diagnostics[0].code.startswith("DL09") else random_arguments.undrawable_error(decl, failure)
+    )
 
 
-def audited(
-    module: Module, name: str, entry: Entry, arrays: Sequence[Any], arguments: int, options: Options, text: str = ""
-) -> Report:
+def run_gradient_check(
+    module: ModuleScope,
+    name: str,
+    entry: ElaboratedCall,
+    arrays: Sequence[Any],
+    arguments: int,
+    options: CheckGradOptions,
+    text: str = "",
+) -> GradcheckReport:
     """The audit of an elaborated call at arrays; its first params are the leaves of the arguments."""
-    graph = silent(entry.graph)
-    graph = dce(graph.with_results(graph.results[: -1 - NUMBERS])) if entry.fails else graph
-    wrt = tuple(wanted(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
+    graph = without_prints(entry.graph)
+    graph = dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
+    wrt = tuple(matches_wrt(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
                 for i, p in enumerate(graph.params))  # fmt: skip
     if not any(wrt):
         what = f"there is no real number `{options.wrt}`" if options.wrt else f"`{name}` takes no real numbers"
-        raise mistake("DL0401", f"{what}: there is nothing to differentiate in")
+        raise make_error("DL0401", f"{what}: there is nothing to differentiate in")
     if all(r.type.tangent is None for r in graph.results):
-        raise mistake("DL0401", f"`{name}` gives no real numbers: there is nothing to differentiate")
-    return audit(
-        graph, arrays, wrt, name=name, roads=roads(options.compiled), order=options.order,
+        raise make_error("DL0401", f"`{name}` gives no real numbers: there is nothing to differentiate")
+    return check_gradient(
+        graph, arrays, wrt, name=name, roads=make_pipelines(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
         rules=declared_derivatives(module),
     )  # fmt: skip
 
 
-def declared_derivatives(module: Module) -> dict[str, Span]:
+def declared_derivatives(module: ModuleScope) -> dict[str, Span]:
     """Where the program declares derivatives, by function: its rules, and functions of Python that came with theirs."""
     found: dict[str, Span] = {}
     for m in reversed(module.reached()):
@@ -198,17 +218,17 @@ def declared_derivatives(module: Module) -> dict[str, Span]:
     return found
 
 
-def wanted(hint: str, wrt: str | None) -> bool:
+def matches_wrt(hint: str, wrt: str | None) -> bool:
     return wrt is None or hint == wrt or hint.startswith(f"{wrt}.")
 
 
-def roads(compiled: bool) -> Roads:
+def make_pipelines(compiled: bool) -> CheckPipeline:
     if not compiled:
-        return Roads(derivable, finished)
+        return CheckPipeline(expand_keeping_rules, finalize_graph)
 
     def compile(graph: Graph) -> Any:
-        from difflang.runtime.compile import compile
+        from difflang.runtime.compile import compile_graph
 
-        return compile(graph)
+        return compile_graph(graph)
 
-    return Roads(derivable, finished, compile)
+    return CheckPipeline(expand_keeping_rules, finalize_graph, compile)

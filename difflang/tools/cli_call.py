@@ -14,35 +14,35 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest
+from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
-from difflang.driver.check_and_run import Checked
+from difflang.driver.check_and_run import CheckedProgram
 from difflang.execution.engine import Engine
 from difflang.host import program_args
-from difflang.host.builtin_registry import HOSTED
-from difflang.host.builtins import Given
-from difflang.host.data.array_files import ALONE, SUFFIXES, Stored
-from difflang.host.data.file_access import Access
-from difflang.host.data.read_values import Reading, contents, plainly
-from difflang.host.data.state_dict import held
-from difflang.host.expected_type import Wanted
-from difflang.host.values import show
+from difflang.host.builtin_registry import HOST_BUILTINS
+from difflang.host.builtins import BuiltinCall
+from difflang.host.data.array_files import FORMAT_OF_SUFFIX, UNNAMED, StoredArrays
+from difflang.host.data.file_access import FileAccess
+from difflang.host.data.read_values import ValueReader, read_contents, report_read_errors
+from difflang.host.data.state_dict import array_type_text
+from difflang.host.expected_type import ExpectedType
+from difflang.host.values import format_value
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.check_data import holding, is_generic
-from difflang.tools.testing.isolated_blocks import Apart, statement
-from difflang.types.annotations import Annotations
+from difflang.tools.check_data import data_headers, has_generic_dtype
+from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import UNIT, SumType, TextType, VariantType, show_type
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import Undecided, mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
 ESCAPES = {"\\": "\\\\", '"': '\\"', "{": "\\{", "}": "\\}", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
-READ_WHOLE = ("csv", "json")  # formats without headers
-USAGE = ("DL0201", "DL1207", "DL1210", "DL1220")
+HEADERLESS_FORMATS = ("csv", "json")  # formats without headers
+USAGE_CODES = ("DL0201", "DL1207", "DL1210", "DL1220")
 
 
-class Call(Struct, frozen=True):
+class CliCall(Struct, frozen=True):
     """A function, and what each argument is: a text of the language, or `@FILE` or `@FILE:NAME`."""
 
     entry: str
@@ -51,27 +51,27 @@ class Call(Struct, frozen=True):
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that the call reads."""
-        return tuple([Path(file_of(text)[0]).resolve() for text in self.given.values() if text.startswith("@")])
+        return tuple([Path(split_file_spec(text)[0]).resolve() for text in self.given.values() if text.startswith("@")])
 
-    def block(self, module: Module) -> tree.Block:
+    def block(self, module: ModuleScope) -> tree.Block:
         """The call as source. Errors: DL0201, DL1207, DL1210, DL07 for what is asked wrongly."""
-        decl = entry_of(module, self.entry)
+        decl = find_function(module, self.entry)
         self.refuse_unknown(decl)
-        names = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+        names = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
         lines: list[str] = []
         values: list[str] = []
         for param in decl.params:
             text = self.given.get(param.name)
             if text is None:
                 if param.default is None:
-                    raise missing(decl, param)
+                    raise missing_parameter_error(decl, param)
                 continue
             if text.startswith("@"):
-                name = free_name(param.name, module)
-                lines.append(f"let {name}{from_file(module, param, names, *file_of(text))}")
+                name = fresh_name(param.name, module)
+                lines.append(f"let {name}{load_clause(module, param, names, *split_file_spec(text))}")
                 values.append(f"{param.name} = {name}")
             else:
-                values.append(f"{param.name} = {value(param.name, text)}")
+                values.append(f"{param.name} = {expression_text(param.name, text)}")
         body = "\n".join([*lines, f"{decl.name}({', '.join(values)})"])
         start = 'test "the call" {\n'
         parsed = parse(Source("<command line>", f"{start}{body}\n}}\n"))
@@ -86,46 +86,48 @@ class Call(Struct, frozen=True):
         names = [p.name for p in decl.params]
         for name in self.given:
             if name not in names:
-                near = nearest(name, names)
+                near = nearest_word(name, names)
                 way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-                raise mistake("DL1207", f"`{decl.name}` has no parameter `{name}`", (decl.name_span, ""), help=way)
+                raise make_error("DL1207", f"`{decl.name}` has no parameter `{name}`", (decl.name_span, ""), help=way)
 
 
-def entry_of(module: Module, name: str) -> tree.Fn:
+def find_function(module: ModuleScope, name: str) -> tree.Fn:
     """Errors: DL0201."""
     if name in module.fns:
         return module.fns[name]
-    near = nearest(name, module.fns)
+    near = nearest_word(name, module.fns)
     help = f"did you mean `{near}`?" if near else f"it has {', '.join(module.fns) or 'none'}"
-    raise mistake("DL0201", f"there is no function `{name}` in {module.source.name}", help=help)
+    raise make_error("DL0201", f"there is no function `{name}` in {module.source.name}", help=help)
 
 
-def missing(decl: tree.Fn, param: tree.Param) -> DifflangError:
+def missing_parameter_error(decl: tree.Fn, param: tree.Param) -> DifflangError:
     ways = f"`--set {param.name}=1.0`, or `--arg {param.name}=@data.npz`"
-    return mistake("DL1207", f"`{decl.name}` needs `{param.name}`", (param.span, "declared here"), help=f"say {ways}")
+    return make_error(
+        "DL1207", f"`{decl.name}` needs `{param.name}`", (param.span, "declared here"), help=f"say {ways}"
+    )
 
 
-def free_name(name: str, module: Module) -> str:
+def fresh_name(name: str, module: ModuleScope) -> str:
     """A name for an argument that means nothing else in the file."""
     while name in module.declared or name in module.fns or name in module.imported or name in module.modules:
         name += "_"
     return name
 
 
-def value(name: str, text: str) -> str:
+def expression_text(name: str, text: str) -> str:
     """A text as the expression that it is. Errors: DL1210."""
     parsed = parse(Source("<command line>", f"let value = {text}\n"))
     items = parsed.module.items
     if parsed.diagnostics or len(items) != 1 or not isinstance(items[0], tree.Let):
         message = f"`{text}` is no value for `{name}`"
-        raise mistake("DL1210", message, help='write `0.1`, `[1.0, 2.0]` or `"text"`, or `@FILE` for a file')
+        raise make_error("DL1210", message, help='write `0.1`, `[1.0, 2.0]` or `"text"`, or `@FILE` for a file')
     return items[0].value.span.text  # without a comment behind it, which would go on to the end of the call
 
 
 # ---- Files
 
 
-def file_of(text: str) -> tuple[str, str | None]:
+def split_file_spec(text: str) -> tuple[str, str | None]:
     """`@FILE:NAME` in its two parts; a file of the whole name is that file."""
     whole = text.removeprefix("@")
     file, colon, member = whole.rpartition(":")
@@ -134,62 +136,72 @@ def file_of(text: str) -> tuple[str, str | None]:
     return file, member
 
 
-def from_file(module: Module, param: tree.Param, names: Annotations, file: str, member: str | None) -> str:
+def load_clause(
+    module: ModuleScope, param: tree.Param, names: AnnotationResolver, file: str, member: str | None
+) -> str:
     """`: TYPE = load("FILE", "NAME")`, the type being that of the file. Errors: DL0701, DL0703 to DL0708, DL1210."""
     suffix = Path(file).suffix
-    if suffix not in SUFFIXES:
-        raise mistake("DL0708", f"the name of a file ends with its format: `{file}` does not",
-                      help=f"there are {', '.join(SUFFIXES)}")  # fmt: skip
+    if suffix not in FORMAT_OF_SUFFIX:
+        raise make_error("DL0708", f"the name of a file ends with its format: `{file}` does not",
+                      help=f"there are {', '.join(FORMAT_OF_SUFFIX)}")  # fmt: skip
     path = Path(file).resolve()
-    reader = next((f for f in ("load", f"read_{SUFFIXES[suffix]}") if f not in module.declared), None)
+    reader = next((f for f in ("load", f"read_{FORMAT_OF_SUFFIX[suffix]}") if f not in module.declared), None)
     if reader is None:
-        raise mistake("DL1210", "`load` means something else in this file", help="give that another name")
-    holds = {} if SUFFIXES[suffix] in READ_WHOLE else holding(path, file)
+        raise make_error("DL1210", "`load` means something else in this file", help="give that another name")
+    holds = {} if FORMAT_OF_SUFFIX[suffix] in HEADERLESS_FORMATS else data_headers(path, file)
     if member is None and len(holds) > 1 and isinstance(holds.get(param.name), np.ndarray):
         member = param.name
     try:
-        type = declared_as(module, param, names, path, file, holds, member)
-    except Undecided:  # what an element type is, this call decides
-        type = as_it_is(module, param, suffix, holds, member)
-    told = ", ".join(quoted(x) for x in (str(path), member) if x is not None)
+        type = declared_type_text(module, param, names, path, file, holds, member)
+    except DeferCheck:  # what an element type is, this call decides
+        type = stored_type_text(module, param, suffix, holds, member)
+    told = ", ".join(string_literal(x) for x in (str(path), member) if x is not None)
     return f": {type} = {reader}({told})"
 
 
-def declared_as(
-    module: Module, param: tree.Param, names: Annotations, path: Path, file: str, holds: Stored, member: str | None
+def declared_type_text(
+    module: ModuleScope,
+    param: tree.Param,
+    names: AnnotationResolver,
+    path: Path,
+    file: str,
+    holds: StoredArrays,
+    member: str | None,
 ) -> str:
     """The declared type with the sizes that the file has. Errors: DL0701, DL0703 to DL0706; Undecided."""
     written = param.type
-    if written is None or is_generic(written, names):
-        raise Undecided
+    if written is None or has_generic_dtype(written, names):
+        raise DeferCheck
     type = replace(names, bound=dict(names.bound), rigid=True).type(written)
-    given = Given(param, HOSTED["load"], (), {}, Wanted(written, names=names))
-    with plainly(file, given):
+    given = BuiltinCall(param, HOST_BUILTINS["load"], (), {}, ExpectedType(written, names=names))
+    with report_read_errors(file, given):
         if not holds:
-            holds = contents(path, file, SUFFIXES[path.suffix], type, given)
-        found = Reading(given, file, type).value_in(names, module.records.get, holds, member).type
+            holds = read_contents(path, file, FORMAT_OF_SUFFIX[path.suffix], type, given)
+        found = ValueReader(given, file, type).value_in(names, module.records.get, holds, member).type
     if isinstance(found, TextType):
         return "str"
     return written.span.text if isinstance(found, (VariantType, SumType)) else show_type(found)
 
 
-def as_it_is(module: Module, param: tree.Param, suffix: str, holds: Stored, member: str | None) -> str:
+def stored_type_text(
+    module: ModuleScope, param: tree.Param, suffix: str, holds: StoredArrays, member: str | None
+) -> str:
     """The type of the array that is meant, as the file has it. Errors: DL1210."""
-    alone = next(iter(holds)) if len(holds) == 1 else ALONE
+    alone = next(iter(holds)) if len(holds) == 1 else UNNAMED
     found = holds.get(member if member is not None else alone)
     if isinstance(found, np.ndarray):
-        return held(found)
+        return array_type_text(found)
     if member is not None and holds:
-        near = nearest(member, holds)
+        near = nearest_word(member, holds)
         way = f"did you mean `{near}`?" if near else f"it has {', '.join(list(holds)[:12])}"
-        raise mistake("DL0706", f"the file has no array `{member}`", (param.span, ""), help=way)
+        raise make_error("DL0706", f"the file has no array `{member}`", (param.span, ""), help=way)
     if suffix == ".csv":
         return f"{module.default_float}[rows, columns]"
     ways = f"it has {', '.join(list(holds)[:12])}: say which, `--arg {param.name}=@FILE:NAME`" if holds else ""
-    raise mistake("DL1210", f"what `{param.name}` is, its file does not say", (param.span, ""), help=ways)
+    raise make_error("DL1210", f"what `{param.name}` is, its file does not say", (param.span, ""), help=ways)
 
 
-def quoted(text: str) -> str:
+def string_literal(text: str) -> str:
     """A string of the language that means this text."""
     return '"' + "".join(ESCAPES.get(c, c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
 
@@ -197,8 +209,8 @@ def quoted(text: str) -> str:
 # ---- Running
 
 
-def told_apart(
-    module: Module, entry: str | None, values: Mapping[str, str], data: Mapping[str, str]
+def split_arguments(
+    module: ModuleScope, entry: str | None, values: Mapping[str, str], data: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
     """What is for the function, and what for the program: the words of its own arguments. Errors: DL1207, DL1210."""
     names = {p.name for p in module.fns[entry].params} if entry in module.fns else set[str]()
@@ -206,43 +218,43 @@ def told_apart(
     given = dict(data)
     for name, text in values.items():
         if name in given:
-            raise mistake("DL1207", f"`{name}` is given twice")
+            raise make_error("DL1207", f"`{name}` is given twice")
         if name not in names and name in module.arguments:
             words.append(f"--{name}={text}")
         elif entry is None:
-            raise unknown_argument(module, name)
+            raise unknown_argument_error(module, name)
         else:
             given[name] = text
     return given, words
 
 
-def unknown_argument(module: Module, name: str) -> DifflangError:
-    near = nearest(name, module.arguments)
+def unknown_argument_error(module: ModuleScope, name: str) -> DifflangError:
+    near = nearest_word(name, module.arguments)
     help = f"did you mean `{near}`?" if near else f"it has {', '.join(module.arguments) or 'none'}"
     return DifflangError(Diagnostic("DL1220", f"the program has no argument `{name}`", (), (help,)))
 
 
-def run(
-    checked: Checked,
-    call: Call,
+def run_call(
+    checked: CheckedProgram,
+    call: CliCall,
     engine: Engine,
-    access: Access,
+    access: FileAccess,
     seed: int,
     write: Callable[[str], None],
     warn: Callable[[list[Diagnostic]], None],
     words: Sequence[str],
 ) -> None:
     """Check the call beside the file, then carry it out, and write what it gives. Errors: DifflangError."""
-    from difflang.driver.check_and_run import check_beside
+    from difflang.driver.check_and_run import check_block
 
     block = call.block(checked.module)
-    check_beside(checked, block)
-    told = program_args.told(words, checked.module)
-    access = Access(access.folder, (*access.allowed, *call.files))
-    apart = Apart(checked, engine, access, seed, told, warn)
+    check_block(checked, block)
+    told = program_args.parse_command_line(words, checked.module)
+    access = FileAccess(access.folder, (*access.allowed, *call.files))
+    apart = IsolatedBlocks(checked, engine, access, seed, told, warn)
     with apart.block(checked.items, block, write) as runner:
         for stmt in block.stmts:
             last = stmt is block.stmts[-1]
-            found = statement(runner, stmt, last=last)
+            found = run_statement(runner, stmt, last=last)
             if last and found.type != UNIT:
-                runner.printed(show(found))
+                runner.printed(format_value(found))

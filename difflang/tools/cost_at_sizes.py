@@ -11,13 +11,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from difflang.base.byte_sizes import human
-from difflang.ir.graph import Graph, inner_first
-from difflang.plan.budget_search import limit_of, planned
-from difflang.tools.cost import Cost, counted, touched
+from difflang.base.byte_sizes import format_bytes
+from difflang.ir.graph import Graph, graphs_postorder
+from difflang.plan.budget_search import memory_limit, plan_memory
+from difflang.tools.cost import Cost, count_operations, equation_bytes
 
 
-class Expense(Struct, frozen=True):
+class ProgramCost(Struct, frozen=True):
     """What one program takes.
 
     `operations` are those on numbers, as each op declares them, one an element if it does not; `bytes` what they would
@@ -37,12 +37,12 @@ class Expense(Struct, frozen=True):
     again: bool = False
 
 
-class Report(Struct, frozen=True):
+class CostReport(Struct, frozen=True):
     """What a function takes, and its gradient in `wrt`, if it has one; else `why` says why it has none."""
 
     what: str
-    value: Expense
-    gradient: Expense | None
+    value: ProgramCost
+    gradient: ProgramCost | None
     wrt: str
     why: str = ""
 
@@ -65,7 +65,7 @@ class Report(Struct, frozen=True):
         head = ["", "operations", "bytes", "arguments", "results", "between", "at the peak"]
         rows = [head]
         for row in self.table():
-            amounts = [human(row[name]) for name in ("bytes", "arguments", "results", "between", "peak")]
+            amounts = [format_bytes(row[name]) for name in ("bytes", "arguments", "results", "between", "peak")]
             rows.append([row["of"], f"{row['operations']:,}", *amounts])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
@@ -85,15 +85,15 @@ class Report(Struct, frozen=True):
         return said
 
 
-def expense(graph: Graph) -> Expense:
+def program_cost(graph: Graph) -> ProgramCost:
     """What a program takes, under the limit on memory that it has itself, if any. Errors: DL1012."""
-    plan = planned(graph, limit_of(graph))
-    operations, bytes, room = counted(plan.graph), counted(plan.graph, touched), plan.account
-    again = any("keep" in eqn.attrs for inner in inner_first(plan.graph)[0] for eqn in inner.eqns)
+    plan = plan_memory(graph, memory_limit(graph))
+    operations, bytes, room = count_operations(plan.graph), count_operations(plan.graph, equation_bytes), plan.account
+    again = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
     memory = room.arguments, room.results, room.between, room.peak
-    return Expense(in_numbers(operations), in_numbers(bytes), *memory, operations.per_step, again)
+    return ProgramCost(as_integer(operations), as_integer(bytes), *memory, operations.per_step, again)
 
 
-def in_numbers(cost: Cost) -> int:
+def as_integer(cost: Cost) -> int:
     assert isinstance(cost.count, int), "a graph that is lowered has no names of sizes"
     return cost.count

@@ -10,26 +10,26 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest
+from difflang.base.error_codes import nearest_word
 from difflang.base.source import Span
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import elaborated
-from difflang.driver.type_specs import declared_arguments, known_names
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import elaborate_call
+from difflang.driver.type_specs import declared_arguments, signature_names
 from difflang.elaborate.context import Session
-from difflang.elaborate.derivatives.wrt import fields_called
+from difflang.elaborate.derivatives.wrt import fields_named
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
-from difflang.ir.json_codec import to_json
-from difflang.ir.text_printer import to_text
-from difflang.lower.lowering_pipeline import finished, staged
+from difflang.ir.json_codec import graph_to_json
+from difflang.ir.text_printer import graph_to_text
+from difflang.lower.lowering_pipeline import finalize_graph, graph_at_stage
 from difflang.syntax import tree
 from difflang.types.function_code import DerivativeCode, FnCode, Wrt
 from difflang.types.language_types import ClosureType, show_type
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 
 
-class Wanted(Struct, frozen=True):
+class EmitRequest(Struct, frozen=True):
     """What to show: a stage; of one function or all; for arguments of these types; of its gradient; for a platform."""
 
     stage: str
@@ -41,27 +41,27 @@ class Wanted(Struct, frozen=True):
     budget: int = 0  # bytes that the program may take, at stage `planned`
 
 
-def emit(checked: Checked, path: Path | None, wanted: Wanted) -> tuple[str, tuple[Diagnostic, ...]]:
+def emit(checked: CheckedProgram, path: Path | None, wanted: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
     """The text, and why functions were left out of it. Errors: DL0201 for an unknown entry, DL1210, DL04."""
-    decls = entries(checked, wanted.entry)
+    decls = select_functions(checked, wanted.entry)
     match wanted.stage:
         case "ast":
             nodes: Sequence[tree.Node] = decls if wanted.entry is not None else checked.items
-            return "".join(map(tree_text, nodes)), ()
+            return "".join(map(syntax_tree_text, nodes)), ()
         case "typed":
-            return "".join(f"{typed(checked, decl)}\n" for decl in decls), ()
+            return "".join(f"{typed_signature(checked, decl)}\n" for decl in decls), ()
         case _:
-            return graphs(checked, path, wanted, decls)
+            return emit_graphs(checked, path, wanted, decls)
 
 
-def entries(checked: Checked, entry: str | None) -> list[tree.Fn]:
+def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn]:
     """The function of that name, or all."""
     fns = checked.module.fns
     if entry is None:
         return list(fns.values())
     if entry not in fns:
-        near = nearest(entry, fns)
-        raise mistake("DL0201", f"there is no function `{entry}` in {checked.module.source.name}",
+        near = nearest_word(entry, fns)
+        raise make_error("DL0201", f"there is no function `{entry}` in {checked.module.source.name}",
                       help=f"did you mean `{near}`?" if near else f"it has {', '.join(fns) or 'none'}")  # fmt: skip
     return [fns[entry]]
 
@@ -69,30 +69,30 @@ def entries(checked: Checked, entry: str | None) -> list[tree.Fn]:
 # ---- Graphs
 
 
-def graphs(
-    checked: Checked, path: Path | None, wanted: Wanted, decls: Sequence[tree.Fn]
+def emit_graphs(
+    checked: CheckedProgram, path: Path | None, wanted: EmitRequest, decls: Sequence[tree.Fn]
 ) -> tuple[str, tuple[Diagnostic, ...]]:
-    loaded(checked, path, Engine("interpret"), wanted.words)
+    load_values(checked, path, Engine("interpret"), wanted.words)
     shown: dict[str, str] = {}
     left: list[Diagnostic] = []
-    everywhere = {n for decl in decls for n in known_names(decl)}
+    everywhere = {n for decl in decls for n in signature_names(decl)}
     for decl in decls:
         if decl.host:
             if wanted.entry is not None:
-                raise mistake(
+                raise make_error(
                     "DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, "")
                 )
             continue
         try:
-            here = known_names(decl) if wanted.entry is None else everywhere
+            here = signature_names(decl) if wanted.entry is None else everywhere
             told = {n: t for n, t in wanted.told.items() if n in here or n not in everywhere}
-            graph = graph_of(checked, decl, replace(wanted, told=told))
+            graph = function_graph(checked, decl, replace(wanted, told=told))
         except DifflangError as error:
             if wanted.entry is not None or error.diagnostics[0].code != "DL1210":
                 raise
             left += [replace(d, severity="warning") for d in error.diagnostics]
             continue
-        shown[decl.name] = text_of(graph, wanted)
+        shown[decl.name] = stage_text(graph, wanted)
     if not shown and left:
         raise DifflangError(*[replace(d, severity="error") for d in left])
     if wanted.stage == "json" and wanted.entry is None:
@@ -100,65 +100,65 @@ def graphs(
     return "\n".join(shown.values()), tuple(left)
 
 
-def graph_of(checked: Checked, decl: tree.Fn, wanted: Wanted) -> Graph:
+def function_graph(checked: CheckedProgram, decl: tree.Fn, wanted: EmitRequest) -> Graph:
     """The elaborated graph of a function, or of its gradient."""
     arguments = declared_arguments(checked.module, decl, wanted.told)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if wanted.wrt is not None:
-        places = tuple([place(decl, wrt, checked.module) for wrt in wanted.wrt.split(",")])
+        places = tuple([parse_wrt(decl, wrt, checked.module) for wrt in wanted.wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
-    return elaborated(Session(), checked.module, name, type, arguments).graph
+    return elaborate_call(Session(), checked.module, name, type, arguments).graph
 
 
-def place(decl: tree.Fn, wrt: str, module: Module) -> Wrt:
+def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
     """`w`, `m.w` or a position. Errors: DL0403."""
     first, *path = wrt.strip().split(".")
     names = [p.name for p in decl.params]
     if first.isdecimal() and int(first) < len(names):
         return (int(first), *path)
     if first not in names:
-        inside, near = fields_called(decl, first, module), nearest(first, names)
+        inside, near = fields_named(decl, first, module), nearest_word(first, names)
         way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
         way = f"for the field of that name write {inside}" if inside else way
-        raise mistake("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""), help=way)
+        raise make_error("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""), help=way)
     return (first, *path)
 
 
-def text_of(graph: Graph, wanted: Wanted) -> str:
+def stage_text(graph: Graph, wanted: EmitRequest) -> str:
     match wanted.stage:
         case "json":
-            return to_json(graph) + "\n"
+            return graph_to_json(graph) + "\n"
         case "jaxpr":
             from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text
 
-            return jaxpr_text(finished(graph))
+            return jaxpr_text(finalize_graph(graph))
         case "stablehlo":
-            from difflang.runtime.stablehlo_and_jaxpr import lower
+            from difflang.runtime.stablehlo_and_jaxpr import lower_to_stablehlo
 
-            return lower(finished(graph), wanted.platform).as_text()
+            return lower_to_stablehlo(finalize_graph(graph), wanted.platform).as_text()
         case "planned":
-            from difflang.plan.budget_search import limit_of, planned
+            from difflang.plan.budget_search import memory_limit, plan_memory
 
-            return to_text(planned(graph, limit_of(graph, wanted.budget)).graph)
+            return graph_to_text(plan_memory(graph, memory_limit(graph, wanted.budget)).graph)
         case stage:
-            return to_text(staged(graph, stage))
+            return graph_to_text(graph_at_stage(graph, stage))
 
 
 # ---- Signatures
 
 
-def typed(checked: Checked, decl: tree.Fn) -> str:
+def typed_signature(checked: CheckedProgram, decl: tree.Fn) -> str:
     """The signature of a function with what was inferred: its result and its effects."""
     generics = ", ".join(g.name + (f": {g.bound}" if g.bound else "") for g in decl.generics)
     params = ", ".join(p.span.text for p in decl.params)
     found = checked.session.found.get(decl)
     result = decl.result.span.text if decl.result is not None else show_type(found.type) if found is not None else "_"
     head = f"{'host ' if decl.host else ''}fn {decl.name}{f'[{generics}]' if generics else ''}({params}) -> {result}"
-    effects = sorted(effects_of(checked, decl))
+    effects = sorted(transitive_effects(checked, decl))
     return head + (f"  # {', '.join(effects)}" if effects else "")
 
 
-def effects_of(checked: Checked, decl: tree.Fn) -> set[str]:
+def transitive_effects(checked: CheckedProgram, decl: tree.Fn) -> set[str]:
     """The effects of a function and of everything that it calls."""
     effects: set[str] = {"io"} if decl.host else set()
     seen: set[tree.Fn] = set()
@@ -177,7 +177,7 @@ def effects_of(checked: Checked, decl: tree.Fn) -> set[str]:
 # ---- Trees
 
 
-def tree_text(root: tree.Node) -> str:
+def syntax_tree_text(root: tree.Node) -> str:
     """A tree, one node a line: its kind, what it holds, where it stands. Deep trees are no matter."""
     lines: list[str] = []
     todo: list[tuple[str, tree.Node, int]] = [("", root, 0)]
@@ -187,7 +187,7 @@ def tree_text(root: tree.Node) -> str:
         inner: list[tuple[str, tree.Node, int]] = []
         for name in node.__struct_fields__:
             value = getattr(node, name)
-            parts = members(value)
+            parts = child_nodes(value)
             if parts:
                 inner += [(name if len(parts) == 1 else f"{name}.{i}", part, depth + 1) for i, part in enumerate(parts)]
             elif value not in (None, False, ()) and not isinstance(value, Span) and not name.endswith("_spans"):
@@ -199,7 +199,7 @@ def tree_text(root: tree.Node) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def members(value: object) -> list[tree.Node]:
+def child_nodes(value: object) -> list[tree.Node]:
     """The nodes that a field holds, in order."""
     if isinstance(value, tree.Node):
         return [value]
@@ -207,5 +207,5 @@ def members(value: object) -> list[tree.Node]:
         return []
     found: list[tree.Node] = []
     for part in value:
-        found += members(part)
+        found += child_nodes(part)
     return found

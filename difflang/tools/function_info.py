@@ -16,32 +16,32 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from difflang.base.byte_sizes import human
+from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.type_specs import sizes_of
+from difflang.base.error_codes import nearest_word
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.type_specs import function_size_names
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import Tensor
-from difflang.lower.lowering_pipeline import finished
-from difflang.plan.budget_search import limit_of
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.plan.budget_search import memory_limit
 from difflang.syntax import tree
-from difflang.tools.emit import Wanted, effects_of, graph_of
+from difflang.tools.emit import EmitRequest, function_graph, transitive_effects
 from difflang.types.language_types import show_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.lower.buffer_assignment import Account
+    from difflang.lower.buffer_assignment import BufferAssignment
 
-USUAL = 97  # a size of which nothing is said
-LEAST = 37  # the smallest prime that no other number in a program is likely to be a multiple of
-OFF = 0.1  # how far a prediction may be off
+DEFAULT_SIZE = 97  # a size of which nothing is said
+MIN_PRIME = 37  # the smallest prime that no other number in a program is likely to be a multiple of
+TOLERANCE = 0.1  # how far a prediction may be off
 
 Powers = tuple[tuple[str, int], ...]
 
 
-class Formula(Struct, frozen=True):
+class MemoryFormula(Struct, frozen=True):
     """A sum of products of sizes, with how many bytes for each. Its `str` is an expression, here and in Python."""
 
     terms: Mapping[Powers, int]
@@ -56,7 +56,7 @@ class Formula(Struct, frozen=True):
         return " + ".join(texts) or "0"
 
 
-class Offer(Struct, frozen=True):
+class FunctionInfo(Struct, frozen=True):
     """One function of a file. It has a gradient in `wrt` if its result is a real number."""
 
     name: str
@@ -68,7 +68,7 @@ class Offer(Struct, frozen=True):
     differentiable: tuple[str, ...]
     wrt: tuple[str, ...]
     at: Mapping[str, int]  # sizes for which the formula was found
-    formula: Formula | None
+    formula: MemoryFormula | None
     why: str | None  # there is no formula, or nothing that is differentiable
     limit: int = 0  # in bytes, of its own or of what it calls; 0 for none
 
@@ -92,52 +92,62 @@ class Offer(Struct, frozen=True):
             like = ", ".join([f"{name} = {size}" for name, size in self.at.items()])
             lines.append(f"  the gradient takes {self.formula} bytes" + (f", for sizes like {like}" if like else ""))
         if self.limit:
-            lines.append(f"  `@memory` limits it to {human(self.limit)}")
+            lines.append(f"  `@memory` limits it to {format_bytes(self.limit)}")
         return "\n".join([*lines, *([f"  {self.why}"] if self.why else [])])
 
 
-def info(checked: Checked, path: Path | None, sizes: Mapping[str, int], words: tuple[str, ...] = ()) -> list[Offer]:
+def describe_functions(
+    checked: CheckedProgram, path: Path | None, sizes: Mapping[str, int], words: tuple[str, ...] = ()
+) -> list[FunctionInfo]:
     """What the functions of a file are, for about such sizes. Errors: as a run of its statements; DL1207."""
-    loaded(checked, path, Engine("interpret"), words)
+    load_values(checked, path, Engine("interpret"), words)
     decls = list(checked.module.fns.values())
-    known = dict.fromkeys([n for decl in decls for n in sizes_of(checked.module, decl)])
+    known = dict.fromkeys([n for decl in decls for n in function_size_names(checked.module, decl)])
     for name in sizes:
         if name not in known:
-            near = nearest(name, known)
+            near = nearest_word(name, known)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(known) or 'none'}"
-            raise mistake("DL1207", f"no function of {checked.module.source.name} has a size `{name}`", help=help)
-    return [offer(checked, decl, sizes) for decl in decls]
+            raise make_error("DL1207", f"no function of {checked.module.source.name} has a size `{name}`", help=help)
+    return [describe_function(checked, decl, sizes) for decl in decls]
 
 
-def offer(checked: Checked, decl: tree.Fn, sizes: Mapping[str, int]) -> Offer:
-    dims, found = sizes_of(checked.module, decl), checked.session.found.get(decl)
+def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str, int]) -> FunctionInfo:
+    dims, found = function_size_names(checked.module, decl), checked.session.found.get(decl)
     arguments = {p.name: None if p.type is None else p.type.span.text for p in decl.params}
     written = decl.result.span.text if decl.result is not None else None
     result = written or (show_type(found.type) if found is not None else None)
-    head = decl.name, arguments, dims, result, tuple(sorted(effects_of(checked, decl)))
+    head = decl.name, arguments, dims, result, tuple(sorted(transitive_effects(checked, decl)))
     if decl.host:
-        return Offer(*head, {}, (), (), {}, None, "it is a host function: it is run, not compiled")
-    told = primes_near({name: sizes.get(name, USUAL) for name in dims})
+        return FunctionInfo(*head, {}, (), (), {}, None, "it is a host function: it is run, not compiled")
+    told = primes_near({name: sizes.get(name, DEFAULT_SIZE) for name in dims})
     try:
-        plain = graph(checked, decl, told, None)
+        plain = specialized_graph(checked, decl, told, None)
     except DifflangError as error:
-        return Offer(*head, {}, (), (), {}, None, error.diagnostics[0].message)
+        return FunctionInfo(*head, {}, (), (), {}, None, error.diagnostics[0].message)
     dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
     try:
         wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
     except DifflangError as error:
-        return Offer(*head, dtypes, moving(decl, plain), (), {}, None, f"no gradient: {error.diagnostics[0].message}")
+        return FunctionInfo(
+            *head,
+            dtypes,
+            differentiable_params(decl, plain),
+            (),
+            {},
+            None,
+            f"no gradient: {error.diagnostics[0].message}",
+        )
     if not wrt:
-        return Offer(*head, dtypes, moving(decl, plain), (), {}, None, None)
+        return FunctionInfo(*head, dtypes, differentiable_params(decl, plain), (), {}, None, None)
     try:
-        limit = limit_of(graph(checked, decl, told, ",".join(wrt)))
-        formula, why = formula_of(checked, decl, told, wrt)
+        limit = memory_limit(specialized_graph(checked, decl, told, ",".join(wrt)))
+        formula, why = memory_formula(checked, decl, told, wrt)
     except DifflangError as error:  # a derivative that is not there, as of a function of Python
-        return Offer(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
-    return Offer(*head, dtypes, wrt, wrt, told, formula, why, limit)
+        return FunctionInfo(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
+    return FunctionInfo(*head, dtypes, wrt, wrt, told, formula, why, limit)
 
 
-def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
+def differentiable_params(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
     """The parameters that can be changed a little, if the result can."""
     if all(r.type.tangent is None for r in plain.results):
         return ()
@@ -145,10 +155,10 @@ def moving(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
     return tuple([p.name for p in decl.params if p.name in hints])
 
 
-def has_gradient(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
+def has_gradient(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
     """Whether there is a gradient in a parameter. Errors: those of one that fails for another reason."""
     try:
-        graph(checked, decl, told, wrt)
+        specialized_graph(checked, decl, told, wrt)
     except DifflangError as error:
         if any(not d.code.startswith("DL04") for d in error.diagnostics if d.severity == "error"):
             raise
@@ -156,28 +166,28 @@ def has_gradient(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: 
     return True
 
 
-def graph(checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: str | None) -> Graph:
-    return graph_of(checked, decl, Wanted("ir", decl.name, {n: str(size) for n, size in told.items()}, wrt))
+def specialized_graph(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: str | None) -> Graph:
+    return function_graph(checked, decl, EmitRequest("ir", decl.name, {n: str(size) for n, size in told.items()}, wrt))
 
 
 # ------------------------------------------------------------------------------------------------ bytes as a formula
 
 
-def formula_of(
-    checked: Checked, decl: tree.Fn, told: Mapping[str, int], wrt: Sequence[str]
-) -> tuple[Formula | None, str | None]:
+def memory_formula(
+    checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: Sequence[str]
+) -> tuple[MemoryFormula | None, str | None]:
     """How many bytes the gradient takes, or why nobody can say."""
 
-    def account(sizes: Mapping[str, int]) -> Account:
-        from difflang.runtime.predict_memory import predicted
+    def account(sizes: Mapping[str, int]) -> BufferAssignment:
+        from difflang.runtime.predict_memory import predict_memory
 
-        return predicted(finished(graph(checked, decl, sizes, ",".join(wrt))))
+        return predict_memory(finalize_graph(specialized_graph(checked, decl, sizes, ",".join(wrt))))
 
-    formula = Formula(sum([terms(b.bytes, told) for b in account(told).at_the_peak()], Counter[Powers]()))
+    formula = MemoryFormula(sum([factor_bytes(b.bytes, told) for b in account(told).at_the_peak()], Counter[Powers]()))
     for part in (0.5, 2.0):
         sizes = {name: round(part * size) for name, size in told.items()}
         peak = account(sizes).peak
-        if abs(formula.at(sizes) - peak) > OFF * peak:
+        if abs(formula.at(sizes) - peak) > TOLERANCE * peak:
             return None, "what its gradient takes is no sum of products of sizes"
     return formula, None
 
@@ -186,14 +196,14 @@ def primes_near(sizes: Mapping[str, int]) -> dict[str, int]:
     """A prime for each size, about as large and none twice."""
     found: dict[str, int] = {}
     for name, size in sizes.items():
-        number = max(size, LEAST)
+        number = max(size, MIN_PRIME)
         while number in found.values() or any(number % n == 0 for n in range(2, isqrt(number) + 1)):
             number += 1
         found[name] = number
     return found
 
 
-def terms(bytes: int, told: Mapping[str, int]) -> Counter[Powers]:
+def factor_bytes(bytes: int, told: Mapping[str, int]) -> Counter[Powers]:
     """The product of sizes that so many bytes are, each size being a prime that no other number here is made of."""
     powers: list[tuple[str, int]] = []
     for name, prime in sorted(told.items()):

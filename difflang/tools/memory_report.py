@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from difflang.base.byte_sizes import human
-from difflang.base.source import NOWHERE, line_numbers
-from difflang.driver.check_and_run import Checked, loaded
+from difflang.base.byte_sizes import format_bytes
+from difflang.base.source import NO_SPAN, line_numbers
+from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.execution.engine import Engine
-from difflang.host.optional_packages import needed
+from difflang.host.optional_packages import import_optional
 from difflang.ir.graph import Graph
-from difflang.lower.capacity import LITTLE, asked, in_words
-from difflang.plan.budget_errors import lines_of
-from difflang.plan.budget_search import Plan, limit_of, planned
-from difflang.plan.compile_within_limit import as_ordered, fitted
+from difflang.lower.capacity import INITIAL_CAPACITY, capacities_used, describe_capacity
+from difflang.plan.budget_errors import source_lines
+from difflang.plan.budget_search import MemoryPlan, memory_limit, plan_memory
+from difflang.plan.compile_within_limit import compile_within_limit, with_kernel_order
 from difflang.syntax import tree
-from difflang.tools.emit import Wanted, entries, graph_of
-from difflang.types.type_errors import mistake
+from difflang.tools.emit import EmitRequest, function_graph, select_functions
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.lower.buffer_assignment import Account, Buffer
-    from difflang.lower.jaxpr_reader import Place
+    from difflang.lower.buffer_assignment import Buffer, BufferAssignment
+    from difflang.lower.jaxpr_reader import SourceLine
 
 USAGE = ("DL0201", "DL0322", "DL0403", "DL0710", "DL1207", "DL1210", "DL1220")
-SHOWN = 110  # cells of a line of the program
+MAX_TEXT = 110  # cells of a line of the program
 
 
-class Options(Struct, frozen=True):
+class MemoryOptions(Struct, frozen=True):
     """What is asked: of arguments of these types, the gradient in `wrt`, in so many bytes; compare with XLA's own."""
 
     told: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -42,10 +42,10 @@ class Options(Struct, frozen=True):
     words: tuple[str, ...] = ()  # arguments of the program
 
 
-class Line(Struct, frozen=True):
+class MemoryLine(Struct, frozen=True):
     """A line of the program: how much is there for it when most is there, and at most, as planned and before."""
 
-    place: Place | None
+    place: SourceLine | None
     text: str
     at_the_peak: int
     most: int
@@ -59,7 +59,7 @@ class Line(Struct, frozen=True):
         }  # fmt: skip
 
 
-class Report(Struct, frozen=True):
+class MemoryReport(Struct, frozen=True):
     """What a program needs in memory. `measured` is what XLA says of it, if it was asked.
 
     Whether XLA was told its order of least memory is `spared`.
@@ -68,42 +68,44 @@ class Report(Struct, frozen=True):
 
     what: str
     limit: int
-    plan: Plan
-    lines: tuple[Line, ...]
+    plan: MemoryPlan
+    lines: tuple[MemoryLine, ...]
     measured: int | None
     room: Mapping[str, int]
     spared: bool = False
 
     @property
-    def account(self) -> Account:
+    def account(self) -> BufferAssignment:
         return self.plan.account
 
     def __str__(self) -> str:
         account, before = self.account, self.plan.before
-        head = [f"{self.what}: {human(account.peak)} when most is there"]
+        head = [f"{self.what}: {format_bytes(account.peak)} when most is there"]
         if account is not before:
-            head[0] += f", {human(before.peak)} before planning"
+            head[0] += f", {format_bytes(before.peak)} before planning"
         parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.between)
-        head.append("  " + ", ".join(f"{name} {human(n)}" for name, n in parts))
+        head.append("  " + ", ".join(f"{name} {format_bytes(n)}" for name, n in parts))
         if self.room:
-            head.append(f"  with room for {in_words(self.room)}; a run that needs more takes more")
+            head.append(f"  with room for {describe_capacity(self.room)}; a run that needs more takes more")
         if self.limit:
             kept = ", which XLA keeps to" if self.measured is not None and account.peak > self.limit else ""
-            head.append(f"  limit {human(self.limit)}{kept}" + (": kept greedily" if self.plan.greedy else ""))
-        head += [f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(said(self.plan)).items()]
+            head.append(f"  limit {format_bytes(self.limit)}{kept}" + (": kept greedily" if self.plan.greedy else ""))
+        head += [
+            f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(choice_lines(self.plan)).items()
+        ]
         if self.measured is not None:
             off = account.peak / max(1, self.measured) - 1
             order = " in its order of least memory" if self.spared else ""
-            head.append(f"  XLA takes {human(self.measured)}{order} ({off:+.1%} predicted)")
+            head.append(f"  XLA takes {format_bytes(self.measured)}{order} ({off:+.1%} predicted)")
         return "\n".join([*head, "", *self.table()])
 
     def table(self) -> list[str]:
         rows = [["line", "at the peak", "at most", "before", ""]]
         numbers = line_numbers([line.place for line in self.lines], "-")
         for number, line in zip(numbers, self.lines, strict=True):
-            rows.append([number, *[human(n) for n in (line.at_the_peak, line.most, line.before)], line.text])
+            rows.append([number, *[format_bytes(n) for n in (line.at_the_peak, line.most, line.before)], line.text])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  ".join([*[c.rjust(w) for c, w in zip(row[:4], widths, strict=False)], row[4][:SHOWN]]).rstrip()
+        return ["  ".join([*[c.rjust(w) for c, w in zip(row[:4], widths, strict=False)], row[4][:MAX_TEXT]]).rstrip()
                 for row in rows]  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -121,47 +123,51 @@ class Report(Struct, frozen=True):
         }  # fmt: skip
 
 
-def memory(checked: Checked, path: Path | None, entry: str | None, options: Options) -> Report:
+def report_memory(
+    checked: CheckedProgram, path: Path | None, entry: str | None, options: MemoryOptions
+) -> MemoryReport:
     """What a function of a file needs. Errors: as `emit`; DL1012 where it does not fit."""
-    loaded(checked, path, Engine("interpret"), options.words)
-    decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
+    load_values(checked, path, Engine("interpret"), options.words)
+    decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if len(decls) != 1:
         names = ", ".join(d.name for d in decls) or "none"
-        raise mistake("DL0201", "one function is looked at at a time", help=f"say FILE:NAME; it has {names}")
-    return memory_of(checked, decls[0], options)
+        raise make_error("DL0201", "one function is looked at at a time", help=f"say FILE:NAME; it has {names}")
+    return function_memory(checked, decls[0], options)
 
 
-def memory_of(checked: Checked, decl: tree.Fn, options: Options) -> Report:
+def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptions) -> MemoryReport:
     """What a function needs, the values of its file being there. Errors: as `memory`."""
     if decl.host:
-        raise mistake("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
-    graph = graph_of(checked, decl, Wanted("ir", decl.name, options.told, options.wrt))
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
+    graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.told, options.wrt))
     what = f"the gradient of `{decl.name}` in `{options.wrt}`" if options.wrt else f"`{decl.name}`"
-    return reported(graph, what, options.budget, compiled=options.compiled)
+    return graph_memory(graph, what, options.budget, compiled=options.compiled)
 
 
-def reported(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False) -> Report:
+def graph_memory(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False) -> MemoryReport:
     """What a program needs, called `what`, under a limit. Errors: DL1012 where it does not fit, DL1207 for a limit
     where no derivative is taken.
     """
-    limit = limit_of(graph, budget)
+    limit = memory_limit(graph, budget)
     if budget and not limit:
         help = "for its gradient, say in which parameter: `--wrt`, in Python `wrt`"
-        raise mistake("DL1207", f"a limit is for derivatives in reverse, and {what} takes none", help=help)
-    plan, measured, spared = with_xla(graph, limit) if compiled else (planned(graph, limit), None, False)
-    texts = {place: span.text for place, span in lines_of(graph).items()}
-    return Report(what, limit, plan, lines(plan, texts), measured, asked(graph, LITTLE), spared)
+        raise make_error("DL1207", f"a limit is for derivatives in reverse, and {what} takes none", help=help)
+    plan, measured, spared = plan_with_xla(graph, limit) if compiled else (plan_memory(graph, limit), None, False)
+    texts = {place: span.text for place, span in source_lines(graph).items()}
+    return MemoryReport(
+        what, limit, plan, memory_lines(plan, texts), measured, capacities_used(graph, INITIAL_CAPACITY), spared
+    )
 
 
-def with_xla(graph: Graph, limit: int) -> tuple[Plan, int, bool]:
+def plan_with_xla(graph: Graph, limit: int) -> tuple[MemoryPlan, int, bool]:
     """The plan that keeps to the limit when it is compiled, what XLA takes, and whether so ordered as takes least."""
-    from difflang.runtime.compile import compile
+    from difflang.runtime.compile import compile_graph
 
-    plan, made = fitted(graph, limit, LITTLE, compile)
-    return as_ordered(plan, sparing=made.sparing), made.bytes, made.sparing
+    plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
+    return with_kernel_order(plan, sparing=made.sparing), made.bytes, made.sparing
 
 
-def said(plan: Plan) -> list[str]:
+def choice_lines(plan: MemoryPlan) -> list[str]:
     """The choices of a plan, each as a line."""
     places = [(c, f"{c.span.source.name}:{c.span.position[0]}") for c in plan.choices]
     return [f"the loop at {place} {c}" if c.loop else f"the code around {place} {c}" for c, place in places]
@@ -170,40 +176,40 @@ def said(plan: Plan) -> list[str]:
 # ------------------------------------------------------------------------------------------------ by line
 
 
-def lines(plan: Plan, texts: Mapping[Place, str]) -> tuple[Line, ...]:
+def memory_lines(plan: MemoryPlan, texts: Mapping[SourceLine, str]) -> tuple[MemoryLine, ...]:
     """The lines of a program in order; what belongs to none of them comes last."""
-    peak = by_line(plan.account.at_the_peak(), texts)
-    most, before = at_most(plan.account, texts), at_most(plan.before, texts)
+    peak = bytes_by_line(plan.account.at_the_peak(), texts)
+    most, before = peak_by_line(plan.account, texts), peak_by_line(plan.before, texts)
     kinds = {"argument": "arguments", "result": "results", "between": "(no line)"}
-    keys: dict[Place | str, str] = {**{p: texts[p] for p in sorted(texts)}, **kinds}
+    keys: dict[SourceLine | str, str] = {**{p: texts[p] for p in sorted(texts)}, **kinds}
     return tuple([
-        Line(k if isinstance(k, tuple) else None, text, peak.get(k, 0), most.get(k, 0), before.get(k, 0))
+        MemoryLine(k if isinstance(k, tuple) else None, text, peak.get(k, 0), most.get(k, 0), before.get(k, 0))
         for k, text in keys.items()
         if k in most or k in before
     ])  # fmt: skip
 
 
-def key_of(b: Buffer, texts: Mapping[Place, str]) -> Place | str:
+def line_key(b: Buffer, texts: Mapping[SourceLine, str]) -> SourceLine | str:
     if b.role != "between":
         return b.role
     return b.place if b.place is not None and b.place in texts else "between"
 
 
-def by_line(buffers: list[Buffer], texts: Mapping[Place, str]) -> dict[Place | str, int]:
-    found: dict[Place | str, int] = {}
+def bytes_by_line(buffers: list[Buffer], texts: Mapping[SourceLine, str]) -> dict[SourceLine | str, int]:
+    found: dict[SourceLine | str, int] = {}
     for b in buffers:
-        key = key_of(b, texts)
+        key = line_key(b, texts)
         found[key] = found.get(key, 0) + b.bytes
     return found
 
 
-def at_most(account: Account, texts: Mapping[Place, str]) -> dict[Place | str, int]:
+def peak_by_line(account: BufferAssignment, texts: Mapping[SourceLine, str]) -> dict[SourceLine | str, int]:
     """The most that is there for each line at any moment."""
-    changes: dict[Place | str, dict[int, int]] = {}
+    changes: dict[SourceLine | str, dict[int, int]] = {}
     for b in account.buffers:
         if b.role == "between" and b in account.lent:
             continue
-        change = changes.setdefault(key_of(b, texts), {})
+        change = changes.setdefault(line_key(b, texts), {})
         change[b.first] = change.get(b.first, 0) + b.bytes
         change[b.last + 1] = change.get(b.last + 1, 0) - b.bytes
     return {key: max(accumulate([n for _, n in sorted(change.items())])) for key, change in changes.items()}
@@ -212,10 +218,10 @@ def at_most(account: Account, texts: Mapping[Place, str]) -> dict[Place | str, i
 # ------------------------------------------------------------------------------------------------ a picture
 
 
-def save(report: Report, path: Path) -> None:
+def save_plot(report: MemoryReport, path: Path) -> None:
     """The course of what is there, as planned and before, as svg, png or pdf. Errors: DL0709, DL0710."""
-    figure = needed("matplotlib.figure", NOWHERE).Figure(figsize=(8, 4), layout="tight")
-    needed("matplotlib.backends.backend_agg", NOWHERE).FigureCanvasAgg(figure)
+    figure = import_optional("matplotlib.figure", NO_SPAN).Figure(figsize=(8, 4), layout="tight")
+    import_optional("matplotlib.backends.backend_agg", NO_SPAN).FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
     account, before = report.account, report.plan.before
     always = account.arguments + account.results
@@ -230,4 +236,4 @@ def save(report: Report, path: Path) -> None:
     try:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     except (OSError, ValueError) as error:
-        raise mistake("DL0710", f"cannot write {path}: {error}", help="name a file ending in .svg or .png") from None
+        raise make_error("DL0710", f"cannot write {path}: {error}", help="name a file ending in .svg or .png") from None

@@ -9,14 +9,14 @@ import numpy as np
 from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.elaborate_call import Argument
+from difflang.driver.elaborate_call import CallArgument
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import nodes
-from difflang.types.annotations import Annotations, Binding, sizes_in
+from difflang.syntax.tree_queries import all_nodes
+from difflang.types.annotations import AnnotationResolver, TypeBinding, size_names
 from difflang.types.language_types import (
     KeyType,
     LangType,
@@ -27,8 +27,8 @@ from difflang.types.language_types import (
     leaf_types,
     show_type,
 )
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
 Range = tuple[float, float] | None  # None is a normal distribution
@@ -39,36 +39,36 @@ SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))  # for the sizes of arrays, in o
 DIMS = (2, 3)  # for parameters that are a `dim`: a part of an array, often
 
 
-class Drawing(Struct, frozen=True):
+class SamplingRanges(Struct, frozen=True):
     """How the numbers of one attempt are drawn: each float from one of the ranges, each integer from one of others."""
 
     ranges: tuple[Range, ...]
     integers: tuple[int, int]
 
 
-def drawings(rng: np.random.Generator) -> Iterator[Drawing]:
+def sampling_attempts(rng: np.random.Generator) -> Iterator[SamplingRanges]:
     """First all floats alike, then each parameter for itself."""
     for k in range(ATTEMPTS):
         if k < len(RANGES):
-            yield Drawing((RANGES[k],), INTEGERS[k])
+            yield SamplingRanges((RANGES[k],), INTEGERS[k])
         else:
-            yield Drawing(RANGES, INTEGERS[int(rng.integers(len(INTEGERS)))])
+            yield SamplingRanges(RANGES, INTEGERS[int(rng.integers(len(INTEGERS)))])
 
 
-def chosen_arguments(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> Iterator[tuple[Argument, ...]]:
+def argument_choices(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> Iterator[tuple[CallArgument, ...]]:
     """The arguments by their declaration, for one choice of sizes after the other.
 
     Errors: DL1210 where a type cannot be chosen; DL1207 for a name that is not there.
     """
     refuse_functions_and_texts(decl)
     told = {**{p.name: "f32" for p in decl.params if p.type is None and p.default is None}, **told}
-    open_names = names_to_choose(module, decl, told)
+    open_names = open_sizes(module, decl, told)
     dims = [p.name for p in decl.params if is_dim(p.type) and p.name in open_names]
     open_names = [n for n in open_names if n not in dims]
     for sizes in SIZES if open_names else SIZES[:1]:
-        chosen: dict[str, Binding] = {n: sizes[i % len(sizes)] for i, n in enumerate(open_names)}
+        chosen: dict[str, TypeBinding] = {n: sizes[i % len(sizes)] for i, n in enumerate(open_names)}
         chosen |= {n: DIMS[i % len(DIMS)] for i, n in enumerate(dims)}
-        yield declared_arguments(module, decl, told, {**others(decl, told, sizes), **chosen})
+        yield declared_arguments(module, decl, told, {**default_bindings(decl, told, sizes), **chosen})
 
 
 def refuse_functions_and_texts(decl: tree.Fn) -> None:
@@ -77,41 +77,41 @@ def refuse_functions_and_texts(decl: tree.Fn) -> None:
         text = isinstance(param.type, tree.TypeName) and param.type.path == ("str",)
         if param.default is None and (text or isinstance(param.type, tree.TypeFn)):
             kind = "a text" if text else "a function"
-            raise mistake(
+            raise make_error(
                 "DL1210", f"`{param.name}` is {kind}, and such are not drawn", (param.span, ""),
                 help=f"check a function that calls `{decl.name}` with one",
             )  # fmt: skip
 
 
-def names_to_choose(module: Module, decl: tree.Fn, told: Mapping[str, str]) -> list[str]:
+def open_sizes(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> list[str]:
     """The sizes of a function that nothing says."""
-    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
+    annotations = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
     found: dict[str, None] = {}
     known = set(told)
     for param in decl.params:
         if is_dim(param.type):
             found[param.name] = None
         elif param.type is not None:
-            names = sizes_in(param.type, annotations)
+            names = size_names(param.type, annotations)
             known.update(names if param.name in told else ())
             found.update(dict.fromkeys(names))
     return [n for n in found if n not in known]
 
 
-def others(decl: tree.Fn, told: Mapping[str, str], sizes: Sequence[int]) -> dict[str, Binding]:
+def default_bindings(decl: tree.Fn, told: Mapping[str, str], sizes: Sequence[int]) -> dict[str, TypeBinding]:
     """Element types that may be any, and shapes of any rank, where the types that are told do not say them."""
-    found: dict[str, Binding] = {g.name: F32 for g in decl.generics}
+    found: dict[str, TypeBinding] = {g.name: F32 for g in decl.generics}
     for param in decl.params:
-        for node in nodes(param.type) if param.type is not None else ():
+        for node in all_nodes(param.type) if param.type is not None else ():
             if isinstance(node, tree.AnyShape):
                 found[node.name] = (sizes[0], sizes[1 % len(sizes)])
-    known = {n for p in decl.params if p.name in told and p.type is not None for n in mentioned(p.type)}
+    known = {n for p in decl.params if p.name in told and p.type is not None for n in annotation_names(p.type)}
     return {name: binding for name, binding in found.items() if name not in known}
 
 
-def mentioned(written: tree.TypeExpr) -> Iterator[str]:
+def annotation_names(written: tree.TypeExpr) -> Iterator[str]:
     """The names in a written type."""
-    for node in nodes(written):
+    for node in all_nodes(written):
         match node:
             case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) | tree.AnyShape(name=name):
                 yield name
@@ -119,29 +119,29 @@ def mentioned(written: tree.TypeExpr) -> Iterator[str]:
                 pass
 
 
-def drawn(rng: np.random.Generator, arguments: Sequence[Argument], drawing: Drawing) -> list[Any]:
+def sample_arguments(rng: np.random.Generator, arguments: Sequence[CallArgument], drawing: SamplingRanges) -> list[Any]:
     """The leaves of the arguments, drawn."""
-    return [leaf for a in arguments if a.size is None for leaf in leaves(rng, a.type, drawing)]
+    return [leaf for a in arguments if a.size is None for leaf in sample_leaves(rng, a.type, drawing)]
 
 
-def leaves(rng: np.random.Generator, type: LangType, drawing: Drawing) -> list[Any]:
+def sample_leaves(rng: np.random.Generator, type: LangType, drawing: SamplingRanges) -> list[Any]:
     match type:
         case KeyType():
-            return [key_of(rng)]
+            return [sample_key(rng)]
         case TupleType(items=items) | RecordType(fields=items) | VariantType(fields=items):
-            return [leaf for t in items for leaf in leaves(rng, t, drawing)]
+            return [leaf for t in items for leaf in sample_leaves(rng, t, drawing)]
         case SumType(options=options):
             tag = np.asarray(rng.choice(type.marks), np.int32)
-            return [tag, *[leaf for t in options for leaf in leaves(rng, t, drawing)]]
+            return [tag, *[leaf for t in options for leaf in sample_leaves(rng, t, drawing)]]
         case _:
-            return [numbers(rng, t, drawing) for t in leaf_types(type)]
+            return [sample_array(rng, t, drawing) for t in leaf_types(type)]
 
 
-def key_of(rng: np.random.Generator) -> Any:
+def sample_key(rng: np.random.Generator) -> Any:
     return rng.integers(0, 2**32, 2, np.uint32)
 
 
-def numbers(rng: np.random.Generator, type: Tensor, drawing: Drawing) -> Any:
+def sample_array(rng: np.random.Generator, type: Tensor, drawing: SamplingRanges) -> Any:
     """An array: truth values by the toss of a coin, small integers, floats of size about one."""
     shape = tuple(n for n in type.shape if isinstance(n, int))
     if type.dtype.kind == "bool":
@@ -149,25 +149,25 @@ def numbers(rng: np.random.Generator, type: Tensor, drawing: Drawing) -> Any:
     if type.dtype.is_integer:
         return np.asarray(rng.integers(*drawing.integers, shape)).astype(numpy_dtype(type.dtype))
     within = drawing.ranges[int(rng.integers(len(drawing.ranges)))]
-    found = floats(rng, shape, within)
+    found = sample_floats(rng, shape, within)
     if type.dtype.kind == "complex":
-        found = found + 1j * floats(rng, shape, within)
+        found = found + 1j * sample_floats(rng, shape, within)
     return np.asarray(found).astype(numpy_dtype(type.dtype))
 
 
-def floats(rng: np.random.Generator, shape: tuple[int, ...], within: Range) -> Any:
+def sample_floats(rng: np.random.Generator, shape: tuple[int, ...], within: Range) -> Any:
     return rng.normal(size=shape) if within is None else rng.uniform(*within, shape)
 
 
-def spelled(arguments: Sequence[Argument]) -> str:
+def arguments_text(arguments: Sequence[CallArgument]) -> str:
     """`x: f32[3], n = 4`."""
     return ", ".join(
         f"{a.name} = {a.size}" if a.size is not None else f"{a.name}: {show_type(a.type)}" for a in arguments
     )
 
 
-def undrawable(decl: tree.Fn, error: DifflangError) -> DifflangError:
-    return mistake(
+def undrawable_error(decl: tree.Fn, error: DifflangError) -> DifflangError:
+    return make_error(
         "DL1210", f"no arguments of `{decl.name}` were found by drawing: {error.diagnostics[0].message}",
         (decl.name_span, ""), help="check it from Python, `f.check_grad(…)`, at arguments of yours",
     )  # fmt: skip

@@ -8,63 +8,68 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import nearest
-from difflang.driver.interactive_session import Interactive
+from difflang.base.error_codes import nearest_word
+from difflang.driver.interactive_session import InteractiveSession
 from difflang.elaborate.calls.builtin_functions import BUILTINS
-from difflang.elaborate.context import Context, Reported, walk
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate
 from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.elaborate.terms import Term
 from difflang.elaborate.trampoline import Walk
-from difflang.host.builtins import HOSTED
-from difflang.host.values import HostValue, show
+from difflang.host.builtins import HOST_BUILTINS
+from difflang.host.values import HostValue, format_value
 from difflang.ir.op import OPS
 from difflang.syntax import tree
-from difflang.syntax.parser_tables import tables
-from difflang.tools.emit import Wanted, graph_of, text_of, typed
+from difflang.syntax.parser_tables import load_tables
+from difflang.tools.emit import EmitRequest, function_graph, stage_text, typed_signature
 from difflang.types.language_types import ClosureType, LangType, RecordType, show_type
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error
 
-TOLD = re.compile(r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)")  # `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
+ARGUMENT_SPEC = re.compile(
+    r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)"
+)  # `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
 
 
-class Known(Struct, frozen=True):
+class NameInfo(Struct, frozen=True):
     """A name as completion and search show it: a type, or what else it is."""
 
     kind: str  # value, function, record, variant, module, builtin
     text: str
 
 
-def names(session: Interactive) -> dict[str, Known]:
+def visible_names(session: InteractiveSession) -> dict[str, NameInfo]:
     """Every name that an input can use, those of the session before what every file knows."""
     module = session.module
-    values = {n: Known("value", show_type(v.type)) for n, v in session.runner.values.items() if n in module.host}
-    fns = {n: Known("function", signature(session, decl)) for n, decl in module.fns.items()}
+    values = {n: NameInfo("value", show_type(v.type)) for n, v in session.runner.values.items() if n in module.host}
+    fns = {n: NameInfo("function", signature_text(session, decl)) for n, decl in module.fns.items()}
     records = {
-        n: Known("record", "record" if isinstance(r, tree.Record) else "enum") for n, r in module.records.items()
+        n: NameInfo("record", "record" if isinstance(r, tree.Record) else "enum") for n, r in module.records.items()
     }
-    variants = {n: Known("variant", f"variant of {enum.name}") for n, (enum, _) in module.variants.items()}
-    imported = {n: Known("function", f"of {found.module.name}") for n, found in module.imported.items()}
-    modules = {n: Known("module", "module") for n in module.modules}
+    variants = {n: NameInfo("variant", f"variant of {enum.name}") for n, (enum, _) in module.variants.items()}
+    imported = {n: NameInfo("function", f"of {found.module.name}") for n, found in module.imported.items()}
+    modules = {n: NameInfo("module", "module") for n in module.modules}
     prelude = module.prelude.fns if module.prelude is not None else {}
-    told = (*prelude, *BUILTINS, *HOSTED, *DERIVATIVES, *CONSTANTS)
-    builtins = {n: Known("builtin", "") for n in told if n.isidentifier()}
+    told = (*prelude, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
+    builtins = {n: NameInfo("builtin", "") for n in told if n.isidentifier()}
     return {**builtins, **modules, **imported, **variants, **records, **fns, **values}
 
 
-def fields(session: Interactive, name: str) -> dict[str, Known]:
+def member_names(session: InteractiveSession, name: str) -> dict[str, NameInfo]:
     """What can stand after `name.` or `name.field.`: the fields of a value, or what a module offers."""
     first, *path = [part.strip() for part in name.split(".")]
     value, module = session.runner.values.get(first), session.module.modules.get(name)
-    type = record_at(value.type, path) if value is not None else None
+    type = record_at_path(value.type, path) if value is not None else None
     if type is not None:
-        return {field: Known("value", show_type(t)) for field, t in zip(type.names, type.fields, strict=True)}
+        return {field: NameInfo("value", show_type(t)) for field, t in zip(type.names, type.fields, strict=True)}
     if module is None:
         return {}
-    return {n: Known("function", typed_in(session, module.fns[n]) if n in module.fns else "") for n in module.public}
+    return {
+        n: NameInfo("function", parameter_text(session, module.fns[n]) if n in module.fns else "")
+        for n in module.public
+    }
 
 
-def record_at(type: LangType, path: Sequence[str]) -> RecordType | None:
+def record_at_path(type: LangType, path: Sequence[str]) -> RecordType | None:
     """The record that stands in a value at the end of a path of fields."""
     for name in path:
         if not isinstance(type, RecordType) or name not in type.names:
@@ -73,23 +78,23 @@ def record_at(type: LangType, path: Sequence[str]) -> RecordType | None:
     return type if isinstance(type, RecordType) else None
 
 
-def typed_in(session: Interactive, decl: tree.Fn) -> str:
+def parameter_text(session: InteractiveSession, decl: tree.Fn) -> str:
     params = ", ".join(p.span.text for p in decl.params)
     return f"({params})" + (f" -> {decl.result.span.text}" if decl.result is not None else "")
 
 
-def signature(session: Interactive, decl: tree.Fn) -> str:
+def signature_text(session: InteractiveSession, decl: tree.Fn) -> str:
     """A function's first line, with the result that was inferred if it was checked last."""
-    return typed(session.program, decl)
+    return typed_signature(session.program, decl)
 
 
-def parameter_types(session: Interactive, name: str) -> tuple[str, ...]:
+def parameter_types(session: InteractiveSession, name: str) -> tuple[str, ...]:
     """The types of a function's parameters, as they are declared."""
     decl = session.module.fns.get(name)
     return tuple(p.type.span.text if p.type is not None else "" for p in decl.params) if decl is not None else ()
 
 
-DERIVATIVES = {
+DERIVATIVE_DOCS = {
     "grad": "`grad(f)(x)`: the gradient of a function with a real result",
     "value_and_grad": "`value_and_grad(f)(x)`: the value of a function, and its gradient",
     "jvp": "`jvp(f)(x, dx)`: the value, and its change along a tangent",
@@ -106,32 +111,32 @@ DERIVATIVES = {
 }
 
 
-def described(session: Interactive, name: str) -> str | None:
+def describe_symbol(session: InteractiveSession, name: str) -> str | None:
     """What a name stands for, and what its comment says; None for an unknown one."""
     module = session.module
     owner, point, member = name.rpartition(".")
     if point:
         other = module.modules.get(owner)
-        return declaration(session, other, member) if other is not None and member in other.public else None
+        return describe_declaration(session, other, member) if other is not None and member in other.public else None
     if name in module.modules:
         return f"{name}: a module with {', '.join(sorted(module.modules[name].public))}"
     value = session.runner.values.get(name)
     if value is not None and name in module.host:
-        return f"{name}: {show_type(value.type)}{shortly(value)}"
+        return f"{name}: {show_type(value.type)}{short_value(value)}"
     decl = module.fns.get(name) or (module.prelude.fns.get(name) if module.prelude is not None else None)
     if name in module.imported:
         decl = module.imported[name].module.fns.get(module.imported[name].name)
     if decl is not None:
-        return with_doc(signature(session, decl), decl.doc)
-    return declaration(session, module, name) or of_the_language(name)
+        return with_doc(signature_text(session, decl), decl.doc)
+    return describe_declaration(session, module, name) or describe_builtin(name)
 
 
-def declaration(session: Interactive, module: Module, name: str) -> str | None:
+def describe_declaration(session: InteractiveSession, module: ModuleScope, name: str) -> str | None:
     """What a function, a record, an enum or a variant of a module is."""
     if name in module.fns:
         decl = module.fns[name]
         generics = ", ".join(g.span.text for g in decl.generics)
-        return with_doc(f"fn {name}{f'[{generics}]' if generics else ''}{typed_in(session, decl)}", decl.doc)
+        return with_doc(f"fn {name}{f'[{generics}]' if generics else ''}{parameter_text(session, decl)}", decl.doc)
     if name in module.records:
         record = module.records[name]
         return with_doc(record.span.text, record.doc)
@@ -140,24 +145,26 @@ def declaration(session: Interactive, module: Module, name: str) -> str | None:
     return f"{name}: a value of {module.name}" if name in module.public else None
 
 
-def of_the_language(name: str) -> str | None:
+def describe_builtin(name: str) -> str | None:
     """What a name that every file knows stands for."""
-    if name in DERIVATIVES:
-        return DERIVATIVES[name]
+    if name in DERIVATIVE_DOCS:
+        return DERIVATIVE_DOCS[name]
     # An op with a body is another thing than the function of its name, and some ops have no function.
     if name in OPS and name in BUILTINS and not OPS[name].doc.startswith(f"{name}("):
         return with_doc(name, OPS[name].doc)
-    if name in HOSTED:
-        return f"{name}: called as {HOSTED[name].usage}"
+    if name in HOST_BUILTINS:
+        return f"{name}: called as {HOST_BUILTINS[name].usage}"
     if name in CONSTANTS:
         return f"{name}: {CONSTANTS[name]}"
     if name in BUILTINS:
         return f"{name}: a function of the language; docs/language.md tells of it"
-    return f"{name}: a word of the language; docs/language.md tells of it" if name in tables().lexis.words else None
+    return (
+        f"{name}: a word of the language; docs/language.md tells of it" if name in load_tables().lexis.words else None
+    )
 
 
-def shortly(value: HostValue) -> str:
-    text = show(value) if not isinstance(value.type, ClosureType) else ""
+def short_value(value: HostValue) -> str:
+    text = format_value(value) if not isinstance(value.type, ClosureType) else ""
     return f" = {text}" if text and len(text) < 60 and "\n" not in text else ""
 
 
@@ -165,7 +172,7 @@ def with_doc(head: str, doc: str | None) -> str:
     return f"{head}\n\n{doc.strip()}" if doc else head
 
 
-def source_of(session: Interactive, name: str) -> str | None:
+def declaration_source(session: InteractiveSession, name: str) -> str | None:
     """The text in which a function, a record or an enum was declared here."""
     decl = session.module.fns.get(name) or session.module.records.get(name)
     return decl.span.text if decl is not None else None
@@ -174,53 +181,53 @@ def source_of(session: Interactive, name: str) -> str | None:
 # ---- Functions and expressions
 
 
-def function(session: Interactive, text: str) -> tuple[tree.Fn, dict[str, str]]:
+def parse_function_call(session: InteractiveSession, text: str) -> tuple[tree.Fn, dict[str, str]]:
     """`f x=f32[3]`: the function, and what is told of its arguments. Errors: DL0201."""
-    name, told = told_of(text)
+    name, told = split_argument_specs(text)
     if name not in session.module.fns:
-        near = nearest(name, session.module.fns)
+        near = nearest_word(name, session.module.fns)
         way = f"did you mean `{near}`?" if near else f"there are {', '.join(session.module.fns) or 'none'}"
-        raise mistake("DL0201", f"there is no function `{name}` in this session", help=way)
+        raise make_error("DL0201", f"there is no function `{name}` in this session", help=way)
     return session.module.fns[name], told
 
 
-def told_of(text: str) -> tuple[str, dict[str, str]]:
+def split_argument_specs(text: str) -> tuple[str, dict[str, str]]:
     head = re.match(r"\w+", text)
     name = head[0] if head else text
-    return name, dict(TOLD.findall(text, len(name)))
+    return name, dict(ARGUMENT_SPEC.findall(text, len(name)))
 
 
-def graph_text(session: Interactive, text: str, stage: str) -> str:
+def graph_text(session: InteractiveSession, text: str, stage: str) -> str:
     """The graph of a function for arguments that are told, or of an expression, at a stage. Errors: DifflangError."""
-    name, told = told_of(text)
-    if name in session.module.fns and TOLD.sub("", text) == name:
-        wanted = Wanted(stage, name, told)
-        return text_of(graph_of(session.program, session.module.fns[name], wanted), wanted)
-    e = expression(session, text)
+    name, told = split_argument_specs(text)
+    if name in session.module.fns and ARGUMENT_SPEC.sub("", text) == name:
+        wanted = EmitRequest(stage, name, told)
+        return stage_text(function_graph(session.program, session.module.fns[name], wanted), wanted)
+    e = parse_expression(session, text)
     if session.runner.work(e) is not None:
-        raise mistake("DL0322", "the host does a part of this: it has no graph", (e.span, ""))
+        raise make_error("DL0322", "the host does a part of this: it has no graph", (e.span, ""))
 
-    def body(cx: Context) -> Walk[list[Term]]:
-        return [(yield walk(cx, e))]
+    def body(cx: ElabContext) -> Walk[list[Term]]:
+        return [(yield elaborate(cx, e))]
 
     try:
-        return text_of(session.runner.staged(e, body).graph, Wanted(stage))
-    except Reported:
+        return stage_text(session.runner.staged(e, body).graph, EmitRequest(stage))
+    except AlreadyReported:
         raise DifflangError(*session.runner.session.diagnostics) from None
 
 
-def expression(session: Interactive, text: str) -> tree.Expr:
+def parse_expression(session: InteractiveSession, text: str) -> tree.Expr:
     """The one expression that a text is, checked. Errors: DifflangError."""
     items = session.parsed(text)
     if len(items) != 1 or isinstance(items[0], (tree.Let, tree.Var, tree.Fn, tree.Import)):
-        raise mistake("DL0313", "an expression is needed here", help="a value, such as `f(2.0)`")
+        raise make_error("DL0313", "an expression is needed here", help="a value, such as `f(2.0)`")
     session.check(items)
     return items[0]  # type: ignore[return-value]
 
 
-def prepared(session: Interactive, text: str) -> Callable[[], None]:
+def expression_runner(session: InteractiveSession, text: str) -> Callable[[], None]:
     """What carries out an expression, to be called as often as one likes. Errors: DifflangError."""
-    e = expression(session, text)
+    e = parse_expression(session, text)
 
     def call() -> None:
         session.runner.statement(e, last=True)

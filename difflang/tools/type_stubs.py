@@ -13,16 +13,16 @@ from keyword import iskeyword
 
 from msgspec import Struct
 
-from difflang.driver.check_and_run import Checked
+from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
-from difflang.tools.emit import effects_of, typed
+from difflang.tools.emit import transitive_effects, typed_signature
 from difflang.types.language_types import LangType, RecordType, SumType, TextType, TupleType, VariantType
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 
-MARK = "# Written by `difflang stubs`"
-HEAD = """
+STUB_HEADER = "# Written by `difflang stubs`"
+STUB_IMPORTS = """
 import typing as _t
 from collections.abc import Mapping as _Mapping
 from collections.abc import Sequence as _Sequence
@@ -40,33 +40,33 @@ AXES = "int | _Sequence[int | None] | _Mapping[str, int | None]"
 SLOPES = ("jacobian", "jacfwd", "jacrev", "hessian", "deriv")
 
 
-def stubs(checked: Checked, source: str) -> str:
+def generate_stub(checked: CheckedProgram, source: str) -> str:
     """The stub of a file called `source`. What it imports from other files stands in it too: these are its own."""
-    body = "\n".join([*Stub(checked, checked.module, "").lines(), ""])
-    needed = [line for line in HEAD.split("\n") if not line or word_of(line) in body]
-    return "\n".join([f"{MARK} from {source}: do not edit.", *needed, body])
+    body = "\n".join([*ModuleStub(checked, checked.module, "").lines(), ""])
+    needed = [line for line in STUB_IMPORTS.split("\n") if not line or imported_name(line) in body]
+    return "\n".join([f"{STUB_HEADER} from {source}: do not edit.", *needed, body])
 
 
-def word_of(line: str) -> str:
+def imported_name(line: str) -> str:
     """The name that a line at the head of a stub declares."""
     return line.split(" as ")[-1].split(" = ")[0].split(":")[0]
 
 
-class Stub(Struct, frozen=True, eq=False):
+class ModuleStub(Struct, frozen=True, eq=False):
     """The stub of one module of a program; `prefix` is what its names stand behind, `model.` or nothing."""
 
-    checked: Checked
-    module: Module
+    checked: CheckedProgram
+    module: ModuleScope
     prefix: str
 
     def lines(self) -> list[str]:
         module = self.module
         found = [*self.imports()]
         for name, record in module.records.items():
-            if module.home(record) is module and "." not in name and usable(name):
+            if module.home(record) is module and "." not in name and is_python_name(name):
                 found += self.record(record) if isinstance(record, tree.Record) else self.enum(record)
         for name, decl in module.fns.items():
-            if not decl.host and usable(name):
+            if not decl.host and is_python_name(name):
                 found += self.function(decl)
         return found
 
@@ -76,23 +76,27 @@ class Stub(Struct, frozen=True, eq=False):
         """What is imported: a file of the program under its name, and what is imported from it by name."""
         for name, other in self.module.modules.items():
             if other in self.beside:
-                yield from ("", f"class {name}:", *nested(Stub(self.checked, other, f"{self.prefix}{name}.").lines()))
-        named: dict[Module, str] = {m: n for n, m in self.module.modules.items() if m in self.beside}
+                yield from (
+                    "",
+                    f"class {name}:",
+                    *indent_lines(ModuleStub(self.checked, other, f"{self.prefix}{name}.").lines()),
+                )
+        named: dict[ModuleScope, str] = {m: n for n, m in self.module.modules.items() if m in self.beside}
         for name, meant in self.module.imported.items():
             other = meant.module
-            if other in self.beside and not offers(other, meant.name):
+            if other in self.beside and not exports_name(other, meant.name):
                 continue
             if other not in self.beside:
                 yield f"{name}: _t.Any"
                 continue
             if other not in named:
                 named[other] = f"_{other.name}" if other.name.isidentifier() else f"_module{len(named)}"
-                inner = Stub(self.checked, other, f"{self.prefix}{named[other]}.").lines()
-                yield from ("", f"class {named[other]}:", *nested(inner))
+                inner = ModuleStub(self.checked, other, f"{self.prefix}{named[other]}.").lines()
+                yield from ("", f"class {named[other]}:", *indent_lines(inner))
             yield f"{name} = {self.prefix}{named[other]}.{name}"
 
     @property
-    def beside(self) -> set[Module]:
+    def beside(self) -> set[ModuleScope]:
         """The files of the program, without the library."""
         return {file.module for file in self.checked.imported if not file.library}
 
@@ -100,22 +104,22 @@ class Stub(Struct, frozen=True, eq=False):
 
     def record(self, decl: tree.Record) -> list[str]:
         """A class of the fields, and one of those that have a tangent where these are fewer."""
-        generics = bounds(decl.generics)
+        generics = generic_bounds(decl.generics)
         lines = ["", *self.made(decl.name, "", decl.fields, generics, decl.span.text, decl.doc)]
         moving = [f for f in decl.fields if self.moves(f.type, generics)]
         if len(moving) < len(decl.fields) or any(self.changed(f.type, generics) != self.given(f.type, generics)
                                                  for f in decl.fields):  # fmt: skip
             head = f"class D_{decl.name}:"
-            body = [f"{f.name}: {self.changed(f.type, generics)}" for f in moving if usable(f.name)]
+            body = [f"{f.name}: {self.changed(f.type, generics)}" for f in moving if is_python_name(f.name)]
             lines += ["", "@_t.type_check_only", head, *[f"{INDENT}{line}" for line in body or ["..."]]]
         return lines
 
     def enum(self, decl: tree.Enum) -> list[str]:
         lines = ["", f"class {decl.name}:", *docstring(decl.span.text, decl.doc)]
         for variant in decl.variants:
-            if usable(variant.name):
+            if is_python_name(variant.name):
                 made = self.made(
-                    variant.name, decl.name, variant.fields, bounds(decl.generics), variant.span.text, None
+                    variant.name, decl.name, variant.fields, generic_bounds(decl.generics), variant.span.text, None
                 )
                 lines += ["", *made]
         return lines
@@ -125,7 +129,7 @@ class Stub(Struct, frozen=True, eq=False):
     ) -> list[str]:
         """A frozen dataclass that takes NumPy arrays and numbers too."""
         head = f"class {name}({base}):" if base else f"class {name}:"
-        there = [f for f in fields if usable(f.name)]
+        there = [f for f in fields if is_python_name(f.name)]
         attributes = [f"{f.name}: {self.given(f.type, generics)}" for f in there]
         taken = "".join(f", {f.name}: {self.taken(f.type, generics)}" for f in there)
         me = "self" if all(f.name != "self" for f in there) else "_self"
@@ -137,27 +141,27 @@ class Stub(Struct, frozen=True, eq=False):
 
     def function(self, decl: tree.Fn) -> list[str]:
         """The class of a function, by what it gives: its derivatives are called alike and give something else."""
-        generics, name = bounds(decl.generics), f"_{decl.name}_"
+        generics, name = generic_bounds(decl.generics), f"_{decl.name}_"
         took = self.parameters(decl, generics)
         body = [f"def __call__(self{took}) -> _R: ...", f"def interpret(self{took}) -> _t.Any: ..."]
         body += self.derivatives(decl, generics, name)
         result = self.result(decl, generics)
         return [
-            "", f"class {name}(_Function, _t.Generic[_R]):", *docstring(typed(self.checked, decl), decl.doc),
+            "", f"class {name}(_Function, _t.Generic[_R]):", *docstring(typed_signature(self.checked, decl), decl.doc),
             *[f"{INDENT}{line}" for line in body], "", f"{decl.name}: {self.prefix}{name}[{result}]",
         ]  # fmt: skip
 
     def parameters(self, decl: tree.Fn, generics: Bounds) -> str:
         """The parameters as `def` has them. By position only, where Python has no such names, or its own for one."""
         shown = [(p.name, self.taken(p.type, generics), p.default is not None) for p in decl.params]
-        named = all(usable(name) and name != "self" for name, _, _ in shown)
+        named = all(is_python_name(name) and name != "self" for name, _, _ in shown)
         seen, parts = False, list[str]()
         for i, (name, type, optional) in enumerate(shown):
             seen = seen or all(o for _, _, o in shown[i:])
             parts.append(f"{name if named else f'_{i}'}: {type}" + (" = ..." if optional and seen else ""))
         if not named:
             parts.append("/")
-        if "rand" in effects_of(self.checked, decl) and "key" not in [n for n, _, _ in shown]:
+        if "rand" in transitive_effects(self.checked, decl) and "key" not in [n for n, _, _ in shown]:
             parts += ["*", "key: _ArrayLike | None = None"]
         return "".join(f", {part}" for part in parts)
 
@@ -224,7 +228,7 @@ class Stub(Struct, frozen=True, eq=False):
     def cls(self, record: tree.Record | tree.Enum, change: bool = False) -> str:
         """The class of a record or an enum, by the name that it has in the stub."""
         home, name = self.module.home(record), f"{'D_' if change else ''}{record.name}"
-        if not usable(record.name):
+        if not is_python_name(record.name):
             return "_t.Any"
         if home is self.module:
             return f"{self.prefix}{name}"
@@ -254,7 +258,7 @@ class Stub(Struct, frozen=True, eq=False):
         """The class of a change: the record's own where every field has a tangent."""
         if isinstance(record, tree.Enum) or self.module.home(record) is not self.module:
             return "_t.Any"
-        generics = bounds(record.generics)
+        generics = generic_bounds(record.generics)
         kinds = [(self.changed(f.type, generics), self.given(f.type, generics)) for f in record.fields]
         if not any(change for change, _ in kinds):
             return ""
@@ -279,25 +283,25 @@ class Stub(Struct, frozen=True, eq=False):
 Bounds = dict[str, str | None]
 
 
-def bounds(generics: Sequence[tree.Generic]) -> Bounds:
+def generic_bounds(generics: Sequence[tree.Generic]) -> Bounds:
     """The element types and vectors among generic names: those that begin with a capital, as types do."""
     return {g.name: g.bound for g in generics if g.bound is not None or g.name[:1].isupper()}
 
 
-def offers(module: Module, name: str) -> bool:
+def exports_name(module: ModuleScope, name: str) -> bool:
     """Whether Python is given what a module has under a name."""
     found = module.fns.get(name)
-    return usable(name) and (
+    return is_python_name(name) and (
         (found is not None and not found.host) or name in module.records or name in module.variants
     )
 
 
-def usable(name: str) -> bool:
+def is_python_name(name: str) -> bool:
     """Whether Python can write it."""
     return name.isidentifier() and not iskeyword(name)
 
 
-def nested(lines: Sequence[str]) -> list[str]:
+def indent_lines(lines: Sequence[str]) -> list[str]:
     return [f"{INDENT}{line}" if line else "" for line in lines] or [f"{INDENT}..."]
 
 

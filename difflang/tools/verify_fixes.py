@@ -12,19 +12,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Edit, Fix
-from difflang.base.fixes import applied, overlap
+from difflang.base.fixes import apply_fixes, fixes_overlap
 from difflang.base.source import Source, Span
 
-MOST = 20  # proposals that are judged in one go: each is a check of the whole file
-LONG = 500_000  # characters that are checked for them, so that a long file is not waited for
-STEPS = 4  # so many repairs may belong together
-ROUNDS = 50
+MAX_CHECKS = 20  # proposals that are judged in one go: each is a check of the whole file
+MAX_CHARACTERS = 500_000  # characters that are checked for them, so that a long file is not waited for
+MAX_JOINED_FIXES = 4  # so many repairs may belong together
+MAX_ROUNDS = 50
 
-Again = Callable[[Source], Sequence[Diagnostic]]
-Key = tuple[str, str, str, int]
+Recheck = Callable[[Source], Sequence[Diagnostic]]
+DiagnosticKey = tuple[str, str, str, int]
 
 
-class Mended(Struct, frozen=True):
+class FixedSource(Struct, frozen=True):
     """A text after its certain fixes, what they were, with the lines they were made in, and what is left to report."""
 
     source: Source
@@ -32,22 +32,22 @@ class Mended(Struct, frozen=True):
     left: tuple[Diagnostic, ...]
 
 
-def judged(source: Source, found: Sequence[Diagnostic], again: Again) -> tuple[Diagnostic, ...]:
+def verify_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -> tuple[Diagnostic, ...]:
     """The same reports, and of each the first proposal that the checker is content with is certain.
 
     `again` checks another text in place of `source`, the only one that is changed. Cost: a check for each proposal, and
     none where nothing is proposed; what comes after the first `MOST` proposals, fewer of a long file, is not judged.
     """
-    judge = Judge(source, tuple(found), again, min(MOST, 1 + LONG // (1 + len(source.text))))
+    judge = FixVerifier(source, tuple(found), again, min(MAX_CHECKS, 1 + MAX_CHARACTERS // (1 + len(source.text))))
     return tuple(replace(d, fixes=judge.fixes(d)) if d.fixes else d for d in found)
 
 
-class Judge(Struct):
+class FixVerifier(Struct):
     """Tries proposals on a text of which `found` is what there is to report."""
 
     source: Source
     found: tuple[Diagnostic, ...]
-    again: Again
+    again: Recheck
     left: int  # so many more checks
 
     def fixes(self, diagnostic: Diagnostic) -> tuple[Fix, ...]:
@@ -64,21 +64,23 @@ class Judge(Struct):
 
         What comes to light is mended along with it where that has a repair too: an error hides those behind it.
         """
-        for _ in range(STEPS):
+        for _ in range(MAX_JOINED_FIXES):
             if not self.left or any(edit.span.source is not self.source for edit in fix.edits):
                 return None
             self.left -= 1
-            text = Source(self.source.name, applied(self.source, [fix]))
+            text = Source(self.source.name, apply_fixes(self.source, [fix]))
             after = self.again(text)
-            new = Counter(key(d, [fix]) for d in after) - Counter(key(d, ()) for d in self.found)
+            new = Counter(diagnostic_key(d, [fix]) for d in after) - Counter(diagnostic_key(d, ()) for d in self.found)
             if not new:
-                gone = key(diagnostic, ())
-                less = [key(d, [fix]) for d in after].count(gone) < [key(d, ()) for d in self.found].count(gone)
+                gone = diagnostic_key(diagnostic, ())
+                less = [diagnostic_key(d, [fix]) for d in after].count(gone) < [
+                    diagnostic_key(d, ()) for d in self.found
+                ].count(gone)
                 return fix if less else None
-            hidden = [d for d in after if key(d, [fix]) in new]
+            hidden = [d for d in after if diagnostic_key(d, [fix]) in new]
             if not all(d.fixes and not d.fixes[0].open for d in hidden):
                 return None
-            further = before(hidden[0].fixes[0], fix, text, self.source)
+            further = rebase_fix(hidden[0].fixes[0], fix, text, self.source)
             if further is None:
                 return None
             said = fix.text if further.text in fix.text.split(", ") else f"{fix.text}, {further.text}"
@@ -86,81 +88,83 @@ class Judge(Struct):
         return None
 
 
-def before(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None:
+def rebase_fix(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None:
     """A fix of the text that another one has made, as one of the text before; None where they overlap."""
     edits = list[Edit]()
     for edit in later.edits:
         if edit.span.source is not text:
             return None
-        start, end = (back(Span(text, at, at), [fix]) for at in (edit.span.start, edit.span.end))
+        start, end = (original_offset(Span(text, at, at), [fix]) for at in (edit.span.start, edit.span.end))
         if source.text[start:end] != edit.span.text:
             return None
         edits.append(Edit(Span(source, start, end), edit.replacement))
     moved = Fix(later.text, tuple(edits))
-    return None if overlap(moved, fix) else moved
+    return None if fixes_overlap(moved, fix) else moved
 
 
-def certain(diagnostics: Sequence[Diagnostic]) -> list[Fix]:
+def certain_fixes(diagnostics: Sequence[Diagnostic]) -> list[Fix]:
     """The certain fixes of reports that were judged, at most one of each."""
     return [fix for diagnostic in diagnostics for fix in diagnostic.fixes if fix.certain]
 
 
-def mended(source: Source, again: Again) -> Mended:
+def apply_certain_fixes(source: Source, again: Recheck) -> FixedSource:
     """A source after its certain fixes, and after those that are certain then, until none is."""
     made = list[tuple[int, Fix]]()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         found = tuple(again(source))
-        fixes = all_at_once(source, found, again)
+        fixes = try_all_fixes(source, found, again)
         if not fixes:
-            found = judged(source, found, again)
-            fixes = apart(certain(found))
+            found = verify_fixes(source, found, again)
+            fixes = drop_overlapping(certain_fixes(found))
         if not fixes:
-            return Mended(source, tuple(made), found)
-        after = Source(source.name, applied(source, fixes))
-        if len(fixes) > 1 and worse(found, again(after), fixes):
+            return FixedSource(source, tuple(made), found)
+        after = Source(source.name, apply_fixes(source, fixes))
+        if len(fixes) > 1 and adds_diagnostics(found, again(after), fixes):
             fixes = fixes[:1]  # each is right by itself, and not all together
-            after = Source(source.name, applied(source, fixes))
+            after = Source(source.name, apply_fixes(source, fixes))
         made += [(fix.edits[0].span.position[0], fix) for fix in fixes]
         source = after
-    return Mended(source, tuple(made), tuple(again(source)))
+    return FixedSource(source, tuple(made), tuple(again(source)))
 
 
-def all_at_once(source: Source, found: Sequence[Diagnostic], again: Again) -> list[Fix]:
+def try_all_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -> list[Fix]:
     """The first proposals of all reports, where with them all these are gone: one check for as many as there are."""
     proposing = [
         d for d in found
         if d.fixes and not d.fixes[0].open and all(edit.span.source is source for edit in d.fixes[0].edits)
     ]  # fmt: skip
     fixes = list(dict.fromkeys(d.fixes[0] for d in proposing))
-    if len(fixes) < 2 or len(apart(fixes)) < len(fixes):
+    if len(fixes) < 2 or len(drop_overlapping(fixes)) < len(fixes):
         return []
-    after = again(Source(source.name, applied(source, fixes)))
-    left = {key(d, fixes) for d in after}
-    return [] if worse(found, after, fixes) or any(key(d, ()) in left for d in proposing) else fixes
+    after = again(Source(source.name, apply_fixes(source, fixes)))
+    left = {diagnostic_key(d, fixes) for d in after}
+    return (
+        [] if adds_diagnostics(found, after, fixes) or any(diagnostic_key(d, ()) in left for d in proposing) else fixes
+    )
 
 
-def apart(fixes: Sequence[Fix]) -> list[Fix]:
+def drop_overlapping(fixes: Sequence[Fix]) -> list[Fix]:
     """Those that do not overlap with one before them."""
     kept = list[Fix]()
     for fix in fixes:
-        if not any(overlap(fix, other) for other in kept):
+        if not any(fixes_overlap(fix, other) for other in kept):
             kept.append(fix)
     return kept
 
 
-def worse(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequence[Fix]) -> bool:
+def adds_diagnostics(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequence[Fix]) -> bool:
     """Whether something is reported after fixes that was not before."""
-    return bool(Counter(key(d, fixes) for d in after) - Counter(key(d, ()) for d in before))
+    return bool(Counter(diagnostic_key(d, fixes) for d in after) - Counter(diagnostic_key(d, ()) for d in before))
 
 
-def key(diagnostic: Diagnostic, fixes: Sequence[Fix]) -> Key:
+def diagnostic_key(diagnostic: Diagnostic, fixes: Sequence[Fix]) -> DiagnosticKey:
     """What tells a report from others, its place being that in the text before fixes."""
     span = diagnostic.span
-    name, place = (span.source.name, back(span, fixes)) if span is not None else ("", 0)
+    name, place = (span.source.name, original_offset(span, fixes)) if span is not None else ("", 0)
     return (diagnostic.code, diagnostic.message, name, place)
 
 
-def back(span: Span, fixes: Sequence[Fix]) -> int:
+def original_offset(span: Span, fixes: Sequence[Fix]) -> int:
     """Where a place was before fixes."""
     at = span.start
     edits = [edit for fix in fixes for edit in fix.edits if edit.span.source.name == span.source.name]

@@ -15,49 +15,49 @@ from difflang.ir.op import TypeMismatch
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import free_names as mentioned_names
-from difflang.types.dtype_variables import BOUNDS, DTypeParam, pruned
-from difflang.types.enums import enum_type, fits_enum, generics_of
-from difflang.types.join_types import is_stacked, joint
+from difflang.syntax.tree_queries import mentioned_names as mentioned_names
+from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, prune_dtype
+from difflang.types.enums import declared_bounds, enum_type, match_enum
+from difflang.types.join_types import is_array_of_sums, least_common_type
 from difflang.types.language_types import (
     KEY,
+    AxisSpread,
     ClosureType,
     FnType,
     LangType,
     RecordType,
-    Spread,
     SumType,
     TextType,
     TupleType,
     VariantType,
-    declared_type,
+    function_signature,
     is_linear_type,
     tangent_type,
 )
-from difflang.types.module_name_errors import no_such_type
-from difflang.types.module_scope import Records
-from difflang.types.size_expressions import a_size, arithmetic, free_names, within_parts
-from difflang.types.tangent_annotations import fits_change
-from difflang.types.type_application import applied_type, head
+from difflang.types.module_name_errors import missing_type_error
+from difflang.types.module_scope import RecordTable
+from difflang.types.size_expressions import check_axis_size, count_leaves, free_size_names, size_arithmetic
+from difflang.types.tangent_annotations import match_tangent
+from difflang.types.type_application import apply_type, declaration_head
 from difflang.types.type_errors import (
-    Undecided,
-    holds_itself,
-    kind_of,
-    mistake,
-    not_told,
-    unbound_size,
-    unknown_type,
-    untold,
+    DeferCheck,
+    declaration_kind,
+    make_error,
+    recursive_type_error,
+    unbound_size_error,
+    undetermined_generic_error,
+    unknown_type_error,
+    unsolvable_size_error,
 )
 from difflang.types.unify import Unifier
 
-ALL_BOUNDS = (*BOUNDS, "vec")
-NO_TYPES = (int, Poly, DType, Spread, tuple)
-WHOLE = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
-Binding = Dim | DType | Spread | tuple[Dim | Spread, ...] | LangType
+GENERIC_BOUNDS = (*DTYPE_BOUNDS, "vec")
+NON_TYPES = (int, Poly, DType, AxisSpread, tuple)
+VALUE_TYPES = (Tensor, TupleType, RecordType, VariantType, SumType, ClosureType, FnType)
+TypeBinding = Dim | DType | AxisSpread | tuple[Dim | AxisSpread, ...] | LangType
 
 
-class Annotations(Struct):
+class AnnotationResolver(Struct):
     """Reads written types against what their names are bound to by now.
 
     `bound` maps dim names, element types and shapes to what they stand for, but for those that are `untold`; `generics`
@@ -67,7 +67,7 @@ class Annotations(Struct):
 
     unifier: Unifier
     records: Callable[[str], tree.Record | tree.Enum | None]
-    bound: dict[str, Binding] = field(default_factory=dict)
+    bound: dict[str, TypeBinding] = field(default_factory=dict)
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
@@ -91,7 +91,7 @@ class Annotations(Struct):
             case tree.TypeCall(path=("D",), args=(arg,)):
                 return tangent_type(self.type(arg))
             case tree.TypeInt() | tree.DimBinary():
-                raise mistake("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
+                raise make_error("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
             case tree.TypeCall(path=path):
                 raise self.unknown(written.span, ".".join(path))
 
@@ -108,24 +108,24 @@ class Annotations(Struct):
         if record is None:
             raise self.unknown(written.span, name)
         if record.generics:
-            raise mistake(
+            raise make_error(
                 "DL0302",
-                f"the {kind_of(record)} `{name}` needs its arguments",
+                f"the {declaration_kind(record)} `{name}` needs its arguments",
                 (written.span, ""),
-                (record.name_span, f"it is {head(record)}"),
-                help=f"write `{head(record)}`, with the sizes it has here",
+                (record.name_span, f"it is {declaration_head(record)}"),
+                help=f"write `{declaration_head(record)}`, with the sizes it has here",
             )
         return self.declared(record, {})
 
     def unknown(self, span: Span, name: str) -> DifflangError:
         place = Span(span.source, span.start, span.start + len(name))
-        error = no_such_type(self.table(), name, place)
-        return error or unknown_type(place, name, self.names(), self.generics, ALL_BOUNDS)
+        error = missing_type_error(self.table(), name, place)
+        return error or unknown_type_error(place, name, self.names(), self.generics, GENERIC_BOUNDS)
 
-    def table(self) -> Records | None:
+    def table(self) -> RecordTable | None:
         """The records that a module can name, where `records` looks them up there."""
         table = getattr(self.records, "__self__", None)
-        return table if isinstance(table, Records) else None
+        return table if isinstance(table, RecordTable) else None
 
     def names(self) -> tuple[str, ...]:
         """The records that can be named."""
@@ -140,15 +140,15 @@ class Annotations(Struct):
         value = self.bound.get(name)
         if value is None and self.rigid:
             bound = self.generics.get(name) or ""
-            if bound not in BOUNDS:
-                raise Undecided
-            value = self.bound[name] = DTypeParam(name, BOUNDS[bound])
+            if bound not in DTYPE_BOUNDS:
+                raise DeferCheck
+            value = self.bound[name] = DTypeParam(name, DTYPE_BOUNDS[bound])
         if isinstance(value, DType):
             return Tensor(value)
         if isinstance(value, (int, Poly)):
-            raise mistake("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
-        if value is None or isinstance(value, (Spread, tuple)):
-            raise self.unbound(written.span, name) if name in self.untold else Undecided
+            raise make_error("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
+        if value is None or isinstance(value, (AxisSpread, tuple)):
+            raise self.unbound(written.span, name) if name in self.untold else DeferCheck
         return value
 
     def applied(self, written: tree.TypeApply, name: str) -> LangType:
@@ -158,40 +158,40 @@ class Annotations(Struct):
         record = self.records(name)
         if record is None:
             raise self.unknown(written.span, name)
-        return applied_type(self, written, record)
+        return apply_type(self, written, record)
 
     def element(self, name: str) -> DType | None:
         """The element type of that name, if it is one."""
-        if name in self.generics and self.generics[name] in BOUNDS:
+        if name in self.generics and self.generics[name] in DTYPE_BOUNDS:
             found = self.bound.get(name)
             if found is None and self.rigid:
-                found = self.bound[name] = DTypeParam(name, BOUNDS[self.generics[name] or ""])
+                found = self.bound[name] = DTypeParam(name, DTYPE_BOUNDS[self.generics[name] or ""])
             return found if isinstance(found, DType) else None
         found = self.bound.get(name)
         return found if isinstance(found, DType) else DTYPES.get(name)
 
     def shape(self, args: tuple[tree.TypeExpr | tree.AnyShape, ...]) -> tuple[Dim, ...]:
-        shape: list[Dim | Spread] = []
+        shape: list[Dim | AxisSpread] = []
         for arg in args:
             if not isinstance(arg, tree.AnyShape):
                 shape.append(self.dim(arg))
                 continue
             found = self.bound.get(arg.name)
             if found is None and self.rigid:
-                found = self.bound[arg.name] = (Spread(arg.name),)
+                found = self.bound[arg.name] = (AxisSpread(arg.name),)
             if not isinstance(found, tuple):
-                raise Undecided
+                raise DeferCheck
             shape.extend(found)
         return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
 
-    def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> Binding:
+    def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> TypeBinding:
         """What a record is applied to: a size, an element type or a whole type."""
         if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
             (name,) = arg.path
             if (dtype := self.element(name)) is not None:
                 return dtype
-            whole = not self.within and name in self.generics and self.generics[name] not in BOUNDS
-            if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), WHOLE):
+            whole = not self.within and name in self.generics and self.generics[name] not in DTYPE_BOUNDS
+            if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), VALUE_TYPES):
                 return self.generic(arg, name)  # of a function, where a size is not declared
         match arg:
             case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
@@ -202,50 +202,56 @@ class Annotations(Struct):
                 return self.argument(items[0]) if len(items) == 1 else self.type(arg)
             case _:
                 pass
-        raise Undecided
+        raise DeferCheck
 
     def dim(self, written: tree.TypeExpr) -> Dim:
         """The size that is written. Errors: DL02 if it names what is not bound."""
         match written:
             case tree.TypeInt(value=value):
-                return a_size(value, written.span)
+                return check_axis_size(value, written.span)
             case tree.TypeName(path=(name,)):
                 found = self.bound.get(name)
                 if found is None and self.rigid and name not in DTYPES:
-                    found = self.bound[name] = symbolic_dims.name(name)
+                    found = self.bound[name] = symbolic_dims.dim_name(name)
                 if isinstance(found, (int, Poly)):
                     return found
                 if found is not None or name in DTYPES:
-                    raise mistake("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
+                    raise make_error("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
                 raise self.unbound(written.span, name)
             case tree.DimBinary(op=op):
-                return a_size(arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs)), written.span)
+                return check_axis_size(
+                    size_arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs)), written.span
+                )
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:
-                raise mistake("DL0301", "a type stands where a size is expected", (written.span, ""))
+                raise make_error("DL0301", "a type stands where a size is expected", (written.span, ""))
 
     def unbound(self, span: Span, name: str) -> DifflangError:
         """What is said of a name that stands for nothing."""
-        return not_told(name, *self.untold[name], span) if name in self.untold else unbound_size(span, name)
+        return (
+            undetermined_generic_error(name, *self.untold[name], span)
+            if name in self.untold
+            else unbound_size_error(span, name)
+        )
 
-    def record_type(self, record: tree.Record, args: Mapping[str, Binding]) -> RecordType:
+    def record_type(self, record: tree.Record, args: Mapping[str, TypeBinding]) -> RecordType:
         """The record applied to its arguments."""
         inner = self.inside(record, args)
         fields = tuple(inner.type(f.type) for f in record.fields)
-        within_parts(inner.parts, len(fields), record.name_span)
+        count_leaves(inner.parts, len(fields), record.name_span)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
 
-    def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> LangType:
+    def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> LangType:
         if decl in self.within:
-            raise holds_itself(decl)
+            raise recursive_type_error(decl)
         return enum_type(self, decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
 
-    def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, Binding]) -> Annotations:
+    def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> AnnotationResolver:
         """For the types of a declaration's fields."""
         home, within, parts = self.at_home(decl), (*self.within, decl), self.parts if self.within else [0]
-        return replace(self, records=home, bound=dict(args), generics=generics_of(decl), within=within, parts=parts)
+        return replace(self, records=home, bound=dict(args), generics=declared_bounds(decl), within=within, parts=parts)
 
     # ---- matching: a written type against the type of a value; new names are bound
 
@@ -257,12 +263,12 @@ class Annotations(Struct):
 
     def matched(self, written: tree.TypeExpr, type: LangType, waiting: list[tuple[tree.TypeExpr, Dim]]) -> bool:
         match written, type:
-            case tree.TypeName(path=(name,)), _ if name in self.generics and self.generics[name] not in BOUNDS:
+            case tree.TypeName(path=(name,)), _ if name in self.generics and self.generics[name] not in DTYPE_BOUNDS:
                 found = self.bound.get(name)
                 if found is None:
                     self.bound[name] = type
                     return self.generics[name] != "vec" or self.unifier.vector(type)
-                both = None if isinstance(found, NO_TYPES) else joint(self.unifier, found, type)
+                both = None if isinstance(found, NON_TYPES) else least_common_type(self.unifier, found, type)
                 self.bound[name] = found if both is None else both
                 return both is not None
             case tree.TypeName(path=(name,)), Tensor(shape=()) if name in self.generics or name in DTYPES:
@@ -280,7 +286,7 @@ class Annotations(Struct):
             case ((tree.TypeName() | tree.TypeApply()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):
-                return not is_stacked(type) and fits_enum(self, written, variants[0], waiting)
+                return not is_array_of_sums(type) and match_enum(self, written, variants[0], waiting)
             case tree.TypeApply(path=path), _ if self.records(".".join(path)) is not None:
                 return False
             case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
@@ -289,7 +295,7 @@ class Annotations(Struct):
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
             case tree.TypeCall(path=("D",), args=(arg,)), _:
-                return fits_change(self, written, arg, type, waiting)
+                return match_tangent(self, written, arg, type, waiting)
             case tree.TypeTuple(items=items), TupleType() if len(items) == len(type.items):
                 return all([self.matched(w, t, waiting) for w, t in zip(items, type.items, strict=True)])
             case tree.TypeTuple(items=(only,)), _:
@@ -309,7 +315,7 @@ class Annotations(Struct):
         """A function fits a written type if it is linear where that asks for it, and in what is known of it."""
         if written.linear and not is_linear_type(type):
             return False
-        known = declared_type(type)
+        known = function_signature(type)
         params = written.param.items if isinstance(written.param, tree.TypeTuple) else (written.param,)
         if known is None or len(params) != len(known.params):
             return True
@@ -321,15 +327,15 @@ class Annotations(Struct):
             return self.match_dim(arg, found, waiting)
         if isinstance(found, DType) and isinstance(arg, tree.TypeName):
             return self.match_element(arg.path[0], Tensor(found))
-        whole = isinstance(found, WHOLE) and isinstance(arg, tree.Node)
+        whole = isinstance(found, VALUE_TYPES) and isinstance(arg, tree.Node)
         return whole and self.matched(cast("tree.TypeExpr", arg), cast("LangType", found), waiting)
 
     def match_element(self, name: str, type: Tensor) -> bool:
         bound = self.generics.get(name)
-        if name not in self.bound and bound in BOUNDS:
-            accepted = Tensor(pruned(type.dtype))
+        if name not in self.bound and bound in DTYPE_BOUNDS:
+            accepted = Tensor(prune_dtype(type.dtype))
             try:
-                self.unifier.accepts(accepted, BOUNDS[bound or ""])
+                self.unifier.accepts(accepted, DTYPE_BOUNDS[bound or ""])
             except TypeMismatch:
                 return False
             self.bound[name] = accepted.dtype
@@ -368,11 +374,11 @@ class Annotations(Struct):
         if waiting is not None and isinstance(written, tree.DimBinary):
             waiting.append((written, size))
             return True
-        unknown = sorted(free_names(written) - self.bound.keys())
+        unknown = sorted(free_size_names(written) - self.bound.keys())
         if len(unknown) == 1:
             return self.solve(written, unknown[0], size)
         if unknown:
-            raise untold(written, unknown)
+            raise unsolvable_size_error(written, unknown)
         return self.unifier.equal(self.dim(written), size)
 
     def solve(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
@@ -392,7 +398,7 @@ class Annotations(Struct):
         return False
 
 
-def sizes_in(written: tree.TypeExpr, annotations: Annotations) -> list[str]:
+def size_names(written: tree.TypeExpr, annotations: AnnotationResolver) -> list[str]:
     """The names in a written type that stand for sizes."""
     others = {*DTYPES, "dim", "str", "key", "D", *annotations.generics}
     return [n for n in mentioned_names(written) if n not in others and annotations.records(n) is None]

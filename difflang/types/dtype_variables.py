@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from difflang.ir.tensor_types import C64, COMPLEXES, F32, FLOATS, I32, NUMBERS, REALS, WHOLE_OF, DType
+from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, F32, FLOATS, I32, NUMBERS, REALS, DType
 
-BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
+DTYPE_BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
 """What a generic `T: float` may stand for, by the name of its bound."""
 
 
@@ -30,7 +30,7 @@ class DTypeVar(DType):
     def is_complex(self) -> bool:
         """Whether only complex numbers are left, whatever else is still open."""
         if self.found is not None:
-            return pruned(self).is_complex
+            return prune_dtype(self).is_complex
         return all(c.is_complex for c in self.candidates)
 
 
@@ -50,7 +50,7 @@ class DTypeParam(DType):
         return all(c.is_complex for c in self.candidates)
 
 
-def pruned(dtype: DType) -> DType:
+def prune_dtype(dtype: DType) -> DType:
     """What a variable stands for by now; anything else is itself."""
     if not isinstance(dtype, DTypeVar):
         return dtype
@@ -71,12 +71,12 @@ def literal_dtype(value: complex, default_float: DType) -> DTypeVar:
 
 def imaginary_dtype(default_float: DType) -> DTypeVar:
     """The element type of an imaginary number as written, whose parts are floats of the default type if they can be."""
-    return DTypeVar(COMPLEXES, WHOLE_OF.get(default_float, C64), default_float)
+    return DTypeVar(COMPLEXES, COMPLEX_DTYPE_OF.get(default_float, C64), default_float)
 
 
-def settled(dtype: DType) -> DType:
+def default_dtype(dtype: DType) -> DType:
     """A variable's answer, taking its default where nothing asked for more."""
-    dtype = pruned(dtype)
+    dtype = prune_dtype(dtype)
     if isinstance(dtype, DTypeVar):
         dtype.found = dtype.default
         return dtype.default
@@ -84,7 +84,7 @@ def settled(dtype: DType) -> DType:
 
 
 def dtype_text(dtype: DType) -> str:
-    dtype = pruned(dtype)
+    dtype = prune_dtype(dtype)
     if not isinstance(dtype, DTypeVar):
         return dtype.name
     return "number" if I32 in dtype.candidates else "complex" if dtype.is_complex else "float"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-ELSEWHERE: Mapping[str, str] = {
+FOREIGN_TYPE_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("float32", "number", "single"), "f32"),
     **dict.fromkeys(("float64", "double"), "f64"),
     **dict.fromkeys(("float16", "half"), "f16"),
@@ -18,4 +18,4 @@ ELSEWHERE: Mapping[str, str] = {
 }
 
 # Those of which it takes a person to say what was meant: the axes, or the kind of number.
-VAGUE = ("number", "array", "ndarray", "tensor", "vector", "vec", "list", "matrix")
+AMBIGUOUS_TYPE_NAMES = ("number", "array", "ndarray", "tensor", "vector", "vec", "list", "matrix")

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from difflang.ir.symbolic_dims import Dim
 from difflang.syntax import tree
 from difflang.types.language_types import LangType, SumType, VariantType
-from difflang.types.type_errors import Undecided
+from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.types.annotations import Annotations, Binding
+    from difflang.types.annotations import AnnotationResolver, TypeBinding
 
 
-def generics_of(decl: tree.Record | tree.Enum) -> dict[str, str | None]:
+def declared_bounds(decl: tree.Record | tree.Enum) -> dict[str, str | None]:
     """What a declaration takes in brackets, and what each may stand for."""
     return {g.name: g.bound for g in decl.generics}
 
 
-def enum_type(names: Annotations, decl: tree.Enum, args: Mapping[str, Binding]) -> LangType:
+def enum_type(names: AnnotationResolver, decl: tree.Enum, args: Mapping[str, TypeBinding]) -> LangType:
     """The enum applied to its arguments: any of its variants."""
     if not decl.variants:
-        raise Undecided  # the parser has said so
+        raise DeferCheck  # the parser has said so
     inner = names.inside(decl, args)
     fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
     order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
@@ -33,8 +33,8 @@ def enum_type(names: Annotations, decl: tree.Enum, args: Mapping[str, Binding]) 
     return SumType(options) if options[1:] else options[0]
 
 
-def fits_enum(
-    names: Annotations, written: tree.TypeExpr, type: VariantType, waiting: list[tuple[tree.TypeExpr, Dim]]
+def match_enum(
+    names: AnnotationResolver, written: tree.TypeExpr, type: VariantType, waiting: list[tuple[tree.TypeExpr, Dim]]
 ) -> bool:
     """An enum fits its name, applied to what it is applied to as far as that is known."""
     match written:

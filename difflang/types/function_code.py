@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
-from difflang.base.partial_equality import Partly
+from difflang.base.partial_equality import PartialEquality
 from difflang.base.source import Span
 from difflang.ir.graph import Graph
 from difflang.ir.tensor_types import DType, Tensor
@@ -16,20 +16,20 @@ from difflang.syntax import tree
 
 if TYPE_CHECKING:
     from difflang.base.source import Span
-    from difflang.ops.control.opaque_call import Given
+    from difflang.ops.control.opaque_call import OpaqueFunction
     from difflang.types.language_types import FnType, LangType
-    from difflang.types.module_scope import Module, Static
+    from difflang.types.module_scope import ModuleScope, StaticNumber
 
 
-class Known(Struct, frozen=True):
+class StaticCapture(Struct, frozen=True):
     """A number of the host that a function found where it stands, and that specialization may know."""
 
     name: str
-    value: Static
+    value: StaticNumber
     type: Tensor
 
 
-class Meant(Struct, frozen=True):
+class EnclosingGeneric(Struct, frozen=True):
     """What a generic name stands for around a function that mentions it: its bound, and a type once that is told."""
 
     name: str
@@ -38,19 +38,19 @@ class Meant(Struct, frozen=True):
 
 
 @contextmanager
-def meaning(annotations: Any, types: Sequence[Meant], sizes: Mapping[str, Any]) -> Generator[None]:
+def bind_generics(annotations: Any, types: Sequence[EnclosingGeneric], sizes: Mapping[str, Any]) -> Generator[None]:
     """Meanwhile these are the generic names in written types, and these sizes are called so."""
     names, both = {*annotations.generics, *[t.name for t in types], *sizes}, (annotations.generics, annotations.bound)
     before = [{n: known[n] for n in names if n in known} for known in both]
     now = {t.name: t.bound for t in types}, {t.name: t.type for t in types if t.type is not None} | {**sizes}
-    exchanged(both, names, now)
+    swap_bindings(both, names, now)
     try:
         yield
     finally:
-        exchanged(both, names, before)
+        swap_bindings(both, names, before)
 
 
-def exchanged(both: Sequence[dict[str, Any]], names: Iterable[str], now: Sequence[Mapping[str, Any]]) -> None:
+def swap_bindings(both: Sequence[dict[str, Any]], names: Iterable[str], now: Sequence[Mapping[str, Any]]) -> None:
     """What is known of some names, exchanged for what is known of them now."""
     for known, new in zip(both, now, strict=True):
         for name in names:
@@ -62,10 +62,10 @@ class FnCode(Struct, frozen=True):
     """A declared function. A nested one captures `names` from the function around it."""
 
     decl: tree.Fn
-    module: Module
+    module: ModuleScope
     names: tuple[str, ...] = ()
-    known: tuple[Known, ...] = ()
-    types: tuple[Meant, ...] = ()
+    known: tuple[StaticCapture, ...] = ()
+    types: tuple[EnclosingGeneric, ...] = ()
 
     def __str__(self) -> str:
         return self.decl.name
@@ -75,10 +75,10 @@ class LambdaCode(Struct, frozen=True):
     """A lambda: it captures `names` from where it stands."""
 
     decl: tree.Lambda
-    module: Module
+    module: ModuleScope
     names: tuple[str, ...]
-    known: tuple[Known, ...] = ()
-    types: tuple[Meant, ...] = ()
+    known: tuple[StaticCapture, ...] = ()
+    types: tuple[EnclosingGeneric, ...] = ()
 
     def __str__(self) -> str:
         return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."
@@ -97,7 +97,7 @@ class RecordCode(Struct, frozen=True):
     """The constructor of a record."""
 
     decl: tree.Record
-    module: Module
+    module: ModuleScope
 
     def __str__(self) -> str:
         return self.decl.name
@@ -108,7 +108,7 @@ class VariantCode(Struct, frozen=True):
 
     decl: tree.Enum
     index: int
-    module: Module
+    module: ModuleScope
 
     def __str__(self) -> str:
         return self.decl.variants[self.index].name
@@ -117,7 +117,7 @@ class VariantCode(Struct, frozen=True):
 Wrt = tuple[str | int, ...]  # a parameter by name or position, then a path of fields
 
 
-class DerivativeCode(Partly, frozen=True, eq=False):
+class DerivativeCode(PartialEquality, frozen=True, eq=False):
     """`grad[w](f)` and its kin; captures `f`."""
 
     operator: str
@@ -130,7 +130,7 @@ class DerivativeCode(Partly, frozen=True, eq=False):
         return self.asked or self.operator
 
 
-class MapCode(Partly, frozen=True, eq=False):
+class LinearMapCode(PartialEquality, frozen=True, eq=False):
     """A linear map, such as `vjp` and `linearize` give beside the value.
 
     It captures the tags of what it takes and of what it gives, then the residuals of `graph`. Equal maps hold one
@@ -167,7 +167,7 @@ class ConvertCode(Struct, frozen=True):
         return self.dtype.name
 
 
-class AscribedCode(Partly, frozen=True, eq=False):
+class AscribedCode(PartialEquality, frozen=True, eq=False):
     """A function held to the type of the parameter that it was given for; captures the function."""
 
     type: FnType
@@ -181,10 +181,10 @@ class AscribedCode(Partly, frozen=True, eq=False):
         return self.name
 
 
-class GivenCode(Struct, frozen=True):
+class OpaqueFnCode(Struct, frozen=True):
     """A function that whoever calls gives, as `function` knows it: nothing is known but its type."""
 
-    function: Given
+    function: OpaqueFunction
     type: FnType
 
     def __str__(self) -> str:
@@ -195,21 +195,21 @@ Code = (
     AscribedCode
     | ConvertCode
     | FnCode
-    | GivenCode
+    | OpaqueFnCode
     | LambdaCode
     | BuiltinCode
     | RecordCode
     | VariantCode
     | DerivativeCode
-    | MapCode
+    | LinearMapCode
     | VmapCode
 )
 
 
-def is_linear(code: Code) -> bool:
+def is_linear_code(code: Code) -> bool:
     """Whether a function with this code is linear, by what made it or by the type that it is held to."""
     match code:
-        case MapCode():
+        case LinearMapCode():
             return True
         case LambdaCode(decl=decl):
             return decl.linear

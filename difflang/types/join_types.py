@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.types.dtype_variables import pruned
+from difflang.types.dtype_variables import prune_dtype
 from difflang.types.language_types import (
     TAG,
     ClosureType,
@@ -25,30 +25,30 @@ from difflang.types.language_types import (
     VariantType,
     leaf_types,
 )
-from difflang.types.type_errors import Undecided
+from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import Unifier
 
 
-def joint(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
+def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     """The least type that values of both types can be held as: `a` itself if that is one; nothing if there is none."""
     if unifier.same(a, b):
-        return a if not unknown(a) else more_told(a, b)
+        return a if not has_unknown_args(a) else fill_unknown_args(a, b)
     match a, b:
         case (NeverType(), other) | (other, NeverType()):
             return other
         case TupleType(), TupleType() if a.of is None or b.of is None:
-            items = all_joint(unifier, a.items, b.items)
+            items = join_all(unifier, a.items, b.items)
             return None if items is None else TupleType(items)
         case RecordType(), RecordType() if a.decl is b.decl and a.tangent == b.tangent and a.names == b.names:
-            fields = all_joint(unifier, a.fields, b.fields)
-            return None if fields is None else replace(a, fields=fields, args=merged(a.args, b.args))
-        case _ if all(kind(o) is not None for o in (*options_of(a), *options_of(b))):
-            return one_of(unifier, a, b)
+            fields = join_all(unifier, a.fields, b.fields)
+            return None if fields is None else replace(a, fields=fields, args=merge_args(a.args, b.args))
+        case _ if all(option_class(o) is not None for o in (*sum_options(a), *sum_options(b))):
+            return join_sums(unifier, a, b)
         case _:
             return None
 
 
-def kind(type: LangType) -> type[LangType] | None:
+def option_class(type: LangType) -> type[LangType] | None:
     """What a type is one option of: an enum, functions, or the tangents of functions."""
     match type:
         case VariantType():
@@ -61,234 +61,234 @@ def kind(type: LangType) -> type[LangType] | None:
             return None
 
 
-def all_joint(unifier: Unifier, a: Sequence[LangType], b: Sequence[LangType]) -> tuple[LangType, ...] | None:
-    found = [joint(unifier, m, n) for m, n in zip(a, b, strict=True)] if len(a) == len(b) else [None]
+def join_all(unifier: Unifier, a: Sequence[LangType], b: Sequence[LangType]) -> tuple[LangType, ...] | None:
+    found = [least_common_type(unifier, m, n) for m, n in zip(a, b, strict=True)] if len(a) == len(b) else [None]
     kept = tuple([t for t in found if t is not None])
     return kept if len(kept) == len(found) else None
 
 
-def kin(unifier: Unifier, a: LangType, b: LangType) -> bool:
+def is_assignable(unifier: Unifier, a: LangType, b: LangType) -> bool:
     """Whether a value of one type may stand where one of the other stood: of one type, but for what texts say."""
-    return joint(unifier, a, b) is not None or (
-        holds(a, (TextType,)) and joint(unifier, without_texts(a), without_texts(b)) is not None
+    return least_common_type(unifier, a, b) is not None or (
+        contains_kind(a, (TextType,)) and least_common_type(unifier, erase_texts(a), erase_texts(b)) is not None
     )
 
 
-def without_texts(type: LangType) -> LangType:
+def erase_texts(type: LangType) -> LangType:
     """The type of values with other texts in them."""
     match type:
         case TextType():
             return TextType()
         case TupleType():
-            return replace(type, items=tuple(map(without_texts, type.items)))
+            return replace(type, items=tuple(map(erase_texts, type.items)))
         case RecordType() | VariantType():
-            return replace(type, fields=tuple(map(without_texts, type.fields)))
+            return replace(type, fields=tuple(map(erase_texts, type.fields)))
         case SumType():
-            return replace(type, options=tuple(map(without_texts, type.options)))
+            return replace(type, options=tuple(map(erase_texts, type.options)))
         case _:
             return type
 
 
-def filled_texts(type: LangType) -> bool:
+def has_runtime_text(type: LangType) -> bool:
     """Whether a value of a type holds a text that the run fills in."""
     match type:
         case TextType():
             return bool(type.parts)
         case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
-            return any(map(filled_texts, parts))
+            return any(map(has_runtime_text, parts))
         case ClosureType(captures=parts):
-            return any(map(filled_texts, parts))
+            return any(map(has_runtime_text, parts))
         case _:
             return False
 
 
-def options_of(type: LangType) -> tuple[LangType, ...]:
+def sum_options(type: LangType) -> tuple[LangType, ...]:
     return type.options if isinstance(type, SumType) else (type,)
 
 
-def one_of(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
+def join_sums(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     """The options of both; of arrays, of arrays of one shape."""
-    mine, yours = options_of(a), options_of(b)
+    mine, yours = sum_options(a), sum_options(b)
     tag = a.tag if isinstance(a, SumType) else TAG
     one_shape = unifier.same(tag, b.tag if isinstance(b, SumType) else TAG)
-    if len({kind(o) for o in (*mine, *yours)}) > 1 or not one_shape:
+    if len({option_class(o) for o in (*mine, *yours)}) > 1 or not one_shape:
         return None
     found = list(mine)
     for option in yours:
         for i, other in enumerate(found):
-            both = alike(unifier, other, option)
+            both = join_options(unifier, other, option)
             if both is not None:
                 found[i] = both
                 break
-            if isinstance(other, VariantType) and not of_one_enum(unifier, other, option):
+            if isinstance(other, VariantType) and not same_enum(unifier, other, option):
                 return None
         else:
             found.append(option)
     if variants := [o for o in found if isinstance(o, VariantType)]:
-        found = list(with_arguments(variants))
+        found = list(share_enum_args(variants))
     return found[0] if len(found) == 1 and not tag.shape else SumType(tuple(found), tag)
 
 
-def is_stacked(type: LangType) -> bool:
+def is_array_of_sums(type: LangType) -> bool:
     return isinstance(type, SumType) and bool(type.tag.shape)
 
 
-def tagged(type: LangType) -> LangType:
+def add_tags(type: LangType) -> LangType:
     """The type with a tag for every enum and function in it, known ones too: what an array of such is made of."""
     match type:
         case TupleType():
-            return replace(type, items=tuple(map(tagged, type.items)))
+            return replace(type, items=tuple(map(add_tags, type.items)))
         case RecordType():
-            return replace(type, fields=tuple(map(tagged, type.fields)))
+            return replace(type, fields=tuple(map(add_tags, type.fields)))
         case VariantType() | ClosureType():
             return SumType((type,))
         case _:
             return type
 
 
-def of_one_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:
+def same_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:
     """Whether two variants that are not alike are of one enum, applied to the same arguments."""
     if not isinstance(b, VariantType) or a.decl is not b.decl or a.tangent != b.tangent:
         return False
     return a.index != b.index and unifier.arguments(a, b)
 
 
-def alike(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
+def join_options(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     """One option in place of two: one variant, one function that captured two kinds of values, or changes of such."""
     match a, b:
         case VariantType(), VariantType() if a.decl is b.decl and (a.index, a.tangent) == (b.index, b.tangent):
-            fields = all_joint(unifier, a.fields, b.fields) if unifier.arguments(a, b) else None
-            return None if fields is None else replace(a, fields=fields, args=merged(a.args, b.args))
+            fields = join_all(unifier, a.fields, b.fields) if unifier.arguments(a, b) else None
+            return None if fields is None else replace(a, fields=fields, args=merge_args(a.args, b.args))
         case ClosureType(), ClosureType() if a.code == b.code:
-            captures = all_joint(unifier, a.captures, b.captures)
+            captures = join_all(unifier, a.captures, b.captures)
             return None if captures is None else ClosureType(a.code, captures)
         case TupleType(of=ClosureType() as f), TupleType(of=ClosureType() as g):
-            of, items = alike(unifier, f, g), all_joint(unifier, a.items, b.items)
+            of, items = join_options(unifier, f, g), join_all(unifier, a.items, b.items)
             return TupleType(items, of) if items is not None and isinstance(of, ClosureType) else None
         case _:
             return None
 
 
-def of_one_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
+def same_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
     """Whether two options, or changes of options, are of one variant or of one function."""
     if isinstance(a, VariantType) and isinstance(b, VariantType):
         return a.decl is b.decl and a.index == b.index
     f, g = (t.of if isinstance(t, TupleType) else t for t in (a, b))
-    return isinstance(f, ClosureType) and isinstance(g, ClosureType) and alike(unifier, f, g) is not None
+    return isinstance(f, ClosureType) and isinstance(g, ClosureType) and join_options(unifier, f, g) is not None
 
 
-def with_arguments(variants: Sequence[VariantType]) -> list[VariantType]:
+def share_enum_args(variants: Sequence[VariantType]) -> list[VariantType]:
     """Variants of one enum in their order, each with what is known of the enum's arguments."""
     args = variants[0].args
     for variant in variants[1:]:
-        args = merged(args, variant.args)
+        args = merge_args(args, variant.args)
     return [replace(v, args=args) for v in sorted(variants, key=lambda v: v.index)]
 
 
-def merged(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
+def merge_args(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
     return tuple([n if m is None else m for m, n in zip(a, b, strict=True)])
 
 
-def unknown(type: LangType) -> bool:
+def has_unknown_args(type: LangType) -> bool:
     """Whether some argument of an enum in a type, or of a record of enums, has not been told."""
     match type:
         case VariantType() | RecordType():
-            return None in type.args or any(map(unknown, type.fields))
+            return None in type.args or any(map(has_unknown_args, type.fields))
         case TupleType(items=parts) | SumType(options=parts) | ClosureType(captures=parts):
-            return any(map(unknown, parts))
+            return any(map(has_unknown_args, parts))
         case _:
             return False
 
 
-def more_told(a: LangType, b: LangType) -> LangType:
+def fill_unknown_args(a: LangType, b: LangType) -> LangType:
     """Two types that are the same but for the arguments that one of them does not know."""
     match a, b:
         case VariantType(), VariantType():
-            return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
+            return replace(a, args=merge_args(a.args, b.args), fields=tuple(map(fill_unknown_args, a.fields, b.fields)))
         case SumType(), SumType():
-            return replace(a, options=tuple(map(more_told, a.options, b.options)))
+            return replace(a, options=tuple(map(fill_unknown_args, a.options, b.options)))
         case TupleType(), TupleType():
-            return replace(a, items=tuple(map(more_told, a.items, b.items)))
+            return replace(a, items=tuple(map(fill_unknown_args, a.items, b.items)))
         case RecordType(), RecordType():
-            return replace(a, args=merged(a.args, b.args), fields=tuple(map(more_told, a.fields, b.fields)))
+            return replace(a, args=merge_args(a.args, b.args), fields=tuple(map(fill_unknown_args, a.fields, b.fields)))
         case ClosureType(), ClosureType():
-            return ClosureType(a.code, tuple(map(more_told, a.captures, b.captures)))
+            return ClosureType(a.code, tuple(map(fill_unknown_args, a.captures, b.captures)))
         case _:
             return a
 
 
-def whole(unifier: Unifier, type: LangType) -> LangType:
+def add_all_variants(unifier: Unifier, type: LangType) -> LangType:
     """The type with every variant of the enums in it, as far as their types can be told without a value."""
     match type:
         case TupleType():
-            return replace(type, items=tuple([whole(unifier, t) for t in type.items]))
+            return replace(type, items=tuple([add_all_variants(unifier, t) for t in type.items]))
         case RecordType():
-            return replace(type, fields=tuple([whole(unifier, t) for t in type.fields]))
-        case VariantType() | SumType() if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:
-            every = every_variant(unifier, variants[0])
-            found = None if every is None else joint(unifier, type, every)
+            return replace(type, fields=tuple([add_all_variants(unifier, t) for t in type.fields]))
+        case VariantType() | SumType() if variants := [o for o in sum_options(type) if isinstance(o, VariantType)]:
+            every = all_variants(unifier, variants[0])
+            found = None if every is None else least_common_type(unifier, type, every)
             return found if found is not None else type
         case _:
             return type
 
 
-def every_variant(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> LangType | None:
+def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> LangType | None:
     """All of an enum's variants by their declared types; nothing where these do not say how large a value is.
 
     With `rigid` sizes that are not known are names, and every declared type will do.
     """
-    from difflang.types.annotations import Annotations
-    from difflang.types.enums import enum_type, generics_of
+    from difflang.types.annotations import AnnotationResolver
+    from difflang.types.enums import declared_bounds, enum_type
 
     if None in of.args and not rigid:
         return None
     assert of.home is not None
-    generics = generics_of(of.decl)
+    generics = declared_bounds(of.decl)
     bound = {n: a for n, a in zip(generics, of.args, strict=True) if a is not None}
     try:
-        found = enum_type(Annotations(unifier, of.home, bound, generics, rigid), of.decl, bound)  # type: ignore[arg-type]
-    except (DifflangError, Undecided):
+        found = enum_type(AnnotationResolver(unifier, of.home, bound, generics, rigid), of.decl, bound)  # type: ignore[arg-type]
+    except (DifflangError, DeferCheck):
         return None
-    if not rigid and holds(found, (FnType, TextType)):
+    if not rigid and contains_kind(found, (FnType, TextType)):
         return None
-    return tangents(found) if of.tangent else found
+    return lazy_tangent_type(found) if of.tangent else found
 
 
-def may_move(unifier: Unifier, type: LangType) -> bool:
+def has_tangent_in_other_variant(unifier: Unifier, type: LangType) -> bool:
     """Whether values of an enum have a tangent in some other variant than those that a value of this type can be."""
     match type:
         case TupleType(items=parts) | RecordType(fields=parts):
-            return any(may_move(unifier, t) for t in parts)
-        case VariantType() | SumType() if variants := [o for o in options_of(type) if isinstance(o, VariantType)]:
-            every = every_variant(unifier, variants[0], rigid=True)
-            return every is not None and any(pruned(t.dtype).differentiable for t in leaf_types(every))
+            return any(has_tangent_in_other_variant(unifier, t) for t in parts)
+        case VariantType() | SumType() if variants := [o for o in sum_options(type) if isinstance(o, VariantType)]:
+            every = all_variants(unifier, variants[0], rigid=True)
+            return every is not None and any(prune_dtype(t.dtype).differentiable for t in leaf_types(every))
         case _:
             return False
 
 
-def tangents(type: LangType) -> LangType:
+def lazy_tangent_type(type: LangType) -> LangType:
     from difflang.types.language_types import tangent_type
 
     return tangent_type(type)
 
 
-def holds(type: LangType, kinds: tuple[Any, ...]) -> bool:
+def contains_kind(type: LangType, kinds: tuple[Any, ...]) -> bool:
     """Whether a value of a type has a part of one of these kinds."""
     match type:
         case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
-            return isinstance(type, kinds) or any(holds(t, kinds) for t in parts)
+            return isinstance(type, kinds) or any(contains_kind(t, kinds) for t in parts)
         case _:
             return isinstance(type, kinds)
 
 
-def is_chosen(type: LangType) -> bool:
+def has_runtime_choice(type: LangType) -> bool:
     """Whether only the run knows the variant of some part of a value, or of what a function in it captured."""
     match type:
         case SumType():
             return True
         case RecordType(fields=parts) | VariantType(fields=parts):
-            return any(map(is_chosen, parts))
+            return any(map(has_runtime_choice, parts))
         case TupleType(items=parts) | ClosureType(captures=parts):
-            return any(map(is_chosen, parts))
+            return any(map(has_runtime_choice, parts))
         case _:
             return False

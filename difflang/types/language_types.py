@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.partial_equality import Partly
+from difflang.base.partial_equality import PartialEquality
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, U32, DType, Tensor
-from difflang.types.dtype_variables import dtype_text, pruned, settled
+from difflang.types.dtype_variables import default_dtype, dtype_text, prune_dtype
 
 if TYPE_CHECKING:
     from difflang.syntax import tree
     from difflang.types.function_code import Code
 
 
-class Spread(Struct, frozen=True):
+class AxisSpread(Struct, frozen=True):
     """Stands in a shape for any number of axes, `..s`, while a definition is checked."""
 
     name: str
@@ -54,17 +54,17 @@ class RecordType(Struct, frozen=True):
     tangent: bool = False
 
     def __str__(self) -> str:
-        args = applied(self.args)
+        args = type_args_text(self.args)
         return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
 
 
-def applied(args: Sequence[object]) -> str:
+def type_args_text(args: Sequence[object]) -> str:
     """What a record or an enum is applied to, as messages write it."""
     texts = ["_" if a is None else show_type(a) if isinstance(a, Tensor) else str(a) for a in args]
     return f"[{', '.join(texts)}]" if args else ""
 
 
-class VariantType(Partly, frozen=True, eq=False):
+class VariantType(PartialEquality, frozen=True, eq=False):
     """A value of an enum of which the variant is known, or the tangent of one: then only the fields with a tangent."""
 
     decl: tree.Enum
@@ -80,7 +80,7 @@ class VariantType(Partly, frozen=True, eq=False):
         return self.decl.variants[self.index].name
 
     def __str__(self) -> str:
-        args = applied(self.args)
+        args = type_args_text(self.args)
         return f"D({self.decl.name}{args})" if self.tangent else f"{self.decl.name}{args}"
 
 
@@ -134,7 +134,7 @@ class FnType(Struct, frozen=True):
         return f"({', '.join(map(str, self.params))}) {arrow} {self.result}"
 
 
-class Hole(Struct, frozen=True):
+class TextHole(Struct, frozen=True):
     """A place in a text that a value fills in, in a format of Python's."""
 
     type: LangType
@@ -148,7 +148,7 @@ class TextType(Struct, frozen=True):
     """
 
     value: str | None = None
-    parts: tuple[str | Hole, ...] = ()
+    parts: tuple[str | TextHole, ...] = ()
 
     def __str__(self) -> str:
         return "str"
@@ -192,15 +192,15 @@ class NeverType(Struct, frozen=True):
 
 NEVER = NeverType()
 
-Structure = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
-LangType = Tensor | Structure | TextType | KeyType | RangeType | HistoryType | NeverType
+StructuredType = TupleType | RecordType | VariantType | SumType | ClosureType | FnType
+LangType = Tensor | StructuredType | TextType | KeyType | RangeType | HistoryType | NeverType
 
 
 def tangent_type(type: LangType) -> LangType:
     """`D(type)`: what a small change of such a value is."""
     match type:
         case Tensor():
-            return type if pruned(type.dtype).differentiable else UNIT
+            return type if prune_dtype(type.dtype).differentiable else UNIT
         case TupleType():
             return TupleType(tuple(map(tangent_type, type.items)), type.of)
         case RecordType():
@@ -223,80 +223,82 @@ def tangent_type(type: LangType) -> LangType:
 def is_linear_type(type: LangType) -> bool:
     """Whether it is the type of functions that are known to be linear."""
     if isinstance(type, ClosureType):
-        from difflang.types.function_code import is_linear
+        from difflang.types.function_code import is_linear_code
 
-        return is_linear(type.code)
+        return is_linear_code(type.code)
     if isinstance(type, SumType):
         return all(map(is_linear_type, type.options))
     return isinstance(type, FnType) and type.linear
 
 
-def declared_type(type: ClosureType | FnType) -> FnType | None:
+def function_signature(type: ClosureType | FnType) -> FnType | None:
     """The types that a function takes and gives, where it was made with them."""
     if isinstance(type, FnType):
         return type
-    from difflang.types.function_code import AscribedCode, GivenCode, MapCode
+    from difflang.types.function_code import AscribedCode, LinearMapCode, OpaqueFnCode
 
     match type.code:
-        case MapCode(takes=takes, gives=gives):
+        case LinearMapCode(takes=takes, gives=gives):
             return FnType((takes,), gives, linear=True)
-        case AscribedCode(type=known) | GivenCode(type=known):
+        case AscribedCode(type=known) | OpaqueFnCode(type=known):
             return known
         case _:
             return None
 
 
-def mapped(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
+def map_tensors(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
     """The same type with every array type in it changed."""
     match type:
         case Tensor():
             return change(type)
         case TupleType():
-            of = None if type.of is None else mapped_function(type.of, change)
-            return TupleType(tuple(mapped(t, change) for t in type.items), of)
+            of = None if type.of is None else map_closure(type.of, change)
+            return TupleType(tuple(map_tensors(t, change) for t in type.items), of)
         case RecordType():
-            fields = tuple(mapped(t, change) for t in type.fields)
-            args = tuple(mapped_argument(a, change) for a in type.args)
+            fields = tuple(map_tensors(t, change) for t in type.fields)
+            args = tuple(map_type_arg(a, change) for a in type.args)
             return RecordType(type.decl, type.names, fields, args, type.tangent)
         case VariantType():
-            return replace(type, fields=tuple([mapped(t, change) for t in type.fields]))
+            return replace(type, fields=tuple([map_tensors(t, change) for t in type.fields]))
         case SumType():
-            return SumType(tuple([mapped(t, change) for t in type.options]), change(type.tag))
+            return SumType(tuple([map_tensors(t, change) for t in type.options]), change(type.tag))
         case TextType(parts=parts) if parts:
             return TextType(
-                None, tuple([p if isinstance(p, str) else Hole(mapped(p.type, change), p.spec) for p in parts])
+                None, tuple([p if isinstance(p, str) else TextHole(map_tensors(p.type, change), p.spec) for p in parts])
             )
         case ClosureType():
-            return mapped_function(type, change)
+            return map_closure(type, change)
         case FnType():
-            return FnType(tuple(mapped(t, change) for t in type.params), mapped(type.result, change), type.linear)
+            return FnType(
+                tuple(map_tensors(t, change) for t in type.params), map_tensors(type.result, change), type.linear
+            )
         case _:
             return type
 
 
-def mapped_function(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:
-    return ClosureType(type.code, tuple(mapped(t, change) for t in type.captures))
+def map_closure(type: ClosureType, change: Callable[[Tensor], Tensor]) -> ClosureType:
+    return ClosureType(type.code, tuple(map_tensors(t, change) for t in type.captures))
 
 
-def mapped_argument(argument: object, change: Callable[[Tensor], Tensor]) -> object:
+def map_type_arg(argument: object, change: Callable[[Tensor], Tensor]) -> object:
     """What a record is applied to, changed as its fields are: a size stays as it is."""
     match argument:
         case DType():
             return change(Tensor(argument)).dtype
         case Tensor() | TupleType() | RecordType() | ClosureType() | FnType():
-            return mapped(argument, change)
+            return map_tensors(argument, change)
         case _:
             return argument
 
 
-def settled_type(type: LangType) -> LangType:
+def default_open_dtypes(type: LangType) -> LangType:
     """The type with every open element type answered."""
-    return mapped(type, lambda t: Tensor(settled(t.dtype), t.shape))
+    return map_tensors(type, lambda t: Tensor(default_dtype(t.dtype), t.shape))
 
 
-def pruned_type(type: LangType) -> LangType:
+def prune_type(type: LangType) -> LangType:
     """The type with every answered element type in place."""
-    return mapped(type, lambda t: Tensor(pruned(t.dtype), t.shape))
+    return map_tensors(type, lambda t: Tensor(prune_dtype(t.dtype), t.shape))
 
 
 def leaf_types(type: LangType) -> list[Tensor]:

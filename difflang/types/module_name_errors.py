@@ -6,17 +6,17 @@ import re
 from collections.abc import Collection, Sequence
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.fixes import before, instead, meant
-from difflang.base.package_data import stdlib_homes, stdlib_modules
+from difflang.base.fixes import did_you_mean, insertion_fix, replacement_fix
+from difflang.base.package_data import stdlib_modules, stdlib_modules_of_name
 from difflang.base.source import Span
-from difflang.syntax.import_fixes import module_imported
-from difflang.types.module_scope import Module, Records
-from difflang.types.suggested_fixes import as_variable
-from difflang.types.type_errors import Undecided, mistake
+from difflang.syntax.import_fixes import add_module_import
+from difflang.types.module_scope import ModuleScope, RecordTable
+from difflang.types.suggested_fixes import let_to_var_fix
+from difflang.types.type_errors import DeferCheck, make_error
 
 
-def refused(
-    module: Module, name: str, span: Span, *, whole: Span | None = None, alone: bool = False
+def access_error(
+    module: ModuleScope, name: str, span: Span, *, whole: Span | None = None, alone: bool = False
 ) -> DifflangError | None:
     """Why a name of another module cannot be used; None if it can.
 
@@ -24,81 +24,83 @@ def refused(
     """
     found = module.declared.get(name)
     if found is None and alone:
-        fixes = (instead(whole, name),) if whole is not None else ()
+        fixes = (replacement_fix(whole, name),) if whole is not None else ()
         way = f"`{name}` belongs to the language and stands alone"
-        return mistake("DL0723", no_such_name(module, name), (span, ""), help=way, fixes=fixes)
+        return make_error("DL0723", missing_name_message(module, name), (span, ""), help=way, fixes=fixes)
     if found is None:
-        return absent(module, name, span)
+        return missing_name_error(module, name, span)
     if found.public:
         return None
     if name in module.imported or name in module.modules:
         way = "import it from where it is declared"
         message = f"`{name}` is imported by `{module.name}`, not declared there"
-        return mistake("DL0724", message, (span, ""), (found.span, "imported here"), help=way)
+        return make_error("DL0724", message, (span, ""), (found.span, "imported here"), help=way)
     labels = ((span, ""), (found.span, "declared here, without `pub`"))
     way = "write `pub` before its declaration"
-    return mistake("DL0724", f"`{name}` is private to `{module.name}`", *labels, help=way)
+    return make_error("DL0724", f"`{name}` is private to `{module.name}`", *labels, help=way)
 
 
-def absent(module: Module, name: str, span: Span) -> DifflangError:
-    public, words = sorted(module.public), words_of(name)
-    homes = [home for home in stdlib_homes().get(name, ()) if home != module.name]
-    way, fixes = meant(name, public, span)
+def missing_name_error(module: ModuleScope, name: str, span: Span) -> DifflangError:
+    public, words = sorted(module.public), split_words(name)
+    homes = [home for home in stdlib_modules_of_name().get(name, ()) if home != module.name]
+    way, fixes = did_you_mean(name, public, span)
     if homes and not fixes:
         way = f"it is in `{homes[0]}`: `import {homes[0]} ({name})`"
-    akin = sorted((p for p in public if words & words_of(p)), key=lambda p: len(words ^ words_of(p))) or public
+    akin = sorted((p for p in public if words & split_words(p)), key=lambda p: len(words ^ split_words(p))) or public
     some = ", ".join(akin[:12]) + (", …" if len(public) > min(12, len(akin)) else "")
     way = way or (f"it has {some}" if public else "nothing in it is `pub`")
-    return mistake("DL0723", no_such_name(module, name), (span, ""), help=way, fixes=fixes)
+    return make_error("DL0723", missing_name_message(module, name), (span, ""), help=way, fixes=fixes)
 
 
-def words_of(name: str) -> set[str]:
+def split_words(name: str) -> set[str]:
     return set(name.casefold().split("_"))
 
 
-def no_such_name(module: Module, name: str) -> str:
+def missing_name_message(module: ModuleScope, name: str) -> str:
     return f"the module `{module.name}` has no `{name}`"
 
 
-def no_such_type(records: Records | None, name: str, span: Span) -> DifflangError | None:
+def missing_type_error(records: RecordTable | None, name: str, span: Span) -> DifflangError | None:
     """What is said of a type `model.Net` that is not there. Errors: Undecided where the import has failed."""
     qualifier, point, rest = name.rpartition(".")
     module = records.module if records is not None else None
     if not point or module is None:
         return None
     if qualifier in module.later:
-        raise Undecided
+        raise DeferCheck
     other = module.modules.get(qualifier)
     if other is None:
-        way, fixes = meant(qualifier, module.modules, span)
+        way, fixes = did_you_mean(qualifier, module.modules, span)
         way = way or 'import it: `import "./file.dfl" as name`'
         if qualifier in stdlib_modules():
-            way, fixes = f"import it: `import {qualifier}`", (module_imported(span.source, qualifier),)
-        return mistake("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way, fixes=fixes)
+            way, fixes = f"import it: `import {qualifier}`", (add_module_import(span.source, qualifier),)
+        return make_error("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way, fixes=fixes)
     place = Span(span.source, span.end - len(rest), span.end)
     way = "it has the name of a value: a type is a record"
-    return refused(other, rest, place) or mistake("DL0202", f"`{name}` is no type", (place, ""), help=way)
+    return access_error(other, rest, place) or make_error("DL0202", f"`{name}` is no type", (place, ""), help=way)
 
 
-def no_variable(module: Module, name: str, span: Span, known: Collection[str], *, lasting: bool) -> DifflangError:
+def unknown_variable_error(
+    module: ModuleScope, name: str, span: Span, known: Collection[str], *, lasting: bool
+) -> DifflangError:
     """What is said of an assignment to a name that no variable has; the variables are `known`.
 
     What is bound there is `lasting` if it is not inside a block that ends before the file or the function does.
     """
     if name in module.modules or name in module.imported:
         way = "bind a value of your own: `var x = …`"
-        return mistake("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
-    way, fixes = meant(name, known, span)
+        return make_error("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
+    way, fixes = did_you_mean(name, known, span)
     if len(re.findall(rf"\b{re.escape(name)}\b", span.source.text)) > 1:
         fixes = ()  # a name that is read again is another variable, of which only the declaration was forgotten
     if not way and lasting and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
-        fixes = tuple(before(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
+        fixes = tuple(insertion_fix(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
     way = way or f"declare it with `let {name} = …`, or with `var {name} = …` if it changes"
-    return mistake("DL0201", f"there is no variable `{name}` here", (span, ""), help=way, fixes=fixes)
+    return make_error("DL0201", f"there is no variable `{name}` here", (span, ""), help=way, fixes=fixes)
 
 
-def not_variable(name: str, labels: Sequence[tuple[Span, str]]) -> DifflangError:
+def immutable_name_error(name: str, labels: Sequence[tuple[Span, str]]) -> DifflangError:
     """What is said of an assignment to what `let` has bound; the labels are where, and where it is bound."""
     message, way = f"`{name}` is not a variable", f"declare it with `var {name} = …`"
-    fixes = as_variable(labels[1][0]) if len(labels) > 1 else ()
-    return mistake("DL0208", message, *labels, help=way, fixes=fixes)
+    fixes = let_to_var_fix(labels[1][0]) if len(labels) > 1 else ()
+    return make_error("DL0208", message, *labels, help=way, fixes=fixes)

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from difflang.base.source import Source, Span
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import F32, DType
-from difflang.ops.control.extern_call import Foreign
+from difflang.ops.control.extern_call import ExternFunction
 from difflang.syntax import tree
 from difflang.types.language_types import LangType
-from difflang.types.type_errors import bound_again
+from difflang.types.type_errors import rebound_name_error
 
-Static = float | bool | Dim | None  # what specialization may know of a number
+StaticNumber = float | bool | Dim | None  # what specialization may know of a number
 
 
 class HostVar(Struct, eq=False):
@@ -25,7 +25,7 @@ class HostVar(Struct, eq=False):
     name: str
     type: LangType
     mutable: bool = False
-    static: Static = None
+    static: StaticNumber = None
     span: Span | None = None
     broken: bool = False
     block: Span | None = None  # where the name stands for this; None for the file, functions below `span` only
@@ -49,17 +49,19 @@ class ProgramArgument(Struct, frozen=True, eq=False):
     span: Span
 
 
-class Declared(Struct, frozen=True):
+class DeclaredName(Struct, frozen=True):
     """A name of a file: where it is declared, and whether other modules may use it."""
 
     span: Span
     public: bool
 
 
-class Binding(Protocol):
+class ExternBinding(Protocol):
     """What a door bound to an `extern fn`."""
 
-    def at(self, decl: tree.Fn, module: Module, arguments: tuple[LangType | int, ...], result: LangType) -> Foreign:
+    def at(
+        self, decl: tree.Fn, module: ModuleScope, arguments: tuple[LangType | int, ...], result: LangType
+    ) -> ExternFunction:
         """The function for arguments of these types, and of these numbers for its dims.
 
         Errors: DL1230 where it gives something else; DL1232 where it cannot be called with such.
@@ -67,7 +69,7 @@ class Binding(Protocol):
         ...
 
 
-class Records(dict[str, "tree.Record | tree.Enum"]):
+class RecordTable(dict[str, "tree.Record | tree.Enum"]):
     """The records and enums that a module can name: its own, `Net` that it imports by name, and `model.Net`.
 
     `homes` says of each of the program, however it is come by, which module declares it.
@@ -75,19 +77,21 @@ class Records(dict[str, "tree.Record | tree.Enum"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.homes: dict[tree.Record | tree.Enum, Module] = {}
-        self.module: Module | None = None  # whose records these are
+        self.homes: dict[tree.Record | tree.Enum, ModuleScope] = {}
+        self.module: ModuleScope | None = None  # whose records these are
 
 
-class Module(Struct, eq=False, dict=True):
+class ModuleScope(Struct, eq=False, dict=True):
     """A file: its declarations and top-level names. Compared by identity."""
 
     source: Source
     default_float: DType = F32
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
-    records: Records = field(default_factory=Records)
+    records: RecordTable = field(default_factory=RecordTable)
     variants: dict[str, tuple[tree.Enum, int]] = field(default_factory=dict[str, "tuple[tree.Enum, int]"])
-    externs: dict[str, Binding] = field(default_factory=dict[str, "Binding"])  # what `extern fn`s are bound to
+    externs: dict[str, ExternBinding] = field(
+        default_factory=dict[str, "ExternBinding"]
+    )  # what `extern fn`s are bound to
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
     later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, and of no use: that was said
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
@@ -95,10 +99,10 @@ class Module(Struct, eq=False, dict=True):
     yielded: dict[tree.Node, LangType] = field(default_factory=dict[tree.Node, LangType])  # what host loops yield
     arguments: dict[str, ProgramArgument] = field(default_factory=dict[str, ProgramArgument])
     needs: dict[str, Span] = field(default_factory=dict[str, Span])  # optional packages, and what needs them first
-    prelude: Module | None = None
-    declared: dict[str, Declared] = field(default_factory=dict[str, Declared])
-    modules: dict[str, Module] = field(default_factory=dict[str, "Module"])  # by what stands before the point
-    imported: dict[str, Global] = field(default_factory=dict[str, "Global"])  # what is imported by name
+    prelude: ModuleScope | None = None
+    declared: dict[str, DeclaredName] = field(default_factory=dict[str, DeclaredName])
+    modules: dict[str, ModuleScope] = field(default_factory=dict[str, "ModuleScope"])  # by what stands before the point
+    imported: dict[str, GlobalName] = field(default_factory=dict[str, "GlobalName"])  # what is imported by name
 
     def __post_init__(self) -> None:
         self.records.module = self.records.module or self
@@ -106,7 +110,7 @@ class Module(Struct, eq=False, dict=True):
     def __repr__(self) -> str:
         return f"Module({self.source.name})"
 
-    def join(self, other: Module) -> None:
+    def join(self, other: ModuleScope) -> None:
         """Be of one program with another module: what a program has once is shared."""
         self.records.homes, self.arguments, self.needs = other.records.homes, other.arguments, other.needs
 
@@ -120,9 +124,9 @@ class Module(Struct, eq=False, dict=True):
         """The names that other modules may use."""
         return [name for name, found in self.declared.items() if found.public]
 
-    def reached(self) -> list[Module]:
+    def reached(self) -> list[ModuleScope]:
         """This module and all that it imports, directly or through others, the nearest first."""
-        found: dict[Module, None] = {self: None}
+        found: dict[ModuleScope, None] = {self: None}
         todo = [self]
         while todo:
             here = todo.pop(0)
@@ -139,25 +143,25 @@ class Module(Struct, eq=False, dict=True):
         known = var is not None and var.static is not None and not var.mutable
         if var is None or inner is None or var is inner or var.broken or known:
             return var
-        raise bound_again(name, inner.span, place, var.span)
+        raise rebound_name_error(name, inner.span, place, var.span)
 
-    def copied(self) -> Module:
+    def copied(self) -> ModuleScope:
         """What it declares now, as a module that stays as it is."""
         tables = {f: dict(t) for f in self.__struct_fields__ if type(t := getattr(self, f)) is dict}
-        copy = replace(self, records=Records(), **tables)
+        copy = replace(self, records=RecordTable(), **tables)
         copy.records.update(self.records)
         copy.records.homes.update({r: copy if home is self else home for r, home in self.records.homes.items()})
         return copy
 
-    def home(self, record: tree.Record | tree.Enum) -> Module:
+    def home(self, record: tree.Record | tree.Enum) -> ModuleScope:
         """The module that declares a record or an enum."""
         return self.records.homes.get(record, self)
 
 
-class Global(Struct, frozen=True):
+class GlobalName(Struct, frozen=True):
     """A name of a module. What stands for it may change while host code runs; this does not."""
 
-    module: Module
+    module: ModuleScope
     name: str
 
     @property
@@ -169,5 +173,5 @@ class Global(Struct, frozen=True):
 class HostNumber(Struct, frozen=True):
     """A whole number that the host has: a value, or a leaf of what a function of the host captured."""
 
-    of: Global
+    of: GlobalName
     leaf: int | None = None

@@ -10,12 +10,12 @@ from difflang.ir import symbolic_dims
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DTYPES
 from difflang.syntax import tree
-from difflang.types.type_errors import MOST_PARTS, mistake, too_many_parts, unbound_size
+from difflang.types.type_errors import MAX_LEAVES, leaf_limit_error, make_error, unbound_size_error
 
-MOST_PLACES = 2**31 - 1
+MAX_AXIS_SIZE = 2**31 - 1
 
 
-def arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
+def size_arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
     """A size made of two. Errors: DL0301 for a power that is no small number, DL0303 for a division by zero."""
     match op:
         case "+":
@@ -26,41 +26,41 @@ def arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
             return lhs * rhs
         case "//":
             if rhs == 0:
-                raise mistake("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
+                raise make_error("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
             return symbolic_dims.floor_div(lhs, rhs)
         case _:
             if not isinstance(rhs, int) or rhs > 8:
-                raise mistake("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
+                raise make_error("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
             power: Dim = 1
             for _ in range(rhs):
                 power = power * lhs
             return power
 
 
-def a_size(value: Dim, span: Span) -> Dim:
+def check_axis_size(value: Dim, span: Span) -> Dim:
     """A size that an axis may have, as far as it is a number. Errors: DL0316."""
-    if isinstance(value, int) and value > MOST_PLACES:
-        message = f"an axis has at most {MOST_PLACES:,} places: a size is an i32"
+    if isinstance(value, int) and value > MAX_AXIS_SIZE:
+        message = f"an axis has at most {MAX_AXIS_SIZE:,} places: a size is an i32"
         shown = f"{value:,}" if value < 10**30 else "far more"
-        raise mistake("DL0316", message, (span, f"this is {shown}"), help="put them on several axes")
+        raise make_error("DL0316", message, (span, f"this is {shown}"), help="put them on several axes")
     return value
 
 
-def free_names(written: tree.TypeExpr) -> set[str]:
+def free_size_names(written: tree.TypeExpr) -> set[str]:
     """The names in a written size."""
     match written:
         case tree.TypeName(path=(name,)):
             return {name}
         case tree.DimBinary():
-            return free_names(written.lhs) | free_names(written.rhs)
+            return free_size_names(written.lhs) | free_size_names(written.rhs)
         case tree.TypeTuple(items=(only,)):
-            return free_names(only)
+            return free_size_names(only)
         case _:
             return set()
 
 
-def no_new_sizes(
-    written: tree.TypeExpr, known: Collection[str], unbound: Callable[[Span, str], DifflangError] = unbound_size
+def refuse_unbound_sizes(
+    written: tree.TypeExpr, known: Collection[str], unbound: Callable[[Span, str], DifflangError] = unbound_size_error
 ) -> None:
     """A result's type names no size that the parameters do not. Errors: what `unbound` says, DL0203."""
     todo: list[tree.TypeExpr] = [written]
@@ -72,15 +72,15 @@ def no_new_sizes(
                 todo += (param, result)
             case tree.TypeApply(args=args):
                 for arg in args:
-                    unknown = set() if isinstance(arg, tree.AnyShape) else free_names(arg) - DTYPES.keys()
+                    unknown = set() if isinstance(arg, tree.AnyShape) else free_size_names(arg) - DTYPES.keys()
                     for name in sorted(n for n in unknown if n not in known):
                         raise unbound(arg.span, name)
             case _:
                 pass
 
 
-def within_parts(so_far: list[int], more: int, span: Span) -> None:
+def count_leaves(so_far: list[int], more: int, span: Span) -> None:
     """Count the fields of a type while it is put together. Errors: DL1008 for too many."""
     so_far[0] += more
-    if so_far[0] > MOST_PARTS:
-        raise too_many_parts(span)
+    if so_far[0] > MAX_LEAVES:
+        raise leaf_limit_error(span)

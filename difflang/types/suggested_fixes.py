@@ -8,27 +8,27 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Fix
-from difflang.base.fixes import instead
+from difflang.base.fixes import replacement_fix
 from difflang.base.source import Span
-from difflang.ir.tensor_types import DTYPES, PART_OF, DType
+from difflang.ir.tensor_types import DTYPES, REAL_DTYPE_OF, DType
 from difflang.syntax import tree
-from difflang.types.dtype_variables import DTypeParam, DTypeVar, pruned
+from difflang.types.dtype_variables import DTypeParam, DTypeVar, prune_dtype
 
-WHOLE_NUMBER = re.compile(r"[ \t]*=[ \t]*-?[0-9][0-9_]*(?=[ \t]*(?:[#}]|\r?$))", re.MULTILINE)
+INTEGER_INITIALIZER = re.compile(r"[ \t]*=[ \t]*-?[0-9][0-9_]*(?=[ \t]*(?:[#}]|\r?$))", re.MULTILINE)
 
 NAME = re.compile(r"\b[^\W\d]\w*")
-NUMBER = re.compile(
+NUMBER_DECLARATION = re.compile(
     r"^let[ \t]+(\w+)[ \t]*=[ \t]*(-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)[ \t]*(?:#.*)?\r?$", re.MULTILINE
 )
 
 
-def helped(error: DifflangError, ways: Iterable[str]) -> DifflangError:
+def add_helps(error: DifflangError, ways: Iterable[str]) -> DifflangError:
     """A report with more ways out, after its own."""
     found = tuple([way for way in ways if way])
     return DifflangError(*[replace(d, helps=(*d.helps, *found)) for d in error.diagnostics])
 
 
-def as_variable(bound: Span) -> tuple[Fix, ...]:
+def let_to_var_fix(bound: Span) -> tuple[Fix, ...]:
     """`var` for the `let` before what it binds."""
     text = bound.source.text
     found = re.search(r"\blet[ \t]+$", text[text.rfind("\n", 0, bound.start) + 1 : bound.start])
@@ -36,37 +36,37 @@ def as_variable(bound: Span) -> tuple[Fix, ...]:
         return ()
     start = bound.start - len(found[0])
     said = f"declare it with `var`: `var {bound.text}`"
-    return (instead(Span(bound.source, start, start + len("let")), "var", said),)
+    return (replacement_fix(Span(bound.source, start, start + len("let")), "var", said),)
 
 
-def as_float(bound: Span) -> str:
+def float_initializer_hint(bound: Span) -> str:
     """The way out for a variable that begins as a whole number, and is to hold others; none for another one.
 
     No fix: whether the program means whole numbers or not, only its writer knows.
     """
-    number = WHOLE_NUMBER.match(bound.source.text, bound.end)
+    number = INTEGER_INITIALIZER.match(bound.source.text, bound.end)
     return f"or begin with a float: `var {bound.text}{number[0]}.0`" if number is not None else ""
 
 
-def converted(span: Span, made: str) -> tuple[Fix, ...]:
+def conversion_fix(span: Span, made: str) -> tuple[Fix, ...]:
     """A conversion of a value where it is used."""
-    return (instead(span, f"{made}({span.text})"),)
+    return (replacement_fix(span, f"{made}({span.text})"),)
 
 
-def kept(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
+def widening_fix(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
     """A conversion that does what anybody expects of it, if there is one.
 
     Of a float to a wider one it is open: the value has the digits of the narrow one, where more may have been meant.
     """
-    fixes = converted(span, large.name) if keeps(small, large) else ()
-    if not small.is_float or small.bits >= PART_OF.get(large, large).bits:
+    fixes = conversion_fix(span, large.name) if is_widening(small, large) else ()
+    if not small.is_float or small.bits >= REAL_DTYPE_OF.get(large, large).bits:
         return fixes
-    more = declared_number(span, large)
+    more = ascribed_number(span, large)
     digits = f", which has the digits of {small.name}; for all of them declare `{more}`" if more else ""
     return tuple([replace(fix, text=fix.text + digits, open=True) for fix in fixes])
 
 
-def declared_number(span: Span, wanted: DType) -> str:
+def ascribed_number(span: Span, wanted: DType) -> str:
     """The declaration with a type of the one number of the file in what is marked; none where anything else is in it.
 
     Only lines of the top level are looked at, and names that are bound there once.
@@ -79,20 +79,20 @@ def declared_number(span: Span, wanted: DType) -> str:
     if before.endswith(("=", "+", "-", "*", "/", "(", "[", "{", ",", "|")):  # the line goes on with what is above
         return ""
     (name,) = names
-    number = dict(NUMBER.findall(text[: span.start])).get(name)
+    number = dict(NUMBER_DECLARATION.findall(text[: span.start])).get(name)
     once = len(re.findall(rf"^(?:let|var)[ \t]+{name}\b", text, re.MULTILINE)) == 1
     return f"let {name}: {wanted.name} = {number}" if number is not None and once else ""
 
 
-def as_declared(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:
+def declared_dtype_fix(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:
     """A conversion to the element type of a declared type."""
     if not isinstance(written, (tree.TypeName, tree.TypeApply)) or len(written.path) != 1:
         return ()
-    wanted, given = DTYPES.get(written.path[0]), pruned(found)
-    return kept(span, given, wanted) if wanted is not None else ()
+    wanted, given = DTYPES.get(written.path[0]), prune_dtype(found)
+    return widening_fix(span, given, wanted) if wanted is not None else ()
 
 
-def keeps(small: DType, large: DType) -> bool:
+def is_widening(small: DType, large: DType) -> bool:
     """Whether a conversion does what anybody expects of it: to a wider type, or of a whole number to another kind."""
     if isinstance(small, (DTypeVar, DTypeParam)) or isinstance(large, (DTypeVar, DTypeParam)):
         return False
@@ -100,5 +100,5 @@ def keeps(small: DType, large: DType) -> bool:
         return not large.is_integer or (large.kind in (small.kind, "int") and small.bits < large.bits)
     if small.is_complex:
         return large.is_complex and small.bits < large.bits
-    wide = PART_OF.get(large, large)
+    wide = REAL_DTYPE_OF.get(large, large)
     return small.is_float and wide.is_float and (small.bits < wide.bits or (small is wide and large.is_complex))

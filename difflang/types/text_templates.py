@@ -8,9 +8,9 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.ir.tensor_types import DType, Tensor
-from difflang.ops.value_formatting import Part, Template, formatted
+from difflang.ops.value_formatting import TemplatePart, TextTemplate, format_value
 from difflang.syntax import tree
-from difflang.types.dtype_variables import DTypeVar, pruned
+from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.language_types import (
     KeyType,
     LangType,
@@ -22,63 +22,63 @@ from difflang.types.language_types import (
     leaf_types,
     show_type,
 )
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 
-def template(type: LangType, spec: str = "") -> Template:
+def text_template(type: LangType, spec: str = "") -> TextTemplate:
     """How a value of a type is written; it takes the arrays of `leaf_types(type)`. `spec` is a format such as `.3f`."""
     match type:
         case TextType():
-            said = of_text(type)
+            said = string_template(type)
             return (("text", said, spec),) if spec else said
         case _:
-            return shown(type, spec)
+            return value_template(type, spec)
 
 
-def of_text(type: TextType) -> Template:
+def string_template(type: TextType) -> TextTemplate:
     """What a text says."""
     if not type.parts:
         return (type.value or "",)
-    return joined([p if isinstance(p, str) else template(p.type, p.spec) for p in type.parts])
+    return join_templates([p if isinstance(p, str) else text_template(p.type, p.spec) for p in type.parts])
 
 
-def shown(type: LangType, spec: str) -> Template:
+def value_template(type: LangType, spec: str) -> TextTemplate:
     """A value inside another: there texts have quotes."""
     match type:
         case Tensor() | KeyType():
             return (("number", spec),)
         case TupleType():
-            return bracketed("(", [shown(t, spec) for t in type.items])
+            return bracket_template("(", [value_template(t, spec) for t in type.items])
         case RecordType():
             name = f"D({type.decl.name})" if type.tangent else type.decl.name
-            return bracketed(f"{name}(", named(type, spec))
+            return bracket_template(f"{name}(", field_templates(type, spec))
         case VariantType():
             name = f"D({type.name})" if type.tangent else type.name
-            return bracketed(f"{name}(", named(type, spec)) if type.fields else (name,)
+            return bracket_template(f"{name}(", field_templates(type, spec)) if type.fields else (name,)
         case SumType():
-            return (("among", type.marks, tuple([shown(t, spec) for t in type.options])),)
+            return (("among", type.marks, tuple([value_template(t, spec) for t in type.options])),)
         case TextType():
-            return joined(['"', of_text(type), '"'])
+            return join_templates(['"', string_template(type), '"'])
         case _:
             skipped = len(leaf_types(type))
             return (str(type), *((("skip", skipped),) if skipped else ()))
 
 
-def named(type: RecordType | VariantType, spec: str) -> list[Template]:
+def field_templates(type: RecordType | VariantType, spec: str) -> list[TextTemplate]:
     pairs = zip(type.names, type.fields, strict=True)
-    return [joined([f"{n} = ", shown(t, spec)]) for n, t in pairs]
+    return [join_templates([f"{n} = ", value_template(t, spec)]) for n, t in pairs]
 
 
-def bracketed(opened: str, items: Sequence[Template]) -> Template:
-    parts: list[str | Template] = [opened]
+def bracket_template(opened: str, items: Sequence[TextTemplate]) -> TextTemplate:
+    parts: list[str | TextTemplate] = [opened]
     for i, item in enumerate(items):
         parts += [", ", item] if i else [item]
-    return joined([*parts, ")"])
+    return join_templates([*parts, ")"])
 
 
-def joined(parts: Iterable[str | Template]) -> Template:
+def join_templates(parts: Iterable[str | TextTemplate]) -> TextTemplate:
     """Strings and templates in a row, as few parts as possible."""
-    found: list[Part] = []
+    found: list[TemplatePart] = []
     for part in [p for some in parts for p in ((some,) if isinstance(some, str) else some)]:
         if isinstance(part, str) and found and isinstance(found[-1], str):
             found[-1] += part
@@ -97,25 +97,25 @@ def check_format(type: LangType, part: tree.Interpolation) -> None:
     end = part.span.end - 1
     place = Span(part.span.source, end - len(part.format), end)
     try:
-        for leaf in [""] if isinstance(type, TextType) else [sample(t) for t in leaf_types(type)]:
-            formatted(leaf, part.format)
+        for leaf in [""] if isinstance(type, TextType) else [sample_number(t) for t in leaf_types(type)]:
+            format_value(leaf, part.format)
     except ValueError as error:
-        raise bad_format(part.format, str(error), (place, f"the value is {show_type(type)}")) from None
+        raise format_error(part.format, str(error), (place, f"the value is {show_type(type)}")) from None
 
 
-def sample(type: Tensor) -> Any:
+def sample_number(type: Tensor) -> Any:
     """A number of an element type, as formats see it."""
-    return {"bool": "true", "float": 1.0, "complex": 1j}.get(default(type.dtype).kind, 1)
+    return {"bool": "true", "float": 1.0, "complex": 1j}.get(dtype_or_default(type.dtype).kind, 1)
 
 
-def default(dtype: DType) -> DType:
+def dtype_or_default(dtype: DType) -> DType:
     """The element type itself, or what it is if nothing ever says."""
-    dtype = pruned(dtype)
+    dtype = prune_dtype(dtype)
     return dtype.default if isinstance(dtype, DTypeVar) else dtype
 
 
-def bad_format(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
-    return mistake(
+def format_error(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
+    return make_error(
         "DL0339",
         f"the format `{spec}` does not fit: {why[:1].lower()}{why[1:]}",
         *labels,

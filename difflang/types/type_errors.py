@@ -7,51 +7,51 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
-from difflang.base.fixes import instead, meant
-from difflang.base.package_data import stdlib_names
+from difflang.base.fixes import did_you_mean, replacement_fix
+from difflang.base.package_data import stdlib_module_of_name
 from difflang.base.source import Span
 from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
-from difflang.syntax.import_fixes import name_imported
-from difflang.types.dtype_variables import DTypeVar, pruned
-from difflang.types.elsewhere import ELSEWHERE, VAGUE
+from difflang.syntax.import_fixes import add_name_import
+from difflang.types.dtype_variables import DTypeVar, prune_dtype
+from difflang.types.elsewhere import AMBIGUOUS_TYPE_NAMES, FOREIGN_TYPE_NAMES
 from difflang.types.language_types import UNIT, LangType, show_type
-from difflang.types.suggested_fixes import as_declared
+from difflang.types.suggested_fixes import declared_dtype_fix
 
 
-class Undecided(Exception):
+class DeferCheck(Exception):
     """A definition says too little to be checked by itself; every use of it is checked instead."""
 
 
-def mistake(
+def make_error(
     code: str, message: str, *labels: tuple[Span, str], help: str = "", fixes: tuple[Fix, ...] = ()
 ) -> DifflangError:
     marks = tuple(Label(span, text) for span, text in labels)
     return DifflangError(Diagnostic(code, message, marks, (help,) if help else (), fixes=fixes))
 
 
-def too_deep(span: Span) -> DifflangError:
+def nesting_error(span: Span) -> DifflangError:
     """Types and patterns are read with Python's stack; what is deeper than that is nothing a person wrote."""
     line = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n", 1)[0])))
     way = "move an inner part into a function or a record"
-    return mistake("DL1002", "this is nested too deep", (line, ""), help=way)
+    return make_error("DL1002", "this is nested too deep", (line, ""), help=way)
 
 
-MOST_PARTS = 65_536  # arrays in one value: each is an argument of what is compiled
+MAX_LEAVES = 65_536  # arrays in one value: each is an argument of what is compiled
 
 
-def too_many_parts(span: Span) -> DifflangError:
+def leaf_limit_error(span: Span) -> DifflangError:
     """A value of more arrays than anybody writes down: each step of a few lines can double them."""
-    message = f"a value has at most {MOST_PARTS:,} parts"
-    return mistake("DL1008", message, (span, "this has more"), help="put what is alike into an array")
+    message = f"a value has at most {MAX_LEAVES:,} parts"
+    return make_error("DL1008", message, (span, "this has more"), help="put what is alike into an array")
 
 
-def unbound_size(span: Span, name: str) -> DifflangError:
+def unbound_size_error(span: Span, name: str) -> DifflangError:
     way = f"a size is bound where a parameter's type first names it, or is a parameter itself: `{name}: dim`"
-    return mistake("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
+    return make_error("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
 
 
-def unbound_yields(span: Span, name: str) -> DifflangError:
+def unbound_yield_error(span: Span, name: str) -> DifflangError:
     """A size in the result of a function in which a loop yields."""
     way = f"what a loop yields has a size where the loop has: `for i in 0..{name}`, with a parameter `{name}: dim`"
     more = "of other loops it is a history, which loops of the same function read and no function gives"
@@ -59,58 +59,60 @@ def unbound_yields(span: Span, name: str) -> DifflangError:
     return DifflangError(Diagnostic("DL0203", f"the size `{name}` is not bound here", (label,), (way, more)))
 
 
-def untold(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
+def unsolvable_size_error(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     """A formula of sizes from which its new names cannot be told."""
     some = " and ".join(f"`{n}`" for n in names)
     way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
-    return mistake("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
+    return make_error("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
 
 
-def not_told(name: str, given: Span, declared: Span, *used: Span) -> DifflangError:
+def undetermined_generic_error(name: str, given: Span, declared: Span, *used: Span) -> DifflangError:
     """A size, or a type, that is used and that the value given does not have in its variant."""
     way = f"say it where the value is made, as in `let x: T[3] = …`, or take `{name}` from another parameter"
     labels = (given, f"this can be of any `{name}`"), (declared, "declared here"), *[(u, "used here") for u in used]
-    return mistake("DL0204", f"`{name}` cannot be told from this value", *labels, help=way)
+    return make_error("DL0204", f"`{name}` cannot be told from this value", *labels, help=way)
 
 
-def kind_of(decl: tree.Record | tree.Enum) -> str:
+def declaration_kind(decl: tree.Record | tree.Enum) -> str:
     return "enum" if isinstance(decl, tree.Enum) else "record"
 
 
-def unknown_type(
+def unknown_type_error(
     place: Span, name: str, known: Sequence[str], generics: Collection[str], bounds: Collection[str]
 ) -> DifflangError:
     if name in DTYPES:
         way = f"sizes stand in brackets: `{name}[n, m]`"
-        return mistake("DL0202", f"the type `{name}` takes nothing in parentheses", (place, ""), help=way)
-    way, fixes = meant(name, [*DTYPES, "str", "key", *generics, *known], place)
-    if elsewhere := ELSEWHERE.get(name.lower()):
+        return make_error("DL0202", f"the type `{name}` takes nothing in parentheses", (place, ""), help=way)
+    way, fixes = did_you_mean(name, [*DTYPES, "str", "key", *generics, *known], place)
+    if elsewhere := FOREIGN_TYPE_NAMES.get(name.lower()):
         way = f"did you mean `{elsewhere}`?"
-        fixes = () if name.lower() in VAGUE or place.text != name else (instead(place, elsewhere),)
+        fixes = (
+            () if name.lower() in AMBIGUOUS_TYPE_NAMES or place.text != name else (replacement_fix(place, elsewhere),)
+        )
     way = way or f"declare it: `record {name} {{ … }}`"
-    if (module := stdlib_names().get(name)) is not None:
-        way, fixes = f"import it: `import {module} ({name})`", name_imported(place, name)
+    if (module := stdlib_module_of_name().get(name)) is not None:
+        way, fixes = f"import it: `import {module} ({name})`", add_name_import(place, name)
     if name in generics:
         way, fixes = f"`{name}` is a whole type here; with `{name}: float` it is an element type", ()
     if name in bounds:
         way, fixes = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type", ()
-    return mistake("DL0202", f"there is no type `{name}`", (place, ""), help=way, fixes=fixes)
+    return make_error("DL0202", f"there is no type `{name}`", (place, ""), help=way, fixes=fixes)
 
 
-def holds_itself(decl: tree.Record | tree.Enum) -> DifflangError:
+def recursive_type_error(decl: tree.Record | tree.Enum) -> DifflangError:
     """A value in which there is another one like it has no size that is known before the run."""
     way = "keep the values in arrays, a row for each, and in place of another one its row"
     label = (decl.name_span, "a value of it holds another one")
-    return mistake(
-        "DL0354", f"the {kind_of(decl)} `{decl.name}` holds itself, so that no size is enough", label, help=way
+    return make_error(
+        "DL0354", f"the {declaration_kind(decl)} `{decl.name}` holds itself, so that no size is enough", label, help=way
     )
 
 
-def written_type(written: tree.TypeExpr) -> str:
+def annotation_text(written: tree.TypeExpr) -> str:
     return written.span.text
 
 
-def with_a_value(text: str) -> str:
+def missing_value_hint(text: str) -> str:
     """The way out for what has no value where one is wanted, by how it begins."""
     bound = re.match(r"(?:let|var)\s+(\w+)\b", text)
     if bound is not None:
@@ -120,16 +122,16 @@ def with_a_value(text: str) -> str:
     return "end with the value: a declaration, a loop or an `if` without `else` has none"
 
 
-def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
+def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
     """A value whose type is not the declared one."""
     if found == UNIT:
-        way = with_a_value(span.text)
-    fixes = as_declared(written, found.dtype, span) if isinstance(found, Tensor) else ()
+        way = missing_value_hint(span.text)
+    fixes = declared_dtype_fix(written, found.dtype, span) if isinstance(found, Tensor) else ()
     if fixes:
         way = f"there is no implicit conversion: {fixes[0].text}"
-    return mistake(
+    return make_error(
         "DL0304",
-        f"{what} is declared {written_type(written)} but is {show_type(found)}",
+        f"{what} is declared {annotation_text(written)} but is {show_type(found)}",
         (span, f"this is {show_type(found)}"),
         (written.span, "declared here"),
         help=way,
@@ -137,26 +139,28 @@ def not_this_type(written: tree.TypeExpr, found: LangType, span: Span, what: str
     )
 
 
-def bound_again(name: str, again: Span | None, used: Span, first: Span | None) -> DifflangError:
+def rebound_name_error(name: str, again: Span | None, used: Span, first: Span | None) -> DifflangError:
     """A name that a function uses, and that something else has by the time of a call."""
     places = ((again, "bound again here"), (used, "used here"), (first, "bound here first"))
     labels = [(place, text) for place, text in places if place is not None]
     message = f"`{name}` is bound again, and a function uses it as it was"
-    return mistake("DL0212", message, *labels, help="give the new value another name, or pass it to the function")
+    return make_error("DL0212", message, *labels, help="give the new value another name, or pass it to the function")
 
 
 # Where the numbers of a type end: from here on, half a step beyond the last, they are rounded to infinity.
-ENDS = {"f16": 2.0**16 * (1 - 2.0**-12), "bf16": 2.0**128 * (1 - 2.0**-9), "f32": 2.0**128 * (1 - 2.0**-25)}
-ENDS["c64"] = ENDS["f32"]
+OVERFLOW_BOUNDS = {"f16": 2.0**16 * (1 - 2.0**-12), "bf16": 2.0**128 * (1 - 2.0**-9), "f32": 2.0**128 * (1 - 2.0**-25)}
+OVERFLOW_BOUNDS["c64"] = OVERFLOW_BOUNDS["f32"]
 
 
-def in_range(number: float, dtype: DType, span: Span) -> None:
+def check_literal_range(number: float, dtype: DType, span: Span) -> None:
     """A number as written is one of its type's. Errors: DL0316."""
     if not dtype.is_integer:
-        end = ENDS.get(dtype.name, inf)
+        end = OVERFLOW_BOUNDS.get(dtype.name, inf)
         if end <= abs(number) < inf:
             label = (span, f"{dtype} ends at {end:.2g}")
-            raise mistake("DL0316", f"{number:g} does not fit in {dtype}", label, help="say which type it is: `f64(…)`")
+            raise make_error(
+                "DL0316", f"{number:g} does not fit in {dtype}", label, help="say which type it is: `f64(…)`"
+            )
         return
     signed = dtype.kind == "int"
     least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
@@ -164,14 +168,14 @@ def in_range(number: float, dtype: DType, span: Span) -> None:
         way = "say which type its numbers have, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
         shown = str(number) if abs(number) < 10**30 else "this number"
         label = (span, f"{dtype} holds {least} to {most}")
-        raise mistake("DL0316", f"{shown} does not fit in {dtype}", label, help=way)
+        raise make_error("DL0316", f"{shown} does not fit in {dtype}", label, help=way)
 
 
-def no_condition(type: LangType, span: Span) -> DifflangError:
+def condition_type_error(type: LangType, span: Span) -> DifflangError:
     """What is said where `if` or `while` is given something else than one bool."""
     what, way = f"this is {show_type(type)}", "compare something that is in it"
     if isinstance(type, Tensor):
-        dtype = pruned(type.dtype)
+        dtype = prune_dtype(type.dtype)
         dtype = dtype.default if isinstance(dtype, DTypeVar) else dtype
         if dtype.name == "bool":
             way = "reduce it: `any(…)` holds where one of them does, `all(…)` where all do"
@@ -181,4 +185,4 @@ def no_condition(type: LangType, span: Span) -> DifflangError:
             what = f"this is a number, {dtype}"
             text = span.text if span.text.isidentifier() else "…"
             way = f"compare it, as in `{text} != {'0' if dtype.is_integer else '0.0'}`"
-    return mistake("DL0313", "a condition is a bool", (span, what), help=way)
+    return make_error("DL0313", "a condition is a bool", (span, what), help=way)

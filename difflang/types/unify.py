@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from difflang.ir.op import TypeMismatch
 from difflang.ir.symbolic_dims import Dim, Poly, has_floor_div
-from difflang.ir.tensor_types import C64, COMPLEXES, FLOATS, PART_OF, WHOLE_OF, DType, Tensor
-from difflang.types.dtype_variables import DTypeParam, DTypeVar, dtype_text, pruned, settled
+from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, FLOATS, REAL_DTYPE_OF, DType, Tensor
+from difflang.types.dtype_variables import DTypeParam, DTypeVar, default_dtype, dtype_text, prune_dtype
 from difflang.types.language_types import (
+    AxisSpread,
     ClosureType,
     FnType,
-    Hole,
     LangType,
     RecordType,
-    Spread,
     SumType,
+    TextHole,
     TextType,
     TupleType,
     VariantType,
@@ -36,19 +36,19 @@ class Unifier:
         self.lenient = False
 
     def dtype(self, a: Tensor, b: Tensor) -> None:
-        if not unified(a.dtype, b.dtype):
+        if not unify_dtypes(a.dtype, b.dtype):
             raise TypeMismatch(f"element types differ: {dtype_text(a.dtype)} and {dtype_text(b.dtype)}")
 
     def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None:
-        dtype = pruned(a.dtype)
+        dtype = prune_dtype(a.dtype)
         if isinstance(dtype, DTypeVar):
-            if not narrow(dtype, [c for c in dtype.candidates if c in dtypes]):
-                raise TypeMismatch(f"takes {family(dtypes)}, not {dtype_text(dtype)}")
+            if not narrow_candidates(dtype, [c for c in dtype.candidates if c in dtypes]):
+                raise TypeMismatch(f"takes {dtype_family_name(dtypes)}, not {dtype_text(dtype)}")
         elif isinstance(dtype, DTypeParam):
             if not all(c in dtypes for c in dtype.candidates):
-                raise TypeMismatch(f"takes {family(dtypes)}; `{dtype}` may be more than that")
+                raise TypeMismatch(f"takes {dtype_family_name(dtypes)}; `{dtype}` may be more than that")
         elif dtype not in dtypes:
-            raise TypeMismatch(f"takes {family(dtypes)}, not {dtype}")
+            raise TypeMismatch(f"takes {dtype_family_name(dtypes)}, not {dtype}")
 
     def vector(self, type: LangType) -> bool:
         """Whether values of a type have `+`, scale, `dot` and `zero`; numbers as written become floats."""
@@ -80,20 +80,20 @@ class Unifier:
             raise TypeMismatch(f"the {what} differs: {a} and {b}")
 
     def part(self, z: Tensor) -> DType:
-        return PART_OF[settled(z.dtype)]
+        return REAL_DTYPE_OF[default_dtype(z.dtype)]
 
     def whole(self, part: Tensor) -> DType:
-        return WHOLE_OF[settled(part.dtype)]
+        return COMPLEX_DTYPE_OF[default_dtype(part.dtype)]
 
     def require(self, condition: bool, message: str, *parts: object) -> None:
         if not condition:
             raise TypeMismatch(message.format(*parts))
 
-    def equal(self, a: Dim | Spread, b: Dim | Spread) -> bool:
+    def equal(self, a: Dim | AxisSpread, b: Dim | AxisSpread) -> bool:
         """Whether two sizes are the same, or may be and that is for the specialization to prove."""
         if a == b:
             return True
-        if isinstance(a, Spread) or isinstance(b, Spread):
+        if isinstance(a, AxisSpread) or isinstance(b, AxisSpread):
             return self.lenient
         difference = a - b
         if isinstance(difference, int):
@@ -106,7 +106,7 @@ class Unifier:
             case Tensor(), Tensor():
                 return (
                     a.rank == b.rank
-                    and unified(a.dtype, b.dtype)
+                    and unify_dtypes(a.dtype, b.dtype)
                     and all(self.equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))
                 )
             case TupleType(), TupleType():
@@ -136,8 +136,8 @@ class Unifier:
             return True
         return a.value == b.value and len(a.parts) == len(b.parts) and all(map(self.filled, a.parts, b.parts))
 
-    def filled(self, a: str | Hole, b: str | Hole) -> bool:
-        if isinstance(a, Hole) and isinstance(b, Hole):
+    def filled(self, a: str | TextHole, b: str | TextHole) -> bool:
+        if isinstance(a, TextHole) and isinstance(b, TextHole):
             return a.spec == b.spec and self.same(a.type, b.type)
         return a == b
 
@@ -147,7 +147,7 @@ class Unifier:
 
     def argument(self, a: object, b: object) -> bool:
         if isinstance(a, DType) and isinstance(b, DType):
-            return unified(a, b)
+            return unify_dtypes(a, b)
         if isinstance(a, (int, Poly)) and isinstance(b, (int, Poly)):
             return self.equal(a, b)
         return True  # types of fields, which are compared where they are
@@ -156,7 +156,7 @@ class Unifier:
         return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
 
 
-def differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangType, LangType]]:
+def type_differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangType, LangType]]:
     """The parts of two types that cannot be made one."""
     found: list[tuple[LangType, LangType]] = []
     todo = [(a, b)]
@@ -176,9 +176,9 @@ def differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangTy
     return found
 
 
-def unified(a: DType, b: DType) -> bool:
+def unify_dtypes(a: DType, b: DType) -> bool:
     """Make two element types one; says whether that is possible."""
-    a, b = pruned(a), pruned(b)
+    a, b = prune_dtype(a), prune_dtype(b)
     if a is b:
         return True
     if isinstance(b, DTypeVar) and not isinstance(a, DTypeVar):
@@ -188,7 +188,7 @@ def unified(a: DType, b: DType) -> bool:
     if isinstance(b, DTypeVar):
         common = [c for c in a.candidates if c in b.candidates]
         wanted = [d for d in (b.default, a.default) if d in common]
-        if not narrow(b, common):
+        if not narrow_candidates(b, common):
             return False
         b.default = max(wanted, key=lambda d: d.bits, default=b.default)  # files may have different default floats
         b.real = max(b.real, a.real, key=lambda d: d.bits)
@@ -201,7 +201,7 @@ def unified(a: DType, b: DType) -> bool:
     return True
 
 
-def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
+def narrow_candidates(var: DTypeVar, candidates: Sequence[DType]) -> bool:
     """Leave a variable only these candidates; false where none is left. A sole candidate is its answer."""
     if not candidates:
         return False
@@ -209,12 +209,12 @@ def narrow(var: DTypeVar, candidates: Sequence[DType]) -> bool:
     if len(candidates) == 1:
         var.found = candidates[0]
     elif var.default not in candidates:
-        wanted = (var.real, WHOLE_OF.get(var.real, C64))
+        wanted = (var.real, COMPLEX_DTYPE_OF.get(var.real, C64))
         var.default = next((d for d in wanted if d in candidates), candidates[0])
     return True
 
 
-def family(dtypes: Sequence[DType]) -> str:
+def dtype_family_name(dtypes: Sequence[DType]) -> str:
     """How a message names a set of element types."""
     kinds = {d.kind for d in dtypes}
     if kinds == {"float"} and len(dtypes) < len(FLOATS):

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import History, Tensor
-from difflang.unparse.fragments import ATOM, POSTFIX, Nested, Words, name, size
-from difflang.unparse.rule_registry import spells
-from difflang.unparse.unparser import Saved, Spelled, Speller, array, joined
+from difflang.unparse.fragments import ATOM, POSTFIX, CannotUnparseNestedHistory, Fragment, name_fragment, size_text
+from difflang.unparse.rule_registry import unparse_rule
+from difflang.unparse.unparser import Unparsed, UnparsedHistory, Unparser, tensor_type, tuple_text
 
 
-def block(speller: Speller, graph: Graph, known: Mapping[Value, Spelled]) -> tuple[list[str], list[Words]]:
+def region_block(speller: Unparser, graph: Graph, known: Mapping[Value, Unparsed]) -> tuple[list[str], list[Fragment]]:
     """The statements of a region, and its results."""
     inner = speller.inside()
     inner.env.update(known)
@@ -19,51 +19,55 @@ def block(speller: Speller, graph: Graph, known: Mapping[Value, Spelled]) -> tup
     return inner.lines, [inner.exact(r) for r in graph.results]
 
 
-def braced(lines: Sequence[str], end: str) -> str:
+def brace_block(lines: Sequence[str], end: str) -> str:
     """Statements and a value, as a block."""
     return "{\n" + "\n".join([*lines, end]) + "\n}"
 
 
-def names_for(speller: Speller, results: Sequence[Value]) -> list[str]:
+def result_names(speller: Unparser, results: Sequence[Value]) -> list[str]:
     return [speller.names.fresh(speller.hinted(r) or "t") for r in results]
 
 
-def plain(speller: Speller, values: Sequence[Value], made: Sequence[Value]) -> None:
+def refuse_histories(speller: Unparser, values: Sequence[Value], made: Sequence[Value]) -> None:
     """Errors: Unspelled where what a loop keeps comes from a branch, or goes to one and is no array."""
-    if any(isinstance(speller.env[v], Saved) for v in values) or any(isinstance(v.type, History) for v in made):
-        raise Nested("what a loop of a length that only the run knows keeps, within a branch or a comprehension")
+    if any(isinstance(speller.env[v], UnparsedHistory) for v in values) or any(
+        isinstance(v.type, History) for v in made
+    ):
+        raise CannotUnparseNestedHistory(
+            "what a loop of a length that only the run knows keeps, within a branch or a comprehension"
+        )
 
 
-@spells("cond")
-def branch(speller: Speller, eqn: Eqn) -> list[Words]:
+@unparse_rule("cond")
+def branch(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     pred, *operands = eqn.operands
-    plain(speller, operands, eqn.results)
+    refuse_histories(speller, operands, eqn.results)
     condition = speller.words(pred)
     sides: list[str] = []
     for region in eqn.regions:
-        known = {p: outer(speller, v) for p, v in zip(region.params, operands, strict=True)}
-        lines, results = block(speller, region, known)
-        sides.append(braced(lines, joined([r.text for r in results])))
+        known = {p: named_outside(speller, v) for p, v in zip(region.params, operands, strict=True)}
+        lines, results = region_block(speller, region, known)
+        sides.append(brace_block(lines, tuple_text([r.text for r in results])))
     if not eqn.results:
         return []
     text = f"if {condition.text} {sides[0]} else {sides[1]}"
-    return bound(speller, eqn, text)
+    return bind_results(speller, eqn, text)
 
 
-def outer(speller: Speller, value: Value) -> Spelled:
+def named_outside(speller: Unparser, value: Value) -> Unparsed:
     """A value as a region sees it: by name, for it may be read there often."""
     found = speller.env[value]
-    if isinstance(found, Words):
+    if isinstance(found, Fragment):
         return speller.atom(value)
     return found
 
 
-def bound(speller: Speller, eqn: Eqn, text: str) -> list[Words]:
+def bind_results(speller: Unparser, eqn: Eqn, text: str) -> list[Fragment]:
     """A statement that names the results of a larger expression."""
     if len(eqn.results) == 1 and speller.ends(eqn, eqn.results[0]):
-        return [Words(text, ATOM, array(eqn.results[0]).shape, array(eqn.results[0]).dtype)]
+        return [Fragment(text, ATOM, tensor_type(eqn.results[0]).shape, tensor_type(eqn.results[0]).dtype)]
     used = [r for r in eqn.results if speller.uses[r]]
-    names = names_for(speller, used)
+    names = result_names(speller, used)
     if len(eqn.results) == 1 and names:
         pattern = names[0]
     else:
@@ -72,36 +76,36 @@ def bound(speller: Speller, eqn: Eqn, text: str) -> list[Words]:
     if names:
         speller.say(f"let {pattern} = {text}", eqn.span)
     left = iter(names)
-    return [name(next(left), array(r)) if speller.uses[r] else Words("_", ATOM, array(r).shape, array(r).dtype)
+    return [name_fragment(next(left), tensor_type(r)) if speller.uses[r] else Fragment("_", ATOM, tensor_type(r).shape, tensor_type(r).dtype)
             for r in eqn.results]  # fmt: skip
 
 
-@spells("map")
-def comprehension(speller: Speller, eqn: Eqn) -> list[Words]:
+@unparse_rule("map")
+def comprehension(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     consts, length = eqn.attrs["consts"], eqn.attrs["length"]
-    plain(speller, eqn.operands, eqn.results)
+    refuse_histories(speller, eqn.operands, eqn.results)
     (body,) = eqn.regions
     index = speller.names.fresh("i")
-    known: dict[Value, Spelled] = {}
+    known: dict[Value, Unparsed] = {}
     for p, v in zip(body.params[:consts], eqn.operands[:consts], strict=True):
-        known[p] = outer(speller, v)
+        known[p] = named_outside(speller, v)
     for p, v in zip(body.params[consts:], eqn.operands[consts:], strict=True):
-        known[p] = item(speller, v, p, index)
-    lines, results = block(speller, body, known)
-    value = joined([r.text for r in results])
-    text = f"[for {index} in 0..{size(length)} => {braced(lines, value) if lines else value}]"
+        known[p] = item_at(speller, v, p, index)
+    lines, results = region_block(speller, body, known)
+    value = tuple_text([r.text for r in results])
+    text = f"[for {index} in 0..{size_text(length)} => {brace_block(lines, value) if lines else value}]"
     if len(eqn.results) == 1 and not lines:
         (result,) = eqn.results
-        return [Words(text, ATOM, array(result).shape, array(result).dtype)]
-    return bound(speller, eqn, text)
+        return [Fragment(text, ATOM, tensor_type(result).shape, tensor_type(result).dtype)]
+    return bind_results(speller, eqn, text)
 
 
-def item(speller: Speller, sequence: Value, param: Value, index: str) -> Words:
+def item_at(speller: Unparser, sequence: Value, param: Value, index: str) -> Fragment:
     """One item of an array that a loop goes along, at its index."""
     found = speller.words(sequence)
-    if found.text == f"iota({found.shape[0] if found.shape else ''})" and not array(param).shape:
-        return name(index, array(param))
+    if found.text == f"iota({found.shape[0] if found.shape else ''})" and not tensor_type(param).shape:
+        return name_fragment(index, tensor_type(param))
     if isinstance(sequence.type, Tensor) and len(found.shape) < sequence.type.rank:  # the same for every index
         return speller.atom(sequence)
     whole = speller.atom(sequence, whole=True)
-    return Words(f"{whole.at(POSTFIX)}[{index}]", POSTFIX, whole.shape[1:], whole.dtype)
+    return Fragment(f"{whole.at(POSTFIX)}[{index}]", POSTFIX, whole.shape[1:], whole.dtype)

@@ -13,7 +13,7 @@ HALF = Fraction(1, 2)
 Powers = tuple[tuple[str, Fraction], ...]  # texts that bind as tightly as a call, in the order in which they came
 
 
-class Formula(Struct, frozen=True):
+class SumOfProducts(Struct, frozen=True):
     """A sum: how much of each product of powers. Without any it is zero."""
 
     terms: Mapping[Powers, float]
@@ -23,34 +23,34 @@ class Formula(Struct, frozen=True):
         """The one term, if it is one."""
         return next(iter(self.terms.items())) if len(self.terms) == 1 else None
 
-    def plus(self, other: Formula, sign: float = 1.0) -> Formula:
+    def plus(self, other: SumOfProducts, sign: float = 1.0) -> SumOfProducts:
         total = dict(self.terms)
         for powers, amount in other.terms.items():
             like = next((p for p in total if set(p) == set(powers)), powers)
             total[like] = total.get(like, 0.0) + sign * amount
-        return Formula({p: a for p, a in total.items() if a != 0.0})
+        return SumOfProducts({p: a for p, a in total.items() if a != 0.0})
 
-    def times(self, other: Formula) -> Formula:
+    def times(self, other: SumOfProducts) -> SumOfProducts:
         """A sum is a factor as it is: nothing is multiplied out."""
         if not self.terms or not other.terms:
-            return Formula({})
+            return SumOfProducts({})
         (left, a), (right, b) = self.factor(), other.factor()
         total = dict(left)
         for base, power in right:
             total[base] = total.get(base, Fraction(0)) + power
-        return Formula({tuple((base, p) for base, p in total.items() if p): a * b})
+        return SumOfProducts({tuple((base, p) for base, p in total.items() if p): a * b})
 
     def factor(self) -> tuple[Powers, float]:
         return self.alone or (((self.grouped, Fraction(1)),), 1.0)
 
-    def to(self, power: Fraction) -> Formula | None:
+    def to(self, power: Fraction) -> SumOfProducts | None:
         """A power of it; None where it is no formula: a root of what may have another sign."""
         powers, amount = self.factor()
         if power.denominator != 1 and (amount != 1.0 or any(p != 1 for _, p in powers) or len(powers) > 1):
             return None
         if not self.terms or (amount == 0.0 and power < 0):
             return None
-        return Formula({tuple((base, p * power) for base, p in powers): amount ** float(power)})
+        return SumOfProducts({tuple((base, p * power) for base, p in powers): amount ** float(power)})
 
     @property
     def grouped(self) -> str:
@@ -61,7 +61,7 @@ class Formula(Struct, frozen=True):
         """The formula, an expression of the language."""
         found = ""
         for powers, amount in self.terms.items():
-            term = product(powers, abs(amount))
+            term = product_text(powers, abs(amount))
             sign = "-" if amount < 0 else "+"
             found += (f" {sign} " if found else "-" if amount < 0 else "") + term
         return found or "0"
@@ -78,22 +78,22 @@ class Formula(Struct, frozen=True):
         return POWER if powers and powers[0][1] not in (1, HALF) else POSTFIX
 
 
-def product(powers: Powers, amount: float) -> str:
+def product_text(powers: Powers, amount: float) -> str:
     """A coefficient and powers as one fraction."""
-    over = [raised(base, p) for base, p in powers if p > 0]
-    under = [raised(base, -p) for base, p in powers if p < 0]
+    over = [power_text(base, p) for base, p in powers if p > 0]
+    under = [power_text(base, -p) for base, p in powers if p < 0]
     whole = 1.0 / amount if amount else 0.0
     if 0.0 < amount < 1.0 and whole == round(whole):
-        under.insert(0, number(whole))
+        under.insert(0, number_text(whole))
     elif amount != 1.0 or not over:
-        over.insert(0, number(amount))
+        over.insert(0, number_text(amount))
     top = " * ".join(over) or "1"
     if not under:
         return top
     return f"{top} / {under[0]}" if len(under) == 1 else f"{top} / ({' * '.join(under)})"
 
 
-def raised(base: str, power: Fraction) -> str:
+def power_text(base: str, power: Fraction) -> str:
     if power == 1:
         return base
     if power.denominator == 2:
@@ -102,27 +102,27 @@ def raised(base: str, power: Fraction) -> str:
     return f"{base}^{power.numerator}"
 
 
-def number(value: float) -> str:
+def number_text(value: float) -> str:
     """A number as people write it: whole ones without a point."""
     return str(int(value)) if value == round(value) and abs(value) < 1e15 else float_text(value)
 
 
-def atom(text: str) -> Formula:
+def atom_formula(text: str) -> SumOfProducts:
     """A name or a call."""
-    return Formula({((text, Fraction(1)),): 1.0})
+    return SumOfProducts({((text, Fraction(1)),): 1.0})
 
 
-def constant(value: float) -> Formula:
-    return Formula({(): value} if value else {})
+def constant_formula(value: float) -> SumOfProducts:
+    return SumOfProducts({(): value} if value else {})
 
 
-def combined(op: str, parts: Sequence[Formula], n: int = 0) -> Formula | None:
+def apply_op(op: str, parts: Sequence[SumOfProducts], n: int = 0) -> SumOfProducts | None:
     """What an op makes of formulas; None where it is a function like any other."""
     match op:
         case "add" | "sub":
             return parts[0].plus(parts[1], 1.0 if op == "add" else -1.0)
         case "neg":
-            return constant(-1.0).times(parts[0])
+            return constant_formula(-1.0).times(parts[0])
         case "mul":
             return parts[0].times(parts[1])
         case "div":

@@ -6,51 +6,55 @@ from typing import Any
 
 from difflang.ir.graph import Eqn
 from difflang.ir.tensor_types import Tensor
-from difflang.unparse.fragments import ATOM, MINUS, POSTFIX, PRODUCT, Words, size
-from difflang.unparse.rule_registry import spells
-from difflang.unparse.unparser import Speller, array
+from difflang.unparse.fragments import ATOM, MINUS, POSTFIX, PRODUCT, Fragment, size_text
+from difflang.unparse.rule_registry import unparse_rule
+from difflang.unparse.unparser import Unparser, tensor_type
 
 
-@spells("dot_general")
-def product(speller: Speller, eqn: Eqn) -> list[Words]:
+@unparse_rule("dot_general")
+def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """`@` where it is a product of matrices or vectors, else a comprehension of sums."""
     lhs, rhs = eqn.operands
-    type, at = array(eqn.results[0]), eqn.attrs
+    type, at = tensor_type(eqn.results[0]), eqn.attrs
     (left, right), (lb, rb) = at["contract"], at["batch"]
     x, y = speller.exact(lhs), speller.exact(rhs)
     if len(left) == 1 and not lb:
-        found = plain_product(x, y, left[0], right[0], type)
+        found = matmul_operator(x, y, left[0], right[0], type)
         if found is not None:
             return [found]
     if not lb and left == tuple(range(len(x.shape))) and right == tuple(range(len(y.shape))):
         product = f"{x.at(PRODUCT)} * {y.at(MINUS)}"
-        return [Words(f"sum({product})", POSTFIX, (), type.dtype)]
+        return [Fragment(f"sum({product})", POSTFIX, (), type.dtype)]
     return [
-        summed(speller, speller.atom(lhs, whole=True), speller.atom(rhs, whole=True), (left, right), (lb, rb), type)
+        summing_comprehension(
+            speller, speller.atom(lhs, whole=True), speller.atom(rhs, whole=True), (left, right), (lb, rb), type
+        )
     ]
 
 
-def plain_product(x: Words, y: Words, left: int, right: int, type: Tensor) -> Words | None:
+def matmul_operator(x: Fragment, y: Fragment, left: int, right: int, type: Tensor) -> Fragment | None:
     """A product of two arrays of one or two axes."""
     ranks = len(x.shape), len(y.shape)
     if ranks == (1, 1):
-        return Words(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, (), type.dtype)
+        return Fragment(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, (), type.dtype)
     if ranks == (1, 2):
         if right == 0:
-            return Words(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, type.shape, type.dtype)
-        return Words(f"{y.at(PRODUCT)} @ {x.at(MINUS)}", PRODUCT, type.shape, type.dtype)
+            return Fragment(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, type.shape, type.dtype)
+        return Fragment(f"{y.at(PRODUCT)} @ {x.at(MINUS)}", PRODUCT, type.shape, type.dtype)
     if ranks == (2, 1):
         if left == 1:
-            return Words(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, type.shape, type.dtype)
-        return Words(f"{y.at(PRODUCT)} @ {x.at(MINUS)}", PRODUCT, type.shape, type.dtype)
+            return Fragment(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, type.shape, type.dtype)
+        return Fragment(f"{y.at(PRODUCT)} @ {x.at(MINUS)}", PRODUCT, type.shape, type.dtype)
     if ranks == (2, 2):
         a = x.at(PRODUCT) if left == 1 else f"transpose({x.text})"
         b = y.at(MINUS) if right == 0 else f"transpose({y.text})"
-        return Words(f"{a} @ {b}", PRODUCT, type.shape, type.dtype)
+        return Fragment(f"{a} @ {b}", PRODUCT, type.shape, type.dtype)
     return None
 
 
-def summed(speller: Speller, x: Words, y: Words, contract: Any, batch: Any, type: Tensor) -> Words:
+def summing_comprehension(
+    speller: Unparser, x: Fragment, y: Fragment, contract: Any, batch: Any, type: Tensor
+) -> Fragment:
     """`[for i, j => sum(for k => x[i, k] * y[k, j])]` for any axes."""
     (left, right), (lb, rb) = contract, batch
     indices = iter(["i", "j", "k", "l", "m", "n", "p", "q", "r"] + [f"i{n}" for n in range(9)])
@@ -66,28 +70,28 @@ def summed(speller: Speller, x: Words, y: Words, contract: Any, batch: Any, type
     outer: list[str] = []
     for a, b in zip(lb, rb, strict=True):
         xi[a] = yi[b] = fresh()
-        outer.append(f"{xi[a]} in 0..{size(x.shape[a])}")
+        outer.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
     for a in range(len(x.shape)):
         if a not in lb and a not in left:
             xi[a] = fresh()
-            outer.append(f"{xi[a]} in 0..{size(x.shape[a])}")
+            outer.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
     for b in range(len(y.shape)):
         if b not in rb and b not in right:
             yi[b] = fresh()
-            outer.append(f"{yi[b]} in 0..{size(y.shape[b])}")
+            outer.append(f"{yi[b]} in 0..{size_text(y.shape[b])}")
     inner: list[str] = []
     for a, b in zip(left, right, strict=True):
         xi[a] = yi[b] = fresh()
-        inner.append(f"{xi[a]} in 0..{size(x.shape[a])}")
-    term = f"{indexed(x, xi)} * {indexed(y, yi)}"
+        inner.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
+    term = f"{subscripted_text(x, xi)} * {subscripted_text(y, yi)}"
     text = f"sum(for {', '.join(inner)} => {term})" if inner else term
     speller.names.used.difference_update(taken)
     if not outer:
-        return Words(text, POSTFIX, (), type.dtype)
-    return Words(f"[for {', '.join(outer)} => {text}]", ATOM, type.shape, type.dtype)
+        return Fragment(text, POSTFIX, (), type.dtype)
+    return Fragment(f"[for {', '.join(outer)} => {text}]", ATOM, type.shape, type.dtype)
 
 
-def indexed(x: Words, indices: dict[int, str]) -> str:
+def subscripted_text(x: Fragment, indices: dict[int, str]) -> str:
     if not indices:
         return x.text
     return f"{x.at(POSTFIX)}[{', '.join(indices[a] for a in range(len(x.shape)))}]"

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.source import NOWHERE, Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, I32, DType, Tensor
 
@@ -24,19 +24,19 @@ OR, AND, NOT, COMPARE, RANGE, SUM, PRODUCT, MINUS, POWER, POSTFIX, ATOM = range(
 Shape = tuple[Dim, ...]
 
 
-class Unspelled(Exception):
+class CannotUnparse(Exception):
     """Something that has no spelling in the language: what, where, and a way round."""
 
-    def __init__(self, what: str, span: Span = NOWHERE, way: str = "") -> None:
+    def __init__(self, what: str, span: Span = NO_SPAN, way: str = "") -> None:
         super().__init__(what)
         self.what, self.span, self.way = what, span, way
 
 
-class Nested(Unspelled):
+class CannotUnparseNestedHistory(CannotUnparse):
     """What a loop of a length that only the run knows keeps, where only another loop may read it."""
 
 
-class Words(Struct, frozen=True):
+class Fragment(Struct, frozen=True):
     """A piece of source. `says` is whether its element type follows from it; a number as written takes any."""
 
     text: str
@@ -58,101 +58,101 @@ class Words(Struct, frozen=True):
         return self.text.removeprefix("-").replace(".", "").replace("_", "").isalnum()
 
 
-def name(text: str, type: Tensor) -> Words:
-    return Words(text, ATOM, type.shape, type.dtype)
+def name_fragment(text: str, type: Tensor) -> Fragment:
+    return Fragment(text, ATOM, type.shape, type.dtype)
 
 
-def called(function: str, *args: Words, shape: Shape, dtype: DType, more: str = "") -> Words:
+def call_fragment(function: str, *args: Fragment, shape: Shape, dtype: DType, more: str = "") -> Fragment:
     """A call with these arguments, and more of them as text."""
     texts = [a.text for a in args] + ([more] if more else [])
-    return Words(f"{function}({', '.join(texts)})", POSTFIX, shape, dtype, any(a.says for a in args))
+    return Fragment(f"{function}({', '.join(texts)})", POSTFIX, shape, dtype, any(a.says for a in args))
 
 
-def size(dim: Dim) -> str:
+def size_text(dim: Dim) -> str:
     """A size as an expression."""
     return str(dim)
 
 
-def tight(dim: Dim) -> str:
+def size_factor(dim: Dim) -> str:
     """A size as one factor."""
     return f"({dim})" if isinstance(dim, Poly) and not str(dim).isidentifier() else str(dim)
 
 
-def broadcast(*shapes: Shape) -> Shape:
+def broadcast_shape(*shapes: Shape) -> Shape:
     """The shape that arrays of these shapes have together. Errors: Unspelled where the language refuses them."""
     whole: list[Dim] = []
     for i in range(1, max(map(len, shapes), default=0) + 1):
         here = {s[-i] for s in shapes if len(s) >= i}
         wide = here - {1}
         if len(wide) > 1:
-            raise Unspelled(f"arrays of shapes {' and '.join(map(str, shapes))}, which do not broadcast")
+            raise CannotUnparse(f"arrays of shapes {' and '.join(map(str, shapes))}, which do not broadcast")
         whole.insert(0, next(iter(wide), 1))
     return tuple(whole)
 
 
-def settled(words: Words) -> Words:
+def with_dtype(words: Fragment) -> Fragment:
     """The same, saying its element type."""
     if words.says:
         return words
     return replace(words, text=f"{words.dtype}({words.text})", level=POSTFIX, says=True)
 
 
-def agreed(parts: Sequence[Words]) -> list[Words]:
+def common_dtype(parts: Sequence[Fragment]) -> list[Fragment]:
     """Operands of one element type, at least one of which says it."""
     if any(p.says for p in parts) or not parts:
         return list(parts)
-    return [settled(parts[0]), *parts[1:]]
+    return [with_dtype(parts[0]), *parts[1:]]
 
 
-def exact(words: Words, type: Tensor) -> Words:
+def with_full_shape(words: Fragment, type: Tensor) -> Fragment:
     """A text of the type's own shape, which says its element type."""
-    words = settled(words)
+    words = with_dtype(words)
     if words.shape == type.shape:
         return words
     if words.shape == () and type.shape == (1,):
-        return Words(f"[{words.text}]", ATOM, type.shape, type.dtype)
+        return Fragment(f"[{words.text}]", ATOM, type.shape, type.dtype)
     missing = type.rank - len(words.shape)
     if words.shape == type.shape[missing:]:
-        return called("fill", shape=type.shape, dtype=type.dtype, more=f"{listed(type.shape)}, {words.text}")
+        return call_fragment("fill", shape=type.shape, dtype=type.dtype, more=f"{sizes_text(type.shape)}, {words.text}")
     blank = "false" if type.dtype is BOOL else f"{type.dtype}(0)"
-    zeros = f"fill({listed(type.shape)}, {blank})"
+    zeros = f"fill({sizes_text(type.shape)}, {blank})"
     joined = f"{words.at(OR)} or {zeros}" if type.dtype is BOOL else f"{words.at(SUM)} + {zeros}"
-    return Words(joined, OR if type.dtype is BOOL else SUM, type.shape, type.dtype)
+    return Fragment(joined, OR if type.dtype is BOOL else SUM, type.shape, type.dtype)
 
 
-def listed(shape: Shape) -> str:
-    return ", ".join(map(size, shape))
+def sizes_text(shape: Shape) -> str:
+    return ", ".join(map(size_text, shape))
 
 
-def number(value: Any, type: Tensor) -> Words:
+def number_fragment(value: Any, type: Tensor) -> Fragment:
     """A number as written, which stands for an array full of it."""
     dtype = type.dtype
     if dtype is BOOL:
-        return Words("true" if value else "false", ATOM, (), dtype)
+        return Fragment("true" if value else "false", ATOM, (), dtype)
     if isinstance(value, Poly):
         text = str(value)
         if dtype is I32:
-            return Words(text, ATOM if text.isidentifier() else SUM, (), dtype)
-        return Words(f"{dtype}({text})", POSTFIX, (), dtype)
+            return Fragment(text, ATOM if text.isidentifier() else SUM, (), dtype)
+        return Fragment(f"{dtype}({text})", POSTFIX, (), dtype)
     if dtype.is_complex:
-        return complex_number(complex(value), dtype)
+        return complex_literal(complex(value), dtype)
     if dtype.is_integer:
         whole = int(value)
-        return Words(str(whole), ATOM if whole >= 0 else MINUS, (), dtype, dtype is I32, whole)
-    return real_number(float(value), dtype)
+        return Fragment(str(whole), ATOM if whole >= 0 else MINUS, (), dtype, dtype is I32, whole)
+    return real_literal(float(value), dtype)
 
 
-def real_number(value: float, dtype: DType) -> Words:
+def real_literal(value: float, dtype: DType) -> Fragment:
     text = float_text(float(str(np.float32(value))) if dtype.bits < 64 else value)
-    return Words(text, MINUS if text.startswith("-") else ATOM, (), dtype, says=False)
+    return Fragment(text, MINUS if text.startswith("-") else ATOM, (), dtype, says=False)
 
 
-def complex_number(value: complex, dtype: DType) -> Words:
+def complex_literal(value: complex, dtype: DType) -> Fragment:
     if value.imag == 0 and math.copysign(1.0, value.imag) > 0:
-        return Words(f"{dtype}({float_text(value.real)})", POSTFIX, (), dtype)
+        return Fragment(f"{dtype}({float_text(value.real)})", POSTFIX, (), dtype)
     part = "f32" if dtype.name == "c64" else "f64"
     text = f"complex({part}({float_text(value.real)}), {part}({float_text(value.imag)}))"
-    return Words(text, POSTFIX, (), dtype)
+    return Fragment(text, POSTFIX, (), dtype)
 
 
 def float_text(value: float) -> str:
@@ -164,12 +164,14 @@ def float_text(value: float) -> str:
     return repr(float(value))
 
 
-def infix(op: str, level: int, left: Words, right: Words, *, dtype: DType | None = None, chain: bool = True) -> Words:
+def infix(
+    op: str, level: int, left: Fragment, right: Fragment, *, dtype: DType | None = None, chain: bool = True
+) -> Fragment:
     """Two operands around an operator that associates to the left."""
-    left, right = agreed([left, right])
+    left, right = common_dtype([left, right])
     text = f"{left.at(level if chain else level + 1)} {op} {right.at(level + 1)}"
-    return Words(text, level, broadcast(left.shape, right.shape), dtype or left.dtype)
+    return Fragment(text, level, broadcast_shape(left.shape, right.shape), dtype or left.dtype)
 
 
-def with_text(words: Words, text: str, level: int) -> Words:
+def with_text(words: Fragment, text: str, level: int) -> Fragment:
     return replace(words, text=text, level=level)

@@ -9,19 +9,38 @@ from msgspec import Struct
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Tensor
-from difflang.unparse.assigned import WORDS, assigned
-from difflang.unparse.branches_and_maps import item, outer
-from difflang.unparse.fragments import ATOM, NOT, POSTFIX, Nested, Unspelled, Words, exact, name, number, size
-from difflang.unparse.rule_registry import spells
-from difflang.unparse.unparser import Saved, Spelled, Speller, Steps, array, joined, uses_in
+from difflang.unparse.assigned import IDENTIFIER, assignment_statements
+from difflang.unparse.branches_and_maps import item_at, named_outside
+from difflang.unparse.fragments import (
+    ATOM,
+    NOT,
+    POSTFIX,
+    CannotUnparse,
+    CannotUnparseNestedHistory,
+    Fragment,
+    name_fragment,
+    number_fragment,
+    size_text,
+    with_full_shape,
+)
+from difflang.unparse.rule_registry import unparse_rule
+from difflang.unparse.unparser import (
+    StepCount,
+    Unparsed,
+    UnparsedHistory,
+    Unparser,
+    count_uses,
+    tensor_type,
+    tuple_text,
+)
 
 
-class Loop(Struct, eq=False):
+class LoopWriter(Struct, eq=False):
     """A loop as it is being spelled: its equation in parts."""
 
-    speller: Speller
+    speller: Unparser
     eqn: Eqn
-    inner: Speller
+    inner: Unparser
 
     @property
     def step(self) -> Graph:
@@ -45,8 +64,8 @@ class Loop(Struct, eq=False):
         if self.eqn.attrs["exact"]:
             return self.eqn.attrs["length"]
         limit = self.speller.env[self.eqn.operands[0]]
-        words = limit.words if isinstance(limit, Steps) else limit
-        number = words.whole if isinstance(words, Words) and len(self.eqn.regions) == 1 else None
+        words = limit.words if isinstance(limit, StepCount) else limit
+        number = words.whole if isinstance(words, Fragment) and len(self.eqn.regions) == 1 else None
         return None if number is None else max(number, 0)
 
     @property
@@ -84,36 +103,36 @@ class Loop(Struct, eq=False):
         return [i for i in self.kept if results[i] in self.speller.whole and isinstance(results[i].type, Tensor)]
 
 
-@spells("loop")
-def loop(speller: Speller, eqn: Eqn) -> list[Spelled]:
-    at = Loop(speller, eqn, speller.inside())
+@unparse_rule("loop")
+def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
+    at = LoopWriter(speller, eqn, speller.inside())
     inner = at.inner
     for p, v in zip(at.step.params[1 : 1 + at.consts], eqn.operands[1 : 1 + at.consts], strict=True):
-        inner.env[p] = outer(speller, v)
-    variables = declared(at)
-    head = heading(at)
+        inner.env[p] = named_outside(speller, v)
+    variables = declare_carries(at)
+    head = loop_header(at)
     inner.graph(at.step)
     results = at.step.results
-    if any(isinstance(inner.env[results[at.carry + i]], Saved) for i in at.kept):
-        raise Nested("a loop within a loop, of a length that only the run knows", eqn.span)
+    if any(isinstance(inner.env[results[at.carry + i]], UnparsedHistory) for i in at.kept):
+        raise CannotUnparseNestedHistory("a loop within a loop, of a length that only the run knows", eqn.span)
     items = {i: inner.exact(results[at.carry + i]) for i in at.kept}
-    arrays = written(at, items)
+    arrays = write_output_arrays(at, items)
     ys = {i: w for i, w in items.items() if i not in arrays}
-    tail = assigned(variables, [inner.exact(r).text for r in results[: at.carry]])
+    tail = assignment_statements(variables, [inner.exact(r).text for r in results[: at.carry]])
     if ys:
-        inner.say(f"yield {joined([w.text for w in ys.values()])}")
+        inner.say(f"yield {tuple_text([w.text for w in ys.values()])}")
     counter = step_counter(at)
     lines = [*head.first, *inner.lines, *tail, *head.last, *counter.last]
     text = head.text + " {\n" + "\n".join(lines) + "\n}"
     names = {i: speller.names.fresh(speller.hinted(eqn.results[1 + at.carry + i]) or "saved") for i in ys}
     if names:
-        speller.say(f"let {joined(list(names.values()))} = {text}", eqn.span)
+        speller.say(f"let {tuple_text(list(names.values()))} = {text}", eqn.span)
     else:
         speller.lines.append(text if not speller.note(eqn.span) else f"# {speller.note(eqn.span)}\n{text}")
-    return [counter.steps, *carried_out(at, variables), *yielded(at, arrays | names, items)]
+    return [counter.steps, *carry_results(at, variables), *output_results(at, arrays | names, items)]
 
 
-def declared(at: Loop) -> list[str]:
+def declare_carries(at: LoopWriter) -> list[str]:
     """A variable for what each step hands on."""
     found: list[str] = []
     first = at.eqn.operands[1 + at.consts : 1 + at.consts + at.carry]
@@ -126,19 +145,19 @@ def declared(at: Loop) -> list[str]:
     return found
 
 
-def written(at: Loop, items: Mapping[int, Words]) -> dict[int, str]:
+def write_output_arrays(at: LoopWriter, items: Mapping[int, Fragment]) -> dict[int, str]:
     """An array for each of the `wholes`, into which the step writes at its number."""
     names: dict[int, str] = {}
     for i in at.wholes:
-        type = array(at.eqn.results[1 + at.carry + i])
+        type = tensor_type(at.eqn.results[1 + at.carry + i])
         names[i] = at.speller.names.fresh(at.speller.hinted(at.eqn.results[1 + at.carry + i]) or "saved")
-        at.speller.say(f"var {names[i]} = {exact(number(0, Tensor(type.dtype)), type).text}")
+        at.speller.say(f"var {names[i]} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), type).text}")
         at.speller.unchecked[0] = True
         at.inner.say(f"{names[i]}[{at.inner.words(at.index).text}] = {items[i].text}")
     return names
 
 
-class Head(Struct, frozen=True):
+class LoopHeader(Struct, frozen=True):
     """How a loop begins, and what stands first and last in its body."""
 
     text: str
@@ -146,79 +165,81 @@ class Head(Struct, frozen=True):
     last: tuple[str, ...] = ()
 
 
-def heading(at: Loop) -> Head:
+def loop_header(at: LoopWriter) -> LoopHeader:
     go = at.eqn.regions[1:]
-    uses = uses_in(at.step)
-    reads_index = bool(uses[at.index] or (go and uses_in(go[0])[go[0].params[0]]) or at.wholes)
+    uses = count_uses(at.step)
+    reads_index = bool(uses[at.index] or (go and count_uses(go[0])[go[0].params[0]]) or at.wholes)
     if at.counted:
-        return along_a_size(at, reads_index)
-    histories = [v for v in at.xs if isinstance(at.speller.env[v], Saved)]
+        return counted_header(at, reads_index)
+    histories = [v for v in at.xs if isinstance(at.speller.env[v], UnparsedHistory)]
     if histories or at.backwards:
-        return along_histories(at, reads_index, go)
-    return freely(at, reads_index, go)
+        return history_header(at, reads_index, go)
+    return forward_header(at, reads_index, go)
 
 
-def along_a_size(at: Loop, reads_index: bool) -> Head:
+def counted_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
     """`for i in 0..n`, arrays read at `i`; from the end, through the arrays turned round."""
     length = at.length
     assert length is not None
     if not at.backwards:
         index = at.speller.names.fresh("i")
         for v, p in zip(at.xs, at.x_params, strict=True):
-            at.inner.env[p] = item(at.speller, sequence(at, v), p, index)
+            at.inner.env[p] = item_at(at.speller, refuse_history(at, v), p, index)
         at.inner.bound(index, at.index)
-        return Head(f"for {index if reads_index or at.xs else '_'} in 0..{size(length)}")
+        return LoopHeader(f"for {index if reads_index or at.xs else '_'} in 0..{size_text(length)}")
     names: list[str] = []
     through: list[str] = []
     if reads_index or not at.xs:
         names.append(at.speller.names.fresh("i"))
         at.inner.bound(names[0], at.index)
-        through.append(f"reverse(iota({size(length)}))")
+        through.append(f"reverse(iota({size_text(length)}))")
     for v, p in zip(at.xs, at.x_params, strict=True):
         names.append(at.speller.names.fresh(at.inner.hinted(p) or "x"))
-        whole = at.speller.exact(sequence(at, v))
-        at.inner.env[p] = Words(names[-1], ATOM, whole.shape[1:], whole.dtype)
-        through.append(turned_round(whole))
+        whole = at.speller.exact(refuse_history(at, v))
+        at.inner.env[p] = Fragment(names[-1], ATOM, whole.shape[1:], whole.dtype)
+        through.append(reversed_text(whole))
     if len(names) == 1:
-        return Head(f"for {names[0]} in {through[0]}")
-    return Head(f"for ({', '.join(names)}) in zip({', '.join(through)})")
+        return LoopHeader(f"for {names[0]} in {through[0]}")
+    return LoopHeader(f"for ({', '.join(names)}) in zip({', '.join(through)})")
 
 
-def sequence(at: Loop, value: Value) -> Value:
-    if isinstance(at.speller.env[value], Saved):
-        raise Nested("a loop of known length that reads what one of unknown length keeps", at.eqn.span)
+def refuse_history(at: LoopWriter, value: Value) -> Value:
+    if isinstance(at.speller.env[value], UnparsedHistory):
+        raise CannotUnparseNestedHistory(
+            "a loop of known length that reads what one of unknown length keeps", at.eqn.span
+        )
     return value
 
 
-def turned_round(whole: Words) -> str:
+def reversed_text(whole: Fragment) -> str:
     """An array from its end; one that was turned round already, as it was."""
     inner = whole.text.removeprefix("reverse(")
-    if inner != whole.text and WORDS.fullmatch(inner[:-1]):
+    if inner != whole.text and IDENTIFIER.fullmatch(inner[:-1]):
         return inner[:-1]
     return f"reverse({whole.text})"
 
 
-def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
+def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
     """Through what another loop kept, step by step. Its length is that of this loop."""
     if go:
-        raise Unspelled("a loop that ends by a condition and reads what another one kept", at.eqn.span)
+        raise CannotUnparse("a loop that ends by a condition and reads what another one kept", at.eqn.span)
     speller = at.speller
     limit = speller.env[at.eqn.operands[0]]
     saved = [speller.env[v] for v in at.xs]
-    found = [s for s in saved if isinstance(s, Saved)]
+    found = [s for s in saved if isinstance(s, UnparsedHistory)]
     if not found:
-        return backwards_without_histories(at, reads_index)
+        return backward_header(at, reads_index)
     maker = found[0].maker
     if any(s.maker is not maker for s in found):
-        raise Nested("a loop that reads what two others keep", at.eqn.span)
-    if not isinstance(limit, Steps) or limit.maker is not found[0].steps:
-        raise Nested("a loop that reads a part of what another one kept", at.eqn.span)
+        raise CannotUnparseNestedHistory("a loop that reads what two others keep", at.eqn.span)
+    if not isinstance(limit, StepCount) or limit.maker is not found[0].steps:
+        raise CannotUnparseNestedHistory("a loop that reads a part of what another one kept", at.eqn.span)
     first: list[str] = []
     names: list[str] = []
     through: list[str] = []
-    arrays = [(v, p) for v, p, s in zip(at.xs, at.x_params, saved, strict=True) if not isinstance(s, Saved)]
+    arrays = [(v, p) for v, p, s in zip(at.xs, at.x_params, saved, strict=True) if not isinstance(s, UnparsedHistory)]
     for s, p in zip(saved, at.x_params, strict=True):
-        if not isinstance(s, Saved):
+        if not isinstance(s, UnparsedHistory):
             continue
         text = f"reverse({s.text})" if at.backwards != s.turned else s.text
         if text not in through:
@@ -228,82 +249,82 @@ def along_histories(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
     last: tuple[str, ...] = ()
     if reads_index or arrays:
         index = speller.names.fresh("i")
-        last = counting(at, index, limit, first)
-        read_at(at, arrays, index)
+        last = emit_step_index(at, index, limit, first)
+        read_arrays_at(at, arrays, index)
     head = names[0] if len(names) == 1 else f"({', '.join(names)})"
     over = through[0] if len(through) == 1 else f"zip({', '.join(through)})"
-    return Head(f"for {head} in {over}", tuple(first), last)
+    return LoopHeader(f"for {head} in {over}", tuple(first), last)
 
 
-def read_at(at: Loop, arrays: Sequence[tuple[Value, Value]], index: str) -> None:
+def read_arrays_at(at: LoopWriter, arrays: Sequence[tuple[Value, Value]], index: str) -> None:
     """Arrays are read at the number of the step, which nothing proves to be in range."""
     for value, param in arrays:
         at.speller.unchecked[0] = True
-        at.inner.env[param] = item(at.speller, value, param, index)
+        at.inner.env[param] = item_at(at.speller, value, param, index)
 
 
-def counting(at: Loop, index: str, limit: Steps, first: list[str]) -> tuple[str, ...]:
+def emit_step_index(at: LoopWriter, index: str, limit: StepCount, first: list[str]) -> tuple[str, ...]:
     """A number for each step, from the end if the loop goes there."""
     at.inner.bound(index, at.index)
     if not at.backwards:
         at.speller.say(f"var {index} = 0")
         return (f"{index} += 1",)
     if limit.words is None:
-        raise Unspelled("a loop from the end whose steps are numbered", at.eqn.span)
+        raise CannotUnparse("a loop from the end whose steps are numbered", at.eqn.span)
     at.speller.say(f"var {index} = {limit.words.text}")
     first.append(f"{index} -= 1")
     return ()
 
 
-def backwards_without_histories(at: Loop, reads_index: bool) -> Head:
+def backward_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
     """Steps from the last to the first that read their number, and arrays at it."""
     limit = at.speller.words(at.eqn.operands[0])
     if not reads_index and not at.xs:
-        return Head(f"for _ in 0..{limit.text}")
+        return LoopHeader(f"for _ in 0..{limit.text}")
     step, index = at.speller.names.fresh("k"), at.speller.names.fresh("i")
     at.inner.bound(index, at.index)
-    read_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
-    return Head(f"for {step} in 0..{limit.at(6)}", (f"let {index} = {limit.at(6)} - 1 - {step}",))
+    read_arrays_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
+    return LoopHeader(f"for {step} in 0..{limit.at(6)}", (f"let {index} = {limit.at(6)} - 1 - {step}",))
 
 
-def freely(at: Loop, reads_index: bool, go: Sequence[Graph]) -> Head:
+def forward_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
     """Forwards, so many steps as a number or a condition says."""
     speller = at.speller
     limit = speller.env[at.eqn.operands[0]]
-    endless = isinstance(limit, Words) and limit.whole is not None and limit.whole < 0 and bool(go)
+    endless = isinstance(limit, Fragment) and limit.whole is not None and limit.whole < 0 and bool(go)
     index = speller.names.fresh("i") if reads_index or at.xs else "_"
     if index != "_":
         at.inner.bound(index, at.index)
-    read_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
-    first, condition = condition_of(at, go[0]) if go else ([], None)
+    read_arrays_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
+    first, condition = condition_text(at, go[0]) if go else ([], None)
     if endless:
         if index != "_":
             speller.say(f"var {index} = 0")
         last = (f"{index} += 1",) if index != "_" else ()
         assert condition is not None
         whole = condition.text if not first else "{\n" + "\n".join([*first, condition.text]) + "\n}"
-        return Head(f"while {whole}", (), last)
+        return LoopHeader(f"while {whole}", (), last)
     over = limit_text(at, limit)
-    stop = [*first, f"if {opposite(condition)} {{ break }}"] if condition is not None else []
-    return Head(f"for {index} in 0..{over}", tuple(stop))
+    stop = [*first, f"if {negated_text(condition)} {{ break }}"] if condition is not None else []
+    return LoopHeader(f"for {index} in 0..{over}", tuple(stop))
 
 
-def opposite(condition: Words) -> str:
+def negated_text(condition: Fragment) -> str:
     """That a condition does not hold; of `not stop` that is `stop`."""
     return condition.text.removeprefix("not ") if condition.level == NOT else f"not ({condition.text})"
 
 
-def limit_text(at: Loop, limit: Spelled) -> str:
-    if isinstance(limit, Steps):
+def limit_text(at: LoopWriter, limit: Unparsed) -> str:
+    if isinstance(limit, StepCount):
         if limit.words is None:
-            raise Unspelled("a loop that takes as many steps as another one", at.eqn.span)
+            raise CannotUnparse("a loop that takes as many steps as another one", at.eqn.span)
         return limit.words.at(6)
-    if not isinstance(limit, Words):
-        raise Unspelled("a loop of such a length", at.eqn.span)
+    if not isinstance(limit, Fragment):
+        raise CannotUnparse("a loop of such a length", at.eqn.span)
     return limit.at(6)
 
 
-def condition_of(at: Loop, go: Graph) -> tuple[list[str], Words]:
+def condition_text(at: LoopWriter, go: Graph) -> tuple[list[str], Fragment]:
     """The statements before a condition, and the condition."""
     inner = at.speller.inside()
     known = at.step.params[: 1 + at.consts + at.carry]
@@ -317,66 +338,68 @@ def condition_of(at: Loop, go: Graph) -> tuple[list[str], Words]:
 # ---- What it gives
 
 
-class Counter(Struct, frozen=True):
+class StepCounter(Struct, frozen=True):
     """How many steps the loop took, and what counts them."""
 
-    steps: Spelled
+    steps: Unparsed
     last: tuple[str, ...] = ()
 
 
-def step_counter(at: Loop) -> Counter:
+def step_counter(at: LoopWriter) -> StepCounter:
     """The number of steps, counted only where it is read by more than loops through what this one keeps."""
     count = at.eqn.results[0]
     if at.length is not None:
-        words = number(at.length, array(count))
-        return Counter(Steps(at.eqn, words))
+        words = number_fragment(at.length, tensor_type(count))
+        return StepCounter(StepCount(at.eqn, words))
     limit = at.speller.env[at.eqn.operands[0]]
-    if isinstance(limit, Steps):
-        return Counter(limit)
-    if len(at.eqn.regions) == 1 and isinstance(limit, Words):
-        return Counter(Steps(at.eqn, limit))
-    if not counts(at):
-        return Counter(Steps(at.eqn, None))
+    if isinstance(limit, StepCount):
+        return StepCounter(limit)
+    if len(at.eqn.regions) == 1 and isinstance(limit, Fragment):
+        return StepCounter(StepCount(at.eqn, limit))
+    if not reads_step_count(at):
+        return StepCounter(StepCount(at.eqn, None))
     text = at.speller.names.fresh("steps")
     at.speller.say(f"var {text} = 0")
-    return Counter(Steps(at.eqn, name(text, array(count))), (f"{text} += 1",))
+    return StepCounter(StepCount(at.eqn, name_fragment(text, tensor_type(count))), (f"{text} += 1",))
 
 
-def counts(at: Loop) -> bool:
+def reads_step_count(at: LoopWriter) -> bool:
     """Whether the number of its steps is read by name."""
     return at.eqn.results[0] in at.speller.numbered
 
 
-def carried_out(at: Loop, variables: Sequence[str]) -> list[Spelled]:
-    return [name(v, array(r)) for v, r in zip(variables, at.eqn.results[1:], strict=False)]
+def carry_results(at: LoopWriter, variables: Sequence[str]) -> list[Unparsed]:
+    return [name_fragment(v, tensor_type(r)) for v, r in zip(variables, at.eqn.results[1:], strict=False)]
 
 
-def yielded(at: Loop, names: Mapping[int, str], items: Mapping[int, Words]) -> list[Spelled]:
+def output_results(at: LoopWriter, names: Mapping[int, str], items: Mapping[int, Fragment]) -> list[Unparsed]:
     """What the steps gave besides: arrays where their number is a size or they are read, else what loops alone read."""
-    found: list[Spelled] = []
+    found: list[Unparsed] = []
     for i, result in enumerate(at.eqn.results[1 + at.carry :]):
         if i not in names:
-            found.append(Words("_", ATOM, (), array(at.eqn.results[0]).dtype))
+            found.append(Fragment("_", ATOM, (), tensor_type(at.eqn.results[0]).dtype))
             continue
         text, item, item_type = names[i], items[i], at.step.results[at.carry + i].type
         if i in at.wholes:
-            found.append(name(text, array(result)))
+            found.append(name_fragment(text, tensor_type(result)))
             continue
         if not at.counted:
             if isinstance(item_type, History):
-                raise Nested("a loop within a loop of a length that only the run knows", at.eqn.span)
-            found.append(Saved(text, item_type, at.eqn, origin(at), at.backwards))
+                raise CannotUnparseNestedHistory(
+                    "a loop within a loop of a length that only the run knows", at.eqn.span
+                )
+            found.append(UnparsedHistory(text, item_type, at.eqn, length_defining_loop(at), at.backwards))
             continue
         assert at.length is not None
         shape = (at.length, *item.shape)
         if at.backwards:
-            found.append(Words(f"reverse({text})", POSTFIX, shape, item.dtype))
+            found.append(Fragment(f"reverse({text})", POSTFIX, shape, item.dtype))
         else:
-            found.append(Words(text, ATOM, shape, item.dtype))
+            found.append(Fragment(text, ATOM, shape, item.dtype))
     return found
 
 
-def origin(at: Loop) -> object:
+def length_defining_loop(at: LoopWriter) -> object:
     """The loop whose number of steps this one has."""
     limit = at.speller.env[at.eqn.operands[0]]
-    return limit.maker if isinstance(limit, Steps) else at.eqn
+    return limit.maker if isinstance(limit, StepCount) else at.eqn

@@ -11,73 +11,75 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Value
-from difflang.ops.control.opaque_call import Given, function_of
-from difflang.unparse.fragments import POSTFIX, Unspelled, Words
-from difflang.unparse.rule_registry import spells
-from difflang.unparse.unparser import Names, Speller, array, joined
+from difflang.ops.control.opaque_call import OpaqueFunction, function_of
+from difflang.unparse.fragments import POSTFIX, CannotUnparse, Fragment
+from difflang.unparse.rule_registry import unparse_rule
+from difflang.unparse.unparser import NamePool, Unparser, tensor_type, tuple_text
 
 
-class Applied(Struct, frozen=True):
+class CallText(Struct, frozen=True):
     """A function applied: statements, and the values that they lead to."""
 
     lines: Sequence[str]
     values: Sequence[str]
 
 
-@spells("given")
-def called(speller: Speller, eqn: Eqn) -> list[Words]:
+@unparse_rule("given")
+def opaque_call(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """A call: an expression where it gives one value, else statements that name what is read."""
-    function, types = function_of(eqn), list(map(array, eqn.results))
-    operands = [operand(speller, v, function) for v in eqn.operands]
+    function, types = function_of(eqn), list(map(tensor_type, eqn.results))
+    operands = [operand_text(speller, v, function) for v in eqn.operands]
 
     def named() -> list[str]:
         return [speller.names.fresh(speller.hinted(r) or "t") if speller.uses[r] else "_" for r in eqn.results]
 
-    applied = application(speller.names, function, operands, named)
+    applied = call_text(speller.names, function, operands, named)
     if speller.formula and (applied.lines or len(types) != 1):
-        raise Unspelled("a derivative of several numbers in a function that is given is no formula")
+        raise CannotUnparse("a derivative of several numbers in a function that is given is no formula")
     for line in applied.lines:
         speller.say(line, eqn.span)
-    return [Words(v, POSTFIX, t.shape, t.dtype) for v, t in zip(applied.values, types, strict=True)]
+    return [Fragment(v, POSTFIX, t.shape, t.dtype) for v, t in zip(applied.values, types, strict=True)]
 
 
-def operand(speller: Speller, value: Value, function: Given) -> str:
+def operand_text(speller: Unparser, value: Value, function: OpaqueFunction) -> str:
     """An argument as text: a number as written will do where the function says what it is."""
     words = speller.words(value)
-    plain = function.operator is None and words.shape == array(value).shape
+    plain = function.operator is None and words.shape == tensor_type(value).shape
     return (words if plain else speller.exact(value)).text
 
 
-def application(names: Names, function: Given, operands: Sequence[str], named: Callable[[], Sequence[str]]) -> Applied:
+def call_text(
+    names: NamePool, function: OpaqueFunction, operands: Sequence[str], named: Callable[[], Sequence[str]]
+) -> CallText:
     """A function applied to these texts; what it gives by a pattern is called as `named` says."""
-    if (known := by_name(function)) is not None or function.of is None:
+    if (known := derivative_name(function)) is not None or function.of is None:
         call = f"{known or function.name}({', '.join(operands)})"
         if len(function.results) == 1:
-            return Applied((), (call,))
+            return CallText((), (call,))
         results = named()
-        return Applied((f"let {joined(results)} = {call}",), results)
+        return CallText((f"let {tuple_text(results)} = {call}",), results)
     of, count = function.of, len(function.of.params)
     if function.operator == "jvp":
         results = named()
         moved = iter(results)
-        pattern = joined([next(moved) if r.tangent is not None else "_" for r in of.results])
-        call = f"jvp{at(function.places)}({as_function(names, of)})({', '.join(operands)})"
-        return Applied((f"let (_, {pattern}) = {call}",), results)
-    params = parameters(names, count) if len(function.places) > 1 else []
-    inner = f"|{', '.join(params)}| {of_all(names, of, params)}" if params else as_function(names, of)
-    places = f"[{', '.join(params[p] for p in function.places)}]" if params else at(function.places)
+        pattern = tuple_text([next(moved) if r.tangent is not None else "_" for r in of.results])
+        call = f"jvp{wrt_brackets(function.places)}({function_expression(names, of)})({', '.join(operands)})"
+        return CallText((f"let (_, {pattern}) = {call}",), results)
+    params = lambda_parameters(names, count) if len(function.places) > 1 else []
+    inner = f"|{', '.join(params)}| {lambda_body(names, of, params)}" if params else function_expression(names, of)
+    places = f"[{', '.join(params[p] for p in function.places)}]" if params else wrt_brackets(function.places)
     call = f"{function.operator}{places}({inner})({', '.join(operands[:count])})"
     if function.operator == "grad":
-        return Applied(*parted(names, call, params, function.places))
+        return CallText(*gradient_components(names, call, params, function.places))
     pull = names.fresh("pull")
     cts = iter(operands[count:])
-    pulled = joined([next(cts) if r.tangent is not None else "()" for r in of.results])
-    lines, values = parted(names, f"{pull}({pulled})", params, function.places)
-    return Applied((f"let (_, {pull}) = {call}", *lines), values)
+    pulled = tuple_text([next(cts) if r.tangent is not None else "()" for r in of.results])
+    lines, values = gradient_components(names, f"{pull}({pulled})", params, function.places)
+    return CallText((f"let (_, {pull}) = {call}", *lines), values)
 
 
-def parted(
-    names: Names, value: str, params: Sequence[str], places: Sequence[int]
+def gradient_components(
+    names: NamePool, value: str, params: Sequence[str], places: Sequence[int]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """What a derivative in several parameters gives: a record, in parts."""
     if not params:
@@ -86,44 +88,44 @@ def parted(
     return (f"let {whole} = {value}",), [f"{whole}.{params[p]}" for p in places]
 
 
-def by_name(function: Given) -> str | None:
+def derivative_name(function: OpaqueFunction) -> str | None:
     """What the language calls a function, where a name or operators say it."""
     of = function.of
     if of is None:
         return function.name
     match function.operator:
-        case "deriv" if (inner := by_name(of)) is not None:
+        case "deriv" if (inner := derivative_name(of)) is not None:
             return f"{inner}'"
-        case "transpose" if (inner := by_name(of)) is not None:
+        case "transpose" if (inner := derivative_name(of)) is not None:
             return f"transpose({inner})"
-        case "grad" if len(function.places) == 1 and (inner := by_name(of)) is not None:
-            return f"grad{at(function.places)}({inner})"
+        case "grad" if len(function.places) == 1 and (inner := derivative_name(of)) is not None:
+            return f"grad{wrt_brackets(function.places)}({inner})"
         case "jvp" if of.operator == "grad" and of.places == function.places and of.of is not None:
-            inner = by_name(of.of) if len(of.places) == 1 else None
-            return None if inner is None else f"hvp{at(of.places)}({inner})"
+            inner = derivative_name(of.of) if len(of.places) == 1 else None
+            return None if inner is None else f"hvp{wrt_brackets(of.places)}({inner})"
         case _:
             return None
 
 
-def as_function(names: Names, function: Given) -> str:
+def function_expression(names: NamePool, function: OpaqueFunction) -> str:
     """A function as an expression: its name, or a lambda. `hvp(f)` knows the parameters of `f` alone."""
-    known = by_name(function)
+    known = derivative_name(function)
     if known is not None and function.operator != "jvp":
         return known
-    params = parameters(names, len(function.params))
-    return f"|{', '.join(params)}| {of_all(names, function, params)}"
+    params = lambda_parameters(names, len(function.params))
+    return f"|{', '.join(params)}| {lambda_body(names, function, params)}"
 
 
-def of_all(names: Names, function: Given, params: Sequence[str]) -> str:
+def lambda_body(names: NamePool, function: OpaqueFunction, params: Sequence[str]) -> str:
     """A function applied to parameters of these names, as the body of a lambda."""
-    if (known := by_name(function)) is not None:
+    if (known := derivative_name(function)) is not None:
         return f"{known}({', '.join(params)})"
-    applied = application(names, function, params, lambda: [names.fresh("y") for _ in function.results])
-    value = joined(applied.values)
+    applied = call_text(names, function, params, lambda: [names.fresh("y") for _ in function.results])
+    value = tuple_text(applied.values)
     return "{\n" + "\n".join([*applied.lines, value]) + "\n}" if applied.lines else value
 
 
-def parameters(names: Names, count: int) -> list[str]:
+def lambda_parameters(names: NamePool, count: int) -> list[str]:
     """The parameters of a lambda. They are the same in each: nothing in it reads those of one around it."""
     letters = "abcdefghij"
     while len(names.locals) < count:
@@ -131,6 +133,6 @@ def parameters(names: Names, count: int) -> list[str]:
     return names.locals[:count]
 
 
-def at(places: Sequence[int]) -> str:
+def wrt_brackets(places: Sequence[int]) -> str:
     """In which parameters a derivative is taken; that it is the first goes without saying."""
     return "" if tuple(places) == (0,) else f"[{', '.join(map(str, places))}]"

@@ -10,46 +10,46 @@ from collections.abc import Sequence
 
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.tensor_types import U32
-from difflang.unparse.fragments import POSTFIX, Unspelled, Words, called, listed, settled
-from difflang.unparse.rule_registry import spells
-from difflang.unparse.unparser import Spelled, Speller, array, joined
+from difflang.unparse.fragments import POSTFIX, CannotUnparse, Fragment, call_fragment, sizes_text, with_dtype
+from difflang.unparse.rule_registry import unparse_rule
+from difflang.unparse.unparser import Unparsed, Unparser, tensor_type, tuple_text
 
 UNREAD = "uniform()"  # a draw that only counts
 
 
-@spells("fold_in")
-def folded(speller: Speller, eqn: Eqn) -> list[Words]:
+@unparse_rule("fold_in")
+def fold_in(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     key, number = speller.words(eqn.operands[0]), speller.words(eqn.operands[1])
-    text = str(number.whole) if number.whole is not None else settled(number).text
-    made = called("fold_in", key, shape=(2,), dtype=U32, more=text)
-    return [made if number.whole is None else Words(made.text, POSTFIX, (2,), U32, folded=(key.text, number.whole))]
+    text = str(number.whole) if number.whole is not None else with_dtype(number).text
+    made = call_fragment("fold_in", key, shape=(2,), dtype=U32, more=text)
+    return [made if number.whole is None else Fragment(made.text, POSTFIX, (2,), U32, folded=(key.text, number.whole))]
 
 
-@spells("normal", "uniform", "permutation")
-def drawn(speller: Speller, eqn: Eqn) -> list[Spelled]:
+@unparse_rule("normal", "uniform", "permutation")
+def random_draw(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
     """The draw, with all others of this graph from the same key."""
     (result,) = eqn.results
     if result in speller.env:
         return [speller.env[result]]
     key = speller.words(eqn.operands[0])
     if key.folded is None or key.folded[1] % 2:
-        raise Unspelled("a draw from a key that has no name here")
+        raise CannotUnparse("a draw from a key that has no name here")
     base, ordinal = key.folded[0], key.folded[1] // 2
-    together = {ordinal: [eqn], **of_one_key(speller.here, eqn)}
+    together = {ordinal: [eqn], **draws_of_key(speller.here, eqn)}
     names, texts, types = list[str](), list[str](), list[str]()
     for i in range(max(together) + 1):
         eqns = together.get(i, ())
         name = speller.names.fresh(speller.hinted(eqns[0].results[0]) or "z") if eqns else "_"
         names.append(name)
-        texts.append(text_of(eqns[0]) if eqns else UNREAD)
-        types.append(str(array(eqns[0].results[0])).replace("[]", "") if eqns else "f32")
+        texts.append(draw_call(eqns[0]) if eqns else UNREAD)
+        types.append(str(tensor_type(eqns[0].results[0])).replace("[]", "") if eqns else "f32")
         for e in eqns:
             speller.bound(name, e.results[0])
-    speller.say(f"let {joined(names)}: {joined(types)} = with_key({base}) {{ {joined(texts)} }}", eqn.span)
+    speller.say(f"let {tuple_text(names)}: {tuple_text(types)} = with_key({base}) {{ {tuple_text(texts)} }}", eqn.span)
     return [speller.env[result]]
 
 
-def of_one_key(eqns: Sequence[Eqn], draw: Eqn) -> dict[int, list[Eqn]]:
+def draws_of_key(eqns: Sequence[Eqn], draw: Eqn) -> dict[int, list[Eqn]]:
     """The draws from the key that this one draws from, by their ordinals; nothing where that key is made elsewhere."""
     made: dict[Value, Eqn] = {e.results[0]: e for e in eqns if e.op.name in ("fold_in", "const")}
     fold = made.get(draw.operands[0])
@@ -63,13 +63,13 @@ def of_one_key(eqns: Sequence[Eqn], draw: Eqn) -> dict[int, list[Eqn]]:
         number = made.get(other.operands[1]) if other is not None and other.operands[0] is fold.operands[0] else None
         if number is not None:
             alike = found.setdefault(int(number.attrs["value"]) // 2, [])
-            if not alike or text_of(alike[0]) == text_of(eqn):
+            if not alike or draw_call(alike[0]) == draw_call(eqn):
                 alike.append(eqn)
     return found
 
 
-def text_of(draw: Eqn) -> str:
+def draw_call(draw: Eqn) -> str:
     """The call that draws."""
     if draw.op.name == "permutation":
         return f"permutation({draw.attrs['n']})"
-    return f"{draw.op.name}({listed(draw.attrs['shape'])})"
+    return f"{draw.op.name}({sizes_text(draw.attrs['shape'])})"

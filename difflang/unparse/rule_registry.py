@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from difflang.ir.graph import Eqn
-from difflang.unparse.fragments import Unspelled
-from difflang.unparse.unparser import Spelled, Speller
+from difflang.unparse.fragments import CannotUnparse
+from difflang.unparse.unparser import Unparsed, Unparser
 
-Rule = Callable[[Speller, Eqn], Sequence[Spelled]]
+UnparseRule = Callable[[Unparser, Eqn], Sequence[Unparsed]]
 
-SPELLINGS: dict[str, Rule] = {}
+UNPARSE_RULES: dict[str, UnparseRule] = {}
 
-RECURSION = "a function that calls itself is compiled to a machine of frames, which no program spells"
-UNSPELLED = {
-    "exchange": RECURSION,
+RECURSION_REASON = "a function that calls itself is compiled to a machine of frames, which no program spells"
+NOT_UNPARSED = {
+    "exchange": RECURSION_REASON,
     "random_bits": "the bits behind a draw have no name in the language",
     "say": "what a function prints is not written into its derivative",
     "extern": "a function of Python is declared in the program that calls it, and the derivative would be another one",
@@ -39,21 +39,21 @@ UNSPELLED = {
 }
 
 
-def spells(*names: str) -> Callable[[Rule], Rule]:
+def unparse_rule(*names: str) -> Callable[[UnparseRule], UnparseRule]:
     """Registers the rule of an op."""
 
-    def register(rule: Rule) -> Rule:
-        SPELLINGS.update(dict.fromkeys(names, rule))
+    def register(rule: UnparseRule) -> UnparseRule:
+        UNPARSE_RULES.update(dict.fromkeys(names, rule))
         return rule
 
     return register
 
 
-def spelling(eqn: Eqn) -> Rule:
+def rule_for(eqn: Eqn) -> UnparseRule:
     """The rule of an equation's op. Errors: Unspelled."""
-    found = SPELLINGS.get(eqn.op.name)
+    found = UNPARSE_RULES.get(eqn.op.name)
     if found is None:
-        raise Unspelled(UNSPELLED.get(eqn.op.name, f"`{eqn.op.name}` has no spelling"), eqn.span)
+        raise CannotUnparse(NOT_UNPARSED.get(eqn.op.name, f"`{eqn.op.name}` has no spelling"), eqn.span)
     return found
 
 
@@ -72,8 +72,8 @@ from difflang.unparse import (  # noqa: E402
 )
 
 __all__ = [
-    "SPELLINGS",
-    "UNSPELLED",
+    "NOT_UNPARSED",
+    "UNPARSE_RULES",
     "array_ops",
     "branches_and_maps",
     "contractions",
@@ -84,6 +84,6 @@ __all__ = [
     "loops",
     "opaque_calls",
     "random_draws",
-    "spelling",
-    "spells",
+    "rule_for",
+    "unparse_rule",
 ]

@@ -12,58 +12,58 @@ from difflang.base.source import Source
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.unparse.collect_terms import Formula, atom, combined, constant
-from difflang.unparse.fragments import ATOM, POSTFIX, PRODUCT, SUM, Unspelled, Words
-from difflang.unparse.rule_registry import SPELLINGS
-from difflang.unparse.unparser import Names, Speller, array
+from difflang.unparse.collect_terms import SumOfProducts, apply_op, atom_formula, constant_formula
+from difflang.unparse.fragments import ATOM, POSTFIX, PRODUCT, SUM, CannotUnparse, Fragment
+from difflang.unparse.rule_registry import UNPARSE_RULES
+from difflang.unparse.unparser import NamePool, Unparser, tensor_type
 
-LONGEST = 4000  # characters: beyond, a program says it better
-INSTEAD = "leave out `--symbolic` and `--latex`"
+MAX_FORMULA = 4000  # characters: beyond, a program says it better
+FLAGS_HELP = "leave out `--symbolic` and `--latex`"
 
 
-def formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
+def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
     """What a graph gives, as expressions of its params. Errors: Unspelled for what is no formula of numbers."""
-    speller = Speller(Names(set()), lambda _: "", {}, formula=True)
-    found: dict[Value, Formula] = {p: atom(names[p]) for p in graph.params}
+    speller = Unparser(NamePool(set()), lambda _: "", {}, formula=True)
+    found: dict[Value, SumOfProducts] = {p: atom_formula(names[p]) for p in graph.params}
     for eqn in graph.eqns:
         if eqn.regions:
-            raise Unspelled("a loop or a branch is no formula", eqn.span, INSTEAD)
-        if any(array(v).shape for v in (*eqn.operands, *eqn.results)):
-            raise Unspelled("an array has no formula here", eqn.span, INSTEAD)
+            raise CannotUnparse("a loop or a branch is no formula", eqn.span, FLAGS_HELP)
+        if any(tensor_type(v).shape for v in (*eqn.operands, *eqn.results)):
+            raise CannotUnparse("an array has no formula here", eqn.span, FLAGS_HELP)
         for result in eqn.results:
-            found[result] = made = written(speller, eqn, [found[v] for v in eqn.operands])
-            if len(made.text) > LONGEST:
-                raise Unspelled("the formula is too long to be read", eqn.span, INSTEAD)
+            found[result] = made = eqn_formula(speller, eqn, [found[v] for v in eqn.operands])
+            if len(made.text) > MAX_FORMULA:
+                raise CannotUnparse("the formula is too long to be read", eqn.span, FLAGS_HELP)
     return [found[r].text for r in graph.results]
 
 
-def written(speller: Speller, eqn: Eqn, parts: Sequence[Formula]) -> Formula:
+def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> SumOfProducts:
     """An equation as a formula: put in order, or a function of formulas."""
-    type = array(eqn.results[0])
+    type = tensor_type(eqn.results[0])
     if not (type.dtype.is_float or type.dtype.is_integer):
-        raise Unspelled("what is no real number has no formula here", eqn.span, INSTEAD)
+        raise CannotUnparse("what is no real number has no formula here", eqn.span, FLAGS_HELP)
     if eqn.op.name == "const" and isinstance(eqn.attrs["value"], (int, float)):
-        return constant(float(eqn.attrs["value"]))
-    one = constant(1.0)
+        return constant_formula(float(eqn.attrs["value"]))
+    one = constant_formula(1.0)
     if eqn.op.name == "sech2":
-        return atom(f"cosh({parts[0].text})").to(Fraction(-2)) or one
+        return atom_formula(f"cosh({parts[0].text})").to(Fraction(-2)) or one
     if eqn.op.name == "one_minus_square":
         return one.plus(parts[0].to(Fraction(2)) or one, -1.0)
-    if (ordered := combined(eqn.op.name, parts, eqn.attrs.get("n", 0))) is not None:
+    if (ordered := apply_op(eqn.op.name, parts, eqn.attrs.get("n", 0))) is not None:
         return ordered
-    rule = SPELLINGS.get(eqn.op.name)
+    rule = UNPARSE_RULES.get(eqn.op.name)
     if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "say"):
-        raise Unspelled(f"`{eqn.op.name}` is no part of a formula", eqn.span, INSTEAD)
+        raise CannotUnparse(f"`{eqn.op.name}` is no part of a formula", eqn.span, FLAGS_HELP)
     for value, part in zip(eqn.operands, parts, strict=True):
-        speller.env[value] = Words(part.text, part.level, (), type.dtype)
+        speller.env[value] = Fragment(part.text, part.level, (), type.dtype)
     (words,) = rule(speller, eqn)
-    assert isinstance(words, Words)
-    return atom(words.at(POSTFIX))
+    assert isinstance(words, Fragment)
+    return atom_formula(words.at(POSTFIX))
 
 
 # ---- LaTeX
 
-FUNCTIONS = {
+LATEX_FUNCTIONS = {
     **{n: rf"\{n}" for n in ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "log", "max", "min"]},
     "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan", "gamma": r"\Gamma", "digamma": r"\psi",
 }  # fmt: skip
@@ -71,7 +71,7 @@ GREEK = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu
 """.split()  # noqa: SIM905 - words are read more easily so
 
 
-def latex(expression: str) -> str:
+def to_latex(expression: str) -> str:
     """An expression of the language as LaTeX. Errors: Unspelled for what has no usual notation."""
     parsed = parse(Source("<formula>", expression))
     (item,) = parsed.module.items
@@ -79,17 +79,17 @@ def latex(expression: str) -> str:
     todo: list[tuple[tree.Node, bool]] = [(item, False)]
     while todo:
         node, seen = todo.pop()
-        parts = operands_of(node)
+        parts = child_expressions(node)
         if seen:
             given = [done.pop() for _ in parts][::-1]
-            done.append(put_together(node, given))
+            done.append(latex_of_node(node, given))
         else:
             todo.append((node, True))
             todo += [(p, False) for p in reversed(parts)]
     return done[0][0]
 
 
-def operands_of(node: tree.Node) -> list[tree.Node]:
+def child_expressions(node: tree.Node) -> list[tree.Node]:
     match node:
         case tree.Binary(lhs=lhs, rhs=rhs):
             return [lhs, rhs]
@@ -103,59 +103,59 @@ def operands_of(node: tree.Node) -> list[tree.Node]:
             return []
 
 
-def put_together(node: tree.Node, parts: list[tuple[str, int]]) -> tuple[str, int]:
+def latex_of_node(node: tree.Node, parts: list[tuple[str, int]]) -> tuple[str, int]:
     """A node from its parts in LaTeX, and how tightly it binds."""
     match node:
         case tree.Name(id=word):
-            return name_in_latex(word), ATOM
+            return latex_name(word), ATOM
         case tree.Int(value=value):
             return str(value), ATOM
         case tree.Float(text=text):
-            return number_in_latex(text), ATOM
+            return latex_number(text), ATOM
         case tree.Unary(op="-"):
-            return f"-{grouped(parts[0], PRODUCT)}", SUM
+            return f"-{parenthesize(parts[0], PRODUCT)}", SUM
         case tree.Binary(op=op):
-            return binary(op, *parts)
+            return latex_binary(op, *parts)
         case tree.TupleExpr() if len(parts) == 1:
             return parts[0]
         case tree.Call(fn=tree.Name(id=word)):
-            return call(word, [p for p, _ in parts]), POSTFIX
+            return latex_call(word, [p for p, _ in parts]), POSTFIX
         case _:
-            raise Unspelled("this has no usual notation as a formula")
+            raise CannotUnparse("this has no usual notation as a formula")
 
 
-def binary(op: str, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
+def latex_binary(op: str, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
     match op:
         case "+":
             return f"{left[0]} + {right[0]}", SUM
         case "-":
-            return f"{left[0]} - {grouped(right, PRODUCT)}", SUM
+            return f"{left[0]} - {parenthesize(right, PRODUCT)}", SUM
         case "*":
-            a, b = grouped(left, PRODUCT), grouped(right, PRODUCT)
+            a, b = parenthesize(left, PRODUCT), parenthesize(right, PRODUCT)
             between = r" \cdot " if b[0].isdigit() or b.startswith("-") else r" \, "
             return f"{a}{between}{b}", PRODUCT
         case "/":
             return rf"\frac{{{left[0]}}}{{{right[0]}}}", POSTFIX
         case "^":
-            return f"{grouped(left, ATOM)}^{{{right[0]}}}", POSTFIX
+            return f"{parenthesize(left, ATOM)}^{{{right[0]}}}", POSTFIX
         case _:
-            raise Unspelled(f"`{op}` has no usual notation as a formula")
+            raise CannotUnparse(f"`{op}` has no usual notation as a formula")
 
 
-def grouped(part: tuple[str, int], level: int) -> str:
+def parenthesize(part: tuple[str, int], level: int) -> str:
     return part[0] if part[1] >= level else rf"\left({part[0]}\right)"
 
 
-def call(word: str, parts: list[str]) -> str:
+def latex_call(word: str, parts: list[str]) -> str:
     if word == "sqrt":
         return rf"\sqrt{{{parts[0]}}}"
     if word == "abs":
         return rf"\left|{parts[0]}\right|"
-    function = FUNCTIONS.get(word, rf"\operatorname{{{word}}}".replace("_", r"\_"))
+    function = LATEX_FUNCTIONS.get(word, rf"\operatorname{{{word}}}".replace("_", r"\_"))
     return rf"{function}\left({', '.join(parts)}\right)"
 
 
-def name_in_latex(word: str) -> str:
+def latex_name(word: str) -> str:
     """A name, its digits and what follows `_` as an index, `d_x` as the derivative."""
     head, _, rest = word.partition("_")
     stem = head.rstrip("0123456789")
@@ -164,6 +164,6 @@ def name_in_latex(word: str) -> str:
     return f"{base}_{{{index}}}" if index else base
 
 
-def number_in_latex(text: str) -> str:
+def latex_number(text: str) -> str:
     mantissa, sign, exponent = text.partition("e")
     return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if sign else mantissa.removesuffix(".0")

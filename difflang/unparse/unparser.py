@@ -12,22 +12,29 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from difflang.base.source import NOWHERE, Span
+from difflang.base.source import NO_SPAN, Span
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import U32, History, Tensor, Type
-from difflang.unparse.fragments import Nested, Unspelled, Words, exact, name, settled
+from difflang.unparse.fragments import (
+    CannotUnparse,
+    CannotUnparseNestedHistory,
+    Fragment,
+    name_fragment,
+    with_dtype,
+    with_full_shape,
+)
 
-FREE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
-POSITIONS = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
-LONGEST = 56  # characters of an expression within another
-KEPT = "what a loop of a length that only the run knows keeps is read by other loops alone"
+ALWAYS_INLINE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
+IOTA_CALL = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
+MAX_INLINE = 56  # characters of an expression within another
+HISTORY_MESSAGE = "what a loop of a length that only the run knows keeps is read by other loops alone"
 KEY = Tensor(U32, (2,))
-WORD = re.compile(r"[^\W\d]\w*")
+VALID_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
-Note = Callable[[Span], str]  # the comment behind a statement
+LineComment = Callable[[Span], str]  # the comment behind a statement
 
 
-class Saved(Struct, frozen=True):
+class UnparsedHistory(Struct, frozen=True):
     """What a loop of a length that only the run knows yields: read by loops alone, from the end if `turned`."""
 
     text: str
@@ -37,17 +44,17 @@ class Saved(Struct, frozen=True):
     turned: bool = False  # its first item is that of the last step
 
 
-class Steps(Struct, frozen=True):
+class StepCount(Struct, frozen=True):
     """How many steps a loop took: `text` where it is counted, and the loop itself."""
 
     maker: object
-    words: Words | None
+    words: Fragment | None
 
 
-Spelled = Words | Saved | Steps
+Unparsed = Fragment | UnparsedHistory | StepCount
 
 
-class Names(Struct, eq=False):
+class NamePool(Struct, eq=False):
     """The names of a program, none twice."""
 
     used: set[str]
@@ -56,7 +63,7 @@ class Names(Struct, eq=False):
     def base(self, wanted: str) -> str:
         """The word that is nearest to a name."""
         base = re.sub(r"\W", "_", wanted).strip("_") or "t"
-        return base if WORD.fullmatch(base) else f"t_{base}"
+        return base if VALID_IDENTIFIER.fullmatch(base) else f"t_{base}"
 
     def fresh(self, wanted: str) -> str:
         """A name like the one wanted. Words of the language and names in use get a number."""
@@ -71,16 +78,16 @@ class Names(Struct, eq=False):
         return found
 
 
-class Speller(Struct, eq=False):
+class Unparser(Struct, eq=False):
     """Writes the statements of one graph. Those of regions in it are written by spellers within."""
 
-    names: Names
-    note: Note
+    names: NamePool
+    note: LineComment
     hints: Mapping[Value, str]
-    env: dict[Value, Spelled] = field(default_factory=dict[Value, Spelled])
+    env: dict[Value, Unparsed] = field(default_factory=dict[Value, Unparsed])
     lines: list[str] = field(default_factory=list[str])
     uses: Counter[Value] = field(default_factory=Counter[Value])
-    at: Span = NOWHERE
+    at: Span = NO_SPAN
     last: Eqn | None = None
     here: Sequence[Eqn] = ()  # the equations of the graph
     results: tuple[Value, ...] = ()
@@ -91,34 +98,38 @@ class Speller(Struct, eq=False):
     whole: set[Value] = field(default_factory=set[Value])  # what is read otherwise than step by step
     unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
 
-    def inside(self) -> Speller:
+    def inside(self) -> Unparser:
         """A speller for a region: it knows nothing of what is outside but the names."""
-        return Speller(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True, hidden=self.hidden)
+        return Unparser(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True, hidden=self.hidden)
 
     # ---- a graph
 
     def graph(self, graph: Graph) -> None:
         """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
-        from difflang.unparse.rule_registry import spelling
+        from difflang.unparse.rule_registry import rule_for
 
         self.here, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
-        self.uses, self.numbered, self.whole = uses_in(graph), numbered(graph), read_whole(graph)
+        self.uses, self.numbered, self.whole = (
+            count_uses(graph),
+            counted_loop_lengths(graph),
+            values_read_as_arrays(graph),
+        )
         for eqn in graph.eqns:
             self.at = eqn.span
             try:
-                found = spelling(eqn)(self, eqn)
-            except Unspelled as error:
+                found = rule_for(eqn)(self, eqn)
+            except CannotUnparse as error:
                 raise error if error.span else error.__class__(error.what, eqn.span, error.way) from None
             for result, spelled in zip(eqn.results, found, strict=True):
-                self.env[result] = self.kept(eqn, result, spelled) if isinstance(spelled, Words) else spelled
+                self.env[result] = self.kept(eqn, result, spelled) if isinstance(spelled, Fragment) else spelled
 
-    def kept(self, eqn: Eqn, result: Value, words: Words) -> Words:
+    def kept(self, eqn: Eqn, result: Value, words: Fragment) -> Fragment:
         """The words themselves where they may stand in a larger expression, else a name for them."""
-        if words.atomic or POSITIONS.fullmatch(words.text) or eqn.op.name in FREE or not self.uses[result]:
+        if words.atomic or IOTA_CALL.fullmatch(words.text) or eqn.op.name in ALWAYS_INLINE or not self.uses[result]:
             return words
         if self.ends(eqn, result):
             return words
-        if self.uses[result] == 1 and len(words.text) <= LONGEST and not self.needs_name(result):
+        if self.uses[result] == 1 and len(words.text) <= MAX_INLINE and not self.needs_name(result):
             return words
         return self.let(result, words, eqn.span)
 
@@ -137,12 +148,12 @@ class Speller(Struct, eq=False):
             return ""
         return self.hints.get(value, "") or value.hint
 
-    def let(self, value: Value, words: Words, span: Span) -> Words:
+    def let(self, value: Value, words: Fragment, span: Span) -> Fragment:
         """Bind a name to the words."""
-        words = settled(words)
+        words = with_dtype(words)
         text = self.names.fresh(self.hinted(value) or "t")
         self.say(f"let {text} = {words.text}", span)
-        return Words(text, 11, words.shape, words.dtype, folded=words.folded)
+        return Fragment(text, 11, words.shape, words.dtype, folded=words.folded)
 
     def say(self, text: str, span: Span | None = None) -> None:
         """Write a statement, with the line that it comes from behind it."""
@@ -151,22 +162,22 @@ class Speller(Struct, eq=False):
 
     # ---- values
 
-    def words(self, value: Value) -> Words:
+    def words(self, value: Value) -> Fragment:
         """A value as it is known."""
         found = self.env[value]
-        if isinstance(found, Steps) and found.words is not None:
+        if isinstance(found, StepCount) and found.words is not None:
             return found.words
-        if not isinstance(found, Words):
-            raise Nested(KEPT)
+        if not isinstance(found, Fragment):
+            raise CannotUnparseNestedHistory(HISTORY_MESSAGE)
         return found
 
-    def exact(self, value: Value) -> Words:
+    def exact(self, value: Value) -> Fragment:
         """A value with all its axes. What a loop of known length keeps is an array, whatever the graph holds it in."""
         if isinstance(value.type, History):
-            return settled(self.words(value))
-        return exact(self.words(value), array(value))
+            return with_dtype(self.words(value))
+        return with_full_shape(self.words(value), tensor_type(value))
 
-    def atom(self, value: Value, *, whole: bool = False) -> Words:
+    def atom(self, value: Value, *, whole: bool = False) -> Fragment:
         """A value as a name, so that it may be written more than once."""
         words = self.exact(value) if whole else self.words(value)
         if not words.atomic and not self.formula:
@@ -176,17 +187,17 @@ class Speller(Struct, eq=False):
 
     def bound(self, text: str, value: Value) -> None:
         """From here on the value is called so."""
-        self.env[value] = name(text, array(value))
+        self.env[value] = name_fragment(text, tensor_type(value))
 
 
-def array(value: Value) -> Tensor:
+def tensor_type(value: Value) -> Tensor:
     """The type of a value that is an array."""
     if isinstance(value.type, History):
-        raise Nested(KEPT)
+        raise CannotUnparseNestedHistory(HISTORY_MESSAGE)
     return value.type
 
 
-def uses_in(graph: Graph) -> Counter[Value]:
+def count_uses(graph: Graph) -> Counter[Value]:
     """How often each value is read; what a region reads counts as often."""
     uses: Counter[Value] = Counter(graph.results)
     for eqn in graph.eqns:
@@ -195,20 +206,20 @@ def uses_in(graph: Graph) -> Counter[Value]:
     return uses
 
 
-def joined(parts: Sequence[str]) -> str:
+def tuple_text(parts: Sequence[str]) -> str:
     """One text alone, several as a tuple."""
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def numbered(graph: Graph) -> set[Value]:
+def counted_loop_lengths(graph: Graph) -> set[Value]:
     """The numbers of steps that are read by more than loops which go through what was kept in them."""
     found = set(graph.results)
     for eqn in graph.eqns:
-        found.update(eqn.operands[1:] if goes_through(eqn) else eqn.operands)
+        found.update(eqn.operands[1:] if is_history_scan(eqn) else eqn.operands)
     return found
 
 
-def read_whole(graph: Graph) -> set[Value]:
+def values_read_as_arrays(graph: Graph) -> set[Value]:
     """The values that are read by more than loops which go through what one loop kept, an item at each step."""
     found, makers = set(graph.results), dict[Value, Eqn]()
     for eqn in graph.eqns:
@@ -221,9 +232,9 @@ def read_whole(graph: Graph) -> set[Value]:
     return found
 
 
-def goes_through(eqn: Eqn) -> bool:
+def is_history_scan(eqn: Eqn) -> bool:
     """Whether an equation is a loop that reads something at each step, and not the number of that step."""
     if eqn.op.name != "loop":
         return False
     step, xs = eqn.regions[0], eqn.operands[1 + eqn.attrs["consts"] + eqn.attrs["carry"] :]
-    return bool(xs) and all(isinstance(x.type, History) for x in xs) and not uses_in(step)[step.params[0]]
+    return bool(xs) and all(isinstance(x.type, History) for x in xs) and not count_uses(step)[step.params[0]]

@@ -19,16 +19,16 @@ import numpy as np
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.lower.cpu import split_fusion_chains
-from difflang.lower.program_size import census
+from difflang.lower.program_size import count_equations
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.runtime.compile import compile, spec
+from difflang.runtime.compile import compile_graph, shape_struct
 
 
 def step(x: Value, y: Value) -> Value:
@@ -108,7 +108,7 @@ def matrices(size: int, type: Tensor) -> Graph:
 
 def small_calls(size: int, type: Tensor) -> Graph:
     """A short function called in a row: copied where it is called."""
-    body = region([type, type], lambda x, y: [step(x, y)], "step")
+    body = build_region([type, type], lambda x, y: [step(x, y)], "step")
     builder = Builder()
     x, y = builder.param(type), builder.param(type)
     for _ in range(size // 4):
@@ -128,7 +128,7 @@ def doubling(size: int, type: Tensor) -> Graph:
                 y = OPS["sin"].one(y) + x
             return [y]
 
-        body = region([type, type], twice, "f")
+        body = build_region([type, type], twice, "f")
     return body
 
 
@@ -143,14 +143,14 @@ def main(name: str, size: int, elements: int) -> dict[str, Any]:
     start = time.perf_counter()
     graph = PROGRAMS[name](size, type)
     built = time.perf_counter()
-    executable = compile(graph)
+    executable = compile_graph(graph)
     try:
         executable.build()
     except DifflangError as error:
         return {"refused": error.diagnostics[0].code}
     made = time.perf_counter()
     draw = np.random.default_rng(0)
-    shapes = [spec(p.type, None).shape for p in graph.params]
+    shapes = [shape_struct(p.type, None).shape for p in graph.params]
     xs = [draw.uniform(0.1, 0.4, shape).astype(np.float32) for shape in shapes]
     arrays = [jax.device_put(x) for x in xs]
     found = jax.block_until_ready(executable(*arrays))
@@ -159,7 +159,7 @@ def main(name: str, size: int, elements: int) -> dict[str, Any]:
         again = time.perf_counter()
         jax.block_until_ready(executable(*arrays))
         times.append(time.perf_counter() - again)
-    counted = census(graph)
+    counted = count_equations(graph)
     right = counted.expanded > 100_000 or all(
         np.allclose(a, b, rtol=1e-2, atol=1e-3, equal_nan=True)
         for a, b in zip(found, evaluate(graph, *xs), strict=True)
@@ -172,5 +172,5 @@ def main(name: str, size: int, elements: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[4:] == ["uncut"]:
-        split_fusion_chains.DEPTH = split_fusion_chains.LENGTH = 10**9
+        split_fusion_chains.MAX_CHAIN_DEPTH = split_fusion_chains.MAX_GRAPH_LENGTH = 10**9
     print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

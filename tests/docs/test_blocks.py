@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from difflang.tools.testing.digits import same_text
+from difflang.tools.testing.digits import same_output
 from support.documents import (
     KNOWN,
     ROOT,
@@ -48,7 +48,7 @@ def folder_of(block: Block, folder: Path) -> Path:
 
 
 def compare(block: Block, shown: str) -> None:
-    assert same_text(block.expected, shown), f"{block.name} shows\n{shown}\nand not\n{block.expected}"
+    assert same_output(block.expected, shown), f"{block.name} shows\n{shown}\nand not\n{block.expected}"
 
 
 @pytest.mark.parametrize("block", named("dfl"), ids=lambda b: b.name)
@@ -121,13 +121,13 @@ def shows(markdown: str) -> tuple[str, str]:
     ],
 )
 def test_a_block_that_does_not_say_what_it_shows_is_caught(program: str, text: str) -> None:
-    assert not same_text(*shows(f"```dfl\n{program}\n```\n\n```text\n{text}\n```\n"))
+    assert not same_output(*shows(f"```dfl\n{program}\n```\n\n```text\n{text}\n```\n"))
 
 
 def test_blocks_that_continue() -> None:
     first = "```dfl\nlet x = 2\nprint(x)\n```\n```text\n2\n```\n"
     wrong = "```dfl continue\nprint(y)\n```\n```text\nerror[DL0201]\n```\n"
-    assert same_text(*shows(first + wrong + "```dfl continue\nprint(x + 1)\n```\n```text\n3\n```\n"))
+    assert same_output(*shows(first + wrong + "```dfl continue\nprint(x + 1)\n```\n```text\n3\n```\n"))
     with pytest.raises(ValueError, match="no block to continue"):
         blocks("```dfl continue\nprint(1)\n```\n", "test.md")
     with pytest.raises(ValueError, match="never ends"):
@@ -135,11 +135,11 @@ def test_blocks_that_continue() -> None:
 
 
 def test_long_numbers_agree_to_a_unit_in_their_last_digit() -> None:
-    assert same_text("x = 0.333333, n = 3", "x = 0.333334, n = 3")
-    assert same_text("[1.0, 2.55555e-07]", "[1.0, 2.55556e-07]")
-    assert not same_text("x = 0.333333", "x = 0.333335")
-    assert not same_text("x = 0.3333", "x = 0.3334")
-    assert not same_text("n = 333333", "n = 333334")
-    assert not same_text("f32[3]", "f32[4]")
-    assert not same_text("1.0", "-1.0")
-    assert not same_text("1.0 nan", "1.0 inf")
+    assert same_output("x = 0.333333, n = 3", "x = 0.333334, n = 3")
+    assert same_output("[1.0, 2.55555e-07]", "[1.0, 2.55556e-07]")
+    assert not same_output("x = 0.333333", "x = 0.333335")
+    assert not same_output("x = 0.3333", "x = 0.3334")
+    assert not same_output("n = 333333", "n = 333334")
+    assert not same_output("f32[3]", "f32[4]")
+    assert not same_output("1.0", "-1.0")
+    assert not same_output("1.0 nan", "1.0 inf")

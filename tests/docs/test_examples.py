@@ -16,7 +16,7 @@ from difflang.base.source import Source
 from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
 from difflang.tools.testing.bench import Benchmarks
-from difflang.tools.testing.suite import Options, Suite, opened
+from difflang.tools.testing.suite import Suite, SuiteOptions, open_suite
 from support.documents import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").rglob("*.dfl"))
@@ -57,7 +57,7 @@ def test_an_example_is_read_on_two_pages() -> None:
 @cache
 def suite(path: Path) -> Suite:
     """Read and checked once, the examples in its comments too."""
-    return opened(str(path), Options(Engine("interpret")))
+    return open_suite(str(path), SuiteOptions(Engine("interpret")))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -75,7 +75,7 @@ def test_an_example_passes_its_own_tests(path: Path) -> None:
 def test_examples_show_tests_and_benchmarks() -> None:
     kinds = {case.kind for path in EXAMPLES for case in suite(path).cases}
     assert kinds >= {"test", "example"}
-    assert any(Benchmarks(str(path), Options()).found for path in EXAMPLES)
+    assert any(Benchmarks(str(path), SuiteOptions()).found for path in EXAMPLES)
 
 
 @pytest.mark.slow
@@ -83,9 +83,9 @@ def test_examples_show_tests_and_benchmarks() -> None:
     "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.as_users] if p.stem in LONG else []) for p in EXAMPLES]
 )
 def test_an_example_runs_to_the_end(path: Path) -> None:
-    checked = check_and_run.check(Source(path.name, path.read_text(encoding="utf-8")), path=path)
+    checked = check_and_run.check_program(Source(path.name, path.read_text(encoding="utf-8")), path=path)
     printed: list[str] = []
-    check_and_run.run(checked, Engine("xla"), check_and_run.access_to(path), 0, printed.append)
+    check_and_run.run_program(checked, Engine("xla"), check_and_run.file_access(path), 0, printed.append)
     name, said = path.stem, "\n".join(printed)
     if name in LEAST:
         assert numbers(r"test accuracy (\d\.\d+)$", said)[0] >= LEAST[name]

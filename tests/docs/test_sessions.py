@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.syntax.repl_input import MORE, PROMPT, inputs, typed
+from difflang.syntax.repl_input import CONTINUATION_PROMPT, PROMPT, split_inputs, strip_prompts
 from support.documents import Block, fenced
 
 PAGE = Path(__file__).parents[2] / "docs" / "repl.md"
@@ -20,11 +20,11 @@ def shown(transcript: str) -> str:
     told: list[str] = []
     lines: list[str] = []
     before = ""
-    for text in inputs(typed(transcript).split("\n")):
+    for text in split_inputs(strip_prompts(transcript).split("\n")):
         told.append(text)
         result = CliRunner().invoke(main, ["repl", "--engine=interpret"], input="\n".join(told) + "\n")
         head, *rest = text.split("\n")
-        lines += [PROMPT + head, *[MORE + line for line in rest]]
+        lines += [PROMPT + head, *[CONTINUATION_PROMPT + line for line in rest]]
         assert result.output.startswith(before)
         lines += result.output.removeprefix(before).splitlines()
         before = result.output

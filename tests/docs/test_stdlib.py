@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.doc_examples import examples_in
+from difflang.driver.doc_examples import find_examples
 from difflang.execution.engine import Engine
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.testing.suite import Options, Suite, opened
+from difflang.tools.testing.suite import Suite, SuiteOptions, open_suite
 from support.documents import ROOT
 
 FILES = sorted((ROOT / "stdlib").glob("*.dfl"))
@@ -27,7 +27,7 @@ UNDRAWN = {"eliminated", "cg", "gmres", "bicgstab", "minimizer", "leap", "mixing
 
 @cache
 def suite(path: Path, engine: str) -> Suite:
-    return opened(str(path), Options(Engine(engine)), f"stdlib/{path.name}")  # type: ignore[arg-type]
+    return open_suite(str(path), SuiteOptions(Engine(engine)), f"stdlib/{path.name}")  # type: ignore[arg-type]
 
 
 ALL = [(path, n, case) for path in FILES for n, case in enumerate(suite(path, "interpret").cases)]
@@ -47,7 +47,7 @@ def test_every_public_function_has_an_example_of_itself() -> None:
     for path in FILES:
         source = Source(path.name, path.read_text(encoding="utf-8"))
         items = parse(source).module.items
-        found = {comment.name: comment for comment in examples_in(source, items)}
+        found = {comment.name: comment for comment in find_examples(source, items)}
         for f in [item for item in items if isinstance(item, tree.Fn) and item.pub]:
             assert f.name in found, f"{f.name} in {path.name} has no example"
             lines = found[f.name].lines  # of several, those that bind a name show nothing

@@ -298,13 +298,13 @@ def test_an_editor_is_closed_while_a_derivative_is_written(folder: Path) -> None
 
 def test_a_body_of_thousands_of_lines_at_the_margin_is_read_in_time(folder: Path) -> None:
     """Each was tried together with those below it, which took the square of the time."""
-    from difflang.lsp.incremental_parse import balance, read_parts
+    from difflang.lsp.incremental_parse import bracket_balance, parse_parts
 
-    balance.cache_clear()
+    bracket_balance.cache_clear()
     text = "fn f(x: f32) -> f32 {\n" + "if x > 0.0 {\n" * 400
     start = time.process_time()
-    read_parts("deep.dfl", text, None)
-    assert balance.cache_info().misses < 10 and time.process_time() - start < 20
+    parse_parts("deep.dfl", text, None)
+    assert bracket_balance.cache_info().misses < 10 and time.process_time() - start < 20
 
 
 def test_what_a_derivative_takes_is_found_without_jax() -> None:

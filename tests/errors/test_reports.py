@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
-from difflang.base.fixes import applied
+from difflang.base.fixes import apply_fixes
 from difflang.base.source import Source
 from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
 from difflang.ir.op import OPS
-from difflang.tools.testing.suite import Options, Suite
-from difflang.tools.verify_fixes import certain, judged
+from difflang.tools.testing.suite import Suite, SuiteOptions
+from difflang.tools.verify_fixes import certain_fixes, verify_fixes
 from support.golden import accept
 
 PROGRAMS = sorted(Path(__file__).parent.glob("DL*/*.dfl"))
@@ -30,19 +30,19 @@ def reports(path: Path) -> tuple[Diagnostic, ...]:
     text = path.read_text(encoding="utf-8")
     source = Source(f"{path.parent.name}/{path.name}", text)
     if text.startswith("# test"):
-        return tuple(wrong_in_tests(Suite(source, path, Options(Engine("interpret")))))
+        return tuple(wrong_in_tests(Suite(source, path, SuiteOptions(Engine("interpret")))))
     if not text.startswith("# run"):
-        return judged(source, again(source, path), partial(again, path=path))
-    checked = check_and_run.check(source, path=path, examples=True)
+        return verify_fixes(source, again(source, path), partial(again, path=path))
+    checked = check_and_run.check_program(source, path=path, examples=True)
     assert not checked.diagnostics
     with pytest.raises(DifflangError) as raised:
         engine = Engine("xla" if text.startswith("# run xla") else "interpret")
-        check_and_run.run(checked, engine, check_and_run.access_to(path), 0, lambda text: None)
+        check_and_run.run_program(checked, engine, check_and_run.file_access(path), 0, lambda text: None)
     return raised.value.diagnostics
 
 
 def again(source: Source, path: Path) -> tuple[Diagnostic, ...]:
-    return check_and_run.check(source, path=path, examples=True).diagnostics
+    return check_and_run.check_program(source, path=path, examples=True).diagnostics
 
 
 def said(found: tuple[Diagnostic, ...]) -> Counter[tuple[str, str]]:
@@ -65,9 +65,9 @@ def test_what_is_said_of_a_wrong_program(path: Path) -> None:
     assert all(d.span is not None and d.span.text for d in found), "every report has a place"
     accept(path.with_suffix(".txt"), render(found) + "\n")
     for report in found:
-        for fix in certain([report]):
+        for fix in certain_fixes([report]):
             (source,) = {edit.span.source for edit in fix.edits}
-            left = said(again(Source(source.name, applied(source, [fix])), path))
+            left = said(again(Source(source.name, apply_fixes(source, [fix])), path))
             assert left <= said(found) and left[report.code, report.message] < said(found)[report.code, report.message]
 
 
@@ -81,7 +81,7 @@ REFUSALS = [
 @pytest.mark.parametrize("text", REFUSALS)
 def test_a_way_out_says_what_to_write(text: str) -> None:
     """And not what the operation says of itself in its page."""
-    (found,) = check_and_run.check(Source("refused.dfl", f"let y = {text}\n")).diagnostics
+    (found,) = check_and_run.check_program(Source("refused.dfl", f"let y = {text}\n")).diagnostics
     (way,) = found.helps
     assert not any(op.doc.startswith(way.split("\n")[0][:30]) for op in OPS.values())
 

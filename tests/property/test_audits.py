@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check
-from difflang.tools.check_grad import Options, check_grad
+from difflang.driver.check_and_run import check_program
+from difflang.tools.check_grad import CheckGradOptions, check_grad
 from support.random_programs import HEADER, random_program
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_random_programs_are_found_right(seed: int, dtype: str) -> None:
-    checked = check(Source("program.dfl", (HEADER + random_program(seed)).replace("f64", dtype)))
+    checked = check_program(Source("program.dfl", (HEADER + random_program(seed)).replace("f64", dtype)))
     assert not checked.errors
-    options = Options(directions=1, seed=seed, compiled=False)
+    options = CheckGradOptions(directions=1, seed=seed, compiled=False)
     report = check_grad(checked, None, checked.module.fns["f"], options)
     assert report.right, str(report)

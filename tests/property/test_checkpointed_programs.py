@@ -75,7 +75,7 @@ def test_programs_are_really_changed() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_kept_changes_no_derivative(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        checkpoint_store, "LARGE", 0
+        checkpoint_store, "LARGE_STATE_BYTES", 0
     )  # states as small as these would be written where they are not kept too
     assert_same(seed, lambda function, *args: function(*args))
 

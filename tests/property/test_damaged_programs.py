@@ -17,12 +17,12 @@ import pytest
 
 from difflang.base import source_files
 from difflang.base.diagnostics import Diagnostic, DifflangError, render, to_json
-from difflang.base.error_codes import CODES
+from difflang.base.error_codes import CODE_TITLES
 from difflang.base.source import Source
 from difflang.driver import check_and_run
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.syntax.tree_queries import nodes
+from difflang.syntax.tree_queries import all_nodes
 from support.programs import programs
 
 COUNT = int(os.environ.get("DIFFLANG_FUZZ", "1200"))
@@ -90,7 +90,7 @@ def in_its_tree(rng: random.Random, text: str) -> bytes:
 
 def places(text: str) -> list[tuple[int, int]]:
     """Where the expressions, types and statements of a program stand."""
-    found = [node for item in parse(Source("whole", text)).module.items for node in nodes(item)]
+    found = [node for item in parse(Source("whole", text)).module.items for node in all_nodes(item)]
     return [(n.span.start, n.span.end) for n in found if isinstance(n, tree.Node) and n.span.end - n.span.start < 400]
 
 
@@ -99,7 +99,7 @@ DAMAGES: list[Callable[[random.Random, str], bytes]] = [in_bytes, in_tokens, in_
 
 def reports(data: bytes) -> tuple[Diagnostic, ...]:
     try:
-        return check_and_run.check(source_files.decoded(data, "damaged.dfl")).diagnostics
+        return check_and_run.check_program(source_files.decode_source(data, "damaged.dfl")).diagnostics
     except DifflangError as error:
         return error.diagnostics
 
@@ -115,7 +115,7 @@ def test_damaged_programs_are_reported_or_right(part: int, damage: Callable[[ran
         start = time.thread_time()
         found = reports(data)
         assert time.thread_time() - start < SECONDS * (5 if i % 50 == 0 else 1), data
-        assert {d.code for d in found} <= CODES.keys(), data
+        assert {d.code for d in found} <= CODE_TITLES.keys(), data
         assert all(in_the_file(d) for d in found[:1]), data
         assert len(render(found).split("\n\n")) >= len(found), data
         to_json(found)

@@ -18,8 +18,8 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F64
-from difflang.lower.lowering_pipeline import finished
-from difflang.runtime.compile import compile
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.runtime.compile import compile_graph
 from support.digits import COUNT, Known, Reference
 from support.known import UNARY, psi
 from support.op_calls import Call, pulled, pushed
@@ -47,7 +47,7 @@ def graphs(name: str) -> tuple[np.ndarray[Any, Any], dict[str, Graph]]:
     x = UNARY[name].points()
     graph = Call(OPS[name.split()[0]], (x,), UNARY[name].attrs).graph()
     derived = {"the value": graph, "jvp": pushed(graph, (True,)), "vjp": pulled(graph, (True,))}
-    return x, {way: finished(g) for way, g in derived.items()}
+    return x, {way: finalize_graph(g) for way, g in derived.items()}
 
 
 def check(what: str, x: np.ndarray[Any, Any], got: Any, want: Reference, allowed: Any) -> None:
@@ -62,7 +62,7 @@ def test_values(name: str) -> None:
     x, ways = graphs(name)
     want = Reference.of(UNARY[name].value, x)
     check(f"interpreted {name}", x, evaluate(ways["the value"], x)[0], want, VALUES.get(name, 4))
-    check(f"compiled {name}", x, compile(ways["the value"])(x)[0], want, VALUES.get(name, 4))
+    check(f"compiled {name}", x, compile_graph(ways["the value"])(x)[0], want, VALUES.get(name, 4))
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -72,14 +72,14 @@ def test_slopes(name: str) -> None:
     want, ones, allowed = Reference.of(UNARY[name].slope, x), np.ones_like(x), SLOPES.get(name, ALLOWED)
     for way in ("jvp", "vjp"):
         check(f"interpreted {way} of {name}", x, evaluate(ways[way], x, ones)[0], want, allowed)
-        check(f"compiled {way} of {name}", x, compile(ways[way])(x, ones)[0], want, allowed)
+        check(f"compiled {way} of {name}", x, compile_graph(ways[way])(x, ones)[0], want, allowed)
 
 
 def test_a_function_with_its_slope_at_once() -> None:
     x = UNARY["tanh"].points()
     graph = Call(OPS["tanh_and_slope"], (x,), {}).graph()
     values, slopes = [Reference.of(f, x) for f in (UNARY["tanh"].value, UNARY["tanh"].slope)]
-    for engine, (y, slope) in (("interpreted", evaluate(graph, x)), ("compiled", compile(graph)(x))):
+    for engine, (y, slope) in (("interpreted", evaluate(graph, x)), ("compiled", compile_graph(graph)(x))):
         check(f"{engine} tanh", x, y, values, 2)
         check(f"{engine} slope of tanh", x, slope, slopes, ALLOWED)
 
@@ -210,30 +210,30 @@ def left_reference() -> tuple[np.ndarray[Any, Any], Reference, Reference]:
 def test_slopes_left_of_zero(name: str, allowed: int, way: Any) -> None:
     """`psi(1 - x) - pi cot(pi x)` vanishes between any two poles: both terms are had to twice the digits."""
     x, *slopes = left_reference()
-    graph = finished(way(Call(OPS[name], (x,), {}).graph(), (True,)))
+    graph = finalize_graph(way(Call(OPS[name], (x,), {}).graph(), (True,)))
     want = slopes[name == "digamma"]
     check(f"interpreted {name}", x, evaluate(graph, x, np.ones_like(x))[0], want, allowed)
-    check(f"compiled {name}", x, compile(graph)(x, np.ones_like(x))[0], want, allowed)
+    check(f"compiled {name}", x, compile_graph(graph)(x, np.ones_like(x))[0], want, allowed)
 
 
 @pytest.mark.parametrize("way", [pushed, pulled])
 def test_gamma_and_its_slope_left_of_zero(way: Any) -> None:
     x = left_of_zero()
     x = x[(x > -165.0) & (x < -1e-10)]
-    graph = finished(way(Call(OPS["gamma"], (x,), {}).graph(), (True,)))
+    graph = finalize_graph(way(Call(OPS["gamma"], (x,), {}).graph(), (True,)))
     value, slope = Reference.of(mp.gamma, x), Reference.of(lambda x: mp.gamma(x) * psi(0, x), x)
-    for engine, run in (("interpreted", evaluate), ("compiled", lambda g, *xs: compile(g)(*xs))):
+    for engine, run in (("interpreted", evaluate), ("compiled", lambda g, *xs: compile_graph(g)(*xs))):
         got = run(graph, x, np.ones_like(x))
         check(f"{engine} slope", x, got[0], slope, 8)
-        check(f"{engine} value", x, run(finished(Call(OPS["gamma"], (x,), {}).graph()), x)[0], value, 4)
+        check(f"{engine} value", x, run(finalize_graph(Call(OPS["gamma"], (x,), {}).graph()), x)[0], value, 4)
 
 
 def test_digamma_left_of_zero_in_single_precision() -> None:
     x = np.unique(left_of_zero().astype(np.float32))
     x = x[x != np.round(x)]
-    graph = finished(Call(OPS["digamma"], (x,), {}).graph())
+    graph = finalize_graph(Call(OPS["digamma"], (x,), {}).graph())
     want = np.array([float(psi(0, mp.mpf(float(p)))) for p in x])
-    for got in (evaluate(graph, x)[0], np.asarray(compile(graph)(x)[0])):
+    for got in (evaluate(graph, x)[0], np.asarray(compile_graph(graph)(x)[0])):
         assert got.dtype == np.float32
         np.testing.assert_array_less(np.abs(got - want), 0.51 * np.spacing(np.abs(want.astype(np.float32))))
 
@@ -256,8 +256,8 @@ def test_the_slope_of_sinc_is_right_to_the_size_of_its_terms() -> None:
 
 def test_high_powers_lose_digits_just_above_the_least_number() -> None:
     x = np.geomspace(1e-3, 1e3, COUNT)
-    graph = finished(pushed(Call(OPS["integer_pow"], (x,), {"n": 101}).graph(), (True,)))
+    graph = finalize_graph(pushed(Call(OPS["integer_pow"], (x,), {"n": 101}).graph(), (True,)))
     want = Reference.of(lambda x: 101 * x**100, x)
-    off = want.ulps(np.asarray(compile(graph)(x, np.ones_like(x))[0]))
+    off = want.ulps(np.asarray(compile_graph(graph)(x, np.ones_like(x))[0]))
     assert off[want.high > 1e-290].max() <= ALLOWED
     assert off.max() <= 32

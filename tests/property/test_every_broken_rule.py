@@ -10,16 +10,16 @@ import pytest
 
 from derivatives import FLOAT, INT, TRUTH, called, choose, mapped, repeat, scan
 from difflang.base.source import Source, Span
-from difflang.gradcheck.engine_comparison import Roads
-from difflang.gradcheck.gradient_check import audit
-from difflang.gradcheck.report import Report
-from difflang.ir.builder import region
+from difflang.gradcheck.engine_comparison import CheckPipeline
+from difflang.gradcheck.gradient_check import check_gradient
+from difflang.gradcheck.report import GradcheckReport
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F64, Tensor
-from difflang.ops.control.extern_call import Foreign
-from difflang.ops.control.opaque_call import Given as Unrun
-from difflang.runtime.compile import compile
+from difflang.ops.control.extern_call import ExternFunction
+from difflang.ops.control.opaque_call import OpaqueFunction as Unrun
+from difflang.runtime.compile import compile_graph
 from support.broken import Breakage, breakages, broken_lowering, broken_reference
 from support.op_calls import calls_of
 
@@ -57,28 +57,28 @@ def cond_case() -> tuple[Graph, list[Any]]:
     def body(p: Any, x: Any, y: Any) -> Any:
         return choose(p, lambda x, y: [x * y], lambda x, y: [x + y], x, y)
 
-    return region([TRUTH, FLOAT, FLOAT], body), [np.asarray(True), numbers(), numbers() + 1]
+    return build_region([TRUTH, FLOAT, FLOAT], body), [np.asarray(True), numbers(), numbers() + 1]
 
 
 def map_case() -> tuple[Graph, list[Any]]:
     def body(c: Any, xs: Any) -> Any:
         return mapped(3, lambda c, x: [x * x * c], [c], [xs])
 
-    return region([FLOAT, VECTOR], body), [numbers(), numbers(3)]
+    return build_region([FLOAT, VECTOR], body), [numbers(), numbers(3)]
 
 
 def loop_case() -> tuple[Graph, list[Any]]:
     def body(c: Any, x: Any, xs: Any) -> Any:
         return scan(3, lambda i, c, x, item: [x * c + item, x * x], [c], [x], [xs])
 
-    return region([FLOAT, FLOAT, VECTOR], body), [numbers(), numbers(), numbers(3)]
+    return build_region([FLOAT, FLOAT, VECTOR], body), [numbers(), numbers(), numbers(3)]
 
 
 def call_case() -> tuple[Graph, list[Any]]:
     def body(x: Any, y: Any) -> Any:
-        return called(region([FLOAT, FLOAT], lambda x, y: [x * y * y]), x, y)
+        return called(build_region([FLOAT, FLOAT], lambda x, y: [x * y * y]), x, y)
 
-    return region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
+    return build_region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
 
 
 def add_history_case() -> tuple[Graph, list[Any]]:
@@ -88,48 +88,48 @@ def add_history_case() -> tuple[Graph, list[Any]]:
         _, _, first = repeat(n, lambda i, x: [x * x, x], [], [x])
         _, _, second = repeat(n, lambda i, y: [y * 0.5, y], [], [y])
         total = OPS["add_history"].one(first, second)
-        step = region([INT, FLOAT, FLOAT], lambda i, s, item: [s * 0.5 + item])
+        step = build_region([INT, FLOAT, FLOAT], lambda i, s, item: [s * 0.5 + item])
         attrs = {"consts": 0, "carry": 1, "length": None, "exact": False, "reverse": False}
         return OPS["loop"](n, x, total, regions=(step,), **attrs)[1:]
 
-    return region([INT, FLOAT, FLOAT], body), [np.asarray(3, np.int32), numbers(), numbers() + 1]
+    return build_region([INT, FLOAT, FLOAT], body), [np.asarray(3, np.int32), numbers(), numbers() + 1]
 
 
 def rule_case() -> tuple[Graph, list[Any]]:
     """A cube by a rule that is written with itself, below its own derivative."""
-    primal = region([FLOAT], lambda x: [x * x * x])
+    primal = build_region([FLOAT], lambda x: [x * x * x])
 
     def pushed(x: Any, dx: Any) -> Any:
         (y,) = OPS["again"](x, name="cubed", results=(FLOAT,))
         return [y, 3.0 * y / x * dx]
 
-    regions = (primal, region([FLOAT, FLOAT], pushed))
-    return region([FLOAT], lambda x: OPS["ruled"](x, regions=regions, name="cubed", wrt=(True,))), [numbers()]
+    regions = (primal, build_region([FLOAT, FLOAT], pushed))
+    return build_region([FLOAT], lambda x: OPS["ruled"](x, regions=regions, name="cubed", wrt=(True,))), [numbers()]
 
 
 def solved_case() -> tuple[Graph, list[Any]]:
-    solve = region([FLOAT, FLOAT], lambda a, b: [OPS["stop"].one(b / a)])
-    apply = region([FLOAT, FLOAT], lambda a, x: [a * x])
-    graph = region([FLOAT, FLOAT], lambda a, b: OPS["solved"](a, b, regions=(solve, solve, apply), consts=1))
+    solve = build_region([FLOAT, FLOAT], lambda a, b: [OPS["stop"].one(b / a)])
+    apply = build_region([FLOAT, FLOAT], lambda a, x: [a * x])
+    graph = build_region([FLOAT, FLOAT], lambda a, b: OPS["solved"](a, b, regions=(solve, solve, apply), consts=1))
     return graph, [numbers(), numbers() + 1]
 
 
 def checkpoint_case() -> tuple[Graph, list[Any]]:
-    body = region([FLOAT], lambda x: [OPS["sin"].one(x) * x])
-    return region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, again=False)), [numbers()]
+    body = build_region([FLOAT], lambda x: [OPS["sin"].one(x) * x])
+    return build_region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, again=False)), [numbers()]
 
 
 def invertible_case() -> tuple[Graph, list[Any]]:
-    step = region([FLOAT, FLOAT], lambda x, a: [x * a + a])
-    back = region([FLOAT, FLOAT], lambda y, a: [(y - a) / a])
+    step = build_region([FLOAT, FLOAT], lambda x, a: [x * a + a])
+    back = build_region([FLOAT, FLOAT], lambda y, a: [(y - a) / a])
 
     def body(x: Any, a: Any) -> Any:
         return OPS["invertible"](x, a, regions=(step, back), state=1, name="scaled")
 
-    return region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
+    return build_region([FLOAT, FLOAT], body), [numbers(), numbers() + 1]
 
 
-class Given(Foreign):
+class Given(ExternFunction):
     """A function of Python, by a formula that arrays of NumPy and of JAX know."""
 
     def __init__(self, formula: Callable[..., Any], operands: int) -> None:
@@ -147,7 +147,7 @@ def extern_case() -> tuple[Graph, list[Any]]:
     """A cube that Python gives with its derivative, which is its own transpose."""
     cubed, slope = Given(lambda x: x * x * x, 1), Given(lambda x, dx: 3.0 * x * x * dx, 2)
     cubed.pushed = cubed.pulled = slope.turned = slope
-    return region([FLOAT], lambda x: OPS["extern"](x, function=cubed, linear=0)), [numbers()]
+    return build_region([FLOAT], lambda x: OPS["extern"](x, function=cubed, linear=0)), [numbers()]
 
 
 class OfTwo(Unrun):
@@ -164,11 +164,11 @@ class OfTwo(Unrun):
 
 def given_case() -> tuple[Graph, list[Any]]:
     function = OfTwo("of_two", (FLOAT, FLOAT), (FLOAT,))
-    return region([FLOAT, FLOAT], lambda x, y: OPS["given"](x, y, function=function)), [numbers(), numbers() + 1]
+    return build_region([FLOAT, FLOAT], lambda x, y: OPS["given"](x, y, function=function)), [numbers(), numbers() + 1]
 
 
 def derivative_case() -> tuple[Graph, list[Any]]:
-    return region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
+    return build_region([FLOAT, FLOAT], lambda x, y: [x * y]), [numbers(), numbers() + 1]
 
 
 REGIONS = {
@@ -200,9 +200,11 @@ UNASKED = {
 LOWERED = [op for op in ACTIVE if op.expand is None and op.plain is None and op.name != "given"]
 
 
-def asked(case: Case, compiled: bool = False) -> Report:
+def asked(case: Case, compiled: bool = False) -> GradcheckReport:
     graph, arrays, wrt = case
-    return audit(graph, arrays, wrt, directions=1, roads=Roads(compile=compile) if compiled else Roads())
+    return check_gradient(
+        graph, arrays, wrt, directions=1, roads=CheckPipeline(compile=compile_graph) if compiled else CheckPipeline()
+    )
 
 
 def escaped(op: Op, breakage: Breakage, compiled: bool = False) -> str | None:

@@ -13,9 +13,9 @@ import difflang
 from difflang.elaborate.calls.builtin_functions import BUILTINS
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BOOL, C128, F64, I32, Tensor
-from difflang.unparse.fragments import Unspelled, name
-from difflang.unparse.rule_registry import SPELLINGS
-from difflang.unparse.unparser import Names, Speller, joined
+from difflang.unparse.fragments import CannotUnparse, name_fragment
+from difflang.unparse.rule_registry import UNPARSE_RULES
+from difflang.unparse.unparser import NamePool, Unparser, tuple_text
 from support.op_calls import DRAWN, Call, calls_of
 
 OTHERWISE = {"binade"}  # any other unit does as well
@@ -26,7 +26,7 @@ DRAWS = {
     "uniform",
     "permutation",
 }  # of a key, which no array is: `unit/driver/test_derive_draws.py`
-SPELLED = [op for op in DRAWN if op.name in SPELLINGS.keys() - OTHERWISE - CONSTANTS - DRAWS]
+SPELLED = [op for op in DRAWN if op.name in UNPARSE_RULES.keys() - OTHERWISE - CONSTANTS - DRAWS]
 # Where infinite numbers, zeros of both signs and points out of the domain are told apart.
 HARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -1e-300, 45.0, -45.0])
 SLOPES = "positive rsqrt sech2 gelu_slope one_minus_square gaussian exp2_slope".split()  # noqa: SIM905
@@ -35,15 +35,15 @@ SLOPES = "positive rsqrt sech2 gelu_slope one_minus_square gaussian exp2_slope".
 def text_of(call: Call, number: int) -> str:
     """A function of one call. Errors: Unspelled."""
     graph = call.graph()
-    speller = Speller(Names({"nan", "inf", *BUILTINS}), lambda _: "", {})
+    speller = Unparser(NamePool({"nan", "inf", *BUILTINS}), lambda _: "", {})
     params = [f"x{i}" for i in range(len(graph.params))]
     for value, param in zip(graph.params, params, strict=True):
         assert isinstance(value.type, Tensor)
-        speller.env[value] = name(param, value.type)
+        speller.env[value] = name_fragment(param, value.type)
     speller.graph(graph)
     results = [speller.exact(r).text for r in graph.results]
     head = ", ".join(f"{p}: {type}" for p, type in zip(params, call.types, strict=True)).replace("[]", "")
-    body = "\n".join([*speller.lines, joined(results)])
+    body = "\n".join([*speller.lines, tuple_text(results)])
     return f"@unchecked\nfn spelled{number}({head}) = {{\n{body}\n}}\n"
 
 
@@ -51,7 +51,7 @@ def loaded(calls: Sequence[Call]) -> tuple[str, list[tuple[Call, Any]]]:
     """The calls that have a spelling, each with the function that was written down."""
     texts: dict[int, str] = {}
     for number, call in enumerate(calls):
-        with suppress(Unspelled):
+        with suppress(CannotUnparse):
             texts[number] = text_of(call, number)
     whole = "float f64\n" + "".join(texts.values())
     module: Any = difflang.loads(whole)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from difflang.base.source import Source
-from difflang.syntax.formatter.format_program import format
+from difflang.syntax.formatter.format_program import format_program
 from difflang.syntax.lexer import tokenize
 from difflang.syntax.parse import parse
 from support.snippets import FORMS
@@ -33,6 +33,6 @@ def test_comments_anywhere(seed: int) -> None:
     draw = random.Random(seed)
     text = commented(draw.choice(SNIPPETS), draw)
     width = draw.choice((100, 60, 30, 1))
-    once = format(Source("a", text), width)
-    assert format(Source("a", once), width) == once
+    once = format_program(Source("a", text), width)
+    assert format_program(Source("a", once), width) == once
     assert once.count("#") >= text.count("#")

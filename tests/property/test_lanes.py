@@ -17,14 +17,14 @@ import pytest
 
 import difflang
 import difflang.ops.control.map
-from difflang.driver.elaborate_call import Argument, elaborated
+from difflang.driver.elaborate_call import CallArgument, elaborate_call
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
-from difflang.lower.lowering_pipeline import finished
-from difflang.passes.vectorize_maps import Lanes, Widener
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.passes.vectorize_maps import MapBodyVectorizer, MapVectorizer
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from support.documents import ROOT
@@ -167,8 +167,8 @@ def graph_of(source: str, name: str, shape: tuple[int, ...]) -> Graph:
     found = checked(source)
     function = ClosureType(FnCode(found.module.fns[name], found.module), ())
     names = ("xs", "ys", "zs", "ks") if shape else ("x", "y", "z", "k")
-    arguments = [Argument(n, Tensor(I32 if n.startswith("k") else F64, shape)) for n in names]
-    return finished(elaborated(found.session, found.module, name, function, arguments).graph)
+    arguments = [CallArgument(n, Tensor(I32 if n.startswith("k") else F64, shape)) for n in names]
+    return finalize_graph(elaborate_call(found.session, found.module, name, function, arguments).graph)
 
 
 def points(seed: int) -> list[np.ndarray[Any, Any]]:
@@ -185,9 +185,9 @@ def check_lanes(seeds: list[int], compiled: bool) -> None:
     source, given = lanes_of(seeds), points(seeds[0])
     together, single = graph_of(source, "lanes", (LANES,)), graph_of(source, "alone", ())
     if compiled:
-        from difflang.runtime.compile import compile
+        from difflang.runtime.compile import compile_graph
 
-        run_together, run_single = compile(together), compile(single)
+        run_together, run_single = compile_graph(together), compile_graph(single)
     else:
         run_together, run_single = (lambda *xs: evaluate(together, *xs)), (lambda *xs: evaluate(single, *xs))
     found = floats(run_together(*given))
@@ -213,13 +213,15 @@ def test_random_programs_in_lanes_compiled(first: int) -> None:
 
 def test_a_lane_that_reads_anothers_item_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control: of an array of four items the last lane is given that of the third, alone or all lanes at once."""
-    right, widened = difflang.ops.control.map.item_at, Lanes.__init__
+    right, widened = difflang.ops.control.map.sequence_item, MapBodyVectorizer.__init__
 
-    def wrong(self: Lanes, widener: Widener, builder: Builder, body: Graph, same: Any, wide: Any, *rest: Any) -> None:
+    def wrong(
+        self: MapBodyVectorizer, widener: MapVectorizer, builder: Builder, body: Graph, same: Any, wide: Any, *rest: Any
+    ) -> None:
         widened(self, widener, builder, body, same, {p: last_like_third(v) for p, v in wide.items()}, *rest)
 
-    monkeypatch.setattr(difflang.ops.control.map, "item_at", lambda x, i, type: right(x, min(i, 2), type))
-    monkeypatch.setattr(Lanes, "__init__", wrong)
+    monkeypatch.setattr(difflang.ops.control.map, "sequence_item", lambda x, i, type: right(x, min(i, 2), type))
+    monkeypatch.setattr(MapBodyVectorizer, "__init__", wrong)
     caught = 0
     for seed in range(5):
         try:

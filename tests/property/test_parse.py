@@ -8,10 +8,10 @@ import random
 import pytest
 
 from difflang.base.diagnostics import render, to_json
-from difflang.base.error_codes import CODES
+from difflang.base.error_codes import CODE_TITLES
 from difflang.base.source import Source
 from difflang.syntax.lexer import tokenize
-from difflang.syntax.parse import Parsed, parse, parse_expression
+from difflang.syntax.parse import ParsedModule, parse, parse_expression
 from support.programs import programs
 
 COUNT = int(os.environ.get("DIFFLANG_FUZZ", "600"))
@@ -23,11 +23,11 @@ STRANGE = (
 )
 
 
-def read(text: str) -> Parsed:
+def read(text: str) -> ParsedModule:
     parsed = parse(Source("test", text))
     assert len(parsed.diagnostics) <= 60
     for report in parsed.diagnostics:
-        assert report.code in CODES
+        assert report.code in CODE_TITLES
         for label in report.labels:
             assert 0 <= label.span.start <= label.span.end <= len(text)
     render(parsed.diagnostics)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
-from difflang.ir.text_printer import shared
+from difflang.ir.text_printer import shared_graphs
 from difflang.ir.verify import verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
-from difflang.passes.dead_selects import unseen
+from difflang.passes.dead_selects import drop_dead_selects
 from difflang.passes.fuse import fuse
 from difflang.passes.hoist import hoist
 from difflang.passes.inline import inline
@@ -29,7 +29,7 @@ from difflang.passes.simplify import simplify
 from support.graphs import arguments, bits, random_graph
 
 Pass = Callable[[Graph], Graph]
-PASSES: list[Pass] = [dce, cse, hoist, inline, simplify, fuse, unseen, optimize]
+PASSES: list[Pass] = [dce, cse, hoist, inline, simplify, fuse, drop_dead_selects, optimize]
 SEEDS = st.integers(0, 10**6)
 
 
@@ -71,7 +71,7 @@ def test_dead_code_and_common_subexpressions_only_shrink(seed: int) -> None:
     graph = random_graph(seed)
     assert size(dce(graph)) <= size(graph)
     assert size(cse(graph)) <= size(graph)
-    assert len(shared(dce(graph))) <= len(shared(graph))
+    assert len(shared_graphs(dce(graph))) <= len(shared_graphs(graph))
 
 
 def chained(seed: int) -> Graph:
@@ -89,10 +89,10 @@ def chained(seed: int) -> Graph:
             arrays.append(builder.one("reverse", x, axes=(0,)))
             scalars.append(builder.one("reduce_sum", y, axes=(0,)))
         elif kind == 2:
-            body = region([Tensor(F64)] * 3, lambda k, x, y: [x * k + y, x - y])
+            body = build_region([Tensor(F64)] * 3, lambda k, x, y: [x * k + y, x - y])
             arrays += builder.emit(OPS["map"], [k, x, y], (body,), consts=1, length=4)
         else:
-            step = region([Tensor(I32), *[Tensor(F64)] * 4], lambda i, k, c, x, y: [c * k + x, c - y, x * c])
+            step = build_region([Tensor(I32), *[Tensor(F64)] * 4], lambda i, k, c, x, y: [c * k + x, c - y, x * c])
             limit = builder.const(4, Tensor(I32))
             attrs: dict[str, Any] = {
                 "consts": 1,

@@ -9,7 +9,7 @@ import pytest
 
 from derivative_programs import Program, programs
 from derivatives import composed
-from difflang.ad.derivative_cache import Context
+from difflang.ad.derivative_cache import DerivativeCache
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
@@ -17,7 +17,7 @@ from difflang.ir.tensor_types import History, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
 from difflang.passes.fuse import fuse
-from difflang.passes.pipelines import ROUND, optimize
+from difflang.passes.pipelines import ROUND_PASSES, optimize
 from support.graphs import bits
 
 PROGRAMS = list(programs())
@@ -48,7 +48,7 @@ def test_an_optimized_derivative_is_the_same(program: Program, order: str) -> No
     graph = composed(order, program.graph)
     xs = numbers(program, graph)
     want = bits(evaluate(graph, *xs))
-    for rewrite in ROUND:
+    for rewrite in ROUND_PASSES:
         graph = verify(rewrite(graph), after=rewrite.__name__)
     assert bits(evaluate(graph, *xs)) == want
     assert bits(evaluate(verify(optimize(graph), after="optimize"), *xs)) == want
@@ -56,7 +56,7 @@ def test_an_optimized_derivative_is_the_same(program: Program, order: str) -> No
 
 def pushed_in_two(graph: Graph) -> Graph:
     """Values and tangents by way of a linearized graph: the tangent loops read what the primal loops save."""
-    lin = Context().linearize(graph, tuple(p.type.tangent is not None for p in graph.params))
+    lin = DerivativeCache().linearize(graph, tuple(p.type.tangent is not None for p in graph.params))
     builder = Builder()
     xs = [builder.param(p.type) for p in graph.params]
     dxs = [builder.param(p.type) for p in lin.tangent_params]

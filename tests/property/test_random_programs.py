@@ -23,20 +23,20 @@ import support.random_programs
 from derivatives import composed, literal
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError, InternalError
-from difflang.driver.elaborate_call import Argument, elaborated
-from difflang.gradcheck.extended_precision import Widening
-from difflang.ir.builder import region
+from difflang.driver.elaborate_call import CallArgument, elaborate_call
+from difflang.gradcheck.extended_precision import GraphWidening
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.json_codec import from_json, to_json
+from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.op import OPS
-from difflang.ir.structural_equality import same
+from difflang.ir.structural_equality import graphs_equal
 from difflang.ir.tensor_types import F64, I32, Tensor
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify
-from difflang.lower.capacity import Room, with_room
-from difflang.lower.lowering_pipeline import finished
+from difflang.lower.capacity import Capacity, with_capacity
+from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from support.language import checked
@@ -46,8 +46,8 @@ from support.reference import Reference
 from support.seeds import COUNT, SEED, SEEDS
 
 TOGETHER = 12  # programs compiled as one executable
-ARGUMENTS = [Argument(n, Tensor(F64)) for n in "xyz"] + [Argument("k", Tensor(I32))]
-ROOM = Room(16, 512)  # functions that call themselves: what these programs need
+ARGUMENTS = [CallArgument(n, Tensor(F64)) for n in "xyz"] + [CallArgument("k", Tensor(I32))]
+ROOM = Capacity(16, 512)  # functions that call themselves: what these programs need
 WRT = (True, True, True, False)
 EPS = float(np.finfo(float).eps)
 
@@ -73,7 +73,7 @@ def point(seed: int) -> Point:
 def graph_of(source: str, name: str = "f", path: Path | None = None) -> Graph:
     found = checked(source, path)
     function = ClosureType(FnCode(found.module.fns[name], found.module), ())
-    return with_room(elaborated(found.session, found.module, name, function, ARGUMENTS).graph, ROOM)
+    return with_capacity(elaborate_call(found.session, found.module, name, function, ARGUMENTS).graph, ROOM)
 
 
 @lru_cache(maxsize=4)
@@ -142,8 +142,8 @@ def in_extended(forward: Graph, reverse: Graph, at: Point) -> tuple[float, float
     """Both modes with 11 bits more: a rule that is wrong stays wrong, what was rounding inside the program is gone."""
     dxs = [np.longdouble(d) for d in at.dxs]
     xs = [*map(np.longdouble, at.xs), np.int32(at.k)]
-    *_, dy = evaluate(Widening().graph(forward), *xs, *dxs)
-    *_, a, b, c = evaluate(Widening().graph(reverse), *xs, np.longdouble(1))
+    *_, dy = evaluate(GraphWidening().graph(forward), *xs, *dxs)
+    *_, a, b, c = evaluate(GraphWidening().graph(reverse), *xs, np.longdouble(1))
     return dy, a * dxs[0] + b * dxs[1] + c * dxs[2]
 
 
@@ -168,7 +168,7 @@ def along(mode: str, f: Graph, direction: Sequence[float]) -> Graph:
         one, two, three = [c * d for c, d in zip(cts, moving, strict=True)]
         return [one + two + three]
 
-    return region([p.type for p in f.params], derived)
+    return build_region([p.type for p in f.params], derived)
 
 
 def in_every_order(seed: int, depth: int) -> dict[str, float]:
@@ -194,7 +194,7 @@ def test_passes_change_nothing(seed: int) -> None:
     f, at = graph(seed), point(seed)
     for order, more in (("", []), ("V", [np.float64(1)])):
         derived = composed(order, f) if order else differentiate(f)
-        ready = finished(derived)
+        ready = finalize_graph(derived)
         verify(ready)
         same_numbers(evaluate(derived, *at.arrays, *more), evaluate(ready, *at.arrays, *more))
 
@@ -211,9 +211,9 @@ def floats(found: Sequence[Any]) -> list[float]:
 
 @pytest.mark.parametrize("seed", SEEDS[::5])
 def test_graphs_survive_text_and_json(seed: int) -> None:
-    for f in (differentiate(graph(seed)), finished(composed("V", graph(seed)))):
-        assert same(from_text(to_text(f)), f)
-        assert same(from_json(to_json(f)), f)
+    for f in (differentiate(graph(seed)), finalize_graph(composed("V", graph(seed)))):
+        assert graphs_equal(graph_from_text(graph_to_text(f)), f)
+        assert graphs_equal(graph_from_json(graph_to_json(f)), f)
 
 
 @pytest.mark.parametrize("seed", SEEDS[::2])
@@ -243,7 +243,7 @@ def test_in_several_files_it_is_the_same_program(seed: int, tmp_path: Path) -> N
 @pytest.mark.parametrize("first", range(0, max(COUNT // 10, TOGETHER), TOGETHER))
 def test_compiled_is_interpreted(first: int) -> None:
     """Values, and derivatives in both modes, of many programs in one executable."""
-    from difflang.runtime.compile import compile
+    from difflang.runtime.compile import compile_graph
 
     seeds = SEEDS[first : first + TOGETHER]
     names = [f"f{i}" for i in range(len(seeds))]
@@ -253,8 +253,8 @@ def test_compiled_is_interpreted(first: int) -> None:
     gradients = ", ".join(f"grad[0, 1, 2]({n})(x, y, z, k)" for n in names)
     whole = f"fn all(x: f64, y: f64, z: f64, k: i32) = ({calls}, {slopes}, {gradients})\n"
     found = checked(HEADER + functions + whole)
-    ready = finished(
-        elaborated(
+    ready = finalize_graph(
+        elaborate_call(
             found.session,
             found.module,
             "all",
@@ -263,7 +263,7 @@ def test_compiled_is_interpreted(first: int) -> None:
         ).graph
     )
     arrays = point(first).arrays
-    want, got = evaluate(ready, *arrays), compile(ready)(*arrays)
+    want, got = evaluate(ready, *arrays), compile_graph(ready)(*arrays)
     same_numbers(want, [np.asarray(a) for a in got], 1e-9)
 
 
@@ -283,12 +283,12 @@ def test_a_second_implementation_gives_the_same(seed: int) -> None:
 
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps; and an update that is not stored."""
-    monkeypatch.setattr(difflang.ops.loop.step_transpose, "add", lambda x, y: y)
+    monkeypatch.setattr(difflang.ops.loop.step_transpose, "add_tangents", lambda x, y: y)
     seeds = range(40)
     assert sum(differs(seed) for seed in seeds) > 8
     monkeypatch.undo()
     assert sum(differs(seed) for seed in seeds) == 0
-    monkeypatch.setattr(difflang.elaborate.statements.basic_statements, "forgetting", lambda value: value)
+    monkeypatch.setattr(difflang.elaborate.statements.basic_statements, "drop_static", lambda value: value)
     for room in (difflang.elaborate.statements.branches, difflang.elaborate.statements.loops):
         monkeypatch.setattr(room, "again", lambda old, values: old)
     assert sum(computes_otherwise(seed) for seed in seeds) > 20
@@ -299,7 +299,7 @@ def test_a_wrong_step_of_recursion_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(support.random_programs, "GROUPS", (1,))
     seeds = range(20)
     assert sum(computes_otherwise(seed) for seed in seeds) == 0
-    monkeypatch.setattr(difflang.recursion.basic_blocks.Blocks, "is_last", lambda *_: True)
+    monkeypatch.setattr(difflang.recursion.basic_blocks.ControlFlowGraph, "is_last", lambda *_: True)
     assert sum(computes_otherwise(seed) for seed in seeds) > 5
 
 

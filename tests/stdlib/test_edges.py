@@ -23,9 +23,9 @@ from msgspec.structs import replace as changed
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check, run
+from difflang.driver.check_and_run import check_program, run_program
 from difflang.execution.engine import Engine
-from difflang.host.data.file_access import Access
+from difflang.host.data.file_access import FileAccess
 from difflang.syntax import tree
 from support.library import RTOL, TOL, Like, declared, wanted
 
@@ -175,7 +175,7 @@ def answers(imports: str, variants: Sequence[Variant]) -> list[Answer]:
                 line = source.count("\n") + 1
                 owner |= {line + k: i for k in range(text.count("\n"))}
                 source += text
-        checked = check(Source("test.dfl", source))
+        checked = check_program(Source("test.dfl", source))
         if not checked.errors:
             break
         before = len(refused)
@@ -185,7 +185,7 @@ def answers(imports: str, variants: Sequence[Variant]) -> list[Answer]:
         assert len(refused) > before, f"an error is nowhere in what was called: {checked.errors[0]}"
     lets = [item for item in checked.items if isinstance(item, tree.Let)]
     rest = tuple(item for item in checked.items if not isinstance(item, tree.Let))
-    runner = run(changed(checked, items=rest), Engine("interpret"), Access(HERE), 0, lambda _: None)
+    runner = run_program(changed(checked, items=rest), Engine("interpret"), FileAccess(HERE), 0, lambda _: None)
     for item in lets:
         i = owner[item.span.position[0]]
         try:

@@ -10,10 +10,10 @@ import pytest
 from msgspec import field
 
 import difflang
-from difflang.execution.engine import Engine, Program
+from difflang.execution.engine import ArrayProgram, Engine
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Says, nobody
-from difflang.lower.capacity import LITTLE, Room
+from difflang.ir.interpreter import TextSink, discard_text
+from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
 from support.language import answer
 from support.values import compare
 
@@ -148,7 +148,9 @@ class Counted(Engine, frozen=True):
 
     made: list[Graph] = field(default_factory=list[Graph])
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
+    def program(
+        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+    ) -> ArrayProgram:
         self.made.append(graph)
         return Engine("interpret").program(graph, guard=guard, room=room, says=says)
 

@@ -14,7 +14,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import History
 from difflang.ops.ad_interface import Tangents
-from difflang.ops.op_factories import ForEach
+from difflang.ops.op_factories import PerOperandRules
 
 Change = Callable[[Any], Any]
 
@@ -86,7 +86,7 @@ def breakages(op: Op) -> Iterator[Breakage]:
 def operands_of(rules: Sequence[Any] | None) -> list[int]:
     if rules is None:
         return []
-    count = 2 if isinstance(rules, ForEach) else len(rules)
+    count = 2 if isinstance(rules, PerOperandRules) else len(rules)
     return [i for i in range(count) if rules[i] is not None]
 
 
@@ -96,8 +96,8 @@ def with_change(rules: Sequence[Any], i: int, change: Change, calls: list[None])
         found = rules[i](*args, **attrs)
         return tuple(map(change, found)) if isinstance(found, (tuple, list)) else change(found)
 
-    if isinstance(rules, ForEach):
-        return ForEach(lambda j: wrong if j == i else rules[j])
+    if isinstance(rules, PerOperandRules):
+        return PerOperandRules(lambda j: wrong if j == i else rules[j])
     return tuple(wrong if j == i else r for j, r in enumerate(rules))
 
 

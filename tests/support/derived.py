@@ -12,23 +12,23 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.driver import check_and_run
-from difflang.driver.check_and_run import Checked
-from difflang.driver.elaborate_call import Argument, Entry, elaborated
-from difflang.driver.type_specs import open_arguments, sizes_of
+from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.type_specs import function_size_names, symbolic_arguments
 from difflang.elaborate.context import Session
-from difflang.execution.check_failures import NUMBERS
+from difflang.execution.check_failures import DETAIL_RESULTS
 from difflang.execution.engine import Engine
-from difflang.ir.graph import Graph, inner_first
-from difflang.ir.interpreter import Endless, evaluate, evaluate_within
+from difflang.ir.graph import Graph, graphs_postorder
+from difflang.ir.interpreter import StepLimitExceeded, evaluate, evaluate_with_limit
 from difflang.ir.tensor_types import Tensor
-from difflang.lower.lowering_pipeline import finished
+from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.syntax import tree
-from difflang.tools.check_grad import chosen_entry, found_arrays
-from difflang.tools.derive.derive import Asked, Options, derive_of
-from difflang.tools.random_arguments import drawings, drawn
+from difflang.tools.check_grad import elaborate_first_choice, find_finite_arguments
+from difflang.tools.derive.derive import DerivativeRequest, DeriveOptions, derive_function
+from difflang.tools.random_arguments import sample_arguments, sampling_attempts
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType, leaf_types
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 from support.given import KINDS, closed
 
 SIZES = ((3, 4, 5), (5, 4, 3), (4, 4), (7, 1, 2), (4, 2), (2, 4), (6, 1))
@@ -45,61 +45,63 @@ class Held:
     functions: int = 0  # for how many kinds of functions, if it takes one
 
 
-def checked_file(path: Path) -> Checked:
+def checked_file(path: Path) -> CheckedProgram:
     """A file, its top-level values at hand."""
-    checked = check_and_run.check(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
-    check_and_run.loaded(checked, path, Engine("interpret"))
+    checked = check_and_run.check_program(Source(str(path), path.read_text(encoding="utf-8")), "f64", path)
+    check_and_run.load_values(checked, path, Engine("interpret"))
     return checked
 
 
-def checked_text(text: str, name: str = "derived.dfl") -> Checked:
-    checked = check_and_run.check(Source(name, text))
+def checked_text(text: str, name: str = "derived.dfl") -> CheckedProgram:
+    checked = check_and_run.check_program(Source(name, text))
     assert not checked.errors, (checked.errors[0].message, text)
-    check_and_run.loaded(checked, None, Engine("interpret"))
+    check_and_run.load_values(checked, None, Engine("interpret"))
     return checked
 
 
-def suitable(checked: Checked, decl: tree.Fn) -> Options:
+def suitable(checked: CheckedProgram, decl: tree.Fn) -> DeriveOptions:
     """The gradient of a function with one real number for a result, else its pullback, in all that has a tangent."""
     told = numbers(checked, decl)
-    asked = Asked(checked, decl, Options(told=told))
+    asked = DerivativeRequest(checked, decl, DeriveOptions(told=told))
     arguments = asked.taken()
     wrt = [a.name for a in arguments if any(t.tangent for t in leaf_types(a.type))]
-    plain = elaborated(Session(), checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments)
+    plain = elaborate_call(
+        Session(), checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments
+    )
     scalar = isinstance(plain.type, Tensor) and not plain.type.shape and plain.type.dtype.is_float
-    return Options(wrt=",".join(wrt) or None, mode="grad" if scalar else "vjp")
+    return DeriveOptions(wrt=",".join(wrt) or None, mode="grad" if scalar else "vjp")
 
 
-def numbers(checked: Checked, decl: tree.Fn) -> dict[str, str]:
+def numbers(checked: CheckedProgram, decl: tree.Fn) -> dict[str, str]:
     """Sizes that the function takes: the first of a few, else those that go first."""
-    names = sizes_of(checked.module, decl)
+    names = function_size_names(checked.module, decl)
     found = [{n: str(sizes[i % len(sizes)]) for i, n in enumerate(names)} for sizes in SIZES]
     for told in found if names else ():
         with suppress(DifflangError):
-            arguments = Asked(checked, decl, Options(told=told)).taken()
-            elaborated(Session(), checked.module, decl.name, function(decl, checked.module), arguments)
+            arguments = DerivativeRequest(checked, decl, DeriveOptions(told=told)).taken()
+            elaborate_call(Session(), checked.module, decl.name, function(decl, checked.module), arguments)
             return told
     return found[0]
 
 
-def held(checked: Checked, decl: tree.Fn, options: Options, seed: int = 0) -> Held:
+def held(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptions, seed: int = 0) -> Held:
     """The derivative as text, which gives at drawn arguments what the derivative itself gives.
 
     Errors: DifflangError where it is not written down; AssertionError where it differs.
     """
-    text = derive_of(checked, decl, options)
+    text = derive_function(checked, decl, options)
     again = checked_text(text)
     (written,) = again.module.fns.values()
     options = replace(options, told={**numbers(checked, decl), **options.told})
-    sizes = {n: v for n, v in options.told.items() if n in sizes_of(again.module, written)}
-    if any(isinstance(a.type, ClosureType) for a in Asked(checked, decl, options).taken()):
+    sizes = {n: v for n, v in options.told.items() if n in function_size_names(again.module, written)}
+    if any(isinstance(a.type, ClosureType) for a in DerivativeRequest(checked, decl, options).taken()):
         return held_with_functions(checked, decl, options, text, sizes, seed)
     session = Session()
-    entry, arguments = chosen_entry(session, again, written, sizes)
-    arrays = found_arrays(session, written, entry, arguments, [], seed)
-    equal(text, results(entry, arrays), results(Asked(checked, decl, options).entry(), arrays))
-    primal, _ = chosen_entry(Session(), checked, decl, options.told)
-    return Held(text, operations(finished(entry.graph)) / max(1, operations(finished(primal.graph))))
+    entry, arguments = elaborate_first_choice(session, again, written, sizes)
+    arrays = find_finite_arguments(session, written, entry, arguments, [], seed)
+    equal(text, results(entry, arrays), results(DerivativeRequest(checked, decl, options).entry(), arrays))
+    primal, _ = elaborate_first_choice(Session(), checked, decl, options.told)
+    return Held(text, operations(finalize_graph(entry.graph)) / max(1, operations(finalize_graph(primal.graph))))
 
 
 def equal(text: str, found: list[np.ndarray], due: list[np.ndarray]) -> None:
@@ -109,64 +111,64 @@ def equal(text: str, found: list[np.ndarray], due: list[np.ndarray]) -> None:
         np.testing.assert_allclose(a, b, rtol=close, atol=close * (1.0 + float(np.max(np.abs(b), initial=0.0))))
 
 
-class Closed(Asked):
+class Closed(DerivativeRequest):
     """A derivative of a function with functions for those that it takes."""
 
     kind: str = ""
 
-    def taken(self) -> tuple[Argument, ...]:
+    def taken(self) -> tuple[CallArgument, ...]:
         return closed(self.checked.module, super().taken(), self.kind)
 
-    def plain(self) -> Entry:
+    def plain(self) -> ElaboratedCall:
         """The function itself, of the same functions."""
         decl, module = self.decl, self.checked.module
-        return elaborated(Session(), module, decl.name, function(decl, module), self.taken())
+        return elaborate_call(Session(), module, decl.name, function(decl, module), self.taken())
 
 
 def held_with_functions(
-    checked: Checked, decl: tree.Fn, options: Options, text: str, sizes: dict[str, str], seed: int
+    checked: CheckedProgram, decl: tree.Fn, options: DeriveOptions, text: str, sizes: dict[str, str], seed: int
 ) -> Held:
     """The same of a function that takes functions, with each kind of these for which arguments are found."""
     again = checked_text(text)
     (written,) = again.module.fns.values()
-    open_, _ = open_arguments(again.module, written, sizes, functions=True)
+    open_, _ = symbolic_arguments(again.module, written, sizes, functions=True)
     done = 0
     for kind in KINDS:
         arguments = closed(again.module, open_, kind)
         arrays = at_which_it_ends(Closed(checked, decl, options, kind=kind).plain(), arguments, seed)
         if arrays is not None:
-            entry = elaborated(Session(), again.module, written.name, function(written, again.module), arguments)
+            entry = elaborate_call(Session(), again.module, written.name, function(written, again.module), arguments)
             equal(text, results(entry, arrays), results(Closed(checked, decl, options, kind=kind).entry(), arrays))
             done += 1
     assert done, f"`{decl.name}` was not run with any function: {text}"
     return Held(text, 0.0, done)
 
 
-def at_which_it_ends(plain: Entry, arguments: tuple[Argument, ...], seed: int) -> list[np.ndarray] | None:
+def at_which_it_ends(plain: ElaboratedCall, arguments: tuple[CallArgument, ...], seed: int) -> list[np.ndarray] | None:
     """Arguments of a derivative at which the function itself ends soon and has a value."""
-    rng, graph = np.random.default_rng(seed), finished(plain.graph)
-    for drawing in drawings(rng):
-        arrays = drawn(rng, arguments, drawing)
-        with suppress(Endless, DifflangError):
+    rng, graph = np.random.default_rng(seed), finalize_graph(plain.graph)
+    for drawing in sampling_attempts(rng):
+        arrays = sample_arguments(rng, arguments, drawing)
+        with suppress(StepLimitExceeded, DifflangError):
             own = len(graph.params) - plain.random
-            values = evaluate_within(FEW, graph, *arrays[:own], *arrays[len(arrays) - plain.random :])
-            failed = plain.fails and values[-1 - NUMBERS]
+            values = evaluate_with_limit(FEW, graph, *arrays[:own], *arrays[len(arrays) - plain.random :])
+            failed = plain.fails and values[-1 - DETAIL_RESULTS]
             if not failed and all(np.isfinite(y).all() for y in map(np.asarray, values) if y.dtype.kind in "fc"):
                 return arrays
     return None
 
 
-def function(decl: tree.Fn, module: Module) -> ClosureType:
+def function(decl: tree.Fn, module: ModuleScope) -> ClosureType:
     return ClosureType(FnCode(decl, module), ())
 
 
-def results(entry: Entry, arrays: list[np.ndarray]) -> list[np.ndarray]:
-    found = [np.asarray(x) for x in evaluate(finished(entry.graph), *arrays)]
-    return found[: -1 - NUMBERS] if entry.fails else found
+def results(entry: ElaboratedCall, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    found = [np.asarray(x) for x in evaluate(finalize_graph(entry.graph), *arrays)]
+    return found[: -1 - DETAIL_RESULTS] if entry.fails else found
 
 
 def operations(graph: Graph) -> int:
-    return sum(e.op.name not in FREE for g in inner_first(graph)[0] for e in g.eqns)
+    return sum(e.op.name not in FREE for g in graphs_postorder(graph)[0] for e in g.eqns)
 
 
 def twice(found: Held) -> Held:
@@ -176,7 +178,7 @@ def twice(found: Held) -> Held:
     return held(again, written, suitable(again, written))
 
 
-def outcome(checked: Checked, decl: tree.Fn, told: dict[str, str] | None = None) -> tuple[str, str]:
+def outcome(checked: CheckedProgram, decl: tree.Fn, told: dict[str, str] | None = None) -> tuple[str, str]:
     """What comes of a function: `right`, `refused` or `wrong`, with the text or the reason."""
     try:
         options = replace(suitable(checked, decl), told=told or {})

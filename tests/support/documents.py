@@ -26,7 +26,7 @@ from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
-from difflang.tools.testing.digits import same_text
+from difflang.tools.testing.digits import same_output
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")
@@ -124,16 +124,16 @@ def run_dfl(block: Block, folder: Path | None = None) -> str:
 def run_program(text: str, name: str = "example.dfl", engine: str = "xla", folder: Path | None = None) -> str:
     """Everything that running a program shows: reports of the check, its output, the failure that ended it."""
     shown = io.StringIO()
-    checked = check_and_run.check(Source(name, text), path=folder / name if folder is not None else None)
+    checked = check_and_run.check_program(Source(name, text), path=folder / name if folder is not None else None)
     if checked.diagnostics:
         print(render(checked.diagnostics), file=shown)
     if checked.errors:
         return shown.getvalue()
     with tempfile.TemporaryDirectory() as folder:  # what it writes is written there, beside the data of the examples
         (Path(folder) / "data").symlink_to(ROOT / "examples" / "data")
-        access = check_and_run.access_to(Path(folder) / name, (ROOT / "examples",))
+        access = check_and_run.file_access(Path(folder) / name, (ROOT / "examples",))
         try:
-            check_and_run.run(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
+            check_and_run.run_program(checked, Engine(engine), access, 0, lambda line: print(line, file=shown))  # type: ignore[arg-type]
         except DifflangError as error:
             print(render(error.diagnostics), file=shown)
     return shown.getvalue()
@@ -190,6 +190,6 @@ def accepted(path: Path) -> str:
             shown = (
                 run_dfl(block, place) if block.language == "dfl" else run_chain([block.before, block.text], place)[1]
             )
-        if not same_text(block.expected, shown):
+        if not same_output(block.expected, shown):
             lines[block.below : end] = shown.split("\n")
     return "\n".join(lines)

@@ -105,7 +105,7 @@ def cotangent_rest(v: Any) -> Any:
 PAIRS = [
     Fit("log", digamma_negative.LOG_QUOTIENT, log_quotient, "0", "0.0295"),
     Fit("digamma far out, halfway", digamma_negative.HALFWAY_TAIL, halfway_tail, "0", "0.0178"),
-    Fit("cotangent", digamma_negative.COTANGENT_REST, cotangent_rest, "0", "0.25"),
+    Fit("cotangent", digamma_negative.COTANGENT_SERIES, cotangent_rest, "0", "0.25"),
 ]
 FITS = [
     Fit("digamma near its root", gamma_functions.ROOT_QUOTIENT, digamma_quotient),
@@ -116,5 +116,5 @@ FITS = [
     Fit("beyond x, over the bell curve", gelu.TAIL, gelu_tail, "-1", "0.78"),
     Fit("gelu's slope near its root, to f32", gelu.SHORT_ROOT_QUOTIENT, gelu_quotient),
     Fit("beyond x, over the bell curve, to f32", gelu.SHORT_TAIL, lambda s: gelu_tail(s, 4), "-1", "0.58"),
-    Fit("erfc below 1", error_functions.SCALED_COMPLEMENT, scaled_complement),
+    Fit("erfc below 1", error_functions.ERFCX_COEFFICIENTS, scaled_complement),
 ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Source
-from difflang.driver.elaborate_call import Argument, elaborated
+from difflang.driver.elaborate_call import CallArgument, elaborate_call
 from difflang.elaborate.context import Session
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.types.function_code import FnCode
-from difflang.types.language_types import ClosureType, FnType, LangType, TupleType, declared_type
-from difflang.types.module_scope import Module
+from difflang.types.language_types import ClosureType, FnType, LangType, TupleType, function_signature
+from difflang.types.module_scope import ModuleScope
 
 KINDS = {
     "a contraction": "0.4 * sin({0}) + 0.2",
@@ -22,19 +22,19 @@ KINDS = {
 }
 
 
-def closed(module: Module, arguments: Sequence[Argument], kind: str) -> tuple[Argument, ...]:
+def closed(module: ModuleScope, arguments: Sequence[CallArgument], kind: str) -> tuple[CallArgument, ...]:
     """The arguments, a function of that kind for each that is a function."""
-    return tuple([Argument(a.name, known(module, a.type, kind), a.size, a.named) for a in arguments])
+    return tuple([CallArgument(a.name, known(module, a.type, kind), a.size, a.named) for a in arguments])
 
 
-def known(module: Module, type: LangType, kind: str) -> LangType:
+def known(module: ModuleScope, type: LangType, kind: str) -> LangType:
     """The type of a lambda that fits a type of functions; of anything else that type itself."""
-    function = declared_type(type) if isinstance(type, (ClosureType, FnType)) else None
+    function = function_signature(type) if isinstance(type, (ClosureType, FnType)) else None
     if function is None:
         return type
     (made,) = parse(Source("<given>", f"fn made() = {written(function, kind)}")).module.items
     assert isinstance(made, tree.Fn)
-    return elaborated(Session(), module, "made", ClosureType(FnCode(made, module), ()), ()).type
+    return elaborate_call(Session(), module, "made", ClosureType(FnCode(made, module), ()), ()).type
 
 
 def written(type: FnType, kind: str) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from difflang.base.source import Source
 from difflang.pygments import keyword_lists
-from difflang.syntax.formatter.concrete_tree import Leaf, concrete
+from difflang.syntax.formatter.concrete_tree import ConcreteLeaf, parse_concrete_tree
 from difflang.syntax.lexer import Lexer, tokenize
-from difflang.syntax.parser_tables import END, tables
-from difflang.syntax.string_literals import Hole, pieces
+from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
+from difflang.syntax.string_literals import InterpolationSpan, split_literal
 
 ROOT = Path(__file__).resolve().parents[2]
 # One file of all that is hard, and every program that is in the repository to be read.
@@ -49,8 +49,8 @@ def all_pieces(source: Source) -> Iterator[Piece]:
     for token in tokenize(source):
         if token.kind == "COMMENT":
             yield token.start, token.end, "doc" if token.text.startswith("##") else "comment"
-    for node in concrete(source).nodes:
-        leaves = [child for child in node.children if isinstance(child, Leaf)]
+    for node in parse_concrete_tree(source).nodes:
+        leaves = [child for child in node.children if isinstance(child, ConcreteLeaf)]
         name = next((leaf for leaf in leaves if leaf.kind == "NAME"), None)
         for leaf in leaves:
             if leaf is name and node.kind in DECLARED:
@@ -80,7 +80,7 @@ def of_token(source: Source, kind: str, start: int, end: int) -> Iterator[Piece]
 @cache
 def keywords() -> frozenset[str]:
     """The terminals that are words, reserved or contextual."""
-    lexis = tables().lexis
+    lexis = load_tables().lexis
     return frozenset({*lexis.words.values(), *dict(lexis.contextual)} - SIGNS)
 
 
@@ -96,12 +96,12 @@ def of_name(text: str, start: int, end: int) -> str:
 def of_string(source: Source, start: int, end: int) -> Iterator[Piece]:
     yield start, end, "string"
     yield from ((m.start(), m.end(), "escape") for m in ESCAPE.finditer(source.text, start + 1, end - 1))
-    for piece in pieces(source, start + 1, end - 1, []):
-        if isinstance(piece, Hole):
+    for piece in split_literal(source, start + 1, end - 1, []):
+        if isinstance(piece, InterpolationSpan):
             yield piece.span.start, piece.span.end, HOLE
             yield piece.expression.start, piece.expression.end, PLAIN
             lexer = Lexer(source, piece.expression.start, piece.expression.end)
-            while (kind := lexer.next(())) != END:
+            while (kind := lexer.next(())) != END_OF_TEXT:
                 yield from of_token(source, kind, lexer.start, lexer.stop)
 
 
@@ -110,8 +110,8 @@ def holes(text: str) -> list[bool]:
     found = [False] * len(text)
     for token in tokenize(Source("<corpus>", text)):
         if token.kind == "STRING":
-            for piece in pieces(Source("<corpus>", text), token.start + 1, token.end - 1, []):
-                if isinstance(piece, Hole):
+            for piece in split_literal(Source("<corpus>", text), token.start + 1, token.end - 1, []):
+                if isinstance(piece, InterpolationSpan):
                     found[piece.span.start : piece.span.end] = [True] * (piece.span.end - piece.span.start)
     return found
 

@@ -11,17 +11,17 @@ import numpy as np
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import Checked, check, run
-from difflang.execution.check_failures import guarded
-from difflang.execution.engine import Engine, Program
-from difflang.host.data.file_access import Access
+from difflang.driver.check_and_run import CheckedProgram, check_program, run_program
+from difflang.execution.check_failures import with_check_number
+from difflang.execution.engine import ArrayProgram, Engine
+from difflang.host.data.file_access import FileAccess
 from difflang.host.values import HostValue
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Says, evaluate, nobody
+from difflang.ir.interpreter import TextSink, discard_text, evaluate
 from difflang.ir.verify import verify
-from difflang.lower.capacity import LITTLE, Room, with_room
-from difflang.lower.lowering_pipeline import finished
-from difflang.ops.control.print_effect import printing
+from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, with_capacity
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.ops.control.print_effect import without_check_messages
 
 HERE = Path(__file__).resolve().parent
 
@@ -29,11 +29,15 @@ HERE = Path(__file__).resolve().parent
 class Twice(Engine, frozen=True):
     """Evaluates every graph as it was elaborated and as it would be lowered; answers and what is printed agree."""
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
-        plain = differentiate(with_room(printing(graph), Room(room.frames, max(room.steps, 1 << 16))))
-        ready = finished(graph, room)
+    def program(
+        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+    ) -> ArrayProgram:
+        plain = differentiate(
+            with_capacity(without_check_messages(graph), Capacity(room.frames, max(room.steps, 1 << 16)))
+        )
+        ready = finalize_graph(graph, room)
         if guard:
-            plain, ready = guarded(plain), guarded(ready)
+            plain, ready = with_check_number(plain), with_check_number(ready)
         verify(plain)
         verify(ready)
 
@@ -58,9 +62,9 @@ class Twice(Engine, frozen=True):
 INTERPRETER = Twice("interpret")
 
 
-def checked(source: str, path: Path | None = None) -> Checked:
+def checked(source: str, path: Path | None = None) -> CheckedProgram:
     """A program that was checked; `path` is its file. Errors: DifflangError with everything that is wrong."""
-    found = check(Source("test.dfl", source), path=path)
+    found = check_program(Source("test.dfl", source), path=path)
     if found.errors:
         raise DifflangError(*found.errors)
     return found
@@ -69,7 +73,7 @@ def checked(source: str, path: Path | None = None) -> Checked:
 def ran(source: str, engine: Engine = INTERPRETER, seed: int = 0) -> tuple[dict[str, HostValue], list[str]]:
     """A program's top-level values after its last statement, and what it printed."""
     lines: list[str] = []
-    runner = run(checked(source), engine, Access(HERE), seed, lines.append)
+    runner = run_program(checked(source), engine, FileAccess(HERE), seed, lines.append)
     return runner.values, lines
 
 

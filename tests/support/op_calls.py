@@ -14,12 +14,12 @@ from msgspec import Struct
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.ad.expand_derivatives import differentiate
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import evaluate, numpy_dtype, results_of
+from difflang.ir.interpreter import evaluate, evaluate_eqn, numpy_dtype
 from difflang.ir.op import OPS, Op, result_types
 from difflang.ir.tensor_types import BF16, BOOL, C64, C128, DTYPES, F16, F32, F64, I8, I32, U32, DType, Tensor, Type
-from difflang.ops.op_factories import Example, Fixed, Graded, Uniform
+from difflang.ops.op_factories import FixedOperand, GradedMatrices, OpExample, UniformSamples
 
 Array = Any
 Mask = tuple[bool, ...]
@@ -66,14 +66,14 @@ class Call(Struct, frozen=True):
         return not self.op.inactive and any(self.wrt) and any(r.tangent is not None for r in self.results)
 
     def graph(self) -> Graph:
-        return region(self.types, lambda *xs: self.op(*xs, **self.attrs))
+        return build_region(self.types, lambda *xs: self.op(*xs, **self.attrs))
 
     def smooth(self) -> Graph:
         """The graph, giving what does not depend on complex phases that the op is free to choose."""
         phases, complex = self.op.phases, any(t.dtype.is_complex for t in self.types)
         if phases is None or not complex:
             return self.graph()
-        return region(self.types, lambda *xs: phases(*self.op(*xs, **self.attrs)))
+        return build_region(self.types, lambda *xs: phases(*self.op(*xs, **self.attrs)))
 
     def references(self, *arrays: Array) -> list[Array]:
         """What the reference gives, one array for each result."""
@@ -105,25 +105,28 @@ def calls_of(op: Op, dtypes: Iterable[DType] | None = None) -> list[Call]:
 
 
 def draws(op: Op, dtype: DType, rng: np.random.Generator) -> Iterator[Call]:
-    samples = (op.samples,) if isinstance(op.samples, Uniform) else op.samples
-    if all(isinstance(s, Uniform) for s in samples):
+    samples = (op.samples,) if isinstance(op.samples, UniformSamples) else op.samples
+    if all(isinstance(s, UniformSamples) for s in samples):
         for shape in SHAPES:
             yield Call(op, tuple(draw(rng, dtype, shape, u) for u in samples), {})
         return
     for example in samples:
-        assert isinstance(example, Example)
+        assert isinstance(example, OpExample)
         operands = (
-            fixed(o, dtype) if isinstance(o, Fixed) else draw(rng, dtype, o, example.draw) for o in example.operands
+            fixed(o, dtype) if isinstance(o, FixedOperand) else draw(rng, dtype, o, example.draw)
+            for o in example.operands
         )
-        yield Call(op, tuple(operands), dict(example.attrs), isinstance(example.draw, Graded))
+        yield Call(op, tuple(operands), dict(example.attrs), isinstance(example.draw, GradedMatrices))
 
 
-def fixed(operand: Fixed, dtype: DType) -> Array:
+def fixed(operand: FixedOperand, dtype: DType) -> Array:
     return np.asarray(operand.data).astype(numpy_dtype(operand.dtype or dtype))
 
 
-def draw(rng: np.random.Generator, dtype: DType, shape: Sequence[int], within: Uniform | Graded) -> Array:
-    if isinstance(within, Graded):
+def draw(
+    rng: np.random.Generator, dtype: DType, shape: Sequence[int], within: UniformSamples | GradedMatrices
+) -> Array:
+    if isinstance(within, GradedMatrices):
         small = rng.uniform(-within.width, within.width, shape)
         return (small + np.eye(*shape[-2:]) * np.arange(1.0, shape[-1] + 1)).astype(numpy_dtype(dtype))
     if dtype.kind == "bool":
@@ -210,7 +213,7 @@ def pushed(f: Graph, wrt: Mask) -> Graph:
     tangents = [p for p, w in zip(params, wrt, strict=True) if w]
     jvp = OPS["jvp"]
     return differentiate(
-        region([*params, *tangents], lambda *vs: jvp(*vs, regions=(f,), wrt=wrt)[len(results) :], "jvp")
+        build_region([*params, *tangents], lambda *vs: jvp(*vs, regions=(f,), wrt=wrt)[len(results) :], "jvp")
     )
 
 
@@ -219,13 +222,13 @@ def pulled(f: Graph, wrt: Mask) -> Graph:
     params, results = f.type
     vjp = OPS["vjp"]
     return differentiate(
-        region([*params, *results], lambda *vs: vjp(*vs, regions=(f,), wrt=wrt)[len(results) :], "vjp")
+        build_region([*params, *results], lambda *vs: vjp(*vs, regions=(f,), wrt=wrt)[len(results) :], "vjp")
     )
 
 
 def arrows(rng: np.random.Generator, like: Iterable[Array]) -> list[Array]:
     """Directions of length about one."""
-    return [draw(rng, DTYPE_OF[x.dtype], x.shape, Uniform(-1.0, 1.0)) for x in like]
+    return [draw(rng, DTYPE_OF[x.dtype], x.shape, UniformSamples(-1.0, 1.0)) for x in like]
 
 
 def chosen(xs: Sequence[Array], wrt: Mask) -> list[Array]:
@@ -285,7 +288,7 @@ def shaken(graph: Graph, xs: Sequence[Array], rng: np.random.Generator) -> list[
 
     env = {p: off(x) for p, x in zip(graph.params, xs, strict=True)}
     for eqn in graph.eqns:
-        found = results_of(eqn, [env[v] for v in eqn.operands])
+        found = evaluate_eqn(eqn, [env[v] for v in eqn.operands])
         env.update((r, off(np.asarray(y))) for r, y in zip(eqn.results, found, strict=True))
     return [env[r] for r in graph.results]
 

@@ -58,7 +58,11 @@ def installed() -> Iterator[None]:
 
     What a test lowers and compiles by itself, to look at its text or its memory, is not.
     """
-    ours, asked, for_jax = difflang.runtime.compile.compiled, jax.stages.Lowered.compile, compiler.get_compile_options
+    ours, asked, for_jax = (
+        difflang.runtime.compile.compile_lowered,
+        jax.stages.Lowered.compile,
+        compiler.get_compile_options,
+    )
     known = {name: value for name, value in OPTIONS.items() if is_known(name, value)}
     looked_at = ContextVar("looked_at", default=False)
 
@@ -79,7 +83,7 @@ def installed() -> Iterator[None]:
         return for_jax(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(difflang.runtime.compile, "compiled", quickly)
+        patch.setattr(difflang.runtime.compile, "compile_lowered", quickly)
         patch.setattr(jax.stages.Lowered, "compile", with_care)
         patch.setattr(compiler, "get_compile_options", options_for_jax)
         yield

@@ -18,7 +18,7 @@ import scipy.special as sp
 from difflang.base.source import Source
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.syntax.tree_queries import nodes
+from difflang.syntax.tree_queries import all_nodes
 from support.reference_enums import constructors, fitting, variants_of
 
 Value = Any
@@ -269,7 +269,7 @@ class Reference:
 
     def extent(self, e: tree.Comprehension, iterator: tree.Iterator, scopes: list[Scope]) -> Iterable[Value]:
         name = iterator.pattern.name  # type: ignore[union-attr]
-        for part in nodes(e):
+        for part in all_nodes(e):
             if isinstance(part, tree.Index):
                 for axis, s in enumerate(part.subscripts):
                     if isinstance(s, tree.Name) and s.id == name:

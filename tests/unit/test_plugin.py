@@ -122,5 +122,5 @@ def test_installing_difflang_installs_it() -> None:
 
 def test_the_programs_of_these_tests_are_collected_by_nobody() -> None:
     root = Path(__file__).parents[1]
-    found = [path for path in root.rglob("*.dfl") if any(fnmatch(path.name, glob) for glob in plugin.USUAL)]
+    found = [path for path in root.rglob("*.dfl") if any(fnmatch(path.name, glob) for glob in plugin.DEFAULT_PATTERNS)]
     assert not found

@@ -11,25 +11,25 @@ import click
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.base.source_files import replace, unwritable
-from difflang.cli.commands.fmt import named
-from difflang.cli.diagnostic_formats import output_format, written
+from difflang.base.source_files import write_atomically, write_error
+from difflang.cli.commands.fmt import program_files
+from difflang.cli.diagnostic_formats import format_diagnostics, output_format
 from difflang.cli.options_and_reports import (
     FILE,
     FLOATS,
     full_traceback,
-    report,
-    say_mendable,
+    load_source,
+    print_diagnostics,
+    print_fixable_count,
     search_path,
-    source_of,
     split_entry,
 )
 
 if TYPE_CHECKING:
-    from difflang.driver.check_and_run import Checked
-    from difflang.tools.verify_fixes import Again, Mended
+    from difflang.driver.check_and_run import CheckedProgram
+    from difflang.tools.verify_fixes import FixedSource, Recheck
 
-SHOWN = ("human", "json", "sarif")  # the forms that have fixes
+FORMATS_WITH_FIXES = ("human", "json", "sarif")  # the forms that have fixes
 BOM = b"\xef\xbb\xbf"
 
 
@@ -60,73 +60,77 @@ def check(
     if fix and form != "human" and "-" in files:
         raise click.UsageError("`--fix -` writes the program to standard output: leave --output-format out")
     found: list[Diagnostic] = []
-    for file in files_in(files, found):
+    for file in expand_paths(files, found):
         entry = None
         if data:
             file, entry = split_entry(file)
         try:
-            source, path = source_of(file)
+            source, path = load_source(file)
 
             if data:
-                reports = not_fitting(check_and_run.check(source, default_float, path, folders), path, entry, data)
+                reports = check_data(
+                    check_and_run.check_program(source, default_float, path, folders), path, entry, data
+                )
                 found += reports
                 if not reports and form == "human":
                     click.echo(f"{', '.join(map(str, data))}: fits {file}", err=True)
                 continue
 
             def again(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
-                return check_and_run.check(text, default_float, path, folders, examples=True).diagnostics
+                return check_and_run.check_program(text, default_float, path, folders, examples=True).diagnostics
 
             if fix:
-                found += mend(file, path, source, again)
+                found += apply_fixes(file, path, source, again)
             else:
                 reports = again(source)
-                found += verify_fixes.judged(source, reports, again) if form in SHOWN else reports
+                found += verify_fixes.verify_fixes(source, reports, again) if form in FORMATS_WITH_FIXES else reports
         except DifflangError as error:
             found += error.diagnostics
-    tell(found, form)
+    print_in_format(found, form)
     if any(d.severity == "error" for d in found):
         sys.exit(1)
 
 
-def files_in(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
+def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
     """The files that are named, and those in folders. Reports are `found`: DL0701 for a folder without programs."""
     for file in files:
-        inside = list(named((file,)))
+        inside = list(program_files((file,)))
         if not inside:
             found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), ("its name ends with `.dfl`",)))
         yield from inside
 
 
-def not_fitting(checked: Checked, path: Path | None, entry: str | None, data: Sequence[Path]) -> Sequence[Diagnostic]:
+def check_data(
+    checked: CheckedProgram, path: Path | None, entry: str | None, data: Sequence[Path]
+) -> Sequence[Diagnostic]:
     """What is wrong with a program; of one that is right, what does not fit of the data."""
-    from difflang.tools.check_data import fits
+    from difflang.tools.check_data import check_data_file
 
     if checked.errors:
         return checked.diagnostics
-    found = [error for each in data for error in fits(checked, path, entry, each, str(each))]
+    found = [error for each in data for error in check_data_file(checked, path, entry, each, str(each))]
     return [*checked.diagnostics, *[d for error in found for d in error.diagnostics]]
 
 
-def tell(found: Sequence[Diagnostic], form: str) -> None:
+def print_in_format(found: Sequence[Diagnostic], form: str) -> None:
     """Reports, and how many of them can be mended."""
     if form != "human":
-        if text := written(found, form):
+        if text := format_diagnostics(found, form):
             click.echo(text)
         return
-    report(list(found))
-    say_mendable(found)
+    print_diagnostics(list(found))
+    print_fixable_count(found)
 
 
-def mend(file: str, path: Path | None, source: Source, again: Again) -> Sequence[Diagnostic]:
+def apply_fixes(file: str, path: Path | None, source: Source, again: Recheck) -> Sequence[Diagnostic]:
     """Make the certain fixes of a file, and say what was done; what is left to report. Errors: DL0710."""
-    from difflang.tools.verify_fixes import mended
+    from difflang.tools.verify_fixes import apply_certain_fixes
 
-    done = mended(source, again)
+    done = apply_certain_fixes(source, again)
     if path is None:
         click.echo(done.source.text, nl=False)
     elif done.made:
-        write(file, path, done)
+        write_fixed(file, path, done)
     for line, fix in done.made:
         click.echo(f"{source.name}:{line}: {fix.text}", err=True)
     if done.made:
@@ -134,11 +138,11 @@ def mend(file: str, path: Path | None, source: Source, again: Again) -> Sequence
     return done.left
 
 
-def write(file: str, path: Path, done: Mended) -> None:
+def write_fixed(file: str, path: Path, done: FixedSource) -> None:
     """The mended text in place of the old one, with the byte order mark that this had. Errors: DL0710."""
     try:
         with path.open("rb") as old:
             mark = BOM if old.read(len(BOM)) == BOM else b""
-        replace(path, mark + done.source.text.encode())
+        write_atomically(path, mark + done.source.text.encode())
     except OSError as error:
-        raise unwritable(file, error) from None
+        raise write_error(file, error) from None

@@ -9,16 +9,16 @@ import click
 
 from difflang.cli.options_and_reports import (
     FLOATS,
-    OneOf,
-    checked_program,
+    SuggestingChoice,
+    check_program_file,
+    exit_on_error,
     full_traceback,
-    pairs_of,
-    report,
-    reported,
+    parse_pairs,
+    print_diagnostics,
     search_path,
 )
 
-MODES = OneOf(["grad", "jvp", "vjp", "hvp"])
+MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
 
 
 @click.command()
@@ -45,11 +45,11 @@ def derive(
     """
     from difflang.tools.derive import derive as deriving
 
-    with reported(usage=deriving.USAGE):
-        options = deriving.Options(wrt, mode, order, pairs_of(told, "--arg", "TYPE"))
-        checked, path, entry = checked_program(program, default_float, folders)
+    with exit_on_error(usage=deriving.USAGE_CODES):
+        options = deriving.DeriveOptions(wrt, mode, order, parse_pairs(told, "--arg", "TYPE"))
+        checked, path, entry = check_program_file(program, default_float, folders)
         if symbolic or latex:
-            text = deriving.formulas(checked, path, entry, options, latex=latex)
+            text = deriving.derive_formulas(checked, path, entry, options, latex=latex)
         else:
-            text = deriving.derive(checked, path, entry, options, lambda warning: report([warning]))
+            text = deriving.derive(checked, path, entry, options, lambda warning: print_diagnostics([warning]))
         click.echo(text, nl=False)

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING
 import click
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.error_codes import all_nearest
+from difflang.base.error_codes import nearest_words
 from difflang.base.package_data import stdlib_files
-from difflang.base.source_files import read, replace, unwritable
-from difflang.cli.commands.fmt import named
-from difflang.cli.options_and_reports import OneOf, reported
+from difflang.base.source_files import read_source, write_atomically, write_error
+from difflang.cli.commands.fmt import program_files
+from difflang.cli.options_and_reports import SuggestingChoice, exit_on_error
 
 if TYPE_CHECKING:
-    from difflang.syntax.doc_pages import Entry, Page
+    from difflang.syntax.doc_pages import DocEntry, DocPage
 
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="[MODULE | MODULE.NAME | NAME | FILE]...")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write a file for each module here.")
-@click.option("--format", "form", type=OneOf(["markdown", "html"]), default="markdown", help="What is written.")
+@click.option(
+    "--format", "form", type=SuggestingChoice(["markdown", "html"]), default="markdown", help="What is written."
+)
 def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
     """What the library offers, or FILE: all modules, a module, one name. Folders are searched for programs.
 
@@ -31,78 +33,78 @@ def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
     """
     if form == "html" and out is None:
         raise click.UsageError("--format html writes files: say where, with --out FOLDER")
-    with reported():
+    with exit_on_error():
         if out is not None:
-            files = [Path(f) for f in named(what)] if what and is_file(what[0]) else modules(what)
-            write(out, [page_of(f) for f in files], form)
+            files = [Path(f) for f in program_files(what)] if what and is_path(what[0]) else library_files(what)
+            write_pages(out, [parse_page(f) for f in files], form)
             return
-        show("\n\n".join(map(text_of, what)) if what else overview())
+        print_markdown("\n\n".join(map(documentation_text, what)) if what else library_overview())
 
 
-def is_file(what: str) -> bool:
+def is_path(what: str) -> bool:
     return what.endswith(".dfl") or "/" in what or Path(what).is_dir()
 
 
-def page_of(path: Path) -> Page:
+def parse_page(path: Path) -> DocPage:
     """The page of a program. Errors: DifflangError where it cannot be read or is none."""
-    from difflang.syntax.doc_pages import page
+    from difflang.syntax.doc_pages import build_page
     from difflang.syntax.parse import parse
 
-    source = read(path, str(path))
+    source = read_source(path, str(path))
     parsed = parse(source)
     if any(d.severity == "error" for d in parsed.diagnostics):
         raise DifflangError(*parsed.diagnostics)
-    return page(source, parsed.module.items)
+    return build_page(source, parsed.module.items)
 
 
-def modules(names: Sequence[str]) -> list[Path]:
+def library_files(names: Sequence[str]) -> list[Path]:
     """The files of modules of the library, all without names. Errors: UsageError for one that is not there."""
     files = {path.stem: path for path in stdlib_files()}
     for name in names:
         if name not in files:
-            raise unknown(name, files, "module")
+            raise unknown_name_error(name, files, "module")
     return [files[name] for name in names] if names else list(files.values())
 
 
-def unknown(name: str, known: Sequence[str] | dict[str, Path], what: str) -> click.UsageError:
-    near = all_nearest(name, list(known))
+def unknown_name_error(name: str, known: Sequence[str] | dict[str, Path], what: str) -> click.UsageError:
+    near = nearest_words(name, list(known))
     way = f"Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else "`difflang doc` lists what there is."
     return click.UsageError(f"there is no {what} `{name}` in the library. {way}")
 
 
-def overview() -> str:
+def library_overview() -> str:
     """Every module of the library, and what it declares."""
-    from difflang.syntax.doc_pages import as_list
+    from difflang.syntax.doc_pages import index_as_markdown
 
-    return as_list([page_of(path) for path in modules(())])
+    return index_as_markdown([parse_page(path) for path in library_files(())])
 
 
-def text_of(what: str) -> str:
+def documentation_text(what: str) -> str:
     """A page, or what is told of one name, as Markdown. Errors: UsageError, DifflangError."""
-    from difflang.syntax.doc_pages import as_markdown, described
+    from difflang.syntax.doc_pages import entry_as_markdown, page_as_markdown
 
     files = {path.stem: path for path in stdlib_files()}
-    if is_file(what) or what in files:
-        paths = [files[what]] if what in files else [Path(f) for f in named((what,))]
-        return "\n".join(as_markdown(page_of(path)) for path in paths).rstrip()
+    if is_path(what) or what in files:
+        paths = [files[what]] if what in files else [Path(f) for f in program_files((what,))]
+        return "\n".join(page_as_markdown(parse_page(path)) for path in paths).rstrip()
     module, _, name = what.rpartition(".")
-    pages = [page_of(path) for path in (modules([module]) if module else modules(()))]
+    pages = [parse_page(path) for path in (library_files([module]) if module else library_files(()))]
     found = [(p, e) for p in pages for e in p.entries if e.name == name]
     if not found:
-        from difflang.tools.session_queries import of_the_language
+        from difflang.tools.session_queries import describe_builtin
 
-        if told := of_the_language(what):
+        if told := describe_builtin(what):
             return f"# {told}"
-        raise unknown(name, [e.name for p in pages for e in p.entries], "name")
-    return "\n\n".join("\n\n".join([title(p, e), *described(e)]) for p, e in found)
+        raise unknown_name_error(name, [e.name for p in pages for e in p.entries], "name")
+    return "\n\n".join("\n\n".join([entry_title(p, e), *entry_as_markdown(e)]) for p, e in found)
 
 
-def title(page: Page, entry: Entry) -> str:
+def entry_title(page: DocPage, entry: DocEntry) -> str:
     used = f"`import {page.name} ({entry.name})`" if page.name != "prelude" else "seen by every file"
     return f"# {page.name}.{entry.name}\n\n{used}"
 
 
-def show(text: str) -> None:
+def print_markdown(text: str) -> None:
     """For eyes where a terminal is, else as it is."""
     if not sys.stdout.isatty():
         click.echo(text)
@@ -113,22 +115,22 @@ def show(text: str) -> None:
     Console().print(Markdown(text))
 
 
-def write(folder: Path, pages: Sequence[Page], form: str) -> None:
+def write_pages(folder: Path, pages: Sequence[DocPage], form: str) -> None:
     """A file for each page and one that lists them. Errors: DL0710."""
-    from difflang.cli.doc_html import as_html, index_html
-    from difflang.syntax.doc_pages import as_list, as_markdown
+    from difflang.cli.doc_html import index_html, page_html
+    from difflang.syntax.doc_pages import index_as_markdown, page_as_markdown
 
     html = form == "html"
     first = "index" if html else "README"
     names = [first, *[p.name for p in pages]]
     if twice := [name for name in names if names.count(name) > 1]:
         raise click.UsageError(f"two pages would be called `{twice[0]}`: write them in two folders")
-    texts = {p.name: as_html(p, pages) if html else as_markdown(p) for p in pages}
-    texts[first] = index_html(pages) if html else as_list(pages, ".md") + "\n"
+    texts = {p.name: page_html(p, pages) if html else page_as_markdown(p) for p in pages}
+    texts[first] = index_html(pages) if html else index_as_markdown(pages, ".md") + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            replace(folder / f"{name}.{'html' if html else 'md'}", text.encode())
+            write_atomically(folder / f"{name}.{'html' if html else 'md'}", text.encode())
     except OSError as error:
-        raise unwritable(str(folder), error) from None
+        raise write_error(str(folder), error) from None
     click.echo(f"{len(pages)} pages in {folder}", err=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from difflang.base.byte_sizes import human
-from difflang.base.package_data import cache_folder, error_page, folder, state_folder
+from difflang.base.byte_sizes import format_bytes
+from difflang.base.package_data import cache_folder, data_folder, error_page, state_folder
 
 PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "lark", "prompt_toolkit")
 
@@ -24,7 +24,7 @@ def doctor() -> None:
 
     Exit code 1 where something that every program needs is not there.
     """
-    lines = [*versions(), *devices(), *folders(), *extras()]
+    lines = [*version_rows(), *device_rows(), *folder_rows(), *extra_rows()]
     width = max(len(name) for name, _, _ in lines)
     for name, text, well in lines:
         click.echo(f"{'  ' if well else '! '}{name:<{width}}  {text}")
@@ -34,7 +34,7 @@ def doctor() -> None:
 Row = tuple[str, str, bool]  # a name, what there is to say, and whether all is well
 
 
-def versions() -> Iterator[Row]:
+def version_rows() -> Iterator[Row]:
     yield "difflang", metadata.version("difflang"), True
     yield "python", f"{platform.python_version()} on {platform.platform()}", True
     for package in PACKAGES:
@@ -44,37 +44,37 @@ def versions() -> Iterator[Row]:
             yield package, f"not installed: `pip install {package}`", False
 
 
-def devices() -> Iterator[Row]:
+def device_rows() -> Iterator[Row]:
     """What programs can run on. JAX is started for it."""
     try:
-        from difflang.runtime.devices import here
+        from difflang.runtime.devices import local_devices
 
-        for name, kind in here():
+        for name, kind in local_devices():
             yield "device", f"{name}: {kind}", True
     except (ImportError, RuntimeError) as error:
         yield "device", f"JAX does not start: {str(error).splitlines()[0]}", False
 
 
-def folders() -> Iterator[Row]:
+def folder_rows() -> Iterator[Row]:
     try:
         error_page("DL0101")
-        yield "grammar", str(folder("grammar")), True
-        yield "stdlib", str(folder("stdlib")), True
+        yield "grammar", str(data_folder("grammar")), True
+        yield "stdlib", str(data_folder("stdlib")), True
     except OSError as error:
         yield "files", f"the installation is broken: {error}", False
-    yield "cache", place(cache_folder()), True
-    yield "history", place(state_folder()), True
+    yield "cache", describe_folder(cache_folder()), True
+    yield "history", describe_folder(state_folder()), True
 
 
-def place(path: Path) -> str:
+def describe_folder(path: Path) -> str:
     """A folder of the user's: how much is in it, and whether it can be written to."""
     if not path.is_dir():
         return f"{path}, not there yet"
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return f"{path}, {human(size)}" + ("" if os.access(path, os.W_OK) else ", which cannot be written to")
+    return f"{path}, {format_bytes(size)}" + ("" if os.access(path, os.W_OK) else ", which cannot be written to")
 
 
-def extras() -> Iterator[Row]:
+def extra_rows() -> Iterator[Row]:
     """Packages that only some programs need: without them all is well."""
     from difflang.host.optional_packages import EXTRAS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from difflang.base.error_codes import CODES, FAMILIES, nearest
+from difflang.base.error_codes import CODE_FAMILIES, CODE_TITLES, nearest_word
 from difflang.base.package_data import error_page
 
 
@@ -12,23 +12,23 @@ from difflang.base.package_data import error_page
 @click.argument("code", required=False)
 def explain(code: str | None) -> None:
     """What CODE of a report means: its cause, a wrong example and a right one. Without a code, all are listed."""
-    click.echo(contents() if code is None else page(code))
+    click.echo(list_codes() if code is None else code_page(code))
 
 
-def contents() -> str:
+def list_codes() -> str:
     """Every code with its title, by chapter."""
     chapters: list[str] = []
-    for number, family in FAMILIES.items():
-        codes = [f"  {code}  {title}" for code, title in CODES.items() if code[2:4] == number]
+    for number, family in CODE_FAMILIES.items():
+        codes = [f"  {code}  {title}" for code, title in CODE_TITLES.items() if code[2:4] == number]
         chapters.append("\n".join([f"DL{number}  {family}", *codes]))
     return "\n\n".join(chapters)
 
 
-def page(asked: str) -> str:
+def code_page(asked: str) -> str:
     """The page of a code, however it is spelled: DL0310, dl0310, 310. Errors: UsageError for one that is not there."""
     wanted = asked.upper() if asked.upper().startswith("DL") else f"DL{asked:0>4}"
-    if wanted not in CODES:
-        near = nearest(wanted, CODES)
+    if wanted not in CODE_TITLES:
+        near = nearest_word(wanted, CODE_TITLES)
         way = f"Did you mean '{near}'?" if near else "`difflang explain` lists them."
         raise click.UsageError(f"there is no code '{asked}'. {way}")
     return error_page(wanted).rstrip()

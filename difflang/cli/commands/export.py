@@ -8,11 +8,11 @@ import click
 
 from difflang.cli.options_and_reports import (
     FLOATS,
-    OneOf,
-    checked_program,
+    SuggestingChoice,
+    check_program_file,
+    exit_on_error,
     full_traceback,
-    pairs_of,
-    reported,
+    parse_pairs,
     search_path,
 )
 from difflang.tools.export.artifact_file import PLATFORMS
@@ -27,11 +27,13 @@ from difflang.tools.export.artifact_file import PLATFORMS
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; ENTRY.dflx without it.")
 @click.option("--wrt", help="The gradient in this parameter, `w`, `m.w` or `w,v`, in place of the function.")
 @click.option(
-    "--platform", "platforms", multiple=True, type=OneOf([*PLATFORMS, "none"]),
+    "--platform", "platforms", multiple=True, type=SuggestingChoice([*PLATFORMS, "none"]),
     help="For which StableHLO is written: cpu, cuda and tpu without it; `none` for none.",
 )  # fmt: skip
 @click.option(
-    "--stablehlo", type=OneOf(PLATFORMS), help="StableHLO alone, for this platform: text to a `.mlir`, else bytecode."
+    "--stablehlo",
+    type=SuggestingChoice(PLATFORMS),
+    help="StableHLO alone, for this platform: text to a `.mlir`, else bytecode.",
 )
 @click.option("--no-source", is_flag=True, help="Leave the text of the program out; reports have lines without it.")
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
@@ -52,13 +54,13 @@ def export(
         raise click.UsageError("--stablehlo takes -o FILE.mlir or -o FILE.mlirbc, and no --platform or --no-source")
     if "none" in platforms and len(platforms) > 1:
         raise click.UsageError("--platform none stands alone")
-    with reported(usage=exporting.USAGE):
-        chosen = () if platforms == ("none",) else platforms or exporting.PLATFORMS
-        pairs = pairs_of(told, "--arg", "TYPE")
-        options = exporting.Options(pairs, wrt, chosen, stablehlo, not no_source, words)
-        checked, path, entry = checked_program(program, default_float, folders)
-        made = exporting.made_of(checked, path, entry, options)
+    with exit_on_error(usage=exporting.USAGE_CODES):
+        chosen = () if platforms == ("none",) else platforms or exporting.DEFAULT_PLATFORMS
+        pairs = parse_pairs(told, "--arg", "TYPE")
+        options = exporting.ExportOptions(pairs, wrt, chosen, stablehlo, not no_source, words)
+        checked, path, entry = check_program_file(program, default_float, folders)
+        made = exporting.elaborate_export(checked, path, entry, options)
         target = out or Path(f"{made.name}.dflx")
-        exporting.export(made, target, options)
+        exporting.export_function(made, target, options)
         what = "StableHLO alone" if stablehlo else f"with StableHLO for {', '.join(chosen) or 'no platform'}"
         click.echo(f"{target}: {made.name}, {what}", err=True)

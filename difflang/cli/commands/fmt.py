@@ -11,8 +11,8 @@ import click
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.base.source_files import replace, unwritable
-from difflang.cli.options_and_reports import report, source_of
+from difflang.base.source_files import write_atomically, write_error
+from difflang.cli.options_and_reports import load_source, print_diagnostics
 
 
 @click.command()
@@ -24,32 +24,32 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
 
     The layout is one and the same for everybody: there are no settings. What a program means and all its comments stay.
     """
-    from difflang.syntax.formatter.format_program import format
+    from difflang.syntax.formatter.format_program import format_program
 
     problems: list[Diagnostic] = []
     changed = total = 0
-    for file in named(files):
+    for file in program_files(files):
         total += 1
         try:
-            source, path = source_of(file)
-            text = format(source)
+            source, path = load_source(file)
+            text = format_program(source)
             if diff:
-                click.echo(difference(source, text), nl=False)
+                click.echo(layout_diff(source, text), nl=False)
             elif path is None and not only_check:
                 click.echo(text, nl=False)
-            elif text != original(source, path):
+            elif text != file_text(source, path):
                 changed += 1
-                settle(file, path, text, only_check)
+                write_formatted(file, path, text, only_check)
         except DifflangError as error:
             problems += error.diagnostics
-    report(problems)
+    print_diagnostics(problems)
     if changed and not diff:
         click.echo(f"{changed} of {total} {'would change' if only_check else 'changed'}", err=True)
     if problems or (only_check and changed):
         sys.exit(1)
 
 
-def named(files: tuple[str, ...]) -> Iterator[str]:
+def program_files(files: tuple[str, ...]) -> Iterator[str]:
     """The programs that are meant: of a folder all below it, but for hidden ones."""
     for file in files:
         folder = Path(file)
@@ -61,22 +61,22 @@ def named(files: tuple[str, ...]) -> Iterator[str]:
                 yield str(path)
 
 
-def original(source: Source, path: Path | None) -> str:
+def file_text(source: Source, path: Path | None) -> str:
     """What stands in the file, a byte order mark and returns included."""
     return source.text if path is None else path.read_bytes().decode("utf-8")
 
 
-def settle(file: str, path: Path | None, text: str, only_check: bool) -> None:
+def write_formatted(file: str, path: Path | None, text: str, only_check: bool) -> None:
     """Say which file changes, and change it. Errors: DL0710."""
     if path is not None and not only_check:
         try:
-            replace(path, text.encode())
+            write_atomically(path, text.encode())
         except OSError as error:
-            raise unwritable(file, error) from None
+            raise write_error(file, error) from None
     click.echo(file)
 
 
-def difference(source: Source, text: str) -> str:
+def layout_diff(source: Source, text: str) -> str:
     """What the layout changes, as patches show it."""
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, source.name, source.name))

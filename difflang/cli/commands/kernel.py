@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-NAME = "difflang"
+KERNEL_NAME = "difflang"
 
 
 @click.group(invoke_without_command=True)
@@ -28,9 +28,9 @@ def kernel(ctx: click.Context, connection_file: str | None) -> None:
         raise click.UsageError("Jupyter starts the kernel, with -f FILE; `difflang kernel install` tells it how", ctx)
     if not Path(connection_file).is_file():
         raise click.BadParameter(f"there is no file '{connection_file}'", ctx, param_hint="-f")
-    from difflang.cli.jupyter_kernel import serve
+    from difflang.cli.jupyter_kernel import run_kernel
 
-    serve(connection_file)
+    run_kernel(connection_file)
 
 
 @kernel.command()
@@ -46,17 +46,17 @@ def install(prefix: str | None, user: bool) -> None:
     if prefix is not None and user:
         raise click.UsageError("--user and --prefix are two places")
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "kernel.json").write_text(json.dumps(spec(), indent=1) + "\n", encoding="utf-8")
+        Path(folder, "kernel.json").write_text(json.dumps(kernel_spec(), indent=1) + "\n", encoding="utf-8")
         try:
             place = KernelSpecManager().install_kernel_spec(
-                folder, NAME, user=user, prefix=None if user else prefix or sys.prefix
+                folder, KERNEL_NAME, user=user, prefix=None if user else prefix or sys.prefix
             )
         except OSError as error:
             raise click.UsageError(f"cannot install the kernel: {error.strerror or error}; try --user") from None
     click.echo(place)
 
 
-def spec() -> dict[str, object]:
+def kernel_spec() -> dict[str, object]:
     """How Jupyter starts the kernel: with the Python that runs here."""
     argv = [sys.executable, "-m", "difflang", "kernel", "-f", "{connection_file}"]
     return {"argv": argv, "display_name": "difflang", "language": "difflang", "interrupt_mode": "signal"}

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import click
 
-from difflang.cli.options_and_reports import OneOf
+from difflang.cli.options_and_reports import SuggestingChoice
 
 NEOVIM = """\
 vim.lsp.config("difflang", {
@@ -63,7 +63,9 @@ EDITORS = {"vscode": VSCODE, "neovim": NEOVIM, "vim": VIM, "emacs": EMACS, "heli
 
 
 @click.command()
-@click.option("--print-config", "editor", type=OneOf(list(EDITORS)), help="Show what tells an editor of the server.")
+@click.option(
+    "--print-config", "editor", type=SuggestingChoice(list(EDITORS)), help="Show what tells an editor of the server."
+)
 @click.option("--check", "only_check", is_flag=True, help="Say whether it can be started, and start nothing.")
 @click.option("--stdio", is_flag=True, help="Talk over standard input and output. It does so anyhow.")
 def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from difflang.cli.options_and_reports import OneOf
+from difflang.cli.options_and_reports import SuggestingChoice
 
-PROGRAM = """\
+PROGRAM_TEMPLATE = """\
 # A line through points, by gradient descent.
 
 record Line { slope: f32, start: f32 }
@@ -41,7 +41,7 @@ test "points on a line are met" {
 }
 """
 
-STEPS = {
+README_COMMANDS = {
     "run {name}.dfl": "run it",
     "test": "its tests and examples",
     "fmt .": "lay it out",
@@ -49,9 +49,9 @@ STEPS = {
 }
 
 
-def readme(name: str) -> str:
+def project_readme(name: str) -> str:
     """The page of a project: what one does with it, one comment below the other."""
-    steps = {f"difflang {step.format(name=name)}": what for step, what in STEPS.items()}
+    steps = {f"difflang {step.format(name=name)}": what for step, what in README_COMMANDS.items()}
     width = max(map(len, steps))
     return f"# {name}\n\n" + "".join(f"    {step:{width}}  # {what}\n" for step, what in steps.items())
 
@@ -74,8 +74,8 @@ def new(name: str) -> None:
     program = title.replace("-", "_")
     try:
         folder.mkdir(parents=True)
-        (folder / f"{program}.dfl").write_text(PROGRAM, encoding="utf-8")
-        (folder / "README.md").write_text(readme(program), encoding="utf-8")
+        (folder / f"{program}.dfl").write_text(PROGRAM_TEMPLATE, encoding="utf-8")
+        (folder / "README.md").write_text(project_readme(program), encoding="utf-8")
     except FileExistsError:
         raise click.UsageError(f"'{name}' is there already") from None
     except OSError as error:
@@ -85,7 +85,7 @@ def new(name: str) -> None:
 
 
 @click.command()
-@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
+@click.argument("shell", type=SuggestingChoice(["bash", "zsh", "fish"]))
 def completions(shell: str) -> None:
     """What SHELL needs to complete commands and options.
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from difflang.cli.diagnostic_formats import data_text
-from difflang.cli.options_and_reports import save
+from difflang.cli.diagnostic_formats import json_text
+from difflang.cli.options_and_reports import write_file
 
 if TYPE_CHECKING:
-    from difflang.execution.line_profiler import Profile
+    from difflang.execution.line_profiler import LineProfile
 
 
 @contextmanager
-def profiled(shown: bool, kept: Path | None) -> Generator[Profile | None, None, None]:
+def profile_run(shown: bool, kept: Path | None) -> Generator[LineProfile | None, None, None]:
     """A clock if one is asked for; what it says is told afterwards, also of a run that failed. Errors: DL0710."""
     if not shown and kept is None:
         yield None
         return
-    from difflang.execution.line_profiler import Profile
+    from difflang.execution.line_profiler import LineProfile
 
-    clock = Profile()
+    clock = LineProfile()
     try:
         yield clock
     finally:
@@ -32,4 +32,4 @@ def profiled(shown: bool, kept: Path | None) -> Generator[Profile | None, None, 
         if shown:
             click.echo(f"\n{clock}", err=True)
         if kept is not None:
-            save(kept, data_text(clock.to_json()) + "\n")
+            write_file(kept, json_text(clock.to_json()) + "\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from difflang.base.process_termination import leave_interrupts
+from difflang.base.process_termination import restore_default_sigint
 from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, search_path
 
 
@@ -31,22 +31,22 @@ def repl(
     `:help` lists what else can be asked. What is piped in is run input by input, without colours, and the exit code is
     that of the first failure.
     """
-    from difflang.cli.repl.session import Loading, Talk
-    from difflang.syntax.repl_input import inputs
+    from difflang.cli.repl.session import CompilerLoader, ReplSession
+    from difflang.syntax.repl_input import split_inputs
 
-    leave_interrupts()
-    loading = Loading(engine, device, seed, default_float, folders)
+    restore_default_sigint()
+    loading = CompilerLoader(engine, device, seed, default_float, folders)
     first = [f":load {file}"] if file is not None else []
     if sys.stdin.isatty() and sys.stdout.isatty():
-        from difflang.cli.repl.terminal import converse
+        from difflang.cli.repl.terminal import run_terminal
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what a script starts in its background ignores it
-        talk = Talk(loading, colored="NO_COLOR" not in os.environ)
-        converse(talk, first)
+        talk = ReplSession(loading, colored="NO_COLOR" not in os.environ)
+        run_terminal(talk, first)
         code = 0
     else:
-        talk = Talk(loading)
-        for text in (*first, *inputs(sys.stdin)):
+        talk = ReplSession(loading)
+        for text in (*first, *split_inputs(sys.stdin)):
             if not talk.handle(text):
                 break
         code = talk.code

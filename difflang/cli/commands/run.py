@@ -11,13 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.cli.options_and_reports import report, report_checked, source_of, split_entry
+from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry
 
 if TYPE_CHECKING:
     from difflang.execution.engine import Engine
 
 
-class Asked(Struct, frozen=True):
+class RunRequest(Struct, frozen=True):
     """What to run: a file or `FILE:ENTRY`, words for the program, arguments from files and as values."""
 
     program: str
@@ -26,8 +26,8 @@ class Asked(Struct, frozen=True):
     values: Mapping[str, str]
 
 
-def carry_out(
-    asked: Asked,
+def run_program(
+    asked: RunRequest,
     how: Engine,
     default_float: str | None,
     folders: tuple[Path, ...],
@@ -47,19 +47,23 @@ def carry_out(
         raise click.UsageError(f"--arg is for a function: name it, `{file}:NAME`")
     if wrong := [f"{n}={text}" for n, text in asked.files.items() if not text.startswith("@")]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; a value is for --set", param_hint="--arg")
-    source, path = source_of(file)
-    checked = check_and_run.check(source, default_float, path, folders, most_steps=max_steps)
-    report_checked(checked, source, lambda text: check_and_run.check(text, default_float, path, folders).diagnostics)
+    source, path = load_source(file)
+    checked = check_and_run.check_program(source, default_float, path, folders, most_steps=max_steps)
+    exit_if_errors(
+        checked, source, lambda text: check_and_run.check_program(text, default_float, path, folders).diagnostics
+    )
     if "--help" in asked.words:
-        click.echo(program_args.usage(checked.module, file))
+        click.echo(program_args.usage_text(checked.module, file))
         return
-    given, words = cli_call.told_apart(checked.module, entry, asked.values, asked.files)
-    access, words = check_and_run.access_to(path, allow), [*asked.words, *words]
+    given, words = cli_call.split_arguments(checked.module, entry, asked.values, asked.files)
+    access, words = check_and_run.file_access(path, allow), [*asked.words, *words]
     if entry is None:
-        check_and_run.run(checked, how, access, seed, click.echo, report, words)
+        check_and_run.run_program(checked, how, access, seed, click.echo, print_diagnostics, words)
     else:
-        cli_call.run(checked, cli_call.Call(entry, given), how, access, seed, click.echo, report, words)
+        cli_call.run_call(
+            checked, cli_call.CliCall(entry, given), how, access, seed, click.echo, print_diagnostics, words
+        )
     if how.budget and not limits:
         message = "no derivative in reverse was taken for which a limit can be kept"
         helps = "leave out `--memory-budget`", "it holds for `grad` and its kin, not for `vjp` and `linearize`"
-        report([Diagnostic("DL1207", message, helps=helps, severity="warning")])
+        print_diagnostics([Diagnostic("DL1207", message, helps=helps, severity="warning")])

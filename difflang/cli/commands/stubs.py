@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from difflang.base.source_files import read, replace, unwritable
-from difflang.cli.commands.fmt import named
-from difflang.cli.options_and_reports import report, reported, search_path
+from difflang.base.source_files import read_source, write_atomically, write_error
+from difflang.cli.commands.fmt import program_files
+from difflang.cli.options_and_reports import exit_on_error, print_diagnostics, search_path
 
 
 @click.command()
@@ -22,38 +22,38 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
     Folders are searched for programs. None is written where one of the programs is wrong; a stub that somebody else
     wrote is left alone.
     """
-    from difflang.driver.check_and_run import check
-    from difflang.tools.type_stubs import MARK
-    from difflang.tools.type_stubs import stubs as stubs_of
+    from difflang.driver.check_and_run import check_program
+    from difflang.tools.type_stubs import STUB_HEADER
+    from difflang.tools.type_stubs import generate_stub as stubs_of
 
-    with reported():
+    with exit_on_error():
         texts: dict[Path, str] = {}
         wrong = False
-        for file in map(Path, named(files)):
+        for file in map(Path, program_files(files)):
             place = (out or file.parent) / f"{file.stem}.pyi"
             if place in texts:
                 raise click.UsageError(f"two stubs would be called `{place.name}`: write them in two folders")
             if not file.stem.isidentifier():
                 raise click.UsageError(f"no Python module is called `{file.stem}`, so {file} has no stub")
-            checked = check(read(file, str(file)), path=file, paths=folders)
-            report(checked.errors)
+            checked = check_program(read_source(file, str(file)), path=file, paths=folders)
+            print_diagnostics(checked.errors)
             wrong = wrong or bool(checked.errors)
             texts[place] = stubs_of(checked, file.name)
         if wrong:
             sys.exit(1)
         for place in texts:
-            if beginning(place, len(MARK)) not in (None, MARK.encode()):
+            if file_prefix(place, len(STUB_HEADER)) not in (None, STUB_HEADER.encode()):
                 raise click.UsageError(f"{place} was not written by `difflang stubs`: move it away first")
         for place, text in texts.items():
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                replace(place, text.encode())
+                write_atomically(place, text.encode())
             except OSError as error:
-                raise unwritable(str(place), error) from None
+                raise write_error(str(place), error) from None
             click.echo(f"{place}", err=True)
 
 
-def beginning(place: Path, length: int) -> bytes | None:
+def file_prefix(place: Path, length: int) -> bytes | None:
     """The first bytes of what stands there, None where nothing does. Errors: DL0710 for what is no file."""
     try:
         with place.open("rb") as file:
@@ -61,4 +61,4 @@ def beginning(place: Path, length: int) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise unwritable(str(place), error) from None
+        raise write_error(str(place), error) from None

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import nearest
-from difflang.cli.diagnostic_formats import Finding, finding, findings, output_format
-from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, report, search_path
+from difflang.base.error_codes import nearest_word
+from difflang.cli.diagnostic_formats import Finding, diagnostic_finding, format_findings, output_format
+from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no_cache, print_diagnostics, search_path
 
 if TYPE_CHECKING:
-    from difflang.tools.testing.bench import Benchmarks, Measured, Timing
-    from difflang.tools.testing.suite import Case, Options, Outcome, Suite
-    from difflang.tools.testing.worker_pool import Task
+    from difflang.tools.testing.bench import Benchmarks, BenchResult, Timing
+    from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions
+    from difflang.tools.testing.worker_pool import WorkerTask
 
-NOTHING = 5  # the exit code where there was nothing to run, as pytest has it
-FEW = 20  # cases that are not worth another process
+EXIT_NOTHING_RUN = 5  # the exit code where there was nothing to run, as pytest has it
+MIN_CASES_PER_PROCESS = 20  # cases that are not worth another process
 SEEDS = click.IntRange(0, 2**64 - 1)
 PATHS = click.argument("paths", nargs=-1, metavar="[PATH]...")
 ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy.")
@@ -39,18 +39,18 @@ FILTER = click.option(
 )
 
 
-def options_of(
+def run_options(
     engine: Any,
     device: str | None,
     seed: int,
     default_float: str | None,
     allow: Sequence[Path],
     folders: Sequence[Path],
-) -> Options:
+) -> SuiteOptions:
     from difflang.execution.engine import Engine
-    from difflang.tools.testing.suite import Options
+    from difflang.tools.testing.suite import SuiteOptions
 
-    return Options(Engine(engine, device), seed, default_float, tuple(allow), tuple(folders))
+    return SuiteOptions(Engine(engine, device), seed, default_float, tuple(allow), tuple(folders))
 
 
 @click.command()
@@ -80,17 +80,17 @@ def test(
 
     Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.cli.commands.folders import programs
-    from difflang.tools.testing.suite import opened
+    from difflang.cli.commands.folders import find_programs
+    from difflang.tools.testing.suite import open_suite
 
     if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
         raise click.BadParameter(f"'{junit.parent}' is no folder that can be written to", param_hint="--junit")
-    options = options_of(engine, device, seed, default_float, allow, folders)
+    options = run_options(engine, device, seed, default_float, allow, folders)
     began = time.perf_counter()
-    suites = [opened(file, options) for file in programs(paths or (".",))]
-    numbers = [[n for n, case in enumerate(s.cases) if wanted(case, words)] for s in suites]
+    suites = [open_suite(file, options) for file in find_programs(paths or (".",))]
+    numbers = [[n for n, case in enumerate(s.cases) if is_selected(case, words)] for s in suites]
     if not any(numbers):
-        nothing(paths, words, [case.name for s in suites for case in s.cases], "no test, example or rule")
+        exit_nothing_to_run(paths, words, [case.name for s in suites for case in s.cases], "no test, example or rule")
     if only_list:
         for suite, chosen in zip(suites, numbers, strict=True):
             for n in chosen:
@@ -98,13 +98,13 @@ def test(
         return
     warnings = [d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"]
     if as_json or form in ("human", "json"):
-        report(warnings)
+        print_diagnostics(warnings)
     total = sum(map(len, numbers))
     if as_json or form == "json":
-        shown = Silent(total, quiet)
+        shown = JsonOutcomeReporter(total, quiet)
     else:
-        shown = Shown(total, quiet) if form == "human" else Written(total, form, warnings)
-    with closing(outcomes(suites, numbers, options, jobs)) as running:
+        shown = OutcomeReporter(total, quiet) if form == "human" else FormattedOutcomeReporter(total, form, warnings)
+    with closing(run_cases(suites, numbers, options, jobs)) as running:
         for outcome in running:
             shown.one(outcome)
             if fail_fast and outcome.result == "failed":
@@ -117,48 +117,48 @@ def test(
     sys.exit(70 if any(o.crashed for o in shown.outcomes) else int(any(o.result == "failed" for o in shown.outcomes)))
 
 
-def wanted(case: Case, words: Sequence[str]) -> bool:
+def is_selected(case: SuiteCase, words: Sequence[str]) -> bool:
     """Whether a name is asked for. A file that does not check is never left out: nobody knows what is in it."""
     return not words or case.kind == "check" or any(w.casefold() in case.title.casefold() for w in words)
 
 
-def nothing(paths: Sequence[str], words: Sequence[str], names: Sequence[str], what: str) -> None:
+def exit_nothing_to_run(paths: Sequence[str], words: Sequence[str], names: Sequence[str], what: str) -> None:
     """Nothing was found: say so and end."""
     where = ", ".join(paths) or "this folder"
     if words and names:
-        near = nearest(words[0], names)
+        near = nearest_word(words[0], names)
         hint = f" Did you mean '{near}'?" if near else ""
         click.echo(f"nothing in {where} has '{words[0]}' in its name.{hint}", err=True)
     else:
         click.echo(f"there is nothing to run in {where}: {what}", err=True)
-    sys.exit(NOTHING)
+    sys.exit(EXIT_NOTHING_RUN)
 
 
-def outcomes(
-    suites: Sequence[Suite], numbers: Sequence[Sequence[int]], options: Options, jobs: int | None
+def run_cases(
+    suites: Sequence[Suite], numbers: Sequence[Sequence[int]], options: SuiteOptions, jobs: int | None
 ) -> Generator[Outcome, None, None]:
     """Every case's outcome: here, or from several processes."""
     count = sum(map(len, numbers))
-    jobs = min(jobs or min(processors(), count // FEW), count)
+    jobs = min(jobs or min(available_cpus(), count // MIN_CASES_PER_PROCESS), count)
     if jobs > 1:
-        from difflang.tools.testing.worker_pool import Pool, Task
+        from difflang.tools.testing.worker_pool import WorkerPool, WorkerTask
 
-        tasks: list[Task] = [Task(s.cases[n], n) for s, c in zip(suites, numbers, strict=True) for n in c]
-        yield from Pool(tasks, options, jobs).outcomes()
+        tasks: list[WorkerTask] = [WorkerTask(s.cases[n], n) for s, c in zip(suites, numbers, strict=True) for n in c]
+        yield from WorkerPool(tasks, options, jobs).outcomes()
         return
     for suite, chosen in zip(suites, numbers, strict=True):
         for n in chosen:
             yield suite.run(n)
 
 
-def processors() -> int:
+def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-WORDS = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "yellow")}
+RESULT_STYLES = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("skipped", "yellow")}
 
 
-class Shown:
+class OutcomeReporter:
     """Outcomes on stdout: a line for each, then reports of those that failed, then how many."""
 
     def __init__(self, total: int, quiet: bool) -> None:
@@ -173,9 +173,11 @@ class Shown:
         self.outcomes.append(outcome)
         self.progress("")
         if not self.quiet or outcome.result == "failed":
-            word, color = WORDS[outcome.result]
+            word, color = RESULT_STYLES[outcome.result]
             case = outcome.case
-            line = f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({seconds(outcome.seconds)})"
+            line = (
+                f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({format_seconds(outcome.seconds)})"
+            )
             click.echo(line + (f": {outcome.report}" if outcome.result == "skipped" else ""))
         if len(self.outcomes) < self.total:
             self.progress(f"{len(self.outcomes)} of {self.total}")
@@ -196,13 +198,13 @@ class Shown:
                 if outcome.output:
                     click.echo(f"it printed:\n{outcome.output}")
         counts = [(r, sum(o.result == r for o in self.outcomes)) for r in ("failed", "passed", "skipped")]
-        parts = [self.painted(f"{n} {r}", WORDS[r][1]) for r, n in counts if n]
+        parts = [self.painted(f"{n} {r}", RESULT_STYLES[r][1]) for r, n in counts if n]
         left = self.total - len(self.outcomes)
         parts += [f"{left} not run"] if left else []
-        click.echo(f"{', '.join(parts)} in {seconds(took)}")
+        click.echo(f"{', '.join(parts)} in {format_seconds(took)}")
 
 
-class Silent(Shown):
+class JsonOutcomeReporter(OutcomeReporter):
     """Outcomes as data, all at the end."""
 
     def one(self, outcome: Outcome) -> None:
@@ -214,7 +216,7 @@ class Silent(Shown):
         click.echo(json.dumps({"format": 1, "seconds": took, "not_run": left, "tests": tests}, indent=2))
 
 
-class Written(Silent):
+class FormattedOutcomeReporter(JsonOutcomeReporter):
     """What failed, and the warnings, in a form for other programs, all at the end."""
 
     def __init__(self, total: int, form: str, warnings: Sequence[Diagnostic]) -> None:
@@ -223,12 +225,15 @@ class Written(Silent):
 
     def end(self, took: float) -> None:
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
-        found = [*map(finding, self.warnings), *[failure(o) for o in self.outcomes if o.result == "failed"]]
-        if text := findings(found, self.form):
+        found = [
+            *map(diagnostic_finding, self.warnings),
+            *[outcome_finding(o) for o in self.outcomes if o.result == "failed"],
+        ]
+        if text := format_findings(found, self.form):
             click.echo(text)
 
 
-def failure(outcome: Outcome) -> Finding:
+def outcome_finding(outcome: Outcome) -> Finding:
     """A test that failed, at the line where it begins."""
     case = outcome.case
     said = re.sub(r"^error\[DL\d+\]: ", "", outcome.report.partition("\n")[0])
@@ -236,7 +241,7 @@ def failure(outcome: Outcome) -> Finding:
     return Finding("error", (*outcome.codes, "failed")[0], f"{case.title}: {said}", case.file, place, place)
 
 
-def seconds(took: float) -> str:
+def format_seconds(took: float) -> str:
     """A time with three digits and its unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if took >= 0.9995 * scale:
@@ -270,33 +275,33 @@ def bench(
 
     Exit codes: 0 all ran, 1 a file or a benchmark failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.cli.commands.folders import programs
+    from difflang.cli.commands.folders import find_programs
 
-    earlier = earlier_times(compare) if compare is not None else {}
-    options = options_of(engine, device, seed, default_float, allow, folders)
-    files = benchmarks(programs(paths or (".",)), options)
+    earlier = read_baseline(compare) if compare is not None else {}
+    options = run_options(engine, device, seed, default_float, allow, folders)
+    files = load_benchmarks(find_programs(paths or (".",)), options)
     all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.found)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):
-        nothing(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
+        exit_nothing_to_run(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
     if only_list:
         for file, _, item in chosen:
             click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text}")
         return
     width = max([len(item.name_span.text) for _, _, item in chosen], default=0)
-    found: list[Measured] = []
+    found: list[BenchResult] = []
     failed = not all(files)
     for file, n, item in chosen:
         try:
             found.append(file.measured(n, budget))
         except DifflangError as error:
             click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text} failed", err=True)
-            report(error.diagnostics)
+            print_diagnostics(error.diagnostics)
             failed = True
             continue
         if not as_json:
             head = [f"{'':<{width}}  {HEADER}"] if len(found) == 1 else []
-            click.echo("\n".join([*head, f"{item.name_span.text:<{width}}  {row(found[-1], earlier)}"]))
+            click.echo("\n".join([*head, f"{item.name_span.text:<{width}}  {benchmark_row(found[-1], earlier)}"]))
     if as_json:
         click.echo(json.dumps({"format": 1, "benchmarks": [m.to_json() for m in found]}, indent=2))
     sys.exit(int(failed))
@@ -305,21 +310,21 @@ def bench(
 HEADER = f"{'first':>9} {'median':>9} {'spread':>8} {'fastest':>9} {'runs':>7}"
 
 
-def row(measured: Measured, earlier: Mapping[tuple[str, str], Timing]) -> str:
+def benchmark_row(measured: BenchResult, earlier: Mapping[tuple[str, str], Timing]) -> str:
     """The times of a benchmark, and beside them how they compare."""
-    from difflang.tools.testing.bench import change
+    from difflang.tools.testing.bench import slowdown
 
     t = measured.timing
-    text = f"{seconds(t.first):>9} {seconds(t.median):>9} {f'± {t.spread:.1%}':>8} {seconds(t.fastest):>9}"
+    text = f"{format_seconds(t.first):>9} {format_seconds(t.median):>9} {f'± {t.spread:.1%}':>8} {format_seconds(t.fastest):>9}"
     text += f" {t.samples * t.loops:>7}"
     before = earlier.get((Path(measured.file).name, measured.name))
     if before is None:
         return text + "  new" * bool(earlier)
-    times = change(t, before)
-    return f"{text}  {'no change' if times is None else f'{times:.2f} times as long'}, before {seconds(before.median)}"
+    times = slowdown(t, before)
+    return f"{text}  {'no change' if times is None else f'{times:.2f} times as long'}, before {format_seconds(before.median)}"
 
 
-def benchmarks(files: Sequence[str], options: Options) -> list[Benchmarks | None]:
+def load_benchmarks(files: Sequence[str], options: SuiteOptions) -> list[Benchmarks | None]:
     """The benchmarks of each file; None, and a report, of one that is wrong."""
     from difflang.tools.testing.bench import Benchmarks
 
@@ -328,12 +333,12 @@ def benchmarks(files: Sequence[str], options: Options) -> list[Benchmarks | None
         try:
             found.append(Benchmarks(file, options))
         except DifflangError as error:
-            report(error.diagnostics)
+            print_diagnostics(error.diagnostics)
             found.append(None)
     return found
 
 
-def earlier_times(path: Path) -> dict[tuple[str, str], Timing]:
+def read_baseline(path: Path) -> dict[tuple[str, str], Timing]:
     """The times in a file that `--json` wrote, by the names of file and benchmark."""
     from difflang.tools.testing.bench import Timing
 

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import click
 
-from difflang.cli.diagnostic_formats import data_text
-from difflang.cli.options_and_reports import FLOATS, OneOf, checked_program, full_traceback, reported, search_path
+from difflang.cli.diagnostic_formats import json_text
+from difflang.cli.options_and_reports import (
+    FLOATS,
+    SuggestingChoice,
+    check_program_file,
+    exit_on_error,
+    full_traceback,
+    search_path,
+)
 
-FORMATS = OneOf(["table", "latex", "html", "json"])
+FORMATS = SuggestingChoice(["table", "latex", "html", "json"])
 
 
 @click.command()
@@ -33,9 +40,9 @@ def trace(
     pairs = [v.partition("=") for v in values]
     if wrong := [v for v, (name, _, value) in zip(values, pairs, strict=True) if not name or not value]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="VALUES")
-    with reported(usage=tracing.USAGE):
-        options = tracing.Options({n: v for n, _, v in pairs}, wrt, rows, seed)
-        checked, path, entry = checked_program(program, default_float, folders)
-        found = tracing.trace(checked, path, entry, options)
+    with exit_on_error(usage=tracing.USAGE):
+        options = tracing.TraceOptions({n: v for n, _, v in pairs}, wrt, rows, seed)
+        checked, path, entry = check_program_file(program, default_float, folders)
+        found = tracing.trace_function(checked, path, entry, options)
         text = {"latex": found.to_latex, "html": found.to_html}.get(form)
-        click.echo(data_text(found.to_json()) if form == "json" else text() if text else str(found))
+        click.echo(json_text(found.to_json()) if form == "json" else text() if text else str(found))

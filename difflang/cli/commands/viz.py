@@ -7,38 +7,38 @@ from typing import TYPE_CHECKING
 
 import click
 
-from difflang.cli.diagnostic_formats import data_text
+from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     FILE,
     FLOATS,
-    OneOf,
-    checked_program,
+    SuggestingChoice,
+    check_program_file,
+    exit_on_error,
     full_traceback,
-    pairs_of,
-    reported,
-    save,
+    parse_pairs,
     search_path,
+    write_file,
 )
 
 if TYPE_CHECKING:
-    from difflang.tools.viz.visualize import Drawn
+    from difflang.tools.viz.visualize import VizResult
 
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
 PASSES = ("widen", "inline", "simplify", "window_sums", "contract", "unbatch", "unseen", "dce", "defer", "cse",
           "fuse", "hoist")  # fmt: skip
-words_of_program = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
+program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 
 @click.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
-@words_of_program
+@program_arguments
 @click.option("--wrt", help="Beside it the gradient in this parameter, `w`, `m.w` or `w,v`.")
-@click.option("--format", "form", type=OneOf(FORMATS), help="What is written; the suffix of `--out` says it too, and "
+@click.option("--format", "form", type=SuggestingChoice(FORMATS), help="What is written; the suffix of `--out` says it too, and "
               "without both it is svg.")  # fmt: skip
 @click.option("--out", type=FILE, help="A file; else it goes to stdout.")
-@click.option("--stage", type=OneOf(STAGES), help="How far the program has come.  [default: optimized]")
-@click.option("--diff", "change", type=OneOf(PASSES), metavar="PASS", help="What this pass changes: "
+@click.option("--stage", type=SuggestingChoice(STAGES), help="How far the program has come.  [default: optimized]")
+@click.option("--diff", "change", type=SuggestingChoice(PASSES), metavar="PASS", help="What this pass changes: "
               f"{', '.join(PASSES)}.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Every equation; else neighbours are folded beyond 300.")
 @click.option(
@@ -59,21 +59,23 @@ def viz(
 
     if change is not None and stage is not None:
         raise click.UsageError("--diff shows the graph before a pass and after it: leave --stage out")
-    form = form or format_of(out)
-    with reported(usage=drawing.USAGE):
-        options = drawing.Options(stage or "optimized", wrt, pairs_of(told, "--arg", "TYPE"), words, change, everything)
-        checked, path, entry = checked_program(program, default_float, folders)
-        found = drawing.viz(checked, path, entry, options)
-        text = written(found, form)
+    form = form or format_from_suffix(out)
+    with exit_on_error(usage=drawing.USAGE):
+        options = drawing.VizOptions(
+            stage or "optimized", wrt, parse_pairs(told, "--arg", "TYPE"), words, change, everything
+        )
+        checked, path, entry = check_program_file(program, default_float, folders)
+        found = drawing.visualize(checked, path, entry, options)
+        text = render_format(found, form)
         for note in found.notes:
             click.echo(note, err=True)
         if out is None:
             click.echo(text, nl=False)
         else:
-            save(out, text)
+            write_file(out, text)
 
 
-def format_of(out: Path | None) -> str:
+def format_from_suffix(out: Path | None) -> str:
     """What the name of a file says of its format; svg without one."""
     if out is None:
         return "svg"
@@ -85,10 +87,10 @@ def format_of(out: Path | None) -> str:
     return suffix
 
 
-def written(found: Drawn, form: str) -> str:
+def render_format(found: VizResult, form: str) -> str:
     """The pictures in a format."""
     from difflang.tools.viz import dot_and_mermaid
-    from difflang.tools.viz.svg import svg
+    from difflang.tools.viz.svg import render_svg
 
     match form:
         case "dot":
@@ -96,11 +98,11 @@ def written(found: Drawn, form: str) -> str:
         case "mermaid":
             return dot_and_mermaid.mermaid(found.pictures)
         case "json":
-            return data_text(dot_and_mermaid.data(found.pictures)) + "\n"
+            return json_text(dot_and_mermaid.pictures_as_json(found.pictures)) + "\n"
         case "html":
-            return page(found)
+            return html_page(found)
         case _:
-            return svg(found.pictures)
+            return render_svg(found.pictures)
 
 
 STYLE = """
@@ -117,18 +119,20 @@ pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target {
 """
 
 
-def page(found: Drawn) -> str:
+def html_page(found: VizResult) -> str:
     """The program beside its picture. A box leads to its line; there is no script, and nothing is loaded."""
-    from difflang.tools.viz.svg import escape, svg
+    from difflang.tools.viz.svg import escape_xml, render_svg
 
     source = found.decl.span.source
     lines = [source.line(n) for n in range(1, source.position(len(source.text.rstrip()))[0] + 1)]
     width = len(str(len(lines)))
-    listing = "".join(f'<span id="L{n}"><i>{n:>{width}}</i>  {escape(line)}</span>' for n, line in enumerate(lines, 1))
-    title = escape(f"{source.name}:{found.decl.name}")
+    listing = "".join(
+        f'<span id="L{n}"><i>{n:>{width}}</i>  {escape_xml(line)}</span>' for n, line in enumerate(lines, 1)
+    )
+    title = escape_xml(f"{source.name}:{found.decl.name}")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f'<meta name="viewport" content="width=device-width">\n<style>{STYLE}</style>\n</head>\n<body>\n'
         f"<h1><code>{title}</code></h1>\n"
-        f'<pre>{listing}</pre>\n<div class="picture">\n{svg(found.pictures, source)}</div>\n</body>\n</html>\n'
+        f'<pre>{listing}</pre>\n<div class="picture">\n{render_svg(found.pictures, source)}</div>\n</body>\n</html>\n'
     )

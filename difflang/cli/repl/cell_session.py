@@ -9,21 +9,21 @@ from pathlib import Path
 
 from msgspec import field
 
-from difflang.base.session_interrupts import interruptible
-from difflang.cli.repl.meta_commands import command
-from difflang.cli.repl.session import Loading, Talk
-from difflang.syntax.repl_input import inputs, is_command
+from difflang.base.session_interrupts import allow_interrupts
+from difflang.cli.repl.meta_commands import run_command
+from difflang.cli.repl.session import CompilerLoader, ReplSession
+from difflang.syntax.repl_input import is_command, split_inputs
 
-Bundle = dict[str, str]  # one thing in several forms, by their MIME types
-PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+MimeBundle = dict[str, str]  # one thing in several forms, by their MIME types
+PICTURE_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
-class Cells(Talk, eq=False, kw_only=True):
+class CellSession(ReplSession, eq=False, kw_only=True):
     """A session under way. `publish` shows something that has several forms."""
 
-    loading: Loading = field(default_factory=lambda: Loading("xla", None, 0, "f32", (), echo))
+    loading: CompilerLoader = field(default_factory=lambda: CompilerLoader("xla", None, 0, "f32", (), echo_line))
     terminal: bool = False
-    publish: Callable[[Bundle], None] = print
+    publish: Callable[[MimeBundle], None] = print
 
     def carry_out(self, text: str, name: str, line: int = 1) -> bool:
         """Carry out a cell that begins on that line of what reports call `name`; False where it ends the session.
@@ -31,15 +31,15 @@ class Cells(Talk, eq=False, kw_only=True):
         A cell with commands is told input by input, else as a whole. Errors: DifflangError.
         """
         try:
-            with interruptible():
+            with allow_interrupts():
                 return self.carried_out(text, name, line)
         finally:
             self.show_pictures()
 
     def carried_out(self, text: str, name: str, line: int) -> bool:
-        for part, number in parts(text):
+        for part, number in cell_inputs(text):
             if is_command(part):
-                if not command(self, part.strip()):
+                if not run_command(self, part.strip()):
                     return False
             elif part.strip():
                 self.run("\n" * (line + number - 1) + part, name)
@@ -58,30 +58,30 @@ class Cells(Talk, eq=False, kw_only=True):
         if self.made is not None:
             drawn = self.made.runner.pictures
             for path in dict.fromkeys(drawn):
-                self.publish(picture(path))
+                self.publish(picture_bundle(path))
             drawn.clear()
 
 
-def echo(text: str, *, err: bool = False) -> None:
+def echo_line(text: str, *, err: bool = False) -> None:
     """A line where front ends look for it: they put streams of their own in the place of Python's."""
     print(text, file=sys.stderr if err else sys.stdout)
 
 
-def parts(text: str) -> Iterator[tuple[str, int]]:
+def cell_inputs(text: str) -> Iterator[tuple[str, int]]:
     """The inputs of a cell, each with the number of lines above it: one, unless there are commands among its lines."""
     if not any(map(is_command, text.split("\n"))):
         yield text, 0
         return
     end = 0
-    for each in inputs(text.split("\n")):
+    for each in split_inputs(text.split("\n")):
         start = text.index(each, end)
         end = start + len(each)
         yield each, text.count("\n", 0, start)
 
 
-def picture(path: Path) -> Bundle:
+def picture_bundle(path: Path) -> MimeBundle:
     """A picture as front ends take it, beside its name."""
-    kind, plain = PICTURES[path.suffix], {"text/plain": f"<{path.name}>"}
+    kind, plain = PICTURE_TYPES[path.suffix], {"text/plain": f"<{path.name}>"}
     try:
         data = path.read_bytes()
     except OSError:  # it is gone by now

@@ -16,22 +16,22 @@ import click
 from msgspec import Struct
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.base.error_codes import all_nearest, nearest
-from difflang.base.package_data import stdlib_modules, stdlib_names
+from difflang.base.error_codes import nearest_word, nearest_words
+from difflang.base.package_data import stdlib_module_of_name, stdlib_modules
 from difflang.base.source import Source, Span
-from difflang.base.source_files import read, why_not
-from difflang.cli.commands.explain import contents, page
-from difflang.cli.repl.session import Talk
+from difflang.base.source_files import os_error_reason, read_source
+from difflang.cli.commands.explain import code_page, list_codes
+from difflang.cli.repl.session import ReplSession
 
-LONG_ENOUGH, MOST_TIMES = 0.5, 100  # seconds, calls: how long `:time` measures
+MIN_TIMING_SECONDS, MAX_TIMING_CALLS = 0.5, 100  # seconds, calls: how long `:time` measures
 
 
-class Command(Struct, frozen=True):
+class ReplCommand(Struct, frozen=True):
     """What a command takes and does. `act` says whether the session goes on."""
 
     usage: str
     help: str
-    act: Callable[[Talk, str], bool | None]
+    act: Callable[[ReplSession, str], bool | None]
 
     @property
     def needs(self) -> bool:
@@ -39,37 +39,39 @@ class Command(Struct, frozen=True):
         return " " in self.usage and "[" not in self.usage
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, ReplCommand] = {}
 
 
-Act = Callable[[Talk, str], "bool | None"]
+CommandAction = Callable[[ReplSession, str], "bool | None"]
 
 
-def register(usage: str, help: str) -> Callable[[Act], Act]:
+def register(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
     """Registers a command under the first word of its usage."""
 
-    def entered(act: Act) -> Act:
-        COMMANDS[usage.split()[0]] = Command(usage, help, act)
+    def entered(act: CommandAction) -> CommandAction:
+        COMMANDS[usage.split()[0]] = ReplCommand(usage, help, act)
         return act
 
     return entered
 
 
-def command(talk: Talk, text: str) -> bool:
+def run_command(talk: ReplSession, text: str) -> bool:
     """Carry out a command; False where the session ends. Errors: DifflangError."""
     if text.startswith("?"):
         text = f":doc {text[1:].strip()}"
     name, _, rest = text.partition(" ")
     found = COMMANDS.get(name)
     if found is None:
-        near = nearest(name, COMMANDS)
-        raise wrong(text, f"there is no command `{name}`", f"did you mean `{near}`?" if near else "`:help` lists them")
+        near = nearest_word(name, COMMANDS)
+        raise command_error(
+            text, f"there is no command `{name}`", f"did you mean `{near}`?" if near else "`:help` lists them"
+        )
     if found.needs and not rest.strip():
-        raise wrong(text, f"`{name}` is called as `{found.usage}`")
+        raise command_error(text, f"`{name}` is called as `{found.usage}`")
     return found.act(talk, rest.strip()) is not False
 
 
-def wrong(text: str, message: str, *ways: str, code: str = "DL0101") -> DifflangError:
+def command_error(text: str, message: str, *ways: str, code: str = "DL0101") -> DifflangError:
     """A report about a command."""
     source = Source("<input>", text)
     return DifflangError(Diagnostic(code, message, (Label(Span(source, 0, len(text))),), ways))
@@ -79,27 +81,27 @@ def wrong(text: str, message: str, *ways: str, code: str = "DL0101") -> Difflang
 
 
 @register(":t EXPRESSION", "the type of an expression; nothing is computed")
-def type_(talk: Talk, text: str) -> None:
-    from difflang.tools.session_queries import signature
+def type_of_expression(talk: ReplSession, text: str) -> None:
+    from difflang.tools.session_queries import signature_text
     from difflang.types.language_types import show_type
-    from difflang.types.suggested_fixes import helped
+    from difflang.types.suggested_fixes import add_helps
 
     decl = talk.session.module.fns.get(text)
     try:
-        talk.say(signature(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type))
+        talk.say(signature_text(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type))
     except DifflangError as error:
-        raise helped(error, [known_names(talk)] if unknown_alone(error) else []) from None
+        raise add_helps(error, [list_names(talk)] if only_unknown_names(error) else []) from None
 
 
-def unknown_alone(error: DifflangError) -> bool:
+def only_unknown_names(error: DifflangError) -> bool:
     """Whether a name is all that is wrong, and nothing is said of what it could be."""
     return all(d.code == "DL0201" and not d.helps and not d.fixes for d in error.diagnostics)
 
 
-def known_names(talk: Talk) -> str:
-    from difflang.tools.session_queries import names
+def list_names(talk: ReplSession) -> str:
+    from difflang.tools.session_queries import visible_names
 
-    found = [name for name, known in names(talk.session).items() if known.kind != "builtin"]
+    found = [name for name, known in visible_names(talk.session).items() if known.kind != "builtin"]
     return (
         f"there are {', '.join(found)}"
         if found
@@ -108,85 +110,85 @@ def known_names(talk: Talk) -> str:
 
 
 @register(":doc NAME", "what a name stands for; also `?NAME`")
-def doc(talk: Talk, text: str) -> None:
-    from difflang.tools.session_queries import described, fields, names
+def describe_name(talk: ReplSession, text: str) -> None:
+    from difflang.tools.session_queries import describe_symbol, member_names, visible_names
 
-    found = described(talk.session, text)
+    found = describe_symbol(talk.session, text)
     if found is None:
         owner, point, _ = text.rpartition(".")
-        known = [f"{owner}.{n}" for n in fields(talk.session, owner)] if point else names(talk.session)
-        near = all_nearest(text, known)
+        known = [f"{owner}.{n}" for n in member_names(talk.session, owner)] if point else visible_names(talk.session)
+        near = nearest_words(text, known)
         ways = (f"did you mean {' or '.join(f'`{name}`' for name in near)}?",) if near else ()
-        if (module := stdlib_names().get(text)) is not None:
+        if (module := stdlib_module_of_name().get(text)) is not None:
             ways = (f"it is in `{module}`: `import {module} ({text})`",)
-        elif (module := text.partition(".")[0]) in stdlib_modules() and module not in names(talk.session):
+        elif (module := text.partition(".")[0]) in stdlib_modules() and module not in visible_names(talk.session):
             ways = (f"import it: `import {module}`",)
-        raise wrong(f":doc {text}", f"there is no `{text}` here", *(ways or (known_names(talk),)), code="DL0201")
+        raise command_error(f":doc {text}", f"there is no `{text}` here", *(ways or (list_names(talk),)), code="DL0201")
     talk.say(found)
 
 
 @register(":why [CODE]", "what the code of a report means; without one, of the last report")
-def why(talk: Talk, text: str) -> None:
+def explain_code(talk: ReplSession, text: str) -> None:
     asked = text or talk.last_code
     try:
-        talk.say(page(asked) if asked else contents())
+        talk.say(code_page(asked) if asked else list_codes())
     except click.UsageError as error:
-        raise wrong(f":why {text}", error.message) from None
+        raise command_error(f":why {text}", error.message) from None
 
 
 @register(":ir EXPRESSION", "the graph of an expression, or of a function: `:ir f x=f32[3]`")
-def ir(talk: Talk, text: str) -> None:
+def print_ir(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
     talk.say(graph_text(talk.session, text, "optimized").rstrip())
 
 
 @register(":hlo EXPRESSION", "the same for XLA, as StableHLO")
-def hlo(talk: Talk, text: str) -> None:
+def print_stablehlo(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
     talk.say(graph_text(talk.session, text, "stablehlo").rstrip())
 
 
 @register(":mem FUNCTION", "what a function needs in memory: `:mem f x=f32[3]`")
-def mem(talk: Talk, text: str) -> None:
-    from difflang.tools.memory_report import Options, memory_of
-    from difflang.tools.session_queries import function
+def memory_report(talk: ReplSession, text: str) -> None:
+    from difflang.tools.memory_report import MemoryOptions, function_memory
+    from difflang.tools.session_queries import parse_function_call
 
-    decl, told = function(talk.session, text)
-    talk.show(memory_of(talk.session.program, decl, Options(told)))
+    decl, told = parse_function_call(talk.session, text)
+    talk.show(function_memory(talk.session.program, decl, MemoryOptions(told)))
 
 
 @register(":check FUNCTION", "whether the derivative of a function is right")
-def check(talk: Talk, text: str) -> None:
-    from difflang.tools.check_grad import Options, check_grad_of
-    from difflang.tools.session_queries import function
+def check_gradient(talk: ReplSession, text: str) -> None:
+    from difflang.tools.check_grad import CheckGradOptions, check_grad_with_globals
+    from difflang.tools.session_queries import parse_function_call
 
-    decl, told = function(talk.session, text)
+    decl, told = parse_function_call(talk.session, text)
     compiled = talk.loading.options[0] == "xla"
     runner = talk.session.runner
-    options = Options(told=told, compiled=compiled)
-    found = check_grad_of(talk.session.program, decl, options, lambda name: runner.read(name).leaves or ())
+    options = CheckGradOptions(told=told, compiled=compiled)
+    found = check_grad_with_globals(talk.session.program, decl, options, lambda name: runner.read(name).leaves or ())
     talk.show(found)
     if not found.right:
         raise DifflangError(*found.diagnostics())
 
 
 @register(":time EXPRESSION", "how long an expression takes, the first time and then")
-def time_(talk: Talk, text: str) -> None:
-    from difflang.tools.session_queries import prepared
+def time_expression(talk: ReplSession, text: str) -> None:
+    from difflang.tools.session_queries import expression_runner
 
-    call = prepared(talk.session, text)
+    call = expression_runner(talk.session, text)
     times: list[float] = []
-    while sum(times[1:]) < LONG_ENOUGH and len(times) <= MOST_TIMES:
+    while sum(times[1:]) < MIN_TIMING_SECONDS and len(times) <= MAX_TIMING_CALLS:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
     then = statistics.median(times[1:])
-    talk.say(f"first {duration(times[0])}, then {duration(then)} (median of {len(times) - 1})")
+    talk.say(f"first {format_duration(times[0])}, then {format_duration(then)} (median of {len(times) - 1})")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -194,74 +196,80 @@ def duration(seconds: float) -> str:
 
 
 @register(":g FUNCTION", "the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
-def gradient(talk: Talk, text: str) -> None:
-    from difflang.tools.derive.derive import MODES, Options, derive_of
-    from difflang.tools.session_queries import function
+def print_gradient(talk: ReplSession, text: str) -> None:
+    from difflang.tools.derive.derive import MODES, DeriveOptions, derive_function
+    from difflang.tools.session_queries import parse_function_call
 
-    decl, given = function(talk.session, text)
+    decl, given = parse_function_call(talk.session, text)
     told = dict(given)
     mode = told.pop("mode", "grad")
     if mode not in MODES:
-        raise wrong(f":g {text}", f"there is no mode `{mode}`", f"it is one of {', '.join(MODES)}")
-    options = Options(wrt=told.pop("wrt", None), mode=mode, told=told)
+        raise command_error(f":g {text}", f"there is no mode `{mode}`", f"it is one of {', '.join(MODES)}")
+    options = DeriveOptions(wrt=told.pop("wrt", None), mode=mode, told=told)
     warnings: list[Diagnostic] = []
-    text = derive_of(talk.session.program, decl, options, warnings.append)
+    text = derive_function(talk.session.program, decl, options, warnings.append)
     talk.loading.warn(warnings)
     talk.say(text.rstrip())
 
 
 @register(":trace FUNCTION", "a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
-def trace(talk: Talk, text: str) -> None:
-    from difflang.tools.session_queries import function
-    from difflang.tools.trace_call import Options, trace_of
+def trace_function(talk: ReplSession, text: str) -> None:
+    from difflang.tools.session_queries import parse_function_call
+    from difflang.tools.trace_call import TraceOptions, trace_declaration
 
-    decl, given = function(talk.session, text)
+    decl, given = parse_function_call(talk.session, text)
     runner = talk.session.runner
-    talk.show(trace_of(talk.session.program, decl, Options(given), lambda name: runner.read(name).leaves or ()))
+    talk.show(
+        trace_declaration(talk.session.program, decl, TraceOptions(given), lambda name: runner.read(name).leaves or ())
+    )
 
 
 # ---- Files and what was typed
 
 
 @register(":load FILE", "run a file here")
-def load(talk: Talk, text: str) -> None:
+def load_file(talk: ReplSession, text: str) -> None:
     talk.loaded = text
-    talk.run(read(Path(text), text).text, text)
+    talk.run(read_source(Path(text), text).text, text)
 
 
 @register(":reload", "run the file that was loaded last once more")
-def reload(talk: Talk, text: str) -> None:
+def reload_file(talk: ReplSession, text: str) -> None:
     if not talk.loaded:
-        raise wrong(":reload", "no file was loaded", "`:load FILE` does")
-    load(talk, talk.loaded)
+        raise command_error(":reload", "no file was loaded", "`:load FILE` does")
+    load_file(talk, talk.loaded)
 
 
 @register(":save FILE", "write what was typed and carried out to a new file")
-def save(talk: Talk, text: str) -> None:
+def save_inputs(talk: ReplSession, text: str) -> None:
     try:
         with open(text, "x", encoding="utf-8") as file:
             file.write("".join(f"{each}\n" for each in talk.session.inputs))
     except OSError as error:
-        raise wrong(f":save {text}", f"cannot write `{text}`: {why_not(error)}", code="DL0710") from None
+        raise command_error(
+            f":save {text}", f"cannot write `{text}`: {os_error_reason(error)}", code="DL0710"
+        ) from None
 
 
 @register(":edit [NAME]", "change a function, or what was typed last, in $EDITOR, and run that")
-def edit(talk: Talk, text: str) -> None:
-    from difflang.tools.session_queries import source_of
+def edit_input(talk: ReplSession, text: str) -> None:
+    from difflang.tools.session_queries import declaration_source
 
     session = talk.session
     if not talk.terminal:
-        raise wrong(f":edit {text}", "there is no terminal for an editor here", "change the cell, and run it again")
-    before = source_of(session, text) if text else (session.inputs[-1] if session.inputs else "")
+        raise command_error(
+            f":edit {text}", "there is no terminal for an editor here", "change the cell, and run it again"
+        )
+    before = declaration_source(session, text) if text else (session.inputs[-1] if session.inputs else "")
     if before is None:
-        raise wrong(f":edit {text}", f"`{text}` was not declared here", code="DL0201")
-    after = edited(before)
+        raise command_error(f":edit {text}", f"`{text}` was not declared here", code="DL0201")
+    after = edit_in_editor(before)
     if after.strip() and after != before:
         talk.say(after.rstrip())
         talk.run(after.rstrip())
 
 
-def edited(text: str) -> str:
+def edit_in_editor(text: str) -> str:
     """The text as it is after its author has changed it."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     handle, name = tempfile.mkstemp(suffix=".dfl")
@@ -271,25 +279,25 @@ def edited(text: str) -> str:
         subprocess.run([*editor, name], check=True)
         return Path(name).read_text(encoding="utf-8")
     except (OSError, subprocess.CalledProcessError) as error:
-        raise wrong(":edit", f"the editor `{editor[0]}` failed: {error}", "$EDITOR names another") from None
+        raise command_error(":edit", f"the editor `{editor[0]}` failed: {error}", "$EDITOR names another") from None
     finally:
         with contextlib.suppress(OSError):
             os.unlink(name)
 
 
 @register(":undo", "go back to before the last input")
-def undo(talk: Talk, text: str) -> None:
+def undo_input(talk: ReplSession, text: str) -> None:
     gone = talk.session.undo()
     talk.say(f"without: {gone}" if gone is not None else "there is nothing to go back to")
 
 
 @register(":help", "this list")
-def help_(talk: Talk, text: str) -> None:
+def list_commands(talk: ReplSession, text: str) -> None:
     width = max(len(c.usage) for c in COMMANDS.values())
     rows = [f"{c.usage:<{width}}  {c.help}" for c in COMMANDS.values()]
     talk.say("\n".join([*rows, "", "`_` is the last value; with `;` at its end an input shows nothing."]))
 
 
 @register(":quit", "end the session; so does Ctrl-D")
-def quit_(talk: Talk, text: str) -> bool:
+def quit_session(talk: ReplSession, text: str) -> bool:
     return False

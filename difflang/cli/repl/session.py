@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from difflang.base.crash_report import crashed
+from difflang.base.crash_report import report_crash
 from difflang.base.diagnostics import Diagnostic, DifflangError, render
-from difflang.base.session_interrupts import interruptible
-from difflang.syntax.repl_input import inputs, is_command, typed
-from difflang.tools.completion_candidates import Names
+from difflang.base.session_interrupts import allow_interrupts
+from difflang.syntax.repl_input import is_command, split_inputs, strip_prompts
+from difflang.tools.completion_candidates import CompletionNames
 
 if TYPE_CHECKING:
-    from difflang.driver.interactive_session import Interactive
+    from difflang.driver.interactive_session import InteractiveSession
     from difflang.host.values import HostValue
 
 
-LEAVING = {"exit": ":quit", "quit": ":quit", "help": ":help"}  # as in other sessions, unless a name is taken
+PLAIN_COMMANDS = {"exit": ":quit", "quit": ":quit", "help": ":help"}  # as in other sessions, unless a name is taken
 
 
-class Loading:
+class CompilerLoader:
     """The compiler, and JAX after it, read in the background while a person types."""
 
     def __init__(
@@ -62,57 +62,57 @@ class Loading:
         if self.options[0] == "xla":
             import_module("difflang.runtime.compile")
 
-    def session(self) -> Interactive:
+    def session(self) -> InteractiveSession:
         if self.thread is not None:
             self.ready.wait()  # two threads that read modules at once may each wait for the other
-        from difflang.driver.check_and_run import access_to
-        from difflang.driver.interactive_session import Interactive
+        from difflang.driver.check_and_run import file_access
+        from difflang.driver.interactive_session import InteractiveSession
         from difflang.execution.engine import Engine
 
         engine, device, seed, default_float, folders = self.options
         made = Engine(engine, device)
-        return Interactive(made, access_to(None, folders), seed, self.echo, self.warn, default_float, folders)
+        return InteractiveSession(made, file_access(None, folders), seed, self.echo, self.warn, default_float, folders)
 
     def warn(self, diagnostics: list[Diagnostic]) -> None:
         if diagnostics:
             self.echo(render(diagnostics, sys.stderr.isatty()), err=True)
 
 
-class Talk(Struct, eq=False):
+class ReplSession(Struct, eq=False):
     """A session under way: what it was told last, and the exit code that its first failure stands for."""
 
-    loading: Loading
+    loading: CompilerLoader
     colored: bool = False
     code: int = 0
     last_code: str = ""  # of the last report
     loaded: str = ""  # the file that was loaded last
     interrupted: bool = False  # ever
     terminal: bool = True  # whether other programs can talk to the person
-    made: Interactive | None = None
+    made: InteractiveSession | None = None
 
     @property
-    def session(self) -> Interactive:
+    def session(self) -> InteractiveSession:
         if self.made is None:
             self.made = self.loading.session()
         return self.made
 
     def handle(self, text: str) -> bool:
         """Carry out one input, or those of a transcript, and show what each gives; False where the session ends."""
-        told = typed(text)
+        told = strip_prompts(text)
         if told != text:
-            return all([self.answer(each) for each in inputs(told.split("\n"))])
+            return all([self.answer(each) for each in split_inputs(told.split("\n"))])
         return self.answer(text.strip())
 
     def answer(self, text: str) -> bool:
         """The same for one input."""
-        from difflang.cli.repl.meta_commands import command
+        from difflang.cli.repl.meta_commands import run_command
 
         try:
-            if (meant := text.removesuffix("()")) in LEAVING and not self.knows(meant):
-                text = LEAVING[meant]
-            with interruptible():
+            if (meant := text.removesuffix("()")) in PLAIN_COMMANDS and not self.knows(meant):
+                text = PLAIN_COMMANDS[meant]
+            with allow_interrupts():
                 if is_command(text):
-                    return command(self, text)
+                    return run_command(self, text)
                 if text:
                     self.run(text)
         except DifflangError as error:
@@ -122,26 +122,26 @@ class Talk(Struct, eq=False):
             click.echo("interrupted", err=True)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was typed
             self.code = self.code or 70
-            click.echo(crashed(error), err=True)
+            click.echo(report_crash(error), err=True)
         return True
 
     def knows(self, name: str) -> bool:
         """Whether something of the session has this name."""
         return self.made is not None and name in self.made.module.declared
 
-    def names(self) -> Names:
+    def names(self) -> CompletionNames:
         """What can be proposed: before the compiler is read, the words of the language."""
         if self.loading.reading:
-            return Names({}, lambda name: {}, lambda name: ())
+            return CompletionNames({}, lambda name: {}, lambda name: ())
         from difflang.tools import session_queries
 
-        def plain(found: dict[str, session_queries.Known]) -> dict[str, tuple[str, str]]:
+        def plain(found: dict[str, session_queries.NameInfo]) -> dict[str, tuple[str, str]]:
             return {name: (known.kind, known.text) for name, known in found.items()}
 
         made = self.session
-        return Names(
-            plain(session_queries.names(made)),
-            lambda name: plain(session_queries.fields(made, name)),
+        return CompletionNames(
+            plain(session_queries.visible_names(made)),
+            lambda name: plain(session_queries.member_names(made, name)),
             lambda name: session_queries.parameter_types(made, name),
         )
 
@@ -163,13 +163,13 @@ class Talk(Struct, eq=False):
 
     def shown(self, value: HostValue) -> str:
         """A value and its type."""
-        from difflang.host.values import show
+        from difflang.host.values import format_value
         from difflang.types.language_types import ClosureType, show_type
 
         kind = show_type(value.type)
         if isinstance(value.type, ClosureType):
             return kind
-        return f"{show(value)}{self.dim(f'  : {kind}')}"
+        return f"{format_value(value)}{self.dim(f'  : {kind}')}"
 
     def dim(self, text: str) -> str:
         return f"\x1b[2m{text}\x1b[0m" if self.colored else text

@@ -21,10 +21,17 @@ from prompt_toolkit.styles import Style
 
 from difflang.base.package_data import state_folder
 from difflang.base.source import Source
-from difflang.cli.repl.session import Talk
+from difflang.cli.repl.session import ReplSession
 from difflang.syntax.lexer import tokenize
-from difflang.syntax.parser_tables import tables
-from difflang.syntax.repl_input import MORE, PROMPT, indentation, is_command, is_complete, typed
+from difflang.syntax.parser_tables import load_tables
+from difflang.syntax.repl_input import (
+    CONTINUATION_PROMPT,
+    PROMPT,
+    is_command,
+    is_complete,
+    next_indentation,
+    strip_prompts,
+)
 from difflang.tools.completion_candidates import complete
 
 COLORS = {
@@ -34,18 +41,20 @@ COLORS = {
     "comment": "ansibrightblack italic",
     "prompt": "ansibrightblack",
 }
-CLASSES = {"INT": "number", "FLOAT": "number", "STRING": "string", "COMMENT": "comment"}
+TOKEN_STYLES = {"INT": "number", "FLOAT": "number", "STRING": "string", "COMMENT": "comment"}
 GREETING = "difflang: `:help` lists what can be asked, Ctrl-D ends."
 
 
-def converse(talk: Talk, first: Sequence[str], input: Input | None = None, output: Output | None = None) -> None:
+def run_terminal(
+    talk: ReplSession, first: Sequence[str], input: Input | None = None, output: Output | None = None
+) -> None:
     """Read inputs and answer them until the end is asked for. `first` are carried out before any is read."""
     click.echo(GREETING)
-    reader = session(talk, input, output)
+    reader = prompt_session(talk, input, output)
     waiting = list(first)
     while True:
         try:
-            text = waiting.pop(0) if waiting else entered(reader)
+            text = waiting.pop(0) if waiting else read_input(reader)
             if not talk.handle(text):
                 return
         except KeyboardInterrupt:  # what is typed is dropped; what is carried out hears of it itself
@@ -54,7 +63,7 @@ def converse(talk: Talk, first: Sequence[str], input: Input | None = None, outpu
             return
 
 
-def entered(reader: PromptSession[str]) -> str:
+def read_input(reader: PromptSession[str]) -> str:
     """The next input. Errors: KeyboardInterrupt, EOFError.
 
     While the editor gives the terminal back Ctrl-C is still a key to it, put by for the next input: it was meant for
@@ -70,19 +79,19 @@ def entered(reader: PromptSession[str]) -> str:
     return text
 
 
-def session(talk: Talk, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:
+def prompt_session(talk: ReplSession, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:
     """The line editor. What it does not need before it can be seen is read afterwards."""
     reader: PromptSession[str] = PromptSession(
         message=[("class:prompt", PROMPT)],
-        prompt_continuation=[("class:prompt", MORE)],
+        prompt_continuation=[("class:prompt", CONTINUATION_PROMPT)],
         multiline=True,
-        key_bindings=keys(),
-        lexer=Highlighting() if talk.colored else None,
+        key_bindings=key_bindings(),
+        lexer=TokenHighlighter() if talk.colored else None,
         style=Style.from_dict(COLORS),
         color_depth=None if talk.colored else ColorDepth.DEPTH_1_BIT,
-        completer=Proposing(talk),
+        completer=ReplCompleter(talk),
         complete_while_typing=False,
-        history=history(),
+        history=open_history(),
         input=input,
         output=output,
     )
@@ -90,7 +99,7 @@ def session(talk: Talk, input: Input | None = None, output: Output | None = None
     return reader
 
 
-def history() -> History:
+def open_history() -> History:
     """What was typed in earlier sessions; of this one alone where no file can be written."""
     path = state_folder() / "history"
     try:
@@ -101,18 +110,18 @@ def history() -> History:
     return FileHistory(str(path))
 
 
-def keys() -> KeyBindings:
+def key_bindings() -> KeyBindings:
     """Enter carries out what is whole and else begins a line; Alt-Enter always begins one."""
     bindings = KeyBindings()
 
     @bindings.add("enter")
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        text = typed(buffer.text)
+        text = strip_prompts(buffer.text)
         if is_command(text) or is_complete(text):
             buffer.validate_and_handle()
         else:
-            buffer.insert_text("\n" + indentation(buffer.document.current_line_before_cursor))
+            buffer.insert_text("\n" + next_indentation(buffer.document.current_line_before_cursor))
 
     @bindings.add("escape", "enter")
     def more(event: KeyPressEvent) -> None:
@@ -121,21 +130,21 @@ def keys() -> KeyBindings:
     return bindings
 
 
-class Highlighting(Lexer):
+class TokenHighlighter(Lexer):
     """Colours by the kinds of tokens."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        lines = list(colored(document.text))
+        lines = list(highlight_lines(document.text))
         return lambda number: lines[number] if number < len(lines) else []
 
 
-def colored(text: str) -> Iterator[StyleAndTextTuples]:
+def highlight_lines(text: str) -> Iterator[StyleAndTextTuples]:
     """The lines of a text in pieces, each with the class of its colour."""
-    words = set(tables().lexis.words.values())
+    words = set(load_tables().lexis.words.values())
     line: StyleAndTextTuples = []
     at = 0
     for token in [] if is_command(text) else tokenize(Source("<input>", text)):
-        kind = CLASSES.get(token.kind, "word" if token.kind in words else "")
+        kind = TOKEN_STYLES.get(token.kind, "word" if token.kind in words else "")
         for style, piece in (("", text[at : token.start]), (f"class:{kind}" if kind else "", token.text)):
             head, *others = piece.split("\n")
             line.append((style, head))
@@ -149,10 +158,10 @@ def colored(text: str) -> Iterator[StyleAndTextTuples]:
         yield [("", other)]
 
 
-class Proposing(Completer):
+class ReplCompleter(Completer):
     """Names and fields of the session; before the compiler is read, the words of the language."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: ReplSession) -> None:
         self.talk = talk
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:

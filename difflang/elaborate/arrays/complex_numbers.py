@@ -8,24 +8,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import Taken, builtin
-from difflang.elaborate.context import Context
-from difflang.elaborate.expressions.number_promotion import OF_COMPLEX
-from difflang.elaborate.expressions.operators import array, elementwise
-from difflang.elaborate.reports.op_messages import quoted
-from difflang.elaborate.terms import Array, Record, Sum, Term, Tuple, Variant, rebuilt_record, rebuilt_variant
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.number_promotion import COMPLEX_EXTENSIONS
+from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.reports.op_messages import quote_source
+from difflang.elaborate.terms import (
+    Array,
+    RecordTerm,
+    SumTerm,
+    Term,
+    Tuple,
+    VariantTerm,
+    record_of_fields,
+    variant_of_fields,
+)
 from difflang.ir.tensor_types import Tensor
 from difflang.types.dtype_variables import imaginary_dtype
 from difflang.types.language_types import show_type
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
 @builtin("complex")
-def complex_(cx: Context, args: Args, name: str) -> Term:
+def complex_(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`complex(x, y)` is x + i y. Of two numbers as written it is one as written."""
-    took = Taken(cx, args, name, "real imag")
+    took = BuiltinArgs(cx, args, name, "real imag")
     x, y = took.array("real"), took.array("imag")
     if x.literal and y.literal and isinstance(x.static, (int, float)) and isinstance(y.static, (int, float)):
         whole = Tensor(imaginary_dtype(cx.module.default_float))
@@ -33,67 +42,69 @@ def complex_(cx: Context, args: Args, name: str) -> Term:
     return elementwise(cx, "complex", args.span, (x, y), (took.span("real"), took.span("imag")))
 
 
-def parts(cx: Context, z: Array, span: Span) -> tuple[Array, Array]:
+def real_and_imaginary(cx: ElabContext, z: Array, span: Span) -> tuple[Array, Array]:
     """The real and the imaginary part."""
     return Array(cx.emit("real", span, z.value)), Array(cx.emit("imag", span, z.value))
 
 
 @builtin("angle")
-def angle(cx: Context, args: Args, name: str) -> Term:
+def angle(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The argument, in [-pi, pi]; its derivative at 0 is 0."""
-    took = Taken(cx, args, name, "z")
+    took = BuiltinArgs(cx, args, name, "z")
     z, at = took.array("z"), took.span("z")
     if not z.tensor.dtype.is_complex:
         shown = show_type(z.tensor)
-        way = f"convert it: `{'c128' if 'f64' in shown else 'c64'}({quoted(at)})`"
+        way = f"convert it: `{'c128' if 'f64' in shown else 'c64'}({quote_source(at)})`"
         raise cx.error("DL0311", f"`angle` takes a complex number, not {shown}", at, f"this is {shown}", way)
-    x, y = parts(cx, z, args.span)
+    x, y = real_and_imaginary(cx, z, args.span)
     return elementwise(cx, "atan2", args.span, (y, x))
 
 
-def in_parts(cx: Context, term: Term, span: Span) -> Term:
+def as_real_pairs(cx: ElabContext, term: Term, span: Span) -> Term:
     """A vector over the real numbers: every complex array in it as the pair of its parts."""
     match term:
         case Array() if term.tensor.dtype.is_complex:
-            return Tuple(parts(cx, term, span))
+            return Tuple(real_and_imaginary(cx, term, span))
         case Tuple():
-            return Tuple(tuple([in_parts(cx, t, span) for t in term.items]), term.of)
-        case Record():
-            return rebuilt_record(term.type, tuple([in_parts(cx, t, span) for t in term.fields]))
-        case Variant():
-            return rebuilt_variant(term.type, tuple([in_parts(cx, t, span) for t in term.fields]))
-        case Sum():
-            return Sum(term.tag, tuple([in_parts(cx, t, span) for t in term.parts]))
+            return Tuple(tuple([as_real_pairs(cx, t, span) for t in term.items]), term.of)
+        case RecordTerm():
+            return record_of_fields(term.type, tuple([as_real_pairs(cx, t, span) for t in term.fields]))
+        case VariantTerm():
+            return variant_of_fields(term.type, tuple([as_real_pairs(cx, t, span) for t in term.fields]))
+        case SumTerm():
+            return SumTerm(term.tag, tuple([as_real_pairs(cx, t, span) for t in term.parts]))
         case _:
             return term
 
 
-def squared(cx: Context, x: Array, span: Span, at: Span | None = None) -> Array:
+def abs_squared(cx: ElabContext, x: Array, span: Span, at: Span | None = None) -> Array:
     """The square of the absolute value: a real number, without a root on the way."""
     if not x.tensor.dtype.is_complex:
-        return array(cx, elementwise(cx, "mul", span, (x, x), (at, at) if at is not None else ()), span)
-    products = [elementwise(cx, "mul", span, (part, part)) for part in parts(cx, x, span)]
-    return array(cx, elementwise(cx, "add", span, products), span)
+        return as_array(cx, elementwise(cx, "mul", span, (x, x), (at, at) if at is not None else ()), span)
+    products = [elementwise(cx, "mul", span, (part, part)) for part in real_and_imaginary(cx, x, span)]
+    return as_array(cx, elementwise(cx, "add", span, products), span)
 
 
 # ---- What ops of real numbers are of complex ones
 
 
-def absolute(cx: Context, span: Span, z: Array) -> Term:
+def complex_abs(cx: ElabContext, span: Span, z: Array) -> Term:
     """Without overflow; its derivative at 0 is 0."""
-    return elementwise(cx, "hypot", span, parts(cx, z, span))
+    return elementwise(cx, "hypot", span, real_and_imaginary(cx, z, span))
 
 
-def of_either_part(name: str, join: str) -> None:
+def register_part_test(name: str, join: str) -> None:
     """A question about a complex number: asked of both parts."""
 
-    def asked(cx: Context, span: Span, z: Array) -> Term:
-        return elementwise(cx, join, span, [elementwise(cx, name, span, (part,)) for part in parts(cx, z, span)])
+    def asked(cx: ElabContext, span: Span, z: Array) -> Term:
+        return elementwise(
+            cx, join, span, [elementwise(cx, name, span, (part,)) for part in real_and_imaginary(cx, z, span)]
+        )
 
-    OF_COMPLEX[name] = asked
+    COMPLEX_EXTENSIONS[name] = asked
 
 
-OF_COMPLEX["abs"] = absolute
-of_either_part("isnan", "logical_or")
-of_either_part("isinf", "logical_or")
-of_either_part("isfinite", "logical_and")
+COMPLEX_EXTENSIONS["abs"] = complex_abs
+register_part_test("isnan", "logical_or")
+register_part_test("isinf", "logical_or")
+register_part_test("isfinite", "logical_and")

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from difflang.elaborate.calls.builtin_functions import Taken, builtin
-from difflang.elaborate.context import Context
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import elementwise
-from difflang.elaborate.reports.operand_mismatches import no_conversion
-from difflang.elaborate.terms import Array, Term, Text, Tuple
-from difflang.ir.op import Unknown
+from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
+from difflang.elaborate.terms import Array, Term, TextTerm, Tuple
+from difflang.ir.op import UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ops.signal.convolution import image_cotangent
-from difflang.types.language_types import Spread, show_type
-from difflang.types.type_errors import Undecided, mistake
-from difflang.types.unify import unified
+from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.unify import unify_dtypes
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 Ints = tuple[int, ...]
 Margins = tuple[tuple[int, int], ...]
@@ -27,7 +27,7 @@ SPACE = {"1d": "length", "2d": "height, width", "3d": "depth, height, width"}
 PADDING = 'padding is "valid", "same", a number, or a tuple of one for each axis'
 
 
-def each(cx: Context, took: Taken, name: str, rank: int, default: int, least: int = 1) -> Ints:
+def per_space_axis(cx: ElabContext, took: BuiltinArgs, name: str, rank: int, default: int, least: int = 1) -> Ints:
     """One number for all axes of space, or a tuple of one for each."""
     if not took.has(name):
         return (default,) * rank
@@ -40,7 +40,7 @@ def each(cx: Context, took: Taken, name: str, rank: int, default: int, least: in
     return tuple(found)
 
 
-def same(sizes: Ints, window: Ints, strides: Ints) -> Margins:
+def same_padding(sizes: Ints, window: Ints, strides: Ints) -> Margins:
     """As many places as strides fit into the image."""
     found: list[tuple[int, int]] = []
     for n, k, s in zip(sizes, window, strides, strict=True):
@@ -49,30 +49,32 @@ def same(sizes: Ints, window: Ints, strides: Ints) -> Margins:
     return tuple(found)
 
 
-def padding(cx: Context, took: Taken, sizes: Ints, window: Ints, strides: Ints) -> Margins:
+def padding_argument(cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: Ints, strides: Ints) -> Margins:
     """`"valid"`: none. `"same"`: as many places as strides fit into the image. Or a number for the ends of an axis."""
     word = padding_word(cx, took)
     if word == "same":
-        return same(sizes, window, strides)
-    amounts = (0,) * len(sizes) if word == "valid" else each(cx, took, "padding", len(sizes), 0, least=0)
+        return same_padding(sizes, window, strides)
+    amounts = (0,) * len(sizes) if word == "valid" else per_space_axis(cx, took, "padding", len(sizes), 0, least=0)
     return tuple((amount, amount) for amount in amounts)
 
 
-def fitting(cx: Context, took: Taken, name: str, what: str, sizes: Ints, window: Ints, strides: Ints) -> Margins:
+def window_padding(
+    cx: ElabContext, took: BuiltinArgs, name: str, what: str, sizes: Ints, window: Ints, strides: Ints
+) -> Margins:
     """How an image is padded for windows that `what` says. Errors: DL0338 for one that is longer than the padded image.
 
     Padding that is as many places as strides fit leaves none in an image of nothing.
     """
-    edges = padding(cx, took, sizes, window, strides)
+    edges = padding_argument(cx, took, sizes, window, strides)
     if padding_word(cx, took) == "same":
         return edges
     x, way = took.array("x"), max(-(-(k - n) // 2) for n, k in zip(sizes, window, strict=True))
     axes = SPACE[name[-2:]].split(", ")
     for axis, n, k, (low, high) in zip(axes, sizes, window, edges, strict=True):
         if (there := low + n + high) < k:
-            raise mistake(
+            raise make_error(
                 "DL0338",
-                f"`{name}`: the window is longer than the image: {k} along the {axis}, where there {are(there)}",
+                f"`{name}`: the window is longer than the image: {k} along the {axis}, where there {is_or_are(there)}",
                 (took.span(what), f"this reaches over {' x '.join(map(str, window))}"),
                 (took.span("x"), f"this is {show_type(x.tensor)}" + f", padded by {low} on each side" * (low > 0)),
                 help=f'write `padding = "same"`, or `padding = {way}` or more; or take a shorter window',
@@ -80,60 +82,60 @@ def fitting(cx: Context, took: Taken, name: str, what: str, sizes: Ints, window:
     return edges
 
 
-def are(n: int) -> str:
+def is_or_are(n: int) -> str:
     return "is 1" if n == 1 else f"are {n}"
 
 
-def padding_word(cx: Context, took: Taken) -> str | None:
+def padding_word(cx: ElabContext, took: BuiltinArgs) -> str | None:
     """The padding where it is a word. Errors: DL0338 for an unknown one."""
     if not took.has("padding"):
         return "valid"
     term, span = took.found["padding"]
-    if not isinstance(term, Text):
+    if not isinstance(term, TextTerm):
         return None
     if term.value not in ("valid", "same"):
         raise cx.error("DL0338", PADDING, span)
     return term.value
 
 
-def image(cx: Context, took: Taken, name: str, kind: str) -> tuple[Array, Ints]:
+def image_argument(cx: ElabContext, took: BuiltinArgs, name: str, kind: str) -> tuple[Array, Ints]:
     """An image and its sizes in space."""
-    x, span = ranked(took.array(name)), took.span(name)
+    x, span = require_rank(took.array(name)), took.span(name)
     if x.tensor.rank != int(kind[0]) + 2:
         raise cx.error("DL0313", f"images are [batch, {SPACE[kind]}, channels]", span, f"this is {show_type(x.tensor)}")
-    return x, numbers(cx, x.tensor.shape[1:-1], span)
+    return x, static_sizes(cx, x.tensor.shape[1:-1], span)
 
 
-def ranked(x: Array) -> Array:
+def require_rank(x: Array) -> Array:
     """An array whose number of axes is known. Errors: Undecided."""
-    if any(isinstance(d, Spread) for d in x.tensor.shape):
-        raise Undecided
+    if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
+        raise DeferCheck
     return x
 
 
-def numbers(cx: Context, sizes: tuple[Dim, ...], span: Any) -> Ints:
+def static_sizes(cx: ElabContext, sizes: tuple[Dim, ...], span: Any) -> Ints:
     found = tuple(n for n in sizes if isinstance(n, int))
     if len(found) == len(sizes):
         return found
     if cx.root.definition:
-        raise Undecided
+        raise DeferCheck
     raise cx.error("DL0305", "the size of an image must be known before the program runs", span)
 
 
-def kernel(cx: Context, took: Taken, x: Array, kind: str) -> tuple[Array, Ints]:
+def kernel_argument(cx: ElabContext, took: BuiltinArgs, x: Array, kind: str) -> tuple[Array, Ints]:
     """A kernel for an image, and its sizes in space."""
-    w, span = ranked(took.array("w")), took.span("w")
+    w, span = require_rank(took.array("w")), took.span("w")
     if w.tensor.rank != x.tensor.rank:
         raise cx.error("DL0313", f"a kernel is [{SPACE[kind]}, in, out]", span, f"this is {show_type(w.tensor)}")
-    if not unified(x.tensor.dtype, w.tensor.dtype):
-        raise no_conversion(cx, took.name, took.args.span, [x, w], (took.span("x"), span))
-    taps = numbers(cx, w.tensor.shape[:-2], span)
+    if not unify_dtypes(x.tensor.dtype, w.tensor.dtype):
+        raise dtype_mismatch_error(cx, took.name, took.args.span, [x, w], (took.span("x"), span))
+    taps = static_sizes(cx, w.tensor.shape[:-2], span)
     if 0 in taps:
         raise cx.error("DL0338", f"`{took.name}`: a kernel of no places", span, f"this is {show_type(w.tensor)}")
     return w, taps
 
 
-def groups_of(cx: Context, took: Taken) -> int:
+def groups_argument(cx: ElabContext, took: BuiltinArgs) -> int:
     groups = took.integer("groups", 1)
     if groups < 1:
         raise cx.error("DL0338", "`groups` is a positive number", took.span("groups"))
@@ -141,13 +143,16 @@ def groups_of(cx: Context, took: Taken) -> int:
 
 
 @builtin("conv1d", "conv2d", "conv3d")
-def conv(cx: Context, args: Args, name: str) -> Term:
+def conv(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """Cross-correlation of images with a kernel."""
-    took, kind = Taken(cx, args, name, "x w stride? padding? dilation? groups?"), name[-2:]
-    x, sizes = image(cx, took, "x", kind)
-    w, taps = kernel(cx, took, x, kind)
-    strides, dilation = each(cx, took, "stride", len(sizes), 1), each(cx, took, "dilation", len(sizes), 1)
-    edges = fitting(cx, took, name, "w", sizes, reach(taps, dilation), strides)
+    took, kind = BuiltinArgs(cx, args, name, "x w stride? padding? dilation? groups?"), name[-2:]
+    x, sizes = image_argument(cx, took, "x", kind)
+    w, taps = kernel_argument(cx, took, x, kind)
+    strides, dilation = (
+        per_space_axis(cx, took, "stride", len(sizes), 1),
+        per_space_axis(cx, took, "dilation", len(sizes), 1),
+    )
+    edges = window_padding(cx, took, name, "w", sizes, dilated_sizes(taps, dilation), strides)
     return cx.op(
         "conv",
         args.span,
@@ -159,51 +164,56 @@ def conv(cx: Context, args: Args, name: str) -> Term:
         padding=edges,
         input_dilation=(1,) * len(sizes),
         kernel_dilation=dilation,
-        groups=groups_of(cx, took),
+        groups=groups_argument(cx, took),
     )
 
 
-def reach(taps: Ints, dilation: Ints) -> Ints:
+def dilated_sizes(taps: Ints, dilation: Ints) -> Ints:
     return tuple((k - 1) * d + 1 for k, d in zip(taps, dilation, strict=True))
 
 
 @builtin("conv1d_transpose", "conv2d_transpose", "conv3d_transpose")
-def conv_transpose(cx: Context, args: Args, name: str) -> Term:
+def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The adjoint of the convolution with the same kernel and options: `w` is [axes of space, out, in] from here.
 
     Where several sizes of image would give one of this size, it is the least, and with `padding = "same"` the stride
     times this size.
     """
-    took, kind = Taken(cx, args, name, "x w stride? padding? dilation? groups?"), name[4:6]
-    x, sizes = image(cx, took, "x", kind)
-    w, taps = kernel(cx, took, x, kind)
-    strides, dilation = each(cx, took, "stride", len(sizes), 1), each(cx, took, "dilation", len(sizes), 1)
-    groups, window = groups_of(cx, took), reach(taps, dilation)
+    took, kind = BuiltinArgs(cx, args, name, "x w stride? padding? dilation? groups?"), name[4:6]
+    x, sizes = image_argument(cx, took, "x", kind)
+    w, taps = kernel_argument(cx, took, x, kind)
+    strides, dilation = (
+        per_space_axis(cx, took, "stride", len(sizes), 1),
+        per_space_axis(cx, took, "dilation", len(sizes), 1),
+    )
+    groups, window = groups_argument(cx, took), dilated_sizes(taps, dilation)
     channels, given = w.tensor.shape[-1], x.tensor.shape[-1]
     if not cx.unifier.equal(channels, given) or (isinstance(given, int) and given % groups):
         message = f"`{name}`: the number of channels differs: {given} and {channels}"
         if cx.unifier.equal(channels, given):
             message = f"`{name}`: {given} channels do not fall into {groups} groups"
         raise cx.error("DL0312", message, took.span("w"), f"this is {show_type(w.tensor)}")
-    whole, edges = origin(cx, took, sizes, window, strides)
+    whole, edges = transposed_size(cx, took, sizes, window, strides)
     before = x.tensor.reshaped(x.tensor.shape[0], *whole, w.tensor.shape[-2] * groups)
     cx.builder.span = args.span
     ones = (1,) * len(sizes)
     ct, w_value = cx.builder.own(x.value), cx.builder.own(w.value)
     return Array(
         image_cotangent(
-            ct, Unknown(before), w_value, strides=strides, padding=edges, input_dilation=ones,
+            ct, UndefinedPrimal(before), w_value, strides=strides, padding=edges, input_dilation=ones,
             kernel_dilation=dilation, groups=groups,
         )
     )  # fmt: skip
 
 
-def origin(cx: Context, took: Taken, sizes: Ints, window: Ints, strides: Ints) -> tuple[Ints, Margins]:
+def transposed_size(
+    cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: Ints, strides: Ints
+) -> tuple[Ints, Margins]:
     """The size of the image whose convolution is one of this size, and how that is padded."""
     if padding_word(cx, took) == "same":
         whole = tuple(n * s for n, s in zip(sizes, strides, strict=True))
-        return whole, same(whole, window, strides)
-    edges = padding(cx, took, sizes, window, strides)
+        return whole, same_padding(whole, window, strides)
+    edges = padding_argument(cx, took, sizes, window, strides)
     rows = zip(sizes, window, strides, edges, strict=True)
     whole = tuple((n - 1) * s + k - low - high if n else 0 for n, k, s, (low, high) in rows)
     if any(n < 0 for n in whole):
@@ -212,16 +222,16 @@ def origin(cx: Context, took: Taken, sizes: Ints, window: Ints, strides: Ints) -
 
 
 @builtin(*[f"{what}_pool{kind}" for what in ("max", "avg", "sum") for kind in SPACE])
-def pool(cx: Context, args: Args, name: str) -> Term:
+def pooling(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The greatest, mean or summed value in each window, which moves by its own size unless `stride` says otherwise.
 
     Padding never wins a maximum, and counts as zeros in a mean.
     """
-    took, kind = Taken(cx, args, name, "x window stride? padding?"), name[-2:]
-    x, sizes = image(cx, took, "x", kind)
-    window = each(cx, took, "window", len(sizes), 1)
-    strides = each(cx, took, "stride", len(sizes), 1) if took.has("stride") else window
-    edges = fitting(cx, took, name, "window", sizes, window, strides)
+    took, kind = BuiltinArgs(cx, args, name, "x window stride? padding?"), name[-2:]
+    x, sizes = image_argument(cx, took, "x", kind)
+    window = per_space_axis(cx, took, "window", len(sizes), 1)
+    strides = per_space_axis(cx, took, "stride", len(sizes), 1) if took.has("stride") else window
+    edges = window_padding(cx, took, name, "window", sizes, window, strides)
     op = "max_pool" if name.startswith("max") else "sum_pool"
     spans = (took.span("x"),)
     result = cx.op(op, args.span, x, spans=spans, called=name, window=window, strides=strides, padding=edges)

@@ -8,39 +8,39 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.complex_numbers import in_parts
-from difflang.elaborate.calls.builtin_functions import BUILTINS, Taken, builtin
-from difflang.elaborate.context import Context
-from difflang.elaborate.expressions.operators import array, elementwise
-from difflang.elaborate.patterns.sum_type_arrays import each, is_array_of_sums
+from difflang.elaborate.arrays.complex_numbers import as_real_pairs
+from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs, builtin
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Opaque,
-    Past,
-    Record,
-    Static,
-    Sum,
+    HistoryTerm,
+    OpaqueTerm,
+    RecordTerm,
+    StaticNumber,
+    SumTerm,
     Term,
     Tuple,
-    Variant,
-    children,
+    VariantTerm,
+    child_terms,
     type_of,
 )
-from difflang.elaborate.trampoline import Walk, run
+from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.ir.tensor_types import I32, DType, Tensor
-from difflang.types.dtype_variables import literal_dtype, pruned
-from difflang.types.join_types import holds
-from difflang.types.language_types import UNIT, Spread, SumType, VariantType, leaf_types, show_type, tangent_type
-from difflang.types.type_errors import Undecided
+from difflang.types.dtype_variables import literal_dtype, prune_dtype
+from difflang.types.join_types import contains_kind
+from difflang.types.language_types import UNIT, AxisSpread, SumType, VariantType, leaf_types, show_type, tangent_type
+from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
-def shape_of(cx: Context, items: Sequence[tuple[Term, Span]], least: int = 0) -> tuple[Dim, ...]:
+def shape_argument(cx: ElabContext, items: Sequence[tuple[Term, Span]], least: int = 0) -> tuple[Dim, ...]:
     """Sizes given one by one, `zeros(n, m)`, or as one list or tuple, `zeros([n, m])`. Errors: DL0303, DL0305."""
     if len(items) == 1:
         term, span = items[0]
@@ -51,11 +51,11 @@ def shape_of(cx: Context, items: Sequence[tuple[Term, Span]], least: int = 0) ->
                 raise cx.error(
                     "DL0305", "a shape must be known before the program runs", span, "write its sizes: `[n, m]`"
                 )
-            return tuple(sized(cx, e, span, least) for e in term.elements)
-    return tuple(sized(cx, cx.static(t, s, "a size"), s, least) for t, s in items)
+            return tuple(check_size(cx, e, span, least) for e in term.elements)
+    return tuple(check_size(cx, cx.static(t, s, "a size"), s, least) for t, s in items)
 
 
-def sized(cx: Context, size: Static, span: Span, least: int) -> Dim:
+def check_size(cx: ElabContext, size: StaticNumber, span: Span, least: int) -> Dim:
     if isinstance(size, bool) or not isinstance(size, (int, Poly)):
         raise cx.error("DL0305", "a size is an integer", span)
     if isinstance(size, int) and size < least:
@@ -64,24 +64,24 @@ def sized(cx: Context, size: Static, span: Span, least: int) -> Dim:
 
 
 @builtin("zeros", "ones")
-def zeros(cx: Context, args: Args, name: str) -> Term:
+def zeros(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if args.named:
         raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span)
     dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
-    type = Tensor(dtype, shape_of(cx, args.items))
+    type = Tensor(dtype, shape_argument(cx, args.items))
     return Array(cx.emit("const", args.span, value=0 if name == "zeros" else 1, type=type))
 
 
 @builtin("fill")
-def fill(cx: Context, args: Args, name: str) -> Term:
+def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """A number in an array of that shape, or an array along new first axes."""
     if len(args.items) < 1 or args.named:
         raise cx.error("DL0319", "`fill` is called as `fill(n, m, value)`", args.span)
-    value, at = array(cx, *args.items[-1]), args.items[-1][1]
-    shape = shape_of(cx, args.items[:-1]) if len(args.items) > 1 else ()
-    if any(isinstance(d, Spread) for d in value.tensor.shape):
-        raise Undecided
+    value, at = as_array(cx, *args.items[-1]), args.items[-1][1]
+    shape = shape_argument(cx, args.items[:-1]) if len(args.items) > 1 else ()
+    if any(isinstance(d, AxisSpread) for d in value.tensor.shape):
+        raise DeferCheck
     missing = len(shape) - value.tensor.rank
     if missing < 0 or not all(map(cx.unifier.equal, value.tensor.shape, shape[missing:])):
         told = ", ".join(map(str, shape))
@@ -94,45 +94,45 @@ def fill(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("zeros_like", "ones_like")
-def zeros_like(cx: Context, args: Args, name: str) -> Term:
+def zeros_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """Of an array, an array; of a record, its tangent."""
-    term = Taken(cx, args, name, "x").term("x")
+    term = BuiltinArgs(cx, args, name, "x").term("x")
     value = 0 if name == "zeros_like" else 1
     if isinstance(term, Array):
         return Array(cx.emit("const", args.span, value=value, type=term.tensor))
-    return filled_tangent(cx, term, filled_with(cx, value, args.span), args.span)
+    return constant_tangent(cx, term, constant_maker(cx, value, args.span), args.span)
 
 
 @builtin("zero")
-def zero(cx: Context, args: Args, name: str) -> Term:
+def zero(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The zero of a vector space: a change of `x` that changes nothing."""
-    return filled_tangent(cx, Taken(cx, args, name, "x").term("x"), filled_with(cx, 0, args.span), args.span)
+    return constant_tangent(cx, BuiltinArgs(cx, args, name, "x").term("x"), constant_maker(cx, 0, args.span), args.span)
 
 
-def filled_with(cx: Context, value: float, span: Span) -> Callable[[Tensor], Value]:
+def constant_maker(cx: ElabContext, value: float, span: Span) -> Callable[[Tensor], Value]:
     return lambda type: cx.emit("const", span, value=value, type=type)
 
 
-def filled_tangent(cx: Context, term: Term, made: Callable[[Tensor], Value], span: Span) -> Term:
+def constant_tangent(cx: ElabContext, term: Term, made: Callable[[Tensor], Value], span: Span) -> Term:
     """A change of a value, each array of it made anew. Errors: DL0401 for what has no tangent."""
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
         raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
     from difflang.elaborate.derivatives.grad_jvp_vjp import tangent_term
 
-    types = [t for t in leaf_types(type_of(term)) if pruned(t.dtype).differentiable]
+    types = [t for t in leaf_types(type_of(term)) if prune_dtype(t.dtype).differentiable]
     return tangent_term(term, iter([made(t) for t in types]))
 
 
 @builtin("eye")
-def eye(cx: Context, args: Args, name: str) -> Term:
-    n = Taken(cx, args, name, "n").static("n", 0)
+def eye(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    n = BuiltinArgs(cx, args, name, "n").static("n", 0)
     dtype = literal_dtype(0, cx.module.default_float)
     dtype.default = cx.module.default_float
-    return Array(identity(cx, n, dtype, args.span))
+    return Array(identity_matrix(cx, n, dtype, args.span))
 
 
-def identity(cx: Context, n: Dim, dtype: DType, span: Span) -> Value:
+def identity_matrix(cx: ElabContext, n: Dim, dtype: DType, span: Span) -> Value:
     """Ones on the diagonal."""
     rows, columns = (cx.emit("iota", span, type=Tensor(I32, (n, n)), axis=a) for a in (0, 1))
     one, nothing = (cx.emit("const", span, value=v, type=Tensor(dtype, (n, n))) for v in (1, 0))
@@ -140,15 +140,15 @@ def identity(cx: Context, n: Dim, dtype: DType, span: Span) -> Value:
 
 
 @builtin("iota")
-def iota(cx: Context, args: Args, name: str) -> Term:
-    n = Taken(cx, args, name, "n").static("n", 0)
+def iota(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    n = BuiltinArgs(cx, args, name, "n").static("n", 0)
     return Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0), below=n)
 
 
 @builtin("linspace")
-def linspace(cx: Context, args: Args, name: str) -> Term:
+def linspace(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`n` numbers evenly from `a` to `b`, both included."""
-    took = Taken(cx, args, name, "a b n")
+    took = BuiltinArgs(cx, args, name, "a b n")
     a, b, n = took.array("a"), took.array("b"), took.static("n", 0)
     width = elementwise(cx, "sub", args.span, (b, a))
     dtype = literal_dtype(0.0, cx.module.default_float)
@@ -164,49 +164,49 @@ def linspace(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("reshape")
-def reshape(cx: Context, args: Args, name: str) -> Term:
-    took = Taken(cx, args, name, "x shape")
+def reshape(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name, "x shape")
     x = took.array("x")
-    shape = shape_of(cx, [took.found["shape"]], least=-1)
-    total = product(x.tensor.shape)
+    shape = shape_argument(cx, [took.found["shape"]], least=-1)
+    total = shape_product(x.tensor.shape)
     if shape.count(-1) == 1:
-        rest = product(tuple(d for d in shape if d != -1))
+        rest = shape_product(tuple(d for d in shape if d != -1))
         shape = tuple(floor_div(total, rest) if d == -1 and rest != 0 else d for d in shape)
-    if any(isinstance(d, Spread) for d in x.tensor.shape):
-        raise Undecided
-    if not cx.unifier.equal(product(shape), total):
+    if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
+        raise DeferCheck
+    if not cx.unifier.equal(shape_product(shape), total):
         raise cx.error(
             "DL0336",
             "the new shape holds another number of elements",
             took.span("shape"),
-            f"{product(shape)} here, {total} in {show_type(x.tensor)}",
+            f"{shape_product(shape)} here, {total} in {show_type(x.tensor)}",
         )
     return Array(cx.emit("reshape", args.span, x.value, shape=shape))
 
 
-def product(shape: Sequence[Dim]) -> Dim:
+def shape_product(shape: Sequence[Dim]) -> Dim:
     total: Dim = 1
     for size in shape:
-        if isinstance(size, Spread):
-            raise Undecided
+        if isinstance(size, AxisSpread):
+            raise DeferCheck
         total = total * size
     return total
 
 
-def transpose(cx: Context, args: Args) -> Walk[Term]:
+def transpose(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """Of an array, all axes reversed, or in the order given; of a linear function, that function turned round."""
-    took = Taken(cx, args, "transpose", "x axes?")
-    if isinstance(took.term("x"), (Closure, Opaque)) and not took.has("axes"):
+    took = BuiltinArgs(cx, args, "transpose", "x axes?")
+    if isinstance(took.term("x"), (Closure, OpaqueTerm)) and not took.has("axes"):
         from difflang.elaborate.derivatives import linear_functions
 
-        return (yield linear_functions.transpose(cx, took.term("x"), took.span("x")))
-    return permuted(cx, took)
+        return (yield linear_functions.transpose_function(cx, took.term("x"), took.span("x")))
+    return permute_axes(cx, took)
 
 
 BUILTINS["transpose"] = transpose
 
 
-def permuted(cx: Context, took: Taken) -> Term:
+def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
     x, span = took.array("x"), took.args.span
     perm = tuple(reversed(range(x.tensor.rank)))
     if took.has("axes"):
@@ -219,17 +219,17 @@ def permuted(cx: Context, took: Taken) -> Term:
 
 
 @builtin("concat")
-def concat(cx: Context, args: Args, name: str) -> Term:
+def concat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis_given = "axis" in args.named
-    parts = [array(cx, t, s) for t, s in args.items]
+    parts = [as_array(cx, t, s) for t, s in args.items]
     if not parts or set(args.named) - {"axis"} or not parts[0].tensor.shape:
         raise cx.error("DL0319", "`concat` is called as `concat(x, y, axis = 0)` with arrays", args.span)
-    axis = one_axis(cx, args, parts[0].tensor.rank) if axis_given else 0
+    axis = axis_argument(cx, args, parts[0].tensor.rank) if axis_given else 0
     spans = tuple(s for _, s in args.items)
     return cx.op("concat", args.span, *parts, spans=spans, axis=axis)
 
 
-def one_axis(cx: Context, args: Args, rank: int) -> int:
+def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
     term, span = args.named["axis"]
     axis = cx.static(term, span, "`axis`")
     if not isinstance(axis, int) or not -rank <= axis < rank:
@@ -238,21 +238,21 @@ def one_axis(cx: Context, args: Args, rank: int) -> int:
 
 
 @builtin("stack")
-def stack(cx: Context, args: Args, name: str) -> Term:
-    from difflang.elaborate.expressions.primary_expressions import stack as stacked
+def stack(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    from difflang.elaborate.expressions.primary_expressions import stack_arrays as stacked
 
-    parts = [array(cx, t, s) for t, s in args.items]
+    parts = [as_array(cx, t, s) for t, s in args.items]
     if not parts or set(args.named) - {"axis"}:
         raise cx.error("DL0319", "`stack` is called as `stack(x, y, axis = 0)`", args.span)
-    axis = one_axis(cx, args, parts[0].tensor.rank + 1) if "axis" in args.named else 0
+    axis = axis_argument(cx, args, parts[0].tensor.rank + 1) if "axis" in args.named else 0
     return stacked(cx, args.span, parts, tuple(s for _, s in args.items), axis)
 
 
 @builtin("reverse")
-def reverse(cx: Context, args: Args, name: str) -> Term:
-    took = Taken(cx, args, name, "x axis?")
+def reverse(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name, "x axis?")
     past = took.term("x")
-    if isinstance(past, Past):
+    if isinstance(past, HistoryTerm):
         return replace(past, backwards=not past.backwards)
     x = took.array("x")
     axes = took.axes(x.tensor.rank) or (0,)
@@ -262,14 +262,14 @@ def reverse(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("pad")
-def pad(cx: Context, args: Args, name: str) -> Term:
+def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`pad(x, low, high, value = 0)`: as many more places at each end of every axis."""
-    took = Taken(cx, args, name, "x low high value?")
+    took = BuiltinArgs(cx, args, name, "x low high value?")
     x = took.array("x")
     rank = x.tensor.rank
     sides: list[tuple[Dim, ...]] = []
     for side in ("low", "high"):
-        given = shape_of(cx, [took.found[side]])
+        given = shape_argument(cx, [took.found[side]])
         sides.append(given * rank if len(given) == 1 else given)
     if any(len(s) != rank for s in sides):
         raise cx.error("DL0335", f"one number an axis, or one for all: the array has {rank}", args.span)
@@ -284,25 +284,25 @@ def pad(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("outer")
-def outer(cx: Context, args: Args, name: str) -> Term:
-    took = Taken(cx, args, name, "x y")
+def outer(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name, "x y")
     x, y = took.array("x"), took.array("y")
     spans = (took.span("x"), took.span("y"))
     return cx.op("dot_general", args.span, x, y, spans=spans, called=name, contract=((), ()), batch=((), ()))
 
 
 @builtin("dot")
-def dot(cx: Context, args: Args, name: str) -> Term:
+def dot(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The sum of products of two arrays; of tuples and tangents of records the inner product over the real numbers."""
-    took = Taken(cx, args, name, "x y")
+    took = BuiltinArgs(cx, args, name, "x y")
     x, y = took.term("x"), took.term("y")
     if not isinstance(x, Array) and not isinstance(y, Array):
-        x, y = in_parts(cx, x, args.span), in_parts(cx, y, args.span)
+        x, y = as_real_pairs(cx, x, args.span), as_real_pairs(cx, y, args.span)
     products = elementwise(cx, "mul", args.span, (x, y), (took.span("x"), took.span("y")))
-    return total(cx, products, args.span)
+    return sum_leaves(cx, products, args.span)
 
 
-def total(cx: Context, term: Term, span: Span) -> Array:
+def sum_leaves(cx: ElabContext, term: Term, span: Span) -> Array:
     """The sum of every element of every leaf; of a part that holds no number it is 0.
 
     Errors: DL0401 where no value of the type holds one.
@@ -310,38 +310,38 @@ def total(cx: Context, term: Term, span: Span) -> Array:
     if isinstance(term, Array):
         axes = tuple(range(term.tensor.rank))
         return Array(cx.emit("reduce_sum", span, term.value, axes=axes)) if axes else term
-    if not isinstance(term, (Sum, Tuple, Record, Variant)):
+    if not isinstance(term, (SumTerm, Tuple, RecordTerm, VariantTerm)):
         raise cx.error("DL0313", "a vector is expected here", span, f"this is {show_type(type_of(term))}")
-    if not numbered(term):
-        if not holds(type_of(term), (VariantType, SumType)):
+    if not has_numbers(term):
+        if not contains_kind(type_of(term), (VariantType, SumType)):
             raise cx.error("DL0401", "there is no number in this to add up", span)
         return cx.literal(0.0, span, literal_dtype(0.0, cx.module.default_float), 0.0)
-    if is_array_of_sums(term):
-        return total(cx, each(cx, [term], span, lambda items: total(cx, items[0], span)), span)
-    if isinstance(term, Sum):
-        return total_of_option(cx, term, span)
-    first, *rest = [total(cx, t, span) for t in children(term) if numbered(t)]
+    if is_sum_array(term):
+        return sum_leaves(cx, map_sum_items(cx, [term], span, lambda items: sum_leaves(cx, items[0], span)), span)
+    if isinstance(term, SumTerm):
+        return sum_active_option(cx, term, span)
+    first, *rest = [sum_leaves(cx, t, span) for t in child_terms(term) if has_numbers(t)]
     for part in rest:
-        first = array(cx, elementwise(cx, "add", span, (first, part)), span)
+        first = as_array(cx, elementwise(cx, "add", span, (first, part)), span)
     return first
 
 
-def numbered(term: Term) -> bool:
+def has_numbers(term: Term) -> bool:
     """Whether there is a number in a value, besides the tags of enums and functions."""
-    return isinstance(term, Array) or any(map(numbered, children(term)))
+    return isinstance(term, Array) or any(map(has_numbers, child_terms(term)))
 
 
-def total_of_option(cx: Context, term: Sum, span: Span) -> Array:
+def sum_active_option(cx: ElabContext, term: SumTerm, span: Span) -> Array:
     """The sum over the option that is there."""
-    from difflang.elaborate.patterns.match_expressions import Arm, by_tag
+    from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
-    def arm(part: Term) -> Arm:
+    def arm(part: Term) -> MatchArm:
         def body() -> Walk[Term]:
-            return total(cx, part, span) if numbered(part) else cx.literal(0.0, span, nothing, 0.0)
+            return sum_leaves(cx, part, span) if has_numbers(part) else cx.literal(0.0, span, nothing, 0.0)
             yield
 
-        return Arm(body, span)
+        return MatchArm(body, span)
 
     nothing = literal_dtype(0.0, cx.module.default_float)
-    found = run(by_tag(cx, term.tag, term.type.marks, [arm(p) for p in term.parts], [cx.word], "`sum`"))
-    return array(cx, found, span)
+    found = run_walk(switch_on_tag(cx, term.tag, term.type.marks, [arm(p) for p in term.parts], [cx.word], "`sum`"))
+    return as_array(cx, found, span)

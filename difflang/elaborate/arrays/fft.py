@@ -6,67 +6,67 @@ from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import Taken, builtin
-from difflang.elaborate.context import Context
-from difflang.elaborate.reports.op_messages import quoted
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.terms import Array, Term
-from difflang.ops.signal.fft import frequencies
-from difflang.types.language_types import Spread, show_type
-from difflang.types.type_errors import Undecided
+from difflang.ops.signal.fft import rfft_length
+from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
 @builtin("fft", "ifft")
-def fft(cx: Context, args: Args, name: str) -> Term:
+def fft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The transform of complex numbers, and its inverse."""
-    x, at, axes = operand(cx, Taken(cx, args, name, "z axis?"), "z")
+    x, at, axes = fft_operand(cx, BuiltinArgs(cx, args, name, "z axis?"), "z")
     return cx.op("fft", args.span, x, spans=(at,), axes=axes, inverse=name == "ifft")
 
 
 @builtin("rfft")
-def rfft(cx: Context, args: Args, name: str) -> Term:
+def rfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The transform of real numbers: along the last of several axes half of it, which says all."""
-    x, at, (*rest, last) = operand(cx, Taken(cx, args, name, "x axis?"), "x")
+    x, at, (*rest, last) = fft_operand(cx, BuiltinArgs(cx, args, name, "x axis?"), "x")
     half = cx.op("rfft", args.span, x, spans=(at,), axis=last)
     return cx.op("fft", args.span, half, axes=tuple(rest), inverse=False) if rest else half
 
 
 @builtin("irfft")
-def irfft(cx: Context, args: Args, name: str) -> Term:
+def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The real numbers of which that is the transform: as many along the last axis as `n` says, else an even number."""
-    took = Taken(cx, args, name, "z n? axis?")
-    z, at, (*rest, last) = operand(cx, took, "z")
+    took = BuiltinArgs(cx, args, name, "z n? axis?")
+    z, at, (*rest, last) = fft_operand(cx, took, "z")
     size = took.static("n", 2 * (z.tensor.shape[last] - 1))
     if size == 0:
-        raise nothing(cx, name, z, at, "say how many numbers there were: `irfft(z, n = 1)`")
-    if not cx.unifier.equal(z.tensor.shape[last], frequencies(size)):
+        raise empty_axis_error(cx, name, z, at, "say how many numbers there were: `irfft(z, n = 1)`")
+    if not cx.unifier.equal(z.tensor.shape[last], rfft_length(size)):
         raise cx.error(
             "DL0310",
-            f"the transform of {size} real numbers is {frequencies(size)} complex ones",
+            f"the transform of {size} real numbers is {rfft_length(size)} complex ones",
             took.span("n"),
-            f"`{quoted(at)}` is {show_type(z.tensor)}",
+            f"`{quote_source(at)}` is {show_type(z.tensor)}",
             f"of {2 * z.tensor.shape[last] - 2} and {2 * z.tensor.shape[last] - 1} numbers it has this size",
         )
     whole = cx.op("fft", args.span, z, spans=(at,), axes=tuple(rest), inverse=True) if rest else z
     return cx.op("irfft", args.span, whole, spans=(at,), axis=last, size=size)
 
 
-def operand(cx: Context, took: Taken, param: str) -> tuple[Array, Span, tuple[int, ...]]:
+def fft_operand(cx: ElabContext, took: BuiltinArgs, param: str) -> tuple[Array, Span, tuple[int, ...]]:
     """What is transformed, where it stands, and the axes. Errors: DL0303, DL0335."""
     x, at = took.array(param), took.span(param)
     shape = x.tensor.shape
-    if any(isinstance(d, Spread) for d in shape):
-        raise Undecided
+    if any(isinstance(d, AxisSpread) for d in shape):
+        raise DeferCheck
     if not shape:
         shown = f"this is {show_type(x.tensor)}"
         raise cx.error("DL0335", f"`{took.name}` goes along an axis, and a number has none", at, shown)
     axes = took.axes(len(shape)) or (len(shape) - 1,)
     if any(shape[a] == 0 for a in axes):
-        raise nothing(cx, took.name, x, at)
+        raise empty_axis_error(cx, took.name, x, at)
     return x, at, axes
 
 
-def nothing(cx: Context, name: str, x: Array, at: Span, way: str = "") -> DifflangError:
+def empty_axis_error(cx: ElabContext, name: str, x: Array, at: Span, way: str = "") -> DifflangError:
     return cx.error("DL0303", f"`{name}` of nothing has no value", at, f"this is {show_type(x.tensor)}", way)

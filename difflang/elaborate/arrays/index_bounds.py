@@ -12,22 +12,22 @@ from msgspec.structs import replace
 
 from difflang.elaborate.terms import Array
 from difflang.ir.tensor_types import I32
-from difflang.types.dtype_variables import pruned
+from difflang.types.dtype_variables import prune_dtype
 
-WRAPS = 2**31  # what an i32 is below
+I32_LIMIT = 2**31  # what an i32 is below
 
 
-def known_index(name: str, arrays: Sequence[Array], result: Array) -> Array:
+def propagate_bounds(name: str, arrays: Sequence[Array], result: Array) -> Array:
     """The result of an elementwise operation, with what is known of it as an index."""
     if name in ("add", "sub"):
-        result = shifted(name, arrays, result)
-    if result.below is not None or name not in RULES or pruned(result.tensor.dtype) is not I32:
+        result = shift_loop_index(name, arrays, result)
+    if result.below is not None or name not in BOUND_RULES or prune_dtype(result.tensor.dtype) is not I32:
         return result
-    most = RULES[name](*arrays)
-    return replace(result, below=most + 1) if most is not None and 0 <= most < WRAPS else result
+    most = BOUND_RULES[name](*arrays)
+    return replace(result, below=most + 1) if most is not None and 0 <= most < I32_LIMIT else result
 
 
-def shifted(name: str, arrays: Sequence[Array], result: Array) -> Array:
+def shift_loop_index(name: str, arrays: Sequence[Array], result: Array) -> Array:
     """The index of a loop plus or minus a size is still known by the loop's index."""
     a, b = arrays
     if name == "add" and a.lane is None:
@@ -39,52 +39,52 @@ def shifted(name: str, arrays: Sequence[Array], result: Array) -> Array:
     return Array(result.value, below=below, lane=a.lane, offset=offset)
 
 
-def most(x: Array) -> int | None:
+def upper_bound(x: Array) -> int | None:
     """The greatest that a number can be which is known not to be negative. None if that is not known."""
     if isinstance(x.static, int) and not isinstance(x.static, bool):
         return x.static if x.static >= 0 else None
     return x.below - 1 if isinstance(x.below, int) and x.below > 0 else None
 
 
-def of_all(combine: Callable[..., int]) -> Callable[..., int | None]:
+def monotone_bound(combine: Callable[..., int]) -> Callable[..., int | None]:
     """The greatest of an operation that grows with each operand."""
 
     def rule(*arrays: Array) -> int | None:
-        each = [most(x) for x in arrays]
+        each = [upper_bound(x) for x in arrays]
         numbers = [n for n in each if n is not None]
         return combine(*numbers) if len(numbers) == len(each) else None
 
     return rule
 
 
-def difference(x: Array, y: Array) -> int | None:
+def difference_bound(x: Array, y: Array) -> int | None:
     """A number from which no greater one is taken."""
-    taken = most(y)
+    taken = upper_bound(y)
     return x.static if isinstance(x.static, int) and taken is not None and taken <= x.static else None
 
 
-def remainder(_: Array, y: Array) -> int | None:
+def remainder_bound(_: Array, y: Array) -> int | None:
     return y.static - 1 if isinstance(y.static, int) and y.static > 0 else None
 
 
-def quotient(x: Array, y: Array) -> int | None:
-    whole = most(x)
+def quotient_bound(x: Array, y: Array) -> int | None:
+    whole = upper_bound(x)
     return whole // y.static if whole is not None and isinstance(y.static, int) and y.static > 0 else None
 
 
-def clamped(low: Array, _: Array, high: Array) -> int | None:
+def clamp_bound(low: Array, _: Array, high: Array) -> int | None:
     ends = low.static, high.static
     return ends[1] if isinstance(ends[0], int) and isinstance(ends[1], int) and 0 <= ends[0] <= ends[1] else None
 
 
-RULES: dict[str, Callable[..., int | None]] = {
-    "add": of_all(lambda x, y: x + y),
-    "mul": of_all(lambda x, y: x * y),
-    "min": of_all(min),
-    "max": of_all(max),
-    "select": lambda _, x, y: of_all(max)(x, y),
-    "sub": difference,
-    "rem": remainder,
-    "floor_div": quotient,
-    "clamp": clamped,
+BOUND_RULES: dict[str, Callable[..., int | None]] = {
+    "add": monotone_bound(lambda x, y: x + y),
+    "mul": monotone_bound(lambda x, y: x * y),
+    "min": monotone_bound(min),
+    "max": monotone_bound(max),
+    "select": lambda _, x, y: monotone_bound(max)(x, y),
+    "sub": difference_bound,
+    "rem": remainder_bound,
+    "floor_div": quotient_bound,
+    "clamp": clamp_bound,
 }

@@ -8,55 +8,55 @@ from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.elaborate.arrays.indexing import (
-    Mask,
-    Part,
+    IndexMask,
+    SubscriptPart,
     Subscripts,
-    adjacent,
-    offsets,
-    read,
-    reshaped,
-    together,
-    wanting,
-    windowed,
+    are_adjacent,
+    broadcast_positions,
+    padded_shape,
+    read_indexed,
+    reshape_to,
+    slice_window,
+    start_offsets,
 )
-from difflang.elaborate.context import Context
-from difflang.elaborate.expressions.operators import ARITHMETIC, array, broadcast_shape, broadcast_to, elementwise
-from difflang.elaborate.reports.operand_mismatches import no_conversion
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.operators import ARITHMETIC, as_array, broadcast_shape, broadcast_to, elementwise
+from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.terms import Array, Term
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.types.language_types import show_type
-from difflang.types.unify import unified
+from difflang.types.unify import unify_dtypes
 
 # How an update goes to positions, which may name a place more than once.
-SCATTERS = {"=": "scatter", "+": "scatter_add", "*": "scatter_mul", "max": "scatter_max", "min": "scatter_min"}
+SCATTER_OPS = {"=": "scatter", "+": "scatter_add", "*": "scatter_mul", "max": "scatter_max", "min": "scatter_min"}
 
 
-def written(cx: Context, subs: Subscripts, value: Term, span: Span, op: str = "=") -> Array:
+def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, op: str = "=") -> Array:
     """The array with a part of it replaced, or with `+` added to; other operations need an array of positions."""
-    change = array(cx, value, span)
+    change = as_array(cx, value, span)
     if any(p.new for p in subs.parts):
         raise cx.error("DL0207", "a new axis cannot be assigned to", subs.span)
-    if not unified(subs.base.tensor.dtype, change.tensor.dtype):
-        raise no_conversion(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
-    if wanting(subs) is not None:
+    if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
+        raise dtype_mismatch_error(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
+    if padded_shape(subs) is not None:
         return subs.base
     if subs.mask is not None:
-        return masked(cx, subs, subs.mask, change, span, op)
+        return assign_masked(cx, subs, subs.mask, change, span, op)
     if any(p.where is not None or p.step != 1 for p in subs.parts):
-        return scattered(cx, subs, change, span, op)
+        return assign_scattered(cx, subs, change, span, op)
     axes = subs.axes
     sizes = tuple(1 if p.size is None else p.size for p in axes)
     visible = tuple(p.size for p in axes if p.size is not None)
-    part = reshaped(cx, fitted(cx, change, visible, span, subs), sizes, span)
+    part = reshape_to(cx, broadcast_to_target(cx, change, visible, span, subs), sizes, span)
     if all(p.whole for p in axes):
-        return part if op == "=" else sum_of(cx, subs.base, part, span)
+        return part if op == "=" else add_arrays(cx, subs.base, part, span)
     if op == "+":
-        part = sum_of(cx, windowed(cx, subs), part, span)
-    return Array(cx.emit("dynamic_update", span, subs.base.value, part.value, *offsets(axes)))
+        part = add_arrays(cx, slice_window(cx, subs), part, span)
+    return Array(cx.emit("dynamic_update", span, subs.base.value, part.value, *start_offsets(axes)))
 
 
-def combined(cx: Context, op: str, old: Term, value: Term, span: Span, spans: Sequence[Span] = ()) -> Term:
+def combine_update(cx: ElabContext, op: str, old: Term, value: Term, span: Span, spans: Sequence[Span] = ()) -> Term:
     """What an update makes of what is there. `max=` and `min=` are assignments that happen if the value is better."""
     if op not in ("max", "min"):
         return elementwise(cx, ARITHMETIC[op], span, (old, value), spans)
@@ -64,13 +64,15 @@ def combined(cx: Context, op: str, old: Term, value: Term, span: Span, spans: Se
     return elementwise(cx, "select", span, (better, value, old))
 
 
-def sum_of(cx: Context, a: Array, b: Array, span: Span) -> Array:
+def add_arrays(cx: ElabContext, a: Array, b: Array, span: Span) -> Array:
     total = elementwise(cx, "add", span, (a, b))
     assert isinstance(total, Array)
     return total
 
 
-def fitted(cx: Context, change: Array, shape: tuple[Dim, ...], span: Span, subs: Subscripts, way: str = "") -> Array:
+def broadcast_to_target(
+    cx: ElabContext, change: Array, shape: tuple[Dim, ...], span: Span, subs: Subscripts, way: str = ""
+) -> Array:
     """What is written, broadcast to where it goes. Errors: DL0310 if it does not fit there."""
     target = Array(cx.emit("const", span, value=0, type=Tensor(subs.base.tensor.dtype, shape)))
     if broadcast_shape(cx, (target, change), (subs.span, span), span) != shape:
@@ -84,26 +86,26 @@ def fitted(cx: Context, change: Array, shape: tuple[Dim, ...], span: Span, subs:
     return broadcast_to(cx, change, shape, span)
 
 
-def masked(cx: Context, subs: Subscripts, mask: Mask, change: Array, span: Span, op: str) -> Array:
+def assign_masked(cx: ElabContext, subs: Subscripts, mask: IndexMask, change: Array, span: Span, op: str) -> Array:
     """Every item where the mask is true becomes the same, or what `op` makes of it. Errors: DL0310, DL0313."""
     for part in subs.parts:
         if part.where is not None:
             way = "loop over the positions"
             raise cx.error("DL0313", "a mask stands beside an array of positions", mask.span, "", way)
     everywhere = replace(subs, mask=None)
-    old = read(cx, everywhere)
+    old = read_indexed(cx, everywhere)
     lead = sum(p.size is not None for p in subs.parts[: mask.first])
     axes = tuple(range(lead, lead + mask.truths.tensor.rank))
     way = "each item becomes the same; `a = where(mask, e, a)` writes them one by one"
-    item = fitted(cx, change, old.tensor.shape[axes[-1] + 1 :], span, subs, way)
+    item = broadcast_to_target(cx, change, old.tensor.shape[axes[-1] + 1 :], span, subs, way)
     new: Term = broadcast_to(cx, item, old.tensor.shape, span)
     if op != "=":
-        new = combined(cx, op, old, new, span)
+        new = combine_update(cx, op, old, new, span)
     here = Array(cx.emit("broadcast", mask.span, mask.truths.value, shape=old.tensor.shape, axes=axes))
-    return written(cx, everywhere, elementwise(cx, "select", span, (here, new, old)), span)
+    return assign_indexed(cx, everywhere, elementwise(cx, "select", span, (here, new, old)), span)
 
 
-def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, op: str) -> Array:
+def assign_scattered(cx: ElabContext, subs: Subscripts, change: Array, span: Span, op: str) -> Array:
     """Writes to positions: those that arrays and points give together, and with each of them all those of the ranges.
 
     They are done in row-major order, so that the last one stays where a place is named again.
@@ -111,13 +113,13 @@ def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, op: str)
     axes = subs.axes
     points = tuple(i for i, p in enumerate(axes) if p.size is None)
     ranges = [i for i, p in enumerate(axes) if p.size is not None and not p.whole]
-    found = together(cx, [axes[i] for i in points], subs.span) if points else []
+    found = broadcast_positions(cx, [axes[i] for i in points], subs.span) if points else []
     lead = found[0].tensor.shape if found else ()
     grid: tuple[Dim, ...] = (*lead, *[p.size for p in (axes[i] for i in ranges) if p.size is not None])
-    places = {i: spread(cx, p, grid, subs.span) for i, p in zip(points, found, strict=True)}
-    places |= {i: counted(cx, axes[i], grid, len(lead) + k, subs.span) for k, i in enumerate(ranges)}
-    before = points[0] if points and adjacent(points) else 0
-    update = fitted(cx, change, visible_shape(axes, lead, before), span, subs)
+    places = {i: expand_positions(cx, p, grid, subs.span) for i, p in zip(points, found, strict=True)}
+    places |= {i: range_positions(cx, axes[i], grid, len(lead) + k, subs.span) for k, i in enumerate(ranges)}
+    before = points[0] if points and are_adjacent(points) else 0
+    update = broadcast_to_target(cx, change, read_shape(axes, lead, before), span, subs)
     slices = [i for i, p in enumerate(axes) if p.size is not None]
     stands = {i: k if k < before else k + len(lead) for k, i in enumerate(slices)}
     wholes = [i for i in slices if axes[i].whole]
@@ -127,22 +129,22 @@ def scattered(cx: Context, subs: Subscripts, change: Array, span: Span, op: str)
     indexed = tuple(sorted(places))
     operands = (subs.base, update, *[places[i] for i in indexed])
     spans = (subs.base_span, span, *[subs.span] * len(indexed))
-    return cx.op(SCATTERS[op], span, *operands, spans=spans, called=f"{op}=", axes=indexed)
+    return cx.op(SCATTER_OPS[op], span, *operands, spans=spans, called=f"{op}=", axes=indexed)
 
 
-def visible_shape(axes: Sequence[Part], lead: tuple[Dim, ...], before: int) -> tuple[Dim, ...]:
+def read_shape(axes: Sequence[SubscriptPart], lead: tuple[Dim, ...], before: int) -> tuple[Dim, ...]:
     """The shape of what is written: as it would be read."""
     rest = [p.size for p in axes if p.size is not None]
     return (*rest[:before], *lead, *rest[before:])
 
 
-def spread(cx: Context, positions: Array, grid: tuple[Dim, ...], span: Span) -> Array:
+def expand_positions(cx: ElabContext, positions: Array, grid: tuple[Dim, ...], span: Span) -> Array:
     """Positions once for each item of the axes that come after theirs."""
     axes = tuple(range(positions.tensor.rank))
     return Array(cx.emit("broadcast", span, positions.value, shape=grid, axes=axes))
 
 
-def counted(cx: Context, part: Part, grid: tuple[Dim, ...], axis: int, span: Span) -> Array:
+def range_positions(cx: ElabContext, part: SubscriptPart, grid: tuple[Dim, ...], axis: int, span: Span) -> Array:
     """The positions of a range along an axis of the grid."""
     assert part.start is not None
     iota = Array(cx.emit("iota", span, type=Tensor(I32, grid), axis=axis))

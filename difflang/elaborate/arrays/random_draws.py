@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.creation_and_shape import filled_tangent, shape_of
-from difflang.elaborate.calls.builtin_functions import Taken, builtin
-from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.expressions.operators import array
-from difflang.elaborate.terms import Array, Key, Poison, Record, Sum, Term, Tuple, Variant, type_of
+from difflang.elaborate.arrays.creation_and_shape import constant_tangent, shape_argument
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.operators import as_array
+from difflang.elaborate.terms import Array, KeyTerm, PoisonTerm, RecordTerm, SumTerm, Term, Tuple, VariantTerm, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.op import TypeMismatch
@@ -19,38 +19,38 @@ from difflang.types.dtype_variables import literal_dtype
 from difflang.types.language_types import KEY_DATA, show_type
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
 @builtin("normal", "uniform")
-def draw(cx: Context, args: Args, name: str) -> Term:
+def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal(n, m)`: standard normal numbers; `uniform(n, m)`: in [0, 1)."""
     if args.named:
         way = f"draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) {{ {name}(n) }}`"
         raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span, "", way)
-    shape = shape_of(cx, args.items)
+    shape = shape_argument(cx, args.items)
     dtype = literal_dtype(0.0, cx.module.default_float)
     dtype.candidates = tuple(c for c in dtype.candidates if c.is_float)
     return Array(cx.emit(name, args.span, cx.draw(args.span), shape=shape, dtype=dtype))
 
 
 @builtin("normal_like", "uniform_like")
-def draw_like(cx: Context, args: Args, name: str) -> Term:
+def draw_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal_like(x)`, `uniform_like(x)`: a draw for each number of an array, of its element type.
 
     Of a record, a tuple or an enum it is a change of it, D(…), as `zeros_like(x)` is.
     """
-    x, span = Taken(cx, args, name, "x").found["x"]
+    x, span = BuiltinArgs(cx, args, name, "x").found["x"]
 
     def drawn(given: Tensor) -> Value:
-        return draw_of(cx, name, given, span, args.span)
+        return emit_draw(cx, name, given, span, args.span)
 
-    if isinstance(x, (Record, Tuple, Variant, Sum)):
-        return filled_tangent(cx, x, drawn, args.span)
-    return Array(drawn(array(cx, x, span).tensor))
+    if isinstance(x, (RecordTerm, Tuple, VariantTerm, SumTerm)):
+        return constant_tangent(cx, x, drawn, args.span)
+    return Array(drawn(as_array(cx, x, span).tensor))
 
 
-def draw_of(cx: Context, name: str, given: Tensor, at: Span, span: Span) -> Value:
+def emit_draw(cx: ElabContext, name: str, given: Tensor, at: Span, span: Span) -> Value:
     """A draw for each number of an array. Errors: DL0313 where they are no floats."""
     try:
         cx.unifier.accepts(given, FLOATS)
@@ -61,39 +61,39 @@ def draw_of(cx: Context, name: str, given: Tensor, at: Span, span: Span) -> Valu
 
 
 @builtin("permutation")
-def permutation(cx: Context, args: Args, name: str) -> Term:
+def permutation(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The numbers 0 … n − 1 in random order."""
-    n = Taken(cx, args, name, "n").static("n", 0)
+    n = BuiltinArgs(cx, args, name, "n").static("n", 0)
     return Array(cx.emit("permutation", args.span, cx.draw(args.span), n=n), below=n)
 
 
 @builtin("key")
-def key(cx: Context, args: Args, name: str) -> Term:
+def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`key(seed)`: the key that `--seed` would begin a session with."""
-    taken = Taken(cx, args, name, "seed")
-    seed = whole(cx, *taken.found["seed"])
+    taken = BuiltinArgs(cx, args, name, "seed")
+    seed = integer_argument(cx, *taken.found["seed"])
     if isinstance(seed.static, int) and not isinstance(seed.static, bool):
         words = (seed.static >> 32 & 0xFFFFFFFF, seed.static & 0xFFFFFFFF)
-        return Key(cx.emit("dense", args.span, data=words, type=KEY_DATA))
-    low = cx.emit("reshape", args.span, word(cx, seed, args.span), shape=(1,))
+        return KeyTerm(cx.emit("dense", args.span, data=words, type=KEY_DATA))
+    low = cx.emit("reshape", args.span, low_bits(cx, seed, args.span), shape=(1,))
     high = cx.emit("const", args.span, value=0, type=Tensor(U32, (1,)))
-    return Key(cx.emit("concat", args.span, high, low, axis=0))
+    return KeyTerm(cx.emit("concat", args.span, high, low, axis=0))
 
 
 @builtin("fold_in")
-def fold_in(cx: Context, args: Args, name: str) -> Term:
+def fold_in(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`fold_in(k, n)`: another key, made from a key and a number."""
-    taken = Taken(cx, args, name, "key n")
+    taken = BuiltinArgs(cx, args, name, "key n")
     base, span = taken.found["key"]
-    if not isinstance(base, Key):
+    if not isinstance(base, KeyTerm):
         raise cx.error("DL0313", "draws need a key", span, f"this is {show_type(type_of(base))}")
-    number = whole(cx, *taken.found["n"])
-    return Key(cx.emit("fold_in", args.span, base.value, word(cx, number, args.span)))
+    number = integer_argument(cx, *taken.found["n"])
+    return KeyTerm(cx.emit("fold_in", args.span, base.value, low_bits(cx, number, args.span)))
 
 
-def whole(cx: Context, term: Term, span: Span) -> Array:
+def integer_argument(cx: ElabContext, term: Term, span: Span) -> Array:
     """A whole number. Errors: DL0313 for anything else."""
-    number = array(cx, term, span)
+    number = as_array(cx, term, span)
     try:
         cx.unifier.accepts(number.tensor, INTEGERS)
     except TypeMismatch:
@@ -104,23 +104,23 @@ def whole(cx: Context, term: Term, span: Span) -> Array:
     raise cx.error("DL0313", "a seed is a whole number", span, f"this is {show_type(number.tensor)}")
 
 
-def word(cx: Context, number: Array, span: Span) -> Value:
+def low_bits(cx: ElabContext, number: Array, span: Span) -> Value:
     """The lowest 32 bits of a number."""
     return cx.emit("truncate", span, number.value, dtype=U32)
 
 
-@walks(tree.WithKey)
-def with_key(cx: Context, e: tree.WithKey) -> Walk[Term]:
+@elaborates(tree.WithKey)
+def with_key_block(cx: ElabContext, e: tree.WithKey) -> Walk[Term]:
     """A block whose draws come from a key of the program's: the function around does not draw for it."""
-    key = yield walk(cx, e.key)
-    if isinstance(key, Poison):
-        raise Reported
-    if not isinstance(key, Key):
+    key = yield elaborate(cx, e.key)
+    if isinstance(key, PoisonTerm):
+        raise AlreadyReported
+    if not isinstance(key, KeyTerm):
         way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
         raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
     effects = set(cx.root.effects)
     with cx.keyed(key.value):
-        value = yield walk(cx, e.body)
+        value = yield elaborate(cx, e.body)
     if "rand" not in effects:
         cx.root.effects.discard("rand")
     return value

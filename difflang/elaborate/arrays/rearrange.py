@@ -6,32 +6,32 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.creation_and_shape import product, shape_of
-from difflang.elaborate.calls.builtin_functions import Taken, builtin
-from difflang.elaborate.context import Context
-from difflang.elaborate.expressions.operators import array, elementwise
+from difflang.elaborate.arrays.creation_and_shape import shape_argument, shape_product
+from difflang.elaborate.calls.builtin_functions import BuiltinArgs, builtin
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.runtime_checks import check_index
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, floor_div
 from difflang.ir.tensor_types import I32, INTEGERS, Tensor
-from difflang.types.dtype_variables import pruned
-from difflang.types.language_types import Spread, show_type
-from difflang.types.type_errors import Undecided
+from difflang.types.dtype_variables import prune_dtype
+from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
-def taken_array(took: Taken, name: str = "x") -> Array:
+def array_argument(took: BuiltinArgs, name: str = "x") -> Array:
     """An array with a known number of axes. Errors: Undecided."""
     x = took.array(name)
-    if any(isinstance(size, Spread) for size in x.tensor.shape):
-        raise Undecided
+    if any(isinstance(size, AxisSpread) for size in x.tensor.shape):
+        raise DeferCheck
     return x
 
 
-def one_axis(took: Taken, x: Array, otherwise: int | None) -> int | None:
+def axis_argument(took: BuiltinArgs, x: Array, otherwise: int | None) -> int | None:
     """The axis asked for. Errors: DL0335 where the array has none of that number, or several are named."""
     axes = took.axes(x.tensor.rank)
     if axes is None and (otherwise is None or otherwise < x.tensor.rank):
@@ -42,7 +42,7 @@ def one_axis(took: Taken, x: Array, otherwise: int | None) -> int | None:
     return axes[0]
 
 
-def one_number(took: Taken, name: str) -> Array:
+def scalar_argument(took: BuiltinArgs, name: str) -> Array:
     """An argument that is no array. Errors: DL0313."""
     number = took.array(name)
     if number.tensor.shape:
@@ -51,16 +51,16 @@ def one_number(took: Taken, name: str) -> Array:
     return number
 
 
-def flat(cx: Context, x: Array, span: Span) -> Array:
-    return Array(cx.emit("reshape", span, x.value, shape=(product(x.tensor.shape),)))
+def flatten(cx: ElabContext, x: Array, span: Span) -> Array:
+    return Array(cx.emit("reshape", span, x.value, shape=(shape_product(x.tensor.shape),)))
 
 
-def counted(cx: Context, size: Dim, span: Span) -> Array:
+def iota_to(cx: ElabContext, size: Dim, span: Span) -> Array:
     """0, 1, … before a size."""
     return Array(cx.emit("iota", span, type=Tensor(I32, (size,)), axis=0))
 
 
-def along(cx: Context, x: Array, where: Array, axis: int, span: Span) -> Array:
+def take_along(cx: ElabContext, x: Array, where: Array, axis: int, span: Span) -> Array:
     """The items of an axis at these positions, whose axes stand in its place."""
     found = cx.emit("gather", span, x.value, where.value, axes=(axis,))
     lead, rank = where.tensor.rank, x.tensor.rank - 1 + where.tensor.rank
@@ -70,7 +70,7 @@ def along(cx: Context, x: Array, where: Array, axis: int, span: Span) -> Array:
     return Array(cx.emit("transpose", span, found, perm=order))
 
 
-def cut(cx: Context, x: Array, axis: int, start: Dim, stop: Dim, span: Span) -> Array:
+def slice_along(cx: ElabContext, x: Array, axis: int, start: Dim, stop: Dim, span: Span) -> Array:
     """A part of an array along an axis."""
     shape = x.tensor.shape
     starts, stops = (0,) * len(shape), shape
@@ -79,47 +79,47 @@ def cut(cx: Context, x: Array, axis: int, start: Dim, stop: Dim, span: Span) -> 
 
 
 @builtin("roll")
-def roll(cx: Context, args: Args, name: str) -> Term:
+def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`roll(x, shift, axis = …)`: what leaves at one end comes in at the other; without an axis of the whole array."""
-    took = Taken(cx, args, name, "x shift axis?")
-    x, shift, span = taken_array(took), one_number(took, "shift"), args.span
-    axis = one_axis(took, x, None)
+    took = BuiltinArgs(cx, args, name, "x shift axis?")
+    x, shift, span = array_argument(took), scalar_argument(took, "shift"), args.span
+    axis = axis_argument(took, x, None)
     if axis is None:
-        turned = rolled(cx, flat(cx, x, span), shift, 0, span)
+        turned = roll_axis(cx, flatten(cx, x, span), shift, 0, span)
         return Array(cx.emit("reshape", span, turned.value, shape=x.tensor.shape))
-    return rolled(cx, x, shift, axis, span)
+    return roll_axis(cx, x, shift, axis, span)
 
 
-def rolled(cx: Context, x: Array, shift: Array, axis: int, span: Span) -> Array:
+def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) -> Array:
     """Two parts that change places where the shift is known, else a gather."""
     size = x.tensor.shape[axis]
     if isinstance(size, int) and isinstance(shift.static, int):
         if not size or not shift.static % size:
             return x
         middle = size - shift.static % size
-        parts = cut(cx, x, axis, middle, size, span), cut(cx, x, axis, 0, middle, span)
+        parts = slice_along(cx, x, axis, middle, size, span), slice_along(cx, x, axis, 0, middle, span)
         return Array(cx.emit("concat", span, *[p.value for p in parts], axis=axis))
-    back = elementwise(cx, "sub", span, (counted(cx, size, span), shift))
-    where = array(cx, elementwise(cx, "rem", span, (back, cx.integer(size, span))), span)
-    return along(cx, x, where, axis, span)
+    back = elementwise(cx, "sub", span, (iota_to(cx, size, span), shift))
+    where = as_array(cx, elementwise(cx, "rem", span, (back, cx.integer(size, span))), span)
+    return take_along(cx, x, where, axis, span)
 
 
 @builtin("split")
-def split(cx: Context, args: Args, name: str) -> Term:
+def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these places."""
-    took = Taken(cx, args, name, "x parts axis?")
-    x, parts, span = taken_array(took), took.array("parts"), args.span
-    axis = one_axis(took, x, 0)
+    took = BuiltinArgs(cx, args, name, "x parts axis?")
+    x, parts, span = array_argument(took), took.array("parts"), args.span
+    axis = axis_argument(took, x, 0)
     assert axis is not None
     size = x.tensor.shape[axis]
     if parts.tensor.shape:
-        places = [0, *shape_of(cx, [took.found["parts"]]), size]
+        places = [0, *shape_argument(cx, [took.found["parts"]]), size]
     else:
         count = took.integer("parts", 1)
         each = floor_div(size, count) if count > 0 else size
         if count < 1 or each * count != size:
             if count > 0 and not isinstance(size, int):
-                raise Undecided
+                raise DeferCheck
             shown = f"this axis has {size} places"
             way = "say where to cut: `split(x, [2, 5])`"
             raise cx.error("DL0310", f"an axis is not split in {count} equal parts", took.span("parts"), shown, way)
@@ -129,19 +129,19 @@ def split(cx: Context, args: Args, name: str) -> Term:
         if isinstance(beyond, int) and beyond < 0:
             shown = f"this axis has {size} places"
             raise cx.error("DL0326", "the places to cut at rise, within the axis", took.span("parts"), shown)
-    return Tuple(tuple([cut(cx, x, axis, a, b, span) for a, b in pairwise(places)]))
+    return Tuple(tuple([slice_along(cx, x, axis, a, b, span) for a, b in pairwise(places)]))
 
 
 @builtin("repeat")
-def repeat(cx: Context, args: Args, name: str) -> Term:
+def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`repeat(x, 3, axis = …)`: every item so many times in a row; without an axis every element, in one vector."""
-    took = Taken(cx, args, name, "x times axis?")
-    x, span = taken_array(took), args.span
-    one_number(took, "times")
-    (times,) = shape_of(cx, [took.found["times"]])
-    axis = one_axis(took, x, None)
+    took = BuiltinArgs(cx, args, name, "x times axis?")
+    x, span = array_argument(took), args.span
+    scalar_argument(took, "times")
+    (times,) = shape_argument(cx, [took.found["times"]])
+    axis = axis_argument(took, x, None)
     if axis is None:
-        x, axis = flat(cx, x, span), 0
+        x, axis = flatten(cx, x, span), 0
     shape = x.tensor.shape
     wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
     kept = tuple([i for i in range(len(wide)) if i != axis + 1])
@@ -150,11 +150,11 @@ def repeat(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("tile")
-def tile(cx: Context, args: Args, name: str) -> Term:
+def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new first ones."""
-    took = Taken(cx, args, name, "x times")
-    x, span = taken_array(took), args.span
-    times = shape_of(cx, [took.found["times"]])
+    took = BuiltinArgs(cx, args, name, "x times")
+    x, span = array_argument(took), args.span
+    times = shape_argument(cx, [took.found["times"]])
     rank = max(len(times), x.tensor.rank)
     shape = (*(1,) * (rank - x.tensor.rank), *x.tensor.shape)
     times = (*(1,) * (rank - len(times)), *times)
@@ -165,59 +165,62 @@ def tile(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("gather")
-def gather(cx: Context, args: Args, name: str) -> Term:
+def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`gather(x, places, axis = 0)`: the items of an axis at these places, each checked."""
-    took = Taken(cx, args, name, "x places axis?")
-    x, places = taken_array(took), taken_array(took, "places")
-    axis = one_axis(took, x, 0)
+    took = BuiltinArgs(cx, args, name, "x places axis?")
+    x, places = array_argument(took), array_argument(took, "places")
+    axis = axis_argument(took, x, 0)
     assert axis is not None
     at = took.span("places")
-    if not cx.unifier.same(Tensor(places.tensor.dtype), Tensor(I32)) and pruned(places.tensor.dtype) not in INTEGERS:
+    if (
+        not cx.unifier.same(Tensor(places.tensor.dtype), Tensor(I32))
+        and prune_dtype(places.tensor.dtype) not in INTEGERS
+    ):
         raise cx.error("DL0313", "an index is an integer", at, f"this is {show_type(places.tensor)}")
-    return along(cx, x, check_index(cx, places, x.tensor.shape[axis], at), axis, args.span)
+    return take_along(cx, x, check_index(cx, places, x.tensor.shape[axis], at), axis, args.span)
 
 
 @builtin("diag")
-def diag(cx: Context, args: Args, name: str) -> Term:
+def diag(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`diag(x, k = 0)`: the matrix with a vector on its diagonal, or the diagonal of a matrix; `k` above it."""
-    took = Taken(cx, args, name, "x k?")
-    x, k, span = taken_array(took), took.integer("k", 0), args.span
+    took = BuiltinArgs(cx, args, name, "x k?")
+    x, k, span = array_argument(took), took.integer("k", 0), args.span
     rows, columns = max(-k, 0), max(k, 0)
     if x.tensor.rank == 1:
         n = x.tensor.shape[0] + abs(k)
-        line = cx.emit("pad", span, x.value, zero(cx, x, span), low=(columns,), high=(rows,), interior=(0,))
+        line = cx.emit("pad", span, x.value, emit_zero(cx, x, span), low=(columns,), high=(rows,), interior=(0,))
         wide = Array(cx.emit("broadcast", span, line, shape=(n, n), axes=(1,)))
-        return chosen(cx, "eq", wide, k, span)
+        return mask_triangle(cx, "eq", wide, k, span)
     if x.tensor.rank != 2:
         message = "`diag` takes a vector or a matrix"
         raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")
-    size = shorter(x.tensor.shape[0] - rows, x.tensor.shape[1] - columns)
-    at = counted(cx, size, span)
-    places = [array(cx, elementwise(cx, "add", span, (at, cx.integer(n, span))), span) for n in (rows, columns)]
+    size = smaller_size(x.tensor.shape[0] - rows, x.tensor.shape[1] - columns)
+    at = iota_to(cx, size, span)
+    places = [as_array(cx, elementwise(cx, "add", span, (at, cx.integer(n, span))), span) for n in (rows, columns)]
     return Array(cx.emit("gather", span, x.value, *[p.value for p in places], axes=(0, 1)))
 
 
-def shorter(a: Dim, b: Dim) -> Dim:
+def smaller_size(a: Dim, b: Dim) -> Dim:
     """The smaller of two sizes, 0 where one is less. Errors: Undecided where it is open which that is."""
     if a == b and not isinstance(a, int):
         return a
     if not isinstance(a, int) or not isinstance(b, int):
-        raise Undecided
+        raise DeferCheck
     return max(min(a, b), 0)
 
 
 @builtin("tril", "triu")
-def triangle(cx: Context, args: Args, name: str) -> Term:
+def triangle(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tril(x, k = 0)`: matrices with zeros above the k-th diagonal above the main one; `triu`: below it."""
-    took = Taken(cx, args, name, "x k?")
-    x, k = taken_array(took), took.integer("k", 0)
+    took = BuiltinArgs(cx, args, name, "x k?")
+    x, k = array_argument(took), took.integer("k", 0)
     if x.tensor.rank < 2:
         message = f"`{name}` takes a matrix, or a stack of them"
         raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")
-    return chosen(cx, "ge" if name == "tril" else "le", x, k, args.span)
+    return mask_triangle(cx, "ge" if name == "tril" else "le", x, k, args.span)
 
 
-def chosen(cx: Context, kept: str, x: Array, k: int, span: Span) -> Array:
+def mask_triangle(cx: ElabContext, kept: str, x: Array, k: int, span: Span) -> Array:
     """The elements where `row + k` compares so with `column`; zeros elsewhere, whatever is there."""
     type = Tensor(I32, x.tensor.shape)
     row, column = (cx.emit("iota", span, type=type, axis=type.rank - axis) for axis in (2, 1))
@@ -226,5 +229,5 @@ def chosen(cx: Context, kept: str, x: Array, k: int, span: Span) -> Array:
     return Array(cx.emit("select", span, cx.emit(kept, span, moved, column), x.value, nothing))
 
 
-def zero(cx: Context, x: Array, span: Span) -> Value:
+def emit_zero(cx: ElabContext, x: Array, span: Span) -> Value:
     return cx.emit("const", span, value=0, type=Tensor(x.tensor.dtype))

@@ -12,93 +12,93 @@ from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.apply import apply
-from difflang.elaborate.calls.builtin_functions import BUILTINS, Taken
-from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.expressions.comprehensions import mapping
-from difflang.elaborate.specialization import detached
-from difflang.elaborate.statements.basic_statements import forgetting
-from difflang.elaborate.statements.iterables import Source, source
+from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.specialization import placeholder_term
+from difflang.elaborate.statements.basic_statements import drop_static
+from difflang.elaborate.statements.iterables import LoopIterable, as_iterable
 from difflang.elaborate.statements.loops import loop_expression
-from difflang.elaborate.terms import Array, Poison, Term, leaves, rebuild, type_of
+from difflang.elaborate.terms import Array, PoisonTerm, Term, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.join_types import holds, joint
-from difflang.types.language_types import ClosureType, LangType, SumType, VariantType, mapped, show_type
-from difflang.types.type_errors import mistake
+from difflang.types.join_types import contains_kind, least_common_type
+from difflang.types.language_types import ClosureType, LangType, SumType, VariantType, map_tensors, show_type
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 # What the loop of a fold calls its parts: names that no program has.
-OP, STATE, ITEMS, ITEM = " op", " state", " items", " item"
+OP_NAME, STATE_NAME, ITEMS_NAME, ITEM_NAME = " op", " state", " items", " item"
 
 
-class Fold(tree.Assign, frozen=True, eq=False):
+class FoldStep(tree.Assign, frozen=True, eq=False):
     """The running value becomes what the operation makes of it and the next item."""
 
     name: str
     op_span: Span
 
 
-def fold(cx: Context, args: Args, name: str) -> Walk[Term]:
+def elaborate_fold(cx: ElabContext, args: CallArgs, name: str) -> Walk[Term]:
     """`reduce(op, init, xs)` is the last running value, `scan(op, init, xs)` all of them, without `init`."""
-    took = Taken(cx, args, name, "op init xs associative?")
+    took = BuiltinArgs(cx, args, name, "op init xs associative?")
     for part in ("op", "init", "xs"):
         took.term(part)
     chosen = (VariantType, SumType, ClosureType)
-    if took.flag("associative") and not holds(type_of(took.term("init")), chosen):
-        grouped = Tree(cx, took, args.span, name)
+    if took.flag("associative") and not contains_kind(type_of(took.term("init")), chosen):
+        grouped = TreeReduction(cx, took, args.span, name)
         if grouped.over.length is not None:
             return (yield grouped.value(grouped.over.length))
-    return (yield from_the_left(cx, took, args.span, name))
+    return (yield fold_sequentially(cx, took, args.span, name))
 
 
-BUILTINS["reduce"] = lambda cx, args: fold(cx, args, "reduce")
-BUILTINS["scan"] = lambda cx, args: fold(cx, args, "scan")
+BUILTINS["reduce"] = lambda cx, args: elaborate_fold(cx, args, "reduce")
+BUILTINS["scan"] = lambda cx, args: elaborate_fold(cx, args, "scan")
 
 
 # ---- One after the other
 
 
-def from_the_left(cx: Context, took: Taken, span: Span, name: str) -> Walk[Term]:
+def fold_sequentially(cx: ElabContext, took: BuiltinArgs, span: Span, name: str) -> Walk[Term]:
     """The loop that a person would write."""
     at = took.span("xs")
     fn, state, items, item = (
-        tree.Name(s, n) for s, n in ((took.span("op"), OP), (span, STATE), (at, ITEMS), (at, ITEM))
+        tree.Name(s, n) for s, n in ((took.span("op"), OP_NAME), (span, STATE_NAME), (at, ITEMS_NAME), (at, ITEM_NAME))
     )
     value = tree.Call(span, fn, tuple(tree.Arg(span, None, n) for n in (state, item)))
-    step = (Fold(span, state, value, name, fn.span), *([tree.Yield(span, state)] if name == "scan" else []))
-    loop = tree.For(span, tree.NamePattern(at, ITEM), items, tree.Block(span, step), ())
+    step = (FoldStep(span, state, value, name, fn.span), *([tree.Yield(span, state)] if name == "scan" else []))
+    loop = tree.For(span, tree.NamePattern(at, ITEM_NAME), items, tree.Block(span, step), ())
     with cx.block() as scope:
-        scope.bind(OP, took.term("op"))
-        scope.bind(ITEMS, took.term("xs"))
-        scope.bind(STATE, forgetting(took.term("init")), mutable=True, span=took.span("init"))
+        scope.bind(OP_NAME, took.term("op"))
+        scope.bind(ITEMS_NAME, took.term("xs"))
+        scope.bind(STATE_NAME, drop_static(took.term("init")), mutable=True, span=took.span("init"))
         running = yield loop_expression(cx, loop)
-        last = scope.names[STATE].term
+        last = scope.names[STATE_NAME].term
     assert not isinstance(last, (int, Poly))
     return running if name == "scan" else last
 
 
-@walks(Fold)
-def step(cx: Context, e: Fold) -> Walk[Term]:
-    binding = cx.scope.find(STATE)
-    value = yield walk(cx, e.value)
+@elaborates(FoldStep)
+def elaborate_fold_step(cx: ElabContext, e: FoldStep) -> Walk[Term]:
+    binding = cx.scope.find(STATE_NAME)
+    value = yield elaborate(cx, e.value)
     assert binding is not None and binding.span is not None
     assert not isinstance(binding.term, (int, Poly))
-    keeps_type(cx, e.name, type_of(binding.term), value, binding.span, e.op_span)
-    binding.term = forgetting(value)
+    check_carry_type(cx, e.name, type_of(binding.term), value, binding.span, e.op_span)
+    binding.term = drop_static(value)
     return value
 
 
-def keeps_type(cx: Context, name: str, running: LangType, value: Term, init: Span, op: Span) -> None:
+def check_carry_type(cx: ElabContext, name: str, running: LangType, value: Term, init: Span, op: Span) -> None:
     """Errors: DL0304 for an operation that gives another type than that of the running value."""
-    if isinstance(value, Poison):
-        raise Reported
-    if joint(cx.unifier, running, type_of(value)) is None:
-        raise mistake(
+    if isinstance(value, PoisonTerm):
+        raise AlreadyReported
+    if least_common_type(cx.unifier, running, type_of(value)) is None:
+        raise make_error(
             "DL0304",
             f"what `{name}` carries on is {show_type(running)} and keeps that type",
             (op, f"this gives {show_type(type_of(value))}"),
@@ -109,21 +109,21 @@ def keeps_type(cx: Context, name: str, running: LangType, value: Term, init: Spa
 # ---- As a tree
 
 
-class Tree:
+class TreeReduction:
     """A fold by an associative operation. Terms stand for many values at once: their leaves have one more axis."""
 
-    def __init__(self, cx: Context, took: Taken, span: Span, name: str) -> None:
+    def __init__(self, cx: ElabContext, took: BuiltinArgs, span: Span, name: str) -> None:
         self.cx, self.span, self.name = cx, span, name
         self.op, self.init = took.term("op"), took.term("init")
         self.op_span, self.init_span, self.items_span = (took.span(n) for n in ("op", "init", "xs"))
-        self.over = source(cx, took.term("xs"), self.items_span)
-        self.type = type_of(forgetting(self.init))
+        self.over = as_iterable(cx, took.term("xs"), self.items_span)
+        self.type = type_of(drop_static(self.init))
 
     def value(self, length: Dim) -> Walk[Term]:
-        items = yield mapping(self.cx, self.items_span, self.over, self.item)
-        one = mapped(type_of(items), lambda t: Tensor(t.dtype, t.shape[1:]))
+        items = yield emit_map(self.cx, self.items_span, self.over, self.item)
+        one = map_tensors(type_of(items), lambda t: Tensor(t.dtype, t.shape[1:]))
         if not self.cx.unifier.same(self.type, one):
-            raise mistake(
+            raise make_error(
                 "DL0304",
                 f"an associative `{self.name}` begins with a value like its items",
                 (self.init_span, f"this is {show_type(self.type)}"),
@@ -132,30 +132,30 @@ class Tree:
         if self.cx.root.definition or not isinstance(length, int):
             return (yield self.typed(length))
         if length == 0:
-            return forgetting(self.init) if self.name == "reduce" else items
+            return drop_static(self.init) if self.name == "reduce" else items
         first = yield self.applied(self.init, self.single(self.part(items, 0, 1)))
-        whole = self.joined(self.each(first, lambda x: self.reshaped(x, (1, *sizes(x)))), self.part(items, 1))
+        whole = self.joined(self.each(first, lambda x: self.reshaped(x, (1, *shape_of_value(x)))), self.part(items, 1))
         return (yield self.last(whole, length) if self.name == "reduce" else self.running(whole, length))
 
     def typed(self, length: Dim) -> Walk[Term]:
         """What there is to say before the number of items is known."""
         with self.cx.region(self.span):
-            yield self.applied(detached(self.cx, self.type), detached(self.cx, self.type))
+            yield self.applied(placeholder_term(self.cx, self.type), placeholder_term(self.cx, self.type))
         if self.name == "reduce":
-            return detached(self.cx, self.type)
-        return detached(self.cx, mapped(self.type, lambda t: Tensor(t.dtype, (length, *t.shape))))
+            return placeholder_term(self.cx, self.type)
+        return placeholder_term(self.cx, map_tensors(self.type, lambda t: Tensor(t.dtype, (length, *t.shape))))
 
     def item(self, index: Array, rows: list[Value]) -> Walk[Term]:
         return self.over.item(index, rows)
         yield
 
     def applied(self, a: Term, b: Term) -> Walk[Term]:
-        from difflang.elaborate.calls.arguments import Args
+        from difflang.elaborate.calls.arguments import CallArgs
 
-        args = Args(self.span, [(a, self.span), (b, self.items_span)], fn_span=self.op_span)
+        args = CallArgs(self.span, [(a, self.span), (b, self.items_span)], fn_span=self.op_span)
         value = yield apply(self.cx, self.op, args)
-        keeps_type(self.cx, self.name, self.type, value, self.init_span, self.op_span)
-        return forgetting(value)
+        check_carry_type(self.cx, self.name, self.type, value, self.init_span, self.op_span)
+        return drop_static(value)
 
     def last(self, items: Term, length: int) -> Walk[Term]:
         """All in one: neighbours are put together until one is left."""
@@ -189,40 +189,40 @@ class Tree:
 
         def body(_: Array, rows: list[Value]) -> Walk[Term]:
             half = len(rows) // 2
-            return self.applied(rebuild(self.type, rows[:half]), rebuild(self.type, rows[half:]))
+            return self.applied(term_from_leaves(self.type, rows[:half]), term_from_leaves(self.type, rows[half:]))
 
-        over = Source(length, self.cx.integer(length, self.span), values, lambda index, _: index)
-        return mapping(self.cx, self.span, over, body)
+        over = LoopIterable(length, self.cx.integer(length, self.span), values, lambda index, _: index)
+        return emit_map(self.cx, self.span, over, body)
 
     # ---- pieces of many values
 
     def each(self, term: Term, change: Callable[[Value], Value]) -> Term:
-        return rebuild(self.type, [change(x) for x in leaves(term)])
+        return term_from_leaves(self.type, [change(x) for x in leaves(term)])
 
     def part(self, items: Term, start: int, stop: int | None = None, step: int = 1) -> Term:
         return self.each(items, lambda x: self.cut(x, start, stop, step))
 
     def single(self, items: Term) -> Term:
         """The one of many values that are one."""
-        return self.each(items, lambda x: self.reshaped(x, sizes(x)[1:]))
+        return self.each(items, lambda x: self.reshaped(x, shape_of_value(x)[1:]))
 
     def joined(self, a: Term, b: Term) -> Term:
         pairs = zip(leaves(a), leaves(b), strict=True)
-        return rebuild(self.type, [self.cx.emit("concat", self.span, x, y, axis=0) for x, y in pairs])
+        return term_from_leaves(self.type, [self.cx.emit("concat", self.span, x, y, axis=0) for x, y in pairs])
 
     def interleaved(self, evens: Term, odds: Term, count: int) -> Term:
         pairs = zip(leaves(evens), leaves(odds), strict=True)
-        return rebuild(self.type, [self.alternating(x, y, count) for x, y in pairs])
+        return term_from_leaves(self.type, [self.alternating(x, y, count) for x, y in pairs])
 
     def alternating(self, x: Value, y: Value, count: int) -> Value:
         """x[0], y[0], x[1], y[1] and so on, `count` in all: x may be longer by one."""
-        half, rest = count // 2, sizes(x)[1:]
+        half, rest = count // 2, shape_of_value(x)[1:]
         rows = [self.reshaped(v, (half, 1, *rest)) for v in (self.cut(x, 0, half), y)]
         both = self.reshaped(self.cx.emit("concat", self.span, *rows, axis=1), (2 * half, *rest))
         return self.cx.emit("concat", self.span, both, self.cut(x, half), axis=0) if count % 2 else both
 
     def cut(self, x: Value, start: int, stop: int | None = None, step: int = 1) -> Value:
-        size, *rest = sizes(x)
+        size, *rest = shape_of_value(x)
         starts, steps = (start, *(0 for _ in rest)), (step, *(1 for _ in rest))
         return self.cx.emit(
             "slice", self.span, x, starts=starts, stops=(size if stop is None else stop, *rest), steps=steps
@@ -232,6 +232,6 @@ class Tree:
         return self.cx.emit("reshape", self.span, x, shape=shape)
 
 
-def sizes(x: Value) -> tuple[Dim, ...]:
+def shape_of_value(x: Value) -> tuple[Dim, ...]:
     assert isinstance(x.type, Tensor)
     return x.type.shape

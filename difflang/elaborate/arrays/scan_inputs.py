@@ -12,10 +12,10 @@ from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
 
 if TYPE_CHECKING:
-    from difflang.elaborate.arrays.indexing import Part, Subscripts
+    from difflang.elaborate.arrays.indexing import SubscriptPart, Subscripts
 
 
-def by_lanes(subs: Subscripts) -> Subscripts:
+def scan_loop_axes(subs: Subscripts) -> Subscripts:
     """Where an array from outside a loop is indexed by the loop's index, what is left to index of its item there.
 
     So a loop that reads `x[i]` goes through x, and its derivative writes each item once instead of adding up arrays.
@@ -25,18 +25,18 @@ def by_lanes(subs: Subscripts) -> Subscripts:
         found = [
             (p.start.lane.builder.depth, i, axis)
             for i, axis in places
-            if (p := subs.parts[i]).start is not None and p.start.lane is not None and goes_through(subs, p, axis)
+            if (p := subs.parts[i]).start is not None and p.start.lane is not None and is_scannable(subs, p, axis)
         ]
         if not found:
             return subs
         _, i, axis = min(found)
         index = subs.parts[i].start
         assert index is not None
-        item = item_of_lane(subs.base.value, axis, index, subs.span)
+        item = scanned_item(subs.base.value, axis, index, subs.span)
         subs = replace(subs, base=Array(item), parts=(*subs.parts[:i], *subs.parts[i + 1 :]))
 
 
-def goes_through(subs: Subscripts, part: Part, axis: int) -> bool:
+def is_scannable(subs: Subscripts, part: SubscriptPart, axis: int) -> bool:
     """Whether a loop's index is a point of this axis, in range at every step, of an array that the loop only reads."""
     index, size = part.start, subs.base.tensor.shape[axis]
     if index is None or index.lane is None or part.size is not None:
@@ -47,7 +47,7 @@ def goes_through(subs: Subscripts, part: Part, axis: int) -> bool:
     return first >= 0 and first + length <= size and subs.base.value.home.depth < index.lane.builder.depth
 
 
-def item_of_lane(array: Value, axis: int, index: Array, span: Span) -> Value:
+def scanned_item(array: Value, axis: int, index: Array, span: Span) -> Value:
     """The param of a loop's body that holds the item of an array at the loop's index."""
     lane, array_type = index.lane, array.type
     assert lane is not None and isinstance(array_type, Tensor)

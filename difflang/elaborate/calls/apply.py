@@ -5,90 +5,90 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.fixes import meant
+from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORMS, converted
-from difflang.elaborate.calls.constructors import construct, construct_variant
-from difflang.elaborate.calls.signatures import captured_sizes, counted
-from difflang.elaborate.context import Context, Reported, note_term, walk, walks
-from difflang.elaborate.expressions.primary_expressions import bind_known
-from difflang.elaborate.expressions.primary_expressions import field as field_of
-from difflang.elaborate.expressions.qualified_names import module_of
-from difflang.elaborate.instance_keys import DEEPEST_LAMBDAS, MADE_ANEW
-from difflang.elaborate.reports.name_errors import beside_function, called_too_soon
-from difflang.elaborate.reports.operand_mismatches import not_this_pattern
-from difflang.elaborate.scope import Scope
-from difflang.elaborate.specialization import call_fn, detached
-from difflang.elaborate.statements.desugar_jumps import without_jumps
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES, convert_dtype
+from difflang.elaborate.calls.constructors import construct_record, construct_variant
+from difflang.elaborate.calls.signatures import closure_sizes, count_arguments
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates, record_type
+from difflang.elaborate.expressions.primary_expressions import bind_host_constants
+from difflang.elaborate.expressions.primary_expressions import select_field as field_of
+from difflang.elaborate.expressions.qualified_names import module_named_by
+from difflang.elaborate.instance_keys import MAX_LAMBDA_DEPTH, RECOMPILED_HELP
+from difflang.elaborate.reports.name_errors import derivative_of_call_help, transform_argument_help
+from difflang.elaborate.reports.operand_mismatches import tuple_pattern_error
+from difflang.elaborate.scope import BlockScope
+from difflang.elaborate.specialization import call_function, placeholder_term
+from difflang.elaborate.statements.desugar_jumps import desugar_function
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Opaque,
-    Poison,
-    Record,
-    Sum,
+    OpaqueTerm,
+    PoisonTerm,
+    RecordTerm,
+    SumTerm,
     Term,
     Tuple,
-    Zip,
-    rebuilt_record,
+    ZipTerm,
+    record_of_fields,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names, free_names
+from difflang.syntax.tree_queries import mentioned_names, pattern_names
 from difflang.types.function_code import (
     AscribedCode,
     BuiltinCode,
     ConvertCode,
     DerivativeCode,
     FnCode,
-    GivenCode,
     LambdaCode,
-    MapCode,
+    LinearMapCode,
+    OpaqueFnCode,
     RecordCode,
     VariantCode,
     VmapCode,
     Wrt,
-    meaning,
+    bind_generics,
 )
-from difflang.types.join_types import joint
+from difflang.types.join_types import least_common_type
 from difflang.types.language_types import FnType, LangType, RecordType, is_linear_type, show_type
-from difflang.types.type_errors import mistake, not_this_type
+from difflang.types.type_errors import declared_type_error, make_error
 
 # ---- The walks
 
 
-@walks(tree.Call)
-def call(cx: Context, e: tree.Call) -> Walk[Term]:
-    transform = transformer(cx, e.fn)
+@elaborates(tree.Call)
+def elaborate_call(cx: ElabContext, e: tree.Call) -> Walk[Term]:
+    transform = transform_operator(cx, e.fn)
     if transform is not None:
         operator, wrt = transform
-        return (yield transformed(cx, e, operator, wrt))
+        return (yield apply_transform(cx, e, operator, wrt))
     receiver: list[tuple[Term, Span]] = []
-    if isinstance(e.fn, tree.Member) and module_of(cx, e.fn.base) is None:
-        base = yield walk(cx, e.fn.base)
-        if isinstance(base, Record) and e.fn.name in base.type.names:
+    if isinstance(e.fn, tree.Member) and module_named_by(cx, e.fn.base) is None:
+        base = yield elaborate(cx, e.fn.base)
+        if isinstance(base, RecordTerm) and e.fn.name in base.type.names:
             fn: Term = field_of(cx, base, e.fn)
         else:
             receiver = [(base, e.fn.base.span)]
-            fn = yield walk(cx, tree.Name(e.fn.name_span, e.fn.name))
+            fn = yield elaborate(cx, tree.Name(e.fn.name_span, e.fn.name))
     else:
-        fn = yield walk(cx, e.fn)
-    args = yield arguments(cx, e, fn)
+        fn = yield elaborate(cx, e.fn)
+    args = yield evaluate_arguments(cx, e, fn)
     args.items[:0] = receiver
     return (yield apply(cx, fn, args))
 
 
-def arguments(cx: Context, e: tree.Call, fn: Term) -> Walk[Args]:
-    from difflang.elaborate.expressions.comprehensions import reduced
+def evaluate_arguments(cx: ElabContext, e: tree.Call, fn: Term) -> Walk[CallArgs]:
+    from difflang.elaborate.expressions.comprehensions import reduction_argument
 
-    args = Args(e.span, fn_span=e.fn.span)
+    args = CallArgs(e.span, fn_span=e.fn.span)
     for arg in e.args:
         if isinstance(arg.value, tree.Comprehension):
-            term, args.lead = yield reduced(cx, arg.value, fn)
+            term, args.lead = yield reduction_argument(cx, arg.value, fn)
         else:
-            term = yield walk(cx, arg.value)
+            term = yield elaborate(cx, arg.value)
         if arg.name is None:
             if args.named:
                 raise cx.error("DL0319", "an argument by position stands after one by name", arg.span)
@@ -101,34 +101,34 @@ def arguments(cx: Context, e: tree.Call, fn: Term) -> Walk[Args]:
     return args
 
 
-@walks(tree.Pipe)
-def pipe(cx: Context, e: tree.Pipe) -> Walk[Term]:
-    value = yield walk(cx, e.value)
-    fn = yield walk(cx, e.fn)
-    return (yield apply(cx, fn, Args(e.span, [(value, e.value.span)])))
+@elaborates(tree.Pipe)
+def elaborate_pipe(cx: ElabContext, e: tree.Pipe) -> Walk[Term]:
+    value = yield elaborate(cx, e.value)
+    fn = yield elaborate(cx, e.fn)
+    return (yield apply(cx, fn, CallArgs(e.span, [(value, e.value.span)])))
 
 
-@walks(tree.Prime)
-def prime(cx: Context, e: tree.Prime) -> Walk[Term]:
-    fn = yield walk(cx, e.base)
-    return Closure(DerivativeCode("deriv", ((0,),)), (function(cx, fn, e.base.span),))
+@elaborates(tree.Prime)
+def elaborate_prime(cx: ElabContext, e: tree.Prime) -> Walk[Term]:
+    fn = yield elaborate(cx, e.base)
+    return Closure(DerivativeCode("deriv", ((0,),)), (expect_function(cx, fn, e.base.span),))
 
 
-def transformer(cx: Context, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | None:
+def transform_operator(cx: ElabContext, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | None:
     """`grad`, `grad[w]`, `grad[0]`, `grad[p.net]` where no variable of that name hides the operator."""
     base, wanted = (fn.base, fn.subscripts) if isinstance(fn, tree.Index) else (fn, ())
-    if not isinstance(base, tree.Name) or base.id not in TRANSFORMS or named_by_the_program(cx, base):
+    if not isinstance(base, tree.Name) or base.id not in TRANSFORM_NAMES or is_user_defined(cx, base):
         return None
-    return base.id, tuple(written_wrt(cx, w) for w in wanted) or ((0,),)
+    return base.id, tuple(parse_wrt(cx, w) for w in wanted) or ((0,),)
 
 
-def named_by_the_program(cx: Context, e: tree.Name) -> bool:
+def is_user_defined(cx: ElabContext, e: tree.Name) -> bool:
     """Whether a program gives this name a meaning of its own."""
     declared = any(e.id in names for names in (cx.module.fns, cx.module.records, cx.module.imported))
     return declared or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None
 
 
-def written_wrt(cx: Context, e: tree.Expr) -> Wrt:
+def parse_wrt(cx: ElabContext, e: tree.Expr) -> Wrt:
     path: list[str] = []
     while isinstance(e, tree.Member):
         path.append(e.name)
@@ -142,7 +142,7 @@ def written_wrt(cx: Context, e: tree.Expr) -> Wrt:
     )
 
 
-def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) -> Walk[Term]:
+def apply_transform(cx: ElabContext, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) -> Walk[Term]:
     order = 1
     if operator == "jet":
         from difflang.elaborate.derivatives.taylor_coefficients import jet_order
@@ -151,163 +151,167 @@ def transformed(cx: Context, e: tree.Call, operator: str, wrt: tuple[Wrt, ...]) 
         e = replace(e, args=tuple([a for a in e.args if a.name != "order"]))
     if len(e.args) != 1 or e.args[0].name is not None or isinstance(e.args[0].value, tree.Comprehension):
         message = f"`{operator}` takes one function: `{operator}(f)(x)`"
-        raise cx.error("DL0205", message, e.span, "", beside_function(operator))
-    fn = function(cx, (yield walk(cx, e.args[0].value)), e.args[0].span, called_too_soon(operator, e.args[0].value))
+        raise cx.error("DL0205", message, e.span, "", transform_argument_help(operator))
+    fn = expect_function(
+        cx, (yield elaborate(cx, e.args[0].value)), e.args[0].span, derivative_of_call_help(operator, e.args[0].value)
+    )
     if isinstance(e.fn, tree.Index):
-        known_parameters(cx, fn, wrt, e.fn.subscripts)
+        check_wrt_parameters(cx, fn, wrt, e.fn.subscripts)
     at = tuple([s.span for s in e.fn.subscripts]) if isinstance(e.fn, tree.Index) else ()
     return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order, at=at), (fn,))
 
 
-def known_parameters(cx: Context, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
+def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
     """What a derivative is asked in are parameters of the function, where it is known. Errors: DL0403."""
-    from difflang.elaborate.derivatives.wrt import inside_parameters, parameter_names
+    from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
 
     names = parameter_names(fn)
     for (first, *_), place in zip(wrt, written, strict=True):
         if not names or first in names or (isinstance(first, int) and first < len(names)):
             continue
-        way, fixes = meant(first, [n for n in names if n], place.span) if isinstance(first, str) else ("", ())
+        way, fixes = did_you_mean(first, [n for n in names if n], place.span) if isinstance(first, str) else ("", ())
         what = (
             f"parameter `{first}`" if isinstance(first, str) else f"parameter {first}: they are 0 to {len(names) - 1}"
         )
-        if isinstance(first, str) and (inside := inside_parameters(fn, first)):
+        if isinstance(first, str) and (inside := parameter_fields_named(fn, first)):
             way, fixes = f"for the field of that name write {inside}", ()
         way = way or f"it has {', '.join(n or '_' for n in names)}"
         raise cx.error("DL0403", f"the function has no {what}", place.span, "", way, fixes)
 
 
-def function(cx: Context, term: Term, span: Span, way: str = "") -> Closure | Opaque | Sum:
+def expect_function(cx: ElabContext, term: Term, span: Span, way: str = "") -> Closure | OpaqueTerm | SumTerm:
     """A term that is a function. Errors: DL0320, with a `way` out if one is known."""
-    if isinstance(term, Poison):
-        raise Reported
+    if isinstance(term, PoisonTerm):
+        raise AlreadyReported
     if not is_function(term):
         indexed = isinstance(term, Array) and term.tensor.shape
-        indexed = indexed or (isinstance(term, Sum) and isinstance(term.parts[0], Closure))
+        indexed = indexed or (isinstance(term, SumTerm) and isinstance(term.parts[0], Closure))
         if indexed and "\n" not in span.text and not way:
             way = f"an array is indexed in brackets: `{span.text}[i]`"
         if span.text in BUILTINS:
             way = f"a value called `{span.text}` hides the function here: give it another name"
         raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
-    assert isinstance(term, (Closure, Opaque, Sum))
+    assert isinstance(term, (Closure, OpaqueTerm, SumTerm))
     return term
 
 
 def is_function(term: Term) -> bool:
     """Whether a value can be applied: a function, or one of several."""
-    if isinstance(term, Sum):
+    if isinstance(term, SumTerm):
         return isinstance(term.parts[0], Closure) and not term.type.tag.shape
-    return isinstance(term, (Closure, Opaque))
+    return isinstance(term, (Closure, OpaqueTerm))
 
 
 # ---- Application
 
 
-def apply(cx: Context, fn: Term, args: Args) -> Walk[Term]:
+def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
     """The walk that applies a function to evaluated arguments."""
     from difflang.elaborate.calls import given
     from difflang.elaborate.derivatives import grad_jvp_vjp, linear_functions
 
     for term, _ in (*args.items, *args.named.values()):
-        if isinstance(term, Poison):
-            raise Reported
-    match function(cx, fn, args.fn_span or args.span):
-        case Opaque(type=type):
-            return opaque(cx, type, args)
-        case Sum() as several:
-            return one_of_several(cx, several, args)
+        if isinstance(term, PoisonTerm):
+            raise AlreadyReported
+    match expect_function(cx, fn, args.fn_span or args.span):
+        case OpaqueTerm(type=type):
+            return apply_opaque(cx, type, args)
+        case SumTerm() as several:
+            return apply_selected_function(cx, several, args)
         case Closure(code=BuiltinCode(name=name)):
             return BUILTINS[name](cx, args)
         case Closure(code=ConvertCode(dtype=dtype)):
-            return converted(cx, dtype, args)
+            return convert_dtype(cx, dtype, args)
         case Closure(code=FnCode() as code, captures=captures):
-            return call_fn(cx, code, captures, args)
+            return call_function(cx, code, captures, args)
         case Closure(code=AscribedCode() as code, captures=(f,)):
-            return held(cx, code, f, args)
-        case Closure(code=GivenCode() as code):
-            return given.call(cx, code, fitting(cx, code.type, args), args.span)
+            return apply_ascribed(cx, code, f, args)
+        case Closure(code=OpaqueFnCode() as code):
+            return given.call_function_parameter(cx, code, check_typed_arguments(cx, code.type, args), args.span)
         case Closure(code=LambdaCode() as code, captures=captures):
-            return (linear_functions.call if code.decl.linear else call_lambda)(cx, code, captures, args)
+            return (linear_functions.apply_linear_lambda if code.decl.linear else call_lambda)(cx, code, captures, args)
         case Closure(code=RecordCode() as code):
-            return construct(cx, code, args)
+            return construct_record(cx, code, args)
         case Closure(code=VariantCode() as code):
             return construct_variant(cx, code, args)
         case Closure(code=VmapCode() as code, captures=(f,)):
-            from difflang.elaborate.calls.vmap import vmapped
+            from difflang.elaborate.calls.vmap import apply_vmap
 
-            return vmapped(cx, f, args, code)
+            return apply_vmap(cx, f, args, code)
         case Closure(code=DerivativeCode() as code, captures=(f,)):
-            return grad_jvp_vjp.derivative(cx, code, f, args)
-        case Closure(code=MapCode() as code, captures=captures):
+            return grad_jvp_vjp.apply_derivative(cx, code, f, args)
+        case Closure(code=LinearMapCode() as code, captures=captures):
             return linear_functions.apply_map(cx, code, captures, args)
         case _:
             raise cx.error("DL0320", "a function is expected here", args.span)
 
 
-def one_of_several(cx: Context, several: Sum, args: Args) -> Walk[Term]:
+def apply_selected_function(cx: ElabContext, several: SumTerm, args: CallArgs) -> Walk[Term]:
     """The function that the run chose, applied: a branch for each that it can be."""
-    from difflang.elaborate.patterns.match_expressions import Arm, by_tag
+    from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
-    def arm(f: Term) -> Arm:
-        return Arm(lambda: apply(cx, f, replace(args, items=list(args.items), named=dict(args.named))), args.span)
+    def arm(f: Term) -> MatchArm:
+        return MatchArm(lambda: apply(cx, f, replace(args, items=list(args.items), named=dict(args.named))), args.span)
 
     arms = [arm(f) for f in several.parts]
-    return (yield by_tag(cx, several.tag, several.type.marks, arms, [cx.word], "function"))
+    return (yield switch_on_tag(cx, several.tag, several.type.marks, arms, [cx.word], "function"))
 
 
-def opaque(cx: Context, type: FnType, args: Args) -> Walk[Term]:
+def apply_opaque(cx: ElabContext, type: FnType, args: CallArgs) -> Walk[Term]:
     """A function of which only the type is known: while a definition is checked."""
-    fitting(cx, type, args)
-    return detached(cx, type.result)
+    check_typed_arguments(cx, type, args)
+    return placeholder_term(cx, type.result)
     yield
 
 
-def fitting(cx: Context, type: FnType, args: Args) -> list[Term]:
+def check_typed_arguments(cx: ElabContext, type: FnType, args: CallArgs) -> list[Term]:
     """The arguments of a function of a known type. Errors: DL0304, DL0319, DL0404."""
     items = args.items
     if type.linear and len(type.params) == 1 and len(items) > 1:
-        items = [(packed(type.params[0], args), args.span)]
+        items = [(pack_arguments(type.params[0], args), args.span)]
     if len(items) != len(type.params) or args.named:
-        raise cx.error("DL0319", f"this function takes {counted(len(type.params))}, not {len(args.items)}", args.span)
+        raise cx.error(
+            "DL0319", f"this function takes {count_arguments(len(type.params))}, not {len(args.items)}", args.span
+        )
     for (term, span), wanted in zip(items, type.params, strict=True):
-        if fits(cx, wanted, term):
+        if argument_fits(cx, wanted, term):
             continue
         if type.linear:
-            raise not_its_vector(wanted, term, span)
+            raise linear_argument_error(wanted, term, span)
         raise cx.error("DL0304", f"{show_type(wanted)} is expected here", span, f"this is {show_type(type_of(term))}")
     return [term for term, _ in items]
 
 
-def packed(takes: LangType, args: Args) -> Term:
+def pack_arguments(takes: LangType, args: CallArgs) -> Term:
     """Arguments given one by one as the one value that they are parts of."""
     terms = tuple([t for t, _ in args.items])
     if isinstance(takes, RecordType) and len(takes.names) == len(terms):
-        return rebuilt_record(takes, terms)
+        return record_of_fields(takes, terms)
     return Tuple(terms)
 
 
-def not_its_vector(wanted: LangType, term: Term, span: Span) -> DifflangError:
+def linear_argument_error(wanted: LangType, term: Term, span: Span) -> DifflangError:
     """A linear function applied to something else than it takes."""
     label = span, f"this is {show_type(type_of(term))}"
-    return mistake("DL0404", f"this linear function takes {show_type(wanted)}", label)
+    return make_error("DL0404", f"this linear function takes {show_type(wanted)}", label)
 
 
-def fits(cx: Context, wanted: LangType, term: Term) -> bool:
+def argument_fits(cx: ElabContext, wanted: LangType, term: Term) -> bool:
     if isinstance(wanted, FnType):
         return is_function(term) and (not wanted.linear or is_linear_type(type_of(term)))
-    return joint(cx.unifier, wanted, type_of(term)) == wanted
+    return least_common_type(cx.unifier, wanted, type_of(term)) == wanted
 
 
-def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
+def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs) -> Walk[Term]:
     """Apply a function to what its declared type takes, and see that it gives what that type says."""
     for (term, span), wanted in zip(args.items, code.type.params, strict=False):
-        if not fits(cx, wanted, term):
+        if not argument_fits(cx, wanted, term):
             found = f"this is {show_type(type_of(term))}"
             raise cx.error("DL0304", f"`{code.name}` takes {show_type(wanted)} here", span, found)
     result = yield apply(cx, f, args)
-    if not fits(cx, code.type.result, result):
+    if not argument_fits(cx, code.type.result, result):
         found, wanted = show_type(type_of(result)), show_type(code.type.result)
-        raise mistake(
+        raise make_error(
             "DL0304",
             f"the function given for `{code.name}` gives {found}, not {wanted}",
             (code.given, "given here"),
@@ -316,78 +320,78 @@ def held(cx: Context, code: AscribedCode, f: Term, args: Args) -> Walk[Term]:
     return result
 
 
-MOST_LAMBDAS = 50_000  # calls of lambdas in one graph
+MAX_LAMBDA_CALLS = 50_000  # calls of lambdas in one graph
 
 
-def too_many_lambdas(cx: Context, span: Span) -> DifflangError:
-    message = f"calls of lambdas are written out here more than {MOST_LAMBDAS:,} times"
+def lambda_limit_error(cx: ElabContext, span: Span) -> DifflangError:
+    message = f"calls of lambdas are written out here more than {MAX_LAMBDA_CALLS:,} times"
     way = "make functions of lambdas that call others: a `fn` is compiled once"
-    if (why := of_one_another(cx)) is not None:
-        message, way = f"{message}: {why}", MADE_ANEW
+    if (why := nested_closures_note(cx)) is not None:
+        message, way = f"{message}: {why}", RECOMPILED_HELP
     return cx.error("DL1010", message, span, "", way)
 
 
-def of_one_another(cx: Context) -> str | None:
+def nested_closures_note(cx: ElabContext) -> str | None:
     """What is said where another instance of the function that is being made calls it with another function."""
     makings = cx.session.under_way.stack
     again = [m for m in makings if m.code.decl is makings[-1].code.decl]
     return f"`{again[-1].code}` is called with functions made of one another" if len(again) > 1 else None
 
 
-def call_lambda(cx: Context, code: LambdaCode, captures: tuple[Term, ...], args: Args) -> Walk[Term]:
+def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     params = code.decl.params
     if len(args.items) != len(params) or args.named:
-        raise mistake(
+        raise make_error(
             "DL0319",
-            f"this lambda takes {counted(len(params))}, not {len(args.items)}",
+            f"this lambda takes {count_arguments(len(params))}, not {len(args.items)}",
             (args.span, ""),
             (code.decl.span, "defined here"),
         )
-    if cx.lambdas >= DEEPEST_LAMBDAS:
-        message, way = f"lambdas call each other deeper than {DEEPEST_LAMBDAS} levels", "make an inner part a `fn`"
-        if (why := of_one_another(cx)) is not None:
-            message, way = f"{message}: {why}", MADE_ANEW
+    if cx.lambdas >= MAX_LAMBDA_DEPTH:
+        message, way = f"lambdas call each other deeper than {MAX_LAMBDA_DEPTH} levels", "make an inner part a `fn`"
+        if (why := nested_closures_note(cx)) is not None:
+            message, way = f"{message}: {why}", RECOMPILED_HELP
         elif code.decl.span.holds(args.span) and not any(isinstance(t, Closure) for t in captures):
             message = "this calls the lambda that it stands in, which cannot be told to end"
             way = "what calls itself is declared: `fn f(x: f64) -> f64 { … }`, with a branch that does not"
         raise cx.error("DL1002", message, args.span, "", way)
     cx.root.lambdas += 1
-    if cx.root.lambdas > MOST_LAMBDAS:
-        raise too_many_lambdas(cx, args.span)
+    if cx.root.lambdas > MAX_LAMBDA_CALLS:
+        raise lambda_limit_error(cx, args.span)
     outer, module, result = cx.scope, cx.module, cx.root.result
-    scope = Scope()
+    scope = BlockScope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)
-    bind_known(cx, scope, code)
-    cx.scope, cx.module, cx.lambdas, cx.root.result = Scope(scope), code.module, cx.lambdas + 1, None
+    bind_host_constants(cx, scope, code)
+    cx.scope, cx.module, cx.lambdas, cx.root.result = BlockScope(scope), code.module, cx.lambdas + 1, None
     try:
-        with meaning(cx.annotations, code.types, captured_sizes(code, captures)):
+        with bind_generics(cx.annotations, code.types, closure_sizes(code, captures)):
             for param, (term, span) in zip(params, args.items, strict=True):
                 if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
                     way = "each size that a lambda names is one size: leave the type away, or make a `fn` of it"
-                    way = way if set(free_names(param.type)).intersection(cx.annotations.bound) else ""
-                    raise not_this_type(param.type, type_of(term), span, "the argument", way)
+                    way = way if set(mentioned_names(param.type)).intersection(cx.annotations.bound) else ""
+                    raise declared_type_error(param.type, type_of(term), span, "the argument", way)
                 bind_pattern(cx, param.pattern, term, span)
-            return (yield walk(cx, without_jumps(code.decl.body)))
+            return (yield elaborate(cx, desugar_function(code.decl.body)))
     finally:
         cx.scope, cx.module, cx.lambdas, cx.root.result = outer, module, cx.lambdas - 1, result
 
 
 def bind_pattern(
-    cx: Context, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False, counts: bool = False
+    cx: ElabContext, pattern: tree.Pattern, term: Term, span: Span, *, mutable: bool = False, counts: bool = False
 ) -> None:
     """Bind the names of a pattern. Errors: DL0321 if the value has another structure."""
     if isinstance(pattern, tree.NamePattern):
-        note_term(cx, pattern.span, term)
+        record_type(cx, pattern.span, term)
         cx.scope.bind(pattern.name, term, mutable=mutable, span=pattern.span, counts=counts)
         return
-    if isinstance(term, Poison):
-        for name in bound_names(pattern):
+    if isinstance(term, PoisonTerm):
+        for name in pattern_names(pattern):
             cx.scope.bind(name, term, mutable=mutable)
         return
-    items = term.items if isinstance(term, (Tuple, Zip)) else None
+    items = term.items if isinstance(term, (Tuple, ZipTerm)) else None
     if items is None or len(items) != len(pattern.items):
         found = f"a tuple of {len(items)}" if items is not None else show_type(type_of(term))
-        raise not_this_pattern(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
+        raise tuple_pattern_error(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
     for item, part in zip(pattern.items, items, strict=True):
         bind_pattern(cx, item, part, span, mutable=mutable, counts=counts)

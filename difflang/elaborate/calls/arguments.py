@@ -12,7 +12,7 @@ from difflang.elaborate.terms import (
 )
 
 
-class Args(Struct):
+class CallArgs(Struct):
     """The arguments of a call, evaluated. `lead` counts the axes that a comprehension argument iterates over."""
 
     span: Span

@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError
-from difflang.base.fixes import meant
+from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, Reported
-from difflang.elaborate.expressions.operators import array, elementwise
-from difflang.elaborate.reports.op_messages import NO_REAL_NUMBER, quoted
+from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
 from difflang.elaborate.terms import (
     Array,
-    Poison,
+    PoisonTerm,
     Term,
     Tuple,
-    Zip,
+    ZipTerm,
     leaves,
-    rebuild,
+    term_from_leaves,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, DType, Tensor
-from difflang.types.dtype_variables import DTypeVar, pruned
+from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.language_types import show_type
-from difflang.types.type_errors import Undecided
-from difflang.types.unify import unified
+from difflang.types.type_errors import DeferCheck
+from difflang.types.unify import unify_dtypes
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
-TRANSFORMS = (
+TRANSFORM_NAMES = (
     "grad",
     "value_and_grad",
     "jvp",
@@ -50,7 +50,7 @@ TRANSFORMS = (
 )
 
 # Elementwise functions whose name in the language is that of the op; how many arrays each takes.
-ELEMENTWISE = {
+ELEMENTWISE_ARITY = {
     **dict.fromkeys(
         [
             "abs",
@@ -101,8 +101,8 @@ ELEMENTWISE = {
     **dict.fromkeys(["atan2", "hypot", "xlogy", "bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"], 2),
 }
 
-Builtin = Callable[[Context, "Args"], Walk[Term]]
-BUILTINS: dict[str, Builtin] = {}
+BuiltinFunction = Callable[[ElabContext, "CallArgs"], Walk[Term]]
+BUILTINS: dict[str, BuiltinFunction] = {}
 
 
 def builtin(*names: str) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
@@ -110,24 +110,24 @@ def builtin(*names: str) -> Callable[[Callable[..., Term]], Callable[..., Term]]
 
     def register(function: Callable[..., Term]) -> Callable[..., Term]:
         for name in names:
-            BUILTINS[name] = immediate(function, name)
+            BUILTINS[name] = as_builtin(function, name)
         return function
 
     return register
 
 
-def immediate(function: Callable[..., Term], name: str) -> Builtin:
-    def walk(cx: Context, args: Args) -> Walk[Term]:
+def as_builtin(function: Callable[..., Term], name: str) -> BuiltinFunction:
+    def walk(cx: ElabContext, args: CallArgs) -> Walk[Term]:
         return function(cx, args, name)
         yield
 
     return walk
 
 
-class Taken:
+class BuiltinArgs:
     """Reads the arguments of a built-in function by position or name, and says what is wrong with them."""
 
-    def __init__(self, cx: Context, args: Args, name: str, params: str) -> None:
+    def __init__(self, cx: ElabContext, args: CallArgs, name: str, params: str) -> None:
         self.cx, self.args, self.name = cx, args, name
         self.params = params.split()
         names = [p.rstrip("?") for p in self.params]
@@ -141,7 +141,7 @@ class Taken:
             way = f"it is called as `{name}({signature})`"
             if unknown:
                 place = args.name_spans.get(unknown[0], args.span)
-                said, fixes = meant(unknown[0], names, place)
+                said, fixes = did_you_mean(unknown[0], names, place)
                 raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
             wanted = next((n for n in needed if n not in self.found), None)
             what = f"`{name}` needs `{wanted}` too" if wanted else f"`{name}` is given too much"
@@ -150,12 +150,12 @@ class Taken:
 
     def term(self, name: str) -> Term:
         term = self.found[name][0]
-        if isinstance(term, Poison):
-            raise Reported
+        if isinstance(term, PoisonTerm):
+            raise AlreadyReported
         return term
 
     def array(self, name: str) -> Array:
-        return array(self.cx, *self.found[name])
+        return as_array(self.cx, *self.found[name])
 
     def span(self, name: str) -> Span:
         return self.found[name][1] if name in self.found else self.args.span
@@ -172,7 +172,7 @@ class Taken:
     def integer(self, name: str, default: int) -> int:
         value = self.static(name, default)
         if not isinstance(value, int):
-            raise Undecided
+            raise DeferCheck
         return value
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -189,7 +189,7 @@ class Taken:
             return None
         term, span = self.found[name]
         items = term.items if isinstance(term, Tuple) else (term,)
-        if not all(isinstance(t, Poison) or (isinstance(t, Array) and may_be_whole(t)) for t in items):
+        if not all(isinstance(t, PoisonTerm) or (isinstance(t, Array) and may_be_integer(t)) for t in items):
             raise self.no_axis(name, term, span)
         numbers = [self.cx.static(t, span, f"`{name}`") for t in items]
         axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
@@ -207,28 +207,28 @@ class Taken:
         return self.cx.error("DL0313", message, span, f"this is {show_type(type_of(term))}", way)
 
 
-def may_be_whole(x: Array) -> bool:
-    dtype = pruned(x.tensor.dtype)
+def may_be_integer(x: Array) -> bool:
+    dtype = prune_dtype(x.tensor.dtype)
     return any(c.is_integer for c in (dtype.candidates if isinstance(dtype, DTypeVar) else (dtype,)))
 
 
 # ---- Elementwise
 
 
-def _elementwise(cx: Context, args: Args, name: str) -> Term:
-    count = ELEMENTWISE[name]
+def _elementwise_builtin(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    count = ELEMENTWISE_ARITY[name]
     if len(args.items) != count or args.named:
         raise cx.error("DL0319", f"`{name}` takes {count} argument{'s' if count > 1 else ''}", args.span)
     return elementwise(cx, name, args.span, [t for t, _ in args.items], [s for _, s in args.items])
 
 
-for _name in ELEMENTWISE:
-    BUILTINS[_name] = immediate(_elementwise, _name)
+for _name in ELEMENTWISE_ARITY:
+    BUILTINS[_name] = as_builtin(_elementwise_builtin, _name)
 
 
 @builtin("where")
-def where(cx: Context, args: Args, name: str) -> Term:
-    took = Taken(cx, args, name, "condition x y")
+def where(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name, "condition x y")
     spans = [took.span(n) for n in ("condition", "x", "y")]
     x, y = took.term("x"), took.term("y")
     if (
@@ -246,40 +246,40 @@ def where(cx: Context, args: Args, name: str) -> Term:
 
 
 @builtin("clamp")
-def clamp(cx: Context, args: Args, name: str) -> Term:
-    took = Taken(cx, args, name, "x low high")
+def clamp(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    took = BuiltinArgs(cx, args, name, "x low high")
     order = ("low", "x", "high")
     return elementwise(cx, "clamp", args.span, [took.term(n) for n in order], [took.span(n) for n in order])
 
 
 @builtin("stop")
-def stop(cx: Context, args: Args, name: str) -> Term:
-    term = Taken(cx, args, name, "x").term("x")
-    return rebuild(type_of(term), [cx.emit("stop", args.span, leaf) for leaf in leaves(term)])
+def stop(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    term = BuiltinArgs(cx, args, name, "x").term("x")
+    return term_from_leaves(type_of(term), [cx.emit("stop", args.span, leaf) for leaf in leaves(term)])
 
 
-def converted(cx: Context, dtype: DType, args: Args) -> Walk[Term]:
+def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
     """`f64(x)`: to another element type; floats to integers toward zero."""
-    took = Taken(cx, args, dtype.name, "x")
+    took = BuiltinArgs(cx, args, dtype.name, "x")
     x = took.array("x")
     if x.static is not None and not x.tensor.shape:
-        return converted_static(cx, dtype, x, args.span)
-    if pruned(x.tensor.dtype) is dtype:
+        return convert_constant(cx, dtype, x, args.span)
+    if prune_dtype(x.tensor.dtype) is dtype:
         return x
     if x.tensor.dtype.is_complex and not dtype.is_complex:
         at, shown = took.span("x"), show_type(x.tensor)
-        way = NO_REAL_NUMBER.format(quoted(at))
+        way = REAL_PART_HELP.format(quote_source(at))
         raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
     name = "convert" if all(d.differentiable for d in getattr(dtype, "candidates", (dtype,))) else "truncate"
     return Array(cx.emit(name, args.span, x.value, dtype=dtype), below=x.below)
     yield
 
 
-def converted_static(cx: Context, dtype: DType, x: Array, span: Span) -> Array:
+def convert_constant(cx: ElabContext, dtype: DType, x: Array, span: Span) -> Array:
     """A number known already, of the type asked for."""
     value: Any = x.static
     if x.literal and isinstance(value, int) and not isinstance(value, bool):
-        unified(x.tensor.dtype, dtype)  # the number as written is of this type from the start
+        unify_dtypes(x.tensor.dtype, dtype)  # the number as written is of this type from the start
     if isinstance(value, float) and dtype.is_integer:
         value = int(value)
     if dtype is BOOL and not isinstance(value, Poly):
@@ -291,35 +291,35 @@ def converted_static(cx: Context, dtype: DType, x: Array, span: Span) -> Array:
 
 
 @builtin("zip")
-def zip_(cx: Context, args: Args, name: str) -> Term:
-    return Zip(tuple(t for t, _ in args.items))
+def zip_(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    return ZipTerm(tuple(t for t, _ in args.items))
 
 
 @builtin("enumerate")
-def enumerate_(cx: Context, args: Args, name: str) -> Term:
-    return Zip((Taken(cx, args, name, "xs").term("xs"),), counted=True)
+def enumerate_(cx: ElabContext, args: CallArgs, name: str) -> Term:
+    return ZipTerm((BuiltinArgs(cx, args, name, "xs").term("xs"),), counted=True)
 
 
-def map_(cx: Context, args: Args) -> Walk[Term]:
+def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """`map(f, xs)`: f on each item."""
-    from difflang.elaborate.calls.arguments import Args as Arguments
-    from difflang.elaborate.calls.vmap import vmapped
+    from difflang.elaborate.calls.arguments import CallArgs as Arguments
+    from difflang.elaborate.calls.vmap import apply_vmap
 
-    took = Taken(cx, args, "map", "f xs")
-    return (yield vmapped(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), name="map"))
+    took = BuiltinArgs(cx, args, "map", "f xs")
+    return (yield apply_vmap(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), name="map"))
 
 
 BUILTINS["map"] = map_
 
 
-def say(cx: Context, args: Args) -> Walk[Term]:
+def print_builtin(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     from difflang.elaborate.statements.printing import print_
 
     return print_(cx, args)
     yield
 
 
-BUILTINS["print"] = say
+BUILTINS["print"] = print_builtin
 
 
 # They register their functions here.
@@ -337,11 +337,11 @@ from difflang.elaborate.arrays import (  # noqa: E402
 
 __all__ = [
     "BUILTINS",
-    "TRANSFORMS",
-    "Taken",
+    "TRANSFORM_NAMES",
+    "BuiltinArgs",
     "builtin",
     "complex_numbers",
-    "converted",
+    "convert_dtype",
     "convolution_pooling",
     "creation_and_shape",
     "cumulative_and_sort",

@@ -6,54 +6,59 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.calls.signatures import held_to, matched_arguments
-from difflang.elaborate.context import Context
-from difflang.elaborate.patterns.enum_ascription import told
-from difflang.elaborate.terms import Record, Term, Tuple, Variant, leaves, type_of
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.signatures import constrain_function, match_arguments
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.patterns.enum_ascription import ascribe_enum
+from difflang.elaborate.terms import RecordTerm, Term, Tuple, VariantTerm, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import RecordCode, VariantCode
 from difflang.types.language_types import LangType, RecordType, VariantType
-from difflang.types.type_errors import MOST_PARTS, not_this_type, too_many_parts
+from difflang.types.type_errors import MAX_LEAVES, declared_type_error, leaf_limit_error
 
 
-def construct(cx: Context, code: RecordCode, args: Args) -> Walk[Term]:
+def construct_record(cx: ElabContext, code: RecordCode, args: CallArgs) -> Walk[Term]:
     """`P(x = 1.0, tag = "a")`: every field by name, or all by position in their order."""
     decl, home = code.decl, code.module.records.get
-    annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
-    fields = yield given_fields(cx, args, decl.name, decl.name_span, decl.fields, annotations)
+    annotations = AnnotationResolver(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
+    fields = yield check_fields(cx, args, decl.name, decl.name_span, decl.fields, annotations)
     names, types = tuple(f.name for f in decl.fields), tuple(map(type_of, fields))
     type = RecordType(decl, names, types, tuple(annotations.bound.get(g.name) for g in decl.generics))
-    return within_parts(Record(type, fields), args.span)
+    return check_part_count(RecordTerm(type, fields), args.span)
 
 
-def within_parts(whole: Tuple | Record, span: Span) -> Tuple | Record:
+def check_part_count(whole: Tuple | RecordTerm, span: Span) -> Tuple | RecordTerm:
     """A value that is put together of others. Errors: DL1008 for one of too many parts."""
     inside = whole.items if isinstance(whole, Tuple) else whole.fields
-    if any(isinstance(part, (Tuple, Record)) for part in inside) and len(leaves(whole)) > MOST_PARTS:
-        raise too_many_parts(span)
+    if any(isinstance(part, (Tuple, RecordTerm)) for part in inside) and len(leaves(whole)) > MAX_LEAVES:
+        raise leaf_limit_error(span)
     return whole
 
 
-def construct_variant(cx: Context, code: VariantCode, args: Args) -> Walk[Term]:
+def construct_variant(cx: ElabContext, code: VariantCode, args: CallArgs) -> Walk[Term]:
     """`Circle(r = 1.0)`, as a record is made."""
     decl, variant, home = code.decl, code.decl.variants[code.index], code.module.records.get
-    annotations = Annotations(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
-    fields = yield given_fields(cx, args, variant.name, variant.span, variant.fields, annotations)
+    annotations = AnnotationResolver(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
+    fields = yield check_fields(cx, args, variant.name, variant.span, variant.fields, annotations)
     names, types = tuple(f.name for f in variant.fields), tuple(map(type_of, fields))
     order = tuple(annotations.bound.get(g.name) for g in decl.generics)
-    return Variant(VariantType(decl, code.index, names, types, order, home=home), fields)
+    return VariantTerm(VariantType(decl, code.index, names, types, order, home=home), fields)
 
 
-def given_fields(
-    cx: Context, args: Args, what: str, declared: Span, fields: tuple[tree.Field, ...], annotations: Annotations
+def check_fields(
+    cx: ElabContext,
+    args: CallArgs,
+    what: str,
+    declared: Span,
+    fields: tuple[tree.Field, ...],
+    annotations: AnnotationResolver,
 ) -> Walk[tuple[Term, ...]]:
     """A value for each field, of its declared type; the names of the declaration are bound. Errors: DL0304, DL0319."""
     from difflang.elaborate.derivatives import linear_functions
 
-    given = matched_arguments(cx, args, what, [f.name for f in fields], {}, declared)
+    given = match_arguments(cx, args, what, [f.name for f in fields], {}, declared)
     found: list[Term] = []
     for written in fields:
         term, span = given[written.name]
@@ -62,14 +67,14 @@ def given_fields(
     for written in fields:
         term, span = given[written.name]
         if isinstance(written.type, tree.TypeFn):
-            term = held_to(written.type, term, span, annotations, written.name)
-            yield linear_functions.prove_given(cx, [term])
-        found.append(told(annotations, written.type, term))
+            term = constrain_function(written.type, term, span, annotations, written.name)
+            yield linear_functions.prove_linear_arguments(cx, [term])
+        found.append(ascribe_enum(annotations, written.type, term))
     return tuple(found)
 
 
-def field_mismatch(annotations: Annotations, written: tree.Field, found: LangType, span: Span) -> DifflangError:
+def field_mismatch(annotations: AnnotationResolver, written: tree.Field, found: LangType, span: Span) -> DifflangError:
     bound = ", ".join(f"{n} = {d}" for n, d in annotations.bound.items())
-    error = not_this_type(written.type, found, span, f"the field `{written.name}`")
+    error = declared_type_error(written.type, found, span, f"the field `{written.name}`")
     (report,) = error.diagnostics
     return DifflangError(replace(report, helps=(f"the other fields give {bound}",) if bound else report.helps))

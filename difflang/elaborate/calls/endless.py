@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from difflang.elaborate.context import FAILURE
-from difflang.elaborate.elaborated_graphs import Instance
-from difflang.elaborate.functions_in_progress import Making
+from difflang.elaborate.context import FAILURE_TYPES
+from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.elaborate.functions_in_progress import PendingFunction
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.op import OPS
 from difflang.ops.control.recursive_call import recur
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 COND, CALL = OPS["cond"], OPS["call"]
 
 
-def refuse_without_end(group: Sequence[Making]) -> None:
+def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
     """Refuse functions that call each other whatever they are given, and one that calls itself with what it was given.
 
     The latter goes the way that led to the call again, but not if any of them draws or prints. A check that fails ends
@@ -30,9 +30,9 @@ def refuse_without_end(group: Sequence[Making]) -> None:
     name = {m.number: m.code.decl.name for m in group}
     if any(["fail" in i.effects for i in made.values()]):
         return
-    if calls := lasting(made):
+    if calls := never_ending_calls(made):
         (number, call), *others = calls.items()
-        raise mistake(
+        raise make_error(
             "DL0504",
             f"`{name[number]}` never gives a value: whatever it is given, it is called again",
             (call.span, "every way through it leads to such a call"),
@@ -42,8 +42,8 @@ def refuse_without_end(group: Sequence[Making]) -> None:
     if any([i.effects or i.random for i in made.values()]):
         return
     for number, instance in made.items():
-        if (call := called_alike(instance.graph, number)) is not None:
-            raise mistake(
+        if (call := identical_self_call(instance.graph, number)) is not None:
+            raise make_error(
                 "DL0504",
                 f"`{name[number]}` is called again with what it was given: that never ends",
                 (call.span, "with the same as before"),
@@ -51,33 +51,33 @@ def refuse_without_end(group: Sequence[Making]) -> None:
             )
 
 
-def lasting(made: Mapping[int, Instance]) -> dict[int, Eqn]:
+def never_ending_calls(made: Mapping[int, FunctionInstance]) -> dict[int, Eqn]:
     """The functions that always call one that does so too, with such a call."""
-    calls = {n: found for n, i in made.items() if (found := always_called(i.graph, made))}
-    while ended := [n for n in calls if always_called(made[n].graph, calls) is None]:
+    calls = {n: found for n, i in made.items() if (found := unavoidable_call(i.graph, made))}
+    while ended := [n for n in calls if unavoidable_call(made[n].graph, calls) is None]:
         for number in ended:
             del calls[number]
-    return {n: found for n in calls if (found := always_called(made[n].graph, calls))}
+    return {n: found for n in calls if (found := unavoidable_call(made[n].graph, calls))}
 
 
-def always_called(graph: Graph, functions: Collection[int]) -> Eqn | None:
+def unavoidable_call(graph: Graph, functions: Collection[int]) -> Eqn | None:
     """A call of one of those functions that is on every way through a graph."""
     for eqn in graph.eqns:
         if eqn.op is recur and eqn.attrs["function"] in functions:
             return eqn
-        if eqn.op in (COND, CALL) and all(found := [always_called(r, functions) for r in eqn.regions]):
+        if eqn.op in (COND, CALL) and all(found := [unavoidable_call(r, functions) for r in eqn.regions]):
             return found[0]
     return None
 
 
-def called_alike(graph: Graph, function: int) -> Eqn | None:
+def identical_self_call(graph: Graph, function: int) -> Eqn | None:
     """A call of a function with its own parameters, in its graph."""
     todo = [(graph, {v: i for i, v in enumerate(graph.params)})]  # which values are which of them
     while todo:
         part, same = todo.pop()
         for eqn in part.eqns:
             if eqn.op is recur and eqn.attrs["function"] == function:
-                given = eqn.operands[: len(eqn.operands) - (len(FAILURE) if eqn.attrs["word"] else 0)]
+                given = eqn.operands[: len(eqn.operands) - (len(FAILURE_TYPES) if eqn.attrs["word"] else 0)]
                 if all([same.get(v) == i for i, v in enumerate(given)]):
                     return eqn
             elif eqn.op in (COND, CALL):

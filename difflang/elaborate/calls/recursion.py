@@ -10,40 +10,40 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from difflang.base.byte_sizes import tightest
-from difflang.base.check_sites import Site
+from difflang.base.byte_sizes import tightest_limit
+from difflang.base.check_sites import CheckSite
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.endless import refuse_without_end
-from difflang.elaborate.context import Context, Session
-from difflang.elaborate.dtype_resolution import settle
-from difflang.elaborate.elaborated_graphs import Instance
-from difflang.elaborate.functions_in_progress import Making
-from difflang.elaborate.instance_keys import Key, key_of
-from difflang.elaborate.patterns.sum_types import held_as
-from difflang.elaborate.runtime_checks import is_fresh
-from difflang.elaborate.terms import Term, leaves, rebuild, type_of
+from difflang.elaborate.calls.endless import reject_infinite_recursion
+from difflang.elaborate.context import ElabContext, Session
+from difflang.elaborate.dtype_resolution import resolve_dtypes
+from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.elaborate.functions_in_progress import PendingFunction
+from difflang.elaborate.instance_keys import InstanceKey, instance_key
+from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.runtime_checks import cannot_have_failed
+from difflang.elaborate.terms import Term, leaves, term_from_leaves, type_of
 from difflang.ir.graph import Graph, Value
 from difflang.ops.control.recursive_call import recur
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode
-from difflang.types.join_types import holds, whole
-from difflang.types.language_types import ClosureType, FnType, LangType, TextType, leaf_types, settled_type
-from difflang.types.module_scope import Global
-from difflang.types.type_errors import mistake
+from difflang.types.join_types import add_all_variants, contains_kind
+from difflang.types.language_types import ClosureType, FnType, LangType, TextType, default_open_dtypes, leaf_types
+from difflang.types.module_scope import GlobalName
+from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.recursion.basic_blocks import Member
+    from difflang.recursion.basic_blocks import GroupFunction
 
-WELL = "well"  # what a group is told of failures before: one of its own ends the run
+NO_FAILURE_LABEL = "well"  # what a group is told of failures before: one of its own ends the run
 
 
-def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span) -> LangType:
+def declared_result_type(cx: ElabContext, code: FnCode, annotations: AnnotationResolver, span: Span) -> LangType:
     """What a call of a function gives while its body is not known. Errors: DL0340, DL0341."""
     decl = code.decl
     if decl.result is None:
-        raise mistake(
+        raise make_error(
             "DL0340",
             f"`{decl.name}` calls itself, and does not say what it gives",
             (span, "called here"),
@@ -51,33 +51,35 @@ def result_type(cx: Context, code: FnCode, annotations: Annotations, span: Span)
             help=f"write the type of its result: `fn {decl.name}(…) -> f32`",
         )
     type = annotations.type(decl.result)
-    if holds(type, (FnType, ClosureType)):
+    if contains_kind(type, (FnType, ClosureType)):
         message = f"`{decl.name}` calls itself and gives a function: of how many parts, only the run would know"
         way = "give the numbers that the function would be made of, or let a size, `n: dim`, say how deep it goes"
-        raise mistake("DL0341", message, (span, "called here"), (decl.name_span, ""), help=way)
+        raise make_error("DL0341", message, (span, "called here"), (decl.name_span, ""), help=way)
     return type
 
 
-def of_any_variant(
-    cx: Context, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: Annotations
+def widen_variant_arguments(
+    cx: ElabContext, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: AnnotationResolver
 ) -> dict[str, Term]:
     """The arguments of a call, held as of any variant where the functions for fewer variants would be many."""
-    if not cx.session.wide or key_of(cx, code, captures, terms, annotations) not in cx.session.wide:
+    if not cx.session.wide or instance_key(cx, code, captures, terms, annotations) not in cx.session.wide:
         return terms
-    return {n: held_as(cx.builder, t, whole(cx.unifier, type_of(t))) for n, t in terms.items()}
+    return {n: widen_to_type(cx.builder, t, add_all_variants(cx.unifier, type_of(t))) for n, t in terms.items()}
 
 
-def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations: Annotations, span: Span) -> Term:
+def open_recursive_call(
+    cx: ElabContext, making: PendingFunction, terms: Sequence[Term], annotations: AnnotationResolver, span: Span
+) -> Term:
     """A call that stays open until the group of functions that it belongs to is complete."""
     under_way = cx.session.under_way
     under_way.reach(making)
-    making.taken = type = under_way.gives.get(making.key) or result_type(cx, making.code, annotations, span)
+    making.taken = type = under_way.gives.get(making.key) or declared_result_type(cx, making.code, annotations, span)
     operands = [v for t in terms for v in leaves(t)]
     for term in terms:
-        settled_type(type_of(term))
+        default_open_dtypes(type_of(term))
     if making.key in under_way.random:
         operands.append(cx.draw(span))
-    word = not is_fresh(cx.failure)
+    word = not cannot_have_failed(cx.failure)
     operands += leaves(cx.failure) if word else []
     types = tuple(leaf_types(type))
     cx.builder.span = span
@@ -85,10 +87,10 @@ def called_again(cx: Context, making: Making, terms: Sequence[Term], annotations
     results = cx.builder.append(recur, owned, types, results=types, function=making.number, word=word)
     if word:
         cx.word.term = cx.no_failure()  # a failure ends the run at the call
-    return rebuild(type, list(results))
+    return term_from_leaves(type, list(results))
 
 
-def complete(session: Session, making: Making, instance: Instance) -> Instance | None:
+def complete_function(session: Session, making: PendingFunction, instance: FunctionInstance) -> FunctionInstance | None:
     """The innermost function under way when its body is there: left open, alone, or with its group as one loop.
 
     `None` where it must be elaborated once more, now that it is known which functions of the group draw, and what they
@@ -103,100 +105,108 @@ def complete(session: Session, making: Making, instance: Instance) -> Instance |
     making.instance = instance
     group = [making, *under_way.inside(making)]
     drawing = {m.key for m in group if m.instance is not None and m.instance.random}
-    other = gives_other(group)
+    other = revised_result_types(group)
     if not drawing <= under_way.random or other:
         under_way.random |= drawing
         under_way.gives |= other
         return None
-    if many := for_few_variants([m.key for m in group]):
+    if many := variant_specific_keys([m.key for m in group]):
         session.wide |= many
         return None
-    return joined(session, group)
+    return merge_group(session, group)
 
 
-def gives_other(group: Sequence[Making]) -> dict[Hashable, LangType]:
+def revised_result_types(group: Sequence[PendingFunction]) -> dict[Hashable, LangType]:
     """What functions give whose calls were taken to give something else: at first all that is declared, then less.
 
     So there is an end to it: of what a call gives, its function knows no less than before.
     """
     made = [(m, m.instance.type) for m in group if m.instance is not None]
-    return {m.key: type for m, type in made if m.taken is not None and settled_type(m.taken) != settled_type(type)}
+    return {
+        m.key: type
+        for m, type in made
+        if m.taken is not None and default_open_dtypes(m.taken) != default_open_dtypes(type)
+    }
 
 
-def text_decides(cx: Context, making: Making, span: Span) -> DifflangError | None:
+def undecided_text_error(cx: ElabContext, making: PendingFunction, span: Span) -> DifflangError | None:
     """The reason why a body is undecided, if that is a text that a call within its own group gives."""
     group = [making, *cx.session.under_way.inside(making)]
-    if not any(m.taken is not None and holds(m.taken, (TextType,)) for m in group):
+    if not any(m.taken is not None and contains_kind(m.taken, (TextType,)) for m in group):
         return None
     name = making.code.decl.name
     message = f"`{name}` decides by a text that a call of itself gives: what that says, only the run would know"
-    return mistake("DL0342", message, (span, ""), help="decide by what it takes, or by a number that it gives")
+    return make_error("DL0342", message, (span, ""), help="decide by what it takes, or by a number that it gives")
 
 
-ALIKE = 2
+MAX_VARIANT_INSTANCES = 2
 
 
-def for_few_variants(keys: Sequence[Key]) -> set[Key]:
+def variant_specific_keys(keys: Sequence[InstanceKey]) -> set[InstanceKey]:
     """Those of one function for several sets of variants, where these are more than a few.
 
     What is known of a variant is decided before the run, so a call for other variants is another function. Among those
     that call each other all would be nearly the same code, and there are as many as the variants have subsets.
     """
     unifier = Unifier()
-    alike: dict[Key, list[Key]] = {}
+    alike: dict[InstanceKey, list[InstanceKey]] = {}
     for key in keys:
-        every = key._replace(types=tuple([whole(unifier, t) for t in key.types]))
+        every = key._replace(types=tuple([add_all_variants(unifier, t) for t in key.types]))
         alike.setdefault(every, []).append(key)
-    return {k for every, several in alike.items() if len(several) > ALIKE for k in several if k != every}
+    return {
+        k for every, several in alike.items() if len(several) > MAX_VARIANT_INSTANCES for k in several if k != every
+    }
 
 
-def joined(session: Session, group: Sequence[Making]) -> Instance:
+def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionInstance:
     """The first function of a group, without calls within the group."""
-    from difflang.recursion.stack_machine import machine  # most programs have no recursion that only the run ends
+    from difflang.recursion.stack_machine import (
+        build_stack_machine,  # most programs have no recursion that only the run ends
+    )
 
     made = {m.number: m.instance for m in group if m.instance is not None}
-    refuse_without_end(group)
+    reject_infinite_recursion(group)
     first, decl = group[0], group[0].code.decl
     for instance in made.values():
-        settle(instance.graph, session.settled)
+        resolve_dtypes(instance.graph, session.settled)
     names = " → ".join(f"`{n}`" for n in dict.fromkeys(str(m.code) for m in group))
     chain = f"{names} → `{decl.name}`"
-    frames, steps = [session.site(Site(decl.name_span, chain, room)) for room in ("frames", "steps")]
-    members = {number: member(instance) for number, instance in made.items()}
+    frames, steps = [session.site(CheckSite(decl.name_span, chain, room)) for room in ("frames", "steps")]
+    members = {number: group_member(instance) for number, instance in made.items()}
     allowed = session.most_steps
-    most = (allowed, session.site(Site(decl.name_span, chain, most=allowed))) if allowed else None
-    graph, shared = machine(members, first.number, (frames, steps), decl.name_span, decl.name, most)
+    most = (allowed, session.site(CheckSite(decl.name_span, chain, most=allowed))) if allowed else None
+    graph, shared = build_stack_machine(members, first.number, (frames, steps), decl.name_span, decl.name, most)
     instance = made[first.number]
     fails = len(graph.results) > len(leaf_types(instance.type))
     types = {n: t for i in made.values() for n, t in i.globals}
-    order = [label for n, t in types.items() for label in labels(n, t)]
+    order = [label for n, t in types.items() for label in leaf_labels(n, t)]
     given, rest = graph.params[: -len(shared) or None], dict(zip(shared, graph.params[-len(shared) :], strict=False))
     args, key = (given[:-1], given[-1:]) if instance.random else (given, ())
-    told = [rest[WELL]] if WELL in rest else []
+    told = [rest[NO_FAILURE_LABEL]] if NO_FAILURE_LABEL in rest else []
     graph = Graph((*args, *[rest[label] for label in order], *key, *told), graph.eqns, graph.results, graph.name)
     session.settled.add(graph)
-    return Instance(
+    return FunctionInstance(
         graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
         any(i.chosen for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
-        tightest(*[i.limit for i in made.values()]), len(made) - 1 + max(i.depth for i in made.values()),
+        tightest_limit(*[i.limit for i in made.values()]), len(made) - 1 + max(i.depth for i in made.values()),
     )  # fmt: skip
 
 
-def labels(name: Global, type: LangType) -> list[Hashable]:
+def leaf_labels(name: GlobalName, type: LangType) -> list[Hashable]:
     return [(name, i) for i, _ in enumerate(leaf_types(type))]
 
 
-def member(instance: Instance) -> Member:
+def group_member(instance: FunctionInstance) -> GroupFunction:
     """An instance as the machine takes it: what calls give first, a key among it, and then what the file gives."""
-    from difflang.recursion.basic_blocks import Member
+    from difflang.recursion.basic_blocks import GroupFunction
 
     graph = instance.graph
-    shared = [label for n, t in instance.globals for label in labels(n, t)]
+    shared = [label for n, t in instance.globals for label in leaf_labels(n, t)]
     params: list[Value] = list(graph.params)
     told = [params.pop()] if instance.told else []
     key = [params.pop()] if instance.random else []
     split = len(params) - len(shared)
     order = (*params[:split], *key, *params[split:], *told)
-    every = (*shared, *[WELL] * instance.told)
-    return Member(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)
+    every = (*shared, *[NO_FAILURE_LABEL] * instance.told)
+    return GroupFunction(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)

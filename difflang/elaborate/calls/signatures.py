@@ -8,49 +8,49 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError, Fix, Label
-from difflang.base.fixes import meant
+from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, walk
+from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.derivatives.wrt import parameter_names
-from difflang.elaborate.patterns.enum_ascription import told
-from difflang.elaborate.reports.linearity_errors import of_matrix, plain_function
-from difflang.elaborate.scope import Scope
+from difflang.elaborate.patterns.enum_ascription import ascribe_enum
+from difflang.elaborate.reports.linearity_errors import matrix_function_help, not_proved_linear_error
+from difflang.elaborate.scope import BlockScope
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Opaque,
-    Record,
-    Sum,
+    OpaqueTerm,
+    RecordTerm,
+    SumTerm,
     Term,
     Tuple,
-    Variant,
+    VariantTerm,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import free_names, nodes
-from difflang.types.annotations import Annotations
-from difflang.types.dtype_variables import DTypeVar, pruned
+from difflang.syntax.tree_queries import all_nodes, mentioned_names
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.dtype_variables import DTypeVar, prune_dtype
 from difflang.types.function_code import AscribedCode, FnCode, LambdaCode
-from difflang.types.join_types import unknown
+from difflang.types.join_types import has_unknown_args
 from difflang.types.language_types import FnType, is_linear_type, leaf_types, show_type
-from difflang.types.suggested_fixes import as_declared
-from difflang.types.type_errors import Undecided, mistake, written_type
+from difflang.types.suggested_fixes import declared_dtype_fix
+from difflang.types.type_errors import DeferCheck, annotation_text, make_error
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import Args
+    from difflang.elaborate.calls.arguments import CallArgs
 
 
-def matched_arguments(
-    cx: Context, args: Args, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
+def match_arguments(
+    cx: ElabContext, args: CallArgs, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
 ) -> dict[str, tuple[Term, Span]]:
     """Arguments by parameter name; those left out are missing from the result if they have a default."""
     if len(args.items) > len(names):
-        raise mistake(
+        raise make_error(
             "DL0319",
-            f"`{what}` takes {counted(len(names))}, not {len(args.items)}",
+            f"`{what}` takes {count_arguments(len(names))}, not {len(args.items)}",
             (args.items[len(names)][1], "one too many"),
             (declared, f"it takes {', '.join(names) or 'none'}"),
         )
@@ -58,64 +58,64 @@ def matched_arguments(
     for name, (term, span) in args.named.items():
         if name not in names:
             place = args.name_spans.get(name, span)
-            way, fixes = meant(name, names, place)
+            way, fixes = did_you_mean(name, names, place)
             labels = ((place, ""), (declared, f"it takes {', '.join(names)}"))
-            raise mistake("DL0319", f"`{what}` has no `{name}`", *labels, help=way, fixes=fixes)
+            raise make_error("DL0319", f"`{what}` has no `{name}`", *labels, help=way, fixes=fixes)
         if name in given:
-            raise mistake("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
+            raise make_error("DL0319", f"`{name}` is given twice", (span, "again"), (given[name][1], "by position"))
         given[name] = (term, span)
     missing = [n for n in names if n not in given and n not in defaults]
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
         labels = ((args.span, ""), (declared, f"it takes {', '.join(names)}"))
-        raise mistake("DL0319", f"`{what}` needs {some} too", *labels)
+        raise make_error("DL0319", f"`{what}` needs {some} too", *labels)
     return given
 
 
-def counted(count: int) -> str:
+def count_arguments(count: int) -> str:
     return f"{count} argument{'s' * (count != 1)}"
 
 
-def known_sizes(annotations: Annotations, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
+def has_static_sizes(annotations: AnnotationResolver, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
     """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
     given = (*captures, *terms.values())
     types = [leaf for t in given for leaf in leaf_types(type_of(t))]
     bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
     return all(isinstance(d, int) for d in (*bound, *[d for t in types for d in t.shape])) and not any(
-        map(hidden, given)
+        map(contains_opaque_function, given)
     )
 
 
-def hidden(term: Term) -> bool:
+def contains_opaque_function(term: Term) -> bool:
     """Whether there is a function in a value of which only the type is known."""
     match term:
-        case Opaque():
+        case OpaqueTerm():
             return True
         case (
             Tuple(items=parts)
-            | Record(fields=parts)
-            | Variant(fields=parts)
-            | Sum(parts=parts)
+            | RecordTerm(fields=parts)
+            | VariantTerm(fields=parts)
+            | SumTerm(parts=parts)
             | Closure(captures=parts)
         ):
-            return any(map(hidden, parts))
+            return any(map(contains_opaque_function, parts))
         case _:
             return False
 
 
-def captured_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:
+def closure_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:
     pairs = zip(code.names, captures, strict=True)
     found: dict[str, Any] = {n: t.static for n, t in pairs if isinstance(t, Array) and isinstance(t.static, Dim)}
     found |= {known.name: known.value for known in code.known if isinstance(known.value, Dim)}
     return {name: size for name, size in found.items() if not isinstance(size, bool)}
 
 
-def names_around(cx: Context, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> Annotations:
+def signature_annotations(cx: ElabContext, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> AnnotationResolver:
     """What the names in a function's signature are before it is given anything: its own, and those from around it."""
     own = code.decl.generics if isinstance(code, FnCode) else ()
-    bound = {**captured_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
+    bound = {**closure_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
     generics = {t.name: t.bound for t in code.types} | {g.name: g.bound for g in own}
-    return Annotations(cx.unifier, code.module.records.get, bound, generics)
+    return AnnotationResolver(cx.unifier, code.module.records.get, bound, generics)
 
 
 def has_open_names(decl: tree.Fn) -> bool:
@@ -124,54 +124,57 @@ def has_open_names(decl: tree.Fn) -> bool:
 
 
 def match_parameters(
-    cx: Context, decl: tree.Fn, given: dict[str, tuple[Term, Span]], annotations: Annotations
+    cx: ElabContext, decl: tree.Fn, given: dict[str, tuple[Term, Span]], annotations: AnnotationResolver
 ) -> dict[str, Term]:
     """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
     terms: dict[str, Term] = {}
     stories: dict[str, tuple[Span, str]] = {}
-    for param in sorted(decl.params, key=lambda p: told_by_others(p, annotations)):
+    for param in sorted(decl.params, key=lambda p: matching_order(p, annotations)):
         term, span = given[param.name]
         known = set(annotations.bound)
         if is_dim(param.type):
             size = annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
             if isinstance(size, int) and size < 0:
                 labels = (span, f"this is {size}"), (param.span, "declared here")
-                raise mistake("DL0303", f"`{param.name}` of `{decl.name}` is a size: it is not negative", *labels)
+                raise make_error("DL0303", f"`{param.name}` of `{decl.name}` is a size: it is not negative", *labels)
             continue
         if isinstance(param.type, tree.TypeFn) and param.type.linear and not is_linear_type(type_of(term)):
-            raise not_declared_linear(decl, param, term, span)
+            raise linear_parameter_error(decl, param, term, span)
         if param.type is not None and not annotations.match(param.type, type_of(term)):
-            raise wrong_argument(decl, param, term, span, annotations, stories)
+            raise argument_mismatch_error(decl, param, term, span, annotations, stories)
         for name in annotations.bound.keys() - known:
-            stories[name] = (span, f"{name} is {shown(annotations.bound[name])}: this is {show_type(type_of(term))}")
+            stories[name] = (
+                span,
+                f"{name} is {binding_text(annotations.bound[name])}: this is {show_type(type_of(term))}",
+            )
         terms[param.name] = term
     for param in decl.params:
         if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
-            terms[param.name] = ascribed(param, *given[param.name], annotations)
+            terms[param.name] = ascribe_function(param, *given[param.name], annotations)
         elif param.type is not None and param.name in terms:
-            terms[param.name] = told(annotations, param.type, terms[param.name])
-            note_untold(annotations, param, terms[param.name], given[param.name][1])
+            terms[param.name] = ascribe_enum(annotations, param.type, terms[param.name])
+            note_open_names(annotations, param, terms[param.name], given[param.name][1])
     return {p.name: terms[p.name] for p in decl.params if p.name in terms}
 
 
-def note_untold(annotations: Annotations, param: tree.Param, term: Term, span: Span) -> None:
+def note_open_names(annotations: AnnotationResolver, param: tree.Param, term: Term, span: Span) -> None:
     """Remember which names of a parameter's type the variants of a value leave open: a function may not need them."""
-    if param.type is None or not unknown(type_of(term)):
+    if param.type is None or not has_unknown_args(type_of(term)):
         return
-    for name in free_names(param.type):
+    for name in mentioned_names(param.type):
         if name not in annotations.bound and name not in DTYPES and annotations.records(name) is None:
             annotations.untold[name] = span, param.span
 
 
-def not_declared_linear(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
+def linear_parameter_error(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
     """A plain function, or no function, where a parameter asks for a linear one."""
-    found = plain_function(term, span, f"`{param.name}` of `{decl.name}` is a linear function")
+    found = not_proved_linear_error(term, span, f"`{param.name}` of `{decl.name}` is a linear function")
     (diagnostic,) = found.diagnostics
     declared = Label(param.span, f"declared {param.span.text}")
     return DifflangError(replace(diagnostic, labels=(*diagnostic.labels, declared)))
 
 
-def told_by_others(param: tree.Param, annotations: Annotations) -> int:
+def matching_order(param: tree.Param, annotations: AnnotationResolver) -> int:
     """When to match a parameter: sizes given as numbers first, then formulas of several sizes and changes of others."""
     if param.type is None or is_dim(param.type):
         return 0
@@ -180,9 +183,11 @@ def told_by_others(param: tree.Param, annotations: Annotations) -> int:
         part = todo.pop()
         if isinstance(part, tree.TypeApply):
             todo += [a for a in part.args if not isinstance(a, tree.AnyShape)]
-        if isinstance(part, tree.TypeCall) and not annotations.generics.keys().isdisjoint(free_names(part)):
+        if isinstance(part, tree.TypeCall) and not annotations.generics.keys().isdisjoint(mentioned_names(part)):
             return 3
-        several = several or (isinstance(part, tree.DimBinary) and len(free_names(part) - annotations.bound.keys()) > 1)
+        several = several or (
+            isinstance(part, tree.DimBinary) and len(mentioned_names(part) - annotations.bound.keys()) > 1
+        )
     return 2 if several else 1
 
 
@@ -190,66 +195,69 @@ def is_dim(written: tree.TypeExpr | None) -> bool:
     return isinstance(written, tree.TypeName) and written.path == ("dim",)
 
 
-def wrong_argument(
+def argument_mismatch_error(
     decl: tree.Fn,
     param: tree.Param,
     term: Term,
     span: Span,
-    annotations: Annotations,
+    annotations: AnnotationResolver,
     stories: Mapping[str, tuple[Span, str]],
 ) -> DifflangError:
     """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
     assert param.type is not None
     found = show_type(type_of(term))
-    names = {*free_names(param.type), *(part.name for part in nodes(param.type) if isinstance(part, tree.AnyShape))}
-    labels = [(span, f"this is {found}"), (param.span, declared(param.type, annotations, names))]
+    names = {
+        *mentioned_names(param.type),
+        *(part.name for part in all_nodes(param.type) if isinstance(part, tree.AnyShape)),
+    }
+    labels = [(span, f"this is {found}"), (param.span, declared_type_text(param.type, annotations, names))]
     told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
     labels += [stories[n] for n in told or sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "it comes from here"))
-    way, fixes = not_a_vector(decl, param) or another_kind(param.type, term, span), tuple[Fix, ...]()
+    way, fixes = vector_help(decl, param) or argument_kind_help(param.type, term, span), tuple[Fix, ...]()
     if (
         isinstance(term, Array)
-        and not isinstance(pruned(term.tensor.dtype), DTypeVar)
+        and not isinstance(prune_dtype(term.tensor.dtype), DTypeVar)
         and isinstance(param.type, (tree.TypeName, tree.TypeApply))
         and param.type.path[0] in ("f16", "f32", "f64", "bf16", "i32", "i64")
     ):
-        fixes = as_declared(param.type, term.tensor.dtype, span)
+        fixes = declared_dtype_fix(param.type, term.tensor.dtype, span)
         wanted = param.type.path[0]
-        if wanted != pruned(term.tensor.dtype).name:
+        if wanted != prune_dtype(term.tensor.dtype).name:
             way = fixes[0].text if fixes else f"write `{wanted}({span.text})`"
             way = f"there is no implicit conversion: {way}"
     message = f"the argument `{param.name}` of `{decl.name}` does not fit"
-    return mistake("DL0304", message, *labels, help=way, fixes=fixes)
+    return make_error("DL0304", message, *labels, help=way, fixes=fixes)
 
 
-def another_kind(written: tree.TypeExpr, term: Term, span: Span) -> str:
+def argument_kind_help(written: tree.TypeExpr, term: Term, span: Span) -> str:
     """How an array becomes what was meant by it, where a function or a tuple is taken."""
     if isinstance(written, tree.TypeTuple) and isinstance(term, Array) and len(written.items) > 1:
         return "a tuple is written in parentheses: `(a, b)`"
-    return of_matrix(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
+    return matrix_function_help(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
 
 
-def declared(written: tree.TypeExpr, annotations: Annotations, names: set[str]) -> str:
+def declared_type_text(written: tree.TypeExpr, annotations: AnnotationResolver, names: set[str]) -> str:
     """A type as it is written, and what that comes to: with `D(P)` in it the whole type, else what its names are."""
-    story = f"declared {written_type(written)}"
-    if any(isinstance(part, tree.TypeCall) for part in nodes(written)):
+    story = f"declared {annotation_text(written)}"
+    if any(isinstance(part, tree.TypeCall) for part in all_nodes(written)):
         try:
             return f"{story}, which is {show_type(annotations.type(written))} here"
-        except (DifflangError, Undecided):
+        except (DifflangError, DeferCheck):
             pass  # it names sizes that only the body binds
-    bound = [f"{n} is {shown(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
+    bound = [f"{n} is {binding_text(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
     return story + (f", and {', '.join(bound)} here" if bound else "")
 
 
-def shown(binding: Any) -> str:
+def binding_text(binding: Any) -> str:
     """What a name of a signature stands for."""
     if isinstance(binding, tuple):
         return f"[{', '.join(map(str, cast('tuple[Any, ...]', binding)))}]"
     return show_type(binding) if isinstance(binding, Tensor) else str(binding)
 
 
-def not_a_vector(decl: tree.Fn, param: tree.Param) -> str:
+def vector_help(decl: tree.Fn, param: tree.Param) -> str:
     """What fits a parameter of a type `V: vec`."""
     vectors = [g.name for g in decl.generics if g.bound == "vec"]
     if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
@@ -258,9 +266,9 @@ def not_a_vector(decl: tree.Fn, param: tree.Param) -> str:
     return f"`{param.type.path[0]}: vec` is {of_floats}, or a change of a record or an enum"
 
 
-def both_size_and_value(param: tree.Param) -> DifflangError:
+def size_and_value_error(param: tree.Param) -> DifflangError:
     """One name for a size of the signature and for a parameter that is none."""
-    return mistake(
+    return make_error(
         "DL0210",
         f"`{param.name}` is a parameter and a size of another one",
         (param.span, "a value here"),
@@ -268,26 +276,28 @@ def both_size_and_value(param: tree.Param) -> DifflangError:
     )
 
 
-def ascribed(param: tree.Param, term: Term, span: Span, annotations: Annotations) -> Term:
+def ascribe_function(param: tree.Param, term: Term, span: Span, annotations: AnnotationResolver) -> Term:
     """A function given for a parameter of a written function type."""
     assert isinstance(param.type, tree.TypeFn)
-    return held_to(param.type, term, span, annotations, param.name)
+    return constrain_function(param.type, term, span, annotations, param.name)
 
 
-def held_to(written: tree.TypeFn, term: Term, span: Span, annotations: Annotations, name: str) -> Term:
+def constrain_function(
+    written: tree.TypeFn, term: Term, span: Span, annotations: AnnotationResolver, name: str
+) -> Term:
     """A function of a written type: it is held to that type wherever it is applied."""
     try:
         type = annotations.type(written)
-    except (DifflangError, Undecided):
+    except (DifflangError, DeferCheck):
         return term  # it names sizes that only the body binds
-    if not isinstance(term, (Closure, Sum)) or not isinstance(type, FnType):
+    if not isinstance(term, (Closure, SumTerm)) or not isinstance(type, FnType):
         return term
     if isinstance(term, Closure) and isinstance(term.code, AscribedCode) and term.code.type == type:
         return term
     names = parameter_names(term)
     if names and len(names) != len(type.params):
         count = f"it takes {len(names)} argument{'s' * (len(names) != 1)}"
-        raise mistake(
+        raise make_error(
             "DL0304",
             f"the function given for `{name}` takes another number of arguments",
             (span, count),
@@ -296,7 +306,7 @@ def held_to(written: tree.TypeFn, term: Term, span: Span, annotations: Annotatio
     return Closure(AscribedCode(type, name, span, written.span), (term,))
 
 
-def held_alike(old: Term, new: Term, span: Span) -> Term:
+def constrain_alike(old: Term, new: Term, span: Span) -> Term:
     """What takes the place of a function that is held to a type is held to it too."""
     if not isinstance(old, Closure) or not isinstance(old.code, AscribedCode) or not isinstance(new, Closure):
         return new
@@ -304,17 +314,17 @@ def held_alike(old: Term, new: Term, span: Span) -> Term:
     return new if same else Closure(replace(old.code, given=span), (new,))
 
 
-def default_value(cx: Context, code: FnCode, default: tree.Expr) -> Walk[Term]:
+def default_value(cx: ElabContext, code: FnCode, default: tree.Expr) -> Walk[Term]:
     """What a parameter is that no argument is given for. Errors: DL1003 where that calls its own function like that."""
     under_way = cx.session.defaults
     if default in under_way:
         message, way = "a default calls its own function, which takes the default again", "give that call an argument"
-        raise mistake("DL1003", message, (default.span, "this is never settled"), help=way)
+        raise make_error("DL1003", message, (default.span, "this is never settled"), help=way)
     outer, module = cx.scope, cx.module
-    cx.scope, cx.module = Scope(), code.module
+    cx.scope, cx.module = BlockScope(), code.module
     under_way.append(default)
     try:
-        return (yield walk(cx, default))
+        return (yield elaborate(cx, default))
     finally:
         under_way.pop()
         cx.scope, cx.module = outer, module

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.apply import apply
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.context import Context
-from difflang.elaborate.derivatives.wrt import by_position, parameter_names
-from difflang.elaborate.expressions.comprehensions import mapping
-from difflang.elaborate.statements.iterables import Source
-from difflang.elaborate.terms import Array, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.wrt import parameter_names, positional_arguments
+from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.statements.iterables import LoopIterable
+from difflang.elaborate.terms import Array, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim
@@ -28,78 +28,81 @@ from difflang.types.language_types import (
     SumType,
     TupleType,
     VariantType,
-    mapped,
+    map_tensors,
     show_type,
 )
 
-Item = tuple[Term, Span]
-Order = Callable[[Tensor], tuple[int, ...]]
+SpannedTerm = tuple[Term, Span]
+AxisOrder = Callable[[Tensor], tuple[int, ...]]
 
 
-def vmapped(cx: Context, f: Term, args: Args, code: VmapCode | None = None, name: str = "vmap") -> Walk[Term]:
+def apply_vmap(
+    cx: ElabContext, f: Term, args: CallArgs, code: VmapCode | None = None, name: str = "vmap"
+) -> Walk[Term]:
     """`vmap(f)(xs, ys)`: f on each row, the results stacked; or as a `code` of Python's says it. Errors: DL0332."""
     if code is not None and code.axes:
-        return (yield along_axes(cx, f, args, code))
+        return (yield vmap_along_axes(cx, f, args, code))
     values = [v for term, _ in args.items for v in leaves(term)]
-    if args.named or not have_a_common_axis(cx, values):
-        raise no_common_axis(cx, args, name)
-    return (yield in_lanes(cx, f, args.span, args.items, [True] * len(args.items)))
+    if args.named or not have_equal_batch_size(cx, values):
+        raise batch_size_error(cx, args, name)
+    return (yield map_over_batch(cx, f, args.span, args.items, [True] * len(args.items)))
 
 
-def along_axes(cx: Context, f: Term, args: Args, code: VmapCode) -> Walk[Term]:
+def vmap_along_axes(cx: ElabContext, f: Term, args: CallArgs, code: VmapCode) -> Walk[Term]:
     """The same along an axis of each argument, or none, the lanes of the result where they are wanted."""
     given = {*range(len(args.items))}
     if args.named:
         names = parameter_names(f)
         given |= {names.index(name) for name in args.named if name in names}
-        args = yield by_position(cx, f, args)
+        args = yield positional_arguments(cx, f, args)
     axes = [axis if i in given else None for i, axis in enumerate(code.axes[: len(args.items)])]
     items = [
-        item if axis is None else (first(cx, item, axis), item[1]) for item, axis in zip(args.items, axes, strict=True)
+        item if axis is None else (move_axis_first(cx, item, axis), item[1])
+        for item, axis in zip(args.items, axes, strict=True)
     ]
     batched = [axis is not None for axis in axes]
-    if not have_a_common_axis(cx, values := leaves_along(items, batched)):
-        lengths = " and ".join(dict.fromkeys([str(size_of(v)) for v in values])) or "none"
+    if not have_equal_batch_size(cx, values := batched_leaves(items, batched)):
+        lengths = " and ".join(dict.fromkeys([str(batch_size(v)) for v in values])) or "none"
         raise cx.error("DL0332", "what `vmap` goes along has as many lanes everywhere", args.span, f"here {lengths}")
-    return placed(cx, (yield in_lanes(cx, f, args.span, items, batched)), code.out, args.span)
+    return move_to_out_axes(cx, (yield map_over_batch(cx, f, args.span, items, batched)), code.out, args.span)
 
 
-def in_lanes(cx: Context, f: Term, span: Span, items: list[Item], batched: list[bool]) -> Walk[Term]:
+def map_over_batch(cx: ElabContext, f: Term, span: Span, items: list[SpannedTerm], batched: list[bool]) -> Walk[Term]:
     """f for each row of the `batched` arguments, of which there are as many."""
-    values = leaves_along(items, batched)
-    length = size_of(values[0])
+    values = batched_leaves(items, batched)
+    length = batch_size(values[0])
     assert length is not None
 
     def body(_: Array, rows: list[Value]) -> Walk[Term]:
         rest = iter(rows)
-        inner = [(lane(t, [next(rest) for _ in leaves(t)]) if b else t, at)
+        inner = [(batch_item(t, [next(rest) for _ in leaves(t)]) if b else t, at)
                  for (t, at), b in zip(items, batched, strict=True)]  # fmt: skip
-        return apply(cx, f, Args(span, inner))
+        return apply(cx, f, CallArgs(span, inner))
 
-    over = Source(length, cx.integer(length, span), values, lambda index, _: index)
-    return (yield mapping(cx, span, over, body))
+    over = LoopIterable(length, cx.integer(length, span), values, lambda index, _: index)
+    return (yield emit_map(cx, span, over, body))
 
 
-def leaves_along(items: list[Item], batched: list[bool]) -> list[Value]:
+def batched_leaves(items: list[SpannedTerm], batched: list[bool]) -> list[Value]:
     """The arrays in the arguments that have lanes."""
     return [v for (term, _), along in zip(items, batched, strict=True) if along for v in leaves(term)]
 
 
-def lane(term: Term, rows: list[Value]) -> Term:
-    return rebuild(mapped(type_of(term), lambda t: Tensor(t.dtype, t.shape[1:])), rows)
+def batch_item(term: Term, rows: list[Value]) -> Term:
+    return term_from_leaves(map_tensors(type_of(term), lambda t: Tensor(t.dtype, t.shape[1:])), rows)
 
 
-def have_a_common_axis(cx: Context, values: list[Value]) -> bool:
+def have_equal_batch_size(cx: ElabContext, values: list[Value]) -> bool:
     """Whether there are values, all with a first axis of one size."""
-    sizes = [size_of(v) for v in values]
+    sizes = [batch_size(v) for v in values]
     return bool(sizes) and all(s is not None and cx.unifier.equal(s, sizes[0] or 0) for s in sizes)
 
 
-def size_of(value: Value) -> Dim | None:
+def batch_size(value: Value) -> Dim | None:
     return value.type.shape[0] if isinstance(value.type, Tensor) and value.type.shape else None
 
 
-def no_common_axis(cx: Context, args: Args, name: str) -> DifflangError:
+def batch_size_error(cx: ElabContext, args: CallArgs, name: str) -> DifflangError:
     alone = next(((t, s) for t, s in args.items if isinstance(t, Array) and not t.tensor.shape), None)
     if alone is not None:
         message, way = f"`{name}` goes over the first axis, and a number has none", "call the function itself"
@@ -111,7 +114,7 @@ def no_common_axis(cx: Context, args: Args, name: str) -> DifflangError:
 # ---- Axes
 
 
-def first(cx: Context, item: Item, axis: int) -> Term:
+def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
     """An argument whose arrays have that axis first. Errors: DL0332 where one has no such axis."""
     term, span = item
 
@@ -120,19 +123,19 @@ def first(cx: Context, item: Item, axis: int) -> Term:
             raise cx.error("DL0332", f"`vmap` goes along axis {axis} of this", span, f"{t} has none")
         return (axis % t.rank, *[a for a in range(t.rank) if a != axis % t.rank])
 
-    return reordered(cx, term, order, span)
+    return permute_leaves(cx, term, order, span)
 
 
-def placed(cx: Context, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
+def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
     """The result, its lanes along the axis where they are wanted. Errors: DL0332."""
-    if holds_functions(type_of(result)):
+    if contains_functions(type_of(result)):
         way = "take the derivative of what is mapped, `f.vmap().vjp()`, or give its numbers"
         raise cx.error("DL0332", "a function for each lane is not given back", span, "this gives functions", way)
     if isinstance(out, tuple):
         if not isinstance(result, Tuple) or len(result.items) != len(out):
             found = f"this is {type_of(result)}"
             raise cx.error("DL0332", f"`out_axes` names {len(out)} results", span, found, "one number is for all")
-        parts = tuple([placed(cx, part, axis, span) for part, axis in zip(result.items, out, strict=True)])
+        parts = tuple([move_to_out_axes(cx, part, axis, span) for part, axis in zip(result.items, out, strict=True)])
         return replace(result, items=parts)
 
     def order(t: Tensor) -> tuple[int, ...]:
@@ -142,10 +145,10 @@ def placed(cx: Context, result: Term, out: int | tuple[int, ...], span: Span) ->
         rest.insert(out % t.rank, 0)
         return tuple(rest)
 
-    return reordered(cx, result, order, span)
+    return permute_leaves(cx, result, order, span)
 
 
-def reordered(cx: Context, term: Term, order: Order, span: Span) -> Term:
+def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) -> Term:
     """A term with the axes of its arrays in another order."""
 
     def moved(value: Value) -> Value:
@@ -154,15 +157,15 @@ def reordered(cx: Context, term: Term, order: Order, span: Span) -> Term:
         return value if perm == (*range(len(perm)),) else cx.emit("transpose", span, value, perm=perm)
 
     values = [moved(v) for v in leaves(term)]
-    turned = mapped(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
-    return rebuild(turned, values)
+    turned = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
+    return term_from_leaves(turned, values)
 
 
-def holds_functions(type: LangType) -> bool:
+def contains_functions(type: LangType) -> bool:
     match type:
         case ClosureType() | FnType():
             return True
         case TupleType(items=parts) | RecordType(fields=parts) | VariantType(fields=parts) | SumType(options=parts):
-            return any(map(holds_functions, parts))
+            return any(map(contains_functions, parts))
         case _:
             return False

@@ -13,59 +13,59 @@ from msgspec import Struct
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.apply import apply
-from difflang.elaborate.calls.arguments import Args
+from difflang.elaborate.calls.arguments import CallArgs
 from difflang.elaborate.calls.signatures import is_dim
-from difflang.elaborate.context import FAILURE, Context, Reported, Session, walk
+from difflang.elaborate.context import FAILURE_TYPES, AlreadyReported, ElabContext, Session, elaborate
 from difflang.elaborate.derivatives import implicit_differentiation, inverse_rules, linear_solve_rules
-from difflang.elaborate.derivatives.tangents import is_number, tags_of, tangent_of
-from difflang.elaborate.dtype_resolution import settle
-from difflang.elaborate.elaborated_graphs import Instance, Rule
-from difflang.elaborate.expressions.structural_arithmetic import changes_along
-from difflang.elaborate.patterns.sum_types import held_as
-from difflang.elaborate.specialization import called, function_context, instantiate, operands_of, parameter_terms
-from difflang.elaborate.statements.desugar_jumps import without_jumps
-from difflang.elaborate.statements.printing import given, heard
-from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaf_hints, leaves, rebuild, type_of
+from difflang.elaborate.derivatives.tangents import build_tangent, is_tangent_number, tags_of
+from difflang.elaborate.dtype_resolution import resolve_dtypes
+from difflang.elaborate.elaborated_graphs import FunctionInstance, RuleInstance
+from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
+from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.specialization import call_operands, call_result, function_context, instantiate, parameter_terms
+from difflang.elaborate.statements.desugar_jumps import desugar_function
+from difflang.elaborate.statements.printing import no_failure_in_caller, silence_if_suppressed
+from difflang.elaborate.terms import Closure, PoisonTerm, Term, Tuple, leaf_hints, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
-from difflang.ops.ad_interface import unread, zeros
+from difflang.ops.ad_interface import unread_params, zeros
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import tail
-from difflang.types.annotations import Annotations
-from difflang.types.dtype_variables import settled
-from difflang.types.function_code import FnCode, LambdaCode, is_linear
-from difflang.types.join_types import joint
+from difflang.syntax.tree_queries import body_value
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.dtype_variables import default_dtype
+from difflang.types.function_code import FnCode, LambdaCode, is_linear_code
+from difflang.types.join_types import least_common_type
 from difflang.types.language_types import (
     KEY_DATA,
     UNIT,
     FnType,
     LangType,
     leaf_types,
-    pruned_type,
+    prune_type,
     show_type,
     tangent_type,
 )
-from difflang.types.module_scope import Global, Module
-from difflang.types.type_errors import Undecided, mistake, not_this_type
+from difflang.types.module_scope import GlobalName, ModuleScope
+from difflang.types.type_errors import DeferCheck, declared_type_error, make_error
 from difflang.types.unify import Unifier
 
-KINDS = ("implicit", "linear_solve", "inverse")
+RULE_KINDS = ("implicit", "linear_solve", "inverse")
 
 
-class Ruled(Struct, frozen=True, eq=False):
+class RuleGraphs(Struct, frozen=True, eq=False):
     """The two graphs of a function with a rule, and the top-level names that they take after the arguments."""
 
     primal: Graph
     pushed: Graph
     wrt: tuple[bool, ...]
-    globals: tuple[Global, ...]
+    globals: tuple[GlobalName, ...]
     fails: bool
 
 
-def declared(code: FnCode) -> tree.Rule | None:
+def rule_of(code: FnCode) -> tree.Rule | None:
     """The rule of a function, if it has one."""
     if code.names or code.module.fns.get(code.decl.name) is not code.decl:
         return None
@@ -75,76 +75,76 @@ def declared(code: FnCode) -> tree.Rule | None:
 # ---- Calls
 
 
-def call(
-    cx: Context, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: Annotations, span: Span
+def call_with_rule(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
     """A call of a function with a rule; inside its rule, the function itself."""
     for leaf in [leaf for t in terms.values() for leaf in leaf_types(type_of(t))]:
-        settled(leaf.dtype)
+        default_dtype(leaf.dtype)
     if rule.by == "linear_solve":
-        return (yield linear_solve_rules.call(cx, code, rule, terms, annotations, span))
+        return (yield linear_solve_rules.call_solver(cx, code, rule, terms, annotations, span))
     if rule.by == "inverse":
-        return (yield inverse_rules.call(cx, code, rule, terms, annotations, span))
-    instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)
+        return (yield inverse_rules.call_invertible(cx, code, rule, terms, annotations, span))
+    instance: FunctionInstance = yield instantiate(cx, code, (), terms, annotations, span)
     if cx.root.rule is not None and cx.root.rule.instance is instance:
-        return again(cx, code, cx.root.rule, list(terms.values()), span)
+        return call_own_function(cx, code, cx.root.rule, list(terms.values()), span)
     if instance.graph in cx.session.ruling:
-        raise mistake(
+        raise make_error(
             "DL1105",
             f"the rule of `{code}` leads back to `{code}` through another function",
             (span, "called here"),
             (rule.name_span, "while its rule is being worked out"),
             help=f"call `{code}` in the rule itself, and pass on what it gives",
         )
-    ruled: Ruled = yield ruled_instance(cx.session, code, rule, instance, terms, annotations)
-    operands = [*operands_of(cx, instance, list(terms.values()), span)]
-    operands += more_globals(cx, instance, ruled.globals)
+    ruled: RuleGraphs = yield rule_graphs(cx.session, code, rule, instance, terms, annotations)
+    operands = [*call_operands(cx, instance, list(terms.values()), span)]
+    operands += rule_only_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
-    graphs = (heard(cx, ruled.primal), ruled.pushed)
+    graphs = (silence_if_suppressed(cx, ruled.primal), ruled.pushed)
     results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
-    return called(cx, instance, results, ruled.fails, span)
+    return call_result(cx, instance, results, ruled.fails, span)
 
 
-def more_globals(cx: Context, instance: Instance, names: Sequence[Global]) -> list[Value]:
+def rule_only_globals(cx: ElabContext, instance: FunctionInstance, names: Sequence[GlobalName]) -> list[Value]:
     """The top-level values that a rule reads and its function does not."""
     terms = [cx.global_term(name) for name in names[len(instance.globals) :]]
     return [cx.builder.own(v) for t in terms for v in leaves(t)]
 
 
-def again(cx: Context, code: FnCode, rule: Rule, terms: list[Term], span: Span) -> Term:
+def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: list[Term], span: Span) -> Term:
     """The function itself, in its rule; it draws what it drew when it was called."""
     if cx.root.deriving:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
-        raise mistake("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
+        raise make_error("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
     key = cx.root.key if cx.root.key is cx.root.called_with else None
-    operands = [*operands_of(cx, rule.instance, terms, span, key)]
-    operands += more_globals(cx, rule.instance, rule.globals)
+    operands = [*call_operands(cx, rule.instance, terms, span, key)]
+    operands += rule_only_globals(cx, rule.instance, rule.globals)
     types = tuple(r.type for r in rule.instance.graph.results)
     types += tuple(v.type for v in leaves(cx.no_failure())) if rule.fails and not rule.instance.fails else ()
     results = cx.builder.append(OPS["again"], tuple(operands), types, name=code.decl.name, results=types)
-    return called(cx, rule.instance, results, rule.fails, span)
+    return call_result(cx, rule.instance, results, rule.fails, span)
 
 
 # ---- The rule of an instance
 
 
-def ruled_instance(
+def rule_graphs(
     session: Session,
     code: FnCode,
     rule: tree.Rule,
-    instance: Instance,
+    instance: FunctionInstance,
     terms: dict[str, Term],
-    annotations: Annotations,
-) -> Walk[Ruled]:
+    annotations: AnnotationResolver,
+) -> Walk[RuleGraphs]:
     """The graphs of an instance and its rule, made once. What the rule reads besides is known after it was walked."""
     if instance.graph in session.ruled:
         return session.ruled[instance.graph]
-    asked = Rule(instance, tuple(n for n, _ in instance.globals), instance.fails)
+    asked = RuleInstance(instance, tuple(n for n, _ in instance.globals), instance.fails)
     session.ruling.append(instance.graph)
     try:
         while True:
-            ruled: Ruled = yield elaborated(session, code, rule, asked, terms, annotations)
-            found = Rule(instance, ruled.globals, ruled.fails)
+            ruled: RuleGraphs = yield elaborate_rule(session, code, rule, asked, terms, annotations)
+            found = RuleInstance(instance, ruled.globals, ruled.fails)
             if found == asked:
                 break
             asked = found
@@ -154,32 +154,37 @@ def ruled_instance(
     return ruled
 
 
-def elaborated(
-    session: Session, code: FnCode, rule: tree.Rule, asked: Rule, terms: dict[str, Term], annotations: Annotations
-) -> Walk[Ruled]:
+def elaborate_rule(
+    session: Session,
+    code: FnCode,
+    rule: tree.Rule,
+    asked: RuleInstance,
+    terms: dict[str, Term],
+    annotations: AnnotationResolver,
+) -> Walk[RuleGraphs]:
     cx = function_context(session, code.module, annotations, definition=False)
     cx.root.rule = asked
-    types = {name: pruned_type(type_of(term)) for name, term in terms.items()}
+    types = {name: prune_type(type_of(term)) for name, term in terms.items()}
     params: list[Value] = []
     for name, type in types.items():
         params += [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
     rest = iter(params)
-    arguments = {name: rebuild(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
+    arguments = {name: term_from_leaves(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
     for name in asked.globals:
         cx.global_term(name)
     if asked.instance.random:
         cx.root.key = cx.root.called_with = cx.builder.param(KEY_DATA, "key")
     key = [] if cx.root.key is None else [cx.root.key]
-    told = [] if not asked.instance.told or (before := given(cx)) is None else [before]
+    told = [] if not asked.instance.told or (before := no_failure_in_caller(cx)) is None else [before]
     cx.root.quiet += 1  # it is a derivative: what its function says, that says once
     errors, fresh = session.errors, cx.word.term
-    value, changes, tangents = yield parts(cx, code, rule, arguments, asked.instance.type)
+    value, changes, tangents = yield rule_value_and_tangent(cx, code, rule, arguments, asked.instance.type)
     if session.errors > errors:
-        raise Reported
+        raise AlreadyReported
     if cx.root.key is not None and not key:
         message = f"the rule of `{code}` draws, and `{code}` does not"
         way = "draw outside, and pass on what was drawn"
-        raise mistake("DL1104", message, (rule.name_span, ""), (code.decl.name_span, ""), help=way)
+        raise make_error("DL1104", message, (rule.name_span, ""), (code.decl.name_span, ""), help=way)
     names = tuple(cx.root.globals)
     fails = asked.fails or cx.word.term is not fresh
     theirs = len(asked.instance.globals)
@@ -189,29 +194,29 @@ def elaborated(
     pushed = cx.builder.finish(
         [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"
     )
-    settle(pushed, cx.session.settled)
+    resolve_dtypes(pushed, cx.session.settled)
     wrt = (*[p.type.tangent is not None for p in params], *[False] * len(read))
-    return Ruled(widened(asked.instance, len(params) + len(read), read, fails), pushed, wrt, names, fails)
+    return RuleGraphs(add_rule_params(asked.instance, len(params) + len(read), read, fails), pushed, wrt, names, fails)
 
 
-def widened(instance: Instance, count: int, read: Sequence[Value], fails: bool) -> Graph:
+def add_rule_params(instance: FunctionInstance, count: int, read: Sequence[Value], fails: bool) -> Graph:
     """The function's graph with the params that only its rule reads, and a failure if only its rule can fail."""
     graph = instance.graph
-    more = unread(read[len(read) - (count - len(graph.params)) :]) if count > len(graph.params) else []
+    more = unread_params(read[len(read) - (count - len(graph.params)) :]) if count > len(graph.params) else []
     if not more and fails == instance.fails:
         return graph
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in (*graph.params, *more)]
     results = builder.inline(graph, *params[: len(graph.params)])
-    word = [] if fails == instance.fails else [zeros(builder, t) for t in FAILURE]
+    word = [] if fails == instance.fails else [zeros(builder, t) for t in FAILURE_TYPES]
     return builder.finish([*results, *word], name=graph.name)
 
 
 # ---- What a rule says
 
 
-def parts(
-    cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
+def rule_value_and_tangent(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
 ) -> Walk[tuple[Term, list[Value], list[Value]]]:
     """The value, the numbers of its tangent, and the params for those of the arguments' tangents, in their order."""
     bind_parameters(cx, code, rule, arguments)
@@ -220,41 +225,41 @@ def parts(
     for name, term in arguments.items():
         type = tangent_type(type_of(term))
         hints = zip(leaf_types(type), leaf_hints(type, name), strict=True)
-        made = [cx.builder.param(t, f"d_{h}") for t, h in hints if is_number(t)]
-        tangents.append(tangent_of(type, tags_of(term), made))
+        made = [cx.builder.param(t, f"d_{h}") for t, h in hints if is_tangent_number(t)]
+        tangents.append(build_tangent(type, tags_of(term), made))
         params += made
     if rule.by == "implicit":
-        value, change = yield implicit_differentiation.solved(cx, code, rule, arguments, tangents)
+        value, change = yield implicit_differentiation.solve_with_tangent(cx, code, rule, arguments, tangents)
     else:
-        value, change = yield written(cx, code, rule, arguments, tangents)
-    if result is not None and joint(cx.unifier, result, type_of(value)) != result:
-        place = tail(rule.body).span
+        value, change = yield evaluate_rule(cx, code, rule, arguments, tangents)
+    if result is not None and least_common_type(cx.unifier, result, type_of(value)) != result:
+        place = body_value(rule.body).span
         found = f"the rule gives {show_type(type_of(value))}"
         message = f"`{code}` gives {show_type(result)}, its rule something else"
-        raise mistake("DL1104", message, (place, found), (code.decl.name_span, ""))
-    value = value if result is None else held_as(cx.builder, value, result)
+        raise make_error("DL1104", message, (place, found), (code.decl.name_span, ""))
+    value = value if result is None else widen_to_type(cx.builder, value, result)
     wanted = tangent_type(type_of(value))
-    if joint(cx.unifier, wanted, type_of(change)) != wanted:
+    if least_common_type(cx.unifier, wanted, type_of(change)) != wanted:
         message = f"the linear part gives the change of the value, {show_type(wanted)}"
-        raise mistake("DL1104", message, (tail(rule.body).span, f"this gives {show_type(type_of(change))}"))
-    numbers = changes_along(cx, value, held_as(cx.builder, change, wanted), tail(rule.body).span)
+        raise make_error("DL1104", message, (body_value(rule.body).span, f"this gives {show_type(type_of(change))}"))
+    numbers = tangent_numbers_along(cx, value, widen_to_type(cx.builder, change, wanted), body_value(rule.body).span)
     return value, numbers, params
 
 
-def same_parameters(code: FnCode, rule: tree.Rule) -> None:
+def check_same_parameters(code: FnCode, rule: tree.Rule) -> None:
     """A rule has the parameters of its function: as many, and under the same names. Errors: DL1104.
 
     One by inverse may have none. A name that stands there twice is a mistake of its own, which was reported, and so is
     a rule of another kind.
     """
-    if rule.by is not None and rule.by not in KINDS:
-        raise Reported
+    if rule.by is not None and rule.by not in RULE_KINDS:
+        raise AlreadyReported
     if rule.by == "inverse" and not rule.params:
         return
     names = [p.name for p in code.decl.params]
     way = f"write `rule {code}({', '.join(names)})`"
     if len(rule.params) != len(names):
-        raise mistake(
+        raise make_error(
             "DL1104",
             f"the rule of `{code}` has as many parameters as `{code}`",
             (rule.name_span, f"{len(rule.params)} here"),
@@ -262,10 +267,10 @@ def same_parameters(code: FnCode, rule: tree.Rule) -> None:
             help=way,
         )
     if len({p.name for p in rule.params}) < len(names):
-        raise Reported
+        raise AlreadyReported
     for mine, theirs in zip(rule.params, code.decl.params, strict=True):
         if mine.name != theirs.name:
-            raise mistake(
+            raise make_error(
                 "DL1104",
                 f"the parameters of a rule are called as those of `{code}`",
                 (mine.span, f"`{code}` calls this one `{theirs.name}`"),
@@ -274,35 +279,37 @@ def same_parameters(code: FnCode, rule: tree.Rule) -> None:
             )
 
 
-def bind_parameters(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
+def bind_parameters(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
     """The function's parameters as the rule names them. Errors: DL1104 if they are not the same."""
-    same_parameters(code, rule)
+    check_same_parameters(code, rule)
     for mine, theirs in zip(rule.params, code.decl.params, strict=bool(rule.params)):
         size = cx.annotations.bound.get(theirs.name)
         term = size if is_dim(theirs.type) and isinstance(size, Dim) else arguments.get(theirs.name)
         assert term is not None
         if mine.type is not None and not isinstance(term, Dim) and not cx.annotations.match(mine.type, type_of(term)):
-            raise not_this_type(mine.type, type_of(term), mine.span, f"the parameter `{mine.name}`")
+            raise declared_type_error(mine.type, type_of(term), mine.span, f"the parameter `{mine.name}`")
         cx.scope.bind(mine.name, term, span=mine.span)
     for name, size in cx.annotations.bound.items():
         if isinstance(size, Dim) and cx.scope.find(name) is None:
             cx.scope.bind(name, size)
 
 
-def written(
-    cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
+def evaluate_rule(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
 ) -> Walk[tuple[Term, Term]]:
     """`(value, linear |dx| …)`: the linear part takes a tangent for each parameter that has one, in their order."""
-    result: Term = yield walk(cx, without_jumps(rule.body))
-    if isinstance(result, Poison):
-        raise Reported
-    place = tail(rule.body).span
+    result: Term = yield elaborate(cx, desugar_function(rule.body))
+    if isinstance(result, PoisonTerm):
+        raise AlreadyReported
+    place = body_value(rule.body).span
     match result:
-        case Tuple(items=(value, Closure(code=how) as change)) if is_linear(how):
+        case Tuple(items=(value, Closure(code=how) as change)) if is_linear_code(how):
             pass
         case _:
             found = f"this is {show_type(type_of(result))}"
-            raise mistake("DL1104", "a rule gives a value and a linear function", (place, found), help=SHAPE)
+            raise make_error(
+                "DL1104", "a rule gives a value and a linear function", (place, found), help=RULE_SHAPE_HELP
+            )
     moving = [
         (name, t)
         for (name, term), t in zip(arguments.items(), tangents, strict=True)
@@ -312,48 +319,50 @@ def written(
     if count != len(moving):
         names = ", ".join(f"d{n}" for n, _ in moving) or "nothing"
         message = f"the linear part takes a tangent for each parameter of `{code}` that has one: {names}"
-        raise mistake("DL1104", message, (place, f"this takes {count}"), (code.decl.name_span, ""))
-    return value, (yield apply(cx, change, Args(place, [(t, place) for _, t in moving])))
+        raise make_error("DL1104", message, (place, f"this takes {count}"), (code.decl.name_span, ""))
+    return value, (yield apply(cx, change, CallArgs(place, [(t, place) for _, t in moving])))
 
 
-SHAPE = "end with `(value, linear |dx| …)`"
+RULE_SHAPE_HELP = "end with `(value, linear |dx| …)`"
 
 
 # ---- Definitions
 
 
-def check_rule(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
+def check_rule(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[None]:
     """Check a rule by itself: its function is there, its shape is right, its linear part is linear."""
     try:
-        yield checked(session, module, rule)
-    except Undecided:
+        yield elaborate_rule_alone(session, module, rule)
+    except DeferCheck:
         pass
     except DifflangError as error:
         session.report(error)
-    except Reported:
+    except AlreadyReported:
         pass
 
 
-def checked(session: Session, module: Module, rule: tree.Rule) -> Walk[None]:
+def elaborate_rule_alone(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[None]:
     decl = module.fns.get(rule.name)
     if decl is None or decl.host:
         way = "a rule stands in the file of its function"
-        raise mistake("DL1104", f"there is no function `{rule.name}` in this file", (rule.name_span, ""), help=way)
-    if rule.by is not None and rule.by not in KINDS:
+        raise make_error("DL1104", f"there is no function `{rule.name}` in this file", (rule.name_span, ""), help=way)
+    if rule.by is not None and rule.by not in RULE_KINDS:
         message = f"there is no rule by `{rule.by}`"
-        raise mistake("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(KINDS)}")
+        raise make_error("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(RULE_KINDS)}")
     if session.checked.get(decl) is False:
-        raise Reported
-    annotations = Annotations(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True)
+        raise AlreadyReported
+    annotations = AnnotationResolver(
+        Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True
+    )
     cx = function_context(session, module, annotations, definition=True)
     code = FnCode(decl, module)
-    same_parameters(code, rule)
+    check_same_parameters(code, rule)
     if rule.by == "linear_solve":
-        linear_solve_rules.roles_of(code, rule)
+        linear_solve_rules.solver_roles(code, rule)
     arguments = parameter_terms(cx, decl)
     if rule.by == "linear_solve":
         bind_parameters(cx, code, rule, arguments)
         return
     result = cx.annotations.type(decl.result) if decl.result is not None else None
-    how = inverse_rules.check if rule.by == "inverse" else parts
+    how = inverse_rules.check_inverse_rule if rule.by == "inverse" else rule_value_and_tangent
     yield how(cx, code, rule, arguments, result)

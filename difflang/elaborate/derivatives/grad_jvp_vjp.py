@@ -7,51 +7,51 @@ from typing import Any
 
 from msgspec import Struct
 
-from difflang.base.byte_sizes import tightest
-from difflang.base.source import NOWHERE, Span
+from difflang.base.byte_sizes import tightest_limit
+from difflang.base.source import NO_SPAN, Span
 from difflang.elaborate.calls.apply import apply
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.calls.signatures import is_dim, names_around
-from difflang.elaborate.context import Context, Reported
-from difflang.elaborate.derivatives.wrt import Place, apart, by_position, located
-from difflang.elaborate.expressions.structural_arithmetic import changes_along
-from difflang.elaborate.patterns.sum_types import held_as
-from difflang.elaborate.reports.zero_derivative_warnings import watch
-from difflang.elaborate.runtime_checks import absorb
-from difflang.elaborate.statements.branches import closed
-from difflang.elaborate.statements.printing import quiet
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.signatures import is_dim, signature_annotations
+from difflang.elaborate.context import AlreadyReported, ElabContext
+from difflang.elaborate.derivatives.wrt import WrtPath, check_distinct, positional_arguments, resolve_wrt
+from difflang.elaborate.expressions.structural_arithmetic import tangent_numbers_along
+from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.reports.zero_derivative_warnings import warn_if_zero
+from difflang.elaborate.runtime_checks import absorb_failure
+from difflang.elaborate.statements.branches import close_regions
+from difflang.elaborate.statements.printing import suppress_prints
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
     Closure,
-    Key,
-    Opaque,
-    Poison,
-    Record,
-    Sum,
+    KeyTerm,
+    OpaqueTerm,
+    PoisonTerm,
+    RecordTerm,
+    SumTerm,
     Term,
     Tuple,
-    Variant,
+    VariantTerm,
     closure_type,
     leaves,
-    like,
-    rebuilt_record,
-    rebuilt_variant,
+    record_of_fields,
     type_of,
+    variant_of_fields,
+    with_leaves,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.dtype_variables import DTypeVar, pruned, settled
+from difflang.types.dtype_variables import DTypeVar, default_dtype, prune_dtype
 from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, Wrt
-from difflang.types.join_types import joint, may_move
+from difflang.types.join_types import has_tangent_in_other_variant, least_common_type
 from difflang.types.language_types import LangType, RecordType, VariantType, leaf_types, show_type, tangent_type
-from difflang.types.unify import narrow
+from difflang.types.unify import narrow_candidates
 
 
-class Traced(Struct, frozen=True):
+class TracedFunction(Struct, frozen=True):
     """A function's graph over the numbers it is differentiated in; everything else it reads is a const."""
 
     graph: Graph
@@ -63,58 +63,60 @@ class Traced(Struct, frozen=True):
     limit: int = 0  # the most bytes that a program with a derivative of it in reverse may take
 
 
-def derivative(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
+def apply_derivative(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
     """Apply `grad[w](f)` and its kin."""
-    from difflang.elaborate.reports.missing_tangents import WithoutTangent
+    from difflang.elaborate.reports.missing_tangents import MissingTangentError
 
     try:
-        return (yield derived(cx, code, f, args))
-    except WithoutTangent as error:
+        return (yield apply_operator(cx, code, f, args))
+    except MissingTangentError as error:
         raise error.where_asked(code.at) from None
 
 
-def derived(cx: Context, code: DerivativeCode, f: Term, args: Args) -> Walk[Term]:
+def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
     from difflang.elaborate.derivatives import jacobians, linear_functions, taylor_coefficients
-    from difflang.elaborate.derivatives.scalar_derivative import slope
-    from difflang.elaborate.reports.missing_tangents import real_result, result_with_tangent
+    from difflang.elaborate.derivatives.scalar_derivative import scalar_derivative
+    from difflang.elaborate.reports.missing_tangents import require_differentiable_result, require_real_result
 
     if args.named:
-        args = yield by_position(cx, f, args)
+        args = yield positional_arguments(cx, f, args)
     if code.operator in ("hvp", "hessian"):
-        return (yield (jacobians.hessian_product if code.operator == "hvp" else jacobians.hessian)(cx, code, f, args))
-    wrt, operator = [located(cx, f, w, args.span) for w in code.wrt], code.operator
-    apart(cx, code.wrt, wrt, args.span)
+        return (
+            yield (jacobians.hessian_vector_product if code.operator == "hvp" else jacobians.hessian)(cx, code, f, args)
+        )
+    wrt, operator = [resolve_wrt(cx, f, w, args.span) for w in code.wrt], code.operator
+    check_distinct(cx, code.wrt, wrt, args.span)
     tangents: list[tuple[Term, Span]] = []
     if operator == "jvp":
         tangents = args.items[len(args.items) - len(wrt) :] if len(args.items) > len(wrt) else []
-        args = Args(args.span, args.items[: len(args.items) - len(wrt)])
+        args = CallArgs(args.span, args.items[: len(args.items) - len(wrt)])
         if not tangents:
             message, way = "`jvp` takes the arguments, then a tangent for each it is taken in", "write `jvp(f)(x, dx)`"
             raise cx.error("DL0404", message, args.span, "", way)
-    args = yield by_position(cx, f, args, 1 + max(position for position, _ in wrt))
+    args = yield positional_arguments(cx, f, args, 1 + max(position for position, _ in wrt))
     for position, _ in wrt:
         if position >= len(args.items):
             raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
-    ask(cx, f, args.items)
+    unify_parameter_types(cx, f, args.items)
     if operator in ("vjp", "linearize"):
-        return (yield linear_functions.linearized(cx, code, f, args, wrt))
+        return (yield linear_functions.linearize(cx, code, f, args, wrt))
     if operator in ("jacobian", "jacfwd", "jacrev"):
         return (yield jacobians.jacobian(cx, code, f, args, wrt))
     if operator == "jet":
-        return (yield taylor_coefficients.taylor(cx, code, f, args, wrt))
+        return (yield taylor_coefficients.taylor_coefficients(cx, code, f, args, wrt))
     if operator == "deriv":
-        return (yield slope(cx, f, args, wrt))
-    traced = yield trace(cx, f, args, wrt)
+        return (yield scalar_derivative(cx, f, args, wrt))
+    traced = yield trace_function(cx, f, args, wrt)
     if operator == "jvp":
-        yield result_with_tangent(cx, operator, f, traced, args, wrt)
-        watch(cx, f, traced, args, wrt)
-        return pushed(cx, traced, args, wrt, tangents)
-    yield real_result(cx, str(code), f, traced, args, wrt)
-    watch(cx, f, traced, args, wrt)
-    return gradient(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
+        yield require_differentiable_result(cx, operator, f, traced, args, wrt)
+        warn_if_zero(cx, f, traced, args, wrt)
+        return apply_jvp(cx, traced, args, wrt, tangents)
+    yield require_real_result(cx, str(code), f, traced, args, wrt)
+    warn_if_zero(cx, f, traced, args, wrt)
+    return apply_grad(cx, traced, args, wrt, code, with_value=operator == "value_and_grad")
 
 
-def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
+def unify_parameter_types(cx: ElabContext, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
     """Numbers as written take the types that the parameters ask of them; what does not fit is reported by the call."""
     while isinstance(f, Closure) and isinstance(f.code, DerivativeCode):
         (f,) = f.captures
@@ -124,7 +126,7 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
                 cx.unifier.same(wanted, type_of(term))
             return
         case Closure(code=FnCode() | LambdaCode() as code, captures=captures):
-            annotations = names_around(cx, code, captures)
+            annotations = signature_annotations(cx, code, captures)
             for param, (term, _) in zip(code.decl.params, items, strict=False):
                 if param.type is not None and not is_dim(param.type):
                     annotations.match(param.type, type_of(term))
@@ -132,25 +134,25 @@ def ask(cx: Context, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
             return
 
 
-def drawn_once(cx: Context, f: Term, args: Args) -> Walk[tuple[Term, Value | None]]:
+def apply_with_one_key(cx: ElabContext, f: Term, args: CallArgs) -> Walk[tuple[Term, Value | None]]:
     """The function's value, and, if it draws, the one key that it drew from: who applies it again does so too."""
     before, key, cx.root.muted = cx.root.draws, None, False
-    with quiet(cx):
-        value = yield apply(cx, f, Args(args.span, list(args.items)))
+    with suppress_prints(cx):
+        value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
     drawn = cx.root.draws > before
     if drawn or cx.root.muted:
         key = cx.draw(args.span) if drawn else None
         with cx.keyed(key):
-            value = yield apply(cx, f, Args(args.span, list(args.items)))
+            value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
     return value, key
 
 
 # ---- The graph of the function
 
 
-def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced]:
+def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> Walk[TracedFunction]:
     """Walk the function in a region whose params are the numbers that it is differentiated in."""
-    from difflang.elaborate.reports.missing_tangents import without_tangent
+    from difflang.elaborate.reports.missing_tangents import argument_without_tangent
 
     points: list[Value] = []
     items = list(args.items)
@@ -162,130 +164,140 @@ def trace(cx: Context, f: Term, args: Args, wrt: Sequence[Place]) -> Walk[Traced
         for position, path in wrt:
             term, span = items[position]
             found = len(points)
-            items[position] = (replaced(cx, term, path, points, span), span)
-            if len(points) == found and not isinstance(term, (Closure, Opaque)):
-                part = type_of(differentiable_part(cx, items[position], path))
-                if not may_move(cx.unifier, part):
-                    raise without_tangent(f, args, wrt, (position, path), part)
+            items[position] = (replace_with_params(cx, term, path, points, span), span)
+            if len(points) == found and not isinstance(term, (Closure, OpaqueTerm)):
+                part = type_of(wrt_part(cx, items[position], path))
+                if not has_tangent_in_other_variant(cx.unifier, part):
+                    raise argument_without_tangent(f, args, wrt, (position, path), part)
         cx.root.deriving += 1
         try:
-            result = yield apply(cx, f, Args(args.span, items))
+            result = yield apply(cx, f, CallArgs(args.span, items))
             word = leaves(cx.failure) if cx.word.term is not before else []
         finally:
             cx.root.deriving -= 1
             cx.word.term = before
             inside, cx.root.chosen = cx.root.chosen, cx.root.chosen or chosen
-            within, cx.root.limit = cx.root.limit, tightest(cx.root.limit, limit)
+            within, cx.root.limit = cx.root.limit, tightest_limit(cx.root.limit, limit)
             if cx.loops:
                 cx.loops.pop()
-    if isinstance(result, Poison):
-        raise Reported
-    settle_results(cx, result)
-    consts, (graph,) = closed([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
-    return Traced(graph, points, consts, result, bool(word), inside, within)
+    if isinstance(result, PoisonTerm):
+        raise AlreadyReported
+    default_result_dtypes(cx, result)
+    consts, (graph,) = close_regions([builder], [[*leaves(result), *word]], [builder.params], [len(builder.params)])
+    return TracedFunction(graph, points, consts, result, bool(word), inside, within)
 
 
-def replaced(cx: Context, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
+def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
     """The argument with its differentiable numbers (under a path of fields) made params of the region."""
     if path:
-        inner = field_of(cx, term, path[0], span)
-        assert isinstance(term, Record)
-        return term.with_field(path[0], replaced(cx, inner, path[1:], points, span))
+        inner = record_field(cx, term, path[0], span)
+        assert isinstance(term, RecordTerm)
+        return term.with_field(path[0], replace_with_params(cx, inner, path[1:], points, span))
     match term:
         case Array():
-            if not differentiable(term):
+            if not is_differentiable(term):
                 return term
             points.append(term.value)
             return Array(cx.builder.param(term.tensor, term.value.hint), origin=term.origin)
         case Tuple():
-            return Tuple(tuple([replaced(cx, t, (), points, span) for t in term.items]), term.of)
-        case Record():
-            return rebuilt_record(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
-        case Variant():
-            return rebuilt_variant(term.type, tuple([replaced(cx, t, (), points, span) for t in term.fields]))
-        case Sum():
-            return Sum(term.tag, tuple([replaced(cx, t, (), points, span) for t in term.parts]))
+            return Tuple(tuple([replace_with_params(cx, t, (), points, span) for t in term.items]), term.of)
+        case RecordTerm():
+            return record_of_fields(
+                term.type, tuple([replace_with_params(cx, t, (), points, span) for t in term.fields])
+            )
+        case VariantTerm():
+            return variant_of_fields(
+                term.type, tuple([replace_with_params(cx, t, (), points, span) for t in term.fields])
+            )
+        case SumTerm():
+            return SumTerm(term.tag, tuple([replace_with_params(cx, t, (), points, span) for t in term.parts]))
         case Closure():
-            return Closure(term.code, tuple([replaced(cx, t, (), points, span) for t in term.captures]))
+            return Closure(term.code, tuple([replace_with_params(cx, t, (), points, span) for t in term.captures]))
         case _:
             return term
 
 
-def field_of(cx: Context, term: Term, name: str, span: Span) -> Term:
+def record_field(cx: ElabContext, term: Term, name: str, span: Span) -> Term:
     """A field of an argument. Errors: DL0403 if there is none of that name."""
-    if not isinstance(term, Record) or name not in term.type.names:
-        has = f"it has {', '.join(term.type.names)}" if isinstance(term, Record) else "it is no record"
+    if not isinstance(term, RecordTerm) or name not in term.type.names:
+        has = f"it has {', '.join(term.type.names)}" if isinstance(term, RecordTerm) else "it is no record"
         what = show_type(type_of(term))
         raise cx.error("DL0403", f"{what} has no field `{name}`", span, f"this is {what}", has)
     return term.field(name)
 
 
-def differentiable_part(cx: Context, item: tuple[Term, Span], path: tuple[str, ...]) -> Term:
+def wrt_part(cx: ElabContext, item: tuple[Term, Span], path: tuple[str, ...]) -> Term:
     """The part of an argument that a derivative is taken in. Errors: DL0403."""
     term, span = item
     for name in path:
-        term = field_of(cx, term, name, span)
+        term = record_field(cx, term, name, span)
     return term
 
 
-def differentiable(term: Array) -> bool:
+def is_differentiable(term: Array) -> bool:
     """Whether an array has a tangent; a number as written becomes a float."""
-    dtype = pruned(term.tensor.dtype)
+    dtype = prune_dtype(term.tensor.dtype)
     if isinstance(dtype, DTypeVar):
-        return narrow(dtype, [c for c in dtype.candidates if c.is_float or dtype.is_complex])
+        return narrow_candidates(dtype, [c for c in dtype.candidates if c.is_float or dtype.is_complex])
     return dtype.differentiable
 
 
-def settle_results(cx: Context, result: Term) -> None:
+def default_result_dtypes(cx: ElabContext, result: Term) -> None:
     """A result as written is what it would be by default: whether it has a tangent must be known now."""
     for leaf in leaf_types(type_of(result)):
-        settled(leaf.dtype)
+        default_dtype(leaf.dtype)
 
 
 # ---- Reverse mode
 
 
-def gradient(
-    cx: Context, traced: Traced, args: Args, wrt: Sequence[Place], code: DerivativeCode, *, with_value: bool
+def apply_grad(
+    cx: ElabContext,
+    traced: TracedFunction,
+    args: CallArgs,
+    wrt: Sequence[WrtPath],
+    code: DerivativeCode,
+    *,
+    with_value: bool,
 ) -> Term:
     result = traced.result
     assert isinstance(result, Array)
     cx.builder.span = args.span
     one = cx.builder.const(1, result.tensor)
-    values, cts = reverse(cx, traced, [one], args.span)
+    values, cts = emit_vjp(cx, traced, [one], args.span)
     parts = iter(cts)
-    grads = [cotangent(cx, args.items[p][0], path, parts) for p, path in wrt]
-    found = together(code.wrt, grads)
+    grads = [cotangent_term(cx, args.items[p][0], path, parts) for p, path in wrt]
+    found = gradient_record(code.wrt, grads)
     return Tuple((Array(values[0]), found)) if with_value else found
 
 
-GRAD = tree.Record(NOWHERE, "grad", NOWHERE, (), ())  # what a record of several derivatives is called
+GRAD_RECORD = tree.Record(NO_SPAN, "grad", NO_SPAN, (), ())  # what a record of several derivatives is called
 
 
-def together(wrt: Sequence[Wrt], grads: Sequence[Term]) -> Term:
+def gradient_record(wrt: Sequence[Wrt], grads: Sequence[Term]) -> Term:
     """Several derivatives: a record with the names they were asked by."""
-    type = together_type(wrt, [type_of(g) for g in grads])
-    return Record(type, tuple(grads)) if len(grads) != 1 and isinstance(type, RecordType) else grads[0]
+    type = gradient_record_type(wrt, [type_of(g) for g in grads])
+    return RecordTerm(type, tuple(grads)) if len(grads) != 1 and isinstance(type, RecordType) else grads[0]
 
 
-def together_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangType:
+def gradient_record_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangType:
     if len(types) == 1:
         return types[0]
     names = tuple(str(w[-1]) if isinstance(w[-1], str) else f"_{w[0]}" for w in wrt)
-    return RecordType(GRAD, names, tuple(types), tangent=True)
+    return RecordType(GRAD_RECORD, names, tuple(types), tangent=True)
 
 
-def reverse(cx: Context, traced: Traced, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
+def emit_vjp(cx: ElabContext, traced: TracedFunction, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
     """The `vjp` equation: the function's results, and a cotangent for each point."""
     wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
     attrs = {"limit": traced.limit} if traced.limit else {}
-    return differentiated(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span, **attrs)
+    return emit_derivative(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span, **attrs)
 
 
-def differentiated(
-    cx: Context,
+def emit_derivative(
+    cx: ElabContext,
     op: str,
-    traced: Traced,
+    traced: TracedFunction,
     extra: Sequence[Value],
     types: Sequence[object],
     wrt: tuple[bool, ...],
@@ -299,15 +311,15 @@ def differentiated(
     all_types = (*results, *[t for t in types if isinstance(t, Tensor)])
     found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt, **attrs)
     if traced.fails:
-        absorb(cx, found[len(results) - 3 : len(results)], span)
+        absorb_failure(cx, found[len(results) - 3 : len(results)], span)
     return found[: len(results)], found[len(results) :]
 
 
-def cotangent(cx: Context, term: Term, path: tuple[str, ...], parts: Iterator[Value]) -> Term:
+def cotangent_term(cx: ElabContext, term: Term, path: tuple[str, ...], parts: Iterator[Value]) -> Term:
     """The derivative in a value, of its tangent type."""
     if path:
-        assert isinstance(term, Record)
-        return cotangent(cx, term.field(path[0]), path[1:], parts)
+        assert isinstance(term, RecordTerm)
+        return cotangent_term(cx, term.field(path[0]), path[1:], parts)
     return tangent_term(term, parts)
 
 
@@ -315,24 +327,24 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
     """A term of type `D(type_of(term))` on these values."""
     match term:
         case Array():
-            return Array(next(parts)) if pruned(term.tensor.dtype).differentiable else UNIT_TERM
+            return Array(next(parts)) if prune_dtype(term.tensor.dtype).differentiable else UNIT_TERM
         case Tuple():
             return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.of)
         case Closure():
             return Tuple(tuple([tangent_term(t, parts) for t in term.captures]), closure_type(term))
-        case Sum():
-            return Sum(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
-        case Variant():
+        case SumTerm():
+            return SumTerm(term.tag, tuple([tangent_term(t, parts) for t in term.parts]))
+        case VariantTerm():
             inside = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
             of_variant = tangent_type(term.type)
             assert isinstance(of_variant, VariantType)
-            return rebuilt_variant(of_variant, tuple(t for n, t in inside if n in of_variant.names))
-        case Record():
+            return variant_of_fields(of_variant, tuple(t for n, t in inside if n in of_variant.names))
+        case RecordTerm():
             type = tangent_type(term.type)
             assert isinstance(type, RecordType)
             pairs = [(n, tangent_term(t, parts)) for n, t in zip(term.type.names, term.fields, strict=True)]
-            return rebuilt_record(type, tuple(t for n, t in pairs if n in type.names))
-        case Key():
+            return record_of_fields(type, tuple(t for n, t in pairs if n in type.names))
+        case KeyTerm():
             return UNIT_TERM
         case _:
             return UNIT_TERM
@@ -341,36 +353,36 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
 # ---- Forward mode
 
 
-def pushed(
-    cx: Context,
-    traced: Traced,
-    args: Args,
-    wrt: Sequence[Place],
+def apply_jvp(
+    cx: ElabContext,
+    traced: TracedFunction,
+    args: CallArgs,
+    wrt: Sequence[WrtPath],
     tangents: Sequence[tuple[Term, Span]],
 ) -> Term:
     """`jvp`: the value, and how it changes along the tangents."""
     given: list[Value] = []
     for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
-        term = differentiable_part(cx, args.items[position], path)
+        term = wrt_part(cx, args.items[position], path)
         wanted = tangent_type(type_of(term))
-        if joint(cx.unifier, wanted, type_of(tangent)) != wanted:
+        if least_common_type(cx.unifier, wanted, type_of(tangent)) != wanted:
             raise cx.error(
                 "DL0404",
                 f"the tangent of {show_type(type_of(term))} is {show_type(wanted)}",
                 span,
                 f"this is {show_type(type_of(tangent))}",
             )
-        given += changes_along(cx, term, held_as(cx.builder, tangent, wanted), span)
-    values, changes = forward(cx, traced, given, args.span)
-    value = like(traced.result, iter(values))
+        given += tangent_numbers_along(cx, term, widen_to_type(cx.builder, tangent, wanted), span)
+    values, changes = emit_jvp(cx, traced, given, args.span)
+    value = with_leaves(traced.result, iter(values))
     return Tuple((value, tangent_term(value, iter(changes))))
 
 
-def forward(
-    cx: Context, traced: Traced, tangents: Sequence[Value], span: Span, only: int | None = None
+def emit_jvp(
+    cx: ElabContext, traced: TracedFunction, tangents: Sequence[Value], span: Span, only: int | None = None
 ) -> tuple[Values, Values]:
     """The `jvp` equation: the function's results, and a tangent for each that has one; of one point `only`, or all."""
     wrt = (*[only is None or i == only for i in range(len(traced.points))], *[False] * len(traced.consts))
     types = [r.type for r in traced.graph.results]
-    moving = [t for t in types if isinstance(t, Tensor) and pruned(t.dtype).differentiable]
-    return differentiated(cx, "jvp", traced, tangents, moving, wrt, span)
+    moving = [t for t in types if isinstance(t, Tensor) and prune_dtype(t.dtype).differentiable]
+    return emit_derivative(cx, "jvp", traced, tangents, moving, wrt, span)

@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from difflang.analysis.holomorphy import losses
+from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.source import Span
 from difflang.elaborate.calls.apply import apply
-from difflang.elaborate.calls.arguments import Args
+from difflang.elaborate.calls.arguments import CallArgs
 from difflang.elaborate.calls.signatures import is_dim
-from difflang.elaborate.context import Context
-from difflang.elaborate.derivatives.linear_functions import of_any_variant
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.derivatives.linear_functions import unknown_variant_error
 from difflang.elaborate.derivatives.tangents import tags_of
-from difflang.elaborate.expressions.primary_expressions import captured, types_around
-from difflang.elaborate.specialization import detached
-from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.expressions.primary_expressions import closure_values, generic_bindings
+from difflang.elaborate.specialization import placeholder_term
+from difflang.elaborate.terms import Array, Closure, Term, Tuple, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
-from difflang.ir.op import STRICT
+from difflang.ir.op import STRICT_SOLVER
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names, free_names
-from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, MapCode
+from difflang.syntax.tree_queries import mentioned_names, pattern_names
+from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, LinearMapCode
 from difflang.types.language_types import LangType, leaf_types, show_type, tangent_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 
-def implied(cx: Context, derivative: Closure, args: Args) -> Walk[Term]:
+def apply_implicit_derivative(cx: ElabContext, derivative: Closure, args: CallArgs) -> Walk[Term]:
     """A derivative that the rule needs and nobody wrote."""
     before, cx.root.implied = cx.root.implied, True
     try:
@@ -40,152 +40,154 @@ def implied(cx: Context, derivative: Closure, args: Args) -> Walk[Term]:
         cx.root.implied = before
 
 
-def solved(
-    cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
+def solve_with_tangent(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
 ) -> Walk[tuple[Term, Term]]:
     """The solution and its tangent."""
-    equation, span = equation_of(rule), rule.body.span
-    given = [(arguments[p.name] if p.name in arguments else sized(cx, p, span), span) for p in code.decl.params]
-    x: Term = yield apply(cx, Closure(code, ()), Args(span, given))
-    f, moving = closure(cx, code, rule, equation)
+    equation, span = rule_equation(rule), rule.body.span
+    given = [(arguments[p.name] if p.name in arguments else dim_argument(cx, p, span), span) for p in code.decl.params]
+    x: Term = yield apply(cx, Closure(code, ()), CallArgs(span, given))
+    f, moving = equation_closure(cx, code, rule, equation)
     items = [(term, span) for term in (*arguments.values(), x)]
     active = [i for i, t in enumerate(tangents) if leaf_types(type_of(t))]
     draws = cx.root.draws
     unknown = Closure(DerivativeCode("linearize", ((moving,),)), (f,))
-    pair: Term = yield implied(cx, unknown, Args(span, items))
+    pair: Term = yield apply_implicit_derivative(cx, unknown, CallArgs(span, items))
     assert isinstance(pair, Tuple)
     if cx.root.draws > draws:
         way = "draw outside, and pass on what was drawn"
-        raise mistake("DL1104", "the equation of a rule does not draw", (equation.body.span, ""), help=way)
+        raise make_error("DL1104", "the equation of a rule does not draw", (equation.body.span, ""), help=way)
     residual, slope = pair.items
-    same_count(residual, x, equation.body.span)
+    check_square_system(residual, x, equation.body.span)
     if tags_of(residual) or tags_of(x):
-        raise of_any_variant("the unknown of `by implicit`", equation.body.span, "`match` it around the call")
+        raise unknown_variant_error("the unknown of `by implicit`", equation.body.span, "`match` it around the call")
     if not active:
-        return x, rebuild(tangent_type(type_of(x)), zeros(cx, tangent_type(type_of(x))))
+        return x, term_from_leaves(tangent_type(type_of(x)), zero_values(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))
-    pushed: Term = yield implied(cx, push, Args(span, [*items, *[(tangents[i], span) for i in active]]))
+    pushed: Term = yield apply_implicit_derivative(
+        cx, push, CallArgs(span, [*items, *[(tangents[i], span) for i in active]])
+    )
     assert isinstance(pushed, Tuple)
     if cx.root.definition:
-        return x, detached(cx, tangent_type(type_of(x)))
-    return x, (yield solution(cx, slope, pushed.items[1], span))
+        return x, placeholder_term(cx, tangent_type(type_of(x)))
+    return x, (yield solve_for_tangent(cx, slope, pushed.items[1], span))
 
 
-def equation_of(rule: tree.Rule) -> tree.Lambda:
+def rule_equation(rule: tree.Rule) -> tree.Lambda:
     """The lambda after `by implicit`. Errors: DL1104."""
     body = rule.body
     if isinstance(body, tree.Lambda) and len(body.params) == 1 and not body.linear:
-        unknown = bound_names(body.params[0].pattern)
-        if not {*unknown} & {*free_names(body.body)}:
+        unknown = pattern_names(body.params[0].pattern)
+        if not {*unknown} & {*mentioned_names(body.body)}:
             message = f"the equation says nothing of its unknown `{', '.join(unknown)}`"
-            raise mistake("DL1104", message, (body.span, ""), help="it is zero where the unknown is the solution")
+            raise make_error("DL1104", message, (body.span, ""), help="it is zero where the unknown is the solution")
         return body
     message = "a rule by implicit names the equation: a lambda of the unknown that is zero at the solution"
-    raise mistake("DL1104", message, (body.span, ""), help=f"`rule {rule.name}(…) by implicit |x| f(x)`")
+    raise make_error("DL1104", message, (body.span, ""), help=f"`rule {rule.name}(…) by implicit |x| f(x)`")
 
 
-def sized(cx: Context, param: tree.Param, span: Span) -> Term:
+def dim_argument(cx: ElabContext, param: tree.Param, span: Span) -> Term:
     size = cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
     return cx.integer(size, span)
 
 
-def closure(cx: Context, code: FnCode, rule: tree.Rule, equation: tree.Lambda) -> tuple[Closure, int]:
+def equation_closure(cx: ElabContext, code: FnCode, rule: tree.Rule, equation: tree.Lambda) -> tuple[Closure, int]:
     """The equation as a function of the rule's parameters and the unknown, and the unknown's position."""
     mine = [m for m, p in zip(rule.params, code.decl.params, strict=True) if not is_dim(p.type)]
     params = [tree.LambdaParam(p.span, tree.NamePattern(p.span, p.name), None) for p in mine]
     decl = tree.Lambda(equation.span, (*params, *equation.params), equation.body, False)
-    names, terms, known = captured(cx, decl)
-    return Closure(LambdaCode(decl, cx.module, names, known, types_around(cx, decl)), terms), len(params)
+    names, terms, known = closure_values(cx, decl)
+    return Closure(LambdaCode(decl, cx.module, names, known, generic_bindings(cx, decl)), terms), len(params)
 
 
-def same_count(residual: Term, x: Term, span: Span) -> None:
+def check_square_system(residual: Term, x: Term, span: Span) -> None:
     """There are as many equations as unknowns. Errors: DL1104."""
     found, wanted = (leaf_types(tangent_type(type_of(t))) for t in (residual, x))
-    if numbers(found) == numbers(wanted) and wanted:
+    if count_reals(found) == count_reals(wanted) and wanted:
         return
     message = "there are as many equations as unknowns"
     label = f"this is {show_type(type_of(residual))}, the unknown {show_type(type_of(x))}"
-    raise mistake("DL1104", message, (span, label))
+    raise make_error("DL1104", message, (span, label))
 
 
-def numbers(types: Sequence[Tensor]) -> object:
+def count_reals(types: Sequence[Tensor]) -> object:
     return sum(prod(t.shape, start=1 + t.dtype.is_complex) for t in types)
 
 
-def zeros(cx: Context, type: LangType) -> list[Value]:
+def zero_values(cx: ElabContext, type: LangType) -> list[Value]:
     return [cx.builder.const(0, leaf) for leaf in leaf_types(type)]
 
 
 # ---- The linear equation
 
 
-def solution(cx: Context, slope: Term, change: Term, span: Span) -> Walk[Term]:
+def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) -> Walk[Term]:
     """The dx with slope(dx) = -change."""
-    assert isinstance(slope, Closure) and isinstance(slope.code, MapCode)
+    assert isinstance(slope, Closure) and isinstance(slope.code, LinearMapCode)
     takes = slope.code.takes
     opposite = [cx.emit("neg", span, v) for v in leaves(change)]
     types = [v.type for v in opposite]
     lone = leaf_types(takes) == types == [types[0]] and isinstance(types[0], Tensor) and not types[0].shape
-    if lone and multiplies(slope.code):
+    if lone and is_multiplication(slope.code):
         one = Array(cx.builder.const(1, types[0]))
-        by = leaves((yield apply(cx, slope, Args(span, [(one, span)]))))[0]
-        return rebuild(takes, [cx.emit("div", span, opposite[0], by)])
-    code = as_vectors(slope.code)
+        by = leaves((yield apply(cx, slope, CallArgs(span, [(one, span)]))))[0]
+        return term_from_leaves(takes, [cx.emit("div", span, opposite[0], by)])
+    code = flatten_map(slope.code)
     assert isinstance(code.takes, Tensor)
-    rhs = Array(joined(cx.builder, opposite))
+    rhs = Array(flatten_values(cx.builder, opposite))
     prelude = cx.module.prelude or cx.module
     solver = Closure(FnCode(prelude.fns["eliminated"], prelude), ())
-    found: Term = yield apply(cx, solver, Args(span, [(Closure(code, slope.captures), span), (rhs, span)]))
-    return rebuild(takes, taken_apart(cx.builder, leaves(found)[0], leaf_types(takes)))
+    found: Term = yield apply(cx, solver, CallArgs(span, [(Closure(code, slope.captures), span), (rhs, span)]))
+    return term_from_leaves(takes, unflatten_values(cx.builder, leaves(found)[0], leaf_types(takes)))
 
 
-def multiplies(code: MapCode) -> bool:
+def is_multiplication(code: LinearMapCode) -> bool:
     """Whether a linear map of a number multiplies it: one of a complex number may do something to its conjugate."""
     graph = code.graph
-    return not any(losses(graph, [i == len(graph.params) - 1 for i in range(len(graph.params))]))
+    return not any(find_nonholomorphic_steps(graph, [i == len(graph.params) - 1 for i in range(len(graph.params))]))
 
 
-def as_vectors(code: MapCode) -> MapCode:
+def flatten_map(code: LinearMapCode) -> LinearMapCode:
     """The same map between real vectors: the numbers of what it takes and gives one after the other."""
     takes, gives = leaf_types(code.takes), leaf_types(code.gives)
     builder = Builder()
     residuals = [builder.param(p.type, p.hint) for p in code.graph.params[: len(code.graph.params) - len(takes)]]
-    vector = vector_of(takes)
-    pieces = taken_apart(builder, builder.param(vector), takes)
+    vector = flat_vector_type(takes)
+    pieces = unflatten_values(builder, builder.param(vector), takes)
     results = builder.inline(code.graph, *residuals, *pieces)
-    graph: Graph = builder.finish([joined(builder, results)], name=code.graph.name)
-    return MapCode(graph, vector, vector_of(gives))
+    graph: Graph = builder.finish([flatten_values(builder, results)], name=code.graph.name)
+    return LinearMapCode(graph, vector, flat_vector_type(gives))
 
 
-def vector_of(types: Sequence[Tensor]) -> Tensor:
+def flat_vector_type(types: Sequence[Tensor]) -> Tensor:
     """The type of these as one vector, complex numbers as two real ones."""
     first = types[0].dtype
-    length = sum(size(t) * (1 + t.dtype.is_complex) for t in types)
-    return Tensor(STRICT.part(types[0]) if first.is_complex else first, (length,))
+    length = sum(element_count(t) * (1 + t.dtype.is_complex) for t in types)
+    return Tensor(STRICT_SOLVER.part(types[0]) if first.is_complex else first, (length,))
 
 
-def size(type: Tensor) -> int:
+def element_count(type: Tensor) -> int:
     return prod([d for d in type.shape if isinstance(d, int)], start=1)
 
 
-def joined(builder: Builder, values: Sequence[Value]) -> Value:
+def flatten_values(builder: Builder, values: Sequence[Value]) -> Value:
     """Arrays as one vector, the real parts of complex ones before the imaginary ones."""
     rows: list[Value] = []
     for value in values:
         assert isinstance(value.type, Tensor)
         parts = [builder.one(p, value) for p in ("real", "imag")] if value.type.dtype.is_complex else [value]
-        rows += [builder.one("reshape", part, shape=(size(value.type),)) for part in parts]
+        rows += [builder.one("reshape", part, shape=(element_count(value.type),)) for part in parts]
     return rows[0] if len(rows) == 1 else builder.one("concat", *rows, axis=0)
 
 
-def taken_apart(builder: Builder, vector: Value, types: Sequence[Tensor]) -> list[Value]:
+def unflatten_values(builder: Builder, vector: Value, types: Sequence[Tensor]) -> list[Value]:
     """The arrays that a vector was joined from."""
     found: list[Value] = []
     start = 0
     for type in types:
         parts: list[Value] = []
         for _ in range(1 + type.dtype.is_complex):
-            stop = start + size(type)
+            stop = start + element_count(type)
             piece = builder.one("slice", vector, starts=(start,), stops=(stop,), steps=(1,))
             parts.append(builder.one("reshape", piece, shape=type.shape))
             start = stop

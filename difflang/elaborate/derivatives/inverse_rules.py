@@ -15,65 +15,77 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 from difflang.elaborate.calls.apply import apply
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.context import Context, Reported, Session, walk
-from difflang.elaborate.derivatives.implicit_differentiation import sized
-from difflang.elaborate.dtype_resolution import settle
-from difflang.elaborate.elaborated_graphs import Instance
-from difflang.elaborate.runtime_checks import all_is_well
-from difflang.elaborate.specialization import called, emit_call, function_context, instantiate, operands_of
-from difflang.elaborate.statements.printing import TRUTH, heard
-from difflang.elaborate.terms import Closure, Poison, Term, Tuple, leaf_hints, leaves, like, rebuild, type_of
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.context import AlreadyReported, ElabContext, Session, elaborate
+from difflang.elaborate.derivatives.implicit_differentiation import dim_argument
+from difflang.elaborate.dtype_resolution import resolve_dtypes
+from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.elaborate.runtime_checks import no_failure_value
+from difflang.elaborate.specialization import call_operands, call_result, emit_call, function_context, instantiate
+from difflang.elaborate.statements.printing import BOOL_SCALAR, silence_if_suppressed
+from difflang.elaborate.terms import (
+    Closure,
+    PoisonTerm,
+    Term,
+    Tuple,
+    leaf_hints,
+    leaves,
+    term_from_leaves,
+    type_of,
+    with_leaves,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.ad_interface import unread
+from difflang.ops.ad_interface import unread_params
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.function_code import FnCode, LambdaCode
-from difflang.types.language_types import LangType, TupleType, leaf_types, pruned_type, show_type
-from difflang.types.module_scope import Global
-from difflang.types.type_errors import mistake
+from difflang.types.language_types import LangType, TupleType, leaf_types, prune_type, show_type
+from difflang.types.module_scope import GlobalName
+from difflang.types.type_errors import make_error
 
 
-class Undoing(Struct, frozen=True, eq=False):
+class InvertibleFunction(Struct, frozen=True, eq=False):
     """The two graphs of a function with an inverse, their params in this order: the state, the rest, what is global."""
 
     step: Graph
     back: Graph
     order: tuple[int, ...]  # which operand of the function comes where
     state: int
-    globals: tuple[Global, ...]
+    globals: tuple[GlobalName, ...]
 
 
-def call(
-    cx: Context, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: Annotations, span: Span
+def call_invertible(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
     """A call of a function that can be undone. In its inverse it is a call like any other."""
-    instance: Instance = yield instantiate(cx, code, (), terms, annotations, span)
+    instance: FunctionInstance = yield instantiate(cx, code, (), terms, annotations, span)
     given = list(terms.values())
-    types = {name: pruned_type(type_of(term)) for name, term in terms.items()}
-    if instance.graph in cx.session.ruling or joined_type(types, state_of(code, rule)) != pruned_type(instance.type):
+    types = {name: prune_type(type_of(term)) for name, term in terms.items()}
+    if instance.graph in cx.session.ruling or state_type(types, inverse_state_params(code, rule)) != prune_type(
+        instance.type
+    ):
         return emit_call(cx, code, instance, given, span)
-    made: Undoing = yield undoing(cx.session, code, rule, instance, types, annotations)
-    operands = [*operands_of(cx, instance, given, span)]
+    made: InvertibleFunction = yield invertible_graphs(cx.session, code, rule, instance, types, annotations)
+    operands = [*call_operands(cx, instance, given, span)]
     extra = [cx.global_term(name) for name in made.globals[len(instance.globals) :]]
     operands += [cx.builder.own(v) for term in extra for v in leaves(term)]
     ordered = tuple([operands[i] for i in made.order])
     results = tuple(r.type for r in made.step.results)
-    graphs = (heard(cx, made.step), made.back)
+    graphs = (silence_if_suppressed(cx, made.step), made.back)
     found = cx.builder.append(OPS["invertible"], ordered, results, graphs, state=made.state, name=code.decl.name)
-    return called(cx, instance, found, instance.fails, span)
+    return call_result(cx, instance, found, instance.fails, span)
 
 
-def joined_type(types: dict[str, LangType], state: Sequence[str]) -> LangType:
+def state_type(types: dict[str, LangType], state: Sequence[str]) -> LangType:
     """The type of what the inverse takes and gives: that of its parameter, or a tuple of several."""
     found = [types[name] for name in state if name in types]
     return found[0] if len(state) == 1 and found else TupleType(tuple(found))
 
 
-def state_of(code: FnCode, rule: tree.Rule) -> tuple[str, ...]:
+def inverse_state_params(code: FnCode, rule: tree.Rule) -> tuple[str, ...]:
     """The function's parameters that the inverse gives back. Errors: DL1104."""
     theirs = {m.name: p.name for m, p in zip(rule.params, code.decl.params, strict=False)}
     body = rule.body
@@ -86,27 +98,27 @@ def state_of(code: FnCode, rule: tree.Rule) -> tuple[str, ...]:
         others = [p.name for p in code.decl.params]
         message = f"the inverse of `{code}` takes its value under the name of the parameter that it gives back"
         way = f"`rule {code}({', '.join(others)}) by inverse |{', '.join(others[:1])}| …`"
-        raise mistake("DL1104", message, (body.span, ""), (code.decl.name_span, ""), help=way)
+        raise make_error("DL1104", message, (body.span, ""), (code.decl.name_span, ""), help=way)
     return tuple([n for n in names if n is not None])
 
 
 # ---- The inverse of an instance
 
 
-def undoing(
+def invertible_graphs(
     session: Session,
     code: FnCode,
     rule: tree.Rule,
-    instance: Instance,
+    instance: FunctionInstance,
     types: dict[str, LangType],
-    annotations: Annotations,
-) -> Walk[Undoing]:
+    annotations: AnnotationResolver,
+) -> Walk[InvertibleFunction]:
     """The graphs of an instance and its inverse, made once."""
     if instance.graph in session.ruled:
         return session.ruled[instance.graph]
     if instance.random:
         message = f"`{code}` draws, and its inverse would not draw the same"
-        raise mistake("DL1104", message, (rule.name_span, ""), help="draw outside, and pass on what was drawn")
+        raise make_error("DL1104", message, (rule.name_span, ""), help="draw outside, and pass on what was drawn")
     session.ruling.append(instance.graph)
     try:
         cx = function_context(session, code.module, annotations, definition=False)
@@ -114,21 +126,23 @@ def undoing(
         errors = session.errors
         for name, _ in instance.globals:
             cx.global_term(name)
-        told = [cx.builder.param(TRUTH, "well")] if instance.told else []
+        told = [cx.builder.param(BOOL_SCALAR, "well")] if instance.told else []
         params = {
             name: [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
             for name, type in types.items()
         }
-        before: Term = yield given_back(cx, code, rule, {n: rebuild(t, params[n]) for n, t in types.items()})
+        before: Term = yield apply_inverse(
+            cx, code, rule, {n: term_from_leaves(t, params[n]) for n, t in types.items()}
+        )
         if session.errors > errors:
-            raise Reported
+            raise AlreadyReported
     finally:
         session.ruling.pop()
     names = tuple(cx.root.globals)
     theirs = len(instance.globals)
     read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
     read = [*read, *told, *more]
-    state = state_of(code, rule)
+    state = inverse_state_params(code, rule)
     places, start = dict[str, range](), 0
     for name, values in params.items():
         places[name] = range(start, start + len(values))
@@ -137,19 +151,19 @@ def undoing(
     first = [i for name in state for i in places[name]]
     order = (*first, *[i for i in range(len(every)) if i not in set(first)])
     back = cx.builder.finish(leaves(before), params=[every[i] for i in order], name=f"{code}.inverse")
-    settle(back, session.settled)
-    made = Undoing(reordered(instance.graph, every, order), back, order, len(first), names)
+    resolve_dtypes(back, session.settled)
+    made = InvertibleFunction(reorder_params(instance.graph, every, order), back, order, len(first), names)
     session.ruled[instance.graph] = made
     return made
 
 
-def reordered(graph: Graph, every: Sequence[Value], order: Sequence[int]) -> Graph:
+def reorder_params(graph: Graph, every: Sequence[Value], order: Sequence[int]) -> Graph:
     """The function's graph with its params in that order, and those that only its inverse reads."""
-    params = [*graph.params, *unread(every[len(graph.params) :])]
+    params = [*graph.params, *unread_params(every[len(graph.params) :])]
     return Graph(tuple([params[i] for i in order]), graph.eqns, graph.results, graph.name)
 
 
-def given_back(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> Walk[Term]:
+def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> Walk[Term]:
     """What the inverse gives for the function's value, which stands in the place of the state among the arguments.
 
     Errors: DL1104 if that is not of the type of the state, if it draws, or if the function gives something else.
@@ -157,32 +171,33 @@ def given_back(cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, 
     from difflang.elaborate.derivatives.custom_rules import bind_parameters
 
     bind_parameters(cx, code, rule, arguments)
-    state, span = state_of(code, rule), rule.body.span
+    state, span = inverse_state_params(code, rule), rule.body.span
     taken = [arguments[name] for name in state]
     value = taken[0] if len(taken) == 1 else Tuple(tuple(taken))
     fresh = cx.word.term
-    inverse: Term = yield walk(cx, rule.body)
+    inverse: Term = yield elaborate(cx, rule.body)
     given = [(value, span)]
     if not (isinstance(inverse, Closure) and isinstance(inverse.code, LambdaCode)):
         given += [
-            (arguments[p.name] if p.name in arguments else sized(cx, p, span), span) for p in code.decl.params[1:]
+            (arguments[p.name] if p.name in arguments else dim_argument(cx, p, span), span)
+            for p in code.decl.params[1:]
         ]
-    found: Term = yield apply(cx, inverse, Args(span, given))
-    if isinstance(found, Poison):
-        raise Reported
+    found: Term = yield apply(cx, inverse, CallArgs(span, given))
+    if isinstance(found, PoisonTerm):
+        raise AlreadyReported
     if cx.root.key is not None:
         way = "draw outside, and pass on what was drawn"
-        raise mistake("DL1104", f"the inverse of `{code}` draws", (span, ""), help=way)
-    wanted = pruned_type(type_of(value))
+        raise make_error("DL1104", f"the inverse of `{code}` draws", (span, ""), help=way)
+    wanted = prune_type(type_of(value))
     if not cx.unifier.same(type_of(found), wanted):
         label = f"this gives {show_type(type_of(found))}, and `{', '.join(state)}` is {show_type(wanted)}"
-        raise mistake("DL1104", f"the inverse of `{code}` gives back what `{code}` took", (span, label))
-    return found if cx.word.term is fresh else spoilt(cx, found, span)
+        raise make_error("DL1104", f"the inverse of `{code}` gives back what `{code}` took", (span, label))
+    return found if cx.word.term is fresh else nan_after_failure(cx, found, span)
 
 
-def spoilt(cx: Context, term: Term, span: Span) -> Term:
+def nan_after_failure(cx: ElabContext, term: Term, span: Span) -> Term:
     """NaN where a check of the inverse has failed: there is nobody to whom it could be reported."""
-    well = all_is_well(cx, cx.failure, span)
+    well = no_failure_value(cx, cx.failure, span)
 
     def kept(value: Value) -> Value:
         if not isinstance(value.type, Tensor) or value.type.tangent is None:
@@ -191,17 +206,17 @@ def spoilt(cx: Context, term: Term, span: Span) -> Term:
         truth = cx.emit("broadcast", span, well, shape=shape, axes=()) if shape else well
         return cx.emit("select", span, truth, value, cx.emit("const", span, value=nan, type=value.type))
 
-    return like(term, iter([kept(v) for v in leaves(term)]))
+    return with_leaves(term, iter([kept(v) for v in leaves(term)]))
 
 
-def check(
-    cx: Context, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
+def check_inverse_rule(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
 ) -> Walk[None]:
     """A rule by itself: the inverse takes what the function gives, and gives back what that took. Errors: DL1104."""
-    types = {name: pruned_type(type_of(term)) for name, term in arguments.items()}
-    wanted, state = joined_type(types, state_of(code, rule)), ", ".join(state_of(code, rule))
+    types = {name: prune_type(type_of(term)) for name, term in arguments.items()}
+    wanted, state = state_type(types, inverse_state_params(code, rule)), ", ".join(inverse_state_params(code, rule))
     if result is not None and not cx.unifier.same(result, wanted):
         message = f"what can be undone gives what it takes: `{code}` gives {show_type(result)}"
         label = f"`{state}` is {show_type(wanted)}"
-        raise mistake("DL1104", message, (rule.body.span, label), (code.decl.name_span, ""))
-    yield given_back(cx, code, rule, arguments)
+        raise make_error("DL1104", message, (rule.body.span, label), (code.decl.name_span, ""))
+    yield apply_inverse(cx, code, rule, arguments)

@@ -11,35 +11,35 @@ from math import nan
 from msgspec import Struct
 
 from difflang.base.source import Span
-from difflang.elaborate.context import FAILURE, WORD, Context
+from difflang.elaborate.context import FAILURE_TYPES, FAILURE_WORD, ElabContext
 from difflang.elaborate.derivatives import linear_functions
-from difflang.elaborate.derivatives.tangents import is_number, number_types, tag_count, tags_of
-from difflang.elaborate.elaborated_graphs import Instance
-from difflang.elaborate.specialization import called, instantiate, operands_of
-from difflang.elaborate.statements.printing import heard
+from difflang.elaborate.derivatives.tangents import is_tangent_number, number_types, tag_count, tags_of
+from difflang.elaborate.elaborated_graphs import FunctionInstance
+from difflang.elaborate.specialization import call_operands, call_result, instantiate
+from difflang.elaborate.statements.printing import silence_if_suppressed
 from difflang.elaborate.terms import Closure, Term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS
 from difflang.ops.ad_interface import zeros
-from difflang.ops.arrays.axis_reductions import anywhere
-from difflang.ops.control.print_effect import silent
+from difflang.ops.arrays.axis_reductions import any_broadcast_like
+from difflang.ops.control.print_effect import without_prints
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
-from difflang.types.function_code import FnCode, MapCode
-from difflang.types.language_types import leaf_types, pruned_type, show_type, tangent_type
-from difflang.types.type_errors import mistake
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.function_code import FnCode, LinearMapCode
+from difflang.types.language_types import leaf_types, prune_type, show_type, tangent_type
+from difflang.types.type_errors import make_error
 
 
-class Roles(Struct, frozen=True):
+class SolverRoles(Struct, frozen=True):
     """Which parameters of a solver are the map and the right-hand side."""
 
     map: str
     rhs: str
 
 
-def roles_of(code: FnCode, rule: tree.Rule) -> Roles:
+def solver_roles(code: FnCode, rule: tree.Rule) -> SolverRoles:
     """The function's parameters that a rule names, `A` or `(A, b)`. Errors: DL1104 where they do not fit.
 
     With the map alone, the right-hand side is the one parameter that is declared of the type that the map takes.
@@ -51,60 +51,60 @@ def roles_of(code: FnCode, rule: tree.Rule) -> Roles:
         names = [p.name for p in rule.params] or ["A", "b"]
         message = "a rule by linear_solve names the parameter that is the linear map, and the right-hand side"
         way = f"`rule {code}({', '.join(names)}) by linear_solve ({', '.join(names[:2])})`"
-        raise mistake("DL1104", message, (rule.body.span, ""), (code.decl.name_span, ""), help=way)
+        raise make_error("DL1104", message, (rule.body.span, ""), (code.decl.name_span, ""), help=way)
     map, *rest = [p for p in named if p is not None]
     if not isinstance(map.type, tree.TypeFn) or not map.type.linear:
         message = f"`{map.name}` of `{code}` is not a linear function"
-        raise mistake("DL1104", message, (rule.body.span, ""), (map.span, ""), help="declare it `V -o V`")
+        raise make_error("DL1104", message, (rule.body.span, ""), (map.span, ""), help="declare it `V -o V`")
     space = map.type.param.span.text
     alike = rest or [p for p in code.decl.params if p.type is not None and p.type.span.text == space]
     if len(alike) != 1:
         labels = [(p.span, f"this is {space}") for p in alike] or [(map.span, f"`{map.name}` takes {space}")]
         message = "it is not clear which parameter is the right-hand side"
         way = f"name both: `by linear_solve ({items[0].span.text}, b)`"
-        raise mistake("DL1104", message, (rule.body.span, ""), *labels, help=way)
-    return Roles(map.name, alike[0].name)
+        raise make_error("DL1104", message, (rule.body.span, ""), *labels, help=way)
+    return SolverRoles(map.name, alike[0].name)
 
 
-def call(
-    cx: Context, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: Annotations, span: Span
+def call_solver(
+    cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
     """The equation of a solver applied."""
-    roles = roles_of(code, rule)
+    roles = solver_roles(code, rule)
     name, rhs = roles.map, terms[roles.rhs]
-    back = yield linear_functions.transpose(cx, terms[name], span, tags_of(rhs))
-    forth = linear_functions.transposed(cx, back, span)
-    same_space(code, forth, rhs, span)
-    solve: Instance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
-    turned: Instance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
+    back = yield linear_functions.transpose_function(cx, terms[name], span, tags_of(rhs))
+    forth = linear_functions.transpose_map(cx, back, span)
+    check_same_space(code, forth, rhs, span)
+    solve: FunctionInstance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
+    turned: FunctionInstance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
     given = {**terms, name: forth}
-    operands = operands_of(cx, solve, list(given.values()), span)
-    place, kinds = place_of(given, roles.rhs), [is_number(t) for t in leaf_types(type_of(rhs))]
+    operands = call_operands(cx, solve, list(given.values()), span)
+    place, kinds = operand_offset(given, roles.rhs), [is_tangent_number(t) for t in leaf_types(type_of(rhs))]
     at = [place + i for i, number in enumerate(kinds) if number]
     fails = solve.fails or turned.fails
-    assert isinstance(forth, Closure) and isinstance(forth.code, MapCode)
-    apply = applied(forth.code, solve.graph, place_of(given, name), at)
-    solver, other = [ordered(numbers_alone(i, kinds, fails), at) for i in (solve, turned)]
-    regions = (heard(cx, solver), silent(other), silent(ordered(apply, at)))
+    assert isinstance(forth, Closure) and isinstance(forth.code, LinearMapCode)
+    apply = map_as_graph(forth.code, solve.graph, operand_offset(given, name), at)
+    solver, other = [move_params_last(drop_tag_results(i, kinds, fails), at) for i in (solve, turned)]
+    regions = (silence_if_suppressed(cx, solver), without_prints(other), without_prints(move_params_last(apply, at)))
     types = tuple(r.type for r in regions[0].results)
     order = [*[v for i, v in enumerate(operands) if i not in at], *[operands[i] for i in at]]
     found = cx.builder.append(OPS["solved"], tuple(order), types, regions, consts=len(order) - len(at))
     numbers, tags = iter(found), iter(tags_of(rhs))
     results = [next(numbers if number else tags) for number in kinds]
-    return called(cx, solve, (*results, *numbers), fails, span)
+    return call_result(cx, solve, (*results, *numbers), fails, span)
 
 
-def same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
+def check_same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
     """The map goes from the space of the right-hand side into itself. Errors: DL1104."""
-    assert isinstance(map, Closure) and isinstance(map.code, MapCode)
-    takes, gives, found = map.code.takes, map.code.gives, pruned_type(type_of(rhs))
+    assert isinstance(map, Closure) and isinstance(map.code, LinearMapCode)
+    takes, gives, found = map.code.takes, map.code.gives, prune_type(type_of(rhs))
     if not found == takes == gives == tangent_type(takes):
         message = f"`{code}` solves with a linear map of a space into itself, for a right-hand side in it"
         label = f"the map is {show_type(takes)} -o {show_type(gives)}, the right-hand side {show_type(found)}"
-        raise mistake("DL1104", message, (span, label))
+        raise make_error("DL1104", message, (span, label))
 
 
-def place_of(terms: dict[str, Term], name: str) -> int:
+def operand_offset(terms: dict[str, Term], name: str) -> int:
     """How many operands come before those of an argument."""
     place = 0
     for other, term in terms.items():
@@ -114,7 +114,7 @@ def place_of(terms: dict[str, Term], name: str) -> int:
     raise AssertionError(name)
 
 
-def numbers_alone(instance: Instance, kinds: Sequence[bool], fails: bool) -> Graph:
+def drop_tag_results(instance: FunctionInstance, kinds: Sequence[bool], fails: bool) -> Graph:
     """An instance without the tags that it gives, which are those of the right-hand side.
 
     There is a failure among its results if the other solver has one. The numbers are NaN where it fails: derivatives
@@ -127,20 +127,20 @@ def numbers_alone(instance: Instance, kinds: Sequence[bool], fails: bool) -> Gra
     builder = Builder()
     outs = builder.inline(kept, *[builder.param(p.type, p.hint) for p in graph.params])
     if not instance.fails:
-        return builder.finish([*outs, *[zeros(builder, t) for t in FAILURE]], name=graph.name)
-    numbers, word = outs[: -len(FAILURE)], outs[-len(FAILURE) :]
-    well = builder.one("eq", word[0], builder.const(0, WORD))
-    numbers = [builder.one("select", anywhere(well, x), x, builder.const(nan, x.type)) for x in numbers]
+        return builder.finish([*outs, *[zeros(builder, t) for t in FAILURE_TYPES]], name=graph.name)
+    numbers, word = outs[: -len(FAILURE_TYPES)], outs[-len(FAILURE_TYPES) :]
+    well = builder.one("eq", word[0], builder.const(0, FAILURE_WORD))
+    numbers = [builder.one("select", any_broadcast_like(well, x), x, builder.const(nan, x.type)) for x in numbers]
     return builder.finish([*numbers, *word], name=graph.name)
 
 
-def ordered(graph: Graph, at: Sequence[int]) -> Graph:
+def move_params_last(graph: Graph, at: Sequence[int]) -> Graph:
     """The graph with the params at these places last: the numbers of the right-hand side."""
     params = (*[p for i, p in enumerate(graph.params) if i not in at], *[graph.params[i] for i in at])
     return Graph(params, graph.eqns, graph.results, graph.name)
 
 
-def applied(code: MapCode, like: Graph, map_at: int, at: Sequence[int]) -> Graph:
+def map_as_graph(code: LinearMapCode, like: Graph, map_at: int, at: Sequence[int]) -> Graph:
     """The map itself as a graph of what its solver takes, the unknown in place of the right-hand side."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in like.params]

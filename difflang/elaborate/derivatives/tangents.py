@@ -7,41 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from difflang.elaborate.terms import Closure, Sum, Term, children, leaves, rebuild
+from difflang.elaborate.terms import Closure, SumTerm, Term, child_terms, leaves, term_from_leaves
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
-from difflang.types.dtype_variables import pruned
+from difflang.types.dtype_variables import prune_dtype
 from difflang.types.language_types import LangType, leaf_types
 
 
 def tags_of(term: Term) -> list[Value]:
     """The tags in a value, in order."""
-    own = [term.tag] if isinstance(term, Sum) else []
-    parts = term.captures if isinstance(term, Closure) else children(term)
+    own = [term.tag] if isinstance(term, SumTerm) else []
+    parts = term.captures if isinstance(term, Closure) else child_terms(term)
     return own + [tag for part in parts for tag in tags_of(part)]
 
 
 def number_types(tangent: LangType) -> list[Tensor]:
     """The types of the numbers in a tangent."""
-    return [t for t in leaf_types(tangent) if is_number(t)]
+    return [t for t in leaf_types(tangent) if is_tangent_number(t)]
 
 
 def tag_count(tangent: LangType) -> int:
     """How many tags there are in a tangent."""
-    return sum(not is_number(t) for t in leaf_types(tangent))
+    return sum(not is_tangent_number(t) for t in leaf_types(tangent))
 
 
-def is_number(type: Tensor) -> bool:
+def is_tangent_number(type: Tensor) -> bool:
     """Whether a leaf of a tangent is a number: all others are tags."""
-    return pruned(type.dtype).differentiable
+    return prune_dtype(type.dtype).differentiable
 
 
 def numbers_of(tangent: Term) -> list[Value]:
     """The numbers in a tangent, in order."""
-    return [v for v in leaves(tangent) if isinstance(v.type, Tensor) and is_number(v.type)]
+    return [v for v in leaves(tangent) if isinstance(v.type, Tensor) and is_tangent_number(v.type)]
 
 
-def tangent_of(type: LangType, tags: Sequence[Value], numbers: Iterable[Value]) -> Term:
+def build_tangent(type: LangType, tags: Sequence[Value], numbers: Iterable[Value]) -> Term:
     """The tangent of a type with these tags and numbers."""
     tag, number = iter(tags), iter(numbers)
-    return rebuild(type, [next(number if is_number(t) else tag) for t in leaf_types(type)])
+    return term_from_leaves(type, [next(number if is_tangent_number(t) else tag) for t in leaf_types(type)])

@@ -2,60 +2,64 @@
 
 from __future__ import annotations
 
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.context import Context, walk
-from difflang.elaborate.derivatives.grad_jvp_vjp import differentiated
-from difflang.elaborate.derivatives.jacobians import structured
-from difflang.elaborate.derivatives.scalar_derivative import Place, trace_of_one_number, unit_change
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.derivatives.grad_jvp_vjp import emit_derivative
+from difflang.elaborate.derivatives.jacobians import build_tangent
+from difflang.elaborate.derivatives.scalar_derivative import WrtPath, trace_scalar_function, unit_tangent
 from difflang.elaborate.derivatives.tangents import tags_of
-from difflang.elaborate.expressions.primary_expressions import stack
-from difflang.elaborate.reports.missing_tangents import result_with_tangent
-from difflang.elaborate.reports.zero_derivative_warnings import watch
-from difflang.elaborate.terms import Array, Term, like, type_of
+from difflang.elaborate.expressions.primary_expressions import stack_arrays
+from difflang.elaborate.reports.missing_tangents import require_differentiable_result
+from difflang.elaborate.reports.zero_derivative_warnings import warn_if_zero
+from difflang.elaborate.terms import Array, Term, type_of, with_leaves
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.dtype_variables import pruned
+from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import DerivativeCode
 from difflang.types.language_types import tangent_type
-from difflang.types.type_errors import Undecided
+from difflang.types.type_errors import DeferCheck
 
 HIGHEST_ORDER = 64  # each order adds more equations than all before it
 
 
-def jet_order(cx: Context, e: tree.Call) -> Walk[int]:
+def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:
     """`k` of `jet(f, order = k)`. Errors: DL0319 without one, DL0405 where it is too high."""
     given = [a.value for a in e.args if a.name == "order"]
     if len(given) != 1:
         raise cx.error("DL0319", "`jet` needs an `order`", e.span, "", "it is called as `jet(f, order = 4)(x)`")
-    order = cx.static((yield walk(cx, given[0])), given[0].span, "`order`")
+    order = cx.static((yield elaborate(cx, given[0])), given[0].span, "`order`")
     if not isinstance(order, int):
-        raise Undecided
+        raise DeferCheck
     if not 0 <= order <= HIGHEST_ORDER:
         limits = f"orders are 0 to {HIGHEST_ORDER}"
         raise cx.error("DL0405", f"there is no jet of order {order}", given[0].span, limits)
     return order
 
 
-def taylor(cx: Context, code: DerivativeCode, f: Term, args: Args, wrt: list[Place]) -> Walk[Term]:
+def taylor_coefficients(
+    cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: list[WrtPath]
+) -> Walk[Term]:
     """The coefficients along a new first axis; of each array of a tuple or record by itself."""
-    traced = yield trace_of_one_number(cx, f, args, wrt, "`jet` takes a function of one number")
-    yield result_with_tangent(cx, "jet", f, traced, args, wrt)
-    watch(cx, f, traced, args, wrt)
-    one = unit_change(cx, traced, args.span)
+    traced = yield trace_scalar_function(cx, f, args, wrt, "`jet` takes a function of one number")
+    yield require_differentiable_result(cx, "jet", f, traced, args, wrt)
+    warn_if_zero(cx, f, traced, args, wrt)
+    one = unit_tangent(cx, traced, args.span)
     places = [i for i, r in enumerate(traced.graph.results) if isinstance(r.type, Tensor) and has_tangent(r.type)]
     moving = [traced.graph.results[i].type for i in places]
     mask = (True, *(False for _ in traced.consts))
-    values, rest = differentiated(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
+    values, rest = emit_derivative(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
     columns = [[values[i], *rest[j :: len(places)]] for j, i in enumerate(places)]
-    tags = tags_of(like(traced.result, iter(values)))
-    return structured(tangent_type(type_of(traced.result)), iter([stacked(cx, args, c) for c in columns]), iter(tags))
+    tags = tags_of(with_leaves(traced.result, iter(values)))
+    return build_tangent(
+        tangent_type(type_of(traced.result)), iter([stack_coefficients(cx, args, c) for c in columns]), iter(tags)
+    )
 
 
 def has_tangent(type: Tensor) -> bool:
-    return pruned(type.dtype).differentiable
+    return prune_dtype(type.dtype).differentiable
 
 
-def stacked(cx: Context, args: Args, column: list[Value]) -> Array:
-    return stack(cx, args.span, [Array(v) for v in column], tuple([args.span for _ in column]), 0)
+def stack_coefficients(cx: ElabContext, args: CallArgs, column: list[Value]) -> Array:
+    return stack_arrays(cx, args.span, [Array(v) for v in column], tuple([args.span for _ in column]), 0)

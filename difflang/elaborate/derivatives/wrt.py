@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import Args
-from difflang.elaborate.context import Context
+from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import (
     Closure,
-    Sum,
+    SumTerm,
     Term,
 )
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, VmapCode, Wrt
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 
-Place = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
+WrtPath = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
 
 
-def by_position(cx: Context, f: Term, args: Args, needed: int = 0) -> Walk[Args]:
+def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, needed: int = 0) -> Walk[CallArgs]:
     """The arguments by position, the first `needed` of them at least: what is left out stands at its default."""
     from difflang.elaborate.calls.signatures import default_value
 
-    names, (code, defaults) = parameter_names(f), defaults_of(f)
+    names, (code, defaults) = parameter_names(f), parameter_defaults(f)
     items = list(args.items)
     last = max([needed, *[names.index(name) + 1 for name in args.named if name in names]])
     by_name = 0
@@ -40,10 +40,10 @@ def by_position(cx: Context, f: Term, args: Args, needed: int = 0) -> Walk[Args]
         raise cx.error(
             "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
         )
-    return Args(args.span, items)
+    return CallArgs(args.span, items)
 
 
-def defaults_of(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
+def parameter_defaults(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
     """The defaults of a function's parameters, or of those of the function that it is a derivative of."""
     while isinstance(f, Closure) and isinstance(f.code, DerivativeCode) and f.code.operator not in ("jvp", "hvp"):
         (f,) = f.captures
@@ -61,21 +61,21 @@ def parameter_names(f: Term) -> list[str]:
             return [p.pattern.name if isinstance(p.pattern, tree.NamePattern) else "" for p in decl.params]
         case Closure(code=DerivativeCode() | AscribedCode() | VmapCode(), captures=(inner,)):
             return parameter_names(inner)
-        case Sum(parts=parts):
+        case SumTerm(parts=parts):
             every = [parameter_names(part) for part in parts]
             return every[0] if all(names == every[0] for names in every) else []
         case _:
             return []
 
 
-def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
+def resolve_wrt(cx: ElabContext, f: Term, wrt: Wrt, span: Span) -> WrtPath:
     """A parameter's position, and the path of fields in it."""
     first, *path = wrt
     if isinstance(first, int):
         return first, tuple(map(str, path))
     names = parameter_names(f)
     if first not in names:
-        inside = inside_parameters(f, first)
+        inside = parameter_fields_named(f, first)
         raise cx.error(
             "DL0403",
             f"the function has no parameter `{first}`",
@@ -86,14 +86,14 @@ def located(cx: Context, f: Term, wrt: Wrt, span: Span) -> Place:
     return names.index(first), tuple(map(str, path))
 
 
-def inside_parameters(f: Term, name: str) -> str:
-    """The fields of that name in what a function takes, as `fields_called`."""
+def parameter_fields_named(f: Term, name: str) -> str:
+    """The fields of that name in what a function takes, as `fields_named`."""
     if isinstance(f, Closure) and isinstance(f.code, FnCode):
-        return fields_called(f.code.decl, name, f.code.module)
+        return fields_named(f.code.decl, name, f.code.module)
     return ""
 
 
-def fields_called(decl: tree.Fn, name: str, module: Module) -> str:
+def fields_named(decl: tree.Fn, name: str, module: ModuleScope) -> str:
     """The fields of that name in the records that a function takes: `o.mass` or `p.mass`; nothing where none is."""
     found: list[str] = []
     for param in decl.params:
@@ -104,7 +104,7 @@ def fields_called(decl: tree.Fn, name: str, module: Module) -> str:
     return " or ".join(found)
 
 
-def apart(cx: Context, asked: Sequence[Wrt], places: Sequence[Place], span: Span) -> None:
+def check_distinct(cx: ElabContext, asked: Sequence[Wrt], places: Sequence[WrtPath], span: Span) -> None:
     """No parameter is differentiated in twice, and each derivative has a name of its own."""
     for i, (position, path) in enumerate(places):
         for j, (other, longer) in enumerate(places[:i]):

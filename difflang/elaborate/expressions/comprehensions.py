@@ -9,36 +9,53 @@ from typing import Any
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
 from difflang.elaborate.calls.apply import bind_pattern
-from difflang.elaborate.context import WORD, Context, Reported, walk, walks
-from difflang.elaborate.expressions.dynamic_reductions import STEPS, total
-from difflang.elaborate.expressions.operators import array
-from difflang.elaborate.host_sizes import as_size
-from difflang.elaborate.patterns.sum_type_arrays import is_array_of_sums, tags
-from difflang.elaborate.patterns.sum_types import held_as
-from difflang.elaborate.runtime_checks import absorb_lanes, all_is_well, has_one_check
-from difflang.elaborate.statements.branches import Branch, branch, closed, joined
-from difflang.elaborate.statements.iterables import Source, source
-from difflang.elaborate.statements.loops import row
-from difflang.elaborate.statements.printing import TRUTH, BeforeLane, anew, well
-from difflang.elaborate.terms import Array, Closure, Lane, Poison, Range, Term, leaves, rebuild, type_of
+from difflang.elaborate.context import FAILURE_WORD, AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, dynamic_reduction
+from difflang.elaborate.expressions.operators import as_array
+from difflang.elaborate.host_sizes import as_static_size
+from difflang.elaborate.patterns.sum_type_arrays import array_tags, is_sum_array
+from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.runtime_checks import absorb_map_failure, has_single_check, no_failure_value
+from difflang.elaborate.statements.branches import BranchSide, close_regions, elaborate_side, emit_cond
+from difflang.elaborate.statements.iterables import LoopIterable, as_iterable
+from difflang.elaborate.statements.loops import row_type
+from difflang.elaborate.statements.printing import BOOL_SCALAR, PriorInstancesOk, no_failure_so_far, separate_failures
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    IndexedLoop,
+    PoisonTerm,
+    RangeTerm,
+    Term,
+    leaves,
+    term_from_leaves,
+    type_of,
+)
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import bound_names, nodes
-from difflang.types.dtype_variables import pruned
+from difflang.syntax.tree_queries import all_nodes, pattern_names
+from difflang.types.dtype_variables import prune_dtype
 from difflang.types.function_code import BuiltinCode
-from difflang.types.join_types import filled_texts, tagged
-from difflang.types.language_types import leaf_types, mapped, show_type
-from difflang.types.type_errors import mistake
+from difflang.types.join_types import add_tags, has_runtime_text
+from difflang.types.language_types import leaf_types, map_tensors, show_type
+from difflang.types.type_errors import make_error
 
 # What each reduction gives for nothing: the value of a place that a filter leaves out.
-IDENTITIES: dict[str, float] = {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf, "any": False, "all": True}
+REDUCTION_IDENTITIES: dict[str, float] = {
+    "sum": 0,
+    "prod": 1,
+    "max": -math.inf,
+    "min": math.inf,
+    "any": False,
+    "all": True,
+}
 
 
-class OnlyTheRun(Exception):
+class DynamicExtent(Exception):
     """How far an index goes is known only to the run, as it says at this place."""
 
     def __init__(self, span: Span) -> None:
@@ -46,8 +63,8 @@ class OnlyTheRun(Exception):
         self.span = span
 
 
-@walks(tree.ArrayComprehension)
-def array_comprehension(cx: Context, e: tree.ArrayComprehension) -> Walk[Term]:
+@elaborates(tree.ArrayComprehension)
+def elaborate_comprehension(cx: ElabContext, e: tree.ArrayComprehension) -> Walk[Term]:
     if e.comprehension.condition is not None:
         raise cx.error(
             "DL0331",
@@ -57,49 +74,51 @@ def array_comprehension(cx: Context, e: tree.ArrayComprehension) -> Walk[Term]:
             "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`",
         )
     try:
-        return (yield level(cx, e.comprehension, 0, None, sized=True))
-    except OnlyTheRun as found:
+        return (yield map_iterator(cx, e.comprehension, 0, None, sized=True))
+    except DynamicExtent as found:
         way = "make its length a `dim` parameter, reduce it as in `sum(for …)`, or go through it in a loop that yields"
         raise cx.error("DL0305", "the length of an array is known before the run", found.span, "", way) from None
 
 
-def reduced(cx: Context, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, int]]:
+def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, int]]:
     """A comprehension as the argument of a reduction: the array it stands for, and how many axes it goes over."""
     name = fn.code.name if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode) else ""
-    if e.condition is not None and name not in IDENTITIES:
+    if e.condition is not None and name not in REDUCTION_IDENTITIES:
         raise cx.error("DL0331", "only sum, prod, max, min, any and all take a filter", e.condition.span)
     draws = cx.root.draws
     try:
-        term = yield level(cx, e, 0, IDENTITIES.get(name))
-    except OnlyTheRun as found:
+        term = yield map_iterator(cx, e, 0, REDUCTION_IDENTITIES.get(name))
+    except DynamicExtent as found:
         cx.root.draws = draws
-        if name not in STEPS:
+        if name not in ACCUMULATION_OPS:
             way = "use a `for` loop, or go over a size and filter: `max(for j in 0..n if j < i => …)`"
             message = f"`{name or 'this function'}` of as many values as only the run knows"
             raise cx.error("DL0305", message, found.span, "", way) from None
-        term = yield total(cx, e, name)
+        term = yield dynamic_reduction(cx, e, name)
         return Array(cx.emit("reshape", e.span, term.value, shape=(1, *term.tensor.shape))), 1
     return term, len(e.iterators)
 
 
-def level(cx: Context, e: tree.Comprehension, depth: int, identity: float | None, *, sized: bool = False) -> Walk[Term]:
+def map_iterator(
+    cx: ElabContext, e: tree.Comprehension, depth: int, identity: float | None, *, sized: bool = False
+) -> Walk[Term]:
     """The map of one iterator, around those after it. If `sized`, host code asks the host for the ends of ranges."""
     if depth == len(e.iterators):
-        return (yield filtered(cx, e, identity))
-    over = yield extent(cx, e, e.iterators[depth], sized=sized)
+        return (yield filtered_body(cx, e, identity))
+    over = yield iterator_extent(cx, e, e.iterators[depth], sized=sized)
 
     def body(index: Array, rows: list[Value]) -> Walk[Term]:
         iterator = e.iterators[depth]
         bind_pattern(cx, iterator.pattern, over.item(index, rows), iterator.span, counts=True)
-        return level(cx, e, depth + 1, identity, sized=sized)
+        return map_iterator(cx, e, depth + 1, identity, sized=sized)
 
-    return (yield mapping(cx, e.span, over, body))
+    return (yield emit_map(cx, e.span, over, body))
 
 
-def mapping(
-    cx: Context,
+def emit_map(
+    cx: ElabContext,
     span: Span,
-    over: Source,
+    over: LoopIterable,
     body: Callable[[Array, list[Value]], Walk[Term]],
     *,
     in_order: bool = False,
@@ -117,83 +136,91 @@ def mapping(
     with cx.region(span) as builder:
         cx.scope.wall = True
         index = builder.param(Tensor(I32), "lane")
-        rows = [builder.param(row(v)) for v in over.arrays]
+        rows = [builder.param(row_type(v)) for v in over.arrays]
         cx.keys.append((builder, index))
         outer_word = cx.word.term
         fresh = cx.word.term = cx.no_failure()
-        lane, before = Lane(builder, length), BeforeLane(builder)
+        lane, before = IndexedLoop(builder, length), PriorInstancesOk(builder)
         try:
-            with anew(cx, before):
+            with separate_failures(cx, before):
                 value = yield body(Array(index, below=length, lane=lane), rows)
             word = leaves(cx.failure) if cx.word.term is not fresh else []
-            still_well = [well_after(cx, before.param, word, span)] if before.param is not None else []
+            still_well = [ok_after_item(cx, before.param, word, span)] if before.param is not None else []
         finally:
             cx.word.term = outer_word
             cx.keys.pop()
             if cx.loops:
                 cx.loops.pop()
-    if isinstance(value, Poison):
-        raise Reported
-    refuse_texts(cx, value, span)
-    value = held_as(builder, value, tagged(type_of(value)))
+    if isinstance(value, PoisonTerm):
+        raise AlreadyReported
+    reject_texts(cx, value, span)
+    value = widen_to_type(builder, value, add_tags(type_of(value)))
     own = [v for v in builder.params if v is not before.param]
     own[1:1] = [before.param] if before.param is not None else []
-    consts, (graph,) = closed([builder], [[*still_well, *leaves(value), *word]], [own], [len(still_well)])
+    consts, (graph,) = close_regions([builder], [[*still_well, *leaves(value), *word]], [own], [len(still_well)])
     refuse(graph, len(consts))
-    types = tuple([Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[WORD] * len(word)]])
+    types = tuple(
+        [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[FAILURE_WORD] * len(word)]]
+    )
     if still_well:
-        results = in_turn(cx, graph, consts, [*over.arrays, *lane.arrays], types, length, span)
+        results = map_sequentially(cx, graph, consts, [*over.arrays, *lane.arrays], types, length, span)
     else:
         cx.builder.span = span
         operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
         results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
-        one_check = has_one_check(graph)
-        absorb_lanes(cx, results[-3:], span, in_order=in_order or bool(still_well), one_check=one_check)
+        one_check = has_single_check(graph)
+        absorb_map_failure(cx, results[-3:], span, in_order=in_order or bool(still_well), one_check=one_check)
         results = results[:-3]
-    return rebuild(mapped(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
+    return term_from_leaves(map_tensors(type_of(value), lambda t: Tensor(t.dtype, (length, *t.shape))), results)
 
 
-def well_after(cx: Context, before: Value, word: list[Value], span: Span) -> Value:
+def ok_after_item(cx: ElabContext, before: Value, word: list[Value], span: Span) -> Value:
     """Whether all was well before a lane and in it."""
-    return cx.emit("logical_and", span, before, all_is_well(cx, cx.failure, span)) if word else before
+    return cx.emit("logical_and", span, before, no_failure_value(cx, cx.failure, span)) if word else before
 
 
-def in_turn(
-    cx: Context, lane: Graph, consts: list[Value], xs: list[Value], types: tuple[Tensor, ...], length: Dim, span: Span
+def map_sequentially(
+    cx: ElabContext,
+    lane: Graph,
+    consts: list[Value],
+    xs: list[Value],
+    types: tuple[Tensor, ...],
+    length: Dim,
+    span: Span,
 ) -> Values:
     """Lanes that say something, one after the other: as a loop, which carries whether all is well."""
-    start = well(cx, span) or cx.emit("const", span, value=True, type=TRUTH)
+    start = no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR)
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [cx.integer(length, span).value, *consts, start, *xs]))
     attrs: dict[str, Any] = {"consts": len(consts), "carry": 1, "length": length, "exact": True, "reverse": False}
-    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), TRUTH, *types), (lane,), **attrs)[2:]
+    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), BOOL_SCALAR, *types), (lane,), **attrs)[2:]
 
 
-def refuse_texts(cx: Context, value: Term, span: Span) -> None:
+def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:
     """Errors: DL0327 for a text that the run fills in, of which there is no array."""
-    if filled_texts(type_of(value)):
+    if has_runtime_text(type_of(value)):
         way = "print it there, or make it of an item of the array where it is needed"
         raise cx.error("DL0327", "there is no array of texts", span, "the run fills in a text of this", way)
 
 
-def filtered(cx: Context, e: tree.Comprehension, identity: float | None) -> Walk[Term]:
+def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None) -> Walk[Term]:
     """The body, or the identity of the reduction where the filter says no."""
     if e.condition is None:
-        return (yield walk(cx, e.body))
-    condition = array(cx, (yield walk(cx, e.condition)), e.condition.span, "a filter")
+        return (yield elaborate(cx, e.body))
+    condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a filter")
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         raise cx.error("DL0313", "a filter is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
-    then = yield branch(cx, lambda: walk(cx, e.body), [cx.word], e.body.span)
-    value = array(cx, then.value, e.body.span)
+    then = yield elaborate_side(cx, lambda: elaborate(cx, e.body), [cx.word], e.body.span)
+    value = as_array(cx, then.value, e.body.span)
     with cx.region(e.span) as other:
-        nothing = Array(other.one("const", value=identity_of(value.tensor, identity), type=value.tensor))
-    return joined(cx, condition, then, Branch(other, nothing, [cx.failure], e.span), [cx.word], e.span)
+        nothing = Array(other.one("const", value=reduction_identity(value.tensor, identity), type=value.tensor))
+    return emit_cond(cx, condition, then, BranchSide(other, nothing, [cx.failure], e.span), [cx.word], e.span)
 
 
-def identity_of(type: Tensor, identity: float | None) -> float:
+def reduction_identity(type: Tensor, identity: float | None) -> float:
     assert identity is not None
-    dtype = pruned(type.dtype)
+    dtype = prune_dtype(type.dtype)
     if math.isinf(identity) and dtype.is_integer:
         least = -(2 ** (dtype.bits - 1)) if dtype.kind == "int" else 0
         most = 2 ** (dtype.bits - (dtype.kind == "int")) - 1
@@ -204,25 +231,27 @@ def identity_of(type: Tensor, identity: float | None) -> float:
 # ---- Extents
 
 
-def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator, *, sized: bool = False) -> Walk[Source]:
+def iterator_extent(
+    cx: ElabContext, e: tree.Comprehension, iterator: tree.Iterator, *, sized: bool = False
+) -> Walk[LoopIterable]:
     """What an iterator goes over: as written, or as far as the axes that its variable indexes."""
     if iterator.source is not None:
-        term = yield walk(cx, iterator.source)
-        if sized and isinstance(term, Range):
-            term = Range(as_size(cx, term.start), as_size(cx, term.stop), term.step)
-        over = source(cx, term, iterator.source.span)
+        term = yield elaborate(cx, iterator.source)
+        if sized and isinstance(term, RangeTerm):
+            term = RangeTerm(as_static_size(cx, term.start), as_static_size(cx, term.stop), term.step)
+        over = as_iterable(cx, term, iterator.source.span)
         if over.length is None:
-            raise OnlyTheRun(iterator.source.span)
+            raise DynamicExtent(iterator.source.span)
         return over
-    names = bound_names(iterator.pattern)
+    names = pattern_names(iterator.pattern)
     if len(names) != 1 or not isinstance(iterator.pattern, tree.NamePattern):
         raise cx.error(
             "DL0325", "what this goes over is not written", iterator.span, "", "write `for (x, y) in zip(xs, ys)`"
         )
     found: list[tuple[Dim, Span]] = []
-    for part in nodes(e):
+    for part in all_nodes(e):
         if isinstance(part, tree.Index):
-            size = yield indexed_size(cx, part, names[0])
+            size = yield indexed_axis_size(cx, part, names[0])
             found += [size] if size is not None else []
     if not found:
         raise cx.error(
@@ -235,16 +264,16 @@ def extent(cx: Context, e: tree.Comprehension, iterator: tree.Iterator, *, sized
     length, where = found[0]
     for other, at in found[1:]:
         if not cx.unifier.equal(length, other):
-            raise mistake(
+            raise make_error(
                 "DL0324",
                 f"`{names[0]}` goes over axes of different sizes",
                 (at, f"{other} here"),
                 (where, f"{length} here"),
             )
-    return Source(length, cx.integer(length, iterator.span), [], lambda index, _: index)
+    return LoopIterable(length, cx.integer(length, iterator.span), [], lambda index, _: index)
 
 
-def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span] | None]:
+def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[Dim, Span] | None]:
     """The size of the axis that a name indexes in `e`, if the array can be told from outside the comprehension."""
     place = next((i for i, s in enumerate(e.subscripts) if isinstance(s, tree.Name) and s.id == name), None)
     if place is None:
@@ -254,13 +283,13 @@ def indexed_size(cx: Context, e: tree.Index, name: str) -> Walk[tuple[Dim, Span]
     try:
         with cx.region(e.span):  # asked for its shape only, and thrown away with its checks and draws
             cx.scope.wall = True
-            base = yield walk(cx, e.base)
-    except (DifflangError, Reported):
+            base = yield elaborate(cx, e.base)
+    except (DifflangError, AlreadyReported):
         return None  # named inside the body: its extent follows from what it is made of
     finally:
         cx.word.term, cx.root.draws = before_word, draws
-    if is_array_of_sums(base):
-        base = tags(base)
+    if is_sum_array(base):
+        base = array_tags(base)
     if not isinstance(base, Array):
         return None
     shape = base.tensor.shape

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from difflang.elaborate.context import Context, walk, walks
-from difflang.elaborate.expressions.operators import array, elementwise
-from difflang.elaborate.statements.basic_statements import forgetting
-from difflang.elaborate.terms import UNIT_TERM, Array, Range, Term
+from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.statements.basic_statements import drop_static
+from difflang.elaborate.terms import UNIT_TERM, Array, RangeTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import literal_dtype
 from difflang.types.language_types import show_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
-TOTAL = " total"  # a name that no program has
+ACCUMULATOR = " total"  # a name that no program has
 
 # How each reduction goes on, and what it begins with.
-STEPS: dict[str, tuple[str, float]] = {
+ACCUMULATION_OPS: dict[str, tuple[str, float]] = {
     "sum": ("add", 0),
     "prod": ("mul", 1),
     "any": ("logical_or", False),
@@ -31,20 +31,20 @@ STEPS: dict[str, tuple[str, float]] = {
 }
 
 
-class Gather(tree.Assign, frozen=True, eq=False):
+class AccumulateStatement(tree.Assign, frozen=True, eq=False):
     """The total becomes that with one value more."""
 
     name: str
 
 
-class Inferred(tree.Int, frozen=True, eq=False):
+class InferredExtent(tree.Int, frozen=True, eq=False):
     """How far an index goes of which the comprehension says nothing but where it stands."""
 
     iterator: tree.Iterator
     comprehension: tree.Comprehension
 
 
-class OtherShape(Exception):
+class AccumulatorShapeError(Exception):
     """The values that are reduced are of this shape, and not of the one that the total began with."""
 
     def __init__(self, shape: tuple[Dim, ...]) -> None:
@@ -52,11 +52,11 @@ class OtherShape(Exception):
         self.shape = shape
 
 
-def total(cx: Context, e: tree.Comprehension, name: str) -> Walk[Array]:
+def dynamic_reduction(cx: ElabContext, e: tree.Comprehension, name: str) -> Walk[Array]:
     """The reduction of a comprehension, step by step."""
     from difflang.elaborate.statements.loops import loop_expression
 
-    op, start = STEPS[name]
+    op, start = ACCUMULATION_OPS[name]
     shape: tuple[Dim, ...] = ()
     draws, word = cx.root.draws, cx.word.term
     while True:
@@ -64,10 +64,10 @@ def total(cx: Context, e: tree.Comprehension, name: str) -> Walk[Array]:
         first = Array(cx.emit("const", e.span, value=start, type=Tensor(dtype, shape)))
         try:
             with cx.block() as scope:
-                scope.bind(TOTAL, first, mutable=True)
-                yield loop_expression(cx, as_loops(e, name))
-                found = scope.names[TOTAL].term
-        except OtherShape as other:
+                scope.bind(ACCUMULATOR, first, mutable=True)
+                yield loop_expression(cx, comprehension_as_loops(e, name))
+                found = scope.names[ACCUMULATOR].term
+        except AccumulatorShapeError as other:
             shape, cx.root.draws, cx.word.term = other.shape, draws, word
             continue
         assert isinstance(found, Array)
@@ -75,45 +75,47 @@ def total(cx: Context, e: tree.Comprehension, name: str) -> Walk[Array]:
 
 
 @lru_cache(maxsize=4096)
-def as_loops(e: tree.Comprehension, name: str) -> tree.For:
+def comprehension_as_loops(e: tree.Comprehension, name: str) -> tree.For:
     """A loop for each iterator, one in another, around what is gathered."""
-    body = tree.Block(e.body.span, (Gather(e.body.span, tree.Name(e.body.span, TOTAL), e.body, name),))
+    body = tree.Block(
+        e.body.span, (AccumulateStatement(e.body.span, tree.Name(e.body.span, ACCUMULATOR), e.body, name),)
+    )
     if e.condition is not None:
         body = tree.Block(e.span, (tree.If(e.span, e.condition, body, None),))
     loop: tree.For | None = None
     for iterator in reversed(e.iterators):
         if loop is not None:
             body = tree.Block(e.span, (loop,))
-        over = iterator.source or Inferred(iterator.span, 0, iterator, e)
+        over = iterator.source or InferredExtent(iterator.span, 0, iterator, e)
         loop = tree.For(e.span, iterator.pattern, over, body, ())
     assert loop is not None
     return loop
 
 
-@walks(Gather)
-def gather(cx: Context, e: Gather) -> Walk[Term]:
+@elaborates(AccumulateStatement)
+def accumulate(cx: ElabContext, e: AccumulateStatement) -> Walk[Term]:
     cx.loops.append(None)
     try:
         with cx.block() as scope:
             scope.wall = True
-            value = array(cx, (yield walk(cx, e.value)), e.value.span, "what is reduced")
+            value = as_array(cx, (yield elaborate(cx, e.value)), e.value.span, "what is reduced")
     finally:
         cx.loops.pop()
-    binding = cx.scope.find(TOTAL)
+    binding = cx.scope.find(ACCUMULATOR)
     assert binding is not None and isinstance(binding.term, Array)
-    op, _ = STEPS[e.name]
+    op, _ = ACCUMULATION_OPS[e.name]
     if op.startswith("logical") and not cx.unifier.same(Tensor(value.tensor.dtype), Tensor(BOOL)):
         found = f"this is {show_type(value.tensor)}"
-        raise mistake("DL0311", f"`{e.name}` takes bool", (e.value.span, found), help="compare it")
+        raise make_error("DL0311", f"`{e.name}` takes bool", (e.value.span, found), help="compare it")
     if value.tensor.shape != binding.term.tensor.shape:
-        raise OtherShape(value.tensor.shape)
-    binding.term = forgetting(elementwise(cx, op, e.span, (binding.term, value)))
+        raise AccumulatorShapeError(value.tensor.shape)
+    binding.term = drop_static(elementwise(cx, op, e.span, (binding.term, value)))
     return UNIT_TERM
 
 
-@walks(Inferred)
-def inferred(cx: Context, e: Inferred) -> Walk[Term]:
-    from difflang.elaborate.expressions.comprehensions import extent
+@elaborates(InferredExtent)
+def infer_extent(cx: ElabContext, e: InferredExtent) -> Walk[Term]:
+    from difflang.elaborate.expressions.comprehensions import iterator_extent
 
-    over = yield extent(cx, e.comprehension, e.iterator)
-    return Range(cx.integer(0, e.span), over.limit, None)
+    over = yield iterator_extent(cx, e.comprehension, e.iterator)
+    return RangeTerm(cx.integer(0, e.span), over.limit, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isinf
 
-from difflang.elaborate.context import MOST_AXES
+from difflang.elaborate.context import MAX_AXES
 from difflang.syntax import tree
 
 
@@ -13,19 +13,19 @@ def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | Non
     level: list[tree.Expr] = [e]
     shape: list[int] = []
     while all(isinstance(item, tree.ArrayExpr) for item in level):
-        if len(shape) > MOST_AXES:
+        if len(shape) > MAX_AXES:
             return None
         lengths = {len(item.items) for item in level if isinstance(item, tree.ArrayExpr)}
         if len(lengths) != 1 or 0 in lengths:
             return None
         shape.append(lengths.pop())
         level = [x for item in level if isinstance(item, tree.ArrayExpr) for x in item.items]
-    numbers = [number(item) for item in level]
+    numbers = [literal_number(item) for item in level]
     kinds = {isinstance(n, bool) for n in numbers}
     return (tuple(shape), [n for n in numbers if n is not None]) if None not in numbers and len(kinds) == 1 else None
 
 
-def number(e: tree.Expr) -> float | None:
+def literal_number(e: tree.Expr) -> float | None:
     match e:
         case tree.Float(value=v) | tree.Unary(op="-", operand=tree.Float(value=v)) if isinf(v):
             return None  # it is refused where it stands

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.context import Context
-from difflang.elaborate.reports.op_messages import quoted
-from difflang.elaborate.reports.operand_mismatches import no_conversion, origins, story
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.reports.op_messages import quote_source
+from difflang.elaborate.reports.operand_mismatches import declaration_labels, dtype_mismatch_error, quote_or_this
 from difflang.elaborate.terms import Array
-from difflang.types.language_types import Spread, show_type
-from difflang.types.type_errors import Undecided, mistake
-from difflang.types.unify import unified
+from difflang.types.language_types import AxisSpread, show_type
+from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.unify import unify_dtypes
 
 
-def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]) -> Array:
+def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, Span]) -> Array:
     """`x @ y`: the last axis of x with the last but one of y; a vector stands for a row or a column."""
     a, b = x.tensor, y.tensor
-    if any(isinstance(d, Spread) for d in (*a.shape, *b.shape)):
-        raise Undecided
+    if any(isinstance(d, AxisSpread) for d in (*a.shape, *b.shape)):
+        raise DeferCheck
     for term, at in ((x, spans[0]), (y, spans[1])):
         if not term.tensor.shape:
             raise cx.error(
@@ -27,11 +27,11 @@ def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]
                 f"this is {show_type(term.tensor)}",
                 "a number multiplies with `*`",
             )
-    if not unified(a.dtype, b.dtype):
-        raise no_conversion(cx, "@", span, [x, y], spans)
+    if not unify_dtypes(a.dtype, b.dtype):
+        raise dtype_mismatch_error(cx, "@", span, [x, y], spans)
     inner = b.rank - 2 if b.rank > 1 else 0
     if not cx.unifier.equal(a.shape[-1], b.shape[inner]):
-        raise inner_sizes_differ(x, y, inner, spans)
+        raise inner_size_error(x, y, inner, spans)
     batch = min(max(a.rank - 2, 0), max(b.rank - 2, 0))
     if (batch and a.rank != b.rank) or any(
         not cx.unifier.equal(m, n) for m, n in zip(a.shape[:batch], b.shape[:batch], strict=True)
@@ -48,15 +48,15 @@ def matmul(cx: Context, span: Span, x: Array, y: Array, spans: tuple[Span, Span]
     return product
 
 
-def inner_sizes_differ(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -> DifflangError:
+def inner_size_error(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -> DifflangError:
     size, other = x.tensor.shape[-1], y.tensor.shape[inner]
     taken = {str(d) for d in (*x.tensor.shape, *y.tensor.shape)}
     k = next(letter for letter in "kpqrstuvw" if letter not in taken)
     labels = [
-        (spans[1], f"{k} is {other} here: {story(spans[1])} is {show_type(y.tensor)}"),
-        (spans[0], f"{k} is {size} here: {story(spans[0])} is {show_type(x.tensor)}"),
+        (spans[1], f"{k} is {other} here: {quote_or_this(spans[1])} is {show_type(y.tensor)}"),
+        (spans[0], f"{k} is {size} here: {quote_or_this(spans[0])} is {show_type(x.tensor)}"),
     ]
     way = f"`@` takes f[*b, n, {k}] and f[*b, {k}, m]"
     if y.tensor.rank == 2 and size == y.tensor.shape[1]:
-        way += f"; `{quoted(spans[0])} @ transpose({quoted(spans[1], 'y')})` fits"
-    return mistake("DL0312", f"the two sizes called `{k}` differ", *labels, *origins([x, y]), help=way)
+        way += f"; `{quote_source(spans[0])} @ transpose({quote_source(spans[1], 'y')})` fits"
+    return make_error("DL0312", f"the two sizes called `{k}` differ", *labels, *declaration_labels([x, y]), help=way)

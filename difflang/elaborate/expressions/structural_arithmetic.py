@@ -7,57 +7,59 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, Reported
+from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.tangents import tags_of
-from difflang.elaborate.expressions.number_promotion import beside
+from difflang.elaborate.expressions.number_promotion import promote_for_leaf
 from difflang.elaborate.expressions.operators import COMPARISONS, elementwise
-from difflang.elaborate.patterns.sum_type_arrays import each, is_array_of_sums
-from difflang.elaborate.patterns.sum_types import recounted, to_be_told
-from difflang.elaborate.reports.op_messages import spelled
+from difflang.elaborate.patterns.sum_type_arrays import is_sum_array, map_sum_items
+from difflang.elaborate.patterns.sum_types import refuse_undecided, renumber_tag
+from difflang.elaborate.reports.op_messages import surface_name
 from difflang.elaborate.terms import (
     Array,
     Closure,
-    Opaque,
-    Record,
-    Sum,
+    OpaqueTerm,
+    RecordTerm,
+    SumTerm,
     Term,
     Tuple,
-    Variant,
-    children,
+    VariantTerm,
+    child_terms,
     leaves,
-    rebuilt_record,
-    rebuilt_variant,
+    record_of_fields,
     type_of,
+    variant_of_fields,
 )
-from difflang.elaborate.trampoline import Walk, run
+from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.ir.graph import Value
-from difflang.types.join_types import joint, of_one_option
+from difflang.types.join_types import least_common_type, same_option
 from difflang.types.language_types import LangType, SumType, VariantType, show_type
-from difflang.types.type_errors import Undecided, kind_of
+from difflang.types.type_errors import DeferCheck, declaration_kind
 
 
-def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
+def apply_structural(
+    cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any
+) -> Term:
     """The op on every leaf of values of one structure; a number goes with each."""
-    if any(map(is_array_of_sums, terms)):
-        return each(cx, terms, span, lambda items: elementwise(cx, name, span, items, spans, **attrs))
-    if any(isinstance(t, Sum) for t in terms):
-        return by_option(cx, name, span, terms, spans, **attrs)
-    whole = next(t for t in terms if isinstance(t, (Record, Tuple, Variant)))
-    if name in ("add", "sub") and len(terms) == 2 and moves(terms[0], terms[1]):
-        return moved(cx, name, span, terms[0], terms[1])
+    if any(map(is_sum_array, terms)):
+        return map_sum_items(cx, terms, span, lambda items: elementwise(cx, name, span, items, spans, **attrs))
+    if any(isinstance(t, SumTerm) for t in terms):
+        return apply_per_option(cx, name, span, terms, spans, **attrs)
+    whole = next(t for t in terms if isinstance(t, (RecordTerm, Tuple, VariantTerm)))
+    if name in ("add", "sub") and len(terms) == 2 and is_tangent_update(terms[0], terms[1]):
+        return add_tangent(cx, name, span, terms[0], terms[1])
     if (
-        isinstance(whole, Record)
+        isinstance(whole, RecordTerm)
         and not whole.type.tangent
         and any(t != u for t, u in zip(whole.type.fields, map(type_of, whole.fields), strict=True))
     ):
-        raise Reported
-    if isinstance(whole, (Record, Variant)) and not whole.type.tangent and name in COMPARISONS.values():
-        raise undefined(cx, name, span, whole)
+        raise AlreadyReported
+    if isinstance(whole, (RecordTerm, VariantTerm)) and not whole.type.tangent and name in COMPARISONS.values():
+        raise undefined_operation(cx, name, span, whole)
     for term, at in zip(terms, spans or [span] * len(terms), strict=True):
-        if not isinstance(term, Array) and not of_one_structure(cx, whole, term):
+        if not isinstance(term, Array) and not same_structure(cx, whole, term):
             raise cx.error(
                 "DL0314",
-                f"`{spelled(name)}` takes values of one structure",
+                f"`{surface_name(name)}` takes values of one structure",
                 at,
                 f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}",
             )
@@ -65,48 +67,50 @@ def leafwise(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: S
             raise cx.error(
                 "DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}"
             )
-    if isinstance(whole, (Record, Variant)) and not whole.type.tangent:
-        raise undefined(cx, name, span, whole)
+    if isinstance(whole, (RecordTerm, VariantTerm)) and not whole.type.tangent:
+        raise undefined_operation(cx, name, span, whole)
 
     def child(index: int) -> Term:
-        leaf = children(whole)[index]
-        parts = [beside(cx, name, t, leaf, span) if isinstance(t, Array) else children(t)[index] for t in terms]
+        leaf = child_terms(whole)[index]
+        parts = [
+            promote_for_leaf(cx, name, t, leaf, span) if isinstance(t, Array) else child_terms(t)[index] for t in terms
+        ]
         return elementwise(cx, name, span, parts, spans, **attrs)
 
-    parts = tuple(child(i) for i in range(len(children(whole))))
-    if isinstance(whole, Variant):
-        return rebuilt_variant(whole.type, parts)
-    return Tuple(parts, whole.of) if isinstance(whole, Tuple) else rebuilt_record(whole.type, parts)
+    parts = tuple(child(i) for i in range(len(child_terms(whole))))
+    if isinstance(whole, VariantTerm):
+        return variant_of_fields(whole.type, parts)
+    return Tuple(parts, whole.of) if isinstance(whole, Tuple) else record_of_fields(whole.type, parts)
 
 
-def of_one_structure(cx: Context, a: Term, b: Term) -> bool:
+def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
     """Whether two values agree leaf by leaf, but for enums and functions in them that the run chooses."""
-    both = joint(cx.unifier, type_of(a), type_of(b))
+    both = least_common_type(cx.unifier, type_of(a), type_of(b))
     if both is None:
-        to_be_told(cx, type_of(a), type_of(b))
+        refuse_undecided(cx, type_of(a), type_of(b))
     return both is not None and not isinstance(both, SumType)
 
 
-def undefined(cx: Context, name: str, span: Span, whole: Record | Variant) -> DifflangError:
+def undefined_operation(cx: ElabContext, name: str, span: Span, whole: RecordTerm | VariantTerm) -> DifflangError:
     """An operation on values of which only the changes are vectors, and which have neither order nor equality."""
-    kind, names = kind_of(whole.type.decl), whole.type.names
+    kind, names = declaration_kind(whole.type.decl), whole.type.names
     way = f"a change of {with_article(kind)}, D(…), is a vector: `value + change` gives a value"
     if name in COMPARISONS.values():
-        field = f"`a.{names[0]} {spelled(name)} b.{names[0]}`" if names else "its fields"
-        way = "ask with `match`" if isinstance(whole, Variant) else f"compare what it holds: {field}"
-    return cx.error("DL0314", f"`{spelled(name)}` is not defined on the {kind} {whole.type}", span, "", way)
+        field = f"`a.{names[0]} {surface_name(name)} b.{names[0]}`" if names else "its fields"
+        way = "ask with `match`" if isinstance(whole, VariantTerm) else f"compare what it holds: {field}"
+    return cx.error("DL0314", f"`{surface_name(name)}` is not defined on the {kind} {whole.type}", span, "", way)
 
 
 def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def moves(value: Term, change: Term) -> bool:
+def is_tangent_update(value: Term, change: Term) -> bool:
     """Whether `value + change` is a value and a change of it, of which some part stays as it is."""
     match value, change:
-        case Record(), Record():
+        case RecordTerm(), RecordTerm():
             return change.type.tangent and not value.type.tangent and value.type.decl is change.type.decl
-        case Variant(), Variant():
+        case VariantTerm(), VariantTerm():
             of_one = value.type.decl is change.type.decl and value.type.index == change.type.index
             return change.type.tangent and not value.type.tangent and of_one
         case Tuple(), Tuple():
@@ -117,30 +121,30 @@ def moves(value: Term, change: Term) -> bool:
             return False
 
 
-def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term:
+def add_tangent(cx: ElabContext, name: str, span: Span, value: Term, change: Term) -> Term:
     """`value + D(value)`: moves what has a tangent and keeps the rest."""
-    if isinstance(value, Sum) or isinstance(change, Sum):
-        return by_option(cx, name, span, (value, change), ())
-    if isinstance(value, Variant) and isinstance(change, Variant) and moves(value, change):
+    if isinstance(value, SumTerm) or isinstance(change, SumTerm):
+        return apply_per_option(cx, name, span, (value, change), ())
+    if isinstance(value, VariantTerm) and isinstance(change, VariantTerm) and is_tangent_update(value, change):
         changes = dict(zip(change.type.names, change.fields, strict=True))
         pairs = zip(value.type.names, value.fields, strict=True)
-        return rebuilt_variant(
-            value.type, tuple([moved(cx, name, span, f, changes[n]) if n in changes else f for n, f in pairs])
+        return variant_of_fields(
+            value.type, tuple([add_tangent(cx, name, span, f, changes[n]) if n in changes else f for n, f in pairs])
         )
-    if isinstance(value, Record) and isinstance(change, Record):
+    if isinstance(value, RecordTerm) and isinstance(change, RecordTerm):
         parts = [
-            moved(cx, name, span, f, change.field(n)) if n in change.type.names else f
+            add_tangent(cx, name, span, f, change.field(n)) if n in change.type.names else f
             for n, f in zip(value.type.names, value.fields, strict=True)
         ]
-        return rebuilt_record(value.type, tuple(parts))
+        return record_of_fields(value.type, tuple(parts))
     if isinstance(value, Tuple) and isinstance(change, Tuple) and len(value.items) == len(change.items):
-        return Tuple(moved_parts(cx, name, span, value.items, change.items), value.of)
-    if isinstance(value, Closure) and isinstance(change, Tuple) and moves(value, change):
-        return Closure(value.code, moved_parts(cx, name, span, value.captures, change.items))
+        return Tuple(add_tangent_parts(cx, name, span, value.items, change.items), value.of)
+    if isinstance(value, Closure) and isinstance(change, Tuple) and is_tangent_update(value, change):
+        return Closure(value.code, add_tangent_parts(cx, name, span, value.captures, change.items))
     if isinstance(change, Tuple) and not change.items:
         return value
-    if isinstance(value, Opaque):
-        raise Undecided
+    if isinstance(value, OpaqueTerm):
+        raise DeferCheck
     result = elementwise(cx, name, span, [value, change])
     if isinstance(value, Array) and isinstance(result, Array) and result.tensor.shape != value.tensor.shape:
         raise cx.error(
@@ -152,61 +156,69 @@ def moved(cx: Context, name: str, span: Span, value: Term, change: Term) -> Term
     return result
 
 
-def moved_parts(
-    cx: Context, name: str, span: Span, values: Sequence[Term], changes: Sequence[Term]
+def add_tangent_parts(
+    cx: ElabContext, name: str, span: Span, values: Sequence[Term], changes: Sequence[Term]
 ) -> tuple[Term, ...]:
-    return tuple([moved(cx, name, span, v, c) for v, c in zip(values, changes, strict=True)])
+    return tuple([add_tangent(cx, name, span, v, c) for v, c in zip(values, changes, strict=True)])
 
 
 # ---- One of several
 
 
-def by_option(cx: Context, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any) -> Term:
+def apply_per_option(
+    cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any
+) -> Term:
     """The op on the option that the values are; of another option nothing is computed. They must be of one option."""
-    from difflang.elaborate.patterns.match_expressions import Arm, by_tag
+    from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
-    whole = next(t for t in terms if isinstance(t, Sum))
+    whole = next(t for t in terms if isinstance(t, SumTerm))
     chosen = [t for t in terms if not isinstance(t, Array)]
     both = [
-        (mark, [option(cx, t, type) if not isinstance(t, Array) else t for t in terms])
+        (mark, [as_option(cx, t, type) if not isinstance(t, Array) else t for t in terms])
         for mark, type in zip(whole.type.marks, whole.type.options, strict=True)
     ]
     arms = [(mark, [p for p in parts if p is not None]) for mark, parts in both if None not in parts]
     if not arms:
         shown = ", ".join(show_type(type_of(t)) for t in terms)
-        raise cx.error("DL0314", f"`{spelled(name)}` takes values of one structure", span, f"these are {shown}")
+        raise cx.error("DL0314", f"`{surface_name(name)}` takes values of one structure", span, f"these are {shown}")
     for term in chosen:
-        of_one(cx, whole, term, span)
+        check_same_option(cx, whole, term, span)
 
-    def arm(parts: list[Term]) -> Arm:
+    def arm(parts: list[Term]) -> MatchArm:
         def body() -> Walk[Term]:
             return elementwise(cx, name, span, parts, spans, **attrs)
             yield
 
-        return Arm(body, span)
+        return MatchArm(body, span)
 
     marks = [mark for mark, _ in arms]
-    found = run(by_tag(cx, whole.tag, marks, [arm(p) for _, p in arms], [cx.word], f"`{spelled(name)}`"))
-    return Sum(whole.tag, found.parts) if isinstance(found, Sum) and found.type.marks == whole.type.marks else found
+    found = run_walk(
+        switch_on_tag(cx, whole.tag, marks, [arm(p) for _, p in arms], [cx.word], f"`{surface_name(name)}`")
+    )
+    return (
+        SumTerm(whole.tag, found.parts)
+        if isinstance(found, SumTerm) and found.type.marks == whole.type.marks
+        else found
+    )
 
 
-def option(cx: Context, term: Term, type: LangType) -> Term | None:
+def as_option(cx: ElabContext, term: Term, type: LangType) -> Term | None:
     """What a value is if it is that option, or a change of it; nothing where it cannot be."""
-    parts = term.parts if isinstance(term, Sum) else (term,)
-    return next((p for p in parts if of_one_option(cx.unifier, type_of(p), type)), None)
+    parts = term.parts if isinstance(term, SumTerm) else (term,)
+    return next((p for p in parts if same_option(cx.unifier, type_of(p), type)), None)
 
 
-def of_one(cx: Context, a: Sum, b: Term, span: Span, there: Value | None = None) -> None:
+def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: Value | None = None) -> None:
     """A check that two values are of one variant, or of one function, where nothing proves it: if they are `there`."""
-    from difflang.elaborate.runtime_checks import check
+    from difflang.elaborate.runtime_checks import emit_check
 
-    if isinstance(b, Sum) and b.tag is a.tag:
+    if isinstance(b, SumTerm) and b.tag is a.tag:
         return
-    options = b.parts if isinstance(b, Sum) else (b,)
-    marks = [mark_of(cx, a.type, type_of(o)) for o in options]
+    options = b.parts if isinstance(b, SumTerm) else (b,)
+    marks = [option_tag(cx, a.type, type_of(o)) for o in options]
     cx.builder.span = span
-    if isinstance(b, Sum):
-        tag = recounted(cx.builder, b.tag, [*zip(b.type.marks, marks, strict=True)])
+    if isinstance(b, SumTerm):
+        tag = renumber_tag(cx.builder, b.tag, [*zip(b.type.marks, marks, strict=True)])
     else:
         tag = cx.emit("const", span, value=marks[0], type=a.type.tag)
     what, same = "variants" if a.type.variants else "functions", cx.emit("eq", span, a.tag, tag)
@@ -214,35 +226,41 @@ def of_one(cx: Context, a: Sum, b: Term, span: Span, there: Value | None = None)
         same = cx.emit("logical_or", span, cx.emit("logical_not", span, there), same)
     if axes := tuple(range(len(a.type.tag.shape))):
         same = cx.emit("reduce_all", span, same, axes=axes)
-    check(cx, Array(same), f"these values are of two {what}", span)
+    emit_check(cx, Array(same), f"these values are of two {what}", span)
 
 
-def mark_of(cx: Context, type: SumType, option: LangType) -> int:
+def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:
     """What the tag of a type is for an option, -1 for what is none of its."""
     if isinstance(option, VariantType):
         return option.index
     pairs = zip(type.marks, type.options, strict=True)
-    return next((mark for mark, other in pairs if of_one_option(cx.unifier, other, option)), -1)
+    return next((mark for mark, other in pairs if same_option(cx.unifier, other, option)), -1)
 
 
-def changes_along(cx: Context, value: Term, change: Term, span: Span, there: Value | None = None) -> list[Value]:
+def tangent_numbers_along(
+    cx: ElabContext, value: Term, change: Term, span: Span, there: Value | None = None
+) -> list[Value]:
     """The numbers of a tangent, after checks that it is of the variants and functions that the value is of."""
     match value, change:
-        case Sum(), Sum():
-            of_one(cx, value, change, span, there)
+        case SumTerm(), SumTerm():
+            check_same_option(cx, value, change, span, there)
             pairs = zip(value.type.marks, value.parts, change.parts, strict=True)
-            return [n for m, v, c in pairs for n in changes_along(cx, v, c, span, chosen(cx, value, m, span, there))]
-        case ((Record() | Variant()), (Record() | Variant())):
+            return [
+                n
+                for m, v, c in pairs
+                for n in tangent_numbers_along(cx, v, c, span, option_holds(cx, value, m, span, there))
+            ]
+        case ((RecordTerm() | VariantTerm()), (RecordTerm() | VariantTerm())):
             fields = dict(zip(value.type.names, value.fields, strict=True))
             pairs = [(fields[n], c) for n, c in zip(change.type.names, change.fields, strict=True)]
         case ((Tuple(items=parts) | Closure(captures=parts)), Tuple()):
             pairs = zip(parts, change.items, strict=True)
         case _:
             return leaves(change)
-    return [number for v, c in pairs for number in changes_along(cx, v, c, span, there)]
+    return [number for v, c in pairs for number in tangent_numbers_along(cx, v, c, span, there)]
 
 
-def chosen(cx: Context, value: Sum, mark: int, span: Span, there: Value | None) -> Value | None:
+def option_holds(cx: ElabContext, value: SumTerm, mark: int, span: Span, there: Value | None) -> Value | None:
     """Whether that option of a value is there, if anything in it has a tag that asks."""
     part = value.parts[value.type.marks.index(mark)]
     if not tags_of(part):

@@ -11,22 +11,22 @@ from collections.abc import Sequence
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Span
-from difflang.elaborate.context import Context
-from difflang.elaborate.scope import Binding
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Closure,
-    Never,
-    Record,
-    Sum,
+    RecordTerm,
+    SumTerm,
     Term,
     Tuple,
-    Variant,
-    made_of_sizes,
-    rebuild,
-    rebuilt_record,
-    rebuilt_variant,
+    UnsetTerm,
+    VariantTerm,
+    is_size_condition,
+    record_of_fields,
+    term_from_leaves,
     type_of,
+    variant_of_fields,
 )
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value
@@ -34,7 +34,7 @@ from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.function_code import VariantCode
-from difflang.types.join_types import alike, joint, kin, options_of, whole
+from difflang.types.join_types import add_all_variants, is_assignable, join_options, least_common_type, sum_options
 from difflang.types.language_types import (
     ClosureType,
     FnType,
@@ -47,79 +47,79 @@ from difflang.types.language_types import (
     leaf_types,
     show_type,
 )
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import Undecided, mistake
-from difflang.types.unify import Unifier, differences
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import DeferCheck, make_error
+from difflang.types.unify import Unifier, type_differences
 
 
-def constructor(decl: tree.Enum, index: int, module: Module) -> Term:
+def variant_constructor(decl: tree.Enum, index: int, module: ModuleScope) -> Term:
     """A variant by its name: a value, or where it has fields a function of them."""
     if decl.variants[index].fields:
         return Closure(VariantCode(decl, index, module), ())
     nothing_told = (None,) * len(decl.generics)
-    return Variant(VariantType(decl, index, (), (), nothing_told, home=module.records.get), ())
+    return VariantTerm(VariantType(decl, index, (), (), nothing_told, home=module.records.get), ())
 
 
-def held_as(builder: Builder, term: Term, type: LangType) -> Term:
+def widen_to_type(builder: Builder, term: Term, type: LangType) -> Term:
     """The value, held as a value of a type that has more options; see `joint`."""
     match term, type:
-        case Never(), _:
-            return nothing(builder, type)
+        case UnsetTerm(), _:
+            return zero_term(builder, type)
         case _, SumType():
-            return among(builder, term, type)
+            return inject_option(builder, term, type)
         case Tuple(), TupleType():
-            return Tuple(each(builder, term.items, type.items), type.of)
-        case Record(), RecordType():
-            return rebuilt_record(type, each(builder, term.fields, type.fields))
-        case Variant(), VariantType():
-            return rebuilt_variant(type, each(builder, term.fields, type.fields))
+            return Tuple(widen_each(builder, term.items, type.items), type.of)
+        case RecordTerm(), RecordType():
+            return record_of_fields(type, widen_each(builder, term.fields, type.fields))
+        case VariantTerm(), VariantType():
+            return variant_of_fields(type, widen_each(builder, term.fields, type.fields))
         case Closure(), ClosureType():
-            return Closure(term.code, each(builder, term.captures, type.captures))
+            return Closure(term.code, widen_each(builder, term.captures, type.captures))
         case _:
             return term
 
 
-def each(builder: Builder, terms: tuple[Term, ...], types: tuple[LangType, ...]) -> tuple[Term, ...]:
-    return tuple([held_as(builder, term, type) for term, type in zip(terms, types, strict=True)])
+def widen_each(builder: Builder, terms: tuple[Term, ...], types: tuple[LangType, ...]) -> tuple[Term, ...]:
+    return tuple([widen_to_type(builder, term, type) for term, type in zip(terms, types, strict=True)])
 
 
-def among(builder: Builder, term: Term, type: SumType) -> Sum:
+def inject_option(builder: Builder, term: Term, type: SumType) -> SumTerm:
     """One of several, from one that is known or from fewer."""
-    parts = term.parts if isinstance(term, Sum) else (term,)
-    places = [place(builder, type, type_of(part)) for part in parts]
+    parts = term.parts if isinstance(term, SumTerm) else (term,)
+    places = [option_index(builder, type, type_of(part)) for part in parts]
     if len(set(places)) < len(places):
         raise InternalError(f"two options of {type_of(term)} are one of {type}")
     held: list[Term] = []
     for i, option in enumerate(type.options):
         known = next((part for part, at in zip(parts, places, strict=True) if at == i), None)
-        held.append(nothing(builder, option) if known is None else held_as(builder, known, option))
-    if isinstance(term, Sum):
-        return Sum(marked(builder, term, type), tuple(held))
-    return Sum(builder.const(type.marks[places[0]], type.tag), tuple(held))
+        held.append(zero_term(builder, option) if known is None else widen_to_type(builder, known, option))
+    if isinstance(term, SumTerm):
+        return SumTerm(convert_tag(builder, term, type), tuple(held))
+    return SumTerm(builder.const(type.marks[places[0]], type.tag), tuple(held))
 
 
-def place(builder: Builder, type: SumType, option: LangType) -> int:
+def option_index(builder: Builder, type: SumType, option: LangType) -> int:
     """Which of the options a value of one of them is: the one that it adds nothing to."""
     if isinstance(option, VariantType):
         return type.marks.index(option.index)
     assert isinstance(builder.solver, Unifier)
     for i, other in enumerate(type.options):
-        if alike(builder.solver, other, option) == other:
+        if join_options(builder.solver, other, option) == other:
             return i
     raise InternalError(f"{option} is not {type}")
 
 
-def marked(builder: Builder, term: Sum, type: SumType) -> Value:
+def convert_tag(builder: Builder, term: SumTerm, type: SumType) -> Value:
     """The tag as the other type counts."""
     old = term.type
-    return recounted(
+    return renumber_tag(
         builder,
         term.tag,
-        [(m, type.marks[place(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)],
+        [(m, type.marks[option_index(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)],
     )
 
 
-def recounted(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]]) -> Value:
+def renumber_tag(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]]) -> Value:
     """A tag with other numbers in the place of those that it can be."""
     if all(m == n for m, n in moves):
         return tag
@@ -131,69 +131,71 @@ def recounted(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]]) ->
     return found
 
 
-def nothing(builder: Builder, type: LangType) -> Term:
+def zero_term(builder: Builder, type: LangType) -> Term:
     """What stands in the place of an option that a value is not."""
-    return rebuild(type, [builder.const(0, t) for t in leaf_types(type)])
+    return term_from_leaves(type, [builder.const(0, t) for t in leaf_types(type)])
 
 
 # ---- Where values of several types meet
 
 
-def meeting(cx: Context, a: LangType, b: LangType, span: Span, what: str = "this") -> LangType:
+def join_types(cx: ElabContext, a: LangType, b: LangType, span: Span, what: str = "this") -> LangType:
     """The type that both are held as. Errors: DL0327 where there is none."""
-    found = joint(cx.unifier, a, b)
-    if found is None and kin(cx.unifier, a, b):
-        one, another = texts_of(cx, a, b)
-        raise chosen_text((span, f"{what} is {one} on one way here and {another} on another"))
+    found = least_common_type(cx.unifier, a, b)
+    if found is None and is_assignable(cx.unifier, a, b):
+        one, another = differing_texts(cx, a, b)
+        raise runtime_choice_of_text((span, f"{what} is {one} on one way here and {another} on another"))
     if found is None:
-        to_be_told(cx, a, b)
+        refuse_undecided(cx, a, b)
         message = f"{what} is {show_type(a)} on one way here and {show_type(b)} on another"
-        raise mistake("DL0327", message, (span, "the ways meet here"))
+        raise make_error("DL0327", message, (span, "the ways meet here"))
     return found
 
 
-def takes_place(cx: Context, old: LangType, new: LangType) -> bool:
+def may_replace(cx: ElabContext, old: LangType, new: LangType) -> bool:
     """Whether a value may stand where another one stood. Errors: Undecided where only a use of the definition tells."""
-    if kin(cx.unifier, old, new):
+    if is_assignable(cx.unifier, old, new):
         return True
-    to_be_told(cx, old, new)
+    refuse_undecided(cx, old, new)
     return False
 
 
-def to_be_told(cx: Context, a: LangType, b: LangType) -> None:
+def refuse_undecided(cx: ElabContext, a: LangType, b: LangType) -> None:
     """Errors: Undecided for types that differ in nothing but functions of which a definition knows only the type."""
-    found = differences(cx.unifier, a, b) if cx.root.definition else []
-    if found and all(functions(m, n) for m, n in found):
-        raise Undecided
+    found = type_differences(cx.unifier, a, b) if cx.root.definition else []
+    if found and all(are_function_types(m, n) for m, n in found):
+        raise DeferCheck
 
 
-def functions(a: LangType, b: LangType) -> bool:
+def are_function_types(a: LangType, b: LangType) -> bool:
     """Whether two types are of functions, or of changes of a record that holds some."""
     match a, b:
         case RecordType(tangent=True), RecordType(tangent=True):
             return a.decl is b.decl and a.names != b.names
         case _:
-            options = (*options_of(a), *options_of(b))
+            options = (*sum_options(a), *sum_options(b))
             return all(isinstance(o, (FnType, ClosureType)) for o in options)
 
 
-def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Span, Span], word: str) -> bool:
+def branches_have_value(
+    cx: ElabContext, predicate: Value, then: Term, other: Term, ends: tuple[Span, Span], word: str
+) -> bool:
     """Whether a branch has a value: both sides give one, of one type. Errors: Undecided where a use takes one side."""
     if then is UNIT_TERM or other is UNIT_TERM:
         return False
     a, b = type_of(then), type_of(other)
-    if joint(cx.unifier, a, b) is not None:
+    if least_common_type(cx.unifier, a, b) is not None:
         return True
-    if cx.root.definition and made_of_sizes(predicate):
-        raise Undecided
-    to_be_told(cx, a, b)
-    if kin(cx.unifier, a, b):
-        one, another = texts_of(cx, a, b)
-        raise chosen_text((ends[0], f"{one} on this side"), (ends[1], f"{another} on this one"))
+    if cx.root.definition and is_size_condition(predicate):
+        raise DeferCheck
+    refuse_undecided(cx, a, b)
+    if is_assignable(cx.unifier, a, b):
+        one, another = differing_texts(cx, a, b)
+        raise runtime_choice_of_text((ends[0], f"{one} on this side"), (ends[1], f"{another} on this one"))
     message = (
         "the two sides of this `if` give different types" if word == "`if`" else "two choices give different types"
     )
-    raise mistake(
+    raise make_error(
         "DL0327",
         message,
         (ends[0], f"this gives {show_type(a)}"),
@@ -201,28 +203,30 @@ def agree(cx: Context, predicate: Value, then: Term, other: Term, ends: tuple[Sp
     )
 
 
-def texts_of(cx: Context, a: LangType, b: LangType) -> list[str]:
+def differing_texts(cx: ElabContext, a: LangType, b: LangType) -> list[str]:
     """The texts that two types differ in, as a program writes them."""
-    pairs = [pair for pair in differences(cx.unifier, a, b) if all(isinstance(t, TextType) for t in pair)]
-    return [as_written(t) for t in (pairs[0] if pairs else (TextType(), TextType())) if isinstance(t, TextType)]
+    pairs = [pair for pair in type_differences(cx.unifier, a, b) if all(isinstance(t, TextType) for t in pair)]
+    return [quoted_text(t) for t in (pairs[0] if pairs else (TextType(), TextType())) if isinstance(t, TextType)]
 
 
-def as_written(text: TextType) -> str:
+def quoted_text(text: TextType) -> str:
     """A text in quotes, with dots in the place of what the run fills in."""
     said = text.value if not text.parts else "".join([p if isinstance(p, str) else "{…}" for p in text.parts])
     return "a `str`" if said is None else json.dumps(said, ensure_ascii=False)
 
 
-def chosen_text(*labels: tuple[Span, str]) -> DifflangError:
+def runtime_choice_of_text(*labels: tuple[Span, str]) -> DifflangError:
     """A text is a part of the type of what holds it: everything about it is known before the run."""
     way = "choose it on the host, or let a variant of an enum stand for it, and write the text where it is printed"
-    return mistake("DL0327", "a `str` is known before the run, which cannot choose one", *labels, help=way)
+    return make_error("DL0327", "a `str` is known before the run, which cannot choose one", *labels, help=way)
 
 
-MOST_ROUNDS = 8
+MAX_WIDENINGS = 8
 
 
-def grown(cx: Context, variables: list[Binding], after: Sequence[Term | Dim], rounds: int, span: Span) -> bool:
+def widen_loop_variables(
+    cx: ElabContext, variables: list[LocalBinding], after: Sequence[Term | Dim], rounds: int, span: Span
+) -> bool:
     """Whether some variables of a loop become one of more options in its body: they are held as that from its start.
 
     Errors: DL0507 where the options never end.
@@ -232,21 +236,21 @@ def grown(cx: Context, variables: list[Binding], after: Sequence[Term | Dim], ro
         if isinstance(binding.term, (int, Poly)) or isinstance(term, (int, Poly)):
             continue
         before = type_of(binding.term)
-        type = meeting(cx, before, type_of(term), span, f"`{binding.name}`")
+        type = join_types(cx, before, type_of(term), span, f"`{binding.name}`")
         if type == before:
             continue
-        if rounds == MOST_ROUNDS:
-            raise mistake(
+        if rounds == MAX_WIDENINGS:
+            raise make_error(
                 "DL0507",
                 f"`{binding.name}` grows with every step of the loop",
                 (span, f"it is {show_type(type)} by the last step looked at"),
                 help="keep the numbers that change in variables, and make the function of them after the loop",
             )
-        binding.term, found = held_as(cx.builder, binding.term, whole(cx.unifier, type)), True
+        binding.term, found = widen_to_type(cx.builder, binding.term, add_all_variants(cx.unifier, type)), True
     return found
 
 
-def stays(builder: Builder, term: Term | Dim, before: Term | Dim) -> Term:
+def keep_loop_type(builder: Builder, term: Term | Dim, before: Term | Dim) -> Term:
     """What a variable of a loop is after a step, held as it was before."""
     assert not isinstance(term, (int, Poly)) and not isinstance(before, (int, Poly))
-    return held_as(builder, term, type_of(before))
+    return widen_to_type(builder, term, type_of(before))

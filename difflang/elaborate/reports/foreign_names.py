@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from difflang.base.package_data import stdlib_names
+from difflang.base.package_data import stdlib_module_of_name
 
-HOST_ONLY = {
+HOST_ONLY_NAMES = {
     **dict.fromkeys(
         ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
         "read at the top level, and pass the array as an argument",
@@ -18,8 +18,8 @@ HOST_ONLY = {
     "clock": "time the call in host statements",
     "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
 }
-PACKAGES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
-ELSEWHERE = {
+PACKAGE_NAMES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
+SUBSTITUTES = {
     "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
     "range": "a range is written `0..n`",
     **dict.fromkeys(("None", "null", "nil"), "a function without a result gives `()`"),
@@ -50,7 +50,7 @@ ELSEWHERE = {
 }
 
 
-def instead(name: str) -> str | None:
+def substitute_for(name: str) -> str | None:
     """What is written in place of a name that there is not, or where it is to be imported from."""
-    module = stdlib_names().get(name)
-    return f"import it: `import {module} ({name})`" if module is not None else ELSEWHERE.get(name)
+    module = stdlib_module_of_name().get(name)
+    return f"import it: `import {module} ({name})`" if module is not None else SUBSTITUTES.get(name)

@@ -2,66 +2,70 @@
 
 from __future__ import annotations
 
-from difflang.analysis.linearity import Fault, NotLinear
+from difflang.analysis.linearity import LinearityFault, NotLinear
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.reports.op_messages import spelled
-from difflang.elaborate.terms import Array, Closure, Opaque, Term, type_of
+from difflang.elaborate.reports.op_messages import surface_name
+from difflang.elaborate.terms import Array, Closure, OpaqueTerm, Term, type_of
 from difflang.ir.graph import Eqn
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import last
+from difflang.syntax.tree_queries import block_value
 from difflang.types.function_code import LambdaCode
 from difflang.types.language_types import show_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 
-def parameters(decl: tree.Lambda) -> str:
+def lambda_parameter_names(decl: tree.Lambda) -> str:
     return ", ".join(p.pattern.span.text for p in decl.params)
 
 
-def not_linear(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
+def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     """The step of a lambda that is not linear."""
     if not decl.params:
         way = "name what it is linear in, as in `linear |dx| 2.0 * dx`"
-        return mistake("DL1101", "this is linear in nothing", (decl.span, "it takes nothing"), help=way)
-    names = parameters(decl)
-    place = fault.eqn.span if fault.eqn is not None and fault.fault is not Fault.RESULT else last(decl.body).span
+        return make_error("DL1101", "this is linear in nothing", (decl.span, "it takes nothing"), help=way)
+    names = lambda_parameter_names(decl)
+    place = (
+        fault.eqn.span
+        if fault.eqn is not None and fault.fault is not LinearityFault.RESULT
+        else block_value(decl.body).span
+    )
     if not place.text:
-        place = last(decl.body).span
-    labels = [(place, step(fault, names))]
+        place = block_value(decl.body).span
+    labels = [(place, nonlinear_step(fault, names))]
     if not decl.span.holds(place):
         outer = fault.outer.span if fault.outer is not None else decl.span
         labels.append((outer if outer.text else decl.span, "reached from here"))
     labels.append((decl.params[0].span.to(decl.params[-1].span), "linear in this"))
-    return mistake("DL1101", f"this is not linear in `{names}`", *labels, help=way_out(fault, names))
+    return make_error("DL1101", f"this is not linear in `{names}`", *labels, help=linearity_help(fault, names))
 
 
-def step(fault: NotLinear, names: str) -> str:
+def nonlinear_step(fault: NotLinear, names: str) -> str:
     """What is wrong with it."""
     match fault.fault:
-        case Fault.FUNCTION:
-            return function_step(fault.eqn, fault.operand, names)
-        case Fault.PRODUCT:
+        case LinearityFault.FUNCTION:
+            return nonlinear_function_step(fault.eqn, fault.operand, names)
+        case LinearityFault.PRODUCT:
             return f"both factors depend on `{names}`"
-        case Fault.OFFSET:
+        case LinearityFault.OFFSET:
             return f"part of this depends on `{names}`, and part is a value of its own"
-        case Fault.CONDITION:
-            return f"{made(fault.eqn)} is made of `{names}`"
-        case Fault.CHOICE:
+        case LinearityFault.CONDITION:
+            return f"{untangented_result(fault.eqn)} is made of `{names}`"
+        case LinearityFault.CHOICE:
             return f"this depends on `{names}` on one path, and on another it is a value of its own"
-        case Fault.RESULT:
+        case LinearityFault.RESULT:
             return f"this does not depend on `{names}`, and is not zero"
 
 
-def made(eqn: Eqn | None) -> str:
+def untangented_result(eqn: Eqn | None) -> str:
     """What an equation makes that has no tangent."""
     integer = eqn is not None and isinstance(t := eqn.results[0].type, Tensor) and t.dtype.is_integer
     return "an integer" if integer else "a condition"
 
 
-def function_step(eqn: Eqn | None, operand: int | None, names: str) -> str:
-    name = spelled(eqn.op.name) if eqn is not None else "this"
+def nonlinear_function_step(eqn: Eqn | None, operand: int | None, names: str) -> str:
+    name = surface_name(eqn.op.name) if eqn is not None else "this"
     if name == "/" and operand == 1:
         return f"this divides by what depends on `{names}`"
     if name == "recur":
@@ -69,34 +73,37 @@ def function_step(eqn: Eqn | None, operand: int | None, names: str) -> str:
     return f"`{name}` is not linear in what depends on `{names}`"
 
 
-def way_out(fault: NotLinear, names: str) -> str:
-    if fault.fault in (Fault.OFFSET, Fault.RESULT):
+def linearity_help(fault: NotLinear, names: str) -> str:
+    if fault.fault in (LinearityFault.OFFSET, LinearityFault.RESULT):
         return f"leave out what does not depend on `{names}`: a linear function is zero at zero"
-    if fault.fault is Fault.CONDITION:
+    if fault.fault is LinearityFault.CONDITION:
         return "decide before, by a value from outside the lambda"
     return f"the change of a function f along `{names}` is `jvp(f)(x, {names})`; its second item is linear"
 
 
-def not_a_vector(decl: tree.Lambda, found: str, span: Span) -> DifflangError:
+def not_a_vector_error(decl: tree.Lambda, found: str, span: Span) -> DifflangError:
     message = f"a linear function takes what can be scaled and added, not {found}"
     way = "take it from outside the lambda"
     applied = [] if span == decl.span else [(span, "")]
-    return mistake("DL1101", message, (decl.params[0].span, f"given {found}"), *applied, help=way)
+    return make_error("DL1101", message, (decl.params[0].span, f"given {found}"), *applied, help=way)
 
 
-def plain_function(term: Term, span: Span, message: str) -> DifflangError:
+def not_proved_linear_error(term: Term, span: Span, message: str) -> DifflangError:
     """A function that nobody has proved to be linear, where a linear one is asked for."""
-    if not isinstance(term, (Closure, Opaque)):
-        return mistake(
-            "DL1102", message, (span, f"this is {show_type(type_of(term))}"), help=of_matrix(term, span, linear=True)
+    if not isinstance(term, (Closure, OpaqueTerm)):
+        return make_error(
+            "DL1102",
+            message,
+            (span, f"this is {show_type(type_of(term))}"),
+            help=matrix_function_help(term, span, linear=True),
         )
     text = span.text
-    written = f"linear {text}" if text.startswith("|") and "\n" not in text else f"linear |dx| {called(text)}(dx)"
+    written = f"linear {text}" if text.startswith("|") and "\n" not in text else f"linear |dx| {name_or_f(text)}(dx)"
     way = f"write `{written}`: then it is checked"
-    return mistake("DL1102", message, (span, "this is not declared linear"), help=way)
+    return make_error("DL1102", message, (span, "this is not declared linear"), help=way)
 
 
-def of_matrix(term: Term, span: Span, *, linear: bool) -> str:
+def matrix_function_help(term: Term, span: Span, *, linear: bool) -> str:
     """How a matrix is a function."""
     if not isinstance(term, Array) or len(term.tensor.shape) != 2:
         return ""
@@ -104,14 +111,14 @@ def of_matrix(term: Term, span: Span, *, linear: bool) -> str:
     return f"the product with a matrix is `{'linear ' * linear}|v| {matrix} @ v`"
 
 
-def called(text: str) -> str:
+def name_or_f(text: str) -> str:
     return text if text.isidentifier() else "f"
 
 
-def unknown_domain(code: LambdaCode, span: Span) -> DifflangError:
-    names = parameters(code.decl)
+def unknown_domain_error(code: LambdaCode, span: Span) -> DifflangError:
+    names = lambda_parameter_names(code.decl)
     message = "a linear function is turned round by what it takes, and nobody says that"
-    return mistake(
+    return make_error(
         "DL1103",
         message,
         (span, ""),

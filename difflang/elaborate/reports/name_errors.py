@@ -6,22 +6,22 @@ import math
 import re
 
 from difflang.base.diagnostics import Fix
-from difflang.base.fixes import instead as written
-from difflang.base.fixes import meant
-from difflang.base.package_data import stdlib_homes, stdlib_modules
+from difflang.base.fixes import did_you_mean
+from difflang.base.fixes import replacement_fix as written
+from difflang.base.package_data import stdlib_modules, stdlib_modules_of_name
 from difflang.base.source import Span
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORMS
-from difflang.elaborate.context import Context
-from difflang.elaborate.reports.foreign_names import HOST_ONLY, PACKAGES, instead
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES, PACKAGE_NAMES, substitute_for
 from difflang.syntax import tree
-from difflang.syntax.import_fixes import module_imported, name_imported
-from difflang.types.module_scope import Module
+from difflang.syntax.import_fixes import add_module_import, add_name_import
+from difflang.types.module_scope import ModuleScope
 
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 
-def unknown_name(cx: Context, id: str, span: Span) -> Exception:
-    if id in TRANSFORMS:
+def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
+    if id in TRANSFORM_NAMES:
         return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
     module = cx.module
     if id in module.modules:
@@ -37,31 +37,31 @@ def unknown_name(cx: Context, id: str, span: Span) -> Exception:
         *module.modules,
         *prelude,
         *BUILTINS,
-        *TRANSFORMS,
+        *TRANSFORM_NAMES,
         *CONSTANTS,
     ]
-    way, fixes = meant(id, known, span)
-    if id in HOST_ONLY:
-        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY[id])
+    way, fixes = did_you_mean(id, known, span)
+    if id in HOST_ONLY_NAMES:
+        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY_NAMES[id])
     if isinstance(enum := module.records.get(id), tree.Enum):
         names = ", ".join(v.name for v in enum.variants)
         return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
-    if id in PACKAGES or instead(id):
-        fixes = elsewhere(id, module, span)
-    if id in PACKAGES and (alone := without_package(span)):
+    if id in PACKAGE_NAMES or substitute_for(id):
+        fixes = equivalent_name_fixes(id, module, span)
+    if id in PACKAGE_NAMES and (alone := drop_package_prefix(span)):
         fixes = alone
-    if id in PACKAGES:
+    if id in PACKAGE_NAMES:
         way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
     if id in stdlib_modules():
         alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
-        fixes = (*without_package(span), module_imported(span.source, id))
-    if in_its_own_lambda(id, span):
+        fixes = (*drop_package_prefix(span), add_module_import(span.source, id))
+    if refers_to_own_lambda(id, span):
         way, fixes = f"a lambda does not call itself: declare it, `fn {id}(…) -> … {{ … }}`, where it stands", ()
-    return cx.error("DL0201", f"there is no `{id}` here", span, "", instead(id) or way, fixes)
+    return cx.error("DL0201", f"there is no `{id}` here", span, "", substitute_for(id) or way, fixes)
 
 
-def in_its_own_lambda(id: str, span: Span) -> bool:
+def refers_to_own_lambda(id: str, span: Span) -> bool:
     """Whether a name is used in the lambda that it is bound to: on its line, or in its braces."""
     text = span.source.text[: span.start]
     bound = list(re.finditer(rf"\b(?:let|var)[ \t]+{id}\b[^=\n]*=[ \t]*\|", text))
@@ -69,15 +69,15 @@ def in_its_own_lambda(id: str, span: Span) -> bool:
     return "\n" not in inside or inside.count("{") > inside.count("}")
 
 
-def stands_alone(module: Module, name: str) -> bool:
+def is_language_name(module: ModuleScope, name: str) -> bool:
     """Whether a name that a program looks for in a module is one of the language."""
     prelude = module.prelude.fns if module.prelude is not None else {}
-    return name in BUILTINS or name in TRANSFORMS or name in CONSTANTS or name in prelude
+    return name in BUILTINS or name in TRANSFORM_NAMES or name in CONSTANTS or name in prelude
 
 
 # Names of other languages for which one text stands that means the same.
-MEMBER = re.compile(r"\.([A-Za-z_]\w*)\b(?!\.)")
-SAME = {
+MEMBER_ACCESS = re.compile(r"\.([A-Za-z_]\w*)\b(?!\.)")
+EQUIVALENT_NAMES = {
     "True": "true",
     "False": "false",
     "arange": "iota",
@@ -93,36 +93,36 @@ SAME = {
 }
 
 
-def without_package(span: Span) -> tuple[Fix, ...]:
+def drop_package_prefix(span: Span) -> tuple[Fix, ...]:
     """`sum` for `np.sum`, where there is such a function."""
-    member = MEMBER.match(span.source.text, span.end)
-    name = SAME.get(member[1], member[1]) if member is not None else ""
+    member = MEMBER_ACCESS.match(span.source.text, span.end)
+    name = EQUIVALENT_NAMES.get(member[1], member[1]) if member is not None else ""
     if member is None or (name not in BUILTINS and name not in CONSTANTS):
         return ()
     return (written(Span(span.source, span.start, member.end()), name),)
 
 
-def elsewhere(id: str, module: Module, span: Span) -> tuple[Fix, ...]:
+def equivalent_name_fixes(id: str, module: ModuleScope, span: Span) -> tuple[Fix, ...]:
     """What to write for a name that another language has, or a module of the library."""
-    if id in SAME:
-        return (written(span, SAME[id]),)
-    (home, *others) = stdlib_homes().get(id, ("",))
+    if id in EQUIVALENT_NAMES:
+        return (written(span, EQUIVALENT_NAMES[id]),)
+    (home, *others) = stdlib_modules_of_name().get(id, ("",))
     if not home or others:
         return ()
     for qualifier, imported in module.modules.items():
         if imported.name == home and imported.source.library:
             return (written(span, f"{qualifier}.{id}"),)
-    return name_imported(span, id)
+    return add_name_import(span, id)
 
 
-def beside_function(operator: str) -> str:
+def transform_argument_help(operator: str) -> str:
     """Where that belongs which is written beside the function that is transformed."""
     if operator == "vmap":
         return "it goes along the first axis of all that it is given; the rest is captured: `vmap(|x| f(x, y))(xs)`"
     return f"what it is taken in stands in brackets: `{operator}[x](f)`"
 
 
-def called_too_soon(operator: str, e: tree.Expr) -> str:
+def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
     """How a derivative is written where a function was called in its place."""
     if not isinstance(e, tree.Call) or "\n" in e.span.text:
         return ""

@@ -6,7 +6,7 @@ from difflang.base.source import Span
 from difflang.ir.tensor_types import DType
 
 # Ops that a person does not write by their own name.
-SPELLED = {
+SURFACE_NAMES = {
     "add": "+",
     "sub": "-",
     "neg": "-",
@@ -30,53 +30,53 @@ SPELLED = {
     **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
 }
 
-SQUARE = "it takes a square matrix, [n, n], or a stack of them; any matrix has `qr` and `svd`"
-EQUATIONS = "`a` is [n, n] and `b` [n] or [n, m], a row for each of `a`; `qr` helps with more equations than unknowns"
-KERNEL = "a kernel is [axes of space, channels in, channels out]; with `groups`, as many times fewer channels in"
+SQUARE_HELP = "it takes a square matrix, [n, n], or a stack of them; any matrix has `qr` and `svd`"
+SOLVE_HELP = "`a` is [n, n] and `b` [n] or [n, m], a row for each of `a`; `qr` helps with more equations than unknowns"
+KERNEL_HELP = "a kernel is [axes of space, channels in, channels out]; with `groups`, as many times fewer channels in"
 # What an op takes whose operands do not fit together in size.
-EXPECTED = {
-    **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "lu", "eigh", "expm"), SQUARE),
-    **dict.fromkeys(("solve", "solve_triangular"), EQUATIONS),
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), KERNEL),
+SHAPE_HELPS = {
+    **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "lu", "eigh", "expm"), SQUARE_HELP),
+    **dict.fromkeys(("solve", "solve_triangular"), SOLVE_HELP),
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), KERNEL_HELP),
     "concat": "all sizes but that of the axis agree: choose another, `axis = 1`, or give one part another shape",
 }
 
-DIVIDED = "div"
-NO_REAL_NUMBER = "take a real number of it: `real({0})`, `abs({0})`"
+DIVISION = "div"
+REAL_PART_HELP = "take a real number of it: `real({0})`, `abs({0})`"
 
 
-def spelled(name: str) -> str:
+def surface_name(name: str) -> str:
     """What the language calls an op."""
-    return SPELLED.get(name, name)
+    return SURFACE_NAMES.get(name, name)
 
 
-def quoted(span: Span, otherwise: str = "x") -> str:
+def quote_source(span: Span, otherwise: str = "x") -> str:
     """The source of a short expression, to be repeated in advice."""
     text = span.text
     return text if 0 < len(text) <= 24 and "\n" not in text else otherwise
 
 
-def wants_float(refused: str) -> bool:
+def expects_float(refused: str) -> bool:
     return "takes a float" in refused or "takes f32" in refused
 
 
-def way_out(name: str, refused: str, span: Span, float: DType) -> str:
+def refusal_help(name: str, refused: str, span: Span, float: DType) -> str:
     """What to write instead where an op takes other element types; where sizes do not fit, what would.
 
     `float` is what a float is in this file.
     """
-    text = quoted(span)
+    text = quote_source(span)
     if "takes a bool" in refused:
         return f"compare it: `{text} != 0`" if text.isidentifier() else f"compare it: `({text}) != 0`"
     if refused.endswith(("not c64", "not c128", "not complex")):
-        return NO_REAL_NUMBER.format(text)
+        return REAL_PART_HELP.format(text)
     if "takes a complex number" in refused:
         wide = "f64" in refused.split("not ")[-1] or float.name == "f64"
         return f"convert it: `{'c128' if wide else 'c64'}({text})`"
-    if name == DIVIDED and wants_float(refused):
+    if name == DIVISION and expects_float(refused):
         return f"whole numbers are divided by `//`; for a fraction convert both: `{float}({text})`"
-    if wants_float(refused):
+    if expects_float(refused):
         return f"convert it: `{float}({text})`"
     if "takes an integer" in refused or "not bool" in refused:
         return f"convert it: `i32({text})`"
-    return EXPECTED.get(name, "")
+    return SHAPE_HELPS.get(name, "")

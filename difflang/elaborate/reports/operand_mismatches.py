@@ -8,190 +8,214 @@ from typing import TYPE_CHECKING
 
 from difflang.base.diagnostics import DifflangError, Fix
 from difflang.base.source import Span
-from difflang.elaborate.reports.op_messages import DIVIDED, quoted, wants_float, way_out
-from difflang.elaborate.terms import Array, Closure, Key, Opaque, Past, Record, Sum, Term, Tuple, Variant, type_of
-from difflang.ir.tensor_types import BOOL, C64, INTEGERS, WHOLE_OF, DType
+from difflang.elaborate.reports.op_messages import DIVISION, expects_float, quote_source, refusal_help
+from difflang.elaborate.terms import (
+    Array,
+    Closure,
+    HistoryTerm,
+    KeyTerm,
+    OpaqueTerm,
+    RecordTerm,
+    SumTerm,
+    Term,
+    Tuple,
+    VariantTerm,
+    type_of,
+)
+from difflang.ir.tensor_types import BOOL, C64, COMPLEX_DTYPE_OF, INTEGERS, DType
 from difflang.syntax import tree
-from difflang.types.dtype_variables import DTypeVar, dtype_text, pruned
+from difflang.types.dtype_variables import DTypeVar, dtype_text, prune_dtype
 from difflang.types.function_code import DerivativeCode, FnCode
 from difflang.types.language_types import show_type
-from difflang.types.suggested_fixes import converted, keeps, kept
-from difflang.types.type_errors import mistake
+from difflang.types.suggested_fixes import conversion_fix, is_widening, widening_fix
+from difflang.types.type_errors import make_error
 
-TRUTHS = frozenset({"logical_and", "logical_or", "assignment"})  # what takes a truth, or keeps one
+BOOLEAN_OPS = frozenset({"logical_and", "logical_or", "assignment"})  # what takes a truth, or keeps one
 
 if TYPE_CHECKING:
-    from difflang.elaborate.context import Context
+    from difflang.elaborate.context import ElabContext
 
 
-def no_broadcast(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
+def broadcast_error(terms: Sequence[Array], spans: Sequence[Span], span: Span, i: int, j: int) -> DifflangError:
     a, b = terms[i].tensor, terms[j].tensor
     rank = min(a.rank, b.rank)
     differ = [(m, n) for m, n in zip(a.shape[-rank:], b.shape[-rank:], strict=True) if m != n and 1 not in (m, n)]
     m, n = differ[0] if differ else (a.shape, b.shape)
     first, second = (spans[i], spans[j]) if spans else (span, span)
     labels = [
-        (second, f"{story(second)} is {show_type(b)}: here it is {n}"),
-        (first, f"{story(first)} is {show_type(a)}: here it is {m}"),
+        (second, f"{quote_or_this(second)} is {show_type(b)}: here it is {n}"),
+        (first, f"{quote_or_this(first)} is {show_type(a)}: here it is {m}"),
     ]
-    return mistake(
+    return make_error(
         "DL0310",
         f"sizes {m} and {n} do not fit together",
         *labels,
-        *origins([terms[i], terms[j]]),
+        *declaration_labels([terms[i], terms[j]]),
         help="trailing axes must be equal or literally 1; different names are different sizes",
     )
 
 
-def origins(terms: Sequence[Array]) -> list[tuple[Span, str]]:
+def declaration_labels(terms: Sequence[Array]) -> list[tuple[Span, str]]:
     """Where the types of the operands were declared."""
     return [(t.origin, "declared here") for t in terms if t.origin is not None]
 
 
-def story(span: Span) -> str:
+def quote_or_this(span: Span) -> str:
     text = span.text
     return f"`{text}`" if len(text) <= 24 and "\n" not in text else "this"
 
 
-def no_conversion(cx: Context, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]) -> DifflangError:
-    first, other = arrays[0], next(a for a in arrays if pruned(a.tensor.dtype) is not pruned(arrays[0].tensor.dtype))
+def dtype_mismatch_error(
+    cx: ElabContext, name: str, span: Span, arrays: list[Array], spans: Sequence[Span]
+) -> DifflangError:
+    first, other = (
+        arrays[0],
+        next(a for a in arrays if prune_dtype(a.tensor.dtype) is not prune_dtype(arrays[0].tensor.dtype)),
+    )
     at = spans[arrays.index(other)] if spans else span
     labels = [
-        (at, f"{story(at)} is {show_type(other.tensor)}"),
-        (spans[0] if spans else span, f"{story(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}"),
+        (at, f"{quote_or_this(at)} is {show_type(other.tensor)}"),
+        (
+            spans[0] if spans else span,
+            f"{quote_or_this(spans[0]) if spans else 'the other'} is {show_type(first.tensor)}",
+        ),
     ]
     one, two = dtype_text(first.tensor.dtype), dtype_text(other.tensor.dtype)
     way, fixes = "convert one of them", tuple[Fix, ...]()
     if spans:
-        way, fixes = conversion(first, other, spans[0], at, of_truths=name in TRUTHS)
-    return mistake("DL0311", f"element types differ: {one} and {two}", *labels, help=way, fixes=fixes)
+        way, fixes = dtype_conversion_help(first, other, spans[0], at, of_truths=name in BOOLEAN_OPS)
+    return make_error("DL0311", f"element types differ: {one} and {two}", *labels, help=way, fixes=fixes)
 
 
-def not_indexed(e: tree.Index, base: Term) -> DifflangError:
+def not_indexable_error(e: tree.Index, base: Term) -> DifflangError:
     """What a person may have meant who indexes something else than an array."""
-    span, text, way = e.base.span, quoted(e.base.span), ""
+    span, text, way = e.base.span, quote_source(e.base.span), ""
     match base:
         case Tuple(items=items) if len(items) > 1:
             names = ", ".join("abcdefgh"[: len(items)]) + ", …" * (len(items) > 8)
             way = f"take the tuple apart: `let ({names}) = {text}`"
-        case Record(type=type) if type.names:
+        case RecordTerm(type=type) if type.names:
             way = f"a field is taken by its name: `{text}.{type.names[0]}`"
-        case Variant() | Sum() if not isinstance(base, Sum) or base.type.variants:
+        case VariantTerm() | SumTerm() if not isinstance(base, SumTerm) or base.type.variants:
             way = f"what an enum holds is taken out by `match {text} {{ … }}`"
         case Closure(code=DerivativeCode(operator=operator), captures=(f,)):
-            taken_in = ", ".join(quoted(s.span) for s in e.subscripts)
-            way = f"what a derivative is taken in stands before the function: `{operator}[{taken_in}]({called(f)})`"
-        case Past():
+            taken_in = ", ".join(quote_source(s.span) for s in e.subscripts)
+            way = f"what a derivative is taken in stands before the function: `{operator}[{taken_in}]({function_name(f)})`"
+        case HistoryTerm():
             way = f"a history has no places: go through it by `for v in {text}`, or fold it with `reduce`"
-        case Closure() | Opaque() | Sum():
+        case Closure() | OpaqueTerm() | SumTerm():
             way = f"a function is called in parentheses, without sizes and types: `{text}(…)`"
         case _:
             pass
-    return mistake("DL0313", "only arrays are indexed", (span, f"this is {show_type(type_of(base))}"), help=way)
+    return make_error("DL0313", "only arrays are indexed", (span, f"this is {show_type(type_of(base))}"), help=way)
 
 
-def called(f: Term) -> str:
+def function_name(f: Term) -> str:
     """What a program calls a function."""
     return str(f.code) if isinstance(f, Closure) and isinstance(f.code, FnCode) else "f"
 
 
-def advice(
+def refused_operand_help(
     name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Span], span: Span, float: DType
 ) -> tuple[str, tuple[Fix, ...]]:
     """The way out where an op refuses its operands; `float` is what a float is in this file."""
     if not refused.startswith("element types"):
         place = spans[0] if spans else span
-        certain = spans and name != DIVIDED  # of whole numbers `//` may be meant
-        return way_out(name, refused, place, float), made_float(refused, arrays[0], place, float) if certain else ()
+        certain = spans and name != DIVISION  # of whole numbers `//` may be meant
+        return refusal_help(name, refused, place, float), float_conversion_fix(
+            refused, arrays[0], place, float
+        ) if certain else ()
     first, *others = zip(arrays, spans or [span] * len(arrays), strict=True)
-    other = next(o for o in others if pruned(o[0].tensor.dtype) is not pruned(first[0].tensor.dtype))
-    way, fixes = conversion(first[0], other[0], first[1], other[1], of_truths=name in TRUTHS)
+    other = next(o for o in others if prune_dtype(o[0].tensor.dtype) is not prune_dtype(first[0].tensor.dtype))
+    way, fixes = dtype_conversion_help(first[0], other[0], first[1], other[1], of_truths=name in BOOLEAN_OPS)
     return way, fixes if spans else ()
 
 
-def made_float(refused: str, given: Array, span: Span, float: DType) -> tuple[Fix, ...]:
+def float_conversion_fix(refused: str, given: Array, span: Span, float: DType) -> tuple[Fix, ...]:
     """A fix that makes a float of a whole number, where an op takes floats only."""
-    whole = given.tensor.dtype.is_integer and not isinstance(pruned(given.tensor.dtype), DTypeVar)
-    return converted(span, float.name) if whole and wants_float(refused) else ()
+    whole = given.tensor.dtype.is_integer and not isinstance(prune_dtype(given.tensor.dtype), DTypeVar)
+    return conversion_fix(span, float.name) if whole and expects_float(refused) else ()
 
 
-def conversion(
+def dtype_conversion_help(
     first: Array, other: Array, first_span: Span, other_span: Span, *, of_truths: bool = False
 ) -> tuple[str, tuple[Fix, ...]]:
     """The way out where two element types meet, and its fix where numbers keep all that they say."""
-    truth = pruned(first.tensor.dtype) is BOOL or pruned(other.tensor.dtype) is BOOL
-    if truth and not (of_truths or is_assigned(first_span)):
-        made, place = number_for_truth(first, other, first_span, other_span)
-        fixes = converted(place, made)
+    truth = prune_dtype(first.tensor.dtype) is BOOL or prune_dtype(other.tensor.dtype) is BOOL
+    if truth and not (of_truths or is_assignment_target(first_span)):
+        made, place = bool_conversion(first, other, first_span, other_span)
+        fixes = conversion_fix(place, made)
     else:
-        made, place, fixes = conversion_to(first, other, first_span, other_span)
-    shown = quoted(place)
+        made, place, fixes = conversion_target(first, other, first_span, other_span)
+    shown = quote_source(place)
     way = fixes[0].text if fixes and shown == place.text else f"write `{made}({shown})`"
     return f"there is no implicit conversion: {way}", fixes
 
 
-def is_assigned(span: Span) -> bool:
+def is_assignment_target(span: Span) -> bool:
     """Whether what is marked stands before the `=` of an assignment, and keeps its type."""
     return re.match(r"(\[[^\n]*\])?[ \t]*[-+*/]?=(?!=)", span.source.text[span.end :]) is not None
 
 
-def number_for_truth(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span]:
+def bool_conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span]:
     """To what a truth among numbers is converted, and which of the two it is."""
-    a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
+    a, b = prune_dtype(first.tensor.dtype), prune_dtype(other.tensor.dtype)
     number, span = (b, first_span) if a is BOOL else (a, other_span)
     if not isinstance(number, DTypeVar):
         return dtype_text(number), span
     return "i32" if any(c in INTEGERS for c in number.candidates) else number.real.name, span
 
 
-def conversion_to(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span, tuple[Fix, ...]]:
+def conversion_target(
+    first: Array, other: Array, first_span: Span, other_span: Span
+) -> tuple[str, Span, tuple[Fix, ...]]:
     """What to convert where two element types meet: the one that keeps all that it says, else the second.
 
     To which type, where, and the fix where numbers keep all that they say.
     """
-    a, b = pruned(first.tensor.dtype), pruned(other.tensor.dtype)
+    a, b = prune_dtype(first.tensor.dtype), prune_dtype(other.tensor.dtype)
     if a.is_complex != b.is_complex:
         real, span = (b, other_span) if a.is_complex else (a, first_span)
         other_one = a if a.is_complex else b
-        wanted = WHOLE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
-        return str(wanted), span, kept(span, real, wanted)
+        wanted = COMPLEX_DTYPE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
+        return str(wanted), span, widening_fix(span, real, wanted)
     if a.is_float and b.is_integer and isinstance(a, DTypeVar):
-        return a.real.name, other_span, converted(other_span, a.real.name)
+        return a.real.name, other_span, conversion_fix(other_span, a.real.name)
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
         made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
-        return made, first_span, converted(first_span, made)
-    if keeps(a, b) and not keeps(b, a) and not is_assigned(first_span):
-        return dtype_text(b), first_span, kept(first_span, a, b)
+        return made, first_span, conversion_fix(first_span, made)
+    if is_widening(a, b) and not is_widening(b, a) and not is_assignment_target(first_span):
+        return dtype_text(b), first_span, widening_fix(first_span, a, b)
     wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
-    return wanted, other_span, kept(other_span, b, a)
+    return wanted, other_span, widening_fix(other_span, b, a)
 
 
-def not_this_pattern(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
+def tuple_pattern_error(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
     """A pattern for a value that is no tuple, or one of another number of parts: DL0321."""
     count = len(pattern.items)
     if parts is None:
-        return mistake("DL0321", f"a tuple of {count} is expected here", (pattern.span, ""), found)
+        return make_error("DL0321", f"a tuple of {count} is expected here", (pattern.span, ""), found)
     names = [item.span.text for item in pattern.items[:parts]] + ["_"] * (parts - count)
     message = f"this pattern is for a tuple of {count}, and the tuple has {parts}"
-    return mistake("DL0321", message, (pattern.span, ""), found, help=f"it is taken apart by `({', '.join(names)})`")
+    return make_error("DL0321", message, (pattern.span, ""), found, help=f"it is taken apart by `({', '.join(names)})`")
 
 
-def no_size(term: Term, span: Span, what: str) -> DifflangError:
+def not_a_size_error(term: Term, span: Span, what: str) -> DifflangError:
     """What is said of a value that is no size: only the run will know it, or it is no integer."""
     found, way = show_type(type_of(term)), "make it a parameter `k: dim`, or write it with the sizes of arrays"
-    if may_be_whole(term):
+    if may_be_integer(term):
         message = f"{what} must be known before the program runs"
-        return mistake("DL0305", message, (span, f"this {found} is not"), help=way)
+        return make_error("DL0305", message, (span, f"this {found} is not"), help=way)
     if isinstance(term, Array):
         way = "sizes are made of integers with `+ - * //` and `%`: half of n is `n // 2`"
-    elif isinstance(term, Key):
+    elif isinstance(term, KeyTerm):
         way = "a key of your own is given around the draw: `with_key(k) { normal(3) }`"
-    return mistake("DL0305", f"{what} is an integer", (span, f"this is {found}"), help=way)
+    return make_error("DL0305", f"{what} is an integer", (span, f"this is {found}"), help=way)
 
 
-def may_be_whole(term: Term) -> bool:
+def may_be_integer(term: Term) -> bool:
     """Whether a value is an integer, or may be one for all that is known of it."""
     if not isinstance(term, Array) or term.tensor.shape:
         return False
-    dtype = pruned(term.tensor.dtype)
+    dtype = prune_dtype(term.tensor.dtype)
     return any(each in INTEGERS for each in getattr(dtype, "candidates", (dtype,)))

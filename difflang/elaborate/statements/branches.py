@@ -8,20 +8,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.expressions.operators import array
-from difflang.elaborate.patterns.sum_types import agree, held_as, meeting
-from difflang.elaborate.scope import Binding
-from difflang.elaborate.statements.loop_writes import Log, nowhere, since
-from difflang.elaborate.statements.yield_histories import Yielded, taken_out, with_yields
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.operators import as_array
+from difflang.elaborate.patterns.sum_types import branches_have_value, join_types, widen_to_type
+from difflang.elaborate.scope import LocalBinding
+from difflang.elaborate.statements.loop_writes import WriteLog, out_of_range_writes, take_writes_since
+from difflang.elaborate.statements.yield_histories import YieldItem, pack_yields, unpack_yields
 from difflang.elaborate.terms import (
     UNIT_TERM,
     Array,
-    Poison,
+    PoisonTerm,
     Term,
     Tuple,
+    build_term,
     leaves,
-    rebuilt,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -31,18 +31,18 @@ from difflang.ir.op import OPS
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import assigned, last
-from difflang.types.type_errors import no_condition
+from difflang.syntax.tree_queries import assigned_names, block_value
+from difflang.types.type_errors import condition_type_error
 
 
-def carried(cx: Context, *parts: tree.Node | None) -> list[Binding]:
+def assigned_variables(cx: ElabContext, *parts: tree.Node | None) -> list[LocalBinding]:
     """The variables around a piece of code that it assigns, the failure word last."""
-    names = dict.fromkeys(name for part in parts if part is not None for name in assigned(part))
+    names = dict.fromkeys(name for part in parts if part is not None for name in assigned_names(part))
     found = [*[cx.scope.find(name) for name in names], cx.word]
-    return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (Poison, int, Poly))]
+    return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (PoisonTerm, int, Poly))]
 
 
-def closed(
+def close_regions(
     builders: Sequence[Builder],
     results: Sequence[Sequence[Value]],
     own: Sequence[Sequence[Value]],
@@ -66,54 +66,58 @@ def closed(
 # ---- if
 
 
-@walks(tree.If)
-def if_(cx: Context, e: tree.If) -> Walk[Term]:
-    condition = yield walk(cx, e.condition)
-    predicate = array(cx, condition, e.condition.span, "a condition")
+@elaborates(tree.If)
+def elaborate_if(cx: ElabContext, e: tree.If) -> Walk[Term]:
+    condition = yield elaborate(cx, e.condition)
+    predicate = as_array(cx, condition, e.condition.span, "a condition")
     if not cx.unifier.same(predicate.tensor, Tensor(BOOL)):
-        raise no_condition(predicate.tensor, e.condition.span)
+        raise condition_type_error(predicate.tensor, e.condition.span)
     if isinstance(predicate.static, bool):
         cx.root.chosen = True
         taken = e.then if predicate.static else e.orelse
-        return (yield walk(cx, taken)) if taken is not None else UNIT_TERM
-    variables = carried(cx, e.then, e.orelse)
-    then = yield branch(cx, lambda: walk(cx, e.then), variables, e.then.span)
-    other = yield branch(cx, (lambda: walk(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span)
-    ends = last(e.then).span, last(e.orelse or e).span
-    return decided(cx, predicate, then, other, variables, e.span, ends, "`if`")
+        return (yield elaborate(cx, taken)) if taken is not None else UNIT_TERM
+    variables = assigned_variables(cx, e.then, e.orelse)
+    then = yield elaborate_side(cx, lambda: elaborate(cx, e.then), variables, e.then.span)
+    other = yield elaborate_side(
+        cx, (lambda: elaborate(cx, orelse)) if (orelse := e.orelse) else None, variables, e.span
+    )
+    ends = block_value(e.then).span, block_value(e.orelse or e).span
+    return join_branches(cx, predicate, then, other, variables, e.span, ends, "`if`")
 
 
-def decided(
-    cx: Context,
+def join_branches(
+    cx: ElabContext,
     predicate: Array,
-    then: Branch,
-    other: Branch,
-    variables: list[Binding],
+    then: BranchSide,
+    other: BranchSide,
+    variables: list[LocalBinding],
     span: Span,
     ends: tuple[Span, Span],
     word: str,
 ) -> Term:
     """A branch from its two sides; `ends` are where they give their values, `word` is what the program calls it."""
-    if not agree(cx, predicate.value, then.value, other.value, ends, word):
+    if not branches_have_value(cx, predicate.value, then.value, other.value, ends, word):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
     yielding = bool(then.yields or other.yields)
     if yielding:
-        then, other = with_yields(then, other)
-    either = either_writes if then.writes or other.writes else joined
+        then, other = pack_yields(then, other)
+    either = emit_cond_with_writes if then.writes or other.writes else emit_cond
     value = either(cx, predicate, then, other, variables, span)
-    return taken_out(cx, value, span) if yielding else value
+    return unpack_yields(cx, value, span) if yielding else value
 
 
-class Branch(Struct, frozen=True):
+class BranchSide(Struct, frozen=True):
     builder: Builder
     value: Term
     variables: list[Term]  # what the variables stand for at its end
     span: Span
-    writes: Sequence[tuple[Log, Tuple]] = ()  # what it writes into arrays that the loop around only writes into
-    yields: Sequence[Yielded] = ()  # what the loop around yields there
+    writes: Sequence[tuple[WriteLog, Tuple]] = ()  # what it writes into arrays that the loop around only writes into
+    yields: Sequence[YieldItem] = ()  # what the loop around yields there
 
 
-def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[Binding], span: Span) -> Walk[Branch]:
+def elaborate_side(
+    cx: ElabContext, body: Callable[[], Walk[Term]] | None, variables: list[LocalBinding], span: Span
+) -> Walk[BranchSide]:
     """One side of a branch as a region; the variables are put back as they were."""
     before, marks = [b.term for b in variables], [len(log.sites) for log in cx.logs.values()]
     cx.loops.append([] if cx.loops and cx.loops[-1] is not None else None)
@@ -121,17 +125,19 @@ def branch(cx: Context, body: Callable[[], Walk[Term]] | None, variables: list[B
         try:
             value = (yield body()) if body is not None else UNIT_TERM
             after = [b.term for b in variables]
-            writes = since(cx, marks, span)
+            writes = take_writes_since(cx, marks, span)
         finally:
             for binding, term in zip(variables, before, strict=True):
                 binding.term = term
             yields = cx.loops.pop()
-    if isinstance(value, Poison):
-        raise Reported
-    return Branch(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span, writes, yields or ())
+    if isinstance(value, PoisonTerm):
+        raise AlreadyReported
+    return BranchSide(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span, writes, yields or ())
 
 
-def joined(cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span) -> Term:
+def emit_cond(
+    cx: ElabContext, predicate: Array, then: BranchSide, other: BranchSide, variables: list[LocalBinding], span: Span
+) -> Term:
     """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
     if then.yields or other.yields:
         raise cx.error("DL0501", "`yield` stands in a condition", span, "", "yield in a statement of the loop's body")
@@ -140,34 +146,34 @@ def joined(cx: Context, predicate: Array, then: Branch, other: Branch, variables
     ]
     pairs = [("this", then.value, other.value)]
     pairs += [(f"`{variables[i].name}`", then.variables[i], other.variables[i]) for i in changed]
-    types = [meeting(cx, type_of(a), type_of(b), span, what) for what, a, b in pairs]
+    types = [join_types(cx, type_of(a), type_of(b), span, what) for what, a, b in pairs]
     sides = [
-        [v for t, (_, *both) in zip(types, pairs, strict=True) for v in leaves(held_as(side.builder, both[k], t))]
+        [v for t, (_, *both) in zip(types, pairs, strict=True) for v in leaves(widen_to_type(side.builder, both[k], t))]
         for k, side in enumerate((then, other))
     ]
-    consts, graphs = closed([then.builder, other.builder], sides, [[], []], [0, 0])
+    consts, graphs = close_regions([then.builder, other.builder], sides, [[], []], [0, 0])
     cx.builder.span = span
     operands = tuple(map(cx.builder.own, [predicate.value, *consts]))
     results = iter(cx.builder.append(OPS["cond"], operands, tuple(r.type for r in graphs[0].results), tuple(graphs)))
-    term, *terms = [rebuilt(t, results) for t in types]
+    term, *terms = [build_term(t, results) for t in types]
     for i, new in zip(changed, terms, strict=True):
-        variables[i].term = again(variables[i].term, new)
+        variables[i].term = rebind_term(variables[i].term, new)
     return term
 
 
-def again(old: Term | Dim, new: Term) -> Term:
+def rebind_term(old: Term | Dim, new: Term) -> Term:
     """A variable's new term: only where its type was declared is still known of it."""
     return Array(new.value, origin=old.origin) if isinstance(new, Array) and isinstance(old, Array) else new
 
 
-def either_writes(
-    cx: Context, predicate: Array, then: Branch, other: Branch, variables: list[Binding], span: Span
+def emit_cond_with_writes(
+    cx: ElabContext, predicate: Array, then: BranchSide, other: BranchSide, variables: list[LocalBinding], span: Span
 ) -> Term:
     """A branch in which a loop's arrays are written into: what the side that is not taken writes goes nowhere."""
-    mine = [*[w for _, w in then.writes], *[nowhere(then.builder, w) for _, w in other.writes]]
-    yours = [*[nowhere(other.builder, w) for _, w in then.writes], *[w for _, w in other.writes]]
+    mine = [*[w for _, w in then.writes], *[out_of_range_writes(then.builder, w) for _, w in other.writes]]
+    yours = [*[out_of_range_writes(other.builder, w) for _, w in then.writes], *[w for _, w in other.writes]]
     sides = [replace(side, value=Tuple((side.value, *w))) for side, w in ((then, mine), (other, yours))]
-    both = joined(cx, predicate, sides[0], sides[1], variables, span)
+    both = emit_cond(cx, predicate, sides[0], sides[1], variables, span)
     assert isinstance(both, Tuple)
     value, *writes = both.items
     for (log, _), written in zip((*then.writes, *other.writes), writes, strict=True):

@@ -6,34 +6,40 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Label
-from difflang.elaborate.context import Context, walk, walks
-from difflang.elaborate.patterns.sum_types import held_as
-from difflang.elaborate.statements.branches import Branch, again, branch, carried, closed
-from difflang.elaborate.statements.yield_histories import Yielded, add
-from difflang.elaborate.terms import Array, Term, Tuple, leaves, rebuilt, type_of
+from difflang.elaborate.context import ElabContext, elaborate, elaborates
+from difflang.elaborate.patterns.sum_types import widen_to_type
+from difflang.elaborate.statements.branches import (
+    BranchSide,
+    assigned_variables,
+    close_regions,
+    elaborate_side,
+    rebind_term,
+)
+from difflang.elaborate.statements.yield_histories import YieldItem, record_yield
+from difflang.elaborate.terms import Array, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Value
 from difflang.ir.op import OPS
 from difflang.syntax import tree
 
 
-class Saved(Struct, frozen=True):
+class CheckpointSaves(Struct, frozen=True):
     """What a block saves. `depth` is that of its own statements: loops and branches in it are deeper."""
 
     depth: int
     values: list[Value] = field(default_factory=list[Value])
 
 
-@walks(tree.Checkpoint)
-def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
+@elaborates(tree.Checkpoint)
+def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
     """The block as an equation of its own: it takes what it reads, and gives its value and the variables it changed.
 
     What the loop around yields in it is given too.
     """
-    variables = carried(cx, e.body)
-    around, cx.saved = cx.saved, Saved(cx.depth + 1)
+    variables = assigned_variables(cx, e.body)
+    around, cx.saved = cx.saved, CheckpointSaves(cx.depth + 1)
     try:
-        side: Branch = yield branch(cx, lambda: walk(cx, e.body), variables, e.span)
+        side: BranchSide = yield elaborate_side(cx, lambda: elaborate(cx, e.body), variables, e.span)
         saved = cx.saved.values
     finally:
         cx.saved = around
@@ -41,46 +47,46 @@ def checkpoint(cx: Context, e: tree.Checkpoint) -> Walk[Term]:
     terms = [side.value, *[new for _, new in changed], *[written for _, written in side.writes]]
     terms += [part for found in side.yields for part in (found.value, *([found.here] if found.here else []))]
     types = [type_of(t) for t in terms]
-    values = [v for t, type in zip(terms, types, strict=True) for v in leaves(held_as(side.builder, t, type))]
-    consts, (graph,) = closed([side.builder], [[*values, *saved]], [[]], [0])
+    values = [v for t, type in zip(terms, types, strict=True) for v in leaves(widen_to_type(side.builder, t, type))]
+    consts, (graph,) = close_regions([side.builder], [[*values, *saved]], [[]], [0])
     cx.builder.span = e.span
     results = iter(cx.builder.emit(OPS["checkpoint"], consts, (graph,), results=len(values), again=False))
-    value, *others = [rebuilt(t, results) for t in types]
+    value, *others = [build_term(t, results) for t in types]
     for (binding, _), new in zip(changed, others, strict=False):
-        binding.term = again(binding.term, new)
+        binding.term = rebind_term(binding.term, new)
     for (log, _), written in zip(side.writes, others[len(changed) :], strict=False):
         log.add(written)
     if side.yields:
         yielded, *here = others[len(changed) + len(side.writes) :]
-        add(cx, Yielded(yielded, here_of(here)), e.span)
-    return known_as(side.value, value)
+        record_yield(cx, YieldItem(yielded, yield_flag(here)), e.span)
+    return keep_static_facts(side.value, value)
 
 
-def here_of(here: list[Term]) -> Array | None:
+def yield_flag(here: list[Term]) -> Array | None:
     """Whether a step came to its `yield`, where not every one does."""
     found = here[0] if here else None
     assert found is None or isinstance(found, Array)
     return found
 
 
-def known_as(inside: Term, outside: Term) -> Term:
+def keep_static_facts(inside: Term, outside: Term) -> Term:
     """The block's value, of which as much is known beforehand as inside."""
     match inside, outside:
         case Array(), Array():
             return replace(inside, value=outside.value)
         case Tuple(), Tuple():
-            return Tuple(tuple(map(known_as, inside.items, outside.items)), outside.of)
+            return Tuple(tuple(map(keep_static_facts, inside.items, outside.items)), outside.of)
         case _:
             return outside
 
 
-@walks(tree.Save)
-def save(cx: Context, e: tree.Save) -> Walk[Term]:
+@elaborates(tree.Save)
+def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
     """Keep what a name stands for now.
 
     Errors: DL0510 outside a block, DL0512 deeper in one. Warning DL0511 for what is kept anyway.
     """
-    term: Term = yield walk(cx, tree.Name(e.span, e.name))
+    term: Term = yield elaborate(cx, tree.Name(e.span, e.name))
     if cx.saved is None:
         way = "write `checkpoint { … }` around what is to be computed again; elsewhere the compiler chooses"
         raise cx.error("DL0510", "`save` stands outside a `checkpoint` block", e.span, "", way)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from math import isqrt
 
-from difflang.base.byte_sizes import MOST as MOST_BYTES
-from difflang.base.byte_sizes import UNITS, human, in_bytes, tightest
+from difflang.base.byte_sizes import MAX_BYTES as MOST_BYTES
+from difflang.base.byte_sizes import UNITS, format_bytes, tightest_limit, to_bytes
 from difflang.base.diagnostics import Diagnostic, Label
-from difflang.base.fixes import meant
+from difflang.base.fixes import did_you_mean
 from difflang.base.source import Span
-from difflang.elaborate.context import Context
+from difflang.elaborate.context import ElabContext
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import children
+from difflang.syntax.tree_queries import child_nodes
 
-KNOWN = ("checkpoint", "memory", "unchecked", "deterministic")
-STRATEGIES: dict[str, tuple[str, ...]] = {  # and the number that each takes
+DECORATOR_NAMES = ("checkpoint", "memory", "unchecked", "deterministic")
+CHECKPOINT_STRATEGIES: dict[str, tuple[str, ...]] = {  # and the number that each takes
     "full": ("cap",),
     "sqrt": (),
     "every": ("steps",),
@@ -27,13 +27,17 @@ STRATEGIES: dict[str, tuple[str, ...]] = {  # and the number that each takes
     "offload": (),
     "auto": (),
 }
-Keep = tuple[int, int]
-ALL_AS_USUAL: Keep = (0, 0)
-MOST = 1_000_000  # for slots and for steps between them: they are counted in 32 bits, and a slot takes a little time
-FULL = 4096  # states that `full` has room for where only the run knows how many there are
+SlotsAndInterval = tuple[int, int]
+DEFAULT_SLOTS: SlotsAndInterval = (0, 0)
+MAX_SLOTS = (
+    1_000_000  # for slots and for steps between them: they are counted in 32 bits, and a slot takes a little time
+)
+FULL_SLOTS = 4096  # states that `full` has room for where only the run knows how many there are
 
 
-def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loop: bool = False) -> None:
+def apply_decorators(
+    cx: ElabContext, attributes: tuple[tree.Attribute, ...], span: Span, *, loop: bool = False
+) -> None:
     """Do what the attributes of what stands there say. Errors: DL0209, DL0219, DL0220."""
     for i, attribute in enumerate(attributes):
         if attribute.name in [a.name for a in attributes[:i]]:
@@ -46,18 +50,18 @@ def obey(cx: Context, attributes: tuple[tree.Attribute, ...], span: Span, *, loo
             case "deterministic":
                 cx.session.in_order = True
             case "checkpoint":
-                cx.session.strategies[span] = strategy(cx, attribute)
+                cx.session.strategies[span] = parse_strategy(cx, attribute)
             case "memory" if loop:
                 raise cx.error("DL0220", "`@memory` stands before a function", attribute.span)
             case "memory":
-                heed(cx, (attribute,))
+                apply_memory_limit(cx, (attribute,))
             case name:
-                way, fixes = meant(name, KNOWN, attribute.span, "@")
-                way = way or f"there are @{', @'.join(KNOWN)}"
+                way, fixes = did_you_mean(name, DECORATOR_NAMES, attribute.span, "@")
+                way = way or f"there are @{', @'.join(DECORATOR_NAMES)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
 
 
-def idle(cx: Context, attributes: tuple[tree.Attribute, ...], why: str) -> None:
+def warn_unused_checkpoint(cx: ElabContext, attributes: tuple[tree.Attribute, ...], why: str) -> None:
     """A warning, DL0219, where `@checkpoint` keeps nothing."""
     for attribute in attributes:
         if attribute.name == "checkpoint":
@@ -66,28 +70,28 @@ def idle(cx: Context, attributes: tuple[tree.Attribute, ...], why: str) -> None:
             cx.session.warn(Diagnostic("DL0219", message, (label,), (way,), severity="warning"))
 
 
-def has_loop(node: tree.Node) -> bool:
+def contains_loop(node: tree.Node) -> bool:
     """Whether a loop stands in it, within functions that it declares too."""
-    return isinstance(node, (tree.For, tree.While)) or any(map(has_loop, children(node)))
+    return isinstance(node, (tree.For, tree.While)) or any(map(contains_loop, child_nodes(node)))
 
 
-def heed(cx: Context, attributes: tuple[tree.Attribute, ...]) -> None:
+def apply_memory_limit(cx: ElabContext, attributes: tuple[tree.Attribute, ...]) -> None:
     """What a function says of memory is so of who calls it. Errors: DL0220."""
     for attribute in attributes:
         if attribute.name == "memory":
-            cx.root.limit = tightest(cx.root.limit, limit(cx, attribute))
+            cx.root.limit = tightest_limit(cx.root.limit, parse_memory_limit(cx, attribute))
 
 
-def limit(cx: Context, attribute: tree.Attribute) -> int:
+def parse_memory_limit(cx: ElabContext, attribute: tree.Attribute) -> int:
     """The bytes of `@memory(…)`. Errors: DL0220."""
     match attribute.args:
         case (tree.Quantity(number=tree.Int() | tree.Float() as number, unit=unit),) if unit in UNITS:
-            if (bytes := in_bytes(number.value, unit)) is not None:
+            if (bytes := to_bytes(number.value, unit)) is not None:
                 return bytes
-            message = f"a limit on memory is from 1 B to {human(MOST_BYTES)}"
+            message = f"a limit on memory is from 1 B to {format_bytes(MOST_BYTES)}"
             raise cx.error("DL0220", message, attribute.span)
         case (tree.Quantity(unit=unit) as wrong,):
-            way, fixes = meant(unit, UNITS, wrong.span)
+            way, fixes = did_you_mean(unit, UNITS, wrong.span)
             way = way or f"there are {', '.join(UNITS)}"
             raise cx.error("DL0220", f"there is no unit `{unit}` of memory", wrong.span, "", way, fixes)
         case _:
@@ -95,16 +99,16 @@ def limit(cx: Context, attribute: tree.Attribute) -> int:
             raise cx.error("DL0220", "`@memory` takes a number and a unit", attribute.span, "", way)
 
 
-def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
+def parse_strategy(cx: ElabContext, attribute: tree.Attribute) -> tuple[str, int]:
     """The word and the number of `@checkpoint(…)`, 0 if it has none. Errors: DL0219."""
     first, *rest = attribute.args or (None,)
     word = first.value.id if isinstance(first, tree.Arg) and isinstance(first.value, tree.Name) else ""
-    if word not in STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
+    if word not in CHECKPOINT_STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
         place = (first or attribute).span
-        way, fixes = meant(word, STRATEGIES, place)
-        way = written_as(first) or way or f"there are {', '.join(STRATEGIES)}"
+        way, fixes = did_you_mean(word, CHECKPOINT_STRATEGIES, place)
+        way = strategy_hint(first) or way or f"there are {', '.join(CHECKPOINT_STRATEGIES)}"
         raise cx.error("DL0219", "`@checkpoint` takes a strategy first", place, "", way, fixes)
-    needs, number = STRATEGIES[word], 0
+    needs, number = CHECKPOINT_STRATEGIES[word], 0
     for arg in rest:
         if not isinstance(arg, tree.Arg) or arg.name is None or arg.name not in needs:
             takes = f"`{word}` takes {needs[0]} = a whole number" if needs else f"`{word}` takes nothing more"
@@ -112,9 +116,9 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
         if number:
             raise cx.error("DL0219", f"`{arg.name}` is given twice", arg.span)
         number = arg.value.value if isinstance(arg.value, tree.Int) else 0
-        if not 1 <= number <= MOST:
+        if not 1 <= number <= MAX_SLOTS:
             way = f"such as `{arg.name} = 32`"
-            message = f"`{arg.name}` is a whole number from 1 to {MOST:,}, written here"
+            message = f"`{arg.name}` is a whole number from 1 to {MAX_SLOTS:,}, written here"
             raise cx.error("DL0219", message, arg.span, "", way)
     if needs and not number and word != "full":
         way = f"`@checkpoint({word}, {needs[0]} = 32)`"
@@ -122,7 +126,7 @@ def strategy(cx: Context, attribute: tree.Attribute) -> tuple[str, int]:
     return word, number
 
 
-def written_as(first: object) -> str:
+def strategy_hint(first: object) -> str:
     """How `revolve(5)` and `every = 5` are written."""
     match first:
         case tree.Arg(value=tree.Call(fn=tree.Name(id=word), args=(tree.Arg(value=tree.Int(value=n)),))):
@@ -131,21 +135,21 @@ def written_as(first: object) -> str:
             pass
         case _:
             return ""
-    return next((f"`@checkpoint({word}, {number} = {n})`" for number in STRATEGIES.get(word, ())), "")
+    return next((f"`@checkpoint({word}, {number} = {n})`" for number in CHECKPOINT_STRATEGIES.get(word, ())), "")
 
 
-def kept(cx: Context, loop: Span, length: object) -> dict[str, Keep | bool]:
+def checkpoint_attrs(cx: ElabContext, loop: Span, length: object) -> dict[str, SlotsAndInterval | bool]:
     """What is kept of a loop for reverse mode, and where, as attributes of its equation.
 
     Where only the run knows the length, `sqrt` keeps as many as of a loop for which `full` has room.
     """
-    word, number = asked(cx, loop)
-    keep = states(word, number, length)
-    kept: dict[str, Keep | bool] = {} if keep == ALL_AS_USUAL else {"keep": keep}
+    word, number = strategy_of_loop(cx, loop)
+    keep = slots_and_interval(word, number, length)
+    kept: dict[str, SlotsAndInterval | bool] = {} if keep == DEFAULT_SLOTS else {"keep": keep}
     return {**kept, "host": True} if word == "offload" else kept
 
 
-def asked(cx: Context, loop: Span) -> tuple[str, int]:
+def strategy_of_loop(cx: ElabContext, loop: Span) -> tuple[str, int]:
     """The strategy of a loop: its own, or that of the function that it stands in."""
     around = [
         s for s in cx.session.strategies if s.source is loop.source and s.start <= loop.start <= loop.end <= s.end
@@ -153,15 +157,15 @@ def asked(cx: Context, loop: Span) -> tuple[str, int]:
     return cx.session.strategies[max(around, key=lambda s: (s.start, -s.end))] if around else ("auto", 0)
 
 
-def states(word: str, number: int, length: object) -> Keep:
+def slots_and_interval(word: str, number: int, length: object) -> SlotsAndInterval:
     """For how many states a strategy has room, and how many steps lie between them."""
     match word:
         case "full" | "offload" if isinstance(length, int):
             return number or max(1, length), 1
         case "full" if number or length is None:
-            return number or FULL, 1
+            return number or FULL_SLOTS, 1
         case "sqrt" if length is None:
-            return isqrt(FULL), 0
+            return isqrt(FULL_SLOTS), 0
         case "sqrt" if isinstance(length, int) and length > 0:
             slots = isqrt(length - 1) + 1
             return slots, -(-length // slots)
@@ -170,4 +174,4 @@ def states(word: str, number: int, length: object) -> Keep:
         case "revolve":
             return number, 0
         case _:
-            return ALL_AS_USUAL
+            return DEFAULT_SLOTS

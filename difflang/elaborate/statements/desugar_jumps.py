@@ -20,39 +20,39 @@ from difflang.base.source import Span
 from difflang.elaborate.statements.jump_analysis import (
     JUMPS,
     LOOPS,
-    Stmts,
-    bound_by,
-    bound_in,
-    ends,
-    freed,
-    going_on,
+    Statements,
+    case_bindings,
+    continuing_branch,
+    else_statements,
+    ends_in_jump,
     jumps_inside,
-    leaving,
-    named_after,
-    sides,
+    jumps_leaving,
+    mark_jump_free,
+    names_used_after,
+    statement_bindings,
 )
-from difflang.elaborate.trampoline import Walk, run
+from difflang.elaborate.trampoline import Walk, run_walk
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import assigned as assigned_in
-from difflang.syntax.tree_queries import children, free_names, nodes
-from difflang.types.type_errors import mistake
+from difflang.syntax.tree_queries import all_nodes, child_nodes, mentioned_names
+from difflang.syntax.tree_queries import assigned_names as assigned_in
+from difflang.types.type_errors import make_error
 
-N = TypeVar("N", bound=tree.Node)
-HEADED = (tree.Checkpoint, tree.WithKey)  # blocks of another kind
-VALUED = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
+NodeT = TypeVar("NodeT", bound=tree.Node)
+BODY_STATEMENTS = (tree.Checkpoint, tree.WithKey)  # blocks of another kind
+VALUE_STATEMENTS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
 
 
-class Until(tree.For, frozen=True, eq=False):
+class ForUntil(tree.For, frozen=True, eq=False):
     """A `for` that ends before its next step once a variable is true."""
 
     stop: str
 
 
-class Unset(tree.Int, frozen=True, eq=False):
+class UnsetResult(tree.Int, frozen=True, eq=False):
     """Some value of the function's result type: no one reads it."""
 
 
-class Flags(Struct, frozen=True):
+class JumpFlags(Struct, frozen=True):
     """The variables that jumps set: to skip the rest of a step, to end the loop, to say that there is a result."""
 
     skip: str | None = None
@@ -62,34 +62,34 @@ class Flags(Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def without_jumps(body: tree.Expr) -> tree.Expr:
+def desugar_function(body: tree.Expr) -> tree.Expr:
     """The body of a function without jumps, where it has any. Errors: DL0506 for a statement that never runs."""
-    if not isinstance(body, tree.Block) or not any(isinstance(n, JUMPS) for n in nodes(body)):
+    if not isinstance(body, tree.Block) or not any(isinstance(n, JUMPS) for n in all_nodes(body)):
         return body
-    return run(Writer(body).whole(body.stmts, body.span))
+    return run_walk(JumpDesugarer(body).whole(body.stmts, body.span))
 
 
 @lru_cache(maxsize=4096)
-def loop_without_jumps(loop: tree.For | tree.While) -> tree.Block | None:
+def desugar_loop(loop: tree.For | tree.While) -> tree.Block | None:
     """A loop in the middle of an expression, which no `return` leaves, without its jumps; nothing where it has none."""
     if not jumps_inside(loop):
         return None
-    found = leaving(loop)
+    found = jumps_leaving(loop)
     if found.get(loop) or not any(isinstance(n, (tree.Break, tree.Continue)) for n in found):
         return None
     body = tree.Block(loop.span, (loop,))
-    return replace(body, stmts=run(Writer(body).flagged(body.stmts, Flags())))
+    return replace(body, stmts=run_walk(JumpDesugarer(body).flagged(body.stmts, JumpFlags())))
 
 
-class Writer:
+class JumpDesugarer:
     """Writes one function's body anew."""
 
     def __init__(self, body: tree.Block) -> None:
-        self.taken = set(free_names(body))
-        for node in nodes(body):
+        self.taken = set(mentioned_names(body))
+        for node in all_nodes(body):
             if isinstance(node, tree.NamePattern):
                 self.taken.add(node.name)
-        self.jumps = leaving(body)
+        self.jumps = jumps_leaving(body)
 
     def name(self, what: str) -> str:
         """A name that nothing in the function has."""
@@ -109,15 +109,15 @@ class Writer:
             if (opened := self.opened(stmt, rest)) is not None:
                 return (yield self.whole((*done, *opened), span))
             if isinstance(stmt, tree.Return):
-                refuse_rest(stmt, rest)
+                refuse_unreachable(stmt, rest)
                 return tree.Block(span, (*done, *([stmt.value] if stmt.value is not None else [])))
             if isinstance(stmt, (tree.Break, tree.Continue)):
-                jumped(stmt, Flags())
+                set_flags(stmt, JumpFlags())
             if tree.Return not in self.jumps.get(stmt, ()):
                 done += yield self.kept(stmt)
             elif isinstance(stmt, tree.Block) and not rest:
                 return tree.Block(span, (*done, (yield self.whole(stmt.stmts, stmt.span))))
-            elif isinstance(stmt, HEADED) and not rest:
+            elif isinstance(stmt, BODY_STATEMENTS) and not rest:
                 inner = yield self.whole(stmt.body.stmts, stmt.body.span)
                 return tree.Block(span, (*done, replace(stmt, body=inner)))
             elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
@@ -130,10 +130,10 @@ class Writer:
                     cases.append(replace(case, body=(yield self.whole(side, case.body.span))))
                 return tree.Block(span, (*done, replace(stmt, cases=tuple(cases))))
             else:
-                flags = Flags(returned=self.name("returned"), result=self.name("result"))
+                flags = JumpFlags(returned=self.name("returned"), result=self.name("result"))
                 assert flags.returned and flags.result
-                done.append(tree.Var(stmt.span, pattern(stmt, flags.result), None, Unset(stmt.span, 0)))
-                done.append(variable(stmt, flags.returned))
+                done.append(tree.Var(stmt.span, flag_pattern(stmt, flags.result), None, UnsetResult(stmt.span, 0)))
+                done.append(declare_flag(stmt, flags.returned))
                 done += yield self.flagged((stmt,), flags)
                 then = tree.Block(stmt.span, (tree.Name(stmt.span, flags.result),))
                 other = yield self.whole(rest, span)
@@ -141,118 +141,118 @@ class Writer:
                 return tree.Block(span, (*done, tree.If(stmt.span, asked, then, other)))
         return tree.Block(span, tuple(done))
 
-    def moved(self, stmt: tree.If, rest: Stmts) -> tuple[Stmts, Stmts] | None:
+    def moved(self, stmt: tree.If, rest: Statements) -> tuple[Statements, Statements] | None:
         """Both sides with what follows moved to the one that goes on, if that is one, and means the same there."""
-        then, other = stmt.then.stmts, sides(stmt.orelse)
-        if ends(then) and ends(other):
-            refuse_rest(stmt, rest)
-        if not rest or (ends(then) and ends(other)):
+        then, other = stmt.then.stmts, else_statements(stmt.orelse)
+        if ends_in_jump(then) and ends_in_jump(other):
+            refuse_unreachable(stmt, rest)
+        if not rest or (ends_in_jump(then) and ends_in_jump(other)):
             return then, other
-        if ends(then):
+        if ends_in_jump(then):
             longer = self.after(other, rest)
             return None if longer is None else (then, longer)
-        longer = self.after(then, rest) if ends(other) else None
+        longer = self.after(then, rest) if ends_in_jump(other) else None
         return None if longer is None else (longer, other)
 
-    def moved_cases(self, stmt: tree.Match, rest: Stmts) -> list[Stmts] | None:
+    def moved_cases(self, stmt: tree.Match, rest: Statements) -> list[Statements] | None:
         """Every case, with what follows moved to the one that goes on, if that is one, and means the same there."""
-        into = [sides(case.body) for case in stmt.cases]
-        going_on = [i for i, side in enumerate(into) if not ends(side)]
+        into = [else_statements(case.body) for case in stmt.cases]
+        going_on = [i for i, side in enumerate(into) if not ends_in_jump(side)]
         if not going_on:
-            refuse_rest(stmt, rest)
+            refuse_unreachable(stmt, rest)
         if not going_on or not rest:
             return into
-        (place, *more), names = going_on, {n for s in rest for n in free_names(s)}
-        apart = bound_in(stmt.cases[place].pattern).isdisjoint(names)
+        (place, *more), names = going_on, {n for s in rest for n in mentioned_names(s)}
+        apart = case_bindings(stmt.cases[place].pattern).isdisjoint(names)
         longer = self.after(into[place], rest) if not more and apart else None
         return None if longer is None else [*into[:place], longer, *into[place + 1 :]]
 
-    def after(self, stmts: Stmts, rest: Stmts) -> Stmts | None:
+    def after(self, stmts: Statements, rest: Statements) -> Statements | None:
         """Statements and what follows their block, whose names must not be taken for those bound in it."""
         if not self.hides(stmts, rest):
             return (*stmts, *rest)
         return None if self.returns(stmts) else (tree.Block(stmts[0].span, stmts), *rest)
 
-    def returns(self, stmts: Stmts) -> bool:
+    def returns(self, stmts: Statements) -> bool:
         return any(tree.Return in self.jumps.get(s, ()) for s in stmts)
 
     # ---- statements whose value is given by a branch that may be left
 
-    def opened(self, stmt: tree.Stmt, rest: Stmts) -> Stmts | None:
+    def opened(self, stmt: tree.Stmt, rest: Statements) -> Statements | None:
         """A statement and what follows it, both moved to where a branch goes on with a value, if that is one place.
 
         Errors: DL0509 where a name means something else there.
         """
-        value = stmt.value if isinstance(stmt, VALUED) else None
+        value = stmt.value if isinstance(stmt, VALUE_STATEMENTS) else None
         if value is None or not self.jumps.get(value):
             return None
         if isinstance(value, tree.Block) and value.stmts:
             *before, last = value.stmts
-            self.refuse_hidden(stmt, rest, bound_by(before))
+            self.refuse_hidden(stmt, rest, statement_bindings(before))
             return (*before, self.with_value(stmt, last), *rest)
         if isinstance(value, tree.If) and value.orelse is not None:
             ways = [value.then, value.orelse]
-            if (at := going_on(ways)) is None:
+            if (at := continuing_branch(ways)) is None:
                 return None
             self.refuse_hidden(stmt, rest, set())
             then, other = self.moved_on(stmt, ways, rest, at)
             return (self.made(tree.If(value.span, value.condition, then, other)),)
         if isinstance(value, tree.Match):
             bodies = [case.body for case in value.cases]
-            if (at := going_on(bodies)) is None:
+            if (at := continuing_branch(bodies)) is None:
                 return None
-            self.refuse_hidden(stmt, rest, bound_in(value.cases[at].pattern))
+            self.refuse_hidden(stmt, rest, case_bindings(value.cases[at].pattern))
             pairs = zip(value.cases, self.moved_on(stmt, bodies, rest, at), strict=True)
             return (self.made(replace(value, cases=tuple([self.made(replace(c, body=body)) for c, body in pairs]))),)
         return None
 
-    def moved_on(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Stmts, at: int) -> list[tree.Block]:
+    def moved_on(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Statements, at: int) -> list[tree.Block]:
         """The sides of a branch, that which goes on taking the statement and the rest."""
-        blocks = [tree.Block(side.span, sides(side)) for side in places]
+        blocks = [tree.Block(side.span, else_statements(side)) for side in places]
         blocks[at] = tree.Block(places[at].span, (self.with_value(stmt, places[at]), *rest))
         return [self.made(block) for block in blocks]
 
-    def refuse_hidden(self, stmt: tree.Stmt, rest: Stmts, bound: set[str]) -> None:
+    def refuse_hidden(self, stmt: tree.Stmt, rest: Statements, bound: set[str]) -> None:
         """Errors: DL0509 where a statement, or what follows, means something else by names that its value binds.
 
         An update reads its place first: what its value assigns must not be read there either.
         """
-        target = set(free_names(stmt.target)) if isinstance(stmt, (tree.Assign, tree.Update)) else set[str]()
-        hidden = bound & (target | named_after(stmt, rest)) if bound else set[str]()
+        target = set(mentioned_names(stmt.target)) if isinstance(stmt, (tree.Assign, tree.Update)) else set[str]()
+        hidden = bound & (target | names_used_after(stmt, rest)) if bound else set[str]()
         moved = target & set(assigned_in(stmt.value)) if isinstance(stmt, tree.Update) else set[str]()
         for name in sorted(hidden | moved):
-            jump = next(n for n in nodes(stmt) if isinstance(n, JUMPS))
-            message = f"`{word_of(jump)}` leaves a value in which `{name}` is not what it is around it"
+            jump = next(n for n in all_nodes(stmt) if isinstance(n, JUMPS))
+            message = f"`{jump_keyword(jump)}` leaves a value in which `{name}` is not what it is around it"
             way = f"give `{name}` another name in there" if name in hidden else f"assign `{name}` in a statement before"
-            raise mistake("DL0509", message, (jump.span, ""), help=way)
+            raise make_error("DL0509", message, (jump.span, ""), help=way)
 
     def with_value(self, stmt: tree.Stmt, value: tree.Node) -> tree.Stmt:
         return self.made(replace(stmt, value=value))  # type: ignore[arg-type]
 
-    def made(self, node: N) -> N:
+    def made(self, node: NodeT) -> NodeT:
         """A new node, its jumps those of its parts."""
-        if found := set[type[tree.Node]]().union(*[self.jumps.get(part, set()) for part in children(node)]):
+        if found := set[type[tree.Node]]().union(*[self.jumps.get(part, set()) for part in child_nodes(node)]):
             self.jumps[node] = found | ({type(node)} if isinstance(node, JUMPS) else set())
         return node
 
-    def hides(self, stmts: Stmts, rest: Stmts) -> bool:
+    def hides(self, stmts: Statements, rest: Statements) -> bool:
         """Whether statements bind a name that the rest means otherwise."""
-        return not bound_by(stmts).isdisjoint(n for s in rest for n in free_names(s))
+        return not statement_bindings(stmts).isdisjoint(n for s in rest for n in mentioned_names(s))
 
     # ---- below: loops, and branches in them
 
-    def kept(self, stmt: tree.Stmt) -> Walk[Stmts]:
+    def kept(self, stmt: tree.Stmt) -> Walk[Statements]:
         """A statement that no jump leaves, the loops in it without jumps."""
         if isinstance(stmt, (tree.Let, tree.Var)):
             *before, value = yield self.kept(stmt.value)
             return (*before, replace(stmt, value=value))
         if isinstance(stmt, (tree.For, tree.While)):
-            return (yield self.loop(stmt, Flags()))
+            return (yield self.loop(stmt, JumpFlags()))
         if isinstance(stmt, (tree.If, tree.Match, tree.Block)):
-            return (yield self.passed(stmt, Flags()))
+            return (yield self.passed(stmt, JumpFlags()))
         return (stmt,)
 
-    def flagged(self, stmts: Sequence[tree.Stmt], flags: Flags) -> Walk[Stmts]:
+    def flagged(self, stmts: Sequence[tree.Stmt], flags: JumpFlags) -> Walk[Statements]:
         """Statements in which jumps set variables, each followed by a branch that asks."""
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
@@ -260,8 +260,8 @@ class Writer:
             if (opened := self.opened(stmt, rest)) is not None:
                 return (*done, *(yield self.flagged(opened, flags)))
             if isinstance(stmt, JUMPS):
-                refuse_rest(stmt, rest)
-                return (*done, *jumped(stmt, flags))
+                refuse_unreachable(stmt, rest)
+                return (*done, *set_flags(stmt, flags))
             if not self.jumps.get(stmt):
                 done += yield self.kept(stmt)
                 continue
@@ -273,62 +273,64 @@ class Writer:
             break
         return tuple(done)
 
-    def passed(self, stmt: tree.Stmt, flags: Flags) -> Walk[Stmts]:
+    def passed(self, stmt: tree.Stmt, flags: JumpFlags) -> Walk[Statements]:
         """A statement that a jump may leave. Errors: DL0509 for a jump in the middle of an expression."""
-        self.refuse_within(asked_first(stmt))
+        self.refuse_within(header_expression(stmt))
         if isinstance(stmt, LOOPS):
             return (yield self.loop(stmt, flags))
         if isinstance(stmt, tree.Block):
             return (replace(stmt, stmts=(yield self.flagged(stmt.stmts, flags))),)
-        if isinstance(stmt, HEADED):
+        if isinstance(stmt, BODY_STATEMENTS):
             return (replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, flags)))),)
         if isinstance(stmt, tree.If):
             then = replace(stmt.then, stmts=(yield self.flagged(stmt.then.stmts, flags)))
             other = None
             if stmt.orelse is not None:
-                other = tree.Block(stmt.orelse.span, (yield self.flagged(sides(stmt.orelse), flags)))
+                other = tree.Block(stmt.orelse.span, (yield self.flagged(else_statements(stmt.orelse), flags)))
             return (tree.If(stmt.span, stmt.condition, then, other),)
         if isinstance(stmt, tree.Match):
             cases: list[tree.Case] = []
             for case in stmt.cases:
-                body = tree.Block(case.body.span, (yield self.flagged(sides(case.body), flags)))
+                body = tree.Block(case.body.span, (yield self.flagged(else_statements(case.body), flags)))
                 cases.append(replace(case, body=body))
             return (replace(stmt, cases=tuple(cases)),)
         return (stmt,)
 
     def refuse_within(self, e: tree.Node | None) -> None:
         if e is not None and self.jumps.get(e):
-            raise misplaced(next(n for n in nodes(e) if isinstance(n, JUMPS)))
+            raise misplaced_jump(next(n for n in all_nodes(e) if isinstance(n, JUMPS)))
 
-    def loop(self, stmt: tree.For | tree.While, around: Flags) -> Walk[Stmts]:
+    def loop(self, stmt: tree.For | tree.While, around: JumpFlags) -> Walk[Statements]:
         """A loop, its variables before it, and after it what a `return` in it means for the loop around."""
         inside: set[type[tree.Node]] = set().union(*[self.jumps.get(s, set()) for s in stmt.body.stmts])
         if not inside:
             return (
-                freed(replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, Flags()))))),
+                mark_jump_free(
+                    replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, JumpFlags()))))
+                ),
             )
         skip, stop = self.name("skip"), self.name("stop") if inside - {tree.Continue} else None
-        flags = Flags(skip, stop, around.returned, around.result)
+        flags = JumpFlags(skip, stop, around.returned, around.result)
         stmts = yield self.flagged(stmt.body.stmts, flags)
-        loop = replace(stmt, body=replace(stmt.body, stmts=(variable(stmt, skip), *stmts)))
+        loop = replace(stmt, body=replace(stmt.body, stmts=(declare_flag(stmt, skip), *stmts)))
         if stop is None:
-            return (freed(loop),)
+            return (mark_jump_free(loop),)
         if isinstance(loop, tree.While):
             go_on = tree.Unary(loop.condition.span, "not", tree.Name(loop.condition.span, stop))
             at = loop.condition.span
             loop = replace(loop, condition=tree.Binary(at, "and", go_on, loop.condition, at))
         else:
             assert isinstance(loop, tree.For)
-            loop = Until(loop.span, loop.pattern, loop.iterable, loop.body, loop.attributes, stop)
-        after: Stmts = ()
+            loop = ForUntil(loop.span, loop.pattern, loop.iterable, loop.body, loop.attributes, stop)
+        after: Statements = ()
         if tree.Return in inside and around.skip:
             asked = tree.Name(stmt.span, around.returned or "")
-            left = [assigned(stmt, name) for name in (around.skip, around.stop) if name]
+            left = [set_flag(stmt, name) for name in (around.skip, around.stop) if name]
             after = (tree.If(stmt.span, asked, tree.Block(stmt.span, tuple(left)), None),)
-        return (variable(stmt, stop), freed(loop), *after)
+        return (declare_flag(stmt, stop), mark_jump_free(loop), *after)
 
 
-def asked_first(stmt: tree.Stmt) -> tree.Node | None:
+def header_expression(stmt: tree.Stmt) -> tree.Node | None:
     """What a statement evaluates before it comes to its blocks."""
     match stmt:
         case tree.If() | tree.While():
@@ -345,45 +347,47 @@ def asked_first(stmt: tree.Stmt) -> tree.Node | None:
             return stmt
 
 
-def misplaced(jump: tree.Node) -> DifflangError:
+def misplaced_jump(jump: tree.Node) -> DifflangError:
     """A jump that is no statement."""
     way = "where one branch gives a statement its value, the others may be left: `let v = if c { return x } else { y }`"
-    return mistake("DL0509", f"`{word_of(jump)}` stands in the middle of an expression", (jump.span, ""), help=way)
+    return make_error(
+        "DL0509", f"`{jump_keyword(jump)}` stands in the middle of an expression", (jump.span, ""), help=way
+    )
 
 
-def word_of(jump: tree.Node) -> str:
+def jump_keyword(jump: tree.Node) -> str:
     return "return" if isinstance(jump, tree.Return) else "break" if isinstance(jump, tree.Break) else "continue"
 
 
-def refuse_rest(jump: tree.Node, rest: Stmts) -> None:
+def refuse_unreachable(jump: tree.Node, rest: Statements) -> None:
     """Errors: DL0506 for what stands after a jump."""
     if rest:
-        raise mistake(
+        raise make_error(
             "DL0506", "this never runs", (rest[0].span, ""), (jump.span, "here the block is left"), help="take it away"
         )
 
 
-def jumped(stmt: tree.Stmt, flags: Flags) -> Stmts:
+def set_flags(stmt: tree.Stmt, flags: JumpFlags) -> Statements:
     """What a jump sets. Errors: DL0501 outside a loop."""
     if isinstance(stmt, (tree.Break, tree.Continue)):
         if flags.skip is None:
             word = "break" if isinstance(stmt, tree.Break) else "continue"
-            raise mistake("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
+            raise make_error("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
         names = (flags.skip, flags.stop) if isinstance(stmt, tree.Break) else (flags.skip,)
-        return tuple(assigned(stmt, n) for n in names if n)
+        return tuple(set_flag(stmt, n) for n in names if n)
     assert isinstance(stmt, tree.Return)
     value = stmt.value or tree.TupleExpr(stmt.span, ())
     result = tree.Assign(stmt.span, tree.Name(stmt.span, flags.result or ""), value)
-    return (result, *[assigned(stmt, n) for n in (flags.returned, flags.skip, flags.stop) if n])
+    return (result, *[set_flag(stmt, n) for n in (flags.returned, flags.skip, flags.stop) if n])
 
 
-def pattern(at: tree.Node, name: str) -> tree.NamePattern:
+def flag_pattern(at: tree.Node, name: str) -> tree.NamePattern:
     return tree.NamePattern(at.span, name)
 
 
-def variable(at: tree.Node, name: str) -> tree.Var:
-    return tree.Var(at.span, pattern(at, name), None, tree.Bool(at.span, False))
+def declare_flag(at: tree.Node, name: str) -> tree.Var:
+    return tree.Var(at.span, flag_pattern(at, name), None, tree.Bool(at.span, False))
 
 
-def assigned(at: tree.Node, name: str) -> tree.Assign:
+def set_flag(at: tree.Node, name: str) -> tree.Assign:
     return tree.Assign(at.span, tree.Name(at.span, name), tree.Bool(at.span, True))

@@ -8,22 +8,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.elaborate.context import Context, Reported, walk, walks
-from difflang.elaborate.expressions.operators import array, elementwise
-from difflang.elaborate.reports.op_messages import quoted
+from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.expressions.operators import as_array, elementwise
+from difflang.elaborate.reports.op_messages import quote_source
 from difflang.elaborate.statements.yield_histories import history_source
 from difflang.elaborate.terms import (
     Array,
-    Past,
-    Poison,
-    Range,
-    Steps,
-    Sum,
+    HistoryTerm,
+    PoisonTerm,
+    RangeTerm,
+    SumTerm,
     Term,
     Tuple,
-    Zip,
+    YieldSteps,
+    ZipTerm,
     leaves,
-    rebuild,
+    term_from_leaves,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
@@ -31,12 +31,12 @@ from difflang.ir.graph import Value
 from difflang.ir.symbolic_dims import Dim, Poly, floor_div
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.syntax import tree
-from difflang.types.language_types import LangType, RecordType, mapped, show_type
+from difflang.types.language_types import LangType, RecordType, map_tensors, show_type
 
-INDEX = Tensor(I32)
+INDEX_TYPE = Tensor(I32)
 
 
-class Source(Struct, frozen=True):
+class LoopIterable(Struct, frozen=True):
     """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items.
 
     Of histories the `steps` that made them are gone through, perhaps `backwards`. Of what only the run knows the length
@@ -47,7 +47,7 @@ class Source(Struct, frozen=True):
     limit: Array
     arrays: list[Value]
     item: Callable[[Array, list[Value]], Term]
-    steps: Steps | None = None
+    steps: YieldSteps | None = None
     backwards: bool = False
     room: Dim | None = None
 
@@ -57,13 +57,13 @@ class Source(Struct, frozen=True):
         return self.steps.room if self.steps is not None else self.room if self.length is None else self.length
 
 
-@walks(tree.Range)
-def range_(cx: Context, e: tree.Range) -> Walk[Term]:
-    start = array(cx, (yield walk(cx, e.start)), e.start.span, "the start of a range")
-    stop = array(cx, (yield walk(cx, e.stop)), e.stop.span, "the end of a range")
-    step = array(cx, (yield walk(cx, e.step)), e.step.span, "the step of a range") if e.step else None
+@elaborates(tree.Range)
+def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
+    start = as_array(cx, (yield elaborate(cx, e.start)), e.start.span, "the start of a range")
+    stop = as_array(cx, (yield elaborate(cx, e.stop)), e.stop.span, "the end of a range")
+    step = as_array(cx, (yield elaborate(cx, e.step)), e.step.span, "the step of a range") if e.step else None
     for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
-        if not cx.unifier.same(end.tensor, INDEX):
+        if not cx.unifier.same(end.tensor, INDEX_TYPE):
             raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
     if step is not None and not (isinstance(step.static, int) and step.static > 0):
         raise cx.error(
@@ -72,7 +72,7 @@ def range_(cx: Context, e: tree.Range) -> Walk[Term]:
             e.step.span if e.step else e.span,
             f"this is {show_type(step.tensor)}" if step.static is None else f"this is {step.static}",
         )
-    return Range(start, stop, None if step is None or step.static == 1 else step)
+    return RangeTerm(start, stop, None if step is None or step.static == 1 else step)
 
 
 def range_length(start: Dim, stop: Dim, step: int) -> Dim:
@@ -81,38 +81,40 @@ def range_length(start: Dim, stop: Dim, step: int) -> Dim:
     return max(length, 0) if isinstance(length, int) else length
 
 
-def source(cx: Context, term: Term, span: Span) -> Source:
+def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
     """How to go through a term. Errors: DL0329 if nothing can."""
     match term:
-        case Range():
-            return range_source(cx, term, span)
+        case RangeTerm():
+            return range_iterable(cx, term, span)
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
-            return Source(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
-        case Sum(type=type) if type.tag.shape:
-            length, item = type.tag.shape[0], mapped(type, lambda t: Tensor(t.dtype, t.shape[1:]))
-            return Source(length, cx.integer(length, span), leaves(term), lambda _, rows: rebuild(item, rows))
-        case Zip():
-            return zip_source(cx, term, span)
-        case Past():
+            return LoopIterable(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
+        case SumTerm(type=type) if type.tag.shape:
+            length, item = type.tag.shape[0], map_tensors(type, lambda t: Tensor(t.dtype, t.shape[1:]))
+            return LoopIterable(
+                length, cx.integer(length, span), leaves(term), lambda _, rows: term_from_leaves(item, rows)
+            )
+        case ZipTerm():
+            return zip_iterable(cx, term, span)
+        case HistoryTerm():
             return history_source(term)
-        case Poison():
-            raise Reported
+        case PoisonTerm():
+            raise AlreadyReported
         case _:
-            found, way = f"this is {show_type(type_of(term))}", way_through(term, span)
+            found, way = f"this is {show_type(type_of(term))}", iteration_help(term, span)
             raise cx.error("DL0329", "a loop goes through a range or an array", span, found, way)
 
 
-def way_through(term: Term, span: Span) -> str:
+def iteration_help(term: Term, span: Span) -> str:
     """How to go through what is neither a range nor an array."""
     if isinstance(term, Array) and term.tensor.dtype.is_integer:
-        return f"a range is written `0..{quoted(span, 'n')}`"
+        return f"a range is written `0..{quote_source(span, 'n')}`"
     if isinstance(term, Tuple) and len(term.items) > 1:
         return "take the tuple apart and go through its parts side by side: `for (a, b) in zip(a, b)`"
-    return fields_way(type_of(term))
+    return field_iteration_help(type_of(term))
 
 
-def fields_way(type: LangType) -> str:
+def field_iteration_help(type: LangType) -> str:
     """How to go through a record of arrays."""
     if not isinstance(type, RecordType) or len(type.names) < 2:
         return ""
@@ -120,7 +122,7 @@ def fields_way(type: LangType) -> str:
     return f"go through its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`"
 
 
-def range_source(cx: Context, term: Range, span: Span) -> Source:
+def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable:
     step = term.step.static if term.step is not None else 1
     assert isinstance(step, int)
     start, stop = term.start.static, term.stop.static
@@ -137,28 +139,28 @@ def range_source(cx: Context, term: Range, span: Span) -> Source:
 
     if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)):
         length = range_length(start, stop, step)
-        return Source(length, cx.integer(length, span), [], item)
+        return LoopIterable(length, cx.integer(length, span), [], item)
     distance = elementwise(cx, "sub", span, (term.stop, term.start))
     if step != 1:
         distance = elementwise(cx, "add", span, (distance, cx.integer(step - 1, span)))
         distance = elementwise(cx, "floor_div", span, (distance, cx.integer(step, span)))
     limit = elementwise(cx, "max", span, (distance, cx.integer(0, span)))
     assert isinstance(limit, Array)
-    return Source(None, limit, [], item)
+    return LoopIterable(None, limit, [], item)
 
 
-def as_long(cx: Context, a: Source, b: Source) -> bool:
+def same_length(cx: ElabContext, a: LoopIterable, b: LoopIterable) -> bool:
     """Whether two sources surely have as many items: sizes that are equal, or the same steps of a loop."""
     if a.length is None or b.length is None:
         return a.steps is not None and a.steps is b.steps and a.backwards == b.backwards
     return cx.unifier.equal(a.length, b.length)
 
 
-def zip_source(cx: Context, term: Zip, span: Span) -> Source:
-    parts = [source(cx, item, span) for item in term.items]
+def zip_iterable(cx: ElabContext, term: ZipTerm, span: Span) -> LoopIterable:
+    parts = [as_iterable(cx, item, span) for item in term.items]
     first = parts[0]
     for part in parts[1:]:
-        if not as_long(cx, first, part):
+        if not same_length(cx, first, part):
             lengths = ["one that only the run knows" if p.length is None else str(p.length) for p in (first, part)]
             raise cx.error("DL0330", "what is zipped has one length", span, " and ".join(lengths))
 

@@ -11,42 +11,52 @@ from collections.abc import Sequence
 from math import prod
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexed_assignment import SCATTERS, combined, written
-from difflang.elaborate.arrays.indexing import Part, Subscripts, read, whole
+from difflang.elaborate.arrays.indexed_assignment import SCATTER_OPS, assign_indexed, combine_update
+from difflang.elaborate.arrays.indexing import SubscriptPart, Subscripts, full_axis, read_indexed
 from difflang.elaborate.calls.apply import bind_pattern
-from difflang.elaborate.context import Context, walk
-from difflang.elaborate.expressions.comprehensions import mapping
-from difflang.elaborate.scope import Binding
-from difflang.elaborate.statements.iterables import Source
-from difflang.elaborate.statements.loop_writes import InTurn, Log, simple, together, writers
+from difflang.elaborate.context import ElabContext, elaborate
+from difflang.elaborate.expressions.comprehensions import emit_map
+from difflang.elaborate.scope import LocalBinding
+from difflang.elaborate.statements.iterables import LoopIterable
+from difflang.elaborate.statements.loop_writes import (
+    NotScatterable,
+    WriteLog,
+    is_simple_loop,
+    merge_writes,
+    write_only_arrays,
+)
 from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import COMPLEXES, Tensor
-from difflang.ops.op_factories import known, tensor
+from difflang.ops.op_factories import static_size, tensor_type
 from difflang.syntax import tree
-from difflang.types.dtype_variables import pruned
+from difflang.types.dtype_variables import prune_dtype
 
-ROOM = 2**24  # so many numbers are little, whatever they are made of
-MORE = 4  # so many times what the loop reads is not much more
+MAX_SCATTER_NUMBERS = 2**24  # so many numbers are little, whatever they are made of
+MAX_SCATTER_RATIO = 4  # so many times what the loop reads is not much more
 
 
-def logs_for(cx: Context, loop: tree.For, over: Source, variables: Sequence[Binding]) -> dict[Binding, Log]:
+def write_logs(
+    cx: ElabContext, loop: tree.For, over: LoopIterable, variables: Sequence[LocalBinding]
+) -> dict[LocalBinding, WriteLog]:
     """A log for each array that the loop writes into; none where it is to run step by step."""
-    if cx.root.definition or not isinstance(over.length, int) or not simple(loop):
+    if cx.root.definition or not isinstance(over.length, int) or not is_simple_loop(loop):
         return {}
-    kinds = writers(loop)
-    logs = {b: Log(kinds[b.name], b.term) for b in variables if isinstance(b.term, Array) and b.name in kinds}
-    return logs if len(logs) == len(variables) and all(map(possible, logs.values())) else {}
+    kinds = write_only_arrays(loop)
+    logs = {b: WriteLog(kinds[b.name], b.term) for b in variables if isinstance(b.term, Array) and b.name in kinds}
+    return logs if len(logs) == len(variables) and all(map(is_scatterable, logs.values())) else {}
 
 
-def possible(log: Log) -> bool:
+def is_scatterable(log: WriteLog) -> bool:
     """Whether the array has as many axes, and there is a scatter for its numbers."""
     base = log.base.tensor
-    return base.rank >= log.kind.indices and (log.kind.op not in ("max", "min") or pruned(base.dtype) not in COMPLEXES)
+    return base.rank >= log.kind.indices and (
+        log.kind.op not in ("max", "min") or prune_dtype(base.dtype) not in COMPLEXES
+    )
 
 
-def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) -> Walk[Term]:
+def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict[LocalBinding, WriteLog]) -> Walk[Term]:
     """The loop as a map and a scatter for each array; in a loop that is one already, more of what that writes.
 
     Errors: InTurn where it is better run step by step.
@@ -57,17 +67,17 @@ def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) ->
     assert isinstance(length, int)
 
     def refuse(lane: Graph, consts: int) -> None:
-        if not fits(lane, consts, length):
-            raise InTurn
+        if not fits_in_memory(lane, consts, length):
+            raise NotScatterable
 
     def body(index: Array, rows: list[Value]) -> Walk[Term]:
         lanes.append(index)
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
-        yield walk(cx, e.body)
-        return Tuple(tuple([together(cx, log, log.sites, e.span) for log in logs.values() if log.sites]))
+        yield elaborate(cx, e.body)
+        return Tuple(tuple([merge_writes(cx, log, log.sites, e.span) for log in logs.values() if log.sites]))
 
     try:
-        found = yield mapping(cx, e.span, over, body, in_order=True, refuse=refuse)
+        found = yield emit_map(cx, e.span, over, body, in_order=True, refuse=refuse)
     finally:
         cx.logs = around
     assert isinstance(found, Tuple)
@@ -76,51 +86,53 @@ def at_once(cx: Context, e: tree.For, over: Source, logs: dict[Binding, Log]) ->
         if binding in around:
             around[binding].add(every_step)
         else:
-            binding.term = after(cx, log, lanes[0], every_step, e.span)
+            binding.term = array_after_loop(cx, log, lanes[0], every_step, e.span)
     return UNIT_TERM
 
 
-def fits(lane: Graph, consts: int, length: int) -> bool:
+def fits_in_memory(lane: Graph, consts: int, length: int) -> bool:
     """Whether the largest that a step makes, for all steps at once, is little or not much more than what they read."""
-    largest = max([numbers(r) for eqn in lane.eqns for r in eqn.results], default=0)
-    shared, own = (sum(map(numbers, values)) for values in (lane.params[:consts], lane.params[consts:]))
-    return length * largest <= max(ROOM, MORE * (shared + length * own))
+    largest = max([number_count(r) for eqn in lane.eqns for r in eqn.results], default=0)
+    shared, own = (sum(map(number_count, values)) for values in (lane.params[:consts], lane.params[consts:]))
+    return length * largest <= max(MAX_SCATTER_NUMBERS, MAX_SCATTER_RATIO * (shared + length * own))
 
 
-def numbers(value: Value) -> int:
-    return prod(map(known, tensor(value).shape)) if isinstance(value.type, Tensor) else 0
+def number_count(value: Value) -> int:
+    return prod(map(static_size, tensor_type(value).shape)) if isinstance(value.type, Tensor) else 0
 
 
-def after(cx: Context, log: Log, lane: Array, every_step: Term, span: Span) -> Array:
+def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Term, span: Span) -> Array:
     """The array after all steps. Where step i writes the item at i plus a size, a block of it has changed."""
-    whole_loop = Log(log.kind, log.base)
+    whole_loop = WriteLog(log.kind, log.base)
     whole_loop.add(every_step)
     (site,) = whole_loop.sites
-    size = known(site.update.tensor.shape[0])
-    start = block(log, lane, size)
+    size = static_size(site.update.tensor.shape[0])
+    start = contiguous_block_start(log, lane, size)
     if start is not None:
         rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item)))
-        result = in_a_block(cx, log, start, size, rows, span)
+        result = update_block(cx, log, start, size, rows, span)
     else:
-        *places, update = together(cx, log, [site], span).items
+        *places, update = merge_writes(cx, log, [site], span).items
         operands = [x for x in (log.base, update, *places) if isinstance(x, Array)]
-        result = cx.op(SCATTERS[log.kind.op], span, *operands, axes=tuple(range(log.kind.indices)))
+        result = cx.op(SCATTER_OPS[log.kind.op], span, *operands, axes=tuple(range(log.kind.indices)))
     return Array(result.value, origin=log.base.origin)
 
 
-def block(log: Log, lane: Array, length: int) -> int | None:
+def contiguous_block_start(log: WriteLog, lane: Array, length: int) -> int | None:
     """Where the block begins that the steps write item by item, if they do."""
     if len(log.sites) > 1 or log.kind.indices > 1:
         return None
     (index,) = log.sites[0].positions
-    start, room = index.offset, known(log.base.tensor.shape[0]) - length
+    start, room = index.offset, static_size(log.base.tensor.shape[0]) - length
     if index.lane is None or index.lane is not lane.lane or not isinstance(start, int):
         return None
     return start if 0 <= start <= room else None
 
 
-def in_a_block(cx: Context, log: Log, start: int, length: int, rows: Array, span: Span) -> Array:
+def update_block(cx: ElabContext, log: WriteLog, start: int, length: int, rows: Array, span: Span) -> Array:
     base, op = log.base, log.kind.op
-    parts = (Part(cx.integer(start, span), length), *[whole(cx, d, span) for d in base.tensor.shape[1:]])
+    parts = (SubscriptPart(cx.integer(start, span), length), *[full_axis(cx, d, span) for d in base.tensor.shape[1:]])
     subs = Subscripts(base, parts, span, span)
-    return written(cx, subs, rows if op == "=" else combined(cx, op, read(cx, subs), rows, span), span)
+    return assign_indexed(
+        cx, subs, rows if op == "=" else combine_update(cx, op, read_indexed(cx, subs), rows, span), span
+    )

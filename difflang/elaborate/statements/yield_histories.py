@@ -14,42 +14,42 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.base.check_sites import Site
+from difflang.base.check_sites import CheckSite
 from difflang.base.source import Span
-from difflang.elaborate.context import Context
-from difflang.elaborate.patterns.sum_types import nothing
-from difflang.elaborate.runtime_checks import fail
-from difflang.elaborate.statements.desugar_jumps import Until
-from difflang.elaborate.terms import Array, Past, Steps, Term, Tuple, leaves, rebuild, type_of
+from difflang.elaborate.context import ElabContext
+from difflang.elaborate.patterns.sum_types import zero_term
+from difflang.elaborate.runtime_checks import record_failure
+from difflang.elaborate.statements.desugar_jumps import ForUntil
+from difflang.elaborate.terms import Array, HistoryTerm, Term, Tuple, YieldSteps, leaves, term_from_leaves, type_of
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import BOOL, I32, Tensor
-from difflang.passes.dynamic_loop_outputs import ITEMS
+from difflang.passes.dynamic_loop_outputs import ITEM_CAPACITY
 from difflang.syntax import tree
-from difflang.types.join_types import holds
-from difflang.types.language_types import KeyType, LangType, RangeType, TupleType, leaf_types, mapped, show_type
-from difflang.types.type_errors import mistake
+from difflang.types.join_types import contains_kind
+from difflang.types.language_types import KeyType, LangType, RangeType, TupleType, leaf_types, map_tensors, show_type
+from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.elaborate.statements.branches import Branch
-    from difflang.elaborate.statements.iterables import Source
+    from difflang.elaborate.statements.branches import BranchSide
+    from difflang.elaborate.statements.iterables import LoopIterable
 
-FLAG, INDEX = Tensor(BOOL), Tensor(I32)
+FLAG_TYPE, INDEX_TYPE = Tensor(BOOL), Tensor(I32)
 
 # What a loop that reads a history calls its parts: names that no program has.
-HERE, NUMBER = " here", " number"
+HERE_NAME, NUMBER_NAME = " here", " number"
 
 
 # ---- Yielding
 
 
-class Yielded(Struct, frozen=True):
+class YieldItem(Struct, frozen=True):
     """What a step of a loop yields; `here` says whether it came to that, where not every step does."""
 
     value: Term
     here: Array | None = None
 
 
-def add(cx: Context, found: Yielded, span: Span) -> None:
+def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
     """Note what the loop around yields. Errors: DL0501 outside a loop, DL0502 for a second one, DL0508 of a history."""
     leaves(found.value)
     collected = cx.loops[-1] if cx.loops else None
@@ -61,100 +61,104 @@ def add(cx: Context, found: Yielded, span: Span) -> None:
     collected.append(found)
 
 
-def with_yields(then: Branch, other: Branch) -> tuple[Branch, Branch]:
+def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, BranchSide]:
     """Both sides of a branch with what they yield beside their values: the side that yields nothing, anything."""
     both = all(side.yields and side.yields[0].here is None for side in (then, other))
     type = type_of((then.yields or other.yields)[0].value)
 
-    def side(given: Branch) -> Branch:
-        found = given.yields[0] if given.yields else Yielded(nothing(given.builder, type))
-        here = found.here or Array(given.builder.const(bool(given.yields), FLAG))
+    def side(given: BranchSide) -> BranchSide:
+        found = given.yields[0] if given.yields else YieldItem(zero_term(given.builder, type))
+        here = found.here or Array(given.builder.const(bool(given.yields), FLAG_TYPE))
         items = (given.value, found.value) if both else (given.value, found.value, here)
         return replace(given, value=Tuple(items), yields=())
 
     return side(then), side(other)
 
 
-def taken_out(cx: Context, decided: Term, span: Span) -> Term:
+def unpack_yields(cx: ElabContext, decided: Term, span: Span) -> Term:
     """The value of a branch that was decided so; what it yields is yielded."""
     assert isinstance(decided, Tuple)
     value, found, *here = decided.items
     flag = here[0] if here else None
     assert flag is None or isinstance(flag, Array)
-    add(cx, Yielded(found, flag), span)
+    record_yield(cx, YieldItem(found, flag), span)
     return value
 
 
-def collected(type: LangType, values: Sequence[Value], over: Source, steps: Steps | None, span: Span) -> Term:
+def collect_yields(
+    type: LangType, values: Sequence[Value], over: LoopIterable, steps: YieldSteps | None, span: Span
+) -> Term:
     """The value of a loop that yields items of a type: arrays, or histories where it has `steps`. Errors: DL0313."""
     length = over.length
     if steps is not None:
-        return histories(type, iter(values), steps, backwards=over.backwards)
+        return history_terms(type, iter(values), steps, backwards=over.backwards)
     assert length is not None
-    if holds(type, (KeyType, RangeType)):
-        raise mistake("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(type)}"))
-    return rebuild(mapped(type, lambda t: Tensor(t.dtype, (length, *t.shape))), values)
+    if contains_kind(type, (KeyType, RangeType)):
+        raise make_error("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(type)}"))
+    return term_from_leaves(map_tensors(type, lambda t: Tensor(t.dtype, (length, *t.shape))), values)
 
 
-def histories(type: LangType, values: Iterator[Value], steps: Steps, *, backwards: bool) -> Term:
+def history_terms(type: LangType, values: Iterator[Value], steps: YieldSteps, *, backwards: bool) -> Term:
     """A history, and of a tuple one for each of its items."""
     if isinstance(type, TupleType):
-        return Tuple(tuple([histories(t, values, steps, backwards=backwards) for t in type.items]))
-    return Past(type, tuple([next(values) for _ in leaf_types(type)]), steps, backwards)
+        return Tuple(tuple([history_terms(t, values, steps, backwards=backwards) for t in type.items]))
+    return HistoryTerm(type, tuple([next(values) for _ in leaf_types(type)]), steps, backwards)
 
 
 # ---- A length that only the run knows
 
 
-def within_room(cx: Context, e: tree.For | tree.While, over: Source) -> Source:
+def limit_to_capacity(cx: ElabContext, e: tree.For | tree.While, over: LoopIterable) -> LoopIterable:
     """What a loop of any length goes through if it yields: so many steps as there is room for items."""
-    room = Array(cx.emit("const", e.span, value=ITEMS, type=INDEX))
+    room = Array(cx.emit("const", e.span, value=ITEM_CAPACITY, type=INDEX_TYPE))
     limit = room if isinstance(e, tree.While) else Array(cx.emit("min", e.span, over.limit.value, room.value))
-    return replace(over, limit=limit, room=ITEMS)
+    return replace(over, limit=limit, room=ITEM_CAPACITY)
 
 
-def check_room(cx: Context, count: Value, span: Span) -> None:
+def check_capacity(cx: ElabContext, count: Value, span: Span) -> None:
     """The failure of a loop that yields where there is no room for another item."""
     if not cx.root.definition:
-        full = cx.emit("ge", span, count, cx.emit("const", span, value=ITEMS, type=INDEX))
-        fail(cx, full, Site(span, room="items"), span)
+        full = cx.emit("ge", span, count, cx.emit("const", span, value=ITEM_CAPACITY, type=INDEX_TYPE))
+        record_failure(cx, full, CheckSite(span, room="items"), span)
 
 
 # ---- Reading
 
 
-def history_source(past: Past) -> Source:
+def history_source(past: HistoryTerm) -> LoopIterable:
     """How a loop goes through a history."""
-    from difflang.elaborate.statements.iterables import Source
+    from difflang.elaborate.statements.iterables import LoopIterable
 
-    return Source(
+    return LoopIterable(
         None,
         Array(past.steps.count),
         list(past.values),
-        lambda _, values: rebuild(past.type, values),
+        lambda _, values: term_from_leaves(past.type, values),
         past.steps,
         past.backwards,
     )
 
 
-def over_steps(cx: Context, loop: tree.For, over: Source, steps: Steps) -> tuple[tree.For, Source]:
+def skip_empty_steps(
+    cx: ElabContext, loop: tree.For, over: LoopIterable, steps: YieldSteps
+) -> tuple[tree.For, LoopIterable]:
     """A loop through histories, and what it goes through, so that it passes by steps that yielded nothing.
 
     Where the items are had again as they are read, or are read from the end, no condition ends it: after a `break` the
     steps that are left do nothing.
     """
     item, here, last = over.item, steps.here, over.limit
-    if isinstance(loop, Until) and (over.backwards or steps.room == ITEMS):
-        loop = unless_stopped(loop)
+    if isinstance(loop, ForUntil) and (over.backwards or steps.room == ITEM_CAPACITY):
+        loop = guard_after_break(loop)
     if here is not None:
 
         def counted(_: Array, values: list[Value]) -> Term:
-            number = cx.scope.find(NUMBER)
+            number = cx.scope.find(NUMBER_NAME)
             assert number is not None and isinstance(number.term, Array)
-            cx.scope.bind(HERE, Array(values[-1]))
+            cx.scope.bind(HERE_NAME, Array(values[-1]))
             return item(number.term, values[:-1])
 
-        return where_here(loop), replace(over, arrays=[*over.arrays, here], item=counted)
+        return guard_present_items(loop), replace(over, arrays=[*over.arrays, here], item=counted)
     if not over.backwards:
         return loop, over
 
@@ -166,20 +170,20 @@ def over_steps(cx: Context, loop: tree.For, over: Source, steps: Steps) -> tuple
 
 
 @lru_cache(maxsize=4096)
-def where_here(loop: tree.For) -> tree.For:
+def guard_present_items(loop: tree.For) -> tree.For:
     """The loop doing nothing where no item is, and counting those that are."""
     at = loop.body.span
-    count = tree.Update(at, tree.Name(at, NUMBER), "+", tree.Int(at, 1), at)
-    return replace(loop, body=only_if(tree.Name(at, HERE), tree.Block(at, (loop.body, count))))
+    count = tree.Update(at, tree.Name(at, NUMBER_NAME), "+", tree.Int(at, 1), at)
+    return replace(loop, body=guarded_block(tree.Name(at, HERE_NAME), tree.Block(at, (loop.body, count))))
 
 
 @lru_cache(maxsize=4096)
-def unless_stopped(loop: Until) -> tree.For:
+def guard_after_break(loop: ForUntil) -> tree.For:
     """The loop with steps that do nothing in the place of its end."""
     at = loop.body.span
     go_on = tree.Unary(at, "not", tree.Name(at, loop.stop))
-    return tree.For(loop.span, loop.pattern, loop.iterable, only_if(go_on, loop.body), loop.attributes)
+    return tree.For(loop.span, loop.pattern, loop.iterable, guarded_block(go_on, loop.body), loop.attributes)
 
 
-def only_if(condition: tree.Expr, body: tree.Block) -> tree.Block:
+def guarded_block(condition: tree.Expr, body: tree.Block) -> tree.Block:
     return tree.Block(body.span, (tree.If(body.span, condition, body, None),))

@@ -12,18 +12,18 @@ import numpy as np
 
 from difflang.base.source import Span
 from difflang.host.data.csv_tables import csv_text
-from difflang.host.optional_packages import needed
-from difflang.types.type_errors import mistake
+from difflang.host.optional_packages import import_optional
+from difflang.types.type_errors import make_error
 
-Stored = Mapping[str, Any]  # by path, such as `layers.0.w`: a NumPy array or a str; "" is a value by itself
+StoredArrays = Mapping[str, Any]  # by path, such as `layers.0.w`: a NumPy array or a str; "" is a value by itself
 
-SUFFIXES = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
-ALONE = "value"  # what archives call a value that has no name
-COMPLEX = "complex:"  # in the notes of a safetensors file, before the path of what is stored as pairs of f64,
-TEXT = "text:"  # and before that of a text
+FORMAT_OF_SUFFIX = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
+UNNAMED = "value"  # what archives call a value that has no name
+COMPLEX_PREFIX = "complex:"  # in the notes of a safetensors file, before the path of what is stored as pairs of f64,
+TEXT_PREFIX = "text:"  # and before that of a text
 
 
-def loaded(path: Path) -> Any:
+def load_numpy(path: Path) -> Any:
     """What NumPy reads. Of bytes that are none of its files it says that they are pickled."""
     with path.open("rb") as file:
         if not file.read(6).startswith((b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")):
@@ -31,18 +31,18 @@ def loaded(path: Path) -> Any:
     return np.load(path, allow_pickle=False)
 
 
-def npy_read(path: Path, _: Span) -> Stored:
-    found = loaded(path)
+def read_npy(path: Path, _: Span) -> StoredArrays:
+    found = load_numpy(path)
     if not isinstance(found, np.ndarray):
         raise ValueError("it holds several arrays: read it with `read_npz`")
-    return {"": native(found)}
+    return {"": native_byte_order(found)}
 
 
-class Archive(Mapping[str, Any]):
+class NpzArchive(Mapping[str, Any]):
     """The arrays and texts of an npz file, each read when it is asked for."""
 
     def __init__(self, path: Path, _: Span) -> None:
-        self.file: Any = loaded(path)
+        self.file: Any = load_numpy(path)
         if isinstance(self.file, np.ndarray):
             raise ValueError("it holds a single array: read it with `read_npy`")
 
@@ -50,7 +50,7 @@ class Archive(Mapping[str, Any]):
         found = self.file[name]
         if not isinstance(found, np.ndarray):
             raise ValueError(f"`{name}` is no array")
-        return str(found[()]) if found.dtype.kind == "U" and not found.shape else native(found)
+        return str(found[()]) if found.dtype.kind == "U" and not found.shape else native_byte_order(found)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.file.files)
@@ -59,85 +59,91 @@ class Archive(Mapping[str, Any]):
         return len(self.file.files)
 
 
-def native(array: np.ndarray) -> np.ndarray:
+def native_byte_order(array: np.ndarray) -> np.ndarray:
     """The same numbers in this machine's order of bytes; NumPy writes bf16 as two bytes that it has no name for."""
     if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
         return array.view("bfloat16")
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def npz_written(stored: Stored, span: Span) -> bytes:
+def npz_bytes(stored: StoredArrays, span: Span) -> bytes:
     if any(isinstance(text, str) and text.endswith("\0") for text in stored.values()):
-        raise mistake(
+        raise make_error(
             "DL0711", "npz holds no text that ends with \\0", (span, ""), help="save it as safetensors or json"
         )
     file = io.BytesIO()
-    arrays: dict[str, Any] = {name or ALONE: np.asarray(value) for name, value in stored.items()}
+    arrays: dict[str, Any] = {name or UNNAMED: np.asarray(value) for name, value in stored.items()}
     np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
-def npy_written(stored: Stored, _: Span) -> bytes:
+def npy_bytes(stored: StoredArrays, _: Span) -> bytes:
     file = io.BytesIO()
     np.save(file, stored[""], allow_pickle=False)
     return file.getvalue()
 
 
-def safetensors_read(path: Path, span: Span) -> Stored:
-    library: Any = needed("safetensors", span)
+def read_safetensors(path: Path, span: Span) -> StoredArrays:
+    library: Any = import_optional("safetensors", span)
     data = path.read_bytes()
     try:
         found = library.deserialize(data)
     except library.SafetensorError as error:
         raise ValueError(str(error)) from None
-    notes: dict[str, str] = header(data).get("__metadata__", {})
-    stored: dict[str, Any] = {n.removeprefix(TEXT): text for n, text in notes.items() if n.startswith(TEXT)}
+    notes: dict[str, str] = safetensors_header(data).get("__metadata__", {})
+    stored: dict[str, Any] = {
+        n.removeprefix(TEXT_PREFIX): text for n, text in notes.items() if n.startswith(TEXT_PREFIX)
+    }
     for name, view in found:
-        if view["dtype"] not in DTYPES:
+        if view["dtype"] not in SAFETENSORS_DTYPES:
             raise ValueError(f"`{name}` is {view['dtype']}, which the language does not have")
-        array = np.frombuffer(view["data"], np.dtype(DTYPES[view["dtype"]])).reshape(view["shape"])
-        is_complex = COMPLEX + name in notes
+        array = np.frombuffer(view["data"], np.dtype(SAFETENSORS_DTYPES[view["dtype"]])).reshape(view["shape"])
+        is_complex = COMPLEX_PREFIX + name in notes
         if is_complex and (view["dtype"] != "F64" or array.shape[-1:] != (2,)):
             raise ValueError(f"`{name}` is told to be c128, and is not pairs of f64")
         stored[name] = array.view(np.complex128)[..., 0] if is_complex else array
     return stored
 
 
-DTYPES = {
+SAFETENSORS_DTYPES = {
     "BOOL": "bool", "BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64", "C64": "complex64",
     **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 
 
-def header(data: bytes) -> dict[str, Any]:
+def safetensors_header(data: bytes) -> dict[str, Any]:
     """The description at the beginning of a safetensors file, which the library has found to be right."""
     length = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + length])
 
 
-def safetensors_written(stored: Stored, span: Span) -> bytes:
-    library: Any = needed("safetensors.numpy", span)
+def safetensors_bytes(stored: StoredArrays, span: Span) -> bytes:
+    library: Any = import_optional("safetensors.numpy", span)
     notes: dict[str, str] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, value in stored.items():
         if isinstance(value, str):
-            notes[TEXT + (name or ALONE)] = value
+            notes[TEXT_PREFIX + (name or UNNAMED)] = value
             continue
         if value.dtype == np.complex128:
-            notes[COMPLEX + (name or ALONE)] = "c128, as pairs of f64"
+            notes[COMPLEX_PREFIX + (name or UNNAMED)] = "c128, as pairs of f64"
             value = np.stack([value.real, value.imag], -1)
-        arrays[name or ALONE] = np.array(value, order="C")
+        arrays[name or UNNAMED] = np.array(value, order="C")
     return library.save(arrays, metadata=notes or None)
 
 
-def csv_written(stored: Stored, _: Span) -> bytes:
+def csv_bytes(stored: StoredArrays, _: Span) -> bytes:
     return csv_text(stored[""]).encode()
 
 
-READ: Mapping[str, Callable[[Path, Span], Stored]] = {"npy": npy_read, "npz": Archive, "safetensors": safetensors_read}
-WRITTEN: Mapping[str, Callable[[Stored, Span], bytes]] = {
-    "csv": csv_written,
-    "npy": npy_written,
-    "npz": npz_written,
-    "safetensors": safetensors_written,
+FORMAT_READERS: Mapping[str, Callable[[Path, Span], StoredArrays]] = {
+    "npy": read_npy,
+    "npz": NpzArchive,
+    "safetensors": read_safetensors,
+}
+FORMAT_WRITERS: Mapping[str, Callable[[StoredArrays, Span], bytes]] = {
+    "csv": csv_bytes,
+    "npy": npy_bytes,
+    "npz": npz_bytes,
+    "safetensors": safetensors_bytes,
 }

@@ -16,16 +16,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from difflang.host.data.array_files import COMPLEX, DTYPES, TEXT
+from difflang.host.data.array_files import COMPLEX_PREFIX, SAFETENSORS_DTYPES, TEXT_PREFIX
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DTYPES as TYPES
 
 MAGIC = b"\x93NUMPY"
-LONGEST = 100 << 20  # bytes of the header of a safetensors file, as its library has it
-TEXTS = 1 << 20  # bytes of a text in an archive
+MAX_HEADER_BYTES = 100 << 20  # bytes of the header of a safetensors file, as its library has it
+MAX_TEXT_BYTES = 1 << 20  # bytes of a text in an archive
 
 
-def headers(path: Path) -> Mapping[str, Any]:
+def read_headers(path: Path) -> Mapping[str, Any]:
     """By name, arrays that have a type and no numbers, and texts; "" for the only array of an npy file.
 
     Errors: ValueError, OSError, and what `zipfile` says of damaged bytes.
@@ -33,18 +33,18 @@ def headers(path: Path) -> Mapping[str, Any]:
     match path.suffix:
         case ".npy":
             with path.open("rb") as file:
-                return {"": npy_header(file, path.stat().st_size, "it")}
+                return {"": read_npy_header(file, path.stat().st_size, "it")}
         case ".npz":
-            return npz_headers(path)
+            return read_npz_headers(path)
         case ".safetensors":
-            return safetensors_headers(path)
+            return read_safetensors_headers(path)
         case other:
             raise ValueError(
                 f"the headers of `{other or 'no suffix'}` say nothing: .npy, .npz and .safetensors have them"
             )
 
 
-def npy_header(file: IO[bytes], size: int, what: str) -> Any:
+def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
     """The array that an npy file of so many bytes holds, without its numbers."""
     if file.read(len(MAGIC)) != MAGIC:
         raise ValueError(f"{what} is not an array of NumPy")
@@ -56,39 +56,39 @@ def npy_header(file: IO[bytes], size: int, what: str) -> Any:
     shape, _, dtype = read(file)
     if dtype.hasobject:
         raise ValueError(f"{what} holds Python objects, which are not read: loading them could run code")
-    complete(what, file.tell() + dtype.itemsize * prod(shape), size)
-    if dtype.kind == "U" and not shape and dtype.itemsize <= TEXTS:
+    check_length(what, file.tell() + dtype.itemsize * prod(shape), size)
+    if dtype.kind == "U" and not shape and dtype.itemsize <= MAX_TEXT_BYTES:
         return str(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) if dtype.itemsize else ""
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
         dtype = numpy_dtype(TYPES["bf16"])  # NumPy writes it as two bytes that it has no name for
-    return like(dtype.newbyteorder("="), shape)
+    return abstract_array(dtype.newbyteorder("="), shape)
 
 
-def like(dtype: Any, shape: Sequence[int]) -> Any:
+def abstract_array(dtype: Any, shape: Sequence[int]) -> Any:
     """An array of a type that takes no memory."""
     return np.broadcast_to(np.empty((), dtype), tuple(shape))
 
 
-def complete(what: str, needed: int, there: int) -> None:
+def check_length(what: str, needed: int, there: int) -> None:
     if there < needed:
         raise ValueError(f"{what} is cut off: its header tells of {needed:,} bytes, and {there:,} are there")
 
 
-def npz_headers(path: Path) -> dict[str, Any]:
+def read_npz_headers(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             with archive.open(info) as file:
-                found[name] = npy_header(file, info.file_size, f"`{name}`")
+                found[name] = read_npy_header(file, info.file_size, f"`{name}`")
     return found
 
 
-def safetensors_headers(path: Path) -> dict[str, Any]:
+def read_safetensors_headers(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
-        if not 2 <= length <= min(LONGEST, size - 8):
+        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise ValueError("it is not a safetensors file: its header is longer than it")
         told = json.loads(file.read(length))
     if not isinstance(told, dict):
@@ -96,25 +96,27 @@ def safetensors_headers(path: Path) -> dict[str, Any]:
     notes = told.pop("__metadata__", None) or {}
     if not isinstance(notes, dict) or not all(isinstance(text, str) for text in notes.values()):
         raise ValueError("it is not a safetensors file: its notes are no table of texts")
-    found: dict[str, Any] = {n.removeprefix(TEXT): text for n, text in notes.items() if n.startswith(TEXT)}
+    found: dict[str, Any] = {
+        n.removeprefix(TEXT_PREFIX): text for n, text in notes.items() if n.startswith(TEXT_PREFIX)
+    }
     for name, entry in told.items():
-        found[name] = tensor(name, entry, size - 8 - length, f"{COMPLEX}{name}" in notes)
+        found[name] = safetensors_entry(name, entry, size - 8 - length, f"{COMPLEX_PREFIX}{name}" in notes)
     return found
 
 
-def tensor(name: str, entry: Any, room: int, is_complex: bool) -> Any:
+def safetensors_entry(name: str, entry: Any, room: int, is_complex: bool) -> Any:
     """One array of a safetensors file."""
     try:
         dtype, shape = str(entry["dtype"]), [*map(index, entry["shape"])]
         start, end = map(index, entry["data_offsets"])
     except (TypeError, KeyError, ValueError):
         raise ValueError(f"`{name}` is not described as safetensors describes an array") from None
-    if dtype not in DTYPES:
+    if dtype not in SAFETENSORS_DTYPES:
         raise ValueError(f"`{name}` is {dtype}, which the language does not have")
-    kind = np.dtype(DTYPES[dtype])
+    kind = np.dtype(SAFETENSORS_DTYPES[dtype])
     if min(shape, default=0) < 0 or end - start != kind.itemsize * prod(shape) or start < 0:
         raise ValueError(f"`{name}` has another number of bytes than its shape")
-    complete(f"`{name}`", end, room)
+    check_length(f"`{name}`", end, room)
     if is_complex and (dtype != "F64" or shape[-1:] != [2]):
         raise ValueError(f"`{name}` is told to be c128, and is not pairs of f64")
-    return like(np.complex128, shape[:-1]) if is_complex else like(kind, shape)
+    return abstract_array(np.complex128, shape[:-1]) if is_complex else abstract_array(kind, shape)

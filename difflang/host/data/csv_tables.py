@@ -11,16 +11,16 @@ import numpy as np
 
 from difflang.base.diagnostics import DifflangError, printable
 from difflang.base.source import Span
-from difflang.host.data.shortest_decimal import exact
+from difflang.host.data.shortest_decimal import shortest_decimal
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DType
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
 
 def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.ndarray:
     """A table of numbers; a first row of words is a header. Errors: DL0701, DL0703 to DL0705."""
     if rank not in (1, 2):
-        raise mistake(
+        raise make_error(
             "DL0704",
             "a csv file is a table",
             (span, f"declared with {rank} axes"),
@@ -30,24 +30,24 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row and any(c.strip() for c in row)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise mistake("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
+        raise make_error("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
     width = len(rows[0][1]) if rows else 0
     if rows and not any(is_number(cell) for cell in rows[0][1]):
         rows = rows[1:]
         width = len(rows[0][1]) if rows else width
     for line, row in rows:
         if len(row) != width:
-            raise mistake(
+            raise make_error(
                 "DL0703",
                 f"{name}:{line}: this row has {len(row)} columns, the others {width}",
                 (span, "read here"),
-                help=way_of(",".join(row)),
+                help=separator_hint(",".join(row)),
             )
     try:
         table = np.array([row for _, row in rows], dtype=np.float64).reshape(len(rows), width)
     except ValueError:
-        raise bad_cell(name, rows, span) from None
-    return narrowed(name, rows, column(table, rank, name, span), dtype, span)
+        raise bad_cell_error(name, rows, span) from None
+    return convert_table(name, rows, drop_column_axis(table, rank, name, span), dtype, span)
 
 
 def is_number(cell: str) -> bool:
@@ -58,19 +58,19 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def bad_cell(name: str, rows: list[tuple[int, list[str]]], span: Span) -> DifflangError:
+def bad_cell_error(name: str, rows: list[tuple[int, list[str]]], span: Span) -> DifflangError:
     for line, row in rows:
         for place, cell in enumerate(row, 1):
             if not is_number(cell):
                 shown = cell.strip()[:40]
                 what = f"`{shown}` is not a number" if shown else "this cell is empty"
-                return mistake(
-                    "DL0703", f"{name}:{line}: column {place}: {what}", (span, "read here"), help=way_of(cell)
+                return make_error(
+                    "DL0703", f"{name}:{line}: column {place}: {what}", (span, "read here"), help=separator_hint(cell)
                 )
-    return mistake("DL0703", f"{name} is not a table of numbers", (span, "read here"))
+    return make_error("DL0703", f"{name} is not a table of numbers", (span, "read here"))
 
 
-def way_of(cell: str) -> str:
+def separator_hint(cell: str) -> str:
     """What can be done about a cell that holds several."""
     for mark, called in ((";", "semicolons"), ("\t", "tabs")):
         if mark in cell:
@@ -79,11 +79,11 @@ def way_of(cell: str) -> str:
     return ""
 
 
-def column(table: np.ndarray, rank: int, name: str, span: Span) -> np.ndarray:
+def drop_column_axis(table: np.ndarray, rank: int, name: str, span: Span) -> np.ndarray:
     if rank == 2:
         return table
     if table.shape[1] != 1 and table.size:
-        raise mistake(
+        raise make_error(
             "DL0705",
             f"{name} has {table.shape[1]} columns",
             (span, "declared with one axis"),
@@ -92,11 +92,13 @@ def column(table: np.ndarray, rank: int, name: str, span: Span) -> np.ndarray:
     return table.reshape(-1)
 
 
-def narrowed(name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dtype: DType, span: Span) -> np.ndarray:
+def convert_table(
+    name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dtype: DType, span: Span
+) -> np.ndarray:
     """The table in its declared element type; integers must be written as such."""
     target = numpy_dtype(dtype)
     if dtype.is_integer and dtype.bits == 64 and (np.abs(table) >= 2.0**53).any():
-        return wide_integers(name, rows, table.shape, dtype, span)
+        return read_wide_integers(name, rows, table.shape, dtype, span)
     if dtype.is_integer:
         info = np.iinfo(target)
         bad = (table != np.floor(table)) | (table < float(info.min)) | (table > float(info.max)) | ~np.isfinite(table)
@@ -108,7 +110,7 @@ def narrowed(name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dt
         where = np.argwhere(bad)[0]
         line, row = rows[where[0]]
         cell = row[where[1] if len(where) > 1 else 0].strip()
-        raise mistake(
+        raise make_error(
             "DL0703",
             f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is no {dtype}",
             (span, f"declared with items of {dtype}"),
@@ -116,7 +118,7 @@ def narrowed(name: str, rows: list[tuple[int, list[str]]], table: np.ndarray, dt
     return table.astype(target)
 
 
-def wide_integers(
+def read_wide_integers(
     name: str, rows: list[tuple[int, list[str]]], shape: tuple[int, ...], dtype: DType, span: Span
 ) -> np.ndarray:
     """Integers of more digits than a float has, each read as it is written."""
@@ -129,7 +131,7 @@ def wide_integers(
             number = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 30 else None
             if number is None or not info.min <= number <= info.max:
                 message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is no {dtype}"
-                raise mistake("DL0703", message, (span, f"declared with items of {dtype}"))
+                raise make_error("DL0703", message, (span, f"declared with items of {dtype}"))
             numbers.append(number)
     return np.array(numbers, numpy_dtype(dtype)).reshape(shape)
 
@@ -141,9 +143,9 @@ def csv_text(array: np.ndarray, header: tuple[str, ...] = ()) -> str:
     if header:
         writer.writerow(header)
     for row in array[:, np.newaxis] if array.ndim == 1 else array:
-        writer.writerow([cell(x) for x in row])
+        writer.writerow([cell_text(x) for x in row])
     return file.getvalue()
 
 
-def cell(x: Any) -> str:
-    return str(int(x)) if x.dtype.kind in "biu" else str(exact(x))
+def cell_text(x: Any) -> str:
+    return str(int(x)) if x.dtype.kind in "biu" else str(shortest_decimal(x))

@@ -7,11 +7,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from difflang.base.source import Span
-from difflang.base.source_files import replace, why_not
-from difflang.types.type_errors import mistake
+from difflang.base.source_files import os_error_reason, write_atomically
+from difflang.types.type_errors import make_error
 
 
-class Access(Struct, frozen=True):
+class FileAccess(Struct, frozen=True):
     """Where a program may read and write: its own folder, and what the command line allows."""
 
     folder: Path
@@ -21,18 +21,22 @@ class Access(Struct, frozen=True):
         """The file of that name, relative to the program's folder. Errors: DL0701, DL0702."""
         path = self.inside(name, span)
         if path.is_dir():
-            raise mistake("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
+            raise make_error("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
         if not path.is_file():
-            raise mistake("DL0701", f"cannot read `{name}`: there is no such file", (span, f"looked in {self.folder}"))
+            raise make_error(
+                "DL0701", f"cannot read `{name}`: there is no such file", (span, f"looked in {self.folder}")
+            )
         return path
 
     def place(self, name: str, span: Span) -> Path:
         """Where a file of that name is written. Errors: DL0702, DL0710."""
         path = self.inside(name, span)
         if path.is_dir():
-            raise mistake("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
+            raise make_error("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
         if not path.parent.is_dir():
-            raise mistake("DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="make it first")
+            raise make_error(
+                "DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="make it first"
+            )
         return path
 
     def inside(self, name: str, span: Span) -> Path:
@@ -40,10 +44,10 @@ class Access(Struct, frozen=True):
         try:
             path = (self.folder / name).resolve()
         except (ValueError, OSError, RuntimeError):
-            raise mistake("DL0701", "this is no name of a file", (span, "")) from None
+            raise make_error("DL0701", "this is no name of a file", (span, "")) from None
         roots = [self.folder.resolve(), *(a.resolve() for a in self.allowed)]
         if not any(path.is_relative_to(root) for root in roots):
-            raise mistake(
+            raise make_error(
                 "DL0702",
                 f"`{name}` lies outside the program's folder",
                 (span, ""),
@@ -52,9 +56,9 @@ class Access(Struct, frozen=True):
         return path
 
 
-def write(path: Path, data: bytes, name: str, span: Span) -> None:
+def write_output(path: Path, data: bytes, name: str, span: Span) -> None:
     """Write a file as a whole: beside the old one first, then in its place. Errors: DL0710, the old file kept."""
     try:
-        replace(path, data)
+        write_atomically(path, data)
     except OSError as error:
-        raise mistake("DL0710", f"cannot write `{name}`: {why_not(error)}", (span, "")) from None
+        raise make_error("DL0710", f"cannot write `{name}`: {os_error_reason(error)}", (span, "")) from None

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from difflang.host.data.array_files import Stored
-from difflang.host.data.shortest_decimal import exact
-from difflang.host.data.state_dict import joined
+from difflang.host.data.array_files import StoredArrays
+from difflang.host.data.shortest_decimal import shortest_decimal
+from difflang.host.data.state_dict import join_path
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DType, Tensor
 from difflang.types.language_types import (
@@ -28,26 +28,26 @@ from difflang.types.language_types import (
     show_type,
 )
 
-NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no such numbers
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no such numbers
 
 
-class Misfit(Exception):
+class JsonTypeMismatch(Exception):
     """A part of a document that is not what the type says: its path, what is there."""
 
     def __init__(self, path: str, there: str, declared: str) -> None:
         super().__init__(f"`{path}` is {there}, not {declared}" if path else f"it is {there}, not {declared}")
 
 
-def read(data: bytes, type: LangType) -> dict[str, Any]:
+def read_json(data: bytes, type: LangType) -> dict[str, Any]:
     """The parts of a document, by a type's structure. Errors: ValueError for what is no JSON, Misfit."""
     try:
-        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=without_doubles)
+        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=refuse_duplicate_keys)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    return dict(taken(document, type, ""))
+    return dict(json_parts(document, type, ""))
 
 
-def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
@@ -55,71 +55,76 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def taken(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
+def json_parts(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
     match type:
         case RecordType(names=names, fields=fields):
             if not isinstance(there, dict):
-                raise Misfit(path, kind(there), "an object")
+                raise JsonTypeMismatch(path, json_kind(there), "an object")
             found = [
-                p for n, t in zip(names, fields, strict=True) if n in there for p in taken(there[n], t, joined(path, n))
+                p
+                for n, t in zip(names, fields, strict=True)
+                if n in there
+                for p in json_parts(there[n], t, join_path(path, n))
             ]
-            return [*found, *[(joined(path, str(n)), there[n]) for n in there if n not in names]]
+            return [*found, *[(join_path(path, str(n)), there[n]) for n in there if n not in names]]
         case VariantType() | SumType():
-            return variant(there, type, path)
+            return variant_parts(there, type, path)
         case TupleType(items=items):
             if not isinstance(there, list) or len(there) != len(items):
-                raise Misfit(path, kind(there), f"a list of {len(items)}")
-            return [p for i, t in enumerate(items) for p in taken(there[i], t, joined(path, str(i)))]
+                raise JsonTypeMismatch(path, json_kind(there), f"a list of {len(items)}")
+            return [p for i, t in enumerate(items) for p in json_parts(there[i], t, join_path(path, str(i)))]
         case Tensor() | KeyType():
-            return [(path, array(there, KEY_DATA if isinstance(type, KeyType) else type, path))]
+            return [(path, parse_array(there, KEY_DATA if isinstance(type, KeyType) else type, path))]
         case TextType() if isinstance(there, str):
             return [(path, there)]
         case _:
-            raise Misfit(path, kind(there), show_type(type))
+            raise JsonTypeMismatch(path, json_kind(there), show_type(type))
 
 
-def variant(there: Any, type: VariantType | SumType, path: str) -> list[tuple[str, Any]]:
+def variant_parts(there: Any, type: VariantType | SumType, path: str) -> list[tuple[str, Any]]:
     """The name of a variant, and its fields below it."""
     if isinstance(there, str):
         return [(path, there)]
     if not isinstance(there, dict) or len(there) != 1:
-        raise Misfit(path, kind(there), "an object with the name of a variant")
+        raise JsonTypeMismatch(path, json_kind(there), "an object with the name of a variant")
     ((name, fields),) = there.items()
     option = next((t for t in (type.variants if isinstance(type, SumType) else (type,)) if t.name == name), None)
     if option is None:
         return [(path, name)]
     if not isinstance(fields, dict):
-        raise Misfit(joined(path, name), kind(fields), "an object")
+        raise JsonTypeMismatch(join_path(path, name), json_kind(fields), "an object")
     pairs = zip(option.names, option.fields, strict=True)
-    inside = [p for n, t in pairs if n in fields for p in taken(fields[n], t, joined(joined(path, name), n))]
-    more = [(joined(joined(path, name), str(n)), fields[n]) for n in fields if n not in option.names]
+    inside = [p for n, t in pairs if n in fields for p in json_parts(fields[n], t, join_path(join_path(path, name), n))]
+    more = [(join_path(join_path(path, name), str(n)), fields[n]) for n in fields if n not in option.names]
     return [(path, name), *inside, *more]
 
 
-def array(there: Any, type: Tensor, path: str) -> np.ndarray:
+def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
     """The numbers in nested lists, as many deep as the type has axes."""
     shape: list[int] = []
     level = [there]
     for size in type.shape:
         if not all(isinstance(item, list) for item in level):
-            raise Misfit(path, kind(next(i for i in level if not isinstance(i, list))), show_type(type))
+            raise JsonTypeMismatch(path, json_kind(next(i for i in level if not isinstance(i, list))), show_type(type))
         lengths = {len(item) for item in level}
         if len(lengths) > 1:
-            raise Misfit(path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", show_type(type))
+            raise JsonTypeMismatch(
+                path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", show_type(type)
+            )
         shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)  # nothing says it there
         level = [x for item in level for x in item]
-    numbers = [number(item, type.dtype, path) for item in level]
+    numbers = [parse_number(item, type.dtype, path) for item in level]
     return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)
 
 
-def number(there: Any, dtype: DType, path: str) -> Any:
+def parse_number(there: Any, dtype: DType, path: str) -> Any:
     """A number of a type: nothing is rounded to an integer, and nothing overflows."""
     if dtype.kind == "complex" and isinstance(there, list) and len(there) == 2:
-        return complex(real(there[0], dtype, path), real(there[1], dtype, path))
-    return real(there, dtype, path)
+        return complex(parse_real(there[0], dtype, path), parse_real(there[1], dtype, path))
+    return parse_real(there, dtype, path)
 
 
-def real(there: Any, dtype: DType, path: str) -> Any:
+def parse_real(there: Any, dtype: DType, path: str) -> Any:
     match dtype.kind:
         case "bool":
             fits = isinstance(there, bool)
@@ -127,14 +132,14 @@ def real(there: Any, dtype: DType, path: str) -> Any:
             info = np.iinfo(numpy_dtype(dtype))
             fits = isinstance(there, int) and not isinstance(there, bool) and info.min <= there <= info.max
         case _:
-            there = NAMES.get(there, there) if isinstance(there, str) else there
+            there = NON_FINITE.get(there, there) if isinstance(there, str) else there
             fits = isinstance(there, (int, float)) and not isinstance(there, bool)
     if not fits:
-        raise Misfit(path, kind(there), str(dtype))
+        raise JsonTypeMismatch(path, json_kind(there), str(dtype))
     return there
 
 
-def kind(there: Any) -> str:
+def json_kind(there: Any) -> str:
     match there:
         case None:
             return "null"
@@ -151,40 +156,42 @@ def kind(there: Any) -> str:
 # ---- Writing
 
 
-def text(type: LangType, stored: Stored, path: str = "") -> str:
+def json_text(type: LangType, stored: StoredArrays, path: str = "") -> str:
     """A value's parts as a document."""
-    return json.dumps(built(type, stored, path), ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(json_value(type, stored, path), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def built(type: LangType, stored: Stored, path: str) -> Any:
+def json_value(type: LangType, stored: StoredArrays, path: str) -> Any:
     match type:
         case RecordType(names=names, fields=fields):
-            return {n: built(t, stored, joined(path, n)) for n, t in zip(names, fields, strict=True)}
+            return {n: json_value(t, stored, join_path(path, n)) for n, t in zip(names, fields, strict=True)}
         case VariantType(name=name, names=names, fields=fields):
             pairs = zip(names, fields, strict=True)
-            inside = {n: built(t, stored, joined(joined(path, name), n)) for n, t in pairs}
+            inside = {n: json_value(t, stored, join_path(join_path(path, name), n)) for n, t in pairs}
             return {name: inside} if inside else name
         case TupleType(items=items):
-            return [built(t, stored, joined(path, str(i))) for i, t in enumerate(items)]
+            return [json_value(t, stored, join_path(path, str(i))) for i, t in enumerate(items)]
         case TextType():
             return stored[path]
         case _:
-            return listed(np.asarray(stored[path]))
+            return array_to_lists(np.asarray(stored[path]))
 
 
-def listed(array: Any) -> Any:
+def array_to_lists(array: Any) -> Any:
     if array.dtype.kind == "c":
-        return listed(np.stack([array.real, array.imag], -1))
+        return array_to_lists(np.stack([array.real, array.imag], -1))
     if array.dtype.kind in "biu":
         return array.tolist()
-    return nested(array)
+    return floats_to_lists(array)
 
 
-def nested(array: np.ndarray) -> Any:
-    return [nested(row) for row in array] if array.shape else spelled(array[()])
+def floats_to_lists(array: np.ndarray) -> Any:
+    return [floats_to_lists(row) for row in array] if array.shape else json_float(array[()])
 
 
-def spelled(x: Any) -> float | str:
+def json_float(x: Any) -> float | str:
     """A number, or the name of what JSON has no number for."""
-    wide = exact(x)
-    return wide if math.isfinite(wide) else next(name for name, value in NAMES.items() if repr(value) == repr(wide))
+    wide = shortest_decimal(x)
+    return (
+        wide if math.isfinite(wide) else next(name for name, value in NON_FINITE.items() if repr(value) == repr(wide))
+    )

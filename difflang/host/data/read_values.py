@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from difflang.host.builtins import Given, hosted
+from difflang.host.builtins import BuiltinCall, host_builtin
 from difflang.host.data import json_values
-from difflang.host.data.array_files import ALONE, READ, SUFFIXES, Stored
+from difflang.host.data.array_files import FORMAT_OF_SUFFIX, FORMAT_READERS, UNNAMED, StoredArrays
 from difflang.host.data.csv_tables import read_csv
-from difflang.host.data.state_dict import Loading, NotHeld, parts
-from difflang.host.optional_packages import needs
+from difflang.host.data.state_dict import StateDictLoader, UnstorableValue, leaf_paths
+from difflang.host.optional_packages import require_package
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations, sizes_in
+from difflang.types.annotations import AnnotationResolver, size_names
 from difflang.types.language_types import KeyType, LangType, SumType, TextType, VariantType, show_type
-from difflang.types.module_scope import Module
-from difflang.types.type_errors import mistake, not_told
+from difflang.types.module_scope import ModuleScope
+from difflang.types.type_errors import make_error, undetermined_generic_error
 
 Records = Callable[[str], tree.Record | tree.Enum | None]
 
 if TYPE_CHECKING:
-    from difflang.host.bindings import Bindings
-    from difflang.host.run_statements import Runner
+    from difflang.host.bindings import HostBindings
+    from difflang.host.run_statements import HostRunner
 
 BROKEN = (  # what NumPy and its helpers say of damaged bytes; RuntimeError of what is encrypted, or nested too deep
     OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, RuntimeError,
@@ -40,19 +40,19 @@ BROKEN = (  # what NumPy and its helpers say of damaged bytes; RuntimeError of w
 )  # fmt: skip
 
 
-READERS = ("read_npy", "read_npz", "read_safetensors", "load")
+READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
 
 
-class Read(Struct, frozen=True, eq=False):
+class FileRead(Struct, frozen=True, eq=False):
     """A call in the program that reads a file: in which module and function, and what sizes were known there."""
 
-    given: Given
-    module: Module
+    given: BuiltinCall
+    module: ModuleScope
     decl: tree.Fn | None
     known: Mapping[str, Any]
 
 
-def declared(host: Bindings, given: Given) -> LangType:
+def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The type that is declared for what is read. Errors: DL0319, DL0704, DL0707."""
     named = given.function.name in ("read_npz", "read_safetensors", "load")
     given.takes(1, 2 if named else 1)
@@ -60,111 +60,115 @@ def declared(host: Bindings, given: Given) -> LangType:
         given.text(place)
     if given.wanted is None:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
-        raise mistake("DL0707", "what is read from a file needs a declared type", (given.span, ""), help=way)
+        raise make_error("DL0707", "what is read from a file needs a declared type", (given.span, ""), help=way)
     type = host.type_of(given.wanted)
     arrays = given.function.name in ("read_csv", "read_npy")
     if arrays and (not isinstance(type, Tensor) or (not type.shape and given.function.name == "read_csv")):
         label = "declare its type: `f32[n, 4]`" if isinstance(type, Tensor) else f"not {show_type(type)}"
-        raise mistake("DL0704", "an array is read from a file", (given.wanted.written.span, label))
+        raise make_error("DL0704", "an array is read from a file", (given.wanted.written.span, label))
     name = given.text(0)
     if given.function.name == "read_safetensors" or (name is not None and Path(name).suffix == ".safetensors"):
-        needs(host.module, "safetensors", given.span)
+        require_package(host.module, "safetensors", given.span)
     try:
-        list(parts(type))
-    except NotHeld as error:
+        list(leaf_paths(type))
+    except UnstorableValue as error:
         label = given.wanted.written.span, ""
-        raise mistake("DL0704", f"a file cannot hold this: {error}", label, help=error.way) from None
+        raise make_error("DL0704", f"a file cannot hold this: {error}", label, help=error.way) from None
     return type
 
 
-def reader(format: str | None) -> Callable[[Runner, Given], HostValue]:
+def make_reader(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostValue]:
     """Reads a format, or that which the suffix of the file says."""
 
-    def read(host: Runner, given: Given) -> HostValue:
+    def read(host: HostRunner, given: BuiltinCall) -> HostValue:
         assert given.wanted is not None
         type = host.type_of(given.wanted)
         name, member = given.text(0) or "", given.text(1)
         path = host.access.resolve(name, given.span)
-        with plainly(name, given):
-            holds = contents(path, name, format or format_of(name, given), type, given)
-            return Reading(given, name, type).value(host, holds, member)
+        with report_read_errors(name, given):
+            holds = read_contents(path, name, format or file_format(name, given), type, given)
+            return ValueReader(given, name, type).value(host, holds, member)
 
     return read
 
 
-def format_of(name: str, given: Given) -> str:
+def file_format(name: str, given: BuiltinCall) -> str:
     """The format that a file's name says. Errors: DL0708."""
     suffix = Path(name).suffix
-    if suffix not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
+    if suffix not in FORMAT_OF_SUFFIX:
+        known = ", ".join(FORMAT_OF_SUFFIX)
         label = f"this is `{suffix}`" if suffix else "it has none"
-        raise mistake(
+        raise make_error(
             "DL0708", "the name of a file ends with its format", (given.items[0][1], label), help=f"there are {known}"
         )
-    return SUFFIXES[suffix]
+    return FORMAT_OF_SUFFIX[suffix]
 
 
-def contents(path: Path, name: str, format: str, type: LangType, given: Given) -> Stored:
+def read_contents(path: Path, name: str, format: str, type: LangType, given: BuiltinCall) -> StoredArrays:
     """What a file holds. Errors: DL0703, DL0704, DL0709, and what `plainly` turns into a report."""
     if format == "csv":
         if not isinstance(type, Tensor):
-            raise mistake("DL0704", "a csv file is a table", (given.span, f"not {show_type(type)}"))
+            raise make_error("DL0704", "a csv file is a table", (given.span, f"not {show_type(type)}"))
         return {"": read_csv(path, name, type.dtype, len(type.shape), given.span)}
-    return json_values.read(path.read_bytes(), type) if format == "json" else READ[format](path, given.span)
+    return (
+        json_values.read_json(path.read_bytes(), type) if format == "json" else FORMAT_READERS[format](path, given.span)
+    )
 
 
 @contextmanager
-def plainly(name: str, given: Given) -> Generator[None, None, None]:
+def report_read_errors(name: str, given: BuiltinCall) -> Generator[None, None, None]:
     """What libraries say of a file, as reports. Errors: DL0701, DL0704."""
     try:
         yield
-    except json_values.Misfit as error:
-        raise mistake("DL0704", f"`{name}`: {error}", (given.span, "read here")) from None
+    except json_values.JsonTypeMismatch as error:
+        raise make_error("DL0704", f"`{name}`: {error}", (given.span, "read here")) from None
     except BROKEN as error:
         why = str(error).splitlines()[0] if str(error) else "it is damaged"
-        raise mistake("DL0701", f"cannot read `{name}`: {why}", (given.span, "")) from None
+        raise make_error("DL0701", f"cannot read `{name}`: {why}", (given.span, "")) from None
 
 
-class Reading:
+class ValueReader:
     """One value from one file."""
 
-    def __init__(self, given: Given, name: str, type: LangType) -> None:
+    def __init__(self, given: BuiltinCall, name: str, type: LangType) -> None:
         assert given.wanted is not None
         self.given, self.name, self.type, self.wanted = given, name, type, given.wanted
 
-    def value(self, host: Bindings, holds: Stored, member: str | None) -> HostValue:
+    def value(self, host: HostBindings, holds: StoredArrays, member: str | None) -> HostValue:
         """Errors: DL0704 to DL0706."""
         names = self.wanted.names or host.here().annotations
         return self.value_in(names, host.module.records.get, holds, member)
 
-    def value_in(self, names: Annotations, records: Records, holds: Stored, member: str | None) -> HostValue:
+    def value_in(
+        self, names: AnnotationResolver, records: Records, holds: StoredArrays, member: str | None
+    ) -> HostValue:
         """The same, where sizes and element types have these names."""
         alone = isinstance(self.type, (Tensor, TextType, KeyType))
         if member is not None or (alone and "" not in holds):
             holds = {"": self.member(holds, member)} if alone else self.below(holds, member or "")
         elif isinstance(self.type, (SumType, VariantType)) and "" not in holds:
-            holds = {"" if n == ALONE else n: holds[n] for n in holds}
-        found = Loading(self.name, holds, self.wanted.written.span, self.given.span).value(self.type, records)
+            holds = {"" if n == UNNAMED else n: holds[n] for n in holds}
+        found = StateDictLoader(self.name, holds, self.wanted.written.span, self.given.span).value(self.type, records)
         if not names.match(self.wanted.written, found.type):
-            raise mistake(
+            raise make_error(
                 "DL0705",
                 f"`{self.name}` does not have the declared shape",
                 (self.given.span, f"the file holds {show_type(found.type)}"),
                 (self.wanted.written.span, f"declared {self.wanted.written.span.text}"),
             )
-        for size in sizes_in(self.wanted.written, names):
+        for size in size_names(self.wanted.written, names):
             if size not in names.bound:
-                raise not_told(size, self.given.span, self.wanted.written.span)
+                raise undetermined_generic_error(size, self.given.span, self.wanted.written.span)
         return found
 
-    def member(self, holds: Stored, member: str | None) -> Any:
+    def member(self, holds: StoredArrays, member: str | None) -> Any:
         """An array of an archive: the one of that name, or the only one."""
         names = list(holds)
-        if member is None and (len(names) == 1 or ALONE in names):
-            member = ALONE if ALONE in names else names[0]
+        if member is None and (len(names) == 1 or UNNAMED in names):
+            member = UNNAMED if UNNAMED in names else names[0]
         if member is None or member not in holds:
             call = f'{self.given.function.name}("{self.name}", "{names[0]}")' if names else ""
-            raise mistake(
+            raise make_error(
                 "DL0706",
                 f"`{self.name}` has no array `{member}`" if member else f"`{self.name}` holds several arrays",
                 (self.given.span, ""),
@@ -172,7 +176,7 @@ class Reading:
             )
         return holds[member]
 
-    def below(self, holds: Stored, prefix: str) -> Stored:
+    def below(self, holds: StoredArrays, prefix: str) -> StoredArrays:
         """The parts of a record or an enum that an archive holds under a name."""
         found = {n.removeprefix(f"{prefix}."): x for n, x in holds.items() if n.startswith(f"{prefix}.")}
         if isinstance(self.type, (SumType, VariantType)) and prefix in holds:
@@ -181,4 +185,4 @@ class Reading:
 
 
 for _name, _format in [("load", None), *[(f"read_{f}", f) for f in ("csv", "npy", "npz", "safetensors", "json")]]:
-    hosted(_name, f'`{_name}("file")`', declared)(reader(_format))
+    host_builtin(_name, f'`{_name}("file")`', declared_read_type)(make_reader(_format))

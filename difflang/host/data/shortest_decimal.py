@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-def exact(x: Any) -> float:
+def shortest_decimal(x: Any) -> float:
     """The number with the shortest decimal that is `x` again when it is read as 64 bits and rounded to its type."""
     short = float(str(x))
     with np.errstate(all="ignore"):

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.host.data.array_files import ALONE, Stored
+from difflang.host.data.array_files import UNNAMED, StoredArrays
 from difflang.host.values import HostValue
 from difflang.ir import symbolic_dims
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DTYPES, Dim, Tensor
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
-from difflang.types.enums import generics_of
+from difflang.types.annotations import AnnotationResolver
+from difflang.types.enums import declared_bounds
 from difflang.types.language_types import (
     KEY_DATA,
     ClosureType,
@@ -39,10 +39,10 @@ from difflang.types.language_types import (
 )
 from difflang.types.unify import Unifier
 
-Leaf = Tensor | TextType | KeyType
+StoredLeaf = Tensor | TextType | KeyType
 
 
-class NotHeld(Exception):
+class UnstorableValue(Exception):
     """Something that no file holds, and what to do instead."""
 
     def __init__(self, path: str, type: LangType) -> None:
@@ -54,62 +54,62 @@ class NotHeld(Exception):
         super().__init__(f"`{path}` is {what}" if path else f"it is {what}")
 
 
-def parts(type: LangType, path: str = "") -> Iterator[tuple[str, Leaf]]:
+def leaf_paths(type: LangType, path: str = "") -> Iterator[tuple[str, StoredLeaf]]:
     """The arrays and texts in a value of a type, by path, of enums in every variant. Errors: NotHeld."""
     match type:
         case VariantType(names=names, fields=fields):
             yield path, TextType(type.name)
             for name, inner in zip(names, fields, strict=True):
-                yield from parts(inner, joined(joined(path, type.name), name))
+                yield from leaf_paths(inner, join_path(join_path(path, type.name), name))
         case SumType(options=options) if type.variants and not type.tag.shape:
             for option in options:
-                yield from parts(option, path)
+                yield from leaf_paths(option, path)
         case RecordType(names=names, fields=fields):
             for name, inner in zip(names, fields, strict=True):
-                yield from parts(inner, joined(path, name))
+                yield from leaf_paths(inner, join_path(path, name))
         case TupleType(items=items):
             for i, inner in enumerate(items):
-                yield from parts(inner, joined(path, str(i)))
+                yield from leaf_paths(inner, join_path(path, str(i)))
         case Tensor() | TextType() | KeyType():
             yield path, type
         case _:
-            raise NotHeld(path, type)
+            raise UnstorableValue(path, type)
 
 
-def joined(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def known(value: HostValue) -> HostValue:
+def resolve_variants(value: HostValue) -> HostValue:
     """A value with each enum in it of the variant that it is."""
     value = value.chosen()
     if not isinstance(value.type, (RecordType, VariantType, TupleType)):
         return value
     types = value.type.items if isinstance(value.type, TupleType) else value.type.fields
-    inside = [known(value.part(i)) for i in range(len(types))]
+    inside = [resolve_variants(value.part(i)) for i in range(len(types))]
     leaves = tuple(leaf for part in inside for leaf in part.leaves or ())
-    return HostValue(with_parts(value.type, tuple(part.type for part in inside)), leaves)
+    return HostValue(replace_parts(value.type, tuple(part.type for part in inside)), leaves)
 
 
-def with_parts(type: RecordType | VariantType | TupleType, parts: tuple[LangType, ...]) -> LangType:
+def replace_parts(type: RecordType | VariantType | TupleType, parts: tuple[LangType, ...]) -> LangType:
     return replace(type, items=parts) if isinstance(type, TupleType) else replace(type, fields=parts)
 
 
-def stored(value: HostValue, path: str = "") -> dict[str, Any]:
+def to_state_dict(value: HostValue, path: str = "") -> dict[str, Any]:
     """The parts of a value as they are written to a file. Errors: NotHeld."""
-    value = known(value)
+    value = resolve_variants(value)
     leaves = iter(value.leaves or ())
     found: dict[str, Any] = {}
-    for name, type in parts(value.type, path):
+    for name, type in leaf_paths(value.type, path):
         found[name] = (type.value or "") if isinstance(type, TextType) else np.asarray(next(leaves))
     return found
 
 
-class Loading(Struct, eq=False):
+class StateDictLoader(Struct, eq=False):
     """A value of a declared type made from what a file holds. Sizes that the type leaves open are the file's."""
 
     file: str
-    holds: Stored
+    holds: StoredArrays
     written: Span
     span: Span
     sizes: dict[str, int] = field(default_factory=dict[str, int])
@@ -117,7 +117,7 @@ class Loading(Struct, eq=False):
     def value(self, type: LangType, records: Callable[[str], tree.Record | tree.Enum | None]) -> HostValue:
         """Errors: DL0704 to DL0706, with the part that does not fit, as the file has it and as the program has it."""
         type = self.of_variants(type, "")
-        wanted = list(parts(type))
+        wanted = list(leaf_paths(type))
         self.same_parts([path for path, _ in wanted])
         leaves: list[np.ndarray] = []
         types: list[LangType] = []
@@ -130,14 +130,14 @@ class Loading(Struct, eq=False):
             self.fits(path, tensor, found)
             leaves.append(found)
             types.append(leaf if isinstance(leaf, KeyType) else Tensor(tensor.dtype, found.shape))
-        return HostValue(retyped(type, iter(types), records), tuple(leaves))
+        return HostValue(apply_leaf_types(type, iter(types), records), tuple(leaves))
 
     def of_variants(self, type: LangType, path: str) -> LangType:
         """The type with each enum of the variant that the file names. Errors: DL0704, DL0706."""
         match type:
             case VariantType() | SumType():
                 option = self.variant(type, path)
-                inside = joined(path, option.name)
+                inside = join_path(path, option.name)
                 return replace(option, fields=tuple(self.each(option.names, option.fields, inside)))
             case RecordType(names=names, fields=fields):
                 return replace(type, fields=tuple(self.each(names, fields, path)))
@@ -147,7 +147,7 @@ class Loading(Struct, eq=False):
                 return type
 
     def each(self, names: Iterable[str], types: Iterable[LangType], path: str) -> Iterator[LangType]:
-        return (self.of_variants(t, joined(path, n)) for n, t in zip(names, types, strict=True))
+        return (self.of_variants(t, join_path(path, n)) for n, t in zip(names, types, strict=True))
 
     def variant(self, type: VariantType | SumType, path: str) -> VariantType:
         options = {t.name: t for t in (type.variants if isinstance(type, SumType) else (type,))}
@@ -155,7 +155,7 @@ class Loading(Struct, eq=False):
             self.same_parts([path])
         found = self.holds[path]
         if not isinstance(found, str):
-            raise self.differs("DL0704", path, held(found), show_type(type))
+            raise self.differs("DL0704", path, array_type_text(found), show_type(type))
         if found not in options:
             what = f"the variant `{found}`" if found.isidentifier() else "a text"
             raise self.differs("DL0704", path, what, f"a variant of {show_type(type)}: {', '.join(options)}")
@@ -173,41 +173,41 @@ class Loading(Struct, eq=False):
             raise self.error("DL0706", f"`{self.file}` has `{extra[0]}`, and the declared type has not",
                              f"declared {self.written.text}", f"it has {names}")  # fmt: skip
 
-    def text(self, path: str, leaf: Leaf, found: Any) -> TextType:
+    def text(self, path: str, leaf: StoredLeaf, found: Any) -> TextType:
         if isinstance(leaf, TextType) and isinstance(found, str):
             if any("\ud800" <= c <= "\udfff" for c in found):
                 raise self.differs("DL0704", path, "half of a character", "str")
             return TextType(found)
-        shown = "a text" if isinstance(found, str) else held(found)
+        shown = "a text" if isinstance(found, str) else array_type_text(found)
         raise self.differs("DL0704", path, shown, show_type(leaf))
 
     def fits(self, path: str, declared: Tensor, found: np.ndarray) -> None:
         if found.dtype != numpy_dtype(declared.dtype):
-            raise self.differs("DL0704", path, held(found), show_type(declared))
+            raise self.differs("DL0704", path, array_type_text(found), show_type(declared))
         if len(found.shape) != len(declared.shape):
-            raise self.differs("DL0705", path, held(found), show_type(declared))
+            raise self.differs("DL0705", path, array_type_text(found), show_type(declared))
         for size, there in zip(declared.shape, found.shape, strict=True):
             if not self.agrees(size, there):
                 known = ", ".join(
-                    f"{n} = {self.sizes[n]}" for n in sorted(symbolic_dims.names(size)) if n in self.sizes
+                    f"{n} = {self.sizes[n]}" for n in sorted(symbolic_dims.dim_names(size)) if n in self.sizes
                 )
                 raise self.differs(
-                    "DL0705", path, held(found), show_type(declared) + (f" with {known}" if known else "")
+                    "DL0705", path, array_type_text(found), show_type(declared) + (f" with {known}" if known else "")
                 )
 
     def agrees(self, size: Dim, there: int) -> bool:
         """A lone name is bound where it is met first; a formula of unbound names is left to the whole type."""
         if isinstance(size, int):
             return size == there
-        names = symbolic_dims.names(size)
-        if size in map(symbolic_dims.name, names):
+        names = symbolic_dims.dim_names(size)
+        if size in map(symbolic_dims.dim_name, names):
             return self.sizes.setdefault(next(iter(names)), there) == there
         if names <= self.sizes.keys():
-            return symbolic_dims.substitute(size, lambda n: self.sizes[n]) == there
+            return symbolic_dims.substitute_dims(size, lambda n: self.sizes[n]) == there
         return True
 
     def differs(self, code: str, path: str, there: str, declared: str) -> DifflangError:
-        what = f"`{self.file}` holds {there}" + (f" for `{path}`" if path not in ("", ALONE) else "")
+        what = f"`{self.file}` holds {there}" + (f" for `{path}`" if path not in ("", UNNAMED) else "")
         way = "declare what the file holds, and convert afterwards" if code == "DL0704" else ""
         return self.error(code, f"{what}, not {declared}", f"declared {self.written.text}", way)
 
@@ -216,14 +216,14 @@ class Loading(Struct, eq=False):
         return DifflangError(Diagnostic(code, message, labels, (way,) if way else ()))
 
 
-def held(array: np.ndarray) -> str:
+def array_type_text(array: np.ndarray) -> str:
     """The type of an array in a file, as the program would spell it if it has one."""
     names = {d.numpy: d.name for d in DTYPES.values()}
     name = names.get(array.dtype.name, array.dtype.name)
     return f"{name}[{', '.join(map(str, array.shape))}]" if array.shape else name
 
 
-def retyped(
+def apply_leaf_types(
     type: LangType, leaves: Iterator[LangType], records: Callable[[str], tree.Record | tree.Enum | None]
 ) -> LangType:
     """The type with the leaves given, and its records applied to the sizes that these have."""
@@ -231,18 +231,18 @@ def retyped(
         case RecordType() | VariantType():
             if isinstance(type, VariantType):
                 next(leaves)  # its name
-            fields = tuple(retyped(t, leaves, records) for t in type.fields)
+            fields = tuple(apply_leaf_types(t, leaves, records) for t in type.fields)
             found = replace(type, fields=fields)
-            home = Annotations(Unifier(), records).at_home(type.decl)
-            names = Annotations(Unifier(), home, {}, generics_of(type.decl))
+            home = AnnotationResolver(Unifier(), records).at_home(type.decl)
+            names = AnnotationResolver(Unifier(), home, {}, declared_bounds(type.decl))
             declared = type.decl.variants[type.index] if isinstance(type, VariantType) else type.decl
             written = {f.name: f.type for f in declared.fields}
             fits = [names.match(written[n], t) for n, t in zip(type.names, fields, strict=True)]
             told: Mapping[str, Any] = names.bound
-            known = dict(zip(generics_of(type.decl), type.args, strict=True))
+            known = dict(zip(declared_bounds(type.decl), type.args, strict=True))
             args = tuple(told.get(name, None if isinstance(a, Poly) else a) for name, a in known.items())
             return replace(found, args=args) if all(fits) else found
         case TupleType(items=items):
-            return TupleType(tuple(retyped(t, leaves, records) for t in items))
+            return TupleType(tuple(apply_leaf_types(t, leaves, records) for t in items))
         case _:
             return next(leaves)

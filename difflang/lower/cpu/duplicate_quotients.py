@@ -17,12 +17,12 @@ from difflang.ir.graph import Eqn, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Tensor
 
-LARGE = 1 << 15  # elements; of fewer, one more kernel costs little
+MIN_ELEMENTS = 1 << 15  # elements; of fewer, one more kernel costs little
 
 
-def apart(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
+def duplicate_quotients(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
     """The same equations, each elementwise reader of a large quotient but the first with a quotient of its own."""
-    quotients = {e.results[0]: e for e in eqns if e.op.name == "div" and large(e.results[0])}
+    quotients = {e.results[0]: e for e in eqns if e.op.name == "div" and is_large(e.results[0])}
     if not quotients:
         return eqns
     found: list[Eqn] = []
@@ -31,14 +31,14 @@ def apart(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
         own: dict[Value, Value] = {}
         for value in dict.fromkeys(eqn.operands) if eqn.op.elementwise else ():
             if value in read:
-                own[value] = again(quotients[value], found)
+                own[value] = emit_duplicate(quotients[value], found)
             elif value in quotients:
                 read.add(value)
         found.append(eqn.renamed(own) if own else eqn)
     return found
 
 
-def again(quotient: Eqn, to: list[Eqn]) -> Value:
+def emit_duplicate(quotient: Eqn, to: list[Eqn]) -> Value:
     """The quotient once more, in a way that XLA takes for another."""
     x, y = quotient.operands
     for name, operands in (("neg", [x]), ("div", [None, y]), ("neg", [None])):
@@ -48,6 +48,6 @@ def again(quotient: Eqn, to: list[Eqn]) -> Value:
     return to[-1].results[0]
 
 
-def large(value: Value) -> bool:
+def is_large(value: Value) -> bool:
     shape = value.type.shape if isinstance(value.type, Tensor) else ()
-    return prod([n for n in shape if isinstance(n, int)]) >= LARGE
+    return prod([n for n in shape if isinstance(n, int)]) >= MIN_ELEMENTS

@@ -15,17 +15,19 @@ from msgspec import Struct
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.tensor_types import FLOATS, Tensor, Type
 
-SEGMENT = 100  # what a segment holds: this many equations that are on no long chain
-LINK = 4  # what one on a long chain counts for: longer segments compile no sooner, shorter ones run no sooner
-LARGE_LINK = 25  # the same for large arrays, where evaluating again costs more than writing a value out
-LARGE = 1 << 15  # elements
-AGAIN = 4  # equations in a row that are made again, of these
-SIMPLE = frozenset({"sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "neg", "abs", "sign", "mul"})
-JUDGES = frozenset({"max", "min", "clamp", "floor", "ceil", "round", "trunc", "floor_div", "rem", "sign"})
-SHORT = 16  # an attribute longer than this is data, not worth having twice
+SEGMENT_SIZE = 100  # what a segment holds: this many equations that are on no long chain
+LINK_WEIGHT = 4  # what one on a long chain counts for: longer segments compile no sooner, shorter ones run no sooner
+LARGE_LINK_WEIGHT = 25  # the same for large arrays, where evaluating again costs more than writing a value out
+LARGE_ELEMENTS = 1 << 15  # elements
+MAX_RECOMPUTED = 4  # equations in a row that are made again, of these
+BIT_STABLE_OPS = frozenset(
+    {"sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "neg", "abs", "sign", "mul"}
+)
+DISCONTINUOUS_OPS = frozenset({"max", "min", "clamp", "floor", "ceil", "round", "trunc", "floor_div", "rem", "sign"})
+MAX_ATTR_LENGTH = 16  # an attribute longer than this is data, not worth having twice
 
 
-class Segment(Struct, frozen=True):
+class OutlinedSegment(Struct, frozen=True):
     """Equations that are outlined together: what they read from outside, and what others read of them."""
 
     eqns: tuple[Eqn, ...]
@@ -33,15 +35,15 @@ class Segment(Struct, frozen=True):
     results: Values
 
 
-Step = Eqn | Segment
+EqnOrSegment = Eqn | OutlinedSegment
 
 
-def barrier(eqn: Eqn) -> bool:
+def is_fusion_barrier(eqn: Eqn) -> bool:
     """XLA keeps it apart on its own: nothing is fused through it."""
     return eqn.op.barrier or eqn.effectful or (eqn.op.term_by_term and not eqn.op.elementwise)
 
 
-class Cutter:
+class SegmentBuilder:
     """Gathers equations in order. What is had again from little is made again in each segment that reads it."""
 
     def __init__(self, graph: Graph) -> None:
@@ -52,7 +54,7 @@ class Cutter:
         self.size = 0
         self.constants: dict[Value, Eqn] = {}
         self.makers: dict[Value, Eqn] = {}
-        self.judged = {v for e in graph.eqns if judges(e) for v in e.operands}
+        self.judged = {v for e in graph.eqns if is_rounding_sensitive(e) for v in e.operands}
         self.place = {e: i for i, e in enumerate(graph.eqns)}
 
     def waits_for(self, eqn: Eqn) -> bool:
@@ -61,16 +63,16 @@ class Cutter:
     def gather(self, eqn: Eqn, size: int) -> None:
         self.run.append(eqn)
         self.made.update(eqn.results)
-        if simple(eqn):
+        if is_recomputable(eqn):
             self.makers[eqn.results[0]] = eqn
         self.size += size
-        if self.size >= SEGMENT:
+        if self.size >= SEGMENT_SIZE:
             self.flush()
 
     def apart(self, eqn: Eqn) -> None:
         if self.waits_for(eqn) or eqn.effectful:
             self.flush()
-        if from_nothing(eqn):
+        if is_small_constant(eqn):
             self.constants.update(dict.fromkeys(eqn.results, eqn))
         self.steps.append(eqn)
 
@@ -79,10 +81,10 @@ class Cutter:
             self.steps.append(self.run)
         self.run, self.made, self.size = [], set(), 0
 
-    def finish(self) -> tuple[Step, ...]:
+    def finish(self) -> tuple[EqnOrSegment, ...]:
         """The steps, from the last to the first: what a segment gives is what later ones still read."""
         self.flush()
-        read, found = set(self.graph.results), list[Step]()
+        read, found = set(self.graph.results), list[EqnOrSegment]()
         for step in reversed(self.steps):
             if isinstance(step, list):
                 step = self.segment(step, read)
@@ -92,13 +94,13 @@ class Cutter:
             found.append(step)
         return tuple(reversed(found))
 
-    def segment(self, run: Sequence[Eqn], read: set[Value]) -> Segment:
+    def segment(self, run: Sequence[Eqn], read: set[Value]) -> OutlinedSegment:
         results = tuple([r for e in run for r in e.results if r in read])
-        wanted, reads = needed(run, results)
+        wanted, reads = live_eqns(run, results)
         again = sorted(self.again(reads), key=self.place.__getitem__)
-        wanted, reads = needed([*again, *wanted], results)
+        wanted, reads = live_eqns([*again, *wanted], results)
         copied = dict.fromkeys([self.constants[v] for v in reads if v in self.constants])
-        return Segment((*copied, *wanted), tuple([v for v in reads if v not in self.constants]), results)
+        return OutlinedSegment((*copied, *wanted), tuple([v for v in reads if v not in self.constants]), results)
 
     def again(self, reads: Sequence[Value]) -> set[Eqn]:
         """What makes the values read from fewer: those that lead back to one root are handed over as that."""
@@ -111,7 +113,7 @@ class Cutter:
         gathered earlier than whoever asks.
         """
         found: list[Eqn] = []
-        while len(found) < AGAIN and value not in self.judged and (eqn := self.makers.get(value)):
+        while len(found) < MAX_RECOMPUTED and value not in self.judged and (eqn := self.makers.get(value)):
             variable = {v for v in eqn.operands if v not in self.constants}
             if len(variable) != 1:
                 break
@@ -120,7 +122,7 @@ class Cutter:
         return found, value
 
 
-def needed(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], list[Value]]:
+def live_eqns(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], list[Value]]:
     """Those of some equations that results need, and what they read of others, in order."""
     wanted, found = set(results), list[Eqn]()
     for eqn in reversed(run):
@@ -132,40 +134,40 @@ def needed(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], lis
     return found, list(dict.fromkeys([v for e in found for v in e.operands if v not in made]))
 
 
-def simple(eqn: Eqn) -> bool:
+def is_recomputable(eqn: Eqn) -> bool:
     """Made again it is the same to the last bit, and costs little: one instruction of XLA's.
 
     A sum is not: with a product that is made in the same kernel it is rounded once.
     """
     type = eqn.results[0].type if eqn.results else None
-    return eqn.op.name in SIMPLE and isinstance(type, Tensor) and type.dtype in FLOATS and not large(type)
+    return eqn.op.name in BIT_STABLE_OPS and isinstance(type, Tensor) and type.dtype in FLOATS and not is_large(type)
 
 
-def judges(eqn: Eqn) -> bool:
+def is_rounding_sensitive(eqn: Eqn) -> bool:
     """Whether a last bit may decide something there."""
     return (
-        barrier(eqn)
-        or eqn.op.name in JUDGES
+        is_fusion_barrier(eqn)
+        or eqn.op.name in DISCONTINUOUS_OPS
         or any(r.type.dtype not in FLOATS for r in eqn.results if isinstance(r.type, Tensor))
     )
 
 
-def lonely(eqn: Eqn) -> bool:
+def stays_inline(eqn: Eqn) -> bool:
     """Not worth outlining: it says something, or is a function of its own already."""
     return eqn.effectful or (bool(eqn.regions) and eqn.op.barrier)
 
 
-def link(eqn: Eqn) -> int:
-    if any(large(r.type) for r in eqn.results):
-        return LARGE_LINK
-    return LINK
+def link_weight(eqn: Eqn) -> int:
+    if any(is_large(r.type) for r in eqn.results):
+        return LARGE_LINK_WEIGHT
+    return LINK_WEIGHT
 
 
-def large(type: Type) -> bool:
-    return isinstance(type, Tensor) and prod([n for n in type.shape if isinstance(n, int)]) >= LARGE
+def is_large(type: Type) -> bool:
+    return isinstance(type, Tensor) and prod([n for n in type.shape if isinstance(n, int)]) >= LARGE_ELEMENTS
 
 
-def from_nothing(eqn: Eqn) -> bool:
+def is_small_constant(eqn: Eqn) -> bool:
     """Made from a few numbers in the program, so that it costs nothing to make it again."""
-    short = not any(isinstance(a, tuple) and len(a) > SHORT for a in eqn.attrs.values())
+    short = not any(isinstance(a, tuple) and len(a) > MAX_ATTR_LENGTH for a in eqn.attrs.values())
     return not eqn.operands and not eqn.regions and not eqn.op.effect and short

@@ -19,36 +19,43 @@ from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, Values
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, Tensor
-from difflang.lower.cpu.outlining import Segment, Step, barrier, from_nothing, needed
-from difflang.ops.elementwise.vectorized_sincos import FARTHEST, fits, sin_and_cos
-from difflang.ops.loop.residual_selection import LIGHT
-from difflang.ops.op_factories import tensor
+from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment, is_fusion_barrier, is_small_constant, live_eqns
+from difflang.ops.elementwise.vectorized_sincos import MAX_ARGUMENT, is_worth_vectorizing, sin_and_cos
+from difflang.ops.loop.residual_selection import LIGHT_OPS
+from difflang.ops.op_factories import tensor_type
 
-BRANCHES = 16  # arguments that a graph has such sines of: each takes some 50 ms to compile
-AGAIN = 4  # equations in a row that make what a branch reads, done again in it
-SAME = frozenset({"mul", "neg"})  # done again they give the same to the last bit, whatever they are fused with
-AnyStep = TypeVar("AnyStep", bound=Step)
+MAX_BRANCHES = 16  # arguments that a graph has such sines of: each takes some 50 ms to compile
+MAX_RECOMPUTED = 4  # equations in a row that make what a branch reads, done again in it
+BIT_STABLE_OPS = frozenset(
+    {"mul", "neg"}
+)  # done again they give the same to the last bit, whatever they are fused with
+AnyStep = TypeVar("AnyStep", bound=EqnOrSegment)
 
 
-def looked_at(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[Step]:
+def branch_on_small_arguments(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[EqnOrSegment]:
     """The same equations in an order that respects dependence, those that go with sines in segments. Where XLA would
     have to compile sines of more than `BRANCHES` arguments they stay what they are. Cost: n log n.
     """
-    sines = {e for e in eqns if fits(e, inside)}
-    if not sines or len({e.operands[0] for e in sines}) > BRANCHES:
+    sines = {e for e in eqns if is_worth_vectorizing(e, inside)}
+    if not sines or len({e.operands[0] for e in sines}) > MAX_BRANCHES:
         return eqns
-    eqns = used(eqns, results)
+    eqns = drop_dead_steps(eqns, results)
     sines.intersection_update(eqns)
-    readers = readings(eqns) + Counter(results)
-    around = Around(sines, {r: e for e in eqns for r in e.results}, readers)
-    whole = [part for group in groups(eqns, sines) for part in connected(group, sines) if not sines.isdisjoint(part)]
-    parts = [part for each in whole for part in connected(chosen(each, around), sines)]
+    readers = count_readers(eqns) + Counter(results)
+    around = SineContext(sines, {r: e for e in eqns for r in e.results}, readers)
+    whole = [
+        part
+        for group in group_by_level(eqns, sines)
+        for part in connected_components(group, sines)
+        if not sines.isdisjoint(part)
+    ]
+    parts = [part for each in whole for part in connected_components(choose_equations(each, around), sines)]
     apart = {e for part in parts for e in part}
-    around = Around(sines, {r: e for r, e in around.makers.items() if e not in apart}, readers)
-    return used(in_order(eqns, [branch(part, around) for part in parts]), results)
+    around = SineContext(sines, {r: e for r, e in around.makers.items() if e not in apart}, readers)
+    return drop_dead_steps(topological_order(eqns, [build_branch(part, around) for part in parts]), results)
 
 
-class Around(NamedTuple):
+class SineContext(NamedTuple):
     """The equations that sines stand among: which make values, and how many read them."""
 
     sines: Collection[Eqn]
@@ -57,31 +64,31 @@ class Around(NamedTuple):
 
     def arrays(self, eqn: Eqn) -> list[Value]:
         """What an equation reads, but for arrays that are full of one number."""
-        return [v for v in dict.fromkeys(eqn.operands) if not (v in self.makers and is_number(self.makers[v]))]
+        return [v for v in dict.fromkeys(eqn.operands) if not (v in self.makers and is_constant_fill(self.makers[v]))]
 
     def results(self, part: Sequence[Eqn]) -> Values:
         """What others read of a part."""
-        within = readings(part)
+        within = count_readers(part)
         return tuple([r for e in part for r in e.results if self.readers[r] > within[r]])
 
     def before(self, part: Sequence[Eqn]) -> tuple[list[Eqn], Collection[Value]]:
         """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that;
         and what it reads then.
         """
-        within = readings(part)
+        within = count_readers(part)
         made = {r for e in part for r in e.results}
-        again = {v: AGAIN for e in part if e in self.sines for v in e.operands}
+        again = {v: MAX_RECOMPUTED for e in part if e in self.sines for v in e.operands}
         found = set[Eqn]()
         reads = {v: None for e in part for v in self.arrays(e) if v not in made}
         todo = list(reads)
         while todo:
             v = todo.pop()
             eqn = self.makers.get(v)
-            if eqn is None or not is_light(eqn):
+            if eqn is None or not is_cheap_elementwise(eqn):
                 continue
             new = [x for x in self.arrays(eqn) if x not in reads and self.makers.get(x) not in found]
             alone = within[v] == self.readers[v]
-            if len(new) <= 1 and (alone or again.get(v) or eqn.op.name in SAME):
+            if len(new) <= 1 and (alone or again.get(v) or eqn.op.name in BIT_STABLE_OPS):
                 del reads[v]
                 reads.update(dict.fromkeys(new))
                 again.update(dict.fromkeys(new, max(again.get(v, 0) - 1, 0)))
@@ -93,28 +100,28 @@ class Around(NamedTuple):
     def is_fused(self, value: Value) -> bool:
         """Whether XLA writes a value down only where a branch reads it."""
         eqn = self.makers.get(value)
-        return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT)
+        return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
 
     def written(self, part: Sequence[Eqn]) -> int:
         """How many arrays are written down where a part is a branch."""
         return len(self.results(part)) + sum(map(self.is_fused, self.before(part)[1]))
 
 
-def readings(eqns: Sequence[Eqn]) -> Counter[Value]:
+def count_readers(eqns: Sequence[Eqn]) -> Counter[Value]:
     """How many of some equations read each value."""
     return Counter([v for e in eqns for v in dict.fromkeys(e.operands)])
 
 
-def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
+def group_by_level(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
     """The sines, and what is made of them number by number, so grouped that no way leads out of a group and back, nor
     from a sine to an argument, and no effect comes between. Each value has a level, which is higher beyond a group.
     """
-    shapes = {tensor(e.results[0]).shape for e in sines}
+    shapes = {tensor_type(e.results[0]).shape for e in sines}
     found: dict[tuple[int, int, object], list[Eqn]] = defaultdict(list)
     effects = 0
     level, shape_of, made_of_sines = dict[Value, int](), dict[Value, object](), set[Value]()
     for eqn in eqns:
-        shape = tensor(eqn.results[0]).shape if eqn in sines or is_light(eqn) else None
+        shape = tensor_type(eqn.results[0]).shape if eqn in sines or is_cheap_elementwise(eqn) else None
         shape = shape if shape in shapes else None
         above = [level.get(v, 0) + (v in shape_of and shape_of[v] != shape) for v in eqn.operands]
         here = max(above, default=0)
@@ -131,11 +138,11 @@ def groups(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
     return found.values()
 
 
-def is_light(eqn: Eqn) -> bool:
-    return eqn.op.elementwise and eqn.op.name in LIGHT and not barrier(eqn)
+def is_cheap_elementwise(eqn: Eqn) -> bool:
+    return eqn.op.elementwise and eqn.op.name in LIGHT_OPS and not is_fusion_barrier(eqn)
 
 
-def chosen(group: Sequence[Eqn], around: Around) -> Sequence[Eqn]:
+def choose_equations(group: Sequence[Eqn], around: SineContext) -> Sequence[Eqn]:
     """Of a group all, what can be had one after the other, or the sines alone: whereby the fewest arrays are written
     down, and no sine is computed more often than if each were.
     """
@@ -146,10 +153,10 @@ def chosen(group: Sequence[Eqn], around: Around) -> Sequence[Eqn]:
     sines = [e for e in group if e in around.sines]
     once = sum([len(arguments[r]) for r in around.results(group)]) <= len(sines)
     found: list[Sequence[Eqn]] = [group] if once else []
-    return min([*found, one_by_one(group, arguments, around), sines], key=around.written)
+    return min([*found, grow_greedily(group, arguments, around), sines], key=around.written)
 
 
-def one_by_one(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: Around) -> list[Eqn]:
+def grow_greedily(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: SineContext) -> list[Eqn]:
     """The sines of a group, and in order what computes no sine again and has nothing more written down."""
     found, waiting = list[Eqn](), dict[Value, int]()
     for eqn in group:
@@ -165,7 +172,7 @@ def one_by_one(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]
     return found
 
 
-def connected(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
+def connected_components(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
     """A part as several, where these share no argument and nothing is made of both."""
     root: dict[object, object] = {}
 
@@ -185,48 +192,51 @@ def connected(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]
     return found.values()
 
 
-def branch(part: Sequence[Eqn], around: Around) -> tuple[Sequence[Eqn], Segment]:
+def build_branch(part: Sequence[Eqn], around: SineContext) -> tuple[Sequence[Eqn], OutlinedSegment]:
     """A look at the arguments of a part's sines, and the choice that follows."""
     sines, makers, _ = around
     results = around.results(part)
     arguments = dict.fromkeys([e.operands[0] for e in part if e in sines])
     before, _ = around.before(part)
     read = dict.fromkeys([v for e in (*before, *part) for v in e.operands])
-    first = [makers[v] for v in read if v in makers and is_number(makers[v])]
+    first = [makers[v] for v in read if v in makers and is_constant_fill(makers[v])]
     whole = [*first, *before, *part]
-    _, operands = needed(whole, results)
+    _, operands = live_eqns(whole, results)
     look = [*first, *before]
-    near = reduce(lambda x, y: said("logical_and", (x, y), tensor(x), look), [is_near(v, look) for v in arguments])
-    all_near = said("reduce_all", (near,), Tensor(BOOL), look, {"axes": tuple(range(tensor(near).rank))})
+    near = reduce(
+        lambda x, y: append_eqn("logical_and", (x, y), tensor_type(x), look),
+        [emit_is_small(v, look) for v in arguments],
+    )
+    all_near = append_eqn("reduce_all", (near,), Tensor(BOOL), look, {"axes": tuple(range(tensor_type(near).rank))})
     regions = (
-        Graph(tuple(operands), (*first, *before, *joined(part, sines)), results),
+        Graph(tuple(operands), (*first, *before, *fuse_sin_and_cos(part, sines)), results),
         Graph(tuple(operands), tuple(whole), results),
     )
     choice = Eqn(OPS["cond"], (all_near, *operands), results, {}, regions, part[0].span)
-    return part, Segment((*look, choice), tuple(operands), results)
+    return part, OutlinedSegment((*look, choice), tuple(operands), results)
 
 
-def is_number(eqn: Eqn) -> bool:
+def is_constant_fill(eqn: Eqn) -> bool:
     """Whether it fills an array with one number, or with few that the program has written in it."""
-    return from_nothing(eqn) or (eqn.op.name == "broadcast" and not tensor(eqn.operands[0]).shape)
+    return is_small_constant(eqn) or (eqn.op.name == "broadcast" and not tensor_type(eqn.operands[0]).shape)
 
 
-def is_near(value: Value, to: list[Eqn]) -> Value:
+def emit_is_small(value: Value, to: list[Eqn]) -> Value:
     """Which numbers are near 0."""
-    type = tensor(value)
-    size = said("abs", (value,), type, to)
-    end = said("const", (), type, to, {"value": FARTHEST[type.dtype], "type": type})
-    return said("lt", (size, end), Tensor(BOOL, type.shape), to)
+    type = tensor_type(value)
+    size = append_eqn("abs", (value,), type, to)
+    end = append_eqn("const", (), type, to, {"value": MAX_ARGUMENT[type.dtype], "type": type})
+    return append_eqn("lt", (size, end), Tensor(BOOL, type.shape), to)
 
 
-def said(name: str, operands: Values, type: Tensor, to: list[Eqn], attrs: Attrs | None = None) -> Value:
+def append_eqn(name: str, operands: Values, type: Tensor, to: list[Eqn], attrs: Attrs | None = None) -> Value:
     """The result of one more equation."""
     result = Value(type, to[-1].results[0].home if to else operands[0].home)
     to.append(Eqn(OPS[name], operands, (result,), attrs or {}))
     return result
 
 
-def joined(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterator[Eqn]:
+def fuse_sin_and_cos(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterator[Eqn]:
     """The same equations, the sines and cosines of one argument as one of polynomials."""
     of: dict[Value, list[Eqn]] = defaultdict(list)
     for eqn in part:
@@ -240,7 +250,7 @@ def joined(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterator[Eqn]:
             yield Eqn(sin_and_cos, eqn.operands, tuple([e.results[0] for e in same]), {"gives": gives}, (), eqn.span)
 
 
-def used(steps: Sequence[AnyStep], results: Values) -> list[AnyStep]:
+def drop_dead_steps(steps: Sequence[AnyStep], results: Values) -> list[AnyStep]:
     """Those steps whose results are used, and those with effects."""
     read, found = set(results), list[AnyStep]()
     for step in reversed(steps):
@@ -250,7 +260,9 @@ def used(steps: Sequence[AnyStep], results: Values) -> list[AnyStep]:
     return found[::-1]
 
 
-def in_order(eqns: Sequence[Eqn], parts: Sequence[tuple[Sequence[Eqn], Segment]]) -> list[Step]:
+def topological_order(
+    eqns: Sequence[Eqn], parts: Sequence[tuple[Sequence[Eqn], OutlinedSegment]]
+) -> list[EqnOrSegment]:
     """Equations and segments, each after what it reads, else by their places; what has effects in its order."""
     within = {e: segment for part, segment in parts for e in part}
     ends = {id(within.get(e, e)): i for i, e in enumerate(eqns)}  # a segment is placed where its last equation is
@@ -264,7 +276,7 @@ def in_order(eqns: Sequence[Eqn], parts: Sequence[tuple[Sequence[Eqn], Segment]]
     for i, before in left.items():
         for j in before:
             after[j].append(i)
-    ready, found = sorted([i for i, before in left.items() if not before]), list[Step]()
+    ready, found = sorted([i for i, before in left.items() if not before]), list[EqnOrSegment]()
     while ready:
         i = heappop(ready)
         found.append(steps[i])

@@ -18,17 +18,17 @@ from difflang.ir.graph import Eqn, Value
 from difflang.ir.tensor_types import F32, F64, Tensor
 from difflang.ops.elementwise.elementary_functions import exp
 from difflang.ops.elementwise.powers_and_logs import exp_sub
-from difflang.ops.elementwise.vectorized_exp import exp_of_few, exp_sub_of_few
+from difflang.ops.elementwise.vectorized_exp import vectorized_exp, vectorized_exp_sub
 
-OF_FEW = {exp: exp_of_few, exp_sub: exp_sub_of_few}
-SHORT = range(9, 33)  # last axes that XLA unrolls
-VECTOR = 8  # numbers that it goes through at once
-MOST = 4096  # bytes: of more, XLA would have two threads share a kernel that is over before both have begun
+SMALL_EXP_OPS = {exp: vectorized_exp, exp_sub: vectorized_exp_sub}
+UNROLLED_SIZES = range(9, 33)  # last axes that XLA unrolls
+VECTOR_WIDTH = 8  # numbers that it goes through at once
+MAX_BYTES = 4096  # bytes: of more, XLA would have two threads share a kernel that is over before both have begun
 
 
-def with_few(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
+def use_small_exp(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
     """The same equations, exponentials of few numbers as ops of their own. Cost: linear."""
-    wanted = {e for e in eqns if e.op in OF_FEW and asked_one_by_one(e)}
+    wanted = {e for e in eqns if e.op in SMALL_EXP_OPS and is_scalarized(e)}
     if not wanted:
         return eqns
     readers = Counter([v for e in eqns for v in e.operands] + list(results))
@@ -38,18 +38,18 @@ def with_few(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
     for eqn in eqns:
         after = not follows.isdisjoint(eqn.operands)
         if eqn in wanted and not after and (readers[eqn.results[0]] == 1 or eqn.results[0] not in read_on):
-            eqn, after = Eqn(OF_FEW[eqn.op], eqn.operands, eqn.results, {}, (), eqn.span), True
+            eqn, after = Eqn(SMALL_EXP_OPS[eqn.op], eqn.operands, eqn.results, {}, (), eqn.span), True
         if after and eqn.op.elementwise:
             follows.update(eqn.results)
         found.append(eqn)
     return found
 
 
-def asked_one_by_one(eqn: Eqn) -> bool:
+def is_scalarized(eqn: Eqn) -> bool:
     """Whether XLA asks for these exponentials one after the other."""
     type = eqn.results[0].type
     assert isinstance(type, Tensor)
     *others, last = type.shape or (1,)
-    if type.dtype not in (F32, F64) or last not in SHORT or type.bytes > MOST:
+    if type.dtype not in (F32, F64) or last not in UNROLLED_SIZES or type.bytes > MAX_BYTES:
         return False
-    return not others or (type.dtype is F64 and (eqn.op is exp_sub or last % VECTOR > 0))
+    return not others or (type.dtype is F64 and (eqn.op is exp_sub or last % VECTOR_WIDTH > 0))

@@ -14,18 +14,25 @@ from functools import cache
 from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.lower.cpu.duplicate_quotients import apart
-from difflang.lower.cpu.flatten_reductions import flat
-from difflang.lower.cpu.outlining import Cutter, Segment, Step, barrier, link, lonely
-from difflang.lower.cpu.polynomial_sines import looked_at
-from difflang.lower.cpu.small_exp import with_few
-from difflang.lower.cpu.tanh_with_derivative import paired
+from difflang.lower.cpu.duplicate_quotients import duplicate_quotients
+from difflang.lower.cpu.flatten_reductions import flatten_reductions
+from difflang.lower.cpu.outlining import (
+    EqnOrSegment,
+    OutlinedSegment,
+    SegmentBuilder,
+    is_fusion_barrier,
+    link_weight,
+    stays_inline,
+)
+from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
+from difflang.lower.cpu.small_exp import use_small_exp
+from difflang.lower.cpu.tanh_with_derivative import fuse_tanh_derivative
 
-DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
-LENGTH = 1000  # so is a graph of this many equations
+MAX_CHAIN_DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
+MAX_GRAPH_LENGTH = 1000  # so is a graph of this many equations
 
 
-class Flow(NamedTuple):
+class ChainLengths(NamedTuple):
     """The longest chains through an equation: to each result, from what it reads, and from anywhere in it, and those
     that only begin in it. The first are negative where nothing leads through: a product or a sum lies between.
     """
@@ -36,31 +43,31 @@ class Flow(NamedTuple):
 
 
 Lengths = tuple[int, ...]
-NONE = -(1 << 30)  # the length of a chain that there is not
+NO_CHAIN = -(1 << 30)  # the length of a chain that there is not
 
 
 @cache
-def line(results: int) -> Flow:
+def single_link(results: int) -> ChainLengths:
     """Of an equation that is one link, with that many results."""
     ones = (1,) * results
-    return Flow(ones, ones, 1)
+    return ChainLengths(ones, ones, 1)
 
 
-def fusible(eqn: Eqn) -> bool:
-    return bool(eqn.operands) and not barrier(eqn)
+def is_fusible(eqn: Eqn) -> bool:
+    return bool(eqn.operands) and not is_fusion_barrier(eqn)
 
 
-class Chains:
+class ChainSplitter:
     """Plans for the graphs of one program. Each graph is looked at once."""
 
     def __init__(self) -> None:
         self.depths: dict[Graph, int] = {}
-        self.flows: dict[Graph, Flow] = {}
-        self.left: dict[Graph, Flow] = {}
+        self.flows: dict[Graph, ChainLengths] = {}
+        self.left: dict[Graph, ChainLengths] = {}
         self.ends: dict[Graph, dict[Value, int]] = {}
-        self.plans: dict[Graph, tuple[Step, ...]] = {}
+        self.plans: dict[Graph, tuple[EqnOrSegment, ...]] = {}
 
-    def plan(self, graph: Graph, inside: bool = False) -> tuple[Step, ...]:
+    def plan(self, graph: Graph, inside: bool = False) -> tuple[EqnOrSegment, ...]:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
@@ -68,52 +75,57 @@ class Chains:
             self.plans[graph] = found
         return found
 
-    def whole(self, graph: Graph, inside: bool) -> tuple[Step, ...]:
+    def whole(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
         """A graph of short chains: those that share their work are joined, some of them only `inside` a loop."""
-        eqns = flat(apart(with_few(paired(graph.eqns), graph.results) if inside else graph.eqns), graph.results)
-        steps = looked_at(eqns, graph.results, inside)
+        eqns = flatten_reductions(
+            duplicate_quotients(
+                use_small_exp(fuse_tanh_derivative(graph.eqns), graph.results) if inside else graph.eqns
+            ),
+            graph.results,
+        )
+        steps = branch_on_small_arguments(eqns, graph.results, inside)
         for step in steps:
-            if isinstance(step, Segment):
+            if isinstance(step, OutlinedSegment):
                 far = step.eqns[-1].regions[1]
                 self.plans[far] = far.eqns  # where a look has led to the library
         return tuple(steps)
 
     def hard(self, graph: Graph) -> bool:
-        if len(graph.eqns) <= DEPTH and not any([e.regions for e in graph.eqns]):
+        if len(graph.eqns) <= MAX_CHAIN_DEPTH and not any([e.regions for e in graph.eqns]):
             return False  # no chain is longer than its graph
-        return len(graph.eqns) > LENGTH or self.depth(graph) > DEPTH
+        return len(graph.eqns) > MAX_GRAPH_LENGTH or self.depth(graph) > MAX_CHAIN_DEPTH
 
     def weight(self, eqn: Eqn) -> int:
         """How many links of a chain an equation is at most: of a deep region, what is left when it is cut by itself."""
         inner = max(map(self.depth, eqn.regions), default=1)
-        if inner > DEPTH:
+        if inner > MAX_CHAIN_DEPTH:
             flow = self.flow(eqn)
             inner = max(flow.head, *flow.through, *flow.tail)
         return max(inner, 1)
 
-    def flow(self, eqn: Eqn) -> Flow:
+    def flow(self, eqn: Eqn) -> ChainLengths:
         """The chains through an equation: those of its regions, or what is left of them where they are cut."""
         if not eqn.regions:
-            return line(len(eqn.results))
+            return single_link(len(eqn.results))
         flows, count = list(map(self.flow_left, eqn.regions)), len(eqn.results)
         head = max([flow.head for flow in flows])
         if eqn.op.layout is None:  # nothing is known of which result is which
             ends = max([n for flow in flows for n in flow.tail], default=0)
-            return Flow((max(ends, head),) * count, (ends,) * count, head)
+            return ChainLengths((max(ends, head),) * count, (ends,) * count, head)
         through, tail = [1] * count, [1] * count
         for slot in eqn.op.layout(eqn).slots:
             places = [(flow, p) for flow, p in zip(flows, slot.returns, strict=False) if p is not None]
             if slot.result is not None and places:
                 through[slot.result] = max([flow.through[p] for flow, p in places])
                 tail[slot.result] = max([flow.tail[p] for flow, p in places])
-        return Flow(tuple(through), tuple(tail), head)
+        return ChainLengths(tuple(through), tuple(tail), head)
 
     def depth(self, graph: Graph) -> int:
         """The length of the longest chain, those of regions included."""
         self.flow_of(graph)
         return self.depths[graph]
 
-    def flow_of(self, graph: Graph) -> Flow:
+    def flow_of(self, graph: Graph) -> ChainLengths:
         """The chains through a graph, from its params to its results."""
         found = self.flows.get(graph)
         if found is None:
@@ -121,33 +133,33 @@ class Chains:
             self.flows[graph] = found
         return found
 
-    def flow_left(self, graph: Graph) -> Flow:
+    def flow_left(self, graph: Graph) -> ChainLengths:
         """The chains through a graph once it has been cut: segments end them. What they give and take is one link."""
-        if self.depth(graph) <= DEPTH:
+        if self.depth(graph) <= MAX_CHAIN_DEPTH:
             return self.flow_of(graph)
         found = self.left.get(graph)
         if found is None:
             flow, _, _ = self.followed(graph, self.long(graph))
             through, tail = (tuple([max(n, 1) for n in lengths]) for lengths in (flow.through, flow.tail))
-            found = self.left[graph] = Flow(through, tail, max(flow.head, 1))
+            found = self.left[graph] = ChainLengths(through, tail, max(flow.head, 1))
         return found
 
-    def followed(self, graph: Graph, cut: set[Eqn]) -> tuple[Flow, int, dict[Value, int]]:
+    def followed(self, graph: Graph, cut: set[Eqn]) -> tuple[ChainLengths, int, dict[Value, int]]:
         """The chains through a graph in which some equations are apart, the longest in it, and those to each value."""
         ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
         for eqn in graph.eqns:
-            if fusible(eqn) and eqn not in cut:
+            if is_fusible(eqn) and eqn not in cut:
                 flow = self.flow(eqn)
                 end = max([ends.get(v, 0) for v in eqn.operands])
-                far = max([reached.get(v, NONE) for v in eqn.operands])
+                far = max([reached.get(v, NO_CHAIN) for v in eqn.operands])
                 for r, through, tail in zip(eqn.results, flow.through, flow.tail, strict=True):
                     ends[r] = max(tail, through + end)
-                    reached[r] = max(through + far, NONE)
+                    reached[r] = max(through + far, NO_CHAIN)
                 head = max(head, flow.head + far)
-                within = [n for r in eqn.regions if (n := self.depth(r)) <= DEPTH]
+                within = [n for r in eqn.regions if (n := self.depth(r)) <= MAX_CHAIN_DEPTH]
                 depth = max([depth, flow.head + end, *[ends[r] for r in eqn.results], *within])
-        through = tuple([reached.get(r, NONE) for r in graph.results])
-        return Flow(through, tuple([ends.get(r, 0) for r in graph.results]), head), depth, ends
+        through = tuple([reached.get(r, NO_CHAIN) for r in graph.results])
+        return ChainLengths(through, tuple([ends.get(r, 0) for r in graph.results]), head), depth, ends
 
     def before(self, graph: Graph) -> dict[Value, int]:
         """For each value made by a fusible equation, the longest chain that ends in it."""
@@ -164,19 +176,23 @@ class Chains:
             length = max([flow.head, *[through + rest for through, rest in zip(flow.through, rests, strict=True)]])
             start = max([before.get(v, 0) for v in eqn.operands])
             ends = [before[r] + rest for r, rest in zip(eqn.results, rests, strict=True)]
-            if max(*ends, start + length) > DEPTH:
+            if max(*ends, start + length) > MAX_CHAIN_DEPTH:
                 found.add(eqn)
             for v in eqn.operands:
                 after[v] = max(after.get(v, 0), length)
         return found
 
-    def cut(self, graph: Graph) -> tuple[Step, ...]:
-        cutter, long = Cutter(graph), self.long(graph)
-        everywhere = len(graph.eqns) > LENGTH
+    def cut(self, graph: Graph) -> tuple[EqnOrSegment, ...]:
+        cutter, long = SegmentBuilder(graph), self.long(graph)
+        everywhere = len(graph.eqns) > MAX_GRAPH_LENGTH
         for eqn in graph.eqns:
             if eqn in long:
-                cutter.gather(eqn, self.weight(eqn) * link(eqn))
-            elif eqn.operands and not lonely(eqn) and (everywhere if barrier(eqn) else cutter.waits_for(eqn)):
+                cutter.gather(eqn, self.weight(eqn) * link_weight(eqn))
+            elif (
+                eqn.operands
+                and not stays_inline(eqn)
+                and (everywhere if is_fusion_barrier(eqn) else cutter.waits_for(eqn))
+            ):
                 cutter.gather(eqn, 1)
             else:
                 cutter.apart(eqn)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from difflang.ir.graph import Eqn
 from difflang.ops.elementwise.elementary_functions import sech2, tanh
-from difflang.ops.elementwise.value_and_derivative import beside, tanh_and_slope
+from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work, tanh_and_slope
 
 
-def paired(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
+def fuse_tanh_derivative(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
     """The same equations, those joined that are made together. Cost: two walks."""
-    slopes = {e.operands[0]: e for e in beside(eqns) if e.op is sech2}
+    slopes = {e.operands[0]: e for e in slopes_sharing_work(eqns) if e.op is sech2}
     if not slopes:
         return eqns
     pairs: dict[Eqn, Eqn] = {}

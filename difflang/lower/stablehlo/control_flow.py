@@ -16,39 +16,39 @@ from jax.extend.mlir.dialects import func, stablehlo
 from jax.interpreters import mlir
 
 from difflang.base.diagnostics import InternalError
-from difflang.lower.stablehlo.hlo_array import Cell
+from difflang.lower.stablehlo.hlo_array import HloArray
 
 if TYPE_CHECKING:
-    from difflang.lower.stablehlo.jax_facade import StandIn
+    from difflang.lower.stablehlo.jax_facade import JaxFacade
 
 ir = mlir.ir
-Cells = list[Cell]
+HloArrays = list[HloArray]
 
 
-def flat(writer: StandIn, tree: Any) -> tuple[Cells, Any]:
+def flatten_tree(writer: JaxFacade, tree: Any) -> tuple[HloArrays, Any]:
     """The arrays of a tree, as cells, and how they lie in it."""
     leaves, shape = jax.tree.flatten(tree)
     return [writer.array(x) for x in leaves], shape
 
 
-def types_of(cells: Sequence[Cell]) -> list[Any]:
+def mlir_types(cells: Sequence[HloArray]) -> list[Any]:
     return [x.writer.type(x.dtype, x.shape) for x in cells]
 
 
-def arguments(block: Any, like: Sequence[Cell]) -> Cells:
+def block_arguments(block: Any, like: Sequence[HloArray]) -> HloArrays:
     return [x.like(value) for value, x in zip(block.arguments, like, strict=True)]
 
 
-def returned(writer: StandIn, tree: Any, like: Sequence[Cell], shape: Any) -> None:
+def emit_return(writer: JaxFacade, tree: Any, like: Sequence[HloArray], shape: Any) -> None:
     """End a region with what it gives, which is of the types that are due."""
-    found, given = flat(writer, tree)
+    found, given = flatten_tree(writer, tree)
     if given != shape or any([(x.dtype, x.shape) != (y.dtype, y.shape) for x, y in zip(found, like, strict=True)]):
         raise InternalError(f"a region gives {given} of other types than {shape}")
     stablehlo.return_([x.value for x in found])
 
 
 @contextmanager
-def within(writer: StandIn, block: Any) -> Generator[None]:
+def region_scope(writer: JaxFacade, block: Any) -> Generator[None]:
     """What is written within, inside a region: its numbers are not there afterwards, nor are others there."""
     before, writer.numbers = writer.numbers, {}
     try:
@@ -58,31 +58,31 @@ def within(writer: StandIn, block: Any) -> Generator[None]:
         writer.numbers = before
 
 
-def while_loop(writer: StandIn, goes_on: Callable[[Any], Any], body: Callable[[Any], Any], start: Any) -> Any:
+def while_loop(writer: JaxFacade, goes_on: Callable[[Any], Any], body: Callable[[Any], Any], start: Any) -> Any:
     """As `jax.lax.while_loop`."""
-    state, shape = flat(writer, start)
-    types = types_of(state)
+    state, shape = flatten_tree(writer, start)
+    types = mlir_types(state)
     loop = stablehlo.WhileOp(types, [x.value for x in state])
     asked, done = [region.blocks.append(*types) for region in loop.regions]
-    with within(writer, asked):
-        stablehlo.return_([writer.array(goes_on(jax.tree.unflatten(shape, arguments(asked, state)))).value])
-    with within(writer, done):
-        returned(writer, body(jax.tree.unflatten(shape, arguments(done, state))), state, shape)
+    with region_scope(writer, asked):
+        stablehlo.return_([writer.array(goes_on(jax.tree.unflatten(shape, block_arguments(asked, state)))).value])
+    with region_scope(writer, done):
+        emit_return(writer, body(jax.tree.unflatten(shape, block_arguments(done, state))), state, shape)
     return jax.tree.unflatten(shape, [x.like(value) for x, value in zip(state, loop.results, strict=True)])
 
 
-def cond(writer: StandIn, truth: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
+def cond(writer: JaxFacade, truth: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
     """As `jax.lax.cond`: what one of two functions gives; the other is not computed."""
     which = writer.convert(truth, np.int32)
     draft = stablehlo.CaseOp([], which.value, 2)  # what the branches give is known when they are written
-    like, shape = Cells(), None
+    like, shape = HloArrays(), None
     for region, function in zip(draft.regions, (no, yes), strict=True):
-        with within(writer, region.blocks.append()):
+        with region_scope(writer, region.blocks.append()):
             found = function(*operands)
             if shape is None:
-                like, shape = flat(writer, found)
-            returned(writer, found, like, shape)
-    branch = stablehlo.CaseOp(types_of(like), which.value, 2)
+                like, shape = flatten_tree(writer, found)
+            emit_return(writer, found, like, shape)
+    branch = stablehlo.CaseOp(mlir_types(like), which.value, 2)
     for written, region in zip(draft.regions, branch.regions, strict=True):
         written.blocks[0].append_to(region)
     draft.operation.erase()
@@ -90,7 +90,7 @@ def cond(writer: StandIn, truth: Any, yes: Callable[..., Any], no: Callable[...,
 
 
 @contextmanager
-def kept(writer: StandIn, apart: bool = True) -> Generator[None]:
+def no_inline(writer: JaxFacade, apart: bool = True) -> Generator[None]:
     """Whether functions that are called within are kept apart: XLA does not copy them into their callers."""
     before, writer.keeps = writer.keeps, apart
     try:
@@ -99,17 +99,17 @@ def kept(writer: StandIn, apart: bool = True) -> Generator[None]:
         writer.keeps = before
 
 
-def jit(writer: StandIn, function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is written once for each kind of operands, beside the program, and called."""
-    made: dict[tuple[Any, ...], tuple[Any, Cells, Any]] = {}
+    made: dict[tuple[Any, ...], tuple[Any, HloArrays, Any]] = {}
 
     def called(*operands: Any) -> Any:
-        given, tree = flat(writer, operands)
+        given, tree = flatten_tree(writer, operands)
         key = (tree, *[(x.dtype, x.shape) for x in given])
         if key not in made:
-            made[key] = outlined(writer, function, given, tree)
+            made[key] = emit_function(writer, function, given, tree)
         symbol, like, shape = made[key]
-        call = func.CallOp(types_of(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in given]])
+        call = func.CallOp(mlir_types(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in given]])
         if writer.keeps:
             call.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
                 {"inlineable": ir.StringAttr.get("false")}
@@ -119,7 +119,9 @@ def jit(writer: StandIn, function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def outlined(writer: StandIn, function: Callable[..., Any], given: Cells, tree: Any) -> tuple[Any, Cells, Any]:
+def emit_function(
+    writer: JaxFacade, function: Callable[..., Any], given: HloArrays, tree: Any
+) -> tuple[Any, HloArrays, Any]:
     """The symbol of a function that has been written, what it gives, and how that lies in a tree.
 
     A function reads nothing from around it: what JAX holds for every function (sizes that are names, and for which of
@@ -127,15 +129,15 @@ def outlined(writer: StandIn, function: Callable[..., Any], given: Cells, tree: 
     """
     outside, context = writer.ctx, writer.ctx.module_context
     held = list(outside.dim_var_values)
-    types = [*[x.type for x in held], *types_of(given)]
+    types = [*[x.type for x in held], *mlir_types(given)]
     draft = func.FuncOp(function.__name__, (types, []), ip=ir.InsertionPoint(context.module.body))
     block = draft.add_entry_block()
-    with within(writer, block), kept(writer, False):
+    with region_scope(writer, block), no_inline(writer, False):
         writer.ctx = outside.replace(dim_var_values=list(block.arguments)[: len(held)])
         operands = [x.like(v) for x, v in zip(given, list(block.arguments)[len(held) :], strict=True)]
-        like, shape = flat(writer, function(*jax.tree.unflatten(tree, operands)))
+        like, shape = flatten_tree(writer, function(*jax.tree.unflatten(tree, operands)))
         func.ReturnOp([x.value for x in like])
     writer.ctx = outside
-    draft.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, types_of(like)))
+    draft.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, mlir_types(like)))
     draft.attributes["sym_visibility"] = ir.StringAttr.get("private")
     return ir.FlatSymbolRefAttr.get(context.symbol_table.insert(draft).value), like, shape

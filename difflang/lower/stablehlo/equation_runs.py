@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from difflang.ir.graph import Eqn, Value
 from difflang.ir.tensor_types import Tensor
-from difflang.lower.cpu.outlining import Segment, Step
-from difflang.ops.op_factories import tensor
+from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
+from difflang.ops.op_factories import tensor_type
 
-FEW = 2  # equations that are as soon traced
+MIN_RUN_LENGTH = 2  # equations that are as soon traced
 
 
-class Run(Struct, frozen=True, eq=False):
+class EqnRun(Struct, frozen=True, eq=False):
     """Equations in a row, what they read from before, and what is read of them afterwards."""
 
     eqns: tuple[Eqn, ...]
@@ -22,29 +22,29 @@ class Run(Struct, frozen=True, eq=False):
     results: tuple[Value, ...]
 
 
-def in_runs(steps: Sequence[Step], wanted: Sequence[Value]) -> Iterator[Step | Run]:
+def group_runs(steps: Sequence[EqnOrSegment], wanted: Sequence[Value]) -> Iterator[EqnOrSegment | EqnRun]:
     """The steps in their order, those in a row that are plain as one. Numbers come before the run that they are in.
 
     `wanted` are the values that are asked for after all of them. Cost: linear.
     """
-    parts = parted(steps)
+    parts = split_at_barriers(steps)
     home = {r: i for i, part in enumerate(parts) for e in part if isinstance(e, Eqn) for r in e.results}
     read = set(wanted)
     for i, part in enumerate(parts):
         read.update([v for e in part for v in e.operands if home.get(v, -1) != i])
     for part in parts:
-        if not worth(part):
+        if not is_worth_grouping(part):
             yield from part
             continue
         eqns = [e for e in part if isinstance(e, Eqn)]
-        after = put_off_after(eqns, read)
-        run = run_of(eqns, read.difference([r for e in after for r in e.results]))
+        after = defer_data_movement(eqns, read)
+        run = make_run(eqns, read.difference([r for e in after for r in e.results]))
         if run.results:
             yield run
         yield from after
 
 
-def put_off_after(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
+def defer_data_movement(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
     """Of a run, what only repeats or moves elements and is `read` elsewhere: it is put off, until somebody asks.
 
     What it reads is read elsewhere then.
@@ -57,17 +57,19 @@ def put_off_after(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
     return after[::-1]
 
 
-def worth(part: Sequence[Step]) -> bool:
+def is_worth_grouping(part: Sequence[EqnOrSegment]) -> bool:
     """Whether it is plain, and takes longer to trace than to put together."""
-    return straight(part[0]) and (len(part) > FEW or any([isinstance(e, Eqn) and is_formula(e) for e in part]))
+    return is_directly_emittable(part[0]) and (
+        len(part) > MIN_RUN_LENGTH or any([isinstance(e, Eqn) and is_formula(e) for e in part])
+    )
 
 
 def is_formula(eqn: Eqn) -> bool:
     """Whether it takes many steps by itself."""
-    return bool(eqn.op.formula) and tensor(eqn.operands[0]).dtype in eqn.op.formula
+    return bool(eqn.op.formula) and tensor_type(eqn.operands[0]).dtype in eqn.op.formula
 
 
-def run_of(eqns: Sequence[Eqn], read: set[Value]) -> Run:
+def make_run(eqns: Sequence[Eqn], read: set[Value]) -> EqnRun:
     """What is needed of equations for those values that are `read` elsewhere."""
     results = tuple([r for e in eqns for r in e.results if r in read])
     needed, kept = set(results), list[Eqn]()
@@ -77,17 +79,17 @@ def run_of(eqns: Sequence[Eqn], read: set[Value]) -> Run:
             kept.append(eqn)
     made = {r for e in kept for r in e.results}
     operands = dict.fromkeys([v for e in reversed(kept) for v in e.operands if v not in made])
-    return Run(tuple(kept[::-1]), tuple(operands), results)
+    return EqnRun(tuple(kept[::-1]), tuple(operands), results)
 
 
-def parted(steps: Sequence[Step]) -> list[list[Step]]:
+def split_at_barriers(steps: Sequence[EqnOrSegment]) -> list[list[EqnOrSegment]]:
     """Runs, and each other step by itself."""
-    parts: list[list[Step]] = []
-    row: list[Step] = []
+    parts: list[list[EqnOrSegment]] = []
+    row: list[EqnOrSegment] = []
     for step in steps:
-        if is_number(step):
+        if is_constant_fill(step):
             parts.append([step])
-        elif straight(step):
+        elif is_directly_emittable(step):
             row.append(step)
         else:
             parts += [row, [step]] if row else [[step]]
@@ -95,18 +97,18 @@ def parted(steps: Sequence[Step]) -> list[list[Step]]:
     return [*parts, row] if row else parts
 
 
-def is_number(step: Step) -> bool:
+def is_constant_fill(step: EqnOrSegment) -> bool:
     """Whether it is put off until somebody asks for an array, and reads nothing."""
     return isinstance(step, Eqn) and step.op.splat is not None and not step.operands
 
 
-def straight(step: Step) -> bool:
+def is_directly_emittable(step: EqnOrSegment) -> bool:
     """Whether its lowering can be run on cells."""
-    if isinstance(step, Segment) or step.regions or not (step.op.elementwise or step.op.direct):
+    if isinstance(step, OutlinedSegment) or step.regions or not (step.op.elementwise or step.op.direct):
         return False
-    return is_plain(step)
+    return has_only_arrays(step)
 
 
-def is_plain(eqn: Eqn) -> bool:
+def has_only_arrays(eqn: Eqn) -> bool:
     """Whether it reads and gives no histories."""
     return all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])

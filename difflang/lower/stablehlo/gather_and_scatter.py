@@ -10,10 +10,10 @@ import numpy as np
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
-from difflang.lower.stablehlo.hlo_array import Cell, kind
+from difflang.lower.stablehlo.hlo_array import HloArray, dtype_kind
 
 if TYPE_CHECKING:
-    from difflang.lower.stablehlo.jax_facade import StandIn
+    from difflang.lower.stablehlo.jax_facade import JaxFacade
 
 ir = mlir.ir
 Mode = jax.lax.GatherScatterMode
@@ -28,7 +28,7 @@ SCATTERS: dict[str, tuple[Any, str]] = {
 }
 
 
-def gather(writer: StandIn, x: Any, indices: Any, numbers: Any, sizes: tuple[int, ...], *, mode: Any) -> Cell:
+def gather(writer: JaxFacade, x: Any, indices: Any, numbers: Any, sizes: tuple[int, ...], *, mode: Any) -> HloArray:
     """As `jax.lax.gather` in the mode that adds nothing to XLA's own, which moves an index to the nearest in range."""
     x, indices = writer.array(x), writer.array(indices)
     if mode != Mode.PROMISE_IN_BOUNDS:
@@ -50,14 +50,14 @@ def gather(writer: StandIn, x: Any, indices: Any, numbers: Any, sizes: tuple[int
     value = stablehlo.gather(
         x.value, indices.value, attr, writer.ints(sizes), indices_are_sorted=ir.BoolAttr.get(False)
     )
-    return Cell(writer, value, x.dtype, shape)
+    return HloArray(writer, value, x.dtype, shape)
 
 
-def scattered(writer: StandIn, name: str, x: Any, indices: Any, updates: Any, numbers: Any, *, mode: Any) -> Cell:
+def scatter(writer: JaxFacade, name: str, x: Any, indices: Any, updates: Any, numbers: Any, *, mode: Any) -> HloArray:
     """As `jax.lax.scatter` and its kin, where what is out of range is dropped."""
     x, indices, updates = [writer.array(a) for a in (x, indices, updates)]
     emit, kinds = SCATTERS[name]
-    if mode != Mode.FILL_OR_DROP or kind(x.dtype) not in kinds:
+    if mode != Mode.FILL_OR_DROP or dtype_kind(x.dtype) not in kinds:
         real = partial(getattr(jax.lax, name), dimension_numbers=numbers, mode=mode)
         return writer.through(real, x, indices, updates)
     attr = stablehlo.ScatterDimensionNumbers.get(

@@ -10,25 +10,25 @@ import numpy as np
 from jax.extend.mlir.dialects import stablehlo
 
 if TYPE_CHECKING:
-    from difflang.lower.stablehlo.jax_facade import StandIn
+    from difflang.lower.stablehlo.jax_facade import JaxFacade
 
 DType = np.dtype[Any]
 Shape = tuple[int, ...]
 BOOL = np.dtype(np.bool_)
 
 
-def kind(dtype: DType) -> str:
+def dtype_kind(dtype: DType) -> str:
     """One of "b", "i", "u", "f", "c", of narrow floats too, which NumPy does not know."""
     return "f" if jax.numpy.issubdtype(dtype, np.floating) else dtype.kind
 
 
-class Cell:
+class HloArray:
     """An array of the program that is being written: a value of MLIR, and operators on it as NumPy has them."""
 
     __slots__ = ("dtype", "shape", "value", "writer")
     __array_ufunc__ = None  # a NumPy number on the left leaves it to us
 
-    def __init__(self, writer: StandIn, value: Any, dtype: DType, shape: Shape) -> None:
+    def __init__(self, writer: JaxFacade, value: Any, dtype: DType, shape: Shape) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
 
     @property
@@ -39,61 +39,61 @@ class Cell:
     def size(self) -> int:
         return prod(self.shape)
 
-    def __add__(self, other: Any) -> Cell:
+    def __add__(self, other: Any) -> HloArray:
         return self.writer.both("add", self, other)
 
-    def __radd__(self, other: Any) -> Cell:
+    def __radd__(self, other: Any) -> HloArray:
         return self.writer.both("add", other, self)
 
-    def __sub__(self, other: Any) -> Cell:
+    def __sub__(self, other: Any) -> HloArray:
         return self.writer.both("sub", self, other)
 
-    def __rsub__(self, other: Any) -> Cell:
+    def __rsub__(self, other: Any) -> HloArray:
         return self.writer.both("sub", other, self)
 
-    def __mul__(self, other: Any) -> Cell:
+    def __mul__(self, other: Any) -> HloArray:
         return self.writer.both("mul", self, other)
 
-    def __rmul__(self, other: Any) -> Cell:
+    def __rmul__(self, other: Any) -> HloArray:
         return self.writer.both("mul", other, self)
 
-    def __truediv__(self, other: Any) -> Cell:
+    def __truediv__(self, other: Any) -> HloArray:
         return self.writer.both("div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Cell:
+    def __rtruediv__(self, other: Any) -> HloArray:
         return self.writer.both("div", other, self)
 
-    def __and__(self, other: Any) -> Cell:
+    def __and__(self, other: Any) -> HloArray:
         return self.writer.both("bitwise_and", self, other)
 
-    def __or__(self, other: Any) -> Cell:
+    def __or__(self, other: Any) -> HloArray:
         return self.writer.both("bitwise_or", self, other)
 
-    def __lshift__(self, other: Any) -> Cell:
+    def __lshift__(self, other: Any) -> HloArray:
         return self.writer.shifted(stablehlo.shift_left, self, other)
 
-    def __rshift__(self, other: Any) -> Cell:
+    def __rshift__(self, other: Any) -> HloArray:
         signed = self.dtype.kind == "i"
         return self.writer.shifted(
             stablehlo.shift_right_arithmetic if signed else stablehlo.shift_right_logical, self, other
         )
 
-    def __neg__(self) -> Cell:
+    def __neg__(self) -> HloArray:
         return self.writer.neg(self)
 
-    def __invert__(self) -> Cell:
+    def __invert__(self) -> HloArray:
         return self.like(stablehlo.not_(self.value))
 
-    def __lt__(self, other: Any) -> Cell:
+    def __lt__(self, other: Any) -> HloArray:
         return self.writer.compared("lt", self, other)
 
-    def __le__(self, other: Any) -> Cell:
+    def __le__(self, other: Any) -> HloArray:
         return self.writer.compared("le", self, other)
 
-    def __gt__(self, other: Any) -> Cell:
+    def __gt__(self, other: Any) -> HloArray:
         return self.writer.compared("gt", self, other)
 
-    def __ge__(self, other: Any) -> Cell:
+    def __ge__(self, other: Any) -> HloArray:
         return self.writer.compared("ge", self, other)
 
     def __eq__(self, other: object) -> Any:
@@ -105,14 +105,14 @@ class Cell:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Cell:
+    def __getitem__(self, key: Any) -> HloArray:
         """Those elements or the one along the first axis."""
         if isinstance(key, slice):
             return self.along(*key.indices(len(self)))
         at = range(len(self))[key]
         return self.writer.reshape(self.along(at, at + 1, 1), self.shape[1:])
 
-    def along(self, start: int, stop: int, step: int) -> Cell:
+    def along(self, start: int, stop: int, step: int) -> HloArray:
         if step < 1:
             return self.writer.through(lambda x: x[start : stop if stop >= 0 else None : step], self)
         rest = self.shape[1:]
@@ -124,19 +124,19 @@ class Cell:
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]  equality is element by element
 
-    def like(self, value: Any) -> Cell:
+    def like(self, value: Any) -> HloArray:
         """Another value of the same type."""
-        return Cell(self.writer, value, self.dtype, self.shape)
+        return HloArray(self.writer, value, self.dtype, self.shape)
 
-    def astype(self, dtype: Any) -> Cell:
+    def astype(self, dtype: Any) -> HloArray:
         return self.writer.convert(self, dtype)
 
-    def view(self, dtype: Any) -> Cell:
+    def view(self, dtype: Any) -> HloArray:
         """The same bits as another type of that width."""
         dtype = np.dtype(dtype)
         value = stablehlo.bitcast_convert(self.writer.type(dtype, self.shape), self.value)
-        return Cell(self.writer, value, dtype, self.shape)
+        return HloArray(self.writer, value, dtype, self.shape)
 
     @property
-    def real(self) -> Cell:
-        return self.writer.through(jax.lax.real, self) if kind(self.dtype) == "c" else self
+    def real(self) -> HloArray:
+        return self.writer.through(jax.lax.real, self) if dtype_kind(self.dtype) == "c" else self

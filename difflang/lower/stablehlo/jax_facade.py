@@ -21,20 +21,20 @@ from jax.extend.mlir.dialects import chlo, stablehlo
 from jax.interpreters import mlir
 
 from difflang.lower.stablehlo import control_flow, gather_and_scatter, reduce_and_dot
-from difflang.lower.stablehlo.hlo_array import BOOL, Cell, DType, Shape, kind
+from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, Shape, dtype_kind
 
 ir = mlir.ir
-RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
-RANKS_OF_NUMBERS = {bool: 0, int: 1, float: 2, complex: 3}
+KIND_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
+PYTHON_RANKS = {bool: 0, int: 1, float: 2, complex: 3}
 
 # Functions of one array of f32 or f64, by their names in `jax.lax`.
-OF_ONE: dict[str, Callable[..., Any]] = {
+UNARY: dict[str, Callable[..., Any]] = {
     "abs": stablehlo.abs, "cbrt": stablehlo.cbrt, "ceil": stablehlo.ceil, "cos": stablehlo.cosine, "erf": chlo.erf,
     "erf_inv": chlo.erf_inv, "erfc": chlo.erfc, "exp": stablehlo.exponential, "expm1": stablehlo.exponential_minus_one,
     "floor": stablehlo.floor, "log": stablehlo.log, "log1p": stablehlo.log_plus_one, "rsqrt": stablehlo.rsqrt,
     "sign": stablehlo.sign, "sin": stablehlo.sine, "sqrt": stablehlo.sqrt, "tan": stablehlo.tan, "tanh": stablehlo.tanh,
 }  # fmt: skip
-OF_TWO: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of element types
+BINARY: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of element types
     "add": (stablehlo.add, "fiu"), "sub": (stablehlo.subtract, "fiu"), "mul": (stablehlo.multiply, "fiu"),
     "div": (stablehlo.divide, "fiu"), "rem": (stablehlo.remainder, "iu"),
     "max": (stablehlo.maximum, "fiu"), "min": (stablehlo.minimum, "fiu"),
@@ -43,7 +43,7 @@ OF_TWO: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of eleme
 COMPARISONS = {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE"}
 
 
-def single(value: Any) -> Any:
+def single_value(value: Any) -> Any:
     """A value of MLIR: JAX may give several for an array, but for none of ours."""
     if not isinstance(value, (tuple, list)):
         return value
@@ -51,18 +51,18 @@ def single(value: Any) -> Any:
     return found
 
 
-def holds(dtype: DType, x: Any) -> bool:
+def can_represent(dtype: DType, x: Any) -> bool:
     """Whether a number takes on an element type as it does in JAX: one of NumPy's has its own already."""
     if isinstance(x, (np.generic, np.ndarray)):
         return x.dtype == dtype
-    rank = RANKS_OF_NUMBERS.get(type(x))
-    return (RANKS[kind(np.asarray(x).dtype)] if rank is None else rank) <= RANKS[kind(dtype)]
+    rank = PYTHON_RANKS.get(type(x))
+    return (KIND_RANKS[dtype_kind(np.asarray(x).dtype)] if rank is None else rank) <= KIND_RANKS[dtype_kind(dtype)]
 
 
-class Names:
+class FacadeModule:
     """A module of JAX: what is written here, and for all else what JAX has."""
 
-    def __init__(self, writer: StandIn, module: ModuleType, written: dict[str, Any]) -> None:
+    def __init__(self, writer: JaxFacade, module: ModuleType, written: dict[str, Any]) -> None:
         self._writer, self._module = writer, module  # names that no function of such a module has
         vars(self).update(written)
 
@@ -73,21 +73,21 @@ class Names:
         return partial(self._writer.through, found)
 
 
-class StandIn:
+class JaxFacade:
     """Stands in for `jax` while one primitive is lowered. `ctx` is JAX's: of the equation that is being lowered."""
 
     def __init__(self, ctx: Any, called: Callable[..., Any]) -> None:
         self.ctx = ctx
         self.called = called  # calls a function of JAX's where that can see the place in the program
-        self.numbers: dict[tuple[bytes, DType, Shape], Cell] = {}  # written so far, in this region
+        self.numbers: dict[tuple[bytes, DType, Shape], HloArray] = {}  # written so far, in this region
         self.types: dict[tuple[DType, Shape], Any] = {}
         self.lists: dict[Shape, Any] = {}
         self.comparisons: dict[tuple[str, str], Any] = {}
-        self.lax = Names(self, jax.lax, self.of_lax())
-        self.numpy = Names(self, jax.numpy, self.of_numpy())
+        self.lax = FacadeModule(self, jax.lax, self.of_lax())
+        self.numpy = FacadeModule(self, jax.numpy, self.of_numpy())
         self.keeps = False  # whether functions that are called now are kept apart
         self.jit = partial(control_flow.jit, self)
-        self.kept = partial(control_flow.kept, self)
+        self.kept = partial(control_flow.no_inline, self)
         self.tree = jax.tree
 
     def of_lax(self) -> dict[str, Any]:
@@ -97,14 +97,14 @@ class StandIn:
             *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice", "slice_in_dim"),
         )
         return {
-            **{name: partial(self.one, name) for name in OF_ONE},
-            **{name: partial(self.both, name) for name in OF_TWO},
+            **{name: partial(self.one, name) for name in UNARY},
+            **{name: partial(self.both, name) for name in BINARY},
             **{name: partial(self.compared, name) for name in COMPARISONS},
-            **{name: partial(reduce_and_dot.reduced, self, name) for name in reduce_and_dot.REDUCTIONS},
+            **{name: partial(reduce_and_dot.reduce_named, self, name) for name in reduce_and_dot.REDUCTIONS},
             **{name: getattr(self, name) for name in own},
             "convert_element_type": self.convert,
             "cond": partial(control_flow.cond, self),
-            **{name: partial(gather_and_scatter.scattered, self, name) for name in gather_and_scatter.SCATTERS},
+            **{name: partial(gather_and_scatter.scatter, self, name) for name in gather_and_scatter.SCATTERS},
             "dot_general": partial(reduce_and_dot.dot_general, self),
             "gather": partial(gather_and_scatter.gather, self),
             "reduce": partial(reduce_and_dot.reduce, self),
@@ -123,14 +123,14 @@ class StandIn:
             "minimum": partial(self.both, "min"),
             "append": lambda x, y: self.concatenate([x, self.reshape(self.array(y), (self.array(y).size,))], 0),
             "expand_dims": lambda x, axis: self.expand_dims(x, (axis % (x.ndim + 1),)),
-            **{name: partial(reduce_and_dot.extreme, self, name) for name in ("min", "max")},
+            **{name: partial(reduce_and_dot.min_or_max, self, name) for name in ("min", "max")},
             **{name: partial(getattr(reduce_and_dot, name), self) for name in ("any", "sum")},
             "isnan": lambda x: x != x,
             "isinf": self.is_infinite,
             "isfinite": self.is_finite,
             "ones_like": lambda x: self.full_like(x, 1),
             "zeros_like": lambda x: self.full_like(x, 0),
-            "iscomplexobj": lambda x: kind(x.dtype) == "c",
+            "iscomplexobj": lambda x: dtype_kind(x.dtype) == "c",
             "result_type": jax.numpy.result_type,
             "issubdtype": jax.numpy.issubdtype,
         }
@@ -151,40 +151,40 @@ class StandIn:
             self.lists[key] = mlir.dense_int_array(key)
         return self.lists[key]
 
-    def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> Cell:
+    def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> HloArray:
         """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
-        if isinstance(x, Cell):
+        if isinstance(x, HloArray):
             return x if x.shape == shape else self.spread(x, shape)
-        if not holds(dtype, x):
+        if not can_represent(dtype, x):
             raise TypeError(f"a {type(x).__name__} of {np.asarray(x).dtype} stands beside {dtype}")
         number = np.asarray(x, dtype)
         if number.shape:
-            return self.cell(Cell(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
+            return self.cell(HloArray(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
         key = (number.tobytes(), dtype, shape)
         if key not in self.numbers:
-            value = Cell(self, mlir.ir_constant(number), dtype, ())
+            value = HloArray(self, mlir.ir_constant(number), dtype, ())
             self.numbers[key] = self.spread(value, shape) if shape else value
         return self.numbers[key]
 
-    def array(self, x: Any) -> Cell:
+    def array(self, x: Any) -> HloArray:
         """An array of the program, or one of NumPy's that is written down."""
-        if isinstance(x, Cell):
+        if isinstance(x, HloArray):
             return x
         x = np.asarray(x)
         return self.cell(x, x.dtype, x.shape)
 
-    def spread(self, x: Cell, shape: Shape) -> Cell:
+    def spread(self, x: HloArray, shape: Shape) -> HloArray:
         """An array repeated along the axes that it lacks, and along those of size one where more is due."""
         axes = range(len(shape) - x.ndim, len(shape))
         dims = [i for i, n in zip(axes, x.shape, strict=True) if n == shape[i]]
         return self.broadcast_in_dim(self.reshape(x, tuple([shape[i] for i in dims])), shape, dims)
 
-    def alike(self, x: Any, y: Any) -> tuple[Cell, Cell]:
+    def alike(self, x: Any, y: Any) -> tuple[HloArray, HloArray]:
         """Operands of one type: a number takes on that of the array."""
-        if x.__class__ is y.__class__ is Cell and x.shape == y.shape and x.dtype == y.dtype:
+        if x.__class__ is y.__class__ is HloArray and x.shape == y.shape and x.dtype == y.dtype:
             return x, y
-        dtype = next((a.dtype for a in (x, y) if isinstance(a, Cell)), None) or np.result_type(x, y)
-        shapes = {a.shape for a in (x, y) if isinstance(a, (Cell, np.ndarray))}
+        dtype = next((a.dtype for a in (x, y) if isinstance(a, HloArray)), None) or np.result_type(x, y)
+        shapes = {a.shape for a in (x, y) if isinstance(a, (HloArray, np.ndarray))}
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         x, y = self.cell(x, dtype, shape), self.cell(y, dtype, shape)
         if x.dtype != y.dtype:
@@ -193,8 +193,8 @@ class StandIn:
 
     def through(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
         """A function of JAX's, lowered here."""
-        leaves, tree = jax.tree.flatten((args, others), is_leaf=lambda x: isinstance(x, Cell))
-        places = [i for i, x in enumerate(leaves) if isinstance(x, Cell)]
+        leaves, tree = jax.tree.flatten((args, others), is_leaf=lambda x: isinstance(x, HloArray))
+        places = [i for i, x in enumerate(leaves) if isinstance(x, HloArray)]
         out: list[Any] = []
 
         def function(*arrays: Any) -> list[Any]:
@@ -211,36 +211,36 @@ class StandIn:
         ctx = self.ctx.replace(avals_in=avals, primitive=None)
         values = self.called(lower, ctx, *[leaves[i].value for i in places])
         shape, types = out
-        cells = [Cell(self, single(v), t.dtype, t.shape) for v, t in zip(values, types, strict=True)]
+        cells = [HloArray(self, single_value(v), t.dtype, t.shape) for v, t in zip(values, types, strict=True)]
         return jax.tree.unflatten(shape, cells)
 
     # ---- one by one
 
-    def one(self, name: str, x: Cell) -> Cell:
+    def one(self, name: str, x: HloArray) -> HloArray:
         if x.dtype.kind == "f" and x.dtype.itemsize > 2:
-            return x.like(OF_ONE[name](x.value))
+            return x.like(UNARY[name](x.value))
         return self.through(getattr(jax.lax, name), x)
 
-    def both(self, name: str, x: Any, y: Any) -> Cell:
+    def both(self, name: str, x: Any, y: Any) -> HloArray:
         x, y = self.alike(x, y)
-        emit, kinds = OF_TWO[name]
-        if kind(x.dtype) in kinds:
+        emit, kinds = BINARY[name]
+        if dtype_kind(x.dtype) in kinds:
             return x.like(emit(x.value, y.value))
         return self.through(getattr(jax.lax, name), x, y)
 
-    def shifted(self, emit: Callable[..., Any], x: Cell, y: Any) -> Cell:
+    def shifted(self, emit: Callable[..., Any], x: HloArray, y: Any) -> HloArray:
         x, y = self.alike(x, y)
         return x.like(emit(x.value, y.value))
 
-    def neg(self, x: Cell) -> Cell:
+    def neg(self, x: HloArray) -> HloArray:
         return x.like(stablehlo.negate(x.value))
 
-    def bitwise_not(self, x: Cell) -> Cell:
+    def bitwise_not(self, x: HloArray) -> HloArray:
         return ~x
 
-    def compared(self, name: str, x: Any, y: Any) -> Cell:
+    def compared(self, name: str, x: Any, y: Any) -> HloArray:
         x, y = self.alike(x, y)
-        of = kind(x.dtype)
+        of = dtype_kind(x.dtype)
         if of == "c":
             return self.through(getattr(jax.lax, name), x, y)
         attrs = self.comparisons.get((name, of))
@@ -248,56 +248,56 @@ class StandIn:
             how = "FLOAT" if of == "f" else "SIGNED" if of == "i" else "UNSIGNED"
             attrs = stablehlo.ComparisonDirectionAttr.get(COMPARISONS[name]), stablehlo.ComparisonTypeAttr.get(how)
             self.comparisons[name, of] = attrs
-        return Cell(self, stablehlo.compare(x.value, y.value, attrs[0], compare_type=attrs[1]), BOOL, x.shape)
+        return HloArray(self, stablehlo.compare(x.value, y.value, attrs[0], compare_type=attrs[1]), BOOL, x.shape)
 
-    def convert(self, x: Any, dtype: Any) -> Cell:
+    def convert(self, x: Any, dtype: Any) -> HloArray:
         x, dtype = self.array(x), np.dtype(dtype)
         if dtype == x.dtype:
             return x
-        if kind(dtype) in ("fi" if kind(x.dtype) == "f" else "fiu") and kind(x.dtype) != "c":
-            return Cell(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
+        if dtype_kind(dtype) in ("fi" if dtype_kind(x.dtype) == "f" else "fiu") and dtype_kind(x.dtype) != "c":
+            return HloArray(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
         return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
 
-    def select(self, condition: Any, x: Any, y: Any) -> Cell:
+    def select(self, condition: Any, x: Any, y: Any) -> HloArray:
         """`condition` may be a single truth."""
         x, y = self.alike(x, y)
         return x.like(stablehlo.select(self.array(condition).value, x.value, y.value))
 
-    def where(self, condition: Any, x: Any, y: Any) -> Cell:
+    def where(self, condition: Any, x: Any, y: Any) -> HloArray:
         condition, (x, y) = self.array(condition), self.alike(x, y)
         shape = np.broadcast_shapes(condition.shape, x.shape)
         return self.select(self.cell(condition, BOOL, shape), *[self.cell(v, x.dtype, shape) for v in (x, y)])
 
-    def clip(self, x: Cell, low: Any, high: Any) -> Cell:
+    def clip(self, x: HloArray, low: Any, high: Any) -> HloArray:
         return self.both("min", high, self.both("max", low, x))
 
-    def round(self, x: Cell) -> Cell:
-        if kind(x.dtype) != "f":
+    def round(self, x: HloArray) -> HloArray:
+        if dtype_kind(x.dtype) != "f":
             return self.through(jax.numpy.round, x)
         return x.like(stablehlo.round_nearest_even(x.value))
 
-    def is_finite(self, x: Cell) -> Cell:
-        if kind(x.dtype) != "f":
+    def is_finite(self, x: HloArray) -> HloArray:
+        if dtype_kind(x.dtype) != "f":
             return self.through(jax.numpy.isfinite, x)
-        return Cell(self, stablehlo.is_finite(x.value), BOOL, x.shape)
+        return HloArray(self, stablehlo.is_finite(x.value), BOOL, x.shape)
 
-    def is_infinite(self, x: Cell) -> Cell:
-        return self.one("abs", x) == math.inf if kind(x.dtype) == "f" else self.through(jax.numpy.isinf, x)
+    def is_infinite(self, x: HloArray) -> HloArray:
+        return self.one("abs", x) == math.inf if dtype_kind(x.dtype) == "f" else self.through(jax.numpy.isinf, x)
 
-    def copysign(self, size: Any, x: Cell) -> Cell:
+    def copysign(self, size: Any, x: HloArray) -> HloArray:
         """A number with the sign of each element, also of -0.0."""
-        if isinstance(size, Cell):
+        if isinstance(size, HloArray):
             return self.through(jax.numpy.copysign, size, x)
         bits, size = x.view(f"i{x.dtype.itemsize}"), abs(float(size))
         return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
 
-    def clamp(self, low: Any, x: Any, high: Any) -> Cell:
+    def clamp(self, low: Any, x: Any, high: Any) -> HloArray:
         """Each bound is a number, or one for each element."""
         x = self.array(x)
         bounds = [self.cell(b, x.dtype, np.shape(b)).value for b in (low, high)]
         return x.like(stablehlo.clamp(bounds[0], x.value, bounds[1]))
 
-    def integer_pow(self, x: Cell, n: int) -> Cell:
+    def integer_pow(self, x: HloArray, n: int) -> HloArray:
         """By squaring, in JAX's order."""
         result, left = None, abs(n)
         while left:
@@ -310,85 +310,89 @@ class StandIn:
 
     # ---- shapes
 
-    def full(self, shape: Shape, number: Any) -> Cell:
+    def full(self, shape: Shape, number: Any) -> HloArray:
         return self.cell(number, np.asarray(number).dtype, shape)
 
-    def full_like(self, x: Cell, number: Any) -> Cell:
+    def full_like(self, x: HloArray, number: Any) -> HloArray:
         return self.cell(number, x.dtype, x.shape)
 
-    def broadcast(self, x: Any, sizes: Shape) -> Cell:
+    def broadcast(self, x: Any, sizes: Shape) -> HloArray:
         x = self.array(x)
         return self.broadcast_in_dim(x, (*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))
 
-    def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> Cell:
+    def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> HloArray:
         x = self.array(x)
         shape = tuple(shape)
         value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, self.ints(dims))
-        return Cell(self, value, x.dtype, shape)
+        return HloArray(self, value, x.dtype, shape)
 
-    def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> Cell:
+    def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> HloArray:
         dtype = np.dtype(dtype)
-        return Cell(self, stablehlo.iota(self.type(dtype, shape), mlir.i64_attr(axis)), dtype, shape)
+        return HloArray(self, stablehlo.iota(self.type(dtype, shape), mlir.i64_attr(axis)), dtype, shape)
 
-    def reshape(self, x: Cell, shape: Shape) -> Cell:
+    def reshape(self, x: HloArray, shape: Shape) -> HloArray:
         shape = tuple(shape)
         if shape == x.shape:
             return x
-        return Cell(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
+        return HloArray(self, stablehlo.reshape(self.type(x.dtype, shape), x.value), x.dtype, shape)
 
-    def squeeze(self, x: Cell, axes: Sequence[int]) -> Cell:
+    def squeeze(self, x: HloArray, axes: Sequence[int]) -> HloArray:
         return self.reshape(x, tuple([n for i, n in enumerate(x.shape) if i not in axes]))
 
-    def expand_dims(self, x: Any, axes: Sequence[int]) -> Cell:
+    def expand_dims(self, x: Any, axes: Sequence[int]) -> HloArray:
         x = self.array(x)
         dims = [i for i in range(x.ndim + len(axes)) if i not in axes]
         shape = {**dict.fromkeys(axes, 1), **dict(zip(dims, x.shape, strict=True))}
         return self.broadcast_in_dim(x, tuple([shape[i] for i in range(len(shape))]), dims)
 
-    def transpose(self, x: Cell, perm: Sequence[int]) -> Cell:
+    def transpose(self, x: HloArray, perm: Sequence[int]) -> HloArray:
         if tuple(perm) == tuple(range(x.ndim)):
             return x
         value = stablehlo.transpose(x.value, self.ints(perm))
-        return Cell(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
+        return HloArray(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
 
-    def slice(self, x: Cell, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None) -> Cell:
+    def slice(
+        self, x: HloArray, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None
+    ) -> HloArray:
         steps = steps or (1,) * x.ndim
         value = stablehlo.slice(x.value, *[self.ints(places) for places in (starts, stops, steps)])
         shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
-        return Cell(self, value, x.dtype, shape)
+        return HloArray(self, value, x.dtype, shape)
 
-    def slice_in_dim(self, x: Cell, start: int, stop: int, stride: int = 1, axis: int = 0) -> Cell:
+    def slice_in_dim(self, x: HloArray, start: int, stop: int, stride: int = 1, axis: int = 0) -> HloArray:
         starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
         starts[axis], stops[axis], steps[axis] = start, stop, stride
         return self.slice(x, starts, stops, steps)
 
-    def dynamic_slice(self, x: Any, starts: Sequence[Any], sizes: Shape, *, allow_negative_indices: Any = True) -> Cell:
+    def dynamic_slice(
+        self, x: Any, starts: Sequence[Any], sizes: Shape, *, allow_negative_indices: Any = True
+    ) -> HloArray:
         """What is out of reach is moved until it is not."""
         x, places = self.array(x), [self.array(i) for i in starts]
         if allow_negative_indices:
             return self.through(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
         values = [i.value for i in places]
-        return Cell(self, stablehlo.dynamic_slice(x.value, values, self.ints(sizes)), x.dtype, tuple(sizes))
+        return HloArray(self, stablehlo.dynamic_slice(x.value, values, self.ints(sizes)), x.dtype, tuple(sizes))
 
     def dynamic_update_slice(
         self, x: Any, part: Any, starts: Sequence[Any], *, allow_negative_indices: Any = True
-    ) -> Cell:
+    ) -> HloArray:
         x, part, places = self.array(x), self.array(part), [self.array(i) for i in starts]
         if allow_negative_indices or x.dtype != part.dtype:
             return self.through(jax.lax.dynamic_update_slice, x, part, places)
         return x.like(stablehlo.dynamic_update_slice(x.value, part.value, [i.value for i in places]))
 
-    def pad(self, x: Cell, number: Any, widths: Sequence[tuple[int, int, int]]) -> Cell:
+    def pad(self, x: HloArray, number: Any, widths: Sequence[tuple[int, int, int]]) -> HloArray:
         low, high, between = ([w[k] for w in widths] for k in range(3))
         value = stablehlo.pad(x.value, self.cell(number, x.dtype).value, *[self.ints(w) for w in (low, high, between)])
         sizes = zip(x.shape, widths, strict=True)
-        return Cell(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
+        return HloArray(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
 
-    def concatenate(self, parts: Sequence[Any], axis: int) -> Cell:
+    def concatenate(self, parts: Sequence[Any], axis: int) -> HloArray:
         parts = [self.array(part) for part in parts]
         first = parts[0]
         if len(parts) == 1:
             return first
         value = stablehlo.concatenate([p.value for p in parts], mlir.i64_attr(axis))
         size = sum([p.shape[axis] for p in parts])
-        return Cell(self, value, first.dtype, (*first.shape[:axis], size, *first.shape[axis + 1 :]))
+        return HloArray(self, value, first.dtype, (*first.shape[:axis], size, *first.shape[axis + 1 :]))

@@ -12,58 +12,64 @@ import numpy as np
 from jax.extend.mlir.dialects import stablehlo
 from jax.interpreters import mlir
 
-from difflang.lower.stablehlo.hlo_array import BOOL, Cell, DType, kind
+from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, dtype_kind
 
 if TYPE_CHECKING:
-    from difflang.lower.stablehlo.jax_facade import StandIn
+    from difflang.lower.stablehlo.jax_facade import JaxFacade
 
 ir = mlir.ir
 REDUCTIONS = {  # with what they begin with
     "reduce_sum": (stablehlo.add, "fiu", lambda _: 0),
-    "reduce_max": (stablehlo.maximum, "fi", lambda dtype: least(dtype)),
-    "reduce_min": (stablehlo.minimum, "fi", lambda dtype: -least(dtype) if kind(dtype) == "f" else ~least(dtype)),
+    "reduce_max": (stablehlo.maximum, "fi", lambda dtype: lowest_value(dtype)),
+    "reduce_min": (
+        stablehlo.minimum,
+        "fi",
+        lambda dtype: -lowest_value(dtype) if dtype_kind(dtype) == "f" else ~lowest_value(dtype),
+    ),
     "reduce_or": (stablehlo.or_, "b", lambda _: False),
     "reduce_and": (stablehlo.and_, "b", lambda _: True),
 }
 
 
-def least(dtype: DType) -> Any:
+def lowest_value(dtype: DType) -> Any:
     """The least of all floats or signed integers of a type."""
-    return -math.inf if kind(dtype) == "f" else np.iinfo(dtype).min
+    return -math.inf if dtype_kind(dtype) == "f" else np.iinfo(dtype).min
 
 
-def reduced(writer: StandIn, name: str, x: Cell, axes: Sequence[int]) -> Cell:
+def reduce_named(writer: JaxFacade, name: str, x: HloArray, axes: Sequence[int]) -> HloArray:
     emit, kinds, first = REDUCTIONS[name]
     axes = tuple(axes)
-    if kind(x.dtype) not in kinds:
+    if dtype_kind(x.dtype) not in kinds:
         return writer.through(partial(getattr(jax.lax, name), axes=axes), x)
     start = mlir.ir_constant(np.asarray(first(x.dtype), x.dtype))
-    return folded(writer, x, start, emit, axes)
+    return emit_reduce(writer, x, start, emit, axes)
 
 
-def reduce(writer: StandIn, x: Cell, start: Any, step: Callable[[Cell, Cell], Cell], axes: Sequence[int]) -> Cell:
+def reduce(
+    writer: JaxFacade, x: HloArray, start: Any, step: Callable[[HloArray, HloArray], HloArray], axes: Sequence[int]
+) -> HloArray:
     """All elements along axes taken together, beginning with `start`."""
 
     def emit(*pair: Any) -> Any:
-        old, new = [Cell(writer, value, x.dtype, ()) for value in pair]
+        old, new = [HloArray(writer, value, x.dtype, ()) for value in pair]
         return step(old, new).value
 
-    return folded(writer, x, writer.cell(start, x.dtype).value, emit, axes)
+    return emit_reduce(writer, x, writer.cell(start, x.dtype).value, emit, axes)
 
 
-def folded(writer: StandIn, x: Cell, start: Any, emit: Callable[..., Any], axes: Sequence[int]) -> Cell:
+def emit_reduce(writer: JaxFacade, x: HloArray, start: Any, emit: Callable[..., Any], axes: Sequence[int]) -> HloArray:
     """The same where `start` and what `emit` gives of two are values of MLIR."""
     shape, scalar = tuple([n for i, n in enumerate(x.shape) if i not in axes]), writer.type(x.dtype, ())
     made = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.ints(sorted(axes)))
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
         stablehlo.return_([emit(*at.block.arguments)])
-    return Cell(writer, made.results[0], x.dtype, shape)
+    return HloArray(writer, made.results[0], x.dtype, shape)
 
 
 def reduce_window(
-    writer: StandIn, x: Cell, first: Any, step: Callable[[Cell, Cell], Cell],
+    writer: JaxFacade, x: HloArray, first: Any, step: Callable[[HloArray, HloArray], HloArray],
     sizes: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]],
-) -> Cell:  # fmt: skip
+) -> HloArray:  # fmt: skip
     """Each window of the padded array taken together, beginning with `first`."""
     number, scalar = writer.cell(first, x.dtype), writer.type(x.dtype, ())
     places = zip(x.shape, sizes, strides, padding, strict=True)
@@ -75,32 +81,32 @@ def reduce_window(
         padding=pairs,
     )  # fmt: skip
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
-        old, new = [Cell(writer, value, x.dtype, ()) for value in at.block.arguments]
+        old, new = [HloArray(writer, value, x.dtype, ()) for value in at.block.arguments]
         stablehlo.return_([step(old, new).value])
-    return Cell(writer, made.results[0], x.dtype, shape)
+    return HloArray(writer, made.results[0], x.dtype, shape)
 
 
-def sum(writer: StandIn, x: Cell, axis: int | None = None, dtype: Any = None) -> Cell:
+def sum(writer: JaxFacade, x: HloArray, axis: int | None = None, dtype: Any = None) -> HloArray:
     """Without an element type JAX has rules of its own; narrow floats it adds up in wider ones."""
-    if dtype is None or (kind(np.dtype(dtype)) == "f" and np.dtype(dtype).itemsize < 4):
+    if dtype is None or (dtype_kind(np.dtype(dtype)) == "f" and np.dtype(dtype).itemsize < 4):
         return writer.through(partial(jax.numpy.sum, axis=axis, dtype=dtype), x)
     axes = range(x.ndim) if axis is None else (axis % x.ndim,)
-    return reduced(writer, "reduce_sum", writer.convert(x, dtype), axes)
+    return reduce_named(writer, "reduce_sum", writer.convert(x, dtype), axes)
 
 
-def extreme(writer: StandIn, name: str, x: Cell, **others: Any) -> Cell:
+def min_or_max(writer: JaxFacade, name: str, x: HloArray, **others: Any) -> HloArray:
     """`max` or `min` of all elements."""
     if others:
         return writer.through(partial(getattr(jax.numpy, name), **others), x)
-    return reduced(writer, f"reduce_{name}", x, range(x.ndim))
+    return reduce_named(writer, f"reduce_{name}", x, range(x.ndim))
 
 
-def any(writer: StandIn, x: Cell) -> Cell:
+def any(writer: JaxFacade, x: HloArray) -> HloArray:
     x = x if x.dtype == BOOL else x != 0
-    return reduced(writer, "reduce_or", x, range(x.ndim)) if x.shape else x
+    return reduce_named(writer, "reduce_or", x, range(x.ndim)) if x.shape else x
 
 
-def dot_general(writer: StandIn, x: Cell, y: Cell, numbers: Any, **asked: Any) -> Cell:
+def dot_general(writer: JaxFacade, x: HloArray, y: HloArray, numbers: Any, **asked: Any) -> HloArray:
     (contract, batch), plain = numbers, x.dtype == y.dtype and x.dtype.kind == "f" and x.dtype.itemsize > 2
     if not plain or asked != {"precision": jax.lax.Precision.HIGHEST, "preferred_element_type": x.dtype}:
         return writer.through(partial(jax.lax.dot_general, dimension_numbers=numbers, **asked), x, y)
@@ -117,4 +123,4 @@ def dot_general(writer: StandIn, x: Cell, y: Cell, numbers: Any, **asked: Any) -
     highest = ir.ArrayAttr.get([stablehlo.PrecisionAttr.get("HIGHEST")] * 2)
     out = writer.type(x.dtype, tuple(rest))
     value = stablehlo.dot_general(out, x.value, y.value, attr, precision_config=highest)
-    return Cell(writer, value, x.dtype, tuple(rest))
+    return HloArray(writer, value, x.dtype, tuple(rest))

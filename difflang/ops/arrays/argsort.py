@@ -6,30 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.op import Solver
+from difflang.ir.op import TypeSolver
 from difflang.ir.tensor_types import F64, I8, I32, REALS, Tensor
-from difflang.ops.arrays.axis_reductions import wide
-from difflang.ops.op_factories import Array, Example, Fixed, inactive
+from difflang.ops.arrays.axis_reductions import upcast_half_array
+from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op
 
 NAN, INF = float("nan"), float("inf")
 
 
-def argsort_type(same: Solver, x: Tensor, *, axis: int, descending: bool) -> Tensor:
+def argsort_type(same: TypeSolver, x: Tensor, *, axis: int, descending: bool) -> Tensor:
     same.accepts(x, REALS)
     same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
     return Tensor(I32, x.shape)
 
 
-def backwards(x: Any, axis: int) -> Any:
+def reverse_axis(x: Any, axis: int) -> Any:
     return x[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
 def argsort_reference(x: Array, *, axis: int, descending: bool) -> Array:
     """In descending order: what a stable sort of the reversed array gives, read backwards."""
     if not descending:
-        return np.argsort(wide(x), axis=axis, kind="stable").astype(np.int32)
-    order = np.argsort(wide(backwards(x, axis)), axis=axis, kind="stable")
-    return (x.shape[axis] - 1 - backwards(order, axis)).astype(np.int32)
+        return np.argsort(upcast_half_array(x), axis=axis, kind="stable").astype(np.int32)
+    order = np.argsort(upcast_half_array(reverse_axis(x, axis)), axis=axis, kind="stable")
+    return (x.shape[axis] - 1 - reverse_axis(order, axis)).astype(np.int32)
 
 
 def argsort_lower(jax: Any, x: Any, *, axis: int, descending: bool) -> Any:
@@ -44,9 +44,9 @@ def argsort_lower(jax: Any, x: Any, *, axis: int, descending: bool) -> Any:
     return lax.rev(order, (axis,)) if descending else order
 
 
-TIES = Fixed((2.0, NAN, -INF, 0.0, 2.0, -0.0, NAN, INF), F64)
+TIED_OPERAND = FixedOperand((2.0, NAN, -INF, 0.0, 2.0, -0.0, NAN, INF), F64)
 
-argsort = inactive(
+argsort = inactive_op(
     "argsort",
     type=argsort_type,
     reference=argsort_reference,
@@ -54,14 +54,14 @@ argsort = inactive(
     accepts=REALS,
     lanes=lambda n, axis, descending: {"axis": axis + 1, "descending": descending},
     samples=(
-        Example(((3, 4),), {"axis": 1, "descending": False}),
-        Example(((3, 4),), {"axis": 0, "descending": True}),
-        Example(((1,),), {"axis": 0, "descending": True}),
-        Example(((2, 0),), {"axis": 1, "descending": False}),
-        Example(((0,),), {"axis": 0, "descending": True}),
-        Example((TIES,), {"axis": 0, "descending": False}),
-        Example((TIES,), {"axis": 0, "descending": True}),
-        Example((Fixed((1, -3, 1, 7, -3), I8),), {"axis": 0, "descending": True}),
+        OpExample(((3, 4),), {"axis": 1, "descending": False}),
+        OpExample(((3, 4),), {"axis": 0, "descending": True}),
+        OpExample(((1,),), {"axis": 0, "descending": True}),
+        OpExample(((2, 0),), {"axis": 1, "descending": False}),
+        OpExample(((0,),), {"axis": 0, "descending": True}),
+        OpExample((TIED_OPERAND,), {"axis": 0, "descending": False}),
+        OpExample((TIED_OPERAND,), {"axis": 0, "descending": True}),
+        OpExample((FixedOperand((1, -3, 1, 7, -3), I8),), {"axis": 0, "descending": True}),
     ),
     doc="""Positions along an axis in the order of their elements; equal elements keep theirs, descending too. NaN is
     greater than every number: last, or first if `descending`.""",

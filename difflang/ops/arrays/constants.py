@@ -7,34 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.op import Solver
+from difflang.ir.op import TypeSolver
 from difflang.ir.tensor_types import BOOL, C64, C128, F32, F64, FLOATS, I32, I64, INTEGERS, Tensor, Type
-from difflang.ops.op_factories import Array, Example, array_dtype, inactive, known
+from difflang.ops.op_factories import Array, OpExample, inactive_op, numpy_dtype_for, static_size
 
 
-def given_type(same: Solver, *, type: Type, **_: Any) -> Type:
+def type_from_attr(same: TypeSolver, *, type: Type, **_: Any) -> Type:
     return type
 
 
-def sizes(type: Tensor) -> tuple[int, ...]:
-    return tuple(map(known, type.shape))
+def static_shape(type: Tensor) -> tuple[int, ...]:
+    return tuple(map(static_size, type.shape))
 
 
 def const_reference(*, value: complex, type: Tensor) -> Array:
-    return np.full(sizes(type), value, dtype=array_dtype(type.dtype))
+    return np.full(static_shape(type), value, dtype=numpy_dtype_for(type.dtype))
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
     """As `lax.full`, without the conversion to the type that the number has already."""
-    number = const_splat(value=value, type=type)
+    number = const_fill_value(value=value, type=type)
     return jax.lax.broadcast(number, type.shape) if type.shape else jax.lax.full((), number)
 
 
-def const_splat(*, value: complex, type: Tensor) -> Any:
-    return np.asarray(value, dtype=array_dtype(type.dtype))[()]
+def const_fill_value(*, value: complex, type: Tensor) -> Any:
+    return np.asarray(value, dtype=numpy_dtype_for(type.dtype))[()]
 
 
-def dense_type(same: Solver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
+def dense_type(same: TypeSolver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
     size = 1
     for n in type.shape:
         size = size * n
@@ -43,37 +43,37 @@ def dense_type(same: Solver, *, data: tuple[Any, ...], type: Tensor) -> Tensor:
 
 
 def dense_array(data: Iterable[Any], type: Tensor) -> Array:
-    return np.asarray(tuple(data), dtype=array_dtype(type.dtype)).reshape(sizes(type))
+    return np.asarray(tuple(data), dtype=numpy_dtype_for(type.dtype)).reshape(static_shape(type))
 
 
 def iota_reference(*, type: Tensor, axis: int) -> Array:
-    shape, whole = [1] * type.rank, sizes(type)
+    shape, whole = [1] * type.rank, static_shape(type)
     shape[axis] = whole[axis]
-    steps = np.arange(whole[axis]).astype(array_dtype(type.dtype)).reshape(shape)
+    steps = np.arange(whole[axis]).astype(numpy_dtype_for(type.dtype)).reshape(shape)
     return np.broadcast_to(steps, whole)
 
 
-def iota_type(same: Solver, *, type: Tensor, axis: int) -> Tensor:
+def iota_type(same: TypeSolver, *, type: Tensor, axis: int) -> Tensor:
     same.accepts(type, INTEGERS + FLOATS)
     same.require(0 <= axis < type.rank, "there is no axis {} in {}", axis, type)
     return type
 
 
-const = inactive(
+const = inactive_op(
     "const",
-    type=given_type,
+    type=type_from_attr,
     reference=const_reference,
     lower=const_lower,
     direct=True,
-    splat=const_splat,
+    splat=const_fill_value,
     same_bits=True,
     samples=tuple(
-        Example((), {"value": v, "type": Tensor(d, s)})
+        OpExample((), {"value": v, "type": Tensor(d, s)})
         for v, d, s in ((True, BOOL, ()), (-7, I32, (3,)), (1.5, F32, (2, 0)), (2.5, F64, (2, 1)), (1 + 2j, C64, (2,)))
     ),
     doc="""An array filled with one number; `value` may be a dim in a generic graph. Also an empty history.""",
 )
-dense = inactive(
+dense = inactive_op(
     "dense",
     direct=True,
     type=dense_type,
@@ -81,7 +81,7 @@ dense = inactive(
     lower=lambda jax, data, type: jax.numpy.asarray(dense_array(data, type)),
     same_bits=True,
     samples=tuple(
-        Example((), {"data": v, "type": Tensor(d, s)})
+        OpExample((), {"data": v, "type": Tensor(d, s)})
         for v, d, s in (
             ((1, 2, 3, 4, 5, 6), I64, (2, 3)),
             ((0.1, 0.2), F64, (2,)),
@@ -92,26 +92,26 @@ dense = inactive(
     ),
     doc="""An array constant; `data` is flat, the last axis fastest.""",
 )
-iota = inactive(
+iota = inactive_op(
     "iota",
     direct=True,
     type=iota_type,
     reference=iota_reference,
-    lower=lambda jax, type, axis: jax.lax.broadcasted_iota(array_dtype(type.dtype), type.shape, axis),
+    lower=lambda jax, type, axis: jax.lax.broadcasted_iota(numpy_dtype_for(type.dtype), type.shape, axis),
     same_bits=True,
     samples=tuple(
-        Example((), {"type": Tensor(d, s), "axis": a})
+        OpExample((), {"type": Tensor(d, s), "axis": a})
         for d, s, a in ((I32, (4,), 0), (I64, (2, 3), 1), (F64, (3, 2), 0), (F32, (2, 0), 1))
     ),
     doc="""0, 1, 2, ... along one axis, the same along all others.""",
 )
-stop = inactive(
+stop = inactive_op(
     "stop",
     type=lambda same, x: x,
     reference=lambda x: x,
     lower=lambda jax, x: x,
     elementwise=True,
     ends=True,
-    samples=(Example(((2, 3),)),),
+    samples=(OpExample(((2, 3),)),),
     doc="""The operand itself, with zero derivative. Kinks: none, the path contributes exactly 0.""",
 )

@@ -11,28 +11,36 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import BOOL, BOOLS, NUMBERS, REALS, DType, Tensor
-from difflang.ops.arrays.axis_reductions import wide
+from difflang.ops.arrays.axis_reductions import upcast_half_array
 from difflang.ops.arrays.shape_manipulation import pad
-from difflang.ops.elementwise.linear_arithmetic import conjugate, select
-from difflang.ops.op_factories import HOLOMORPHIC, Array, Example, Fixed, linear, tensor, zeros_at
+from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, select
+from difflang.ops.op_factories import (
+    HOLOMORPHIC_DTYPES,
+    Array,
+    FixedOperand,
+    OpExample,
+    linear_op,
+    tensor_type,
+    zeros_of_type,
+)
 
-Operand = Value | Unknown
+Operand = Value | UndefinedPrimal
 
 SAMPLES = (
-    Example(((3, 4),), {"axis": 1, "reverse": False}),
-    Example(((3, 1),), {"axis": 0, "reverse": True}),
-    Example(((1,),), {"axis": 0, "reverse": False}),
-    Example(((0,),), {"axis": 0, "reverse": False}),
-    Example(((2, 0),), {"axis": 0, "reverse": True}),
+    OpExample(((3, 4),), {"axis": 1, "reverse": False}),
+    OpExample(((3, 1),), {"axis": 0, "reverse": True}),
+    OpExample(((1,),), {"axis": 0, "reverse": False}),
+    OpExample(((0,),), {"axis": 0, "reverse": False}),
+    OpExample(((2, 0),), {"axis": 0, "reverse": True}),
 )
 
 
-def along_type(accepts: tuple[DType, ...]) -> Rule:
+def along_axis_type(accepts: tuple[DType, ...]) -> OpRule:
     """Something of each place along an axis, in the same shape."""
 
-    def type(same: Solver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
+    def type(same: TypeSolver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
         same.accepts(x, accepts)
         same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
         return x
@@ -40,22 +48,22 @@ def along_type(accepts: tuple[DType, ...]) -> Rule:
     return type
 
 
-def axis_moved(n: Any, *, axis: int, reverse: bool) -> dict[str, Any]:
+def batched_axis_attr(n: Any, *, axis: int, reverse: bool) -> dict[str, Any]:
     return {"axis": axis + 1, "reverse": reverse}
 
 
-def accumulated(accumulate: Any) -> Rule:
+def cumulative_reference(accumulate: Any) -> OpRule:
     """A reference: NumPy's running values, from the end if `reverse`; of 16-bit floats in f32."""
 
     def reference(x: Array, *, axis: int, reverse: bool) -> Array:
-        turned = np.flip(wide(x), axis) if reverse else wide(x)
+        turned = np.flip(upcast_half_array(x), axis) if reverse else upcast_half_array(x)
         found = accumulate(turned, axis=axis, dtype=turned.dtype).astype(x.dtype)
         return np.flip(found, axis) if reverse else found
 
     return reference
 
 
-def carried_in_f32(lower: Rule) -> Rule:
+def accumulate_in_f32(lower: OpRule) -> OpRule:
     """A lowering that keeps what it carries of 16-bit floats in f32, and rounds at the end."""
 
     def rule(jax: Any, *xs: Any, **attrs: Any) -> Any:
@@ -69,24 +77,24 @@ def carried_in_f32(lower: Rule) -> Rule:
     return rule
 
 
-def shifted(x: Value, axis: int, reverse: bool, first: float) -> Value:
+def shift_along_axis(x: Value, axis: int, reverse: bool, first: float) -> Value:
     """What stands one place before each along the axis, `first` before the first; the other way if `reverse`."""
-    rank = tensor(x).rank
+    rank = tensor_type(x).rank
     one = tuple(int(a == axis) for a in range(rank))
     less = tuple(-n for n in one)
     low, high = (less, one) if reverse else (one, less)
-    return pad.one(x, x.home.const(first, tensor(x).reshaped()), low=low, high=high, interior=(0,) * rank)
+    return pad.one(x, x.home.const(first, tensor_type(x).reshaped()), low=low, high=high, interior=(0,) * rank)
 
 
-cumsum = linear(
+cumsum = linear_op(
     "cumsum",
-    type=along_type(NUMBERS),
+    type=along_axis_type(NUMBERS),
     transpose=(lambda ct, x, axis, reverse: cumsum.one(ct, axis=axis, reverse=not reverse),),
     carries=True,
-    reference=accumulated(np.cumsum),
-    lower=carried_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
+    reference=cumulative_reference(np.cumsum),
+    lower=accumulate_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
     accepts=NUMBERS,
-    lanes=axis_moved,
+    lanes=batched_axis_attr,
     samples=SAMPLES,
     doc="""Running sums along an axis, from its end if `reverse`. Units: u -> u. Kinks: none.""",
 )
@@ -95,16 +103,16 @@ cumsum = linear(
 # --------------------------------------------------------------------------------------- linear recurrences
 
 
-def recurrence_type(same: Solver, fresh: Tensor, a: Tensor, b: Tensor, *, axis: int, reverse: bool) -> Tensor:
+def recurrence_type(same: TypeSolver, fresh: Tensor, a: Tensor, b: Tensor, *, axis: int, reverse: bool) -> Tensor:
     same.accepts(fresh, BOOLS)
     same.dtype(a, b)
     same.shape(a, b)
     same.shape(fresh, a)
-    return along_type(HOLOMORPHIC)(same, b, axis=axis, reverse=reverse)
+    return along_axis_type(HOLOMORPHIC_DTYPES)(same, b, axis=axis, reverse=reverse)
 
 
 def recurrence_reference(fresh: Array, a: Array, b: Array, *, axis: int, reverse: bool) -> Array:
-    new, factors, terms = (np.moveaxis(x, axis, 0) for x in (fresh, wide(a), wide(b)))
+    new, factors, terms = (np.moveaxis(x, axis, 0) for x in (fresh, upcast_half_array(a), upcast_half_array(b)))
     result = np.array(terms)
     order = range(len(result))
     last: Array | None = None
@@ -115,7 +123,7 @@ def recurrence_reference(fresh: Array, a: Array, b: Array, *, axis: int, reverse
     return np.moveaxis(result, 0, axis).astype(b.dtype)
 
 
-def in_turn(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+def sequential_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     """One place after the other."""
     lax, numpy = jax.lax, jax.numpy
 
@@ -130,7 +138,7 @@ def in_turn(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -
     return numpy.moveaxis(lax.scan(step, start, places, reverse=reverse)[1], 0, axis)
 
 
-def as_a_tree(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+def associative_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     """Steps z -> a z + b are composed two by two; one that is fresh forgets those before it."""
     select = jax.lax.select
 
@@ -142,42 +150,44 @@ def as_a_tree(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool)
 
 
 def recurrence_lower(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
-    def one_way(how: Rule) -> Rule:
+    def one_way(how: OpRule) -> OpRule:
         return lambda *xs: how(jax, *xs, axis=axis, reverse=reverse)
 
     if b.size == 0:
         return b
-    return jax.lax.platform_dependent(fresh, a, b, cpu=one_way(in_turn), default=one_way(as_a_tree))
+    return jax.lax.platform_dependent(
+        fresh, a, b, cpu=one_way(sequential_recurrence), default=one_way(associative_recurrence)
+    )
 
 
-def factor_tangent(da: Value, z: Value, fresh: Value, a: Value, b: Value, *, axis: int, reverse: bool) -> Value:
-    moved = select.one(fresh, zeros_at(da, da.type), da * shifted(z, axis, reverse, 0.0))
+def recurrence_factor_jvp(da: Value, z: Value, fresh: Value, a: Value, b: Value, *, axis: int, reverse: bool) -> Value:
+    moved = select.one(fresh, zeros_of_type(da, da.type), da * shift_along_axis(z, axis, reverse, 0.0))
     return recurrence.one(fresh, a, moved, axis=axis, reverse=reverse)
 
 
-def term_cotangent(ct: Value, fresh: Value, a: Value, b: Operand, *, axis: int, reverse: bool) -> Value:
+def recurrence_term_transpose(ct: Value, fresh: Value, a: Value, b: Operand, *, axis: int, reverse: bool) -> Value:
     """The recurrence the other way, each factor where it sends its cotangent."""
     back = not reverse
-    factors = conjugate(shifted(a, axis, back, 0.0))
-    return recurrence.one(shifted(fresh, axis, back, True), factors, ct, axis=axis, reverse=back)
+    factors = conj_if_complex(shift_along_axis(a, axis, back, 0.0))
+    return recurrence.one(shift_along_axis(fresh, axis, back, True), factors, ct, axis=axis, reverse=back)
 
 
-MARKS = Fixed(((False, False, True, False), (True, False, False, False), (False, True, True, False)), BOOL)
+FRESH_FLAGS = FixedOperand(((False, False, True, False), (True, False, False, False), (False, True, True, False)), BOOL)
 
 recurrence = OPS.declare(
     Op(
         "recurrence",
         type=recurrence_type,
-        jvp=(None, factor_tangent, lambda db, z, fresh, a, b, **at: recurrence.one(fresh, a, db, **at)),
-        transpose=(None, None, term_cotangent),
+        jvp=(None, recurrence_factor_jvp, lambda db, z, fresh, a, b, **at: recurrence.one(fresh, a, db, **at)),
+        transpose=(None, None, recurrence_term_transpose),
         reference=recurrence_reference,
-        lower=carried_in_f32(recurrence_lower),
-        accepts=HOLOMORPHIC,
+        lower=accumulate_in_f32(recurrence_lower),
+        accepts=HOLOMORPHIC_DTYPES,
         samples=(
-            Example((MARKS, (3, 4), (3, 4)), {"axis": 1, "reverse": False}),
-            Example((MARKS, (3, 4), (3, 4)), {"axis": 0, "reverse": True}),
-            Example((Fixed((False,), BOOL), (1,), (1,)), {"axis": 0, "reverse": False}),
-            Example((Fixed((), BOOL), (0,), (0,)), {"axis": 0, "reverse": True}),
+            OpExample((FRESH_FLAGS, (3, 4), (3, 4)), {"axis": 1, "reverse": False}),
+            OpExample((FRESH_FLAGS, (3, 4), (3, 4)), {"axis": 0, "reverse": True}),
+            OpExample((FixedOperand((False,), BOOL), (1,), (1,)), {"axis": 0, "reverse": False}),
+            OpExample((FixedOperand((), BOOL), (0,), (0,)), {"axis": 0, "reverse": True}),
         ),
         doc="""z[k] = a[k] z[k - 1] + b[k] along an axis, from its end if `reverse`; just b[k] at the first place and
         where `fresh`, whatever stands before. Linear in b. Units: 1, u -> u. Kinks: none.""",
@@ -190,8 +200,8 @@ recurrence = OPS.declare(
 
 def cumprod_jvp(dx: Value, y: Value, x: Value, *, axis: int, reverse: bool) -> Value:
     """The product rule step by step, a recurrence: no division, so zeros are exact at every order."""
-    nowhere = x.home.const(False, Tensor(BOOL, tensor(x).shape))
-    return recurrence.one(nowhere, x, shifted(y, axis, reverse, 1.0) * dx, axis=axis, reverse=reverse)
+    nowhere = x.home.const(False, Tensor(BOOL, tensor_type(x).shape))
+    return recurrence.one(nowhere, x, shift_along_axis(y, axis, reverse, 1.0) * dx, axis=axis, reverse=reverse)
 
 
 def cumprod_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
@@ -213,13 +223,13 @@ def cumprod_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
 cumprod = OPS.declare(
     Op(
         "cumprod",
-        type=along_type(REALS),
+        type=along_axis_type(REALS),
         jvp=(cumprod_jvp,),
-        reference=accumulated(np.cumprod),
-        lower=carried_in_f32(cumprod_lower),
+        reference=cumulative_reference(np.cumprod),
+        lower=accumulate_in_f32(cumprod_lower),
         accepts=REALS,
-        lanes=axis_moved,
-        samples=(*SAMPLES, Example(((7,),), {"axis": 0, "reverse": True})),
+        lanes=batched_axis_attr,
+        samples=(*SAMPLES, OpExample(((7,),), {"axis": 0, "reverse": True})),
         doc="""Running products along an axis, from its end if `reverse`; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",
     )

@@ -11,52 +11,61 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Rule, Solver, Unknown
+from difflang.ir.op import OPS, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, I32, I64, NUMBERS, DType, Tensor
-from difflang.ops.batching_rules import gather_each, inside_axis, scatter_each, slice_each, update_each
+from difflang.ops.batching_rules import batch_gather, batch_scatter, batch_slice, batch_update, clamp_index
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, Example, Fixed, axes_but, inactive, linear, tensor, zeros_at
+from difflang.ops.op_factories import (
+    Array,
+    FixedOperand,
+    OpExample,
+    inactive_op,
+    linear_op,
+    remaining_axes,
+    tensor_type,
+    zeros_of_type,
+)
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
-Operand = Value | Unknown
-Mask = tuple[bool, ...]
-POSITIONS = (I32, I64)
+Operand = Value | UndefinedPrimal
+LaneMask = tuple[bool, ...]
+INDEX_DTYPES = (I32, I64)
 
 
 # -------------------------------------------------------------------------------------------- windows
 
 
-def starts_type(same: Solver, x: Tensor, starts: tuple[Tensor, ...]) -> None:
+def check_starts(same: TypeSolver, x: Tensor, starts: tuple[Tensor, ...]) -> None:
     same.require(len(starts) == x.rank, "{} has {} axes, not {}", x, x.rank, len(starts))
     for start in starts:
-        same.accepts(start, POSITIONS)
+        same.accepts(start, INDEX_DTYPES)
         same.dtype(start, starts[0])
         same.require(start.rank == 0, "a start is one number, not {}", start)
 
 
-def fits(same: Solver, x: Tensor, sizes: Sizes) -> None:
+def check_window_fits(same: TypeSolver, x: Tensor, sizes: Sizes) -> None:
     same.require(len(sizes) == x.rank, "{} has {} axes, not {}", x, x.rank, len(sizes))
     for whole, size in zip(x.shape, sizes, strict=True):
         if isinstance(whole, int) and isinstance(size, int):
             same.require(0 <= size <= whole, "a window of {} does not fit in {}", size, whole)
 
 
-def dynamic_slice_type(same: Solver, x: Tensor, *starts: Tensor, sizes: Sizes) -> Tensor:
-    starts_type(same, x, starts)
-    fits(same, x, sizes)
+def dynamic_slice_type(same: TypeSolver, x: Tensor, *starts: Tensor, sizes: Sizes) -> Tensor:
+    check_starts(same, x, starts)
+    check_window_fits(same, x, sizes)
     return Tensor(x.dtype, sizes)
 
 
-def dynamic_update_type(same: Solver, x: Tensor, update: Tensor, *starts: Tensor) -> Tensor:
-    starts_type(same, x, starts)
+def dynamic_update_type(same: TypeSolver, x: Tensor, update: Tensor, *starts: Tensor) -> Tensor:
+    check_starts(same, x, starts)
     same.dtype(x, update)
-    fits(same, x, update.shape)
+    check_window_fits(same, x, update.shape)
     return x
 
 
-def window(shape: Ints, starts: tuple[Array, ...], sizes: Ints) -> tuple[slice, ...]:
+def clamped_window(shape: Ints, starts: tuple[Array, ...], sizes: Ints) -> tuple[slice, ...]:
     """Where the window lies, moved so that it fits."""
     first = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(s, s + k) for s, k in zip(first, sizes, strict=True))
@@ -64,55 +73,55 @@ def window(shape: Ints, starts: tuple[Array, ...], sizes: Ints) -> tuple[slice, 
 
 def dynamic_update_reference(x: Array, update: Array, *starts: Array) -> Array:
     result = np.array(x)
-    result[window(x.shape, starts, update.shape)] = update
+    result[clamped_window(x.shape, starts, update.shape)] = update
     return result
 
 
-def start_at(*positions: int) -> tuple[Fixed, ...]:
-    return tuple(Fixed(p, I32) for p in positions)
+def start_operands(*positions: int) -> tuple[FixedOperand, ...]:
+    return tuple(FixedOperand(p, I32) for p in positions)
 
 
-dynamic_slice = linear(
+dynamic_slice = linear_op(
     "dynamic_slice",
     type=dynamic_slice_type,
-    transpose=(lambda ct, x, *starts, sizes: dynamic_update.one(zeros_at(ct, x.type), ct, *starts), None),
+    transpose=(lambda ct, x, *starts, sizes: dynamic_update.one(zeros_of_type(ct, x.type), ct, *starts), None),
     carries=True,
-    reference=lambda x, *starts, sizes: x[window(x.shape, starts, sizes)],
+    reference=lambda x, *starts, sizes: x[clamped_window(x.shape, starts, sizes)],
     lower=lambda jax, x, *starts, sizes: jax.lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False),
     direct=True,
-    each=slice_each,
+    each=batch_slice,
     looks_up=True,
     same_bits=True,
     samples=(
-        Example(((5, 4), *start_at(1, 2)), {"sizes": (3, 1)}),
-        Example(((5,), *start_at(4)), {"sizes": (3,)}),
-        Example(((5,), *start_at(-4)), {"sizes": (3,)}),
-        Example(((3, 0), *start_at(1, 0)), {"sizes": (1, 0)}),
-        Example(((),), {"sizes": ()}),
-        Example(((4,), Fixed(1, I64)), {"sizes": (2,)}),
+        OpExample(((5, 4), *start_operands(1, 2)), {"sizes": (3, 1)}),
+        OpExample(((5,), *start_operands(4)), {"sizes": (3,)}),
+        OpExample(((5,), *start_operands(-4)), {"sizes": (3,)}),
+        OpExample(((3, 0), *start_operands(1, 0)), {"sizes": (1, 0)}),
+        OpExample(((),), {"sizes": ()}),
+        OpExample(((4,), FixedOperand(1, I64)), {"sizes": (2,)}),
     ),
     doc="""The window of the given sizes that begins at the starts, one per axis. A window that would leave the array
     is moved inside. Units: u -> u.""",
 )
-dynamic_update = linear(
+dynamic_update = linear_op(
     "dynamic_update",
     type=dynamic_update_type,
     transpose=(
-        lambda ct, x, update, *starts: dynamic_update.one(ct, zeros_at(ct, update.type), *starts),
-        lambda ct, x, update, *starts: dynamic_slice.one(ct, *starts, sizes=tensor(update).shape),
+        lambda ct, x, update, *starts: dynamic_update.one(ct, zeros_of_type(ct, update.type), *starts),
+        lambda ct, x, update, *starts: dynamic_slice.one(ct, *starts, sizes=tensor_type(update).shape),
         None,
     ),
     carries=True,
     reference=dynamic_update_reference,
     lower=lambda jax, x, update, *starts: jax.lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False),
     direct=True,
-    each=update_each,
+    each=batch_update,
     updates=True,
     samples=(
-        Example(((5, 4), (3, 1), *start_at(1, 2))),
-        Example(((5,), (3,), *start_at(4))),
-        Example(((5,), (0,), *start_at(1))),
-        Example(((), ())),
+        OpExample(((5, 4), (3, 1), *start_operands(1, 2))),
+        OpExample(((5,), (3,), *start_operands(4))),
+        OpExample(((5,), (0,), *start_operands(1))),
+        OpExample(((), ())),
     ),
     doc="""`x` with a window, beginning at the starts, replaced. A window that would leave the array is moved inside.
     Units: u, u -> u.""",
@@ -122,34 +131,34 @@ dynamic_update = linear(
 # ----------------------------------------------------------------------------------- arrays of indices
 
 
-def indices_type(same: Solver, indices: tuple[Tensor, ...], count: int) -> tuple[Dim, ...]:
+def indices_type(same: TypeSolver, indices: tuple[Tensor, ...], count: int) -> tuple[Dim, ...]:
     """The indices' common shape."""
     same.require(len(indices) == count > 0, "{} axes need as many index arrays, not {}", count, len(indices))
     for index in indices:
-        same.accepts(index, POSITIONS)
+        same.accepts(index, INDEX_DTYPES)
         same.dtype(index, indices[0])
         same.shape(index, indices[0])
     return indices[0].shape
 
 
-def items_type(same: Solver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
+def gathered_items_type(same: TypeSolver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
     """One item of `x` for each index: their shape, then the axes of `x` that are not indexed."""
     rising = all(a < b for a, b in pairwise(axes))
     same.require(rising and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
     return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.without(*axes).shape))
 
 
-def gather_type(same: Solver, x: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
-    return items_type(same, x, indices, axes)
+def gather_type(same: TypeSolver, x: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
+    return gathered_items_type(same, x, indices, axes)
 
 
-def scatter_type(accepts: tuple[DType, ...] = ()) -> Rule:
+def scatter_type(accepts: tuple[DType, ...] = ()) -> OpRule:
     """Updates as `gather` would read them, of the array's own element type; any element type if none are said."""
 
-    def type(same: Solver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
+    def type(same: TypeSolver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
         if accepts:
             same.accepts(x, accepts)
-        due = items_type(same, x, indices, axes)
+        due = gathered_items_type(same, x, indices, axes)
         same.dtype(x, updates)
         same.shape(due, updates)
         return x
@@ -157,40 +166,40 @@ def scatter_type(accepts: tuple[DType, ...] = ()) -> Rule:
     return type
 
 
-def inside(indices: tuple[Array, ...], sizes: Ints) -> Array:
+def indices_in_range(indices: tuple[Array, ...], sizes: Ints) -> Array:
     """Which indices are in range."""
     return np.logical_and.reduce([(i >= 0) & (i < n) for i, n in zip(indices, sizes, strict=True)])
 
 
-def indexed_first(x: Array, axes: Ints) -> Array:
-    return x.transpose(*axes, *axes_but(x.ndim, axes))
+def indexed_axes_first(x: Array, axes: Ints) -> Array:
+    return x.transpose(*axes, *remaining_axes(x.ndim, axes))
 
 
 def gather_reference(x: Array, *indices: Array, axes: Ints) -> Array:
-    front = indexed_first(x, axes)
+    front = indexed_axes_first(x, axes)
     return front[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, front.shape, strict=False))]
 
 
 def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
     """Row by row, so that the last write stays."""
     result = np.array(x)
-    front = indexed_first(result, axes)
-    for place in np.argwhere(inside(indices, front.shape[: len(axes)])):
+    front = indexed_axes_first(result, axes)
+    for place in np.argwhere(indices_in_range(indices, front.shape[: len(axes)])):
         front[tuple(i[tuple(place)] for i in indices)] = updates[tuple(place)]
     return result
 
 
 def scatter_add_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
     result = np.array(x)
-    front = indexed_first(result, axes)
-    good = inside(indices, front.shape[: len(axes)])
+    front = indexed_axes_first(result, axes)
+    good = indices_in_range(indices, front.shape[: len(axes)])
     np.add.at(front, tuple(i[good] for i in indices), updates[good])
     return result
 
 
 def last_writes_reference(*indices: Array, sizes: Ints) -> Array:
     last: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for place in map(tuple, np.argwhere(inside(indices, sizes))):
+    for place in map(tuple, np.argwhere(indices_in_range(indices, sizes))):
         last[tuple(int(i[place]) for i in indices)] = place
     result = np.zeros(indices[0].shape, np.bool_)
     for place in last.values():
@@ -198,7 +207,7 @@ def last_writes_reference(*indices: Array, sizes: Ints) -> Array:
     return result
 
 
-def columns(jax: Any, indices: tuple[Any, ...]) -> Any:
+def stack_indices(jax: Any, indices: tuple[Any, ...]) -> Any:
     """Index arrays side by side, as XLA takes them."""
     lax = jax.lax
     return lax.concatenate([lax.expand_dims(i, (i.ndim,)) for i in indices], indices[0].ndim)
@@ -215,10 +224,10 @@ def gather_lower(jax: Any, x: Any, *indices: Any, axes: Ints) -> Any:
     batch, rest = indices[0].ndim, x.ndim - len(axes)
     dims = lax.GatherDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
     sizes = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    return lax.gather(x, columns(jax, indices), dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
+    return lax.gather(x, stack_indices(jax, indices), dims, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def inside_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> Any:
+def indices_in_range_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> Any:
     lax = jax.lax
     good = [
         lax.bitwise_and(lax.ge(i, i.dtype.type(0)), lax.lt(i, i.dtype.type(n)))
@@ -234,11 +243,11 @@ def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
     ordinals = lax.reshape(lax.iota(np.int32, count), shape)
     axes = tuple(range(len(sizes)))
     winners = lax.scatter_max(
-        lax.full(sizes, np.int32(-1)), columns(jax, indices), ordinals, scatter_dims(jax, len(sizes), indices, axes),
+        lax.full(sizes, np.int32(-1)), stack_indices(jax, indices), ordinals, scatter_dims(jax, len(sizes), indices, axes),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
     stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes), ordinals)
-    return lax.bitwise_and(inside_lower(jax, indices, sizes), stays)
+    return lax.bitwise_and(indices_in_range_lower(jax, indices, sizes), stays)
 
 
 def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
@@ -248,7 +257,7 @@ def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> 
     beyond = lax.full_like(indices[0], -1)
     sent = (lax.select(wins, indices[0], beyond), *indices[1:])
     return lax.scatter(
-        x, columns(jax, sent), updates, scatter_dims(jax, x.ndim, indices, axes),
+        x, stack_indices(jax, sent), updates, scatter_dims(jax, x.ndim, indices, axes),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
 
@@ -256,31 +265,31 @@ def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> 
 def scatter_add_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
     lax = jax.lax
     return lax.scatter_add(
-        x, columns(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+        x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
 
 
 def gather_transpose(ct: Value, x: Operand, *indices: Value, axes: Ints) -> Value:
     """Every item that was read gets the cotangents of where it went, also by an index out of range."""
-    places = [inside_axis(i, tensor(x).shape[a] - 1) for i, a in zip(indices, axes, strict=True)]
-    return scatter_add.one(zeros_at(ct, x.type), ct, *places, axes=axes)
+    places = [clamp_index(i, tensor_type(x).shape[a] - 1) for i, a in zip(indices, axes, strict=True)]
+    return scatter_add.one(zeros_of_type(ct, x.type), ct, *places, axes=axes)
 
 
-def kept_writes(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
+def scatter_updates_cotangent(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
     """The cotangent of what was written: of those that stayed, and zero for those overwritten."""
-    wins = last_writes.one(*indices, sizes=tuple(tensor(x).shape[a] for a in axes))
-    wide = OPS["broadcast"].one(wins, shape=tensor(updates).shape, axes=tuple(range(tensor(wins).rank)))
-    return select.one(wide, gather.one(ct, *indices, axes=axes), zeros_at(ct, updates.type))
+    wins = last_writes.one(*indices, sizes=tuple(tensor_type(x).shape[a] for a in axes))
+    wide = OPS["broadcast"].one(wins, shape=tensor_type(updates).shape, axes=tuple(range(tensor_type(wins).rank)))
+    return select.one(wide, gather.one(ct, *indices, axes=axes), zeros_of_type(ct, updates.type))
 
 
-DUPLICATES = Fixed((0, 2, 2, 1, 0), I32)
-SQUARE = (Fixed(((0, 1), (1, 1)), I32), Fixed(((2, 0), (0, 0)), I32))
-OUTSIDE = Fixed((0, 3, -1, 2), I32)
-NOTHING = Fixed((), I32)
-NONE = Fixed(((), ()), I32)
+DUPLICATE_INDICES = FixedOperand((0, 2, 2, 1, 0), I32)
+GRID_INDICES = (FixedOperand(((0, 1), (1, 1)), I32), FixedOperand(((2, 0), (0, 0)), I32))
+OUT_OF_RANGE_INDICES = FixedOperand((0, 3, -1, 2), I32)
+NO_INDICES = FixedOperand((), I32)
+EMPTY_GRID_INDICES = FixedOperand(((), ()), I32)
 
-gather = linear(
+gather = linear_op(
     "gather",
     type=gather_type,
     transpose=(gather_transpose, None),
@@ -288,46 +297,46 @@ gather = linear(
     reference=gather_reference,
     lower=gather_lower,
     direct=True,
-    each=gather_each,
+    each=batch_gather,
     looks_up=True,
     samples=(
-        Example(((3, 2), DUPLICATES), {"axes": (0,)}),
-        Example(((2, 3), DUPLICATES), {"axes": (1,)}),
-        Example(((2, 3, 2), *SQUARE), {"axes": (0, 1)}),
-        Example(((2, 4, 3), *SQUARE), {"axes": (0, 2)}),
-        Example(((3,), Fixed(1, I64)), {"axes": (0,)}),
-        Example(((3, 2), NOTHING), {"axes": (0,)}),
-        Example(((3, 0), DUPLICATES), {"axes": (0,)}),
-        Example(((0,), NONE), {"axes": (0,)}),
+        OpExample(((3, 2), DUPLICATE_INDICES), {"axes": (0,)}),
+        OpExample(((2, 3), DUPLICATE_INDICES), {"axes": (1,)}),
+        OpExample(((2, 3, 2), *GRID_INDICES), {"axes": (0, 1)}),
+        OpExample(((2, 4, 3), *GRID_INDICES), {"axes": (0, 2)}),
+        OpExample(((3,), FixedOperand(1, I64)), {"axes": (0,)}),
+        OpExample(((3, 2), NO_INDICES), {"axes": (0,)}),
+        OpExample(((3, 0), DUPLICATE_INDICES), {"axes": (0,)}),
+        OpExample(((0,), EMPTY_GRID_INDICES), {"axes": (0,)}),
     ),
     doc="""Items of `x` at the indices, `indices[k]` along axis `axes[k]`: the indices' shape comes first, then the
     other axes. An index out of range is moved to the nearest in range. Units: u -> u.""",
 )
-scatter = linear(
+scatter = linear_op(
     "scatter",
     type=scatter_type(),
     transpose=(
-        lambda ct, x, updates, *indices, axes: scatter.one(ct, zeros_at(ct, updates.type), *indices, axes=axes),
-        kept_writes,
+        lambda ct, x, updates, *indices, axes: scatter.one(ct, zeros_of_type(ct, updates.type), *indices, axes=axes),
+        scatter_updates_cotangent,
         None,
     ),
     carries=True,
     reference=scatter_reference,
     lower=scatter_lower,
     direct=True,
-    each=scatter_each,
+    each=batch_scatter,
     updates=True,
     samples=(
-        Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
-        Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
-        Example(((2, 3, 2), (2, 2, 2), *SQUARE), {"axes": (0, 1)}),
-        Example(((3,), (4,), OUTSIDE), {"axes": (0,)}),
-        Example(((3, 2), (0, 2), NOTHING), {"axes": (0,)}),
+        OpExample(((3, 2), (5, 2), DUPLICATE_INDICES), {"axes": (0,)}),
+        OpExample(((2, 3), (5, 2), DUPLICATE_INDICES), {"axes": (1,)}),
+        OpExample(((2, 3, 2), (2, 2, 2), *GRID_INDICES), {"axes": (0, 1)}),
+        OpExample(((3,), (4,), OUT_OF_RANGE_INDICES), {"axes": (0,)}),
+        OpExample(((3, 2), (0, 2), NO_INDICES), {"axes": (0,)}),
     ),
     doc="""`x` with items replaced at the indices (see `gather`). Of several writes to one place the last in row-major
     order stays, and the derivative follows it; a write out of range is dropped. Units: u, u -> u.""",
 )
-scatter_add = linear(
+scatter_add = linear_op(
     "scatter_add",
     type=scatter_type(NUMBERS),
     transpose=(
@@ -339,36 +348,36 @@ scatter_add = linear(
     reference=scatter_add_reference,
     lower=scatter_add_lower,
     direct=True,
-    each=scatter_each,
+    each=batch_scatter,
     accepts=NUMBERS,
     updates=True,
     samples=(
-        Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
-        Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
-        Example(((2, 3, 2), (2, 2, 2), *SQUARE), {"axes": (0, 1)}),
-        Example(((3, 2), (0, 2), NOTHING), {"axes": (0,)}),
+        OpExample(((3, 2), (5, 2), DUPLICATE_INDICES), {"axes": (0,)}),
+        OpExample(((2, 3), (5, 2), DUPLICATE_INDICES), {"axes": (1,)}),
+        OpExample(((2, 3, 2), (2, 2, 2), *GRID_INDICES), {"axes": (0, 1)}),
+        OpExample(((3, 2), (0, 2), NO_INDICES), {"axes": (0,)}),
     ),
     doc="""`x` with items added at the indices (see `gather`); several to one place all count; one out of range is
     dropped. Units: u, u -> u.""",
 )
 
 
-def last_writes_type(same: Solver, *indices: Tensor, sizes: Sizes) -> Tensor:
+def last_writes_type(same: TypeSolver, *indices: Tensor, sizes: Sizes) -> Tensor:
     return Tensor(BOOL, indices_type(same, indices, len(sizes)))
 
 
-last_writes = inactive(
+last_writes = inactive_op(
     "last_writes",
     type=last_writes_type,
     reference=last_writes_reference,
     lower=last_writes_lower,
     direct=True,
     samples=(
-        Example((DUPLICATES,), {"sizes": (3,)}),
-        Example(SQUARE, {"sizes": (2, 3)}),
-        Example((OUTSIDE,), {"sizes": (3,)}),
-        Example((NOTHING,), {"sizes": (3,)}),
-        Example((NONE,), {"sizes": (0,)}),
+        OpExample((DUPLICATE_INDICES,), {"sizes": (3,)}),
+        OpExample(GRID_INDICES, {"sizes": (2, 3)}),
+        OpExample((OUT_OF_RANGE_INDICES,), {"sizes": (3,)}),
+        OpExample((NO_INDICES,), {"sizes": (3,)}),
+        OpExample((EMPTY_GRID_INDICES,), {"sizes": (0,)}),
     ),
     doc="""Is each index, in row-major order, the last that names its place? False out of range.""",
 )

@@ -11,49 +11,59 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver
 from difflang.ir.tensor_types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
-from difflang.ops.arrays.axis_reductions import greatest, least
-from difflang.ops.arrays.cumulative_and_recurrence import recurrence, shifted
+from difflang.ops.arrays.axis_reductions import dtype_maximum, dtype_minimum
+from difflang.ops.arrays.cumulative_and_recurrence import recurrence, shift_along_axis
 from difflang.ops.arrays.gather_scatter import (
-    DUPLICATES,
-    NONE,
-    NOTHING,
-    OUTSIDE,
-    SQUARE,
+    DUPLICATE_INDICES,
+    EMPTY_GRID_INDICES,
+    GRID_INDICES,
+    NO_INDICES,
+    OUT_OF_RANGE_INDICES,
     Ints,
     Sizes,
-    columns,
     gather,
     gather_lower,
-    indexed_first,
-    inside,
-    items_type,
+    gathered_items_type,
+    indexed_axes_first,
+    indices_in_range,
     scatter_add,
     scatter_dims,
     scatter_type,
+    stack_indices,
 )
-from difflang.ops.batching_rules import scatter_each
+from difflang.ops.batching_rules import batch_scatter
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, logical_and, lt, ne
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, Example, Fixed, Uniform, inactive, known, like, tensor, zeros_at
+from difflang.ops.op_factories import (
+    Array,
+    FixedOperand,
+    OpExample,
+    UniformSamples,
+    full_like,
+    inactive_op,
+    static_size,
+    tensor_type,
+    zeros_of_type,
+)
 
 SAMPLES = (
-    Example(((3, 2), (5, 2), DUPLICATES), {"axes": (0,)}),
-    Example(((2, 3), (5, 2), DUPLICATES), {"axes": (1,)}),
-    Example(((2, 3, 2), (2, 2, 2), *SQUARE), {"axes": (0, 1)}, Uniform(0.5, 2.0)),
-    Example(((3,), (4,), OUTSIDE), {"axes": (0,)}),
-    Example(((3, 2), (0, 2), NOTHING), {"axes": (0,)}),
+    OpExample(((3, 2), (5, 2), DUPLICATE_INDICES), {"axes": (0,)}),
+    OpExample(((2, 3), (5, 2), DUPLICATE_INDICES), {"axes": (1,)}),
+    OpExample(((2, 3, 2), (2, 2, 2), *GRID_INDICES), {"axes": (0, 1)}, UniformSamples(0.5, 2.0)),
+    OpExample(((3,), (4,), OUT_OF_RANGE_INDICES), {"axes": (0,)}),
+    OpExample(((3, 2), (0, 2), NO_INDICES), {"axes": (0,)}),
 )
 
 
-def one_by_one(combine: Any) -> Rule:
+def sequential_scatter_reference(combine: Any) -> OpRule:
     """A reference: each update in turn."""
 
     def reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
         result = np.array(x)
-        front = indexed_first(result, axes)
-        for place in map(tuple, np.argwhere(inside(indices, front.shape[: len(axes)]))):
+        front = indexed_axes_first(result, axes)
+        for place in map(tuple, np.argwhere(indices_in_range(indices, front.shape[: len(axes)]))):
             at = tuple(i[place] for i in indices)
             front[at] = combine(front[at], updates[place])
         return result
@@ -64,23 +74,23 @@ def one_by_one(combine: Any) -> Rule:
 # -------------------------------------------------------------------------------------- greatest and least
 
 
-def claims_type(same: Solver, claims: Tensor, *indices: Tensor, shape: Sizes, axes: Ints) -> Tensor:
+def first_claims_type(same: TypeSolver, claims: Tensor, *indices: Tensor, shape: Sizes, axes: Ints) -> Tensor:
     same.accepts(claims, BOOLS)
-    same.shape(items_type(same, Tensor(BOOL, shape), indices, axes), claims)
+    same.shape(gathered_items_type(same, Tensor(BOOL, shape), indices, axes), claims)
     return claims
 
 
-def claims_reference(claims: Array, *indices: Array, shape: Ints, axes: Ints) -> Array:
-    taken = indexed_first(np.zeros(shape, np.bool_), axes)
+def first_claims_reference(claims: Array, *indices: Array, shape: Ints, axes: Ints) -> Array:
+    taken = indexed_axes_first(np.zeros(shape, np.bool_), axes)
     result = np.zeros(claims.shape, np.bool_)
-    for place in map(tuple, np.argwhere(inside(indices, taken.shape[: len(axes)]))):
+    for place in map(tuple, np.argwhere(indices_in_range(indices, taken.shape[: len(axes)]))):
         at = tuple(i[place] for i in indices)
         result[place] = claims[place] & ~taken[at]
         taken[at] |= claims[place]
     return result
 
 
-def claims_lower(jax: Any, claims: Any, *indices: Any, shape: Ints, axes: Ints) -> Any:
+def first_claims_lower(jax: Any, claims: Any, *indices: Any, shape: Ints, axes: Ints) -> Any:
     """Every place is given the least ordinal that claims it: a minimum does not depend on the order of writes."""
     lax, lead = jax.lax, indices[0].shape
     count = prod(lead)
@@ -88,49 +98,53 @@ def claims_lower(jax: Any, claims: Any, *indices: Any, shape: Ints, axes: Ints) 
     ordinals = lax.broadcast_in_dim(ordinals, claims.shape, tuple(range(len(lead))))
     none = np.int32(count)
     first = lax.scatter_min(
-        lax.full(shape, none), columns(jax, indices), lax.select(claims, ordinals, lax.full_like(ordinals, none)),
+        lax.full(shape, none), stack_indices(jax, indices), lax.select(claims, ordinals, lax.full_like(ordinals, none)),
         scatter_dims(jax, len(shape), indices, axes), mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
     return lax.bitwise_and(claims, lax.eq(gather_lower(jax, first, *indices, axes=axes), ordinals))
 
 
-first_claims = inactive(
+first_claims = inactive_op(
     "first_claims",
-    type=claims_type,
-    reference=claims_reference,
-    lower=claims_lower,
+    type=first_claims_type,
+    reference=first_claims_reference,
+    lower=first_claims_lower,
     direct=True,
     samples=(
-        Example((Fixed((True, False, True, True, True), BOOL), DUPLICATES), {"shape": (3,), "axes": (0,)}),
-        Example((Fixed(((True, True), (True, False)), BOOL), *SQUARE), {"shape": (2, 3), "axes": (0, 1)}),
-        Example((Fixed(((True,) * 2,) * 4, BOOL), OUTSIDE), {"shape": (2, 3), "axes": (1,)}),
-        Example((Fixed((), BOOL), NOTHING), {"shape": (3,), "axes": (0,)}),
-        Example((Fixed(((), ()), BOOL), NONE), {"shape": (0,), "axes": (0,)}),
+        OpExample(
+            (FixedOperand((True, False, True, True, True), BOOL), DUPLICATE_INDICES), {"shape": (3,), "axes": (0,)}
+        ),
+        OpExample(
+            (FixedOperand(((True, True), (True, False)), BOOL), *GRID_INDICES), {"shape": (2, 3), "axes": (0, 1)}
+        ),
+        OpExample((FixedOperand(((True,) * 2,) * 4, BOOL), OUT_OF_RANGE_INDICES), {"shape": (2, 3), "axes": (1,)}),
+        OpExample((FixedOperand((), BOOL), NO_INDICES), {"shape": (3,), "axes": (0,)}),
+        OpExample((FixedOperand(((), ()), BOOL), EMPTY_GRID_INDICES), {"shape": (0,), "axes": (0,)}),
     ),
     doc="""Is each claim the first, in row-major order of the indices, to its place in an array of that shape? False
     where nothing is claimed, and out of range.""",
 )
 
 
-def winner(better: Op) -> Rule:
+def scatter_extremum_jvp(better: Op) -> OpRule:
     """The tangent of what was written: in each place that changed, of the first update that is its value now."""
 
     def rule(du: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
         was, now = (gather.one(v, *indices, axes=axes) for v in (x, y))
         claims = logical_and.one(better.one(now, was), eq.one(updates, now))
-        wins = first_claims.one(claims, *indices, shape=tensor(x).shape, axes=axes)
-        return scatter_add.one(zeros_at(du, x.type.tangent or x.type), kept(wins, du), *indices, axes=axes)
+        wins = first_claims.one(claims, *indices, shape=tensor_type(x).shape, axes=axes)
+        return scatter_add.one(zeros_of_type(du, x.type.tangent or x.type), mask_tangent(wins, du), *indices, axes=axes)
 
     return rule
 
 
-def kept(wins: Value, d: Value) -> Value:
-    return select.one(wins, d, zeros_at(d, d.type))
+def mask_tangent(wins: Value, d: Value) -> Value:
+    return select.one(wins, d, zeros_of_type(d, d.type))
 
 
-def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc: str) -> Op:
+def scatter_extremum_op(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc: str) -> Op:
     def x_rule(dx: Value, y: Value, x: Value, *_: Value, axes: Ints) -> Value:
-        return select.one(better.one(y, x), zeros_at(dx, dx.type), dx)
+        return select.one(better.one(y, x), zeros_of_type(dx, dx.type), dx)
 
     def lowering(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
         """An update that is NaN is never better, so it must not spoil its place either."""
@@ -138,7 +152,7 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
         if jax.numpy.issubdtype(x.dtype, np.floating):
             updates = lax.select(lax.ne(updates, updates), lax.full_like(updates, nothing(x.dtype)), updates)
         return getattr(lax, lower)(
-            x, columns(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+            x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
             mode=lax.GatherScatterMode.FILL_OR_DROP,
         )  # fmt: skip
 
@@ -149,11 +163,11 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
         Op(
             name,
             type=scatter_type(REALS),
-            jvp=(x_rule, winner(better), None),
-            reference=one_by_one(combine),
+            jvp=(x_rule, scatter_extremum_jvp(better), None),
+            reference=sequential_scatter_reference(combine),
             lower=lowering,
             direct=True,
-            each=scatter_each,
+            each=batch_scatter,
             updates=True,
             accepts=REALS,
             samples=SAMPLES,
@@ -162,22 +176,22 @@ def extreme(name: str, better: Op, reference: Any, lower: str, nothing: Any, doc
     )
 
 
-scatter_max = extreme(
+scatter_max = scatter_extremum_op(
     "scatter_max",
     gt,
     np.greater,
     "scatter_max",
-    least,
+    dtype_minimum,
     """`x` with items replaced at the indices (see `gather`) where they are greater than what is there: of several to
     one place the greatest stays. NaN is not greater, and nothing is greater than NaN; out of range nothing is written.
     Units: u, u -> u. Kinks: an assignment that happens, so the first of equals has the derivative, before them `x`.""",
 )
-scatter_min = extreme(
+scatter_min = scatter_extremum_op(
     "scatter_min",
     lt,
     np.less,
     "scatter_min",
-    greatest,
+    dtype_maximum,
     """`x` with items replaced at the indices (see `gather`) where they are less than what is there: see `scatter_max`.
     Units: u, u -> u. Kinks: an assignment that happens, so the first of equals has the derivative, before them `x`.""",
 )
@@ -186,62 +200,62 @@ scatter_min = extreme(
 # ------------------------------------------------------------------------------------------------- products
 
 
-def factor_tangent(du: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
+def scatter_mul_updates_jvp(du: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
     """The product rule step by step, as the loop has it: sorted by place, the products so far are a recurrence.
 
     No division, so zeros are exact at every order.
     """
-    flat, places = tensor(updates).shape[tensor(indices[0]).rank :], [in_a_row(i) for i in indices]
-    size = known(tensor(places[0]).shape[0])
+    flat, places = tensor_type(updates).shape[tensor_type(indices[0]).rank :], [flatten_index(i) for i in indices]
+    size = static_size(tensor_type(places[0]).shape[0])
     if size == 0:
-        return zeros_at(du, y.type)
+        return zeros_of_type(du, y.type)
     rows = [OPS["reshape"].one(v, shape=(size, *flat)) for v in (updates, du)]
-    sizes = [known(tensor(x).shape[a]) for a in axes]
-    number = numbered(places, sizes)
+    sizes = [static_size(tensor_type(x).shape[a]) for a in axes]
+    number = flat_positions(places, sizes)
     order = OPS["argsort"].one(number, axis=0, descending=False)
     number, *places = (gather.one(v, order, axes=(0,)) for v in (number, *places))
     factors, moved = (gather.one(v, order, axes=(0,)) for v in rows)
-    begins = along(ne.one(number, shifted(number, 0, False, -1)), factors)
-    written = along(lt.one(number, like(number, prod(sizes))), factors)
-    ends = logical_and.one(shifted(begins, 0, True, True), written)
+    begins = broadcast_flags(ne.one(number, shift_along_axis(number, 0, False, -1)), factors)
+    written = broadcast_flags(lt.one(number, full_like(number, prod(sizes))), factors)
+    ends = logical_and.one(shift_along_axis(begins, 0, True, True), written)
     start = gather.one(x, *places, axes=axes)
-    nothing = zeros_at(start, start.type)
+    nothing = zeros_of_type(start, start.type)
     products = recurrence.one(begins, factors, select.one(begins, start * factors, nothing), axis=0, reverse=False)
-    before = select.one(begins, start, shifted(products, 0, False, 0.0))
+    before = select.one(begins, start, shift_along_axis(products, 0, False, 0.0))
     changes = recurrence.one(begins, factors, before * moved, axis=0, reverse=False)
-    return scatter_add.one(zeros_at(du, y.type), kept(ends, changes), *places, axes=axes)
+    return scatter_add.one(zeros_of_type(du, y.type), mask_tangent(ends, changes), *places, axes=axes)
 
 
-def in_a_row(index: Value) -> Value:
-    return OPS["reshape"].one(index, shape=(prod(map(known, tensor(index).shape)),))
+def flatten_index(index: Value) -> Value:
+    return OPS["reshape"].one(index, shape=(prod(map(static_size, tensor_type(index).shape)),))
 
 
-def along(marks: Value, x: Value) -> Value:
-    return OPS["broadcast"].one(marks, shape=tensor(x).shape, axes=(0,))
+def broadcast_flags(marks: Value, x: Value) -> Value:
+    return OPS["broadcast"].one(marks, shape=tensor_type(x).shape, axes=(0,))
 
 
-def numbered(places: list[Value], sizes: list[int]) -> Value:
+def flat_positions(places: list[Value], sizes: list[int]) -> Value:
     """One number for each place, the next one for what is out of range."""
     total = prod(sizes)
     dtype = I32 if total < 2**31 else I64
-    places = [p if tensor(p).dtype is dtype else OPS["truncate"].one(p, dtype=dtype) for p in places]
-    number, good = like(places[0], 0), places[0].home.const(True, Tensor(BOOL, tensor(places[0]).shape))
+    places = [p if tensor_type(p).dtype is dtype else OPS["truncate"].one(p, dtype=dtype) for p in places]
+    number, good = full_like(places[0], 0), places[0].home.const(True, Tensor(BOOL, tensor_type(places[0]).shape))
     for place, size in zip(places, sizes, strict=True):
         number = number * size + place
-        within = logical_and.one(ge.one(place, like(place, 0)), lt.one(place, like(place, size)))
+        within = logical_and.one(ge.one(place, full_like(place, 0)), lt.one(place, full_like(place, size)))
         good = logical_and.one(good, within)
-    return select.one(good, number, like(number, total))
+    return select.one(good, number, full_like(number, total))
 
 
 def scatter_mul_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
     lax = jax.lax
     return lax.scatter_mul(
-        x, columns(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
+        x, stack_indices(jax, indices), updates, scatter_dims(jax, x.ndim, indices, axes),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
 
 
-def start_tangent(dx: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
+def scatter_mul_array_jvp(dx: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
     ones = x.home.const(1.0, x.type)
     return dx * scatter_mul.one(ones, updates, *indices, axes=axes)
 
@@ -250,11 +264,11 @@ scatter_mul = OPS.declare(
     Op(
         "scatter_mul",
         type=scatter_type(NUMBERS),
-        jvp=(start_tangent, factor_tangent, None),
-        reference=one_by_one(np.multiply),
+        jvp=(scatter_mul_array_jvp, scatter_mul_updates_jvp, None),
+        reference=sequential_scatter_reference(np.multiply),
         lower=scatter_mul_lower,
         direct=True,
-        each=scatter_each,
+        each=batch_scatter,
         updates=True,
         accepts=NUMBERS,
         samples=SAMPLES,

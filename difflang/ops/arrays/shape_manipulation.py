@@ -8,27 +8,37 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Eqn, Value
-from difflang.ir.op import Op, Solver, Unknown
+from difflang.ir.op import Op, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any, reduce_sum
-from difflang.ops.batching_rules import Each, all_in_lanes
+from difflang.ops.batching_rules import BatchedFunction, broadcast_all
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, Example, ForEach, axes_but, axes_moved, known, linear, tensor, zeros_at
+from difflang.ops.op_factories import (
+    Array,
+    OpExample,
+    PerOperandRules,
+    batched_axes_attr,
+    linear_op,
+    remaining_axes,
+    static_size,
+    tensor_type,
+    zeros_of_type,
+)
 
-Operand = Value | Unknown
+Operand = Value | UndefinedPrimal
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
 
 
-def permutation_of(same: Solver, rank: int, axes: Ints, what: str) -> None:
+def check_permutation(same: TypeSolver, rank: int, axes: Ints, what: str) -> None:
     same.require(sorted(axes) == list(range(rank)), "{} {} does not name each of the {} axes once", what, axes, rank)
 
 
 # --------------------------------------------------------------------------------------- broadcast and reshape
 
 
-def broadcast_type(same: Solver, x: Tensor, *, shape: Sizes, axes: Ints) -> Tensor:
+def broadcast_type(same: TypeSolver, x: Tensor, *, shape: Sizes, axes: Ints) -> Tensor:
     """Axis i of `x` becomes `axes[i]`; a size that is literally 1 may grow."""
     same.require(len(axes) == x.rank, "{} has {} axes, not {}", x, x.rank, len(axes))
     rising = all(a < b for a, b in pairwise(axes))
@@ -46,38 +56,38 @@ def broadcast_reference(x: Array, *, shape: Ints, axes: Ints) -> Array:
     return np.broadcast_to(x.reshape(sizes), shape)
 
 
-def gathered_back(reduction: Op, ct: Value, x: Operand, shape: Sizes, axes: Ints) -> Value:
+def reduce_broadcast_axes(reduction: Op, ct: Value, x: Operand, shape: Sizes, axes: Ints) -> Value:
     """Reduced over every axis that is new or has grown."""
-    grown = tuple(a for a, size in zip(axes, tensor(x).shape, strict=True) if size == 1 and shape[a] != 1)
-    spread = tuple(sorted((*axes_but(len(shape), axes), *grown)))
+    grown = tuple(a for a, size in zip(axes, tensor_type(x).shape, strict=True) if size == 1 and shape[a] != 1)
+    spread = tuple(sorted((*remaining_axes(len(shape), axes), *grown)))
     total = reduction.one(ct, axes=spread) if spread else ct
-    return reshape.one(total, shape=tensor(x).shape) if grown else total
+    return reshape.one(total, shape=tensor_type(x).shape) if grown else total
 
 
-broadcast = linear(
+broadcast = linear_op(
     "broadcast",
     direct=True,
     type=broadcast_type,
-    transpose=(lambda ct, x, shape, axes: gathered_back(reduce_sum, ct, x, shape, axes),),
+    transpose=(lambda ct, x, shape, axes: reduce_broadcast_axes(reduce_sum, ct, x, shape, axes),),
     carries=True,
-    reach=lambda truths, _, x, shape, axes: gathered_back(reduce_any, truths, x, shape, axes),
+    reach=lambda truths, _, x, shape, axes: reduce_broadcast_axes(reduce_any, truths, x, shape, axes),
     reference=broadcast_reference,
     lower=lambda jax, x, shape, axes: jax.lax.broadcast_in_dim(x, shape, axes),
     lanes=lambda n, shape, axes: {"shape": (n, *shape), "axes": (0, *[a + 1 for a in axes])},
     splat=lambda x, shape, axes: None if axes else x,
     same_bits=True,
     samples=(
-        Example(((),), {"shape": (2, 3), "axes": ()}),
-        Example(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
-        Example(((2, 1),), {"shape": (2, 4, 3), "axes": (0, 2)}),
-        Example(((0,),), {"shape": (2, 0), "axes": (1,)}),
-        Example(((1,),), {"shape": (1, 0), "axes": (1,)}),
+        OpExample(((),), {"shape": (2, 3), "axes": ()}),
+        OpExample(((3,),), {"shape": (2, 3, 2), "axes": (1,)}),
+        OpExample(((2, 1),), {"shape": (2, 4, 3), "axes": (0, 2)}),
+        OpExample(((0,),), {"shape": (2, 0), "axes": (1,)}),
+        OpExample(((1,),), {"shape": (1, 0), "axes": (1,)}),
     ),
     doc="""The same elements along new axes: axis i of the operand becomes `axes[i]` of the result. Units: u -> u.""",
 )
 
 
-def count(shape: Sizes) -> Dim:
+def element_count(shape: Sizes) -> Dim:
     """The number of elements of an array."""
     total: Dim = 1
     for size in shape:
@@ -85,16 +95,16 @@ def count(shape: Sizes) -> Dim:
     return total
 
 
-def reshape_type(same: Solver, x: Tensor, *, shape: Sizes) -> Tensor:
-    same.size(count(x.shape), count(shape), "number of elements")
+def reshape_type(same: TypeSolver, x: Tensor, *, shape: Sizes) -> Tensor:
+    same.size(element_count(x.shape), element_count(shape), "number of elements")
     return Tensor(x.dtype, shape)
 
 
-reshape = linear(
+reshape = linear_op(
     "reshape",
     direct=True,
     type=reshape_type,
-    transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor(x).shape),),
+    transpose=(lambda ct, x, shape: reshape.one(ct, shape=tensor_type(x).shape),),
     carries=True,
     shuffles=True,
     reference=lambda x, shape: x.reshape(shape),
@@ -102,9 +112,9 @@ reshape = linear(
     lanes=lambda n, shape: {"shape": (n, *shape)},
     same_bits=True,
     samples=(
-        Example(((2, 3),), {"shape": (3, 2)}),
-        Example(((1,),), {"shape": ()}),
-        Example(((0, 3),), {"shape": (2, 0)}),
+        OpExample(((2, 3),), {"shape": (3, 2)}),
+        OpExample(((1,),), {"shape": ()}),
+        OpExample(((0, 3),), {"shape": (2, 0)}),
     ),
     doc="""The same elements in row-major order under another shape. Units: u -> u.""",
 )
@@ -113,20 +123,20 @@ reshape = linear(
 # ------------------------------------------------------------------------------------------------- permuting
 
 
-def transpose_type(same: Solver, x: Tensor, *, perm: Ints) -> Tensor:
-    permutation_of(same, x.rank, perm, "the permutation")
+def transpose_type(same: TypeSolver, x: Tensor, *, perm: Ints) -> Tensor:
+    check_permutation(same, x.rank, perm, "the permutation")
     return Tensor(x.dtype, tuple(x.shape[a] for a in perm))
 
 
-def inverse(perm: Ints) -> Ints:
+def inverse_permutation(perm: Ints) -> Ints:
     return tuple(perm.index(i) for i in range(len(perm)))
 
 
-transpose = linear(
+transpose = linear_op(
     "transpose",
     direct=True,
     type=transpose_type,
-    transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse(perm)),),
+    transpose=(lambda ct, x, perm: transpose.one(ct, perm=inverse_permutation(perm)),),
     carries=True,
     shuffles=True,
     reference=lambda x, perm: np.transpose(x, perm),
@@ -135,20 +145,20 @@ transpose = linear(
     lanes=lambda n, perm: {"perm": (0, *[a + 1 for a in perm])},
     same_bits=True,
     samples=(
-        Example(((2, 3, 4),), {"perm": (2, 0, 1)}),
-        Example(((),), {"perm": ()}),
-        Example(((0, 1),), {"perm": (1, 0)}),
+        OpExample(((2, 3, 4),), {"perm": (2, 0, 1)}),
+        OpExample(((),), {"perm": ()}),
+        OpExample(((0, 1),), {"perm": (1, 0)}),
     ),
     doc="""Axes in another order: axis i of the result is `perm[i]` of the operand. Units: u -> u.""",
 )
 
 
-def reverse_type(same: Solver, x: Tensor, *, axes: Ints) -> Tensor:
+def reverse_type(same: TypeSolver, x: Tensor, *, axes: Ints) -> Tensor:
     same.require(all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
     return x
 
 
-reverse = linear(
+reverse = linear_op(
     "reverse",
     direct=True,
     type=reverse_type,
@@ -157,9 +167,13 @@ reverse = linear(
     shuffles=True,
     reference=lambda x, axes: np.flip(x, axes),
     lower=lambda jax, x, axes: jax.lax.rev(x, axes),
-    lanes=axes_moved,
+    lanes=batched_axes_attr,
     same_bits=True,
-    samples=(Example(((2, 3),), {"axes": (0, 1)}), Example(((3,),), {"axes": (0,)}), Example(((0,),), {"axes": (0,)})),
+    samples=(
+        OpExample(((2, 3),), {"axes": (0, 1)}),
+        OpExample(((3,),), {"axes": (0,)}),
+        OpExample(((0,),), {"axes": (0,)}),
+    ),
     doc="""Some axes backwards. Units: u -> u.""",
 )
 
@@ -167,7 +181,7 @@ reverse = linear(
 # --------------------------------------------------------------------------------- concatenating and cutting
 
 
-def concat_type(same: Solver, first: Tensor, *rest: Tensor, axis: int) -> Tensor:
+def concat_type(same: TypeSolver, first: Tensor, *rest: Tensor, axis: int) -> Tensor:
     """All sizes but `axis` agree; the sizes along `axis` add up."""
     same.require(0 <= axis < first.rank, "there is no axis {} in {}", axis, first)
     total: Dim = first.shape[axis]
@@ -178,33 +192,33 @@ def concat_type(same: Solver, first: Tensor, *rest: Tensor, axis: int) -> Tensor
     return first.resized(axis, total)
 
 
-def concat_rule(position: int) -> Any:
+def concat_transpose(position: int) -> Any:
     """The cotangent of one part: its piece of the whole."""
 
     def rule(ct: Value, *parts: Operand, axis: int) -> Value:
         start: Dim = 0
         for part in parts[:position]:
-            start = start + tensor(part).shape[axis]
-        return cut(ct, axis, start, start + tensor(parts[position]).shape[axis])
+            start = start + tensor_type(part).shape[axis]
+        return slice_axis(ct, axis, start, start + tensor_type(parts[position]).shape[axis])
 
     return rule
 
 
-def cut(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
+def slice_axis(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Value:
     """`x[start:stop:step]` along one axis."""
-    axes = range(tensor(x).rank)
+    axes = range(tensor_type(x).rank)
     starts = tuple(start if i == axis else 0 for i in axes)
-    stops = tensor(x).resized(axis, stop).shape
+    stops = tensor_type(x).resized(axis, stop).shape
     return slice_.one(x, starts=starts, stops=stops, steps=tuple(step if i == axis else 1 for i in axes))
 
 
-FEW = 4  # columns
+MAX_SELECTED_COLUMNS = 4  # columns
 
 
 def concat_lower(jax: Any, *parts: Any, axis: int) -> Any:
     """A few single columns are chosen between by their number: XLA on the CPU has no vector code for short pieces."""
     columns = axis == parts[0].ndim - 1 and all(p.shape[axis] == 1 for p in parts)
-    if not columns or not 1 < len(parts) <= FEW:
+    if not columns or not 1 < len(parts) <= MAX_SELECTED_COLUMNS:
         return jax.lax.concatenate(parts, axis)
     shape = (*parts[0].shape[:-1], len(parts))
     wide = [jax.lax.broadcast_in_dim(p, shape, tuple(range(len(shape)))) for p in parts]
@@ -215,32 +229,32 @@ def concat_lower(jax: Any, *parts: Any, axis: int) -> Any:
     return found
 
 
-def concat_each(eqn: Eqn, wide: tuple[bool, ...], count: Dim) -> Each:
-    return lambda *parts: concat.one(*all_in_lanes(parts, wide, count), axis=eqn.attrs["axis"] + 1)
+def batch_concat(eqn: Eqn, wide: tuple[bool, ...], count: Dim) -> BatchedFunction:
+    return lambda *parts: concat.one(*broadcast_all(parts, wide, count), axis=eqn.attrs["axis"] + 1)
 
 
-concat = linear(
+concat = linear_op(
     "concat",
     direct=True,
     type=concat_type,
-    transpose=ForEach(concat_rule),
+    transpose=PerOperandRules(concat_transpose),
     carries=True,
     shuffles=True,
     reference=lambda *parts, axis: np.concatenate(parts, axis),
     lower=concat_lower,
-    each=concat_each,
+    each=batch_concat,
     same_bits=True,
     samples=(
-        Example(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
-        Example(((2,),), {"axis": 0}),
-        Example(((1, 2), (3, 2)), {"axis": 0}),
-        Example(((2, 1), (2, 1), (2, 1)), {"axis": 1}),
+        OpExample(((2, 3), (2, 1), (2, 0)), {"axis": 1}),
+        OpExample(((2,),), {"axis": 0}),
+        OpExample(((1, 2), (3, 2)), {"axis": 0}),
+        OpExample(((2, 1), (2, 1), (2, 1)), {"axis": 1}),
     ),
     doc="""The operands one after the other along an axis. Units: u, u, ... -> u.""",
 )
 
 
-def slice_type(same: Solver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: Ints) -> Tensor:
+def slice_type(same: TypeSolver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: Ints) -> Tensor:
     """The checker proves `0 <= start <= stop <= size`; here it holds or the sizes are names."""
     same.require(len(starts) == len(stops) == len(steps) == x.rank, "{} has {} axes", x, x.rank)
     for size, start, stop, step in zip(x.shape, starts, stops, steps, strict=True):
@@ -255,18 +269,18 @@ def slice_type(same: Solver, x: Tensor, *, starts: Sizes, stops: Sizes, steps: I
 def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps: Ints) -> Value:
     """Zeros around the piece, and between its elements where it took steps."""
     low, high = list[Dim](), list[Dim]()
-    for size, start, step, taken in zip(tensor(x).shape, starts, steps, tensor(ct).shape, strict=True):
+    for size, start, step, taken in zip(tensor_type(x).shape, starts, steps, tensor_type(ct).shape, strict=True):
         covered = 0 if taken == 0 else (taken - 1) * step + 1
         low.append(start)
         high.append(size - start - covered)
-    zero = zeros_at(ct, tensor(ct).reshaped())
+    zero = zeros_of_type(ct, tensor_type(ct).reshaped())
     return pad.one(ct, zero, low=tuple(low), high=tuple(high), interior=tuple(step - 1 for step in steps))
 
 
-def one_part(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
+def contiguous_slice_bounds(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
     """The axis along which a slice takes a part, and which part, if it takes all of the others and leaves no gaps."""
     starts, stops, steps = (eqn.attrs[name] for name in ("starts", "stops", "steps"))
-    shape = tensor(eqn.operands[0]).shape
+    shape = tensor_type(eqn.operands[0]).shape
     cut = [a for a, size in enumerate(shape) if (starts[a], stops[a]) != (0, size)]
     if len(cut) != 1 or any(step != 1 for step in steps):
         return None
@@ -275,7 +289,7 @@ def one_part(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
     return (axis, (starts[axis], stops[axis])) if known and starts[axis] < stops[axis] else None
 
 
-slice_ = linear(
+slice_ = linear_op(
     "slice",
     direct=True,
     type=slice_type,
@@ -284,15 +298,15 @@ slice_ = linear(
     shuffles=True,
     reference=lambda x, starts, stops, steps: x[tuple(map(slice, starts, stops, steps))],
     lower=lambda jax, x, starts, stops, steps: jax.lax.slice(x, starts, stops, steps),
-    window=one_part,
+    window=contiguous_slice_bounds,
     lanes=lambda n, starts, stops, steps: {"starts": (0, *starts), "stops": (n, *stops), "steps": (1, *steps)},
     same_bits=True,
     samples=(
-        Example(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),
-        Example(((6, 5),), {"starts": (0, 1), "stops": (6, 5), "steps": (2, 3)}),
-        Example(((4,),), {"starts": (2,), "stops": (2,), "steps": (2,)}),
-        Example(((0,),), {"starts": (0,), "stops": (0,), "steps": (1,)}),
-        Example(((),), {"starts": (), "stops": (), "steps": ()}),
+        OpExample(((5, 4),), {"starts": (1, 0), "stops": (5, 3), "steps": (1, 1)}),
+        OpExample(((6, 5),), {"starts": (0, 1), "stops": (6, 5), "steps": (2, 3)}),
+        OpExample(((4,),), {"starts": (2,), "stops": (2,), "steps": (2,)}),
+        OpExample(((0,),), {"starts": (0,), "stops": (0,), "steps": (1,)}),
+        OpExample(((),), {"starts": (), "stops": (), "steps": ()}),
     ),
     doc="""Every `step`th element from `start` to before `stop`, per axis. Units: u -> u.""",
 )
@@ -306,7 +320,7 @@ def padded_size(size: Dim, low: Dim, high: Dim, interior: int) -> Dim:
     return low + size + gaps * interior + high
 
 
-def pad_type(same: Solver, x: Tensor, v: Tensor, *, low: Sizes, high: Sizes, interior: Ints) -> Tensor:
+def pad_type(same: TypeSolver, x: Tensor, v: Tensor, *, low: Sizes, high: Sizes, interior: Ints) -> Tensor:
     same.dtype(x, v)
     same.require(v.rank == 0, "what is padded with is one number, not {}", v)
     same.require(len(low) == len(high) == len(interior) == x.rank, "{} has {} axes", x, x.rank)
@@ -317,47 +331,47 @@ def pad_type(same: Solver, x: Tensor, v: Tensor, *, low: Sizes, high: Sizes, int
 
 
 def pad_reference(x: Array, v: Array, *, low: Ints, high: Ints, interior: Ints) -> Array:
-    spread = tuple(known(padded_size(n, 0, 0, i)) for n, i in zip(x.shape, interior, strict=True))
+    spread = tuple(static_size(padded_size(n, 0, 0, i)) for n, i in zip(x.shape, interior, strict=True))
     wide = np.full(tuple(max(a, 0) + n + max(b, 0) for n, a, b in zip(spread, low, high, strict=True)), v, x.dtype)
     inner = tuple(slice(max(a, 0), max(a, 0) + n, i + 1) for n, a, i in zip(spread, low, interior, strict=True))
     wide[inner] = x
     return wide[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, a, b in zip(wide.shape, low, high, strict=True))]
 
 
-def unpad(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
+def pad_operand_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
     """The elements that came from `x`; zeros for those that negative padding cut off."""
     cropped = pad.one(
-        ct, zeros_at(ct, tensor(ct).reshaped()),
-        low=tuple(-a for a in low), high=tuple(-b for b in high), interior=(0,) * tensor(x).rank,
+        ct, zeros_of_type(ct, tensor_type(ct).reshaped()),
+        low=tuple(-a for a in low), high=tuple(-b for b in high), interior=(0,) * tensor_type(x).rank,
     )  # fmt: skip
     steps = tuple(i + 1 for i in interior)
-    return slice_.one(cropped, starts=(0,) * tensor(x).rank, stops=tensor(cropped).shape, steps=steps)
+    return slice_.one(cropped, starts=(0,) * tensor_type(x).rank, stops=tensor_type(cropped).shape, steps=steps)
 
 
-def padding_sum(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
+def pad_value_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
     """The sum over the padding alone: subtracting the rest from the whole would cancel."""
-    inside = ct.home.const(False, Tensor(BOOL, tensor(x).shape))
+    inside = ct.home.const(False, Tensor(BOOL, tensor_type(x).shape))
     outside = pad.one(inside, ct.home.const(True, Tensor(BOOL)), low=low, high=high, interior=interior)
-    kept = select.one(outside, ct, zeros_at(ct, ct.type))
-    return reduce_sum.one(kept, axes=tuple(range(tensor(ct).rank)))
+    kept = select.one(outside, ct, zeros_of_type(ct, ct.type))
+    return reduce_sum.one(kept, axes=tuple(range(tensor_type(ct).rank)))
 
 
-pad = linear(
+pad = linear_op(
     "pad",
     direct=True,
     type=pad_type,
-    transpose=(unpad, padding_sum),
+    transpose=(pad_operand_transpose, pad_value_transpose),
     carries=True,
     reference=pad_reference,
     lower=lambda jax, x, v, low, high, interior: jax.lax.pad(x, v, tuple(zip(low, high, interior, strict=True))),
     lanes=lambda n, low, high, interior: {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)},
     same_bits=True,
     samples=(
-        Example(((2, 3), ()), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
-        Example(((5,), ()), {"low": (-1,), "high": (-2,), "interior": (0,)}),
-        Example(((4,), ()), {"low": (-2,), "high": (1,), "interior": (2,)}),
-        Example(((0,), ()), {"low": (1,), "high": (1,), "interior": (3,)}),
-        Example(((1, 1), ()), {"low": (0, 0), "high": (0, 0), "interior": (1, 0)}),
+        OpExample(((2, 3), ()), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
+        OpExample(((5,), ()), {"low": (-1,), "high": (-2,), "interior": (0,)}),
+        OpExample(((4,), ()), {"low": (-2,), "high": (1,), "interior": (2,)}),
+        OpExample(((0,), ()), {"low": (1,), "high": (1,), "interior": (3,)}),
+        OpExample(((1, 1), ()), {"low": (0, 0), "high": (0, 0), "interior": (1, 0)}),
     ),
     doc="""`x` with `v` before (`low`), after (`high`) and between (`interior`) its elements; negative `low` or `high`
     cuts elements off. Units: u, u -> u.""",

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import MaybeValue, Solver, Unknown
+from difflang.ir.op import MaybeValue, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import I32, Tensor
 from difflang.ops.ad_interface import or_zeros
-from difflang.ops.op_factories import Array, Example, Fixed, linear
+from difflang.ops.op_factories import Array, FixedOperand, OpExample, linear_op
 
-Operand = Value | Unknown
+Operand = Value | UndefinedPrimal
 
 
-def exchange_type(same: Solver, stack: Tensor, place: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def swap_item_type(same: TypeSolver, stack: Tensor, place: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     same.require(stack.rank > 0, "{} has no items", stack)
     same.accepts(place, (I32,))
     same.require(place.rank == 0, "a place is one number, not {}", place)
@@ -28,59 +28,61 @@ def exchange_type(same: Solver, stack: Tensor, place: Tensor, x: Tensor) -> tupl
     return stack, x
 
 
-def exchange_reference(stack: Array, place: Array, x: Array) -> list[Array]:
+def swap_item_reference(stack: Array, place: Array, x: Array) -> list[Array]:
     at = min(max(int(place), 0), len(stack) - 1)
     changed = np.array(stack)
     changed[at] = x
     return [changed, np.array(stack[at])]
 
 
-def exchange_lower(jax: Any, stack: Array, place: Array, x: Array) -> list[Array]:
+def swap_item_lower(jax: Any, stack: Array, place: Array, x: Array) -> list[Array]:
     """In place. XLA copies an array that it cannot prove to be read before it is written: see Note [First read]."""
     lax, last = jax.lax, np.int32(stack.shape[0] - 1)
     at = lax.clamp(np.int32(0), place, last)
     starts = (at, *[np.int32(0)] * (stack.ndim - 1))
     item = lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False)
     update = lax.expand_dims(x, (0,))
-    old, new = lax.cond(lax.le(at, last), in_order, swapped, item, update)
+    old, new = lax.cond(lax.le(at, last), old_then_new, new_then_old, item, update)
     return [lax.dynamic_update_slice(stack, new, starts, allow_negative_indices=False), lax.squeeze(old, (0,))]
 
 
-def in_order(old: Array, new: Array) -> tuple[Array, Array]:
+def old_then_new(old: Array, new: Array) -> tuple[Array, Array]:
     return old, new
 
 
-def swapped(old: Array, new: Array) -> tuple[Array, Array]:
+def new_then_old(old: Array, new: Array) -> tuple[Array, Array]:
     return new, old
 
 
-def turned(cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand) -> tuple[Value, Value]:
+def swap_cotangents(
+    cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand
+) -> tuple[Value, Value]:
     """The exchange of cotangents: what is put in comes out, what came out is put in."""
-    back = exchange(or_zeros(place.home, cts[0], stack.type), place, or_zeros(place.home, cts[1], x.type))
+    back = swap_item(or_zeros(place.home, cts[0], stack.type), place, or_zeros(place.home, cts[1], x.type))
     return back[0], back[1]
 
 
-def reached(truths: tuple[Value, Value], number: int, stack: Operand, place: Value, x: Operand) -> Value:
+def swap_choices(truths: tuple[Value, Value], number: int, stack: Operand, place: Value, x: Operand) -> Value:
     """The same exchange of choices."""
-    return exchange(truths[0], place, truths[1])[0 if number == 0 else 1]
+    return swap_item(truths[0], place, truths[1])[0 if number == 0 else 1]
 
 
-exchange = linear(
+swap_item = linear_op(
     "exchange",
-    type=exchange_type,
+    type=swap_item_type,
     transpose=(
-        lambda cts, stack, place, x: turned(cts, stack, place, x)[0],
+        lambda cts, stack, place, x: swap_cotangents(cts, stack, place, x)[0],
         None,
-        lambda cts, stack, place, x: turned(cts, stack, place, x)[1],
+        lambda cts, stack, place, x: swap_cotangents(cts, stack, place, x)[1],
     ),
-    reach=reached,
-    reference=exchange_reference,
-    lower=exchange_lower,
+    reach=swap_choices,
+    reference=swap_item_reference,
+    lower=swap_item_lower,
     updates=True,
     samples=(
-        Example(((4, 2), Fixed(1, I32), (2,))),
-        Example(((3,), Fixed(2, I32), ())),
-        Example(((3,), Fixed(-1, I32), ())),
+        OpExample(((4, 2), FixedOperand(1, I32), (2,))),
+        OpExample(((3,), FixedOperand(2, I32), ())),
+        OpExample(((3,), FixedOperand(-1, I32), ())),
     ),
     doc="""The stack with `x` at a place, and what was there. A place outside is moved inside. Units: u, u -> u, u.""",
 )

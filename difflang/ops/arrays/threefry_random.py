@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.op import Op, Rule, Solver
+from difflang.ir.op import Op, OpRule, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BF16, F16, F32, F64, FLOATS, I32, U32, DType, Tensor
-from difflang.ops.op_factories import Array, Example, Fixed, array_dtype, inactive
+from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_op, numpy_dtype_for
 
 Ints = tuple[int, ...]
 Words = tuple[Any, Any]
@@ -24,11 +24,11 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 MANTISSA = {BF16: 7, F16: 10, F32: 23, F64: 52}
 
-KEY = Fixed((0x12345678, 0x9ABCDEF0), U32)
+EXAMPLE_KEY = FixedOperand((0x12345678, 0x9ABCDEF0), U32)
 
 
-class NumPyWords:
-    """Arithmetic on 32-bit words in NumPy; `JaxWords` is the same in JAX, so the cipher is written once."""
+class NumpyUint32Arithmetic:
+    """Arithmetic on 32-bit words in NumPy; `JaxUint32Arithmetic` is the same in JAX, so the cipher is written once."""
 
     def add(self, x: Any, y: Any) -> Any:
         return np.add(x, y, dtype=np.uint32)
@@ -49,7 +49,7 @@ class NumPyWords:
         return np.full(count, word, np.uint32)
 
 
-class JaxWords:
+class JaxUint32Arithmetic:
     def __init__(self, jax: Any) -> None:
         self.lax = jax.lax
 
@@ -87,7 +87,7 @@ def threefry(on: Any, key: Words, counter: Words) -> Words:
     return x, y
 
 
-def stream(on: Any, key: Words, count: int) -> Words:
+def threefry_stream(on: Any, key: Words, count: int) -> Words:
     """The ciphers of 0, 1, ..., count - 1."""
     low = on.iota(count)
     return threefry(on, (on.spread(key[0], count), on.spread(key[1], count)), (on.like(low, 0), low))
@@ -99,38 +99,38 @@ def key_words(jax: Any, key: Any) -> Words:
     return first, second
 
 
-def size_of(shape: Ints) -> int:
+def flat_size(shape: Ints) -> int:
     return math.prod(shape)
 
 
 # ------------------------------------------------------------------------------------------ types
 
 
-def takes_key(same: Solver, key: Tensor) -> None:
+def check_key_type(same: TypeSolver, key: Tensor) -> None:
     same.accepts(key, (U32,))
     same.shape(key, Tensor(U32, (2,)))
 
 
-def fold_in_type(same: Solver, key: Tensor, data: Tensor) -> Tensor:
-    takes_key(same, key)
+def fold_in_type(same: TypeSolver, key: Tensor, data: Tensor) -> Tensor:
+    check_key_type(same, key)
     same.accepts(data, (U32,))
     same.shape(data, Tensor(U32))
     return key
 
 
-def bits_type(same: Solver, key: Tensor, *, shape: tuple[Dim, ...]) -> Tensor:
-    takes_key(same, key)
+def random_bits_type(same: TypeSolver, key: Tensor, *, shape: tuple[Dim, ...]) -> Tensor:
+    check_key_type(same, key)
     return Tensor(U32, shape)
 
 
-def draw_type(same: Solver, key: Tensor, *, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
-    takes_key(same, key)
+def random_array_type(same: TypeSolver, key: Tensor, *, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
+    check_key_type(same, key)
     same.accepts(Tensor(dtype), FLOATS)
     return Tensor(dtype, shape)
 
 
-def permutation_type(same: Solver, key: Tensor, *, n: Dim) -> Tensor:
-    takes_key(same, key)
+def permutation_type(same: TypeSolver, key: Tensor, *, n: Dim) -> Tensor:
+    check_key_type(same, key)
     return Tensor(I32, (n,))
 
 
@@ -139,22 +139,22 @@ def permutation_type(same: Solver, key: Tensor, *, n: Dim) -> Tensor:
 
 def fold_in_reference(key: Array, data: Array) -> Array:
     zero = np.zeros_like(data)
-    return np.stack(threefry(NumPyWords(), (key[0], key[1]), (zero, data)))
+    return np.stack(threefry(NumpyUint32Arithmetic(), (key[0], key[1]), (zero, data)))
 
 
 def stream_reference(key: Array, count: int) -> Words:
-    return stream(NumPyWords(), (key[0], key[1]), count)
+    return threefry_stream(NumpyUint32Arithmetic(), (key[0], key[1]), count)
 
 
-def bits_reference(key: Array, *, shape: Ints) -> Array:
-    high, low = stream_reference(key, size_of(shape))
+def random_bits_reference(key: Array, *, shape: Ints) -> Array:
+    high, low = stream_reference(key, flat_size(shape))
     return (high ^ low).reshape(shape)
 
 
 def uniform_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
     """As many of the top bits as the mantissa holds, times their weight: exact in every type."""
-    numpy = array_dtype(dtype)
-    high, low = stream_reference(key, size_of(shape))
+    numpy = numpy_dtype_for(dtype)
+    high, low = stream_reference(key, flat_size(shape))
     if dtype is F64:
         return (high * 2.0**-32 + (low >> np.uint32(12)) * 2.0**-52).reshape(shape)
     bits = MANTISSA[dtype]
@@ -166,11 +166,11 @@ def normal_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
     import scipy.special
 
     wide = F64 if dtype is F64 else F32
-    number = array_dtype(wide).type
+    number = numpy_dtype_for(wide).type
     u = uniform_reference(key, shape=shape, dtype=wide)
     least = np.nextafter(number(-1), number(0))
     centred = np.maximum(least, u * (number(1) - least) + least)
-    return (number(math.sqrt(2.0)) * scipy.special.erfinv(centred)).astype(array_dtype(dtype))
+    return (number(math.sqrt(2.0)) * scipy.special.erfinv(centred)).astype(numpy_dtype_for(dtype))
 
 
 def permutation_reference(key: Array, *, n: int) -> Array:
@@ -183,20 +183,20 @@ def permutation_reference(key: Array, *, n: int) -> Array:
 
 def fold_in_lower(jax: Any, key: Any, data: Any) -> Any:
     lax = jax.lax
-    words = threefry(JaxWords(jax), key_words(jax, key), (lax.full_like(data, 0), data))
+    words = threefry(JaxUint32Arithmetic(jax), key_words(jax, key), (lax.full_like(data, 0), data))
     return lax.concatenate([lax.reshape(w, (1,)) for w in words], 0)
 
 
 def stream_lower(jax: Any, key: Any, count: int) -> Words:
-    return stream(JaxWords(jax), key_words(jax, key), count)
+    return threefry_stream(JaxUint32Arithmetic(jax), key_words(jax, key), count)
 
 
-def bits_lower(jax: Any, key: Any, *, shape: Ints) -> Any:
-    high, low = stream_lower(jax, key, size_of(shape))
+def random_bits_lower(jax: Any, key: Any, *, shape: Ints) -> Any:
+    high, low = stream_lower(jax, key, flat_size(shape))
     return jax.lax.reshape(jax.lax.bitwise_xor(high, low), shape)
 
 
-def top_bits(jax: Any, word: Any, bits: int, weight: float, dtype: Any) -> Any:
+def top_bits_as_float(jax: Any, word: Any, bits: int, weight: float, dtype: Any) -> Any:
     """The top bits of a word as a number, in steps of `weight`."""
     lax = jax.lax
     steps = lax.shift_right_logical(word, lax.full_like(word, 32 - bits)) if bits < 32 else word
@@ -206,28 +206,28 @@ def top_bits(jax: Any, word: Any, bits: int, weight: float, dtype: Any) -> Any:
 
 def uniform_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
     lax = jax.lax
-    high, low = stream_lower(jax, key, size_of(shape))
+    high, low = stream_lower(jax, key, flat_size(shape))
     if dtype is F64:
         flat = lax.add(
-            top_bits(jax, high, 32, 2.0**-32, np.float64),
-            top_bits(jax, low, 20, 2.0**-52, np.float64),
+            top_bits_as_float(jax, high, 32, 2.0**-32, np.float64),
+            top_bits_as_float(jax, low, 20, 2.0**-52, np.float64),
         )
     else:
         bits = MANTISSA[dtype]
-        wide = top_bits(jax, lax.bitwise_xor(high, low), bits, 2.0**-bits, np.float32)
-        flat = lax.convert_element_type(wide, array_dtype(dtype))
+        wide = top_bits_as_float(jax, lax.bitwise_xor(high, low), bits, 2.0**-bits, np.float32)
+        flat = lax.convert_element_type(wide, numpy_dtype_for(dtype))
     return lax.reshape(flat, shape)
 
 
 def normal_lower(jax: Any, key: Any, *, shape: Ints, dtype: DType) -> Any:
     lax = jax.lax
     wide = F64 if dtype is F64 else F32
-    number = array_dtype(wide).type
+    number = numpy_dtype_for(wide).type
     u = uniform_lower(jax, key, shape=shape, dtype=wide)
     least = np.nextafter(number(-1), number(0))
     moved = lax.add(lax.mul(u, lax.full_like(u, number(1) - least)), lax.full_like(u, least))
     z = lax.mul(lax.full_like(u, math.sqrt(2.0)), lax.erf_inv(lax.max(lax.full_like(u, least), moved)))
-    return lax.convert_element_type(z, array_dtype(dtype))
+    return lax.convert_element_type(z, numpy_dtype_for(dtype))
 
 
 def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:
@@ -239,54 +239,56 @@ def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:
 # ------------------------------------------------------------------------------------------ declarations
 
 
-def draw(name: str, type: Rule, reference: Rule, lower: Rule, samples: tuple[Example, ...], doc: str) -> Op:
-    return inactive(name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc)
+def random_op(
+    name: str, type: OpRule, reference: OpRule, lower: OpRule, samples: tuple[OpExample, ...], doc: str
+) -> Op:
+    return inactive_op(name, type=type, reference=reference, lower=lower, samples=samples, accepts=(U32,), doc=doc)
 
 
-SHAPES = tuple(
-    Example((KEY,), {"shape": s, "dtype": d}) for d, s in ((F32, (3, 5)), (F64, (7,)), (F32, (0,)), (F64, ()))
+SHAPE_EXAMPLES = tuple(
+    OpExample((EXAMPLE_KEY,), {"shape": s, "dtype": d}) for d, s in ((F32, (3, 5)), (F64, (7,)), (F32, (0,)), (F64, ()))
 )
-HALVES = tuple(Example((KEY,), {"shape": (40,), "dtype": d}) for d in (F16, BF16))
+HALF_PRECISION_EXAMPLES = tuple(OpExample((EXAMPLE_KEY,), {"shape": (40,), "dtype": d}) for d in (F16, BF16))
 
-fold_in = draw(
+fold_in = random_op(
     "fold_in",
     fold_in_type,
     fold_in_reference,
     fold_in_lower,
-    tuple(Example((KEY, Fixed(n, U32))) for n in (0, 1, 2**32 - 1)),
+    tuple(OpExample((EXAMPLE_KEY, FixedOperand(n, U32))) for n in (0, 1, 2**32 - 1)),
     """A key made from a key and a number: the cipher of the number.""",
 )
-random_bits = draw(
+random_bits = random_op(
     "random_bits",
-    bits_type,
-    bits_reference,
-    bits_lower,
-    tuple(Example((KEY,), {"shape": s}) for s in ((4, 3), (), (0, 2))),
+    random_bits_type,
+    random_bits_reference,
+    random_bits_lower,
+    tuple(OpExample((EXAMPLE_KEY,), {"shape": s}) for s in ((4, 3), (), (0, 2))),
     """32 random bits an element.""",
 )
-uniform = draw(
+uniform = random_op(
     "uniform",
-    draw_type,
+    random_array_type,
     uniform_reference,
     uniform_lower,
-    (*SHAPES, *HALVES),
+    (*SHAPE_EXAMPLES, *HALF_PRECISION_EXAMPLES),
     """Even on [0, 1): a multiple of 2^-m, for a mantissa of m bits. f64 takes
     52 of the 64 bits, the others m of 32.""",
 )
-normal = draw(
+normal = random_op(
     "normal",
-    draw_type,
+    random_array_type,
     normal_reference,
     normal_lower,
-    (*SHAPES, *HALVES),
+    (*SHAPE_EXAMPLES, *HALF_PRECISION_EXAMPLES),
     """Standard normal: `sqrt(2) erfinv(u)`, u even on (-1, 1); 16-bit floats are f32 rounded. The bits behind it
     are the same in both engines, the value within a few units in the last place.""",
 )
-permutation = draw(
+permutation = random_op(
     "permutation",
     permutation_type,
     permutation_reference,
     permutation_lower,
-    tuple(Example((KEY,), {"n": n}) for n in (10, 1, 0)),
+    tuple(OpExample((EXAMPLE_KEY,), {"n": n}) for n in (10, 1, 0)),
     """0, 1, ..., n - 1 in the order of 64 random bits each, ties by position.""",
 )

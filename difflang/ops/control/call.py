@@ -7,28 +7,28 @@ from typing import Any
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.region_dataflow import call_layout
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.region_dataflow import call_dataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
-    Linearized,
+    LinearizedGraph,
     Tangents,
-    Turning,
-    alike,
-    known_where,
-    leaving,
-    on,
-    present,
+    TransposeRequest,
+    nonlinear_operands,
+    presence_mask,
+    present_values,
+    require_same_types,
     residual_operands,
-    spread,
+    spread_by_mask,
+    unpack_cotangents,
 )
 
 
-def call_type(same: Solver, *types: Type, regions: tuple[Graph], name: str) -> tuple[Type, ...]:
+def call_type(same: TypeSolver, *types: Type, regions: tuple[Graph], name: str) -> tuple[Type, ...]:
     """call(*operands) {body} -> the body's results."""
     params, results = regions[0].type
-    alike(same, name or "call", types, params)
+    require_same_types(same, name or "call", types, params)
     return results
 
 
@@ -40,39 +40,41 @@ def call_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], name: str) ->
     return lowering.call(regions[0], *arrays)
 
 
-def called(builder: Builder, body: Graph, operands: list[Value], name: str) -> list[Value]:
+def emit_call(builder: Builder, body: Graph, operands: list[Value], name: str) -> list[Value]:
     return list(builder.emit(call, operands, (body,), name=name))
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal function gives its residuals too; the tangent function takes them."""
     lin = ad.linearize_once(eqn.regions[0], dxs.active)
-    return linearized(lin, eqn, xs, dxs, lambda lin: called(xs[0].home, lin.primal, list(xs), eqn.attrs["name"]))
+    return linearize_as_call(
+        lin, eqn, xs, dxs, lambda lin: emit_call(xs[0].home, lin.primal, list(xs), eqn.attrs["name"])
+    )
 
 
-def linearized(
-    lin: Linearized, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[Linearized], Sequence[Value]]
+def linearize_as_call(
+    lin: LinearizedGraph, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[LinearizedGraph], Sequence[Value]]
 ) -> tuple[list[Value], list[MaybeValue]]:
     """What a region gives that is run once, `primal` running it with its residuals, and its tangent as a call."""
     outs, name = list(primal(lin)), f"{eqn.attrs['name']}.tangent"
     residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
-    dys = called(dxs.builder, lin.tangent, [*residuals, *dxs.present], name) if any(lin.active) else []
-    return outs[: len(eqn.results)], spread(dys, lin.active)
+    dys = emit_call(dxs.builder, lin.tangent, [*residuals, *dxs.present], name) if any(lin.active) else []
+    return outs[: len(eqn.results)], spread_by_mask(dys, lin.active)
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """One call gives the results and their tangents."""
     pushed = ad.jvp(eqn.regions[0], dxs.active)
-    outs = called(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{eqn.attrs['name']}.jvp")
-    return outs[: len(eqn.results)], spread(outs[len(eqn.results) :], pushed.active)
+    outs = emit_call(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{eqn.attrs['name']}.jvp")
+    return outs[: len(eqn.results)], spread_by_mask(outs[len(eqn.results) :], pushed.active)
 
 
-def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     given = at.given
-    back = ad.transpose(eqn.regions[0], at.linear, on(at.cts), given=on(given))
-    operands = [*known_where(at.known, at.linear), *present(at.cts), *present(given)]
-    outs = called(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
-    return leaving(outs, back.active, back.chosen, at.choices)
+    back = ad.transpose(eqn.regions[0], at.linear, presence_mask(at.cts), given=presence_mask(given))
+    operands = [*nonlinear_operands(at.known, at.linear), *present_values(at.cts), *present_values(given)]
+    outs = emit_call(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
+    return unpack_cotangents(outs, back.active, back.chosen, at.choices)
 
 
 call = OPS.declare(
@@ -85,7 +87,7 @@ call = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        layout=call_layout,
+        layout=call_dataflow,
         doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
     )
 )

@@ -16,37 +16,43 @@ from typing import Any
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.region_dataflow import checkpoint_layout
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.region_dataflow import checkpoint_dataflow
 from difflang.ir.tensor_types import Type
 from difflang.ops.ad_interface import (
     Ad,
-    Linearized,
+    LinearizedGraph,
     Tangents,
-    Turning,
-    alike,
+    TransposeRequest,
     choices_of,
-    known_where,
-    leaving,
-    on,
-    present,
-    reordered,
+    nonlinear_operands,
+    presence_mask,
+    present_values,
+    require_same_types,
     residual_operands,
-    spread,
+    spread_by_mask,
+    unpack_cotangents,
+    with_signature,
 )
 from difflang.ops.control.call import call
-from difflang.ops.loop.min_cut_residuals import least_cut
-from difflang.ops.loop.residual_selection import rebuilt, steps_to
+from difflang.ops.loop.min_cut_residuals import find_min_cut
+from difflang.ops.loop.residual_selection import eqns_to_recompute, recompute_in_tangent
 
-NOTHING: Mapping[str, Any] = {}
+NO_ATTRS: Mapping[str, Any] = {}
 
 
 def checkpoint_type(
-    same: Solver, *types: Type, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
+    same: TypeSolver,
+    *types: Type,
+    regions: tuple[Graph],
+    results: int,
+    again: bool,
+    cut: bool = False,
+    step: bool = False,
 ) -> tuple[Type, ...]:
     """checkpoint(*xs) {body} -> the body's first results."""
     params, made = regions[0].type
-    alike(same, "checkpoint", types, params)
+    require_same_types(same, "checkpoint", types, params)
     same.require(results <= len(made), "checkpoint: {} values for {} results", len(made), results)
     return made[:results]
 
@@ -64,7 +70,7 @@ def checkpoint_lower(
     return lowering.apart(body, *arrays) if again and not step else lowering.call(body, *arrays)
 
 
-def plain(eqn: Eqn, undone: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
     """The call that is left of it once all derivatives are taken."""
     if eqn.attrs["again"]:
         return eqn
@@ -72,41 +78,41 @@ def plain(eqn: Eqn, undone: bool) -> Eqn:
     return Eqn(call, eqn.operands, eqn.results, {"name": body.name or "checkpoint"}, (body,), eqn.span)
 
 
-def emitted(
+def emit_checkpoint(
     builder: Builder,
     body: Graph,
     operands: Sequence[Value],
     results: int,
     again: bool,
-    made: Mapping[str, Any] = NOTHING,
+    made: Mapping[str, Any] = NO_ATTRS,
 ) -> list[Value]:
     return list(builder.emit(checkpoint, operands, (body,), results=results, again=again, **made))
 
 
-def by_compiler(eqn: Eqn) -> dict[str, Any]:
+def compiler_attrs(eqn: Eqn) -> dict[str, Any]:
     """Its attributes that no program writes."""
     return {k: v for k, v in eqn.attrs.items() if k in ("cut", "step")}
 
 
-def step_of(eqn: Eqn) -> dict[str, Any]:
+def loop_step_attrs(eqn: Eqn) -> dict[str, Any]:
     """Of what is made of it: whether it is a step of a loop."""
     return {"step": True} if eqn.attrs.get("step") else {}
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The operands and what is saved are the only residuals; the rest is computed again beside the tangents."""
-    count, again, made_so = len(eqn.results), eqn.attrs["again"], by_compiler(eqn)
-    lin, saved = remade(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("cut", False))
+    count, again, made_so = len(eqn.results), eqn.attrs["again"], compiler_attrs(eqn)
+    lin, saved = recompute_unsaved(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("cut", False))
     made = lin.primal.results
-    outs = emitted(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, made_so)
+    outs = emit_checkpoint(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, made_so)
     if not any(lin.active):
         return outs[:count], [None] * count
     operands = [*residual_operands(lin, xs, outs[count:]), *dxs.present]
-    dys = emitted(dxs.builder, lin.tangent, operands, sum(lin.active), True, step_of(eqn))
-    return outs[:count], spread(dys, lin.active)
+    dys = emit_checkpoint(dxs.builder, lin.tangent, operands, sum(lin.active), True, loop_step_attrs(eqn))
+    return outs[:count], spread_by_mask(dys, lin.active)
 
 
-def remade(lin: Linearized, count: int, cut: bool) -> tuple[Linearized, Values]:
+def recompute_unsaved(lin: LinearizedGraph, count: int, cut: bool) -> tuple[LinearizedGraph, Values]:
     """The linearization of the first results, of which the tangent computes all again that is not saved; what is.
 
     With a `cut` all else is kept too that is dear to make, or what takes less and makes it cheaply.
@@ -116,8 +122,10 @@ def remade(lin: Linearized, count: int, cut: bool) -> tuple[Linearized, Values]:
     tangent = lin.tangent.with_results(lin.tangent.results[: sum(active)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     had = {*lin.primal.params, *saved}
-    again = steps_to(lin.residuals, had.union(least_cut(lin.primal, had, lin.residuals)) if cut else had, maker)
-    return rebuilt(Linearized(lin.primal, tangent, lin.residuals, active), again), saved
+    again = eqns_to_recompute(
+        lin.residuals, had.union(find_min_cut(lin.primal, had, lin.residuals)) if cut else had, maker
+    )
+    return recompute_in_tangent(LinearizedGraph(lin.primal, tangent, lin.residuals, active), again), saved
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
@@ -128,22 +136,24 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     both = len(body.results), len(body.results) + sum(active)
     order = [*made[:count], *made[both[0] : both[1]], *made[count : both[0]], *made[both[1] :]]
     results = count + sum(active)
-    whole = reordered(pushed.graph, pushed.graph.params, order)
-    outs = emitted(dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["again"], step_of(eqn))
-    return outs[:count], spread(outs[count:], active)
+    whole = with_signature(pushed.graph, pushed.graph.params, order)
+    outs = emit_checkpoint(dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["again"], loop_step_attrs(eqn))
+    return outs[:count], spread_by_mask(outs[count:], active)
 
 
-def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """What is computed again is so before the cotangents go through; what is saved is at hand in no transpose."""
     (body,) = eqn.regions
     arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
     given = choices_of(arriving, at.choices)
-    back = ad.transpose(body, at.linear, on(arriving), given=on(given))
+    back = ad.transpose(body, at.linear, presence_mask(arriving), given=presence_mask(given))
     if not any(back.active):
         return [None] * len(at.linear)
-    operands = [*known_where(at.known, at.linear), *present(arriving), *present(given)]
-    outs = emitted(at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"], step_of(eqn))
-    return leaving(outs, back.active, back.chosen, at.choices)
+    operands = [*nonlinear_operands(at.known, at.linear), *present_values(arriving), *present_values(given)]
+    outs = emit_checkpoint(
+        at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"], loop_step_attrs(eqn)
+    )
+    return unpack_cotangents(outs, back.active, back.chosen, at.choices)
 
 
 checkpoint = OPS.declare(
@@ -156,9 +166,9 @@ checkpoint = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        plain=plain,
+        plain=as_primal_call,
         barrier=True,
-        layout=checkpoint_layout,
+        layout=checkpoint_dataflow,
         doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode keeps the operands and the
         other results, and computes the rest `again`, in an equation that nothing is moved into or out of. With `cut` it
         keeps, besides, the least from which no product, sum or draw need be computed again.""",

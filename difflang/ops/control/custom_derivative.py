@@ -14,52 +14,72 @@ from typing import Any
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.ad_interface import Ad, Linearized, Mask, Tangents, alike, or_zeros, spread, zeros
-from difflang.ops.control.call import call, called
-from difflang.ops.control.derivative_operators import derivative_params, tangents, unexpanded
-from difflang.ops.control.print_effect import silent
+from difflang.ops.ad_interface import (
+    Ad,
+    LinearizedGraph,
+    Mask,
+    Tangents,
+    or_zeros,
+    require_same_types,
+    spread_by_mask,
+    zeros,
+)
+from difflang.ops.control.call import call, emit_call
+from difflang.ops.control.derivative_operators import reject_unexpanded, tangent_types, wrt_tangent_types
+from difflang.ops.control.print_effect import without_prints
 
 
-def ruled_type(same: Solver, *types: Type, regions: tuple[Graph, Graph], name: str, wrt: Mask) -> tuple[Type, ...]:
+def custom_derivative_type(
+    same: TypeSolver, *types: Type, regions: tuple[Graph, Graph], name: str, wrt: Mask
+) -> tuple[Type, ...]:
     """ruled(*xs) {primal} {pushed} -> the primal's results."""
     primal, pushed = regions
     params, results = primal.type
-    alike(same, name, types, params)
-    alike(same, f"the rule of {name}", pushed.type[0], [*params, *derivative_params(same, name, primal, wrt)])
-    alike(same, f"what the rule of {name} gives", pushed.type[1], [*results, *tangents(results)])
+    require_same_types(same, name, types, params)
+    require_same_types(
+        same, f"the rule of {name}", pushed.type[0], [*params, *wrt_tangent_types(same, name, primal, wrt)]
+    )
+    require_same_types(same, f"what the rule of {name} gives", pushed.type[1], [*results, *tangent_types(results)])
     return results
 
 
-def again_type(same: Solver, *types: Type, results: tuple[Tensor, ...], name: str) -> tuple[Type, ...]:
+def self_call_type(same: TypeSolver, *types: Type, results: tuple[Tensor, ...], name: str) -> tuple[Type, ...]:
     """again(*xs) -> results."""
     return results
 
 
-def ruled_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph, Graph], name: str, wrt: Mask) -> list[Any]:
+def custom_derivative_reference(
+    evaluate: Any, *arrays: Any, regions: tuple[Graph, Graph], name: str, wrt: Mask
+) -> list[Any]:
     return evaluate(regions[0], *arrays)
 
 
-def ruled_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], name: str, wrt: Mask) -> list[Any]:
+def custom_derivative_lower(
+    lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], name: str, wrt: Mask
+) -> list[Any]:
     return lowering.call(regions[0], *arrays)
 
 
-def plain(eqn: Eqn, undone: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
     """The call that is left of it once all derivatives are taken."""
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 
 
-def rule_of(eqn: Eqn) -> Graph:
+def derivative_graph(eqn: Eqn) -> Graph:
     """The pushed region with the equation itself in place of every `again`."""
     wrt = eqn.attrs["wrt"]
-    return unrolled(*eqn.regions, str(eqn.attrs["name"]), wrt)
+    return resolve_self_calls(*eqn.regions, str(eqn.attrs["name"]), wrt)
 
 
 @lru_cache(maxsize=1024)
-def unrolled(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Graph:
+def resolve_self_calls(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Graph:
     done: dict[Graph, Graph] = {}
-    primals = [silent(primal), primal]  # the function says what it says once, however often its rule asks for it
+    primals = [
+        without_prints(primal),
+        primal,
+    ]  # the function says what it says once, however often its rule asks for it
 
     def inside(graph: Graph) -> Graph:
         if graph not in done:
@@ -67,17 +87,17 @@ def unrolled(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Graph:
         return done[graph]
 
     def replaced(eqn: Eqn) -> Eqn:
-        if eqn.op is again:
+        if eqn.op is self_call:
             regions = (primals.pop() if len(primals) > 1 else primals[0], pushed)
-            return Eqn(ruled, eqn.operands, eqn.results, {"name": name, "wrt": wrt}, regions, eqn.span)
-        if eqn.op is ruled or not eqn.regions:  # a rule inside speaks of its own function
+            return Eqn(custom_derivative, eqn.operands, eqn.results, {"name": name, "wrt": wrt}, regions, eqn.span)
+        if eqn.op is custom_derivative or not eqn.regions:  # a rule inside speaks of its own function
             return eqn
         return eqn.with_regions(map(inside, eqn.regions))
 
     return inside(pushed)
 
 
-def taken(eqn: Eqn, dxs: Tangents) -> list[MaybeValue]:
+def rule_tangents(eqn: Eqn, dxs: Tangents) -> list[MaybeValue]:
     """The tangents that the rule takes. Errors: InternalError for one that it does not."""
     wrt = eqn.attrs["wrt"]
     if any(d is not None and not w for d, w in zip(dxs.values, wrt, strict=True)):
@@ -87,19 +107,19 @@ def taken(eqn: Eqn, dxs: Tangents) -> list[MaybeValue]:
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The rule is linear in the tangents, so it is its own derivative in them, at zero as anywhere."""
-    name, given = eqn.attrs["name"], taken(eqn, dxs)
-    lin = ad.linearize(rule_of(eqn), (False,) * len(xs) + tuple([d is not None for d in given]))
+    name, given = eqn.attrs["name"], rule_tangents(eqn, dxs)
+    lin = ad.linearize(derivative_graph(eqn), (False,) * len(xs) + tuple([d is not None for d in given]))
     n = len(eqn.results)
     if any(lin.active[:n]):
         raise InternalError(f"the value in the rule of {name} depends on a tangent")
-    outs = called(xs[0].home, at_zero(lin.primal, len(xs), n, len(lin.active)), list(xs), f"{name}.rule")
-    residuals = [v if v is not None else zeros(dxs.builder, t) for v, t in residuals_of(lin, xs, outs[n:])]
+    outs = emit_call(xs[0].home, with_zero_tangents(lin.primal, len(xs), n, len(lin.active)), list(xs), f"{name}.rule")
+    residuals = [v if v is not None else zeros(dxs.builder, t) for v, t in outer_residuals(lin, xs, outs[n:])]
     present = [d for d in given if d is not None]
-    dys = called(dxs.builder, lin.tangent, [*residuals, *present], f"{name}.rule.tangent") if any(lin.active) else []
-    return outs[:n], spread_over(eqn, spread(dys, lin.active[n:]))
+    dys = emit_call(dxs.builder, lin.tangent, [*residuals, *present], f"{name}.rule.tangent") if any(lin.active) else []
+    return outs[:n], spread_tangents(eqn, spread_by_mask(dys, lin.active[n:]))
 
 
-def residuals_of(lin: Linearized, xs: Values, made: Sequence[Value]) -> Iterator[tuple[MaybeValue, Type]]:
+def outer_residuals(lin: LinearizedGraph, xs: Values, made: Sequence[Value]) -> Iterator[tuple[MaybeValue, Type]]:
     """Where the residuals are outside; None for a tangent at zero."""
     outside = {**dict(zip(lin.primal.params, xs, strict=False)), **dict(zip(lin.made, made, strict=True))}
     for residual in lin.residuals:
@@ -107,7 +127,7 @@ def residuals_of(lin: Linearized, xs: Values, made: Sequence[Value]) -> Iterator
 
 
 @lru_cache(maxsize=1024)
-def at_zero(primal: Graph, count: int, results: int, outs: int) -> Graph:
+def with_zero_tangents(primal: Graph, count: int, results: int, outs: int) -> Graph:
     """A rule's primal part with tangents of zero, giving the value and the residuals: its first and last results."""
     builder = Builder()
     xs = [builder.param(p.type, p.hint) for p in primal.params[:count]]
@@ -116,7 +136,7 @@ def at_zero(primal: Graph, count: int, results: int, outs: int) -> Graph:
     return builder.finish([*found[:results], *found[outs:]], name=primal.name)
 
 
-def spread_over(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
+def spread_tangents(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
     """The tangents of the results that have one, among all results."""
     rest = iter(dys)
     return [next(rest) if r.type.tangent is not None else None for r in eqn.results]
@@ -125,38 +145,38 @@ def spread_over(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The rule, with zeros for absent tangents."""
     wanted = [x.type for x, w in zip(xs, eqn.attrs["wrt"], strict=True) if w]
-    given = [or_zeros(dxs.builder, d, t) for d, t in zip(taken(eqn, dxs), wanted, strict=True)]
-    outs = called(dxs.builder, rule_of(eqn), [*xs, *given], f"{eqn.attrs['name']}.rule")
-    return outs[: len(eqn.results)], spread_over(eqn, outs[len(eqn.results) :])
+    given = [or_zeros(dxs.builder, d, t) for d, t in zip(rule_tangents(eqn, dxs), wanted, strict=True)]
+    outs = emit_call(dxs.builder, derivative_graph(eqn), [*xs, *given], f"{eqn.attrs['name']}.rule")
+    return outs[: len(eqn.results)], spread_tangents(eqn, outs[len(eqn.results) :])
 
 
-def never_linear(*_: object) -> None:
+def reject_transpose(*_: object) -> None:
     raise InternalError("a function with a rule is not linear in what it takes")
 
 
-ruled = OPS.declare(
+custom_derivative = OPS.declare(
     Op(
         "ruled",
-        ruled_type,
-        ruled_reference,
-        ruled_lower,
+        custom_derivative_type,
+        custom_derivative_reference,
+        custom_derivative_lower,
         direct=True,
         linearize=linearize,
         jvp_region=jvp,
-        transpose_region=never_linear,
-        plain=plain,
+        transpose_region=reject_transpose,
+        plain=as_primal_call,
         declared=lambda eqn: eqn.attrs["name"],
         doc="""ruled(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent of each
         that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )
 )
-again = OPS.declare(
+self_call = OPS.declare(
     Op(
         "again",
-        again_type,
-        unexpanded("again"),
-        unexpanded("again"),
-        linearize=unexpanded("again"),
+        self_call_type,
+        reject_unexpanded("again"),
+        reject_unexpanded("again"),
+        linearize=reject_unexpanded("again"),
         doc="""again(*xs): in the rule of a function, that function, which has the rule. `results` are its types.""",
     )
 )

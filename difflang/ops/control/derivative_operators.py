@@ -10,49 +10,49 @@ from collections.abc import Sequence
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.ir.op import OPS, Op, Rule, Solver
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver
 from difflang.ir.tensor_types import Type
-from difflang.ops.ad_interface import Ad, Mask, alike, or_zeros, spread
+from difflang.ops.ad_interface import Ad, Mask, or_zeros, require_same_types, spread_by_mask
 
 
-def differentiable(types: Sequence[Type]) -> Mask:
+def differentiable_mask(types: Sequence[Type]) -> Mask:
     return tuple([t.tangent is not None for t in types])
 
 
-def tangents(types: Sequence[Type]) -> list[Type]:
+def tangent_types(types: Sequence[Type]) -> list[Type]:
     """The tangent types of those that have one."""
     return [t.tangent for t in types if t.tangent is not None]
 
 
-def derivative_params(same: Solver, name: str, f: Graph, wrt: Mask) -> list[Type]:
+def wrt_tangent_types(same: TypeSolver, name: str, f: Graph, wrt: Mask) -> list[Type]:
     """The tangent types of the params asked for."""
     same.require(len(wrt) == len(f.params), "{}: `wrt` has {} entries for {} params", name, len(wrt), len(f.params))
     asked = [p.type for p, w in zip(f.params, wrt, strict=True) if w]
-    same.require(all(differentiable(asked)), "{}: an integer or boolean has no derivative", name)
-    return tangents(asked)
+    same.require(all(differentiable_mask(asked)), "{}: an integer or boolean has no derivative", name)
+    return tangent_types(asked)
 
 
-def jvp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tuple[Type, ...]:
+def jvp_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tuple[Type, ...]:
     """jvp(*xs, *dxs) {f} -> *ys, *dys."""
     (f,) = regions
     params, results = f.type
-    alike(same, "jvp", types, [*params, *derivative_params(same, "jvp", f, wrt)])
-    return *results, *tangents(results)
+    require_same_types(same, "jvp", types, [*params, *wrt_tangent_types(same, "jvp", f, wrt)])
+    return *results, *tangent_types(results)
 
 
-def vjp_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask, limit: int = 0) -> tuple[Type, ...]:
+def vjp_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, limit: int = 0) -> tuple[Type, ...]:
     """vjp(*xs, *cts) {f} -> *ys, *ct_xs."""
     (f,) = regions
     params, results = f.type
-    alike(same, "vjp", types, [*params, *tangents(results)])
-    return *results, *derivative_params(same, "vjp", f, wrt)
+    require_same_types(same, "vjp", types, [*params, *tangent_types(results)])
+    return *results, *wrt_tangent_types(same, "vjp", f, wrt)
 
 
 def jvp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
     """Primal and tangent side by side, in the graph of the equation."""
     (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
-    ys, dys = ad.push(f, builder, operands[:n], spread(operands[n:], wrt))
+    ys, dys = ad.push(f, builder, operands[:n], spread_by_mask(operands[n:], wrt))
     return [*ys, *(or_zeros(builder, d, y.type) for y, d in zip(ys, dys, strict=True) if y.type.tangent is not None)]
 
 
@@ -60,30 +60,30 @@ def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
     """The primal, then its tangent turned round, in the graph of the equation."""
     (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
-    cts = spread(operands[n:], differentiable([r.type for r in f.results]))
+    cts = spread_by_mask(operands[n:], differentiable_mask([r.type for r in f.results]))
     ys, back = ad.pull(f, builder, operands[:n], wrt, cts)
     return [*ys, *(or_zeros(builder, c, p.type) for p, c, w in zip(f.params, back, wrt, strict=True) if w)]
 
 
-def jet_type(same: Solver, *types: Type, regions: tuple[Graph], wrt: Mask, order: int) -> tuple[Type, ...]:
+def jet_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, order: int) -> tuple[Type, ...]:
     """jet(*xs, *dxs) {f} -> *ys, then their coefficients of order 1, of order 2, ..."""
     (f,) = regions
     params, results = f.type
-    alike(same, "jet", types, [*params, *derivative_params(same, "jet", f, wrt)])
+    require_same_types(same, "jet", types, [*params, *wrt_tangent_types(same, "jet", f, wrt)])
     same.require(order >= 0, "jet: there is no order {}", order)
-    return *results, *(tangents(results) * order)
+    return *results, *(tangent_types(results) * order)
 
 
 def jet_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
     """The series of the results, in the graph of the equation."""
     (f,), wrt, order = eqn.regions, eqn.attrs["wrt"], eqn.attrs["order"]
     n = len(f.params)
-    series = ad.jet(f, builder, operands[:n], spread(operands[n:], wrt), order)
+    series = ad.jet(f, builder, operands[:n], spread_by_mask(operands[n:], wrt), order)
     moving = [s for s in series if s[0].type.tangent is not None]
     return [*[s[0] for s in series], *(s[k] for k in range(1, order + 1) for s in moving)]
 
 
-def unexpanded(name: str) -> Rule:
+def reject_unexpanded(name: str) -> OpRule:
     def rule(*_: object, **__: object) -> None:
         raise InternalError(f"{name} must be expanded before it runs")
 
@@ -94,8 +94,8 @@ jvp = OPS.declare(
     Op(
         "jvp",
         jvp_type,
-        unexpanded("jvp"),
-        unexpanded("jvp"),
+        reject_unexpanded("jvp"),
+        reject_unexpanded("jvp"),
         expand=jvp_expand,
         doc="""jvp(*xs, *dxs) {f}: f's results and their tangents. `wrt` says which params have a tangent.""",
     )
@@ -104,8 +104,8 @@ vjp = OPS.declare(
     Op(
         "vjp",
         vjp_type,
-        unexpanded("vjp"),
-        unexpanded("vjp"),
+        reject_unexpanded("vjp"),
+        reject_unexpanded("vjp"),
         expand=vjp_expand,
         conjugates=True,
         doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names. The whole program
@@ -116,8 +116,8 @@ jet = OPS.declare(
     Op(
         "jet",
         jet_type,
-        unexpanded("jet"),
-        unexpanded("jet"),
+        reject_unexpanded("jet"),
+        reject_unexpanded("jet"),
         expand=jet_expand,
         doc="""jet(*xs, *dxs) {f}: f's results along the line `xs + t dxs`, and their Taylor coefficients in t up to
         `order`. `wrt` says which params move.""",

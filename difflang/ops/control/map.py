@@ -10,51 +10,51 @@ import numpy as np
 
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.interpreter import full_of_zeros, item_at, zero_of
-from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.region_dataflow import map_layout
+from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.region_dataflow import map_dataflow
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import History, Tensor, Type, item_of, stacked
+from difflang.ir.tensor_types import History, Tensor, Type, sequence_item_type, stacked_type
 from difflang.ops.ad_interface import (
     Ad,
     Tangents,
-    Turning,
-    alike,
-    known_where,
-    leaving,
-    on,
-    present,
-    reordered,
-    sort_residuals,
-    spread,
-    surely_steps,
+    TransposeRequest,
+    always_iterates,
+    classify_residuals,
+    nonlinear_operands,
+    presence_mask,
+    present_values,
+    require_same_types,
+    spread_by_mask,
+    unpack_cotangents,
+    with_signature,
     zeros,
 )
 from difflang.ops.control.cond import cond
-from difflang.ops.loop.checkpoint_store import get, one, put, zero
+from difflang.ops.loop.checkpoint_store import int32_one, int32_zero, read_item, write_item
 from difflang.ops.loop.history_value import (
-    Again,
-    Given,
-    Lanes,
-    Saved,
-    Sum,
-    merged,
-    no_history,
-    part,
-    silent_part,
-    split,
+    HistoryOutput,
+    HistoryReplay,
+    HistorySum,
+    HistoryValue,
+    MapRun,
+    merge_histories,
+    restrict_region,
+    restrict_silently,
+    split_histories,
+    unreachable_history_error,
 )
-from difflang.ops.loop.loop_op import loop, sequence_of_steps
-from difflang.ops.loop.step_transpose import INDEX, transposed_step
+from difflang.ops.loop.loop_op import check_step_sequence, loop
+from difflang.ops.loop.step_transpose import INDEX, accumulating_step
 
 
-def map_type(same: Solver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
+def map_type(same: TypeSolver, *types: Type, regions: tuple[Graph], consts: int, length: Dim) -> tuple[Type, ...]:
     """map(*consts, *xs) {body} -> the body's results, stacked."""
     params, results = regions[0].type
     for x in types[consts:]:
-        sequence_of_steps(same, x, length)
-    alike(same, "map", [*types[:consts], *[item_of(x) for x in types[consts:]]], params)
-    return tuple([stacked(r, length) for r in results])
+        check_step_sequence(same, x, length)
+    require_same_types(same, "map", [*types[:consts], *[sequence_item_type(x) for x in types[consts:]]], params)
+    return tuple([stacked_type(r, length) for r in results])
 
 
 def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
@@ -63,15 +63,15 @@ def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: in
     items = [p.type for p in body.params[consts:]]
     lanes: list[list[Any]] = []
     for i in range(length):
-        reads = [item_at(x, i, t) for x, t in zip(arrays[consts:], items, strict=True)]
+        reads = [sequence_item(x, i, t) for x, t in zip(arrays[consts:], items, strict=True)]
         lanes.append(evaluate(body, *arrays[:consts], *reads))
-    return [in_one([lane[j] for lane in lanes], r.type) for j, r in enumerate(body.results)]
+    return [stack_items([lane[j] for lane in lanes], r.type) for j, r in enumerate(body.results)]
 
 
-def in_one(items: list[Any], type: Type) -> Any:
+def stack_items(items: list[Any], type: Type) -> Any:
     if isinstance(type, History):
         return items
-    whole = full_of_zeros(type, len(items))
+    whole = stacked_zeros(type, len(items))
     for i, x in enumerate(items):
         whole[i] = x
     return whole
@@ -85,40 +85,40 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     jax, (body,) = lowering.jax, regions
     assert isinstance(length, int)
     fixed, xs = arrays[:consts], arrays[consts:]
-    types = [stacked(r.type, length) for r in body.results]
-    tensors, histories = split(types)
-    inner = part(lowering, body, tensors) if histories else body
-    sequences, rebuilt = lanes_of(lowering, xs)
+    types = [stacked_type(r.type, length) for r in body.results]
+    tensors, histories = split_histories(types)
+    inner = restrict_region(lowering, body, tensors) if histories else body
+    sequences, rebuilt = batch_inputs(lowering, xs)
 
     def lane(_: Any, *items: Any) -> Any:
         return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
-    if length and (inner.effectful or diverges(inner) or len(sequences) < len(xs)):
-        found = in_turn(jax, length, sequences, lane, [r.type for r in inner.results])
+    if length and (inner.effectful or may_diverge(inner) or len(sequences) < len(xs)):
+        found = sequential_map(jax, length, sequences, lane, [r.type for r in inner.results])
     else:  # counted, for where there is nothing to read along the lanes
         with lowering.in_lanes(length):
             found = list(jax.vmap(lane, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
     if not histories:
         return found
-    run = Lanes(silent_part(lowering, body, histories), fixed, xs)
-    return merged(found, [Given(run, i) for i in range(len(histories))], types)
+    run = MapRun(restrict_silently(lowering, body, histories), fixed, xs)
+    return merge_histories(found, [HistoryOutput(run, i) for i in range(len(histories))], types)
 
 
-def in_turn(jax: Any, length: int, sequences: list[Any], lane: Any, types: Sequence[Type]) -> list[Any]:
+def sequential_map(jax: Any, length: int, sequences: list[Any], lane: Any, types: Sequence[Type]) -> list[Any]:
     """One lane after the other, as a loop."""
     lax = jax.lax
-    room = tuple([lax.full((length, *t.shape), zero_of(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
+    room = tuple([lax.full((length, *t.shape), zero_array(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
 
     def body(at: Any) -> Any:
         i, ys = at
-        outs = lane(i, *[get(lax, x, i) for x in sequences])
-        return lax.add(i, one()), tuple([put(lax, y, v, i) for y, v in zip(ys, outs, strict=True)])
+        outs = lane(i, *[read_item(lax, x, i) for x in sequences])
+        return lax.add(i, int32_one()), tuple([write_item(lax, y, v, i) for y, v in zip(ys, outs, strict=True)])
 
-    return list(lax.while_loop(lambda at: lax.lt(at[0], np.asarray(length, np.int32)), body, (zero(), room))[1])
+    return list(lax.while_loop(lambda at: lax.lt(at[0], np.asarray(length, np.int32)), body, (int32_zero(), room))[1])
 
 
 @lru_cache(maxsize=4096)
-def diverges(body: Graph) -> bool:
+def may_diverge(body: Graph) -> bool:
     """Whether lanes side by side could not end: a loop that only the run ends, in a branch or in another such loop.
 
     Side by side both branches run in every lane, and a lane that is done goes along: its inner loop may have no end.
@@ -135,14 +135,14 @@ def diverges(body: Graph) -> bool:
     return False
 
 
-def lanes_of(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
+def batch_inputs(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
     """The arrays that the lanes read items of, and a function from their items to one item for each of `xs`."""
-    sequences = [x for x in xs if not isinstance(x, Saved)]
+    sequences = [x for x in xs if not isinstance(x, HistoryValue)]
     if len(sequences) == len(xs):
         return sequences, lambda items: items
     inner: dict[Any, tuple[int, int, Any]] = {}  # a run: where its arrays begin and end, and how it is rebuilt
-    for run in runs_of(xs):
-        arrays, rebuilt = lanes_of(lowering, run.xs)
+    for run in source_maps(xs):
+        arrays, rebuilt = batch_inputs(lowering, run.xs)
         inner[run] = (len(sequences), len(sequences) + len(arrays), rebuilt)
         sequences += arrays
 
@@ -151,24 +151,24 @@ def lanes_of(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
             first, last, rebuilt = inner[run]
             return lowering.graph(run.body, *run.fixed, *rebuilt(items[first:last]))
 
-        again, rest = Again(run_again), iter(items)
-        return [again(x) if isinstance(x, Saved) else next(rest) for x in xs]
+        again, rest = HistoryReplay(run_again), iter(items)
+        return [again(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]
 
     return sequences, items_of
 
 
-def runs_of(xs: Any) -> list[Lanes]:
+def source_maps(xs: Any) -> list[MapRun]:
     """The maps that these histories come from."""
-    found: dict[Lanes, None] = {}
+    found: dict[MapRun, None] = {}
     todo = list(xs)
     while todo:
         match todo.pop():
-            case Given(Lanes() as run, _):
+            case HistoryOutput(MapRun() as run, _):
                 found[run] = None
-            case Sum(x, y):
+            case HistorySum(x, y):
                 todo += [x, y]
-            case Given():
-                raise no_history()
+            case HistoryOutput():
+                raise unreachable_history_error()
             case _:
                 pass
     return list(found)
@@ -181,7 +181,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     params = lin.primal.params
     home = xs[0].home
     consts, items = (dict(zip(params[part], xs[part], strict=True)) for part in (slice(nc), slice(nc, None)))
-    kept = sort_residuals(lin, home, consts, items, surely=surely_steps(eqn))
+    kept = classify_residuals(lin, home, consts, items, surely=always_iterates(eqn))
     primal = lin.primal.with_results([*lin.primal.results[:n], *kept.made])
     outs = home.emit(map_, xs, (primal,), **eqn.attrs)
     if not any(lin.active):
@@ -189,7 +189,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     of_consts = [v for v in dxs.values[:nc] if v is not None]
     of_xs = [v for v in dxs.values[nc:] if v is not None]
     split = len(of_consts)
-    tangent = reordered(
+    tangent = with_signature(
         lin.tangent,
         [
             *kept.params(lin, kept.fixed),
@@ -201,7 +201,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     fixed = [*kept.fixed.values(), *of_consts]
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(fixed)}
     dys = dxs.builder.emit(map_, [*fixed, *kept.read.values(), *outs[n:], *of_xs], (tangent,), **attrs)
-    return list(outs[:n]), spread(dys, lin.active)
+    return list(outs[:n]), spread_by_mask(dys, lin.active)
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
@@ -212,36 +212,36 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     of_xs = [v for v in dxs.values[nc:] if v is not None]
     inner, tangents = pushed.graph.params[: len(xs)], pushed.graph.params[len(xs) :]
     split = len(of_consts)
-    both = reordered(pushed.graph, [*inner[:nc], *tangents[:split], *inner[nc:], *tangents[split:]])
+    both = with_signature(pushed.graph, [*inner[:nc], *tangents[:split], *inner[nc:], *tangents[split:]])
     attrs: dict[str, Any] = {**eqn.attrs, "consts": nc + split}
     outs = dxs.builder.emit(map_, [*xs[:nc], *of_consts, *xs[nc:], *of_xs], (both,), **attrs)
     n = len(eqn.results)
-    return list(outs[:n]), spread(outs[n:], pushed.active)
+    return list(outs[:n]), spread_by_mask(outs[n:], pushed.active)
 
 
-def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
     given = at.given
-    back = ad.transpose(body, at.linear, on(at.cts), given=on(given))
+    back = ad.transpose(body, at.linear, presence_mask(at.cts), given=presence_mask(given))
     if not any(back.active):
         return [None] * len(at.linear)
-    consts, xs = known_where(at.known[:nc], at.linear[:nc]), known_where(at.known[nc:], at.linear[nc:])
-    sequences = [*xs, *present(at.cts), *present(given)]
+    consts, xs = nonlinear_operands(at.known[:nc], at.linear[:nc]), nonlinear_operands(at.known[nc:], at.linear[nc:])
+    sequences = [*xs, *present_values(at.cts), *present_values(given)]
     shared = sum(back.active[:nc])
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
-        outs = one_after_another(at.builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
-        return list(spread(outs, back.active))
+        outs = transpose_as_loop(at.builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))
+        return list(spread_by_mask(outs, back.active))
     attrs: dict[str, Any] = {**eqn.attrs, "consts": len(consts)}
     outs = at.builder.emit(map_, [*consts, *sequences], (back.graph,), **attrs)
     count, some = sum(back.active), sum(back.chosen[:nc])
     sums = [OPS["reduce_sum"].one(c, axes=(0,)) for c in outs[:shared]]
     anywhere = [OPS["reduce_any"].one(c, axes=(0,)) for c in outs[count : count + some]]
     found = [*sums, *outs[shared:count], *anywhere, *outs[count + some :]]
-    return leaving(found, back.active, back.chosen, at.choices)
+    return unpack_cotangents(found, back.active, back.chosen, at.choices)
 
 
-def one_after_another(
+def transpose_as_loop(
     builder: Builder, back: Graph, eqn: Eqn, consts: list[Value], sequences: list[Value], counts: tuple[int, int]
 ) -> list[Value]:
     """The transpose of a map as a loop over its lanes: histories, which no reduction takes, are summed in the carry."""
@@ -251,7 +251,7 @@ def one_after_another(
     params = [at.param(p.type, p.hint) for p in back.params]
     index = at.param(INDEX)
     counted = at.finish(at.inline(back, *params), [index, *params], back.name)
-    turned = transposed_step(counted, (len(consts), n_xs), 0, shared)
+    turned = accumulating_step(counted, (len(consts), n_xs), 0, shared)
     start = [zeros(builder, r.type) for r in back.results[:shared]]
     operands = [builder.const(length, INDEX), *consts, *start, *sequences]
     attrs: dict[str, Any] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
@@ -267,7 +267,7 @@ map_ = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        layout=map_layout,
+        layout=map_dataflow,
         doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
         size `length`.""",
     )

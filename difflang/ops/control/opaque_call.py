@@ -12,16 +12,25 @@ from typing import Any, NoReturn
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Outside, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, Solver
+from difflang.ir.graph import Eqn, ExternalObject, Value, Values
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.ad_interface import Ad, Mask, Tangents, Turning, alike, known_where, or_zeros, spread
-from difflang.ops.control.custom_linear_solve import mixed
+from difflang.ops.ad_interface import (
+    Ad,
+    Mask,
+    Tangents,
+    TransposeRequest,
+    nonlinear_operands,
+    or_zeros,
+    require_same_types,
+    spread_by_mask,
+)
+from difflang.ops.control.custom_linear_solve import mask_unchosen
 
-Types = tuple[Tensor, ...]
+TensorTypes = tuple[Tensor, ...]
 
 
-class Given(Outside):
+class OpaqueFunction(ExternalObject):
     """A function, or what an operator makes of one; two are equal if they are the same.
 
     `operator` is None for the function itself, else what is done to `of` in the operands at `places`:
@@ -36,24 +45,24 @@ class Given(Outside):
     def __init__(
         self,
         name: str,
-        params: Types,
-        results: Types,
+        params: TensorTypes,
+        results: TensorTypes,
         linear: int = 0,
         operator: str | None = None,
-        of: Given | None = None,
+        of: OpaqueFunction | None = None,
         places: tuple[int, ...] = (),
     ) -> None:
         super().__init__(name)
         self.params, self.results = params, results
         self.linear = linear  # in how many of its last operands it is linear, in all of them together
         self.operator, self.of, self.places = operator, of, places
-        self.made: dict[tuple[str, tuple[int, ...]], Given] = {}
+        self.made: dict[tuple[str, tuple[int, ...]], OpaqueFunction] = {}
 
     def run(self, *arrays: Any) -> Any:
         """Errors: InternalError: only its types are known."""
-        return unknown(self)
+        return reject_opaque_call(self)
 
-    def by(self, operator: str, places: tuple[int, ...]) -> Given:
+    def by(self, operator: str, places: tuple[int, ...]) -> OpaqueFunction:
         """What an operator makes of it, the same each time."""
         if (operator, places) not in self.made:
             params, results = self.types_by(operator, places)
@@ -63,7 +72,7 @@ class Given(Outside):
             self.made[operator, places] = made
         return self.made[operator, places]
 
-    def types_by(self, operator: str, places: tuple[int, ...]) -> tuple[Types, Types]:
+    def types_by(self, operator: str, places: tuple[int, ...]) -> tuple[TensorTypes, TensorTypes]:
         """What that takes and gives."""
         there = tuple([self.params[p] for p in places])
         smooth = tuple([r for r in self.results if r.tangent is not None])
@@ -85,7 +94,7 @@ class Given(Outside):
         return len(self.results) == 1 and self.results[0].dtype.is_float and not self.results[0].shape
 
     @property
-    def turned(self) -> Given:
+    def turned(self) -> OpaqueFunction:
         """A function that is linear in its last operands, turned round in these."""
         if self.operator not in ("jvp", "vjp") or self.of is None:
             return self.of if self.operator == "transpose" and self.of is not None else self.by("transpose", ())
@@ -94,18 +103,18 @@ class Given(Outside):
         return self.of.by("vjp" if self.operator == "jvp" else "jvp", self.places)
 
 
-def unknown(function: Given) -> NoReturn:
+def reject_opaque_call(function: OpaqueFunction) -> NoReturn:
     raise InternalError(f"of `{function.name}` only the type is known: it does not run")
 
 
-def given_type(same: Solver, *types: Type, function: Given) -> tuple[Type, ...]:
+def opaque_call_type(same: TypeSolver, *types: Type, function: OpaqueFunction) -> tuple[Type, ...]:
     """given(*operands) -> results, of the types that `function` has."""
-    alike(same, function.name, types, function.params)
+    require_same_types(same, function.name, types, function.params)
     return function.results
 
 
-def call_of(builder: Builder, function: Given, *operands: Value) -> Values:
-    return builder.append(given, tuple(map(builder.own, operands)), function.results, function=function)
+def emit_opaque_call(builder: Builder, function: OpaqueFunction, *operands: Value) -> Values:
+    return builder.append(opaque_call, tuple(map(builder.own, operands)), function.results, function=function)
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
@@ -115,33 +124,33 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     there = tuple([r.tangent is not None for r in function.results])
     if function.linear and not any(dxs.active[:fixed]):
         rows = [or_zeros(builder, d, x.type) for d, x in zip(dxs.values[fixed:], xs[fixed:], strict=True)]
-        return ys, list(call_of(builder, function, *xs[:fixed], *rows))
+        return ys, list(emit_opaque_call(builder, function, *xs[:fixed], *rows))
     if not any(there):
         return ys, [None] * len(ys)
     if len(xs) == 1 and function.one_number and xs[0].type == function.results[0]:
-        (slope,) = call_of(xs[0].home, function.by("deriv", (0,)), *xs)
+        (slope,) = emit_opaque_call(xs[0].home, function.by("deriv", (0,)), *xs)
         return ys, [builder.own(slope) * dxs.present[0]]
     places = tuple([i for i, active in enumerate(dxs.active) if active])
-    return ys, spread(call_of(builder, function.by("jvp", places), *xs, *dxs.present), there)
+    return ys, spread_by_mask(emit_opaque_call(builder, function.by("jvp", places), *xs, *dxs.present), there)
 
 
-def transpose(ad: Ad, eqn: Eqn, at: Turning) -> list[MaybeValue]:
+def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The function turned round, zero where nothing that arrives is chosen; of one number its gradient."""
     function, builder = function_of(eqn), at.builder
     cts = [or_zeros(builder, ct, r.type) for ct, r in zip(at.cts, eqn.results, strict=True)]
-    known = known_where(at.known, at.linear)
+    known = nonlinear_operands(at.known, at.linear)
     if len(known) > len(function.params) - function.linear:
         raise InternalError(f"{function.name} is linear in all its last operands together")
     if function.operator == "jvp" and function.of is not None and function.of.one_number:
-        slopes = call_of(builder, function.of.by("grad", function.places), *known)
+        slopes = emit_opaque_call(builder, function.of.by("grad", function.places), *known)
         (ct,) = cts
-        found = [filled(builder, ct, s.type) * s for s in slopes]
+        found = [fill_like(builder, ct, s.type) * s for s in slopes]
     else:
-        found = list(call_of(builder, function.turned, *known, *cts))
-    return spread(mixed(found, at), at.linear)
+        found = list(emit_opaque_call(builder, function.turned, *known, *cts))
+    return spread_by_mask(mask_unchosen(found, at), at.linear)
 
 
-def filled(builder: Builder, number: Value, like: Type) -> Value:
+def fill_like(builder: Builder, number: Value, like: Type) -> Value:
     """An array of that number."""
     shape = like.shape if isinstance(like, Tensor) else ()
     return builder.one("broadcast", number, shape=shape, axes=()) if shape else number
@@ -152,18 +161,18 @@ def linear_in(eqn: Eqn) -> Mask:
     return (False,) * (len(eqn.operands) - linear) + (True,) * linear
 
 
-def function_of(eqn: Eqn) -> Given:
+def function_of(eqn: Eqn) -> OpaqueFunction:
     function = eqn.attrs["function"]
-    assert isinstance(function, Given)
+    assert isinstance(function, OpaqueFunction)
     return function
 
 
-given = OPS.declare(
+opaque_call = OPS.declare(
     Op(
         "given",
-        given_type,
+        opaque_call_type,
         lambda *arrays, function: function.run(*arrays),
-        lambda jax, *arrays, function: unknown(function),
+        lambda jax, *arrays, function: reject_opaque_call(function),
         linearize=linearize,
         transpose_region=transpose,
         linear_in=linear_in,

@@ -11,45 +11,45 @@ from typing import Any
 
 import numpy as np
 
-from difflang.ir.graph import Eqn, Graph, inner_first
-from difflang.ir.interpreter import Says
-from difflang.ir.op import OPS, Op, Solver
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
+from difflang.ir.interpreter import TextSink
+from difflang.ir.op import OPS, Op, TypeSolver
 from difflang.ir.tensor_types import BOOL, Tensor, Type
-from difflang.ops.ad_interface import alike
-from difflang.ops.value_formatting import Template, count, written
+from difflang.ops.ad_interface import require_same_types
+from difflang.ops.value_formatting import TextTemplate, count_arrays, render_template
 
-TRUTH = Tensor(BOOL)
+BOOL_SCALAR = Tensor(BOOL)
 
 
-def say_type(same: Solver, when: Type, *types: Type, text: Template, site: int) -> tuple[Type, ...]:
+def print_type(same: TypeSolver, when: Type, *types: Type, text: TextTemplate, site: int) -> tuple[Type, ...]:
     """say(when, *values): nothing."""
-    alike(same, "say", [when], [TRUTH])
-    same.require(count(text) == len(types), "this text takes {} values, not {}", count(text), len(types))
+    require_same_types(same, "say", [when], [BOOL_SCALAR])
+    same.require(count_arrays(text) == len(types), "this text takes {} values, not {}", count_arrays(text), len(types))
     same.require(all(isinstance(t, Tensor) for t in types), "a text is made of arrays")
     return ()
 
 
-def say_reference(says: Says, when: Any, *values: Any, text: Template, site: int) -> list[Any]:
+def print_reference(says: TextSink, when: Any, *values: Any, text: TextTemplate, site: int) -> list[Any]:
     if when:
-        says(site, written(text, values))
+        says(site, render_template(text, values))
     return []
 
 
-def say_lower(lowering: Any, when: Any, *values: Any, text: Template, site: int) -> list[Any]:
+def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site: int) -> list[Any]:
     """An ordered callback of the host. JAX makes 32 bits of 64 on the way there, so these go as two halves."""
     jax, says = lowering.jax, lowering.says
     dtypes = [np.dtype(x.dtype) for x in values]
 
     def told(when: Any, *halves: Any) -> None:
         if when:
-            arrays = [whole(np.asarray(x), dtype) for x, dtype in zip(halves, dtypes, strict=True)]
-            says(site, written(text, arrays))
+            arrays = [join_64bit(np.asarray(x), dtype) for x, dtype in zip(halves, dtypes, strict=True)]
+            says(site, render_template(text, arrays))
 
-    jax.experimental.io_callback(told, None, when, *[halved(jax, x) for x in values], ordered=True)
+    jax.experimental.io_callback(told, None, when, *[split_64bit(jax, x) for x in values], ordered=True)
     return []
 
 
-def halved(jax: Any, x: Any) -> Any:
+def split_64bit(jax: Any, x: Any) -> Any:
     """The words of 32 bits that numbers of 64 are made of; other numbers as they are."""
     lax, dtype = jax.lax, np.dtype(x.dtype)
     if dtype == np.complex128:
@@ -60,7 +60,7 @@ def halved(jax: Any, x: Any) -> Any:
     return lax.bitcast_convert_type(x, np.uint32)
 
 
-def whole(words: Any, dtype: np.dtype[Any]) -> Any:
+def join_64bit(words: Any, dtype: np.dtype[Any]) -> Any:
     """The numbers that were halved."""
     if words.dtype == dtype:
         return words
@@ -68,12 +68,12 @@ def whole(words: Any, dtype: np.dtype[Any]) -> Any:
     return np.ascontiguousarray(words).reshape(*shape, dtype.itemsize // words.itemsize).view(dtype).reshape(shape)
 
 
-say = OPS.declare(
+print_op = OPS.declare(
     Op(
         "say",
-        say_type,
-        say_reference,
-        say_lower,
+        print_type,
+        print_reference,
+        print_lower,
         inactive=True,
         effect="print",
         doc="""say(when, *values): where `when` holds, the `text` of these values is printed; with a `site` it is the
@@ -82,30 +82,30 @@ say = OPS.declare(
 )
 
 
-def silent(graph: Graph) -> Graph:
+def without_prints(graph: Graph) -> Graph:
     """The graph without what it says. Cost: linear, and none where nothing is said."""
-    return saying(graph, lambda eqn: False)
+    return filter_prints(graph, lambda eqn: False)
 
 
-def saying(graph: Graph, kept: Callable[[Eqn], bool]) -> Graph:
+def filter_prints(graph: Graph, kept: Callable[[Eqn], bool]) -> Graph:
     """The graph saying only what is to be kept."""
     if not graph.effectful:
         return graph
     done: dict[Graph, Graph] = {}
-    for inner in inner_first(graph)[0]:
+    for inner in graphs_postorder(graph)[0]:
         if not inner.effectful:
             done[inner] = inner
             continue
-        eqns = [e for e in inner.eqns if e.op is not say or kept(e)]
+        eqns = [e for e in inner.eqns if e.op is not print_op or kept(e)]
         done[inner] = inner.with_eqns([e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in eqns])
     return done[graph]
 
 
-def printing(graph: Graph) -> Graph:
+def without_check_messages(graph: Graph) -> Graph:
     """What usually runs: the messages of checks are not computed."""
-    return saying(graph, lambda eqn: eqn.attrs["site"] == 0)
+    return filter_prints(graph, lambda eqn: eqn.attrs["site"] == 0)
 
 
-def explaining(graph: Graph) -> Graph:
+def only_check_messages(graph: Graph) -> Graph:
     """What says why a run failed: only the messages of checks."""
-    return saying(graph, lambda eqn: eqn.attrs["site"] != 0)
+    return filter_prints(graph, lambda eqn: eqn.attrs["site"] != 0)

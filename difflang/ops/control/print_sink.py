@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Voice:
+class PrintSink:
     """Told the texts of runs, as `Says` is, and writes them.
 
     A run that had too little room is done again with more and says the same once more: see `again`. What goes wrong in

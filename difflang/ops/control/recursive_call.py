@@ -11,33 +11,35 @@ from typing import Any, NoReturn
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError, Label
 from difflang.base.source import Span
 from difflang.ir.graph import Eqn
-from difflang.ir.op import Op, Solver
+from difflang.ir.op import Op, TypeSolver
 from difflang.ir.tensor_types import Tensor, Type
 
 
-def recur_type(same: Solver, *types: Type, results: tuple[Tensor, ...], function: int, word: bool) -> tuple[Type, ...]:
+def recur_type(
+    same: TypeSolver, *types: Type, results: tuple[Tensor, ...], function: int, word: bool
+) -> tuple[Type, ...]:
     return results
 
 
-def unfinished(*_: Any, **__: Any) -> NoReturn:
+def reject_unfinished(*_: Any, **__: Any) -> NoReturn:
     raise InternalError("a function that calls itself was not made a loop of")
 
 
-def in_rule(span: Span) -> DifflangError:
+def recursion_in_rule_error(span: Span) -> DifflangError:
     """A call in the rule of a function that it leads back to. Errors: DL1108."""
     message = "a function calls itself inside a rule: a rule is a whole, and cannot be left and entered again"
     way = "call it outside, and pass its value on"
     return DifflangError(Diagnostic("DL1108", message, (Label(span, "this calls it"),), (way,)))
 
 
-def of_no_order(span: Span) -> DifflangError:
+def recursion_in_derivative_error(span: Span) -> DifflangError:
     """A call inside a derivative of the function that is called. Errors: DL0410."""
     message = "a function calls itself inside a derivative: of what order it is, only the run would know"
     ways = "call it outside the derivative, and pass its value on", "let a size, `n: dim`, say how deep it goes"
     return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), ways))
 
 
-def computed_again(span: Span) -> DifflangError:
+def recursion_in_checkpoint_error(span: Span) -> DifflangError:
     """A call in what reverse mode is told to compute again, a block or the steps of a loop. Errors: DL0801."""
     message = "a function calls itself inside what `checkpoint` keeps little of: that is not there yet"
     ways = (
@@ -47,17 +49,17 @@ def computed_again(span: Span) -> DifflangError:
     return DifflangError(Diagnostic("DL0801", message, (Label(span, "this calls it"),), ways))
 
 
-def underived(ad: Any, eqn: Eqn, *_: Any) -> NoReturn:
-    raise of_no_order(eqn.span)
+def reject_derivative(ad: Any, eqn: Eqn, *_: Any) -> NoReturn:
+    raise recursion_in_derivative_error(eqn.span)
 
 
 recur = Op(
     "recur",
     recur_type,
-    unfinished,
-    unfinished,
-    linearize=underived,
-    transpose_region=underived,
+    reject_unfinished,
+    reject_unfinished,
+    linearize=reject_derivative,
+    transpose_region=reject_derivative,
     doc="""recur(*arguments, *failure): the results of function number `function` of the group that is being made.
     With `word` the last three operands are the failure so far: where there is one, nothing is called.""",
 )

@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Op, Rule
+from difflang.ir.op import Op, OpRule
 from difflang.ir.tensor_types import BOOL, BOOLS, FLOATS, NUMBERS, REALS
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Example, Fixed, Uniform, binary, comparison, elementwise, like, zeros_at
+from difflang.ops.op_factories import (
+    FixedOperand,
+    OpExample,
+    UniformSamples,
+    binary_op,
+    comparison_op,
+    elementwise_op,
+    full_like,
+    zeros_of_type,
+)
 
-eq = comparison(
+eq = comparison_op(
     "eq",
     reference=np.equal,
     lower=lambda jax, x, y: jax.lax.eq(x, y),
@@ -20,7 +29,7 @@ eq = comparison(
     accepts=(*BOOLS, *NUMBERS),
     doc="""Equal; NaN equals nothing.""",
 )
-ne = comparison(
+ne = comparison_op(
     "ne",
     reference=np.not_equal,
     lower=lambda jax, x, y: jax.lax.ne(x, y),
@@ -28,7 +37,7 @@ ne = comparison(
     accepts=(*BOOLS, *NUMBERS),
     doc="""Not equal.""",
 )
-lt = comparison(
+lt = comparison_op(
     "lt",
     reference=np.less,
     lower=lambda jax, x, y: jax.lax.lt(x, y),
@@ -36,7 +45,7 @@ lt = comparison(
     accepts=REALS,
     doc="""Less; false beside a NaN.""",
 )
-le = comparison(
+le = comparison_op(
     "le",
     reference=np.less_equal,
     lower=lambda jax, x, y: jax.lax.le(x, y),
@@ -44,7 +53,7 @@ le = comparison(
     accepts=REALS,
     doc="""Less or equal; false beside a NaN.""",
 )
-gt = comparison(
+gt = comparison_op(
     "gt",
     reference=np.greater,
     lower=lambda jax, x, y: jax.lax.gt(x, y),
@@ -52,7 +61,7 @@ gt = comparison(
     accepts=REALS,
     doc="""Greater; false beside a NaN.""",
 )
-ge = comparison(
+ge = comparison_op(
     "ge",
     reference=np.greater_equal,
     lower=lambda jax, x, y: jax.lax.ge(x, y),
@@ -60,7 +69,7 @@ ge = comparison(
     accepts=REALS,
     doc="""Greater or equal; false beside a NaN.""",
 )
-isnan = comparison(
+isnan = comparison_op(
     "isnan",
     reference=np.isnan,
     lower=lambda jax, x: jax.lax.ne(x, x),
@@ -68,7 +77,7 @@ isnan = comparison(
     count=1,
     doc="""Is it not a number?""",
 )
-isinf = comparison(
+isinf = comparison_op(
     "isinf",
     reference=np.isinf,
     lower=lambda jax, x: jax.lax.eq(jax.lax.abs(x), jax.lax.full_like(x, float("inf"))),
@@ -76,7 +85,7 @@ isinf = comparison(
     count=1,
     doc="""Is it infinite, of either sign?""",
 )
-isfinite = comparison(
+isfinite = comparison_op(
     "isfinite",
     reference=np.isfinite,
     lower=lambda jax, x: jax.lax.is_finite(x),
@@ -86,69 +95,69 @@ isfinite = comparison(
 )
 
 
-def logical(name: str, count: int, reference: Rule, lower: Rule, doc: str) -> Op:
+def logical_op(name: str, count: int, reference: OpRule, lower: OpRule, doc: str) -> Op:
     """Logic on truth values, element by element."""
     sides = ((True, True, False, False), (True, False, True, False))
-    return elementwise(
+    return elementwise_op(
         name, inactive=True, same_bits=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
-        samples=(Example(tuple(Fixed(side, BOOL) for side in sides[:count])),),
+        samples=(OpExample(tuple(FixedOperand(side, BOOL) for side in sides[:count])),),
     )  # fmt: skip
 
 
-logical_and = logical("logical_and", 2, np.logical_and, lambda jax, x, y: jax.lax.bitwise_and(x, y), "Both.")
-logical_or = logical("logical_or", 2, np.logical_or, lambda jax, x, y: jax.lax.bitwise_or(x, y), "One or both.")
-logical_xor = logical("logical_xor", 2, np.logical_xor, lambda jax, x, y: jax.lax.bitwise_xor(x, y), "Exactly one.")
-logical_not = logical("logical_not", 1, np.logical_not, lambda jax, x: jax.lax.bitwise_not(x), "Not.")
+logical_and = logical_op("logical_and", 2, np.logical_and, lambda jax, x, y: jax.lax.bitwise_and(x, y), "Both.")
+logical_or = logical_op("logical_or", 2, np.logical_or, lambda jax, x, y: jax.lax.bitwise_or(x, y), "One or both.")
+logical_xor = logical_op("logical_xor", 2, np.logical_xor, lambda jax, x, y: jax.lax.bitwise_xor(x, y), "Exactly one.")
+logical_not = logical_op("logical_not", 1, np.logical_not, lambda jax, x: jax.lax.bitwise_not(x), "Not.")
 
 
 # --------------------------------------------------------------------------------------------- the better of two
 
 
-def share(d: Value, z: Value, x: Value, y: Value, beats: Op) -> Value:
+def extremum_jvp(d: Value, z: Value, x: Value, y: Value, beats: Op) -> Value:
     """The tangent of the one that won; half of it in a tie; NaN beside a NaN, like the value; else exactly 0."""
-    tie = select.one(eq.one(x, y), like(x, 0.5), z)
-    kept = d * select.one(beats.one(x, y), like(x, 1.0), tie)
-    return select.one(beats.one(y, x), zeros_at(kept, kept.type), kept)
+    tie = select.one(eq.one(x, y), full_like(x, 0.5), z)
+    kept = d * select.one(beats.one(x, y), full_like(x, 1.0), tie)
+    return select.one(beats.one(y, x), zeros_of_type(kept, kept.type), kept)
 
 
-max_ = binary(
+max_ = binary_op(
     "max",
-    jvp=(lambda d, z, x, y: share(d, z, x, y, gt), lambda d, z, x, y: share(d, z, y, x, gt)),
+    jvp=(lambda d, z, x, y: extremum_jvp(d, z, x, y, gt), lambda d, z, x, y: extremum_jvp(d, z, y, x, gt)),
     reference=np.maximum,
     lower=lambda jax, x, y: jax.lax.max(x, y),
     splats=True,
     accepts=REALS,
-    samples=(Uniform(-2.0, 2.0), Uniform(-2.0, 2.0)),
+    samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
     doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
-min_ = binary(
+min_ = binary_op(
     "min",
-    jvp=(lambda d, z, x, y: share(d, z, x, y, lt), lambda d, z, x, y: share(d, z, y, x, lt)),
+    jvp=(lambda d, z, x, y: extremum_jvp(d, z, x, y, lt), lambda d, z, x, y: extremum_jvp(d, z, y, x, lt)),
     reference=np.minimum,
     lower=lambda jax, x, y: jax.lax.min(x, y),
     splats=True,
     accepts=REALS,
-    samples=(Uniform(-2.0, 2.0), Uniform(-2.0, 2.0)),
+    samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
     doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
 )
 
 
-def masked(d: Value, z: Value, dropped: Value) -> Value:
+def masked_tangent(d: Value, z: Value, dropped: Value) -> Value:
     """The tangent, exactly 0 where `dropped`, NaN where the value is NaN."""
-    kept = d * select.one(eq.one(z, z), like(z, 1.0), z)
-    return select.one(dropped, zeros_at(kept, kept.type), kept)
+    kept = d * select.one(eq.one(z, z), full_like(z, 1.0), z)
+    return select.one(dropped, zeros_of_type(kept, kept.type), kept)
 
 
-def clamp_low(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
-    return masked(d, z, logical_or.one(le.one(lo, x), lt.one(hi, lo)))
+def clamp_low_jvp(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
+    return masked_tangent(d, z, logical_or.one(le.one(lo, x), lt.one(hi, lo)))
 
 
-def clamp_inside(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
-    return masked(d, z, logical_or.one(lt.one(x, lo), lt.one(hi, x)))
+def clamp_value_jvp(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
+    return masked_tangent(d, z, logical_or.one(lt.one(x, lo), lt.one(hi, x)))
 
 
-def clamp_high(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
-    return masked(d, z, logical_and.one(le.one(x, hi), le.one(lo, hi)))
+def clamp_high_jvp(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
+    return masked_tangent(d, z, logical_and.one(le.one(x, hi), le.one(lo, hi)))
 
 
 def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
@@ -157,14 +166,14 @@ def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
     return jax.lax.clamp(lo, x if x.shape == shape else jax.lax.full(shape, x), hi)
 
 
-clamp = elementwise(
+clamp = elementwise_op(
     "clamp",
-    jvp=(clamp_low, clamp_inside, clamp_high),
+    jvp=(clamp_low_jvp, clamp_value_jvp, clamp_high_jvp),
     reference=lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
     lower=clamp_lower,
     splats=True,
     accepts=REALS,
-    samples=(Uniform(-1.0, -0.5), Uniform(-2.0, 2.0), Uniform(0.5, 1.0)),
+    samples=(UniformSamples(-1.0, -0.5), UniformSamples(-2.0, 2.0), UniformSamples(0.5, 1.0)),
     doc="""`x`, but not below `lo` nor above `hi` (`hi` where `lo > hi`). Units: u, u, u -> u.
     Kinks: at a bound the derivative in `x` is 1 and in the bound 0.""",
 )

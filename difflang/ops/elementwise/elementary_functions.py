@@ -10,52 +10,52 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import F64
 from difflang.numerics import accurate_elementary
-from difflang.numerics.accurate_elementary import in_double
+from difflang.numerics.accurate_elementary import lower_in_f64
 from difflang.ops.elementwise.comparison_and_logic import le
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.nonlinear_arithmetic import one_minus_square
 from difflang.ops.elementwise.roots_and_distances import hypot, positive, rsqrt
 from difflang.ops.op_factories import (
-    HOLOMORPHIC,
+    HOLOMORPHIC_DTYPES,
     Array,
-    Uniform,
-    like,
-    number_like,
-    of_complex,
-    tensor,
-    unary,
-    zeros_at,
+    UniformSamples,
+    full_like,
+    is_complex_array,
+    scalar_like,
+    tensor_type,
+    unary_op,
+    zeros_of_type,
 )
 
-POSITIVE = Uniform(0.2, 3.0)
-INSIDE = Uniform(-0.9, 0.9)
+POSITIVE = UniformSamples(0.2, 3.0)
+INSIDE_UNIT_INTERVAL = UniformSamples(-0.9, 0.9)
 
-exp = unary(
+exp = unary_op(
     "exp",
     jvp=lambda dx, y, x: dx * y,
     reference=np.exp,
     lower=lambda jax, x: jax.lax.exp(x),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""Exponential. Units: 1 -> 1, positive. Kinks: none.""",
 )
 
 
-def exp2_slope_of(jax: Any, x: Any) -> Any:
+def exp2_slope_lower(jax: Any, x: Any) -> Any:
     """From the root: `2^x` is Inf before its slope is."""
-    root = exp2_lower(jax, x * number_like(x, 0.5))
-    return root * (root * number_like(x, math.log(2.0)))
+    root = exp2_lower(jax, x * scalar_like(x, 0.5))
+    return root * (root * scalar_like(x, math.log(2.0)))
 
 
-exp2_lower = in_double(accurate_elementary.exp2, lambda lax: lax.exp2)
-exp2_slope = unary(
+exp2_lower = lower_in_f64(accurate_elementary.exp2, lambda lax: lax.exp2)
+exp2_slope = unary_op(
     "exp2_slope",
     jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
     reference=lambda x: np.exp2(x * 0.5) * (np.exp2(x * 0.5) * math.log(2.0)),
-    lower=exp2_slope_of,
+    lower=exp2_slope_lower,
     formula=(F64,),
     doc="""The slope of `exp2`, `log(2) 2^x`. Units: 1 -> 1, positive. Kinks: none.""",
 )
-exp2 = unary(
+exp2 = unary_op(
     "exp2",
     jvp=lambda dx, y, x: dx * exp2_slope.one(x),
     reference=np.exp2,
@@ -63,7 +63,7 @@ exp2 = unary(
     formula=(F64,),
     doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
 )
-expm1 = unary(
+expm1 = unary_op(
     "expm1",
     jvp=lambda dx, y, x: dx * exp.one(x),  # not y + 1, which cancels: it is 0 from -38 on
     reference=np.expm1,
@@ -72,76 +72,76 @@ expm1 = unary(
 )
 
 
-log = unary(
+log = unary_op(
     "log",
-    jvp=lambda dx, y, x: dx / (x if tensor(x).dtype.is_complex else positive.one(x)),
+    jvp=lambda dx, y, x: dx / (x if tensor_type(x).dtype.is_complex else positive.one(x)),
     reference=np.log,
     lower=lambda jax, x: jax.lax.log(x),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     samples=POSITIVE,
     doc="""Natural logarithm; of complex numbers the one whose imaginary part is in [-pi, pi]. Units: 1 -> 1.
     Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
 )
-log1p = unary(
+log1p = unary_op(
     "log1p",
     jvp=lambda dx, y, x: dx / positive.one(x + 1.0),
     reference=np.log1p,
-    lower=in_double(accurate_elementary.log1p, lambda lax: lax.log1p),
+    lower=lower_in_f64(accurate_elementary.log1p, lambda lax: lax.log1p),
     formula=(F64,),
-    samples=Uniform(-0.8, 2.0),
+    samples=UniformSamples(-0.8, 2.0),
     doc="""`log(1 + x)`, accurate near 0. Units: 1 -> 1. Kinks: +Inf at -1; NaN below.""",
 )
 
 
-sin = unary(
+sin = unary_op(
     "sin",
     jvp=lambda dx, y, x: dx * cos.one(x),
     reference=np.sin,
     lower=lambda jax, x: jax.lax.sin(x),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""Sine. Units: radians -> 1. Kinks: none.""",
 )
-cos = unary(
+cos = unary_op(
     "cos",
     jvp=lambda dx, y, x: dx * -sin.one(x),
     reference=np.cos,
     lower=lambda jax, x: jax.lax.cos(x),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""Cosine. Units: radians -> 1. Kinks: none.""",
 )
-tan = unary(
+tan = unary_op(
     "tan",
-    jvp=lambda dx, y, x: dx * (sech2.one(x * 1j) if tensor(x).dtype.is_complex else y * y + 1.0),
+    jvp=lambda dx, y, x: dx * (sech2.one(x * 1j) if tensor_type(x).dtype.is_complex else y * y + 1.0),
     reference=np.tan,
     lower=lambda jax, x: jax.lax.tan(x),
-    accepts=HOLOMORPHIC,
-    samples=Uniform(-1.2, 1.2),
+    accepts=HOLOMORPHIC_DTYPES,
+    samples=UniformSamples(-1.2, 1.2),
     doc="""Tangent. Units: radians -> 1. Kinks: none.""",
 )
 
 
-def on_unit_interval(x: Value) -> Value:
+def rsqrt_one_minus_square(x: Value) -> Value:
     """`(1 - x^2)^(-1/2)`: +Inf at both ends, NaN outside."""
     return rsqrt.one(one_minus_square.one(x))
 
 
-asin = unary(
+asin = unary_op(
     "asin",
-    jvp=lambda dx, y, x: dx * on_unit_interval(x),
+    jvp=lambda dx, y, x: dx * rsqrt_one_minus_square(x),
     reference=np.arcsin,
     lower=lambda jax, x: jax.lax.asin(x),
-    samples=INSIDE,
+    samples=INSIDE_UNIT_INTERVAL,
     doc="""Inverse sine. Units: 1 -> radians. Kinks: +Inf at -1 and 1; NaN outside.""",
 )
-acos = unary(
+acos = unary_op(
     "acos",
-    jvp=lambda dx, y, x: dx * -on_unit_interval(x),
+    jvp=lambda dx, y, x: dx * -rsqrt_one_minus_square(x),
     reference=np.arccos,
     lower=lambda jax, x: jax.lax.acos(x),
-    samples=INSIDE,
+    samples=INSIDE_UNIT_INTERVAL,
     doc="""Inverse cosine. Units: 1 -> radians. Kinks: -Inf at -1 and 1; NaN outside.""",
 )
-atan = unary(
+atan = unary_op(
     "atan",
     jvp=lambda dx, y, x: dx / (x * x + 1.0),
     reference=np.arctan,
@@ -150,42 +150,42 @@ atan = unary(
 )
 
 
-def turned(jax: Any, x: Any) -> Any:
+def times_imaginary_unit(jax: Any, x: Any) -> Any:
     """`i x`: XLA's sine and cosine of it are accurate, its hyperbolic ones of complex numbers are not."""
     return jax.lax.complex(jax.lax.neg(jax.lax.imag(x)), jax.lax.real(x))
 
 
-real_sinh = in_double(accurate_elementary.sinh, lambda lax: lax.sinh)
-real_cosh = in_double(accurate_elementary.cosh, lambda lax: lax.cosh)
+real_sinh = lower_in_f64(accurate_elementary.sinh, lambda lax: lax.sinh)
+real_cosh = lower_in_f64(accurate_elementary.cosh, lambda lax: lax.cosh)
 
 
 def sinh_lower(jax: Any, x: Any) -> Any:
-    if not of_complex(jax, x):
+    if not is_complex_array(jax, x):
         return real_sinh(jax, x)
-    y = jax.lax.sin(turned(jax, x))
+    y = jax.lax.sin(times_imaginary_unit(jax, x))
     return jax.lax.complex(jax.lax.imag(y), jax.lax.neg(jax.lax.real(y)))
 
 
 def cosh_lower(jax: Any, x: Any) -> Any:
-    return jax.lax.cos(turned(jax, x)) if of_complex(jax, x) else real_cosh(jax, x)
+    return jax.lax.cos(times_imaginary_unit(jax, x)) if is_complex_array(jax, x) else real_cosh(jax, x)
 
 
-sinh = unary(
+sinh = unary_op(
     "sinh",
     jvp=lambda dx, y, x: dx * cosh.one(x),
     reference=np.sinh,
     lower=sinh_lower,
     formula=(F64,),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
-cosh = unary(
+cosh = unary_op(
     "cosh",
     jvp=lambda dx, y, x: dx * sinh.one(x),
     reference=np.cosh,
     lower=cosh_lower,
     formula=(F64,),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
 )
 
@@ -194,68 +194,68 @@ def sech2_reference(x: Array) -> Array:
     return accurate_elementary.sech2(np, x)
 
 
-def narrow_sech2(jax: Any, x: Any) -> Any:
+def real_sech2(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    e = lax.exp(lax.mul(lax.abs(x), number_like(x, -2)))
-    whole = lax.add(e, number_like(x, 1))
-    return lax.div(lax.mul(e, number_like(x, 4)), lax.mul(whole, whole))
+    e = lax.exp(lax.mul(lax.abs(x), scalar_like(x, -2)))
+    whole = lax.add(e, scalar_like(x, 1))
+    return lax.div(lax.mul(e, scalar_like(x, 4)), lax.mul(whole, whole))
 
 
 def sech2_lower(jax: Any, x: Any) -> Any:
-    return accurate_elementary.sech2(jax.numpy, x) if of_complex(jax, x) else narrow_sech2(jax, x)
+    return accurate_elementary.sech2(jax.numpy, x) if is_complex_array(jax, x) else real_sech2(jax, x)
 
 
-sech2 = unary(
+sech2 = unary_op(
     "sech2",
     jvp=lambda dx, y, x: dx * (tanh.one(x) * y * -2.0),
     reference=sech2_reference,
     lower=sech2_lower,
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""`1 / cosh(x)^2`, the slope of tanh, to full relative accuracy. Units: 1 -> 1. Kinks: none.""",
 )
 
 
-tanh = unary(
+tanh = unary_op(
     "tanh",
     jvp=lambda dx, y, x: dx * sech2.one(x),  # not 1 - y*y, which cancels: 145 ulp off at 4, 0 at 20
     reference=np.tanh,
     lower=lambda jax, x: jax.lax.tanh(x),
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic tangent. Units: 1 -> 1, inside (-1, 1). Kinks: none.""",
 )
-asinh = unary(
+asinh = unary_op(
     "asinh",
-    jvp=lambda dx, y, x: dx / hypot.one(x, like(x, 1.0)),
+    jvp=lambda dx, y, x: dx / hypot.one(x, full_like(x, 1.0)),
     reference=np.arcsinh,
     lower=lambda jax, x: jax.lax.asinh(x),
     doc="""Inverse hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
-acosh = unary(
+acosh = unary_op(
     "acosh",
     jvp=lambda dx, y, x: dx * (rsqrt.one(x - 1.0) * rsqrt.one(x + 1.0)),
     reference=np.arccosh,
     lower=lambda jax, x: jax.lax.acosh(x),
-    samples=Uniform(1.3, 4.0),
+    samples=UniformSamples(1.3, 4.0),
     doc="""Inverse hyperbolic cosine. Units: 1 -> 1. Kinks: +Inf at 1; NaN below.""",
 )
-atanh = unary(
+atanh = unary_op(
     "atanh",
     jvp=lambda dx, y, x: dx / positive.one(one_minus_square.one(x)),
     reference=np.arctanh,
-    lower=in_double(accurate_elementary.atanh, lambda lax: lax.atanh),
+    lower=lower_in_f64(accurate_elementary.atanh, lambda lax: lax.atanh),
     formula=(F64,),
-    samples=INSIDE,
+    samples=INSIDE_UNIT_INTERVAL,
     doc="""Inverse hyperbolic tangent. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )
 
 
 def sigmoid_lower(jax: Any, x: Any) -> Any:
     """As XLA writes out its own `logistic`, which takes JAX as long to lower as all of this four times."""
-    one = number_like(x, 1)
+    one = scalar_like(x, 1)
     return jax.lax.div(one, jax.lax.add(jax.lax.exp(jax.lax.neg(x)), one))
 
 
-sigmoid = unary(
+sigmoid = unary_op(
     "sigmoid",
     jvp=lambda dx, y, x: dx * (sech2.one(x * 0.5) * 0.25),  # not y (1 - y), which cancels
     reference=lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x))),
@@ -266,25 +266,25 @@ sigmoid = unary(
 
 def relu_jvp(dx: Value, y: Value, x: Value) -> Value:
     """Exactly 0 on the flat side, whatever the tangent; 1 elsewhere, as of `x` itself, at NaN too."""
-    return select.one(le.one(x, like(x, 0.0)), zeros_at(dx, dx.type), dx)
+    return select.one(le.one(x, full_like(x, 0.0)), zeros_of_type(dx, dx.type), dx)
 
 
-relu = unary(
+relu = unary_op(
     "relu",
     jvp=relu_jvp,
     reference=lambda x: np.maximum(x, 0),
-    lower=lambda jax, x: jax.lax.max(x, number_like(x, 0)),
-    samples=Uniform(-2.0, 2.0, avoid=(0.0,)),
+    lower=lambda jax, x: jax.lax.max(x, scalar_like(x, 0)),
+    samples=UniformSamples(-2.0, 2.0, avoid=(0.0,)),
     doc="""The positive part. Units: u -> u. Kinks: 0 at 0, unlike `max(x, 0)`.""",
 )
 
 
 def softplus_lower(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    return lax.add(lax.max(x, number_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
+    return lax.add(lax.max(x, scalar_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
 
 
-softplus = unary(
+softplus = unary_op(
     "softplus",
     jvp=lambda dx, y, x: dx * sigmoid.one(x),
     reference=lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),

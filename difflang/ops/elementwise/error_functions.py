@@ -13,18 +13,18 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import F64, FLOATS
 from difflang.numerics import accurate_elementary
-from difflang.ops.op_factories import Array, Example, Uniform, unary
+from difflang.ops.op_factories import Array, OpExample, UniformSamples, unary_op
 
 SLOPE_AT_ZERO = 2.0 / math.sqrt(math.pi)
 
 
-def scipy() -> Any:
+def scipy_special() -> Any:
     import scipy.special
 
     return scipy.special
 
 
-def in_f32_at_least(formula: Any) -> Any:
+def lower_in_f32_or_wider(formula: Any) -> Any:
     """A lowering by a formula of `jax.numpy` and `jax.lax`; 16-bit floats are computed in f32."""
 
     def lower(jax: Any, x: Any, **attrs: float) -> Any:
@@ -34,20 +34,20 @@ def in_f32_at_least(formula: Any) -> Any:
     return lower
 
 
-gaussian = unary(
+gaussian = unary_op(
     "gaussian",
     jvp=lambda dx, y, x, scale: dx * (x * y * (-2.0 * scale)),
     reference=lambda x, scale: accurate_elementary.gaussian(np, x, scale),
-    lower=in_f32_at_least(lambda jax, x, scale: accurate_elementary.gaussian(jax.numpy, x, scale)),
+    lower=lower_in_f32_or_wider(lambda jax, x, scale: accurate_elementary.gaussian(jax.numpy, x, scale)),
     formula=FLOATS,
-    samples=tuple(Example(((2, 3),), {"scale": scale}) for scale in (1.0, 0.5)),
+    samples=tuple(OpExample(((2, 3),), {"scale": scale}) for scale in (1.0, 0.5)),
     doc="""`exp(-scale x^2)` for a scale of 1 or 1/2, accurate where x is large. Units: 1 -> 1, inside (0, 1).
     Kinks: none.""",
 )
-erf = unary(
+erf = unary_op(
     "erf",
     jvp=lambda dx, y, x: dx * (gaussian.one(x, scale=1.0) * SLOPE_AT_ZERO),
-    reference=lambda x: scipy().erf(x),
+    reference=lambda x: scipy_special().erf(x),
     lower=lambda jax, x: jax.lax.erf(x),
     doc="""Error function. Units: 1 -> 1, inside (-1, 1). Kinks: none.""",
 )
@@ -55,7 +55,7 @@ erf = unary(
 
 # exp(x^2) erfc(x) for x = 0.75 + 0.25 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`, highest power
 # first; `tests/support/fits.py` makes it again.
-SCALED_COMPLEMENT = (
+ERFCX_COEFFICIENTS = (
     -2.1463289279578493e-13, 2.585599367357183e-12, -2.940348914756972e-11, 3.306043556501409e-10,
     -3.5801438250789833e-09, 3.719545089633589e-08, -3.693562177597921e-07, 3.4885738732198706e-06,
     -3.114966996088564e-05, 0.00026090055675162256, -0.002028688468670001, 0.014434883221955935,
@@ -65,90 +65,98 @@ SCALED_COMPLEMENT = (
 
 def erfc_reference(x: Array) -> Array:
     """By `erfcx`: SciPy's own `erfc` rounds the exponent, and cancels below 1."""
-    return np.where(x > 0.5, scipy().erfcx(np.maximum(x, 0.5)) * accurate_elementary.gaussian(np, x), scipy().erfc(x))
+    return np.where(
+        x > 0.5,
+        scipy_special().erfcx(np.maximum(x, 0.5)) * accurate_elementary.gaussian(np, x),
+        scipy_special().erfc(x),
+    )
 
 
-def erfc_of(jax: Any, x: Any) -> Any:
+def erfc_lower(jax: Any, x: Any) -> Any:
     """XLA's is `exp(-x^2)` times a quotient for x > 1; what it lost by rounding `x^2` is put back."""
     m = jax.numpy
     z = m.clip(x, 1.0, 40.0)
-    head = accurate_elementary.leading(m, z)
+    head = accurate_elementary.leading_bits(m, z)
     lost = ((head * head - z * z) + 2.0 * head * (z - head)) + (z - head) * (z - head)
-    middle = accurate_elementary.gaussian(m, x) * accurate_elementary.polynomial(
-        SCALED_COMPLEMENT, (m.clip(x, 0.5, 1.0) - 0.75) * 4.0, jax.lax
+    middle = accurate_elementary.gaussian(m, x) * accurate_elementary.horner(
+        ERFCX_COEFFICIENTS, (m.clip(x, 0.5, 1.0) - 0.75) * 4.0, jax.lax
     )
     there = jax.lax.erfc(x)
     return m.where(x > 1.0, there * (1.0 - lost), m.where(x > 0.5, middle, there))
 
 
-erfc = unary(
+erfc = unary_op(
     "erfc",
     jvp=lambda dx, y, x: dx * (gaussian.one(x, scale=1.0) * -SLOPE_AT_ZERO),
     reference=erfc_reference,
-    lower=in_f32_at_least(erfc_of),
+    lower=lower_in_f32_or_wider(erfc_lower),
     formula=FLOATS,
     doc="""`1 - erf(x)`, accurate where it is small. Units: 1 -> 1, inside (0, 2). Kinks: none.""",
 )
 
 
-def newton(m: Any, y: Any, size: Any, erf: Any, erfc: Any) -> Any:
+def erfinv_newton_error(m: Any, y: Any, size: Any, erf: Any, erfc: Any) -> Any:
     """How far `y` is above the inverse error function at `size`: from the complement where that has more digits."""
     off = m.where(size < 0.5, erf(y) - size, (1.0 - size) - erfc(y))
     return off * m.exp(y * y) / SLOPE_AT_ZERO
 
 
-def erfinv_of(m: Any, x: Any, start: Any, erf: Any, erfc: Any) -> Any:
+def erfinv_formula(m: Any, x: Any, start: Any, erf: Any, erfc: Any) -> Any:
     """One step of Newton's iteration from a good start."""
     size, y = m.abs(x), m.abs(start)
     inside = (size > 0.0) & (size < 1.0)
     safe = m.where(inside, y, 0.5)
-    better = safe - newton(m, safe, m.where(inside, size, 0.5), erf, erfc)
+    better = safe - erfinv_newton_error(m, safe, m.where(inside, size, 0.5), erf, erfc)
     return m.where(inside, m.where(x < 0, -better, better), start)
 
 
-def erfinv_slope_of(m: Any, x: Any, y: Any, erf: Any, erfc: Any) -> Any:
+def erfinv_slope_formula(m: Any, x: Any, y: Any, erf: Any, erfc: Any) -> Any:
     """`exp(y^2)` of the exact inverse: of the rounded one it would be off by 2 y^2 times as much as that."""
     size = m.abs(x)
     inside = size < 1.0
     safe = m.where(inside, m.abs(y), 0.5)
-    above = newton(m, safe, m.where(inside, size, 0.5), erf, erfc)
+    above = erfinv_newton_error(m, safe, m.where(inside, size, 0.5), erf, erfc)
     slope = (1.0 - 2.0 * safe * above) / (accurate_elementary.gaussian(m, safe) * SLOPE_AT_ZERO)
     return m.where(inside, slope, m.where(size == 1.0, math.inf, m.full_like(size, math.nan)))
 
 
 def erfinv_reference(x: Array) -> Array:
-    return erfinv_of(np, x, scipy().erfinv(x), scipy().erf, erfc_reference)
+    return erfinv_formula(np, x, scipy_special().erfinv(x), scipy_special().erf, erfc_reference)
 
 
 def erfinv_lower(jax: Any, x: Any) -> Any:
     start = jax.lax.erf_inv(x)
-    return erfinv_of(jax.numpy, x, start, jax.lax.erf, lambda y: erfc_of(jax, y)) if x.dtype == np.float64 else start
+    return (
+        erfinv_formula(jax.numpy, x, start, jax.lax.erf, lambda y: erfc_lower(jax, y))
+        if x.dtype == np.float64
+        else start
+    )
 
 
 def erfinv_slope_lower(jax: Any, x: Any) -> Any:
-    return erfinv_slope_of(jax.numpy, x, erfinv_lower(jax, x), jax.lax.erf, lambda y: erfc_of(jax, y))
+    return erfinv_slope_formula(jax.numpy, x, erfinv_lower(jax, x), jax.lax.erf, lambda y: erfc_lower(jax, y))
 
 
 def erfinv_slope_jvp(dx: Value, y: Value, x: Value) -> Value:
     return dx * (erfinv.one(x) * y * y * 2.0)
 
 
-erfinv_slope = unary(
+erfinv_slope = unary_op(
     "erfinv_slope",
     jvp=erfinv_slope_jvp,
-    reference=lambda x: erfinv_slope_of(np, x, erfinv_reference(x), scipy().erf, erfc_reference),
-    lower=in_f32_at_least(erfinv_slope_lower),
+    reference=lambda x: erfinv_slope_formula(np, x, erfinv_reference(x), scipy_special().erf, erfc_reference),
+    lower=lower_in_f32_or_wider(erfinv_slope_lower),
     formula=FLOATS,
-    samples=Uniform(-0.9, 0.9),
+    samples=UniformSamples(-0.9, 0.9),
     doc="""The slope of `erfinv`, `sqrt(pi) / 2 exp(erfinv(x)^2)`. Units: 1 -> 1.
     Kinks: +Inf at -1 and 1; NaN outside.""",
 )
-erfinv = unary(
+erfinv = unary_op(
     "erfinv",
     jvp=lambda dx, y, x: dx * erfinv_slope.one(x),
     reference=erfinv_reference,
     lower=erfinv_lower,
     formula=(F64,),
-    samples=Uniform(-0.9, 0.9),
+    samples=UniformSamples(-0.9, 0.9),
     doc="""Inverse of the error function. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.tensor_types import FLOATS
-from difflang.numerics.accurate_elementary import polynomial, power
-from difflang.numerics.digamma_negative import digamma_left, log
-from difflang.numerics.double_double import Pair, pair, plus, times
-from difflang.ops.op_factories import Example, Uniform, unary
+from difflang.numerics.accurate_elementary import horner, integer_power
+from difflang.numerics.digamma_negative import dd_log, digamma_negative
+from difflang.numerics.double_double import DoubleDouble, dd_add, dd_from_float, dd_mul
+from difflang.ops.op_factories import OpExample, UniformSamples, unary_op
 
 # Chebyshev fits by mpmath's `chebyfit`, highest power first; `tests/support/fits.py` makes them again.
 # psi(x) / (x - ROOT) for x = 1.75 + 0.75 s and s from -1 to 1
@@ -51,8 +51,12 @@ STIRLING_TAIL = (
     0.0007936507466535246, -0.002777777777623419, 0.08333333333333325,
 )  # fmt: skip
 
-ROOT, ROOT_REST, ROOT_SLOPE = 1.4616321449683622, 9.549995429965697e-17, 0.9676722454476212  # of psi, and psi' there
-FAR = 2.5  # from here on the asymptotic series serve
+ROOT, ROOT_LOW_BITS, ROOT_SLOPE = (
+    1.4616321449683622,
+    9.549995429965697e-17,
+    0.9676722454476212,
+)  # of psi, and psi' there
+ASYMPTOTIC_FROM = 2.5  # from here on the asymptotic series serve
 STIRLING_CONSTANT = 0.5 * math.log(2.0 * math.pi) - 0.5
 HALF_LOG_2_PI = (0.9189385332046728, -3.8782941580672414e-17)
 GAMMA_OVERFLOWS = 172.0
@@ -61,7 +65,7 @@ GAMMA_OVERFLOWS = 172.0
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 
 
-def beside_integer(m: Any, x: Any) -> Any:
+def offset_from_integer(m: Any, x: Any) -> Any:
     """`x` less the nearest integer: exact, from -0.5 to 0.5; 0 at +-Inf."""
     return m.where(m.abs(x) < 2.0**52, x - m.round(x), 0.0 * m.sign(x))
 
@@ -74,42 +78,42 @@ def cot_pi(m: Any, f: Any) -> Any:
     return m.where(f < 0, -1.0, m.ones_like(f)) * m.where(steep, t, 1.0 / t)
 
 
-def reflected(m: Any, x: Any) -> Any:
+def reflect_argument(m: Any, x: Any) -> Any:
     """`x` on the right of 0, `1 - x` on the left of it."""
     return m.where(x < 0, 1.0 - x, x)
 
 
-def stirling(m: Any, x: Any) -> Any:
+def lgamma_stirling(m: Any, x: Any) -> Any:
     """`lgamma(x)` for x from `FAR`."""
     v = 1.0 / x
-    return (x - 0.5) * (m.log(x) - 1.0) + (STIRLING_CONSTANT + v * polynomial(STIRLING_TAIL, v * v))
+    return (x - 0.5) * (m.log(x) - 1.0) + (STIRLING_CONSTANT + v * horner(STIRLING_TAIL, v * v))
 
 
-def lgamma_of(m: Any, x: Any) -> Any:
+def lgamma_formula(m: Any, x: Any) -> Any:
     """Between the zeros 1 and 2 and around them a polynomial times both; then Stirling's series; left of 0 reflected.
 
     Source: Abramowitz and Stegun 6.1.17, 6.1.40.
     """
-    y = reflected(m, x)
+    y = reflect_argument(m, x)
     low = y < 1.0
-    z = m.where(y < FAR, y, 1.5)
+    z = m.where(y < ASYMPTOTIC_FROM, y, 1.5)
     s = m.where(low, z - 1.0, z - 2.0)
-    near = s * m.where(low, z, z - 1.0) * polynomial(BETWEEN_ZEROS, s) - m.where(low, m.log(z), 0.0)
-    f = m.where(y < FAR, FAR, y)
-    right = m.where(y < FAR, near, stirling(m, f))
-    beside = m.abs(beside_integer(m, x))
+    near = s * m.where(low, z, z - 1.0) * horner(BETWEEN_ZEROS, s) - m.where(low, m.log(z), 0.0)
+    f = m.where(y < ASYMPTOTIC_FROM, ASYMPTOTIC_FROM, y)
+    right = m.where(y < ASYMPTOTIC_FROM, near, lgamma_stirling(m, f))
+    beside = m.abs(offset_from_integer(m, x))
     left = m.log(math.pi / m.sin(math.pi * beside)) - right
     return m.where(x > 0, right, m.where(beside == 0, math.inf, left))
 
 
-def lgamma_pair(m: Any, x: Any) -> Pair:
+def dd_lgamma_stirling(m: Any, x: Any) -> DoubleDouble:
     """Stirling's series with twice the digits, for doubles from `FAR`."""
     v = 1.0 / x
-    main = plus(times(pair(x - 0.5), log(m, pair(x))), pair(-x))
-    return plus(plus(main, HALF_LOG_2_PI), pair(v * polynomial(STIRLING_TAIL, v * v)))
+    main = dd_add(dd_mul(dd_from_float(x - 0.5), dd_log(m, dd_from_float(x))), dd_from_float(-x))
+    return dd_add(dd_add(main, HALF_LOG_2_PI), dd_from_float(v * horner(STIRLING_TAIL, v * v)))
 
 
-def gamma_of(m: Any, x: Any) -> Any:
+def gamma_formula(m: Any, x: Any) -> Any:
     """`x gamma(x)` by a polynomial up to `FAR`, then `gamma(x)` by Stirling's series; left of 0 reflected.
 
     The logarithm that is exponentiated is small, or has digits to spare: for narrower types any double has.
@@ -120,67 +124,67 @@ def gamma_of(m: Any, x: Any) -> Any:
         x = x.astype(m.result_type(float))
     size = m.abs(x)
     low = size < 1.0
-    z = m.where(size < FAR, size, 1.5)
+    z = m.where(size < ASYMPTOTIC_FROM, size, 1.5)
     s = m.where(low, z - 1.0, z - 2.0)
-    near = m.exp(s * m.where(low, z, z - 1.0) * polynomial(BETWEEN_ZEROS, s))
+    near = m.exp(s * m.where(low, z, z - 1.0) * horner(BETWEEN_ZEROS, s))
     times_x = near * m.where(low, 1.0, z)
-    f = m.where(size < FAR, FAR, m.minimum(size, 2.0 * GAMMA_OVERFLOWS))
-    high, rest = lgamma_pair(m, f) if dtype == np.float64 else (stirling(m, f), 0.0)
-    right = m.where(size < FAR, near / m.where(low, z, 1.0), m.exp(high) * (1.0 + rest))
-    inverse = m.where(size < FAR, 1.0 / times_x, m.exp(-high) * (1.0 - rest))
-    beside = beside_integer(m, x)
+    f = m.where(size < ASYMPTOTIC_FROM, ASYMPTOTIC_FROM, m.minimum(size, 2.0 * GAMMA_OVERFLOWS))
+    high, rest = dd_lgamma_stirling(m, f) if dtype == np.float64 else (lgamma_stirling(m, f), 0.0)
+    right = m.where(size < ASYMPTOTIC_FROM, near / m.where(low, z, 1.0), m.exp(high) * (1.0 + rest))
+    inverse = m.where(size < ASYMPTOTIC_FROM, 1.0 / times_x, m.exp(-high) * (1.0 - rest))
+    beside = offset_from_integer(m, x)
     odd = m.floor(size) - 2.0 * m.floor(0.5 * size)
-    left = inverse * (math.pi / m.sin(math.pi * m.abs(beside))) / m.where(size < FAR, 1.0, size)
+    left = inverse * (math.pi / m.sin(math.pi * m.abs(beside))) / m.where(size < ASYMPTOTIC_FROM, 1.0, size)
     pole = m.where(x == 0, m.copysign(math.inf, x), math.nan)
     y = m.where(x > 0, right, m.where(beside == 0, pole, m.where(odd == 1, left, -left)))
     return m.where(m.isnan(x), x, y).astype(dtype)
 
 
-def digamma_right(m: Any, x: Any) -> Any:
+def digamma_positive(m: Any, x: Any) -> Any:
     """Around its root a polynomial times the distance from it; then the asymptotic series. For `x` from 0.
 
     Source: Abramowitz and Stegun 6.3.5, 6.3.18.
     """
     low = x < 1.0
-    z = m.where(x < FAR, m.where(low, x + 1.0, x), 1.5)
+    z = m.where(x < ASYMPTOTIC_FROM, m.where(low, x + 1.0, x), 1.5)
     root = x.dtype.type(ROOT)
-    rest = (ROOT - float(root)) + ROOT_REST
-    near = (z - root) * polynomial(ROOT_QUOTIENT, (z - 1.75) / 0.75) - rest * ROOT_SLOPE
-    f = m.where(x < FAR, FAR, x)
+    rest = (ROOT - float(root)) + ROOT_LOW_BITS
+    near = (z - root) * horner(ROOT_QUOTIENT, (z - 1.75) / 0.75) - rest * ROOT_SLOPE
+    f = m.where(x < ASYMPTOTIC_FROM, ASYMPTOTIC_FROM, x)
     v = 1.0 / f
-    far = m.log(f) - v * (0.5 + v * polynomial(PSI_TAIL, v * v))
-    return m.where(x < FAR, near - m.where(low, 1.0 / x, 0.0), far)
+    far = m.log(f) - v * (0.5 + v * horner(PSI_TAIL, v * v))
+    return m.where(x < ASYMPTOTIC_FROM, near - m.where(low, 1.0 / x, 0.0), far)
 
 
-def chosen(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
+def numpy_cond(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
     """NumPy's counterpart of `jax.lax.cond`."""
     return yes(*operands) if condition else no(*operands)
 
 
-def digamma_of(m: Any, x: Any, cond: Any = chosen) -> Any:
+def digamma_formula(m: Any, x: Any, cond: Any = numpy_cond) -> Any:
     """Reflected left of 0, with more digits on the way. That takes four times as long: only if need be."""
-    right = m.where(x == 0, math.nan, digamma_right(m, m.maximum(x, 0.0)))
-    return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_left_of_0(m, x), y), lambda x, y: y, x, right)
+    right = m.where(x == 0, math.nan, digamma_positive(m, m.maximum(x, 0.0)))
+    return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_reflected(m, x), y), lambda x, y: y, x, right)
 
 
-def digamma_left_of_0(m: Any, x: Any) -> Any:
+def digamma_reflected(m: Any, x: Any) -> Any:
     """NaN at the poles. Doubles have digits to spare for narrower types, floats of more than 64 bits have their own."""
-    beside = beside_integer(m, x)
+    beside = offset_from_integer(m, x)
     if x.dtype == np.float64:
-        y = digamma_left(m, x, beside)
+        y = digamma_negative(m, x, beside)
     else:
         dtype = x.dtype if x.dtype.itemsize > 8 else m.result_type(float)
         wide = x.astype(dtype)
-        y = (digamma_right(m, 1.0 - wide) - math.pi * cot_pi(m, beside.astype(dtype))).astype(x.dtype)
+        y = (digamma_positive(m, 1.0 - wide) - math.pi * cot_pi(m, beside.astype(dtype))).astype(x.dtype)
     return m.where(beside == 0, math.nan, y)
 
 
-def polygamma_of(m: Any, x: Any, n: int) -> Any:
+def polygamma_formula(m: Any, x: Any, n: int) -> Any:
     """The first terms of its series and the Euler-Maclaurin formula for the rest; left of 0 reflected.
 
     Source: Abramowitz and Stegun 6.4.7, 6.4.10, 23.1.30.
     """
-    y, s, terms = reflected(m, x), n + 1, 10 + n
+    y, s, terms = reflect_argument(m, x), n + 1, 10 + n
     far = y > 32.0
     w = m.where(far, y, y + float(terms))
     v = 1.0 / w
@@ -189,17 +193,17 @@ def polygamma_of(m: Any, x: Any, n: int) -> Any:
     for j, b in enumerate(BERNOULLI, 1):
         total = total + even * (b * rising / math.factorial(2 * j))
         rising, even = rising * (s + 2 * j - 1) * (s + 2 * j), even * square
-    head = 1.0 / power(m, y + (terms - 1.0), s)
+    head = 1.0 / integer_power(m, y + (terms - 1.0), s)
     for k in reversed(range(terms - 1)):
-        head = head + 1.0 / power(m, y + float(k), s)
-    right = (total / power(m, w, n) + m.where(far, 0.0, head)) * ((-1.0) ** s * math.factorial(n))
-    beside = beside_integer(m, x)
+        head = head + 1.0 / integer_power(m, y + float(k), s)
+    right = (total / integer_power(m, w, n) + m.where(far, 0.0, head)) * ((-1.0) ** s * math.factorial(n))
+    beside = offset_from_integer(m, x)
     c = cot_pi(m, m.where(beside == 0, 0.5, beside))
-    left = (-1.0) ** n * right - math.pi**s * polynomial([0.0, *slopes_of_cot(n)], c)
+    left = (-1.0) ** n * right - math.pi**s * horner([0.0, *cot_derivative_polynomial(n)], c)
     return m.where(x < 0, m.where(beside == 0, math.nan, left), right)
 
 
-def slopes_of_cot(n: int) -> list[float]:
+def cot_derivative_polynomial(n: int) -> list[float]:
     """Derivative number `n` of the cotangent as a polynomial in it, highest power first: c' = -(1 + c^2)."""
     lowest_first = [0.0, 1.0]
     for _ in range(n):
@@ -208,7 +212,7 @@ def slopes_of_cot(n: int) -> list[float]:
     return lowest_first[::-1]
 
 
-def compiled(function: Any, *, branches: bool = False) -> Any:
+def lower_formula(function: Any, *, branches: bool = False) -> Any:
     """A lowering by a formula above, which may have branches. 16-bit floats are computed in f32."""
 
     def lower(jax: Any, x: Any, **attrs: int) -> Any:
@@ -220,44 +224,44 @@ def compiled(function: Any, *, branches: bool = False) -> Any:
     return lower
 
 
-lgamma = unary(
+lgamma = unary_op(
     "lgamma",
     jvp=lambda dx, y, x: dx * digamma.one(x),
-    reference=lambda x: lgamma_of(np, x),
-    lower=compiled(lgamma_of),
+    reference=lambda x: lgamma_formula(np, x),
+    lower=lower_formula(lgamma_formula),
     formula=FLOATS,
-    samples=Uniform(0.3, 5.0),
+    samples=UniformSamples(0.3, 5.0),
     doc="""Logarithm of the absolute value of the gamma function; +Inf at its poles. Units: 1 -> 1.
     Kinks: NaN at the poles 0, -1, -2, ...""",
 )
-gamma = unary(
+gamma = unary_op(
     "gamma",
     jvp=lambda dx, y, x: dx * (y * digamma.one(x)),
-    reference=lambda x: gamma_of(np, x),
-    lower=compiled(gamma_of),
+    reference=lambda x: gamma_formula(np, x),
+    lower=lower_formula(gamma_formula),
     formula=FLOATS,
-    samples=Uniform(0.3, 5.0),
+    samples=UniformSamples(0.3, 5.0),
     doc="""The gamma function; +-Inf at +-0, NaN at its other poles. Units: 1 -> 1.
     Kinks: NaN at the poles 0, -1, -2, ...""",
 )
-digamma = unary(
+digamma = unary_op(
     "digamma",
     jvp=lambda dx, y, x: dx * polygamma.one(x, n=1),
-    reference=lambda x: digamma_of(np, x),
-    lower=compiled(digamma_of, branches=True),
+    reference=lambda x: digamma_formula(np, x),
+    lower=lower_formula(digamma_formula, branches=True),
     formula=FLOATS,
-    samples=Uniform(0.3, 5.0),
+    samples=UniformSamples(0.3, 5.0),
     doc="""Derivative of `lgamma`. Units: 1 -> 1. Kinks: NaN at the poles 0, -1, -2, ...""",
 )
 
 
-polygamma = unary(
+polygamma = unary_op(
     "polygamma",
     jvp=lambda dx, y, x, n: dx * polygamma.one(x, n=n + 1),
-    reference=lambda x, n: polygamma_of(np, x, n),
-    lower=compiled(polygamma_of),
+    reference=lambda x, n: polygamma_formula(np, x, n),
+    lower=lower_formula(polygamma_formula),
     formula=FLOATS,
-    samples=tuple(Example(((2, 3),), {"n": n}, Uniform(0.3, 5.0)) for n in (1, 2, 3)),
+    samples=tuple(OpExample(((2, 3),), {"n": n}, UniformSamples(0.3, 5.0)) for n in (1, 2, 3)),
     doc="""Derivative number `n` (at least 1) of `digamma`. Units: 1 -> 1.
     Kinks: +-Inf at 0, the limit from the right; NaN at the other poles.""",
 )

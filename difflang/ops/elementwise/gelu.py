@@ -11,8 +11,8 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import FLOATS
 from difflang.numerics import accurate_elementary
-from difflang.ops.elementwise.error_functions import gaussian, in_f32_at_least
-from difflang.ops.op_factories import Array, unary
+from difflang.ops.elementwise.error_functions import gaussian, lower_in_f32_or_wider
+from difflang.ops.op_factories import Array, unary_op
 
 # The slope over `x - ROOT` for x = -1.075 + 0.725 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`, highest
 # power first; `tests/support/fits.py` makes it again.
@@ -33,7 +33,7 @@ TAIL = (
     0.024536963243235035, -0.02640104296667353, 0.010002352385243864, 0.031030368425970702,
     -0.0915522818340092, 0.46151582985003775,
 )  # fmt: skip
-FAR = 40.0  # the bell is 0 there, and s is 0.78
+BELL_ZERO_FROM = 40.0  # the bell is 0 there, and s is 0.78
 # The same with half of the digits, for narrower types: the tail for s = (x - 4) / (x + 4) from -1 to 0.58.
 SHORT_ROOT_QUOTIENT = (
     2.719344572923496e-06, -4.351015828351444e-06, -6.548221692258643e-05, 9.217699881295302e-07,
@@ -45,45 +45,45 @@ SHORT_TAIL = (
     -0.005002109316442669, 0.017939439458792165, -0.03219782289083928, 0.028600033468211744,
     0.01399963714254457, -0.09670346799467665, 0.4720532063928283,
 )  # fmt: skip
-NARROW_FAR = 15.0
-ROOT, ROOT_REST, ROOT_SLOPE = -0.7517915246935645, 1.4956759177009883e-17, 0.4314939923140469  # of the slope
+BELL_ZERO_FROM_F32 = 15.0
+ROOT, ROOT_LOW_BITS, ROOT_SLOPE = -0.7517915246935645, 1.4956759177009883e-17, 0.4314939923140469  # of the slope
 DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def tail(m: Any, x: Any, by: Any) -> tuple[Any, Any]:
+def normal_tail(m: Any, x: Any, by: Any) -> tuple[Any, Any]:
     """`exp(-x^2 / 2)`, and the probability beyond `|x|` over it."""
-    far, middle, fit = (FAR, 5.0, TAIL) if x.dtype == np.float64 else (NARROW_FAR, 4.0, SHORT_TAIL)
+    far, middle, fit = (BELL_ZERO_FROM, 5.0, TAIL) if x.dtype == np.float64 else (BELL_ZERO_FROM_F32, 4.0, SHORT_TAIL)
     z = m.minimum(m.abs(x), far)
-    return accurate_elementary.gaussian(m, x, 0.5), accurate_elementary.polynomial(
-        fit, (z - middle) / (z + middle), by
-    ) / (z + 1.0)
+    return accurate_elementary.gaussian(m, x, 0.5), accurate_elementary.horner(fit, (z - middle) / (z + middle), by) / (
+        z + 1.0
+    )
 
 
-def gelu_of(m: Any, x: Any, by: Any = operator) -> Any:
-    bell, beyond = tail(m, x, by)
-    return m.where(x < 0, m.maximum(x, -FAR) * (bell * beyond), x * (1.0 - bell * beyond))
+def gelu_formula(m: Any, x: Any, by: Any = operator) -> Any:
+    bell, beyond = normal_tail(m, x, by)
+    return m.where(x < 0, m.maximum(x, -BELL_ZERO_FROM) * (bell * beyond), x * (1.0 - bell * beyond))
 
 
-def gelu_slope_of(m: Any, x: Any, by: Any = operator) -> Any:
+def gelu_slope_formula(m: Any, x: Any, by: Any = operator) -> Any:
     """`P(x) + x p(x)`: around its root a polynomial times the distance from it."""
-    bell, beyond = tail(m, x, by)
+    bell, beyond = normal_tail(m, x, by)
     near = (x > -1.8) & (x < -0.35)
     z = m.clip(x, -1.8, -0.35)
     root = x.dtype.type(ROOT)
-    rest = (ROOT - float(root)) + ROOT_REST
+    rest = (ROOT - float(root)) + ROOT_LOW_BITS
     fit = ROOT_QUOTIENT if x.dtype == np.float64 else SHORT_ROOT_QUOTIENT
-    around = (z - root) * accurate_elementary.polynomial(fit, (z + 1.075) / 0.725, by) - rest * ROOT_SLOPE
-    moved = m.clip(x, -FAR, FAR) * DENSITY
+    around = (z - root) * accurate_elementary.horner(fit, (z + 1.075) / 0.725, by) - rest * ROOT_SLOPE
+    moved = m.clip(x, -BELL_ZERO_FROM, BELL_ZERO_FROM) * DENSITY
     left, right = bell * (beyond + moved), 1.0 - bell * (beyond - moved)
     return m.where(near, around, m.where(x < 0, left, right))
 
 
 def gelu_reference(x: Array) -> Array:
-    return gelu_of(np, x)
+    return gelu_formula(np, x)
 
 
 def gelu_slope_reference(x: Array) -> Array:
-    return gelu_slope_of(np, x)
+    return gelu_slope_formula(np, x)
 
 
 def gelu_slope_jvp(dx: Value, y: Value, x: Value) -> Value:
@@ -92,19 +92,19 @@ def gelu_slope_jvp(dx: Value, y: Value, x: Value) -> Value:
     return dx * (density * 2.0 - x * (x * density))
 
 
-gelu_slope = unary(
+gelu_slope = unary_op(
     "gelu_slope",
     jvp=gelu_slope_jvp,
     reference=gelu_slope_reference,
-    lower=in_f32_at_least(lambda jax, x: gelu_slope_of(jax.numpy, x, jax.lax)),
+    lower=lower_in_f32_or_wider(lambda jax, x: gelu_slope_formula(jax.numpy, x, jax.lax)),
     formula=FLOATS,
     doc="""The slope of `gelu`, `P(x) + x p(x)`. Units: 1 -> 1. Kinks: none.""",
 )
-gelu = unary(
+gelu = unary_op(
     "gelu",
     jvp=lambda dx, y, x: dx * gelu_slope.one(x),
     reference=gelu_reference,
-    lower=in_f32_at_least(lambda jax, x: gelu_of(jax.numpy, x, jax.lax)),
+    lower=lower_in_f32_or_wider(lambda jax, x: gelu_formula(jax.numpy, x, jax.lax)),
     formula=FLOATS,
     doc="""Gaussian error linear unit, `x P(x)` with P the normal distribution. Units: 1 -> 1. Kinks: none.""",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Solver, Unknown
+from difflang.ir.op import OPS, Op, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import (
     BOOL,
     BOOLS,
@@ -30,99 +30,99 @@ from difflang.ir.tensor_types import (
 )
 from difflang.ops.op_factories import (
     Array,
-    Example,
-    Fixed,
-    Rules,
-    Uniform,
-    array_dtype,
-    inactive,
-    linear,
-    multilinear,
-    same_type,
-    tensor,
-    widened,
-    zeros_at,
+    FixedOperand,
+    OperandRules,
+    OpExample,
+    UniformSamples,
+    inactive_op,
+    linear_op,
+    multilinear_op,
+    numpy_dtype_for,
+    same_type_rule,
+    tensor_type,
+    upcast_half_reference,
+    zeros_of_type,
 )
 
-PAIR = (Uniform(), Uniform())
+TWO_UNIFORM = (UniformSamples(), UniformSamples())
 
 
-def conjugate(y: Value) -> Value:
+def conj_if_complex(y: Value) -> Value:
     """`y`, conjugated where it is complex: the adjoint of multiplication by `y` multiplies by this."""
-    return conj.one(y) if tensor(y).dtype.is_complex else y
+    return conj.one(y) if tensor_type(y).dtype.is_complex else y
 
 
-add = linear(
+add = linear_op(
     "add",
-    type=same_type(NUMBERS),
+    type=same_type_rule(NUMBERS),
     jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
-    reference=widened(np.add),
+    reference=upcast_half_reference(np.add),
     lower=lambda jax, x, y: jax.lax.add(x, y),
     splats=True,
     accepts=NUMBERS,
     elementwise=True,
-    samples=PAIR,
+    samples=TWO_UNIFORM,
     doc="""Sum; integers wrap. Units: u, u -> u. Kinks: none.""",
 )
-sub = linear(
+sub = linear_op(
     "sub",
-    type=same_type(NUMBERS),
+    type=same_type_rule(NUMBERS),
     jvp=(lambda d, z, x, y: d, lambda d, z, x, y: -d),
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: -ct),
-    reference=widened(np.subtract),
+    reference=upcast_half_reference(np.subtract),
     lower=lambda jax, x, y: jax.lax.sub(x, y),
     splats=True,
     accepts=NUMBERS,
     elementwise=True,
-    samples=PAIR,
+    samples=TWO_UNIFORM,
     doc="""Difference; integers wrap. Units: u, u -> u. Kinks: none.""",
 )
-neg = linear(
+neg = linear_op(
     "neg",
-    type=same_type(NUMBERS),
+    type=same_type_rule(NUMBERS),
     transpose=(lambda ct, x: -ct,),
-    reference=widened(np.negative),
+    reference=upcast_half_reference(np.negative),
     lower=lambda jax, x: jax.lax.neg(x),
     accepts=NUMBERS,
     elementwise=True,
-    samples=Uniform(),
+    samples=UniformSamples(),
     doc="""Negation; integers wrap. Units: u -> u. Kinks: none.""",
 )
-mul = multilinear(
+mul = multilinear_op(
     "mul",
-    type=same_type(NUMBERS),
-    transpose=(lambda ct, x, y: ct * conjugate(y), lambda ct, x, y: ct * conjugate(x)),
-    reference=widened(np.multiply),
+    type=same_type_rule(NUMBERS),
+    transpose=(lambda ct, x, y: ct * conj_if_complex(y), lambda ct, x, y: ct * conj_if_complex(x)),
+    reference=upcast_half_reference(np.multiply),
     lower=lambda jax, x, y: jax.lax.mul(x, y),
     splats=True,
     accepts=NUMBERS,
     elementwise=True,
-    samples=PAIR,
+    samples=TWO_UNIFORM,
     doc="""Product; integers wrap. Units: u, v -> u v. Kinks: none.""",
 )
 div = OPS.declare(
     Op(
         "div",
-        type=same_type(FLOATS + COMPLEXES),
+        type=same_type_rule(FLOATS + COMPLEXES),
         jvp=(
             lambda d, z, x, y: d / y,
             lambda d, z, x, y: d * (-z / y),
         ),  # neither `z / y`, of which XLA makes a quotient by a square, that overflows or vanishes before it; nor
         # `d / y * z`, of which `d / y` may overflow on one way round and `ct * z` on the other
-        transpose=(lambda ct, x, y: ct / conjugate(y), None),
-        reference=widened(np.divide),
+        transpose=(lambda ct, x, y: ct / conj_if_complex(y), None),
+        reference=upcast_half_reference(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),
         splats=True,
         accepts=FLOATS + COMPLEXES,
         elementwise=True,
-        samples=(Uniform(), Uniform(0.5, 2.0)),
+        samples=(UniformSamples(), UniformSamples(0.5, 2.0)),
         doc="""Quotient, linear in the first operand. Units: u, v -> u / v. Kinks: none; x / 0 as in IEEE 754.""",
     )
 )
 
 
-def select_type(same: Solver, p: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def select_type(same: TypeSolver, p: Tensor, x: Tensor, y: Tensor) -> Tensor:
     same.accepts(p, BOOLS)
     same.dtype(x, y)
     same.shape(x, y)
@@ -130,13 +130,13 @@ def select_type(same: Solver, p: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return x
 
 
-select = linear(
+select = linear_op(
     "select",
     type=select_type,
     transpose=(
         None,
-        lambda ct, p, x, y: select.one(p, ct, zeros_at(ct, ct.type)),
-        lambda ct, p, x, y: select.one(p, zeros_at(ct, ct.type), ct),
+        lambda ct, p, x, y: select.one(p, ct, zeros_of_type(ct, ct.type)),
+        lambda ct, p, x, y: select.one(p, zeros_of_type(ct, ct.type), ct),
     ),
     reference=np.where,
     lower=lambda jax, p, x, y: jax.lax.select(p, x, y),
@@ -144,8 +144,8 @@ select = linear(
     chooses=True,
     same_bits=True,
     samples=(
-        Example((Fixed((True, False, True), BOOL), (3,), (3,))),
-        Example((Fixed(False, BOOL), (), ())),
+        OpExample((FixedOperand((True, False, True), BOOL), (3,), (3,))),
+        OpExample((FixedOperand(False, BOOL), (), ())),
     ),
     doc="""Element by element `x` where `p`, else `y`. The tangent of the side not selected is dropped, not multiplied
     by zero, so an Inf or NaN in it does no harm. Units: u, u -> u.""",
@@ -155,31 +155,35 @@ select = linear(
 # ------------------------------------------------------------------------------------------------- conversion
 
 
-def convert_type(same: Solver, x: Tensor, *, dtype: DType) -> Tensor:
+def convert_type(same: TypeSolver, x: Tensor, *, dtype: DType) -> Tensor:
     same.require(dtype not in BOOLS + INTEGERS, "`convert` gives floats; `truncate` gives integers")
     if dtype in FLOATS:
         same.accepts(x, BOOLS + REALS)
     return Tensor(dtype, x.shape)
 
 
-def convert_transpose(ct: Value, x: Value | Unknown, *, dtype: DType) -> Value:
-    real_part = real.one(ct) if dtype.kind == "complex" and not tensor(x).dtype.is_complex else ct
-    return real_part if tensor(real_part).dtype is tensor(x).dtype else convert.one(real_part, dtype=tensor(x).dtype)
+def convert_transpose(ct: Value, x: Value | UndefinedPrimal, *, dtype: DType) -> Value:
+    real_part = real.one(ct) if dtype.kind == "complex" and not tensor_type(x).dtype.is_complex else ct
+    return (
+        real_part
+        if tensor_type(real_part).dtype is tensor_type(x).dtype
+        else convert.one(real_part, dtype=tensor_type(x).dtype)
+    )
 
 
-convert = linear(
+convert = linear_op(
     "convert",
     type=convert_type,
     transpose=(convert_transpose,),
-    reference=lambda x, dtype: x.astype(array_dtype(dtype)),
-    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, array_dtype(dtype)),
+    reference=lambda x, dtype: x.astype(numpy_dtype_for(dtype)),
+    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype_for(dtype)),
     elementwise=True,
     samples=(
-        *(Example(((2, 3),), {"dtype": d}) for d in FLOATS),
-        *(Example((Fixed((0, 1, 100), d),), {"dtype": F32}) for d in (BOOL, I8, U8, I32, I64)),
-        Example((Fixed((0, -1, 2**40), I64),), {"dtype": F64}),
-        Example((Fixed((0.5, -1.5), F32),), {"dtype": C64}),
-        Example((Fixed((0.5, 1 - 1.5j), C64),), {"dtype": C128}),
+        *(OpExample(((2, 3),), {"dtype": d}) for d in FLOATS),
+        *(OpExample((FixedOperand((0, 1, 100), d),), {"dtype": F32}) for d in (BOOL, I8, U8, I32, I64)),
+        OpExample((FixedOperand((0, -1, 2**40), I64),), {"dtype": F64}),
+        OpExample((FixedOperand((0.5, -1.5), F32),), {"dtype": C64}),
+        OpExample((FixedOperand((0.5, 1 - 1.5j), C64),), {"dtype": C128}),
     ),
     accepts=FLOATS,
     doc="""The same numbers in another float or complex type, rounded to nearest. Linear where the operand has a
@@ -187,7 +191,7 @@ convert = linear(
 )
 
 
-def truncate_type(same: Solver, x: Tensor, *, dtype: DType) -> Tensor:
+def truncate_type(same: TypeSolver, x: Tensor, *, dtype: DType) -> Tensor:
     same.accepts(x, BOOLS + REALS)
     same.require(dtype not in FLOATS + COMPLEXES, "`truncate` gives integers; `convert` gives floats")
     return Tensor(dtype, x.shape)
@@ -196,30 +200,30 @@ def truncate_type(same: Solver, x: Tensor, *, dtype: DType) -> Tensor:
 def truncate_reference(x: Array, *, dtype: DType) -> Array:
     """Floats outside the range of an integer type go to its end, NaN to 0."""
     if dtype.kind == "bool" or x.dtype.kind in "biu":
-        return x.astype(array_dtype(dtype))
-    info = np.iinfo(array_dtype(dtype))
+        return x.astype(numpy_dtype_for(dtype))
+    info = np.iinfo(numpy_dtype_for(dtype))
     wide = np.trunc(x.astype(np.float64))
     above, below = wide >= float(info.max), wide <= float(info.min)
-    inside = np.where(above | below | np.isnan(wide), 0.0, wide).astype(array_dtype(dtype))
-    return np.where(above, info.max, np.where(below, info.min, inside)).astype(array_dtype(dtype))
+    inside = np.where(above | below | np.isnan(wide), 0.0, wide).astype(numpy_dtype_for(dtype))
+    return np.where(above, info.max, np.where(below, info.min, inside)).astype(numpy_dtype_for(dtype))
 
 
-truncate = inactive(
+truncate = inactive_op(
     "truncate",
     type=truncate_type,
     reference=truncate_reference,
-    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, array_dtype(dtype)),
+    lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype_for(dtype)),
     elementwise=True,
     same_bits=True,
     samples=(
-        *(Example(((2, 3),), {"dtype": d}, Uniform(-5.0, 5.0)) for d in (BOOL, I8, I32, I64)),
-        *(Example(((2, 3),), {"dtype": d}, Uniform(0.0, 5.0)) for d in (U8, U32)),
-        Example((Fixed((1e20, -1e20, float("nan"), float("inf"), -0.9), F32),), {"dtype": I32}),
-        Example((Fixed((3e9, -3e9, float("nan"), 1.9, -1.9), F64),), {"dtype": I32}),
-        Example((Fixed((300, -300, 255, -1), I32),), {"dtype": I8}),
-        Example((Fixed((300, -300, 255, -1), I32),), {"dtype": U8}),
-        Example((Fixed((300, 0, 255, -1), I32),), {"dtype": BOOL}),
-        Example((Fixed((True, False), BOOL),), {"dtype": I64}),
+        *(OpExample(((2, 3),), {"dtype": d}, UniformSamples(-5.0, 5.0)) for d in (BOOL, I8, I32, I64)),
+        *(OpExample(((2, 3),), {"dtype": d}, UniformSamples(0.0, 5.0)) for d in (U8, U32)),
+        OpExample((FixedOperand((1e20, -1e20, float("nan"), float("inf"), -0.9), F32),), {"dtype": I32}),
+        OpExample((FixedOperand((3e9, -3e9, float("nan"), 1.9, -1.9), F64),), {"dtype": I32}),
+        OpExample((FixedOperand((300, -300, 255, -1), I32),), {"dtype": I8}),
+        OpExample((FixedOperand((300, -300, 255, -1), I32),), {"dtype": U8}),
+        OpExample((FixedOperand((300, 0, 255, -1), I32),), {"dtype": BOOL}),
+        OpExample((FixedOperand((True, False), BOOL),), {"dtype": I64}),
     ),
     accepts=FLOATS,
     doc="""To an integer type or bool: floats toward zero, those out of range to the nearest end and NaN to 0;
@@ -230,23 +234,23 @@ truncate = inactive(
 # -------------------------------------------------------------------------------------------- complex numbers
 
 
-def complex_type(same: Solver, re: Tensor, im: Tensor) -> Tensor:
+def complex_type(same: TypeSolver, re: Tensor, im: Tensor) -> Tensor:
     same.accepts(re, (F32, F64))
     same.dtype(re, im)
     same.shape(re, im)
     return Tensor(same.whole(re), re.shape)
 
 
-def part_type(same: Solver, z: Tensor) -> Tensor:
+def complex_part_type(same: TypeSolver, z: Tensor) -> Tensor:
     same.accepts(z, COMPLEXES)
     return Tensor(same.part(z), z.shape)
 
 
-def part(name: str, *, transpose: Rules, reference: Any, lower: Any, doc: str) -> Op:
-    return linear(
-        name, type=part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
+def complex_part_op(name: str, *, transpose: OperandRules, reference: Any, lower: Any, doc: str) -> Op:
+    return linear_op(
+        name, type=complex_part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
         accepts=COMPLEXES, elementwise=True, conjugates=True,
-        samples=(Example(((2, 3),)), Example(((),)), Example(((1, 0),))),
+        samples=(OpExample(((2, 3),)), OpExample(((),)), OpExample(((1, 0),))),
     )  # fmt: skip
 
 
@@ -257,7 +261,7 @@ def complex_reference(re: Array, im: Array) -> Array:
     return z
 
 
-complex_ = linear(
+complex_ = linear_op(
     "complex",
     type=complex_type,
     transpose=(lambda ct, re, im: real.one(ct), lambda ct, re, im: imag.one(ct)),
@@ -265,33 +269,33 @@ complex_ = linear(
     lower=lambda jax, re, im: jax.lax.complex(re, im),
     accepts=(F32, F64),
     elementwise=True,
-    samples=(Example(((2, 3), (2, 3))), Example(((), ())), Example(((1, 0), (1, 0)))),
+    samples=(OpExample(((2, 3), (2, 3))), OpExample(((), ())), OpExample(((1, 0), (1, 0)))),
     doc="""`re + i im`. Adjoints, here and everywhere, are those of the inner product Re(conj(a) b), so a gradient
     points in the direction of steepest ascent. Units: u, u -> u.""",
 )
-real = part(
+real = complex_part_op(
     "real",
-    transpose=(lambda ct, z: complex_.one(ct, zeros_at(ct, ct.type)),),
+    transpose=(lambda ct, z: complex_.one(ct, zeros_of_type(ct, ct.type)),),
     reference=np.real,
     lower=lambda jax, z: jax.lax.real(z),
     doc="""Real part. Units: u -> u. Kinks: none.""",
 )
-imag = part(
+imag = complex_part_op(
     "imag",
-    transpose=(lambda ct, z: complex_.one(zeros_at(ct, ct.type), ct),),
+    transpose=(lambda ct, z: complex_.one(zeros_of_type(ct, ct.type), ct),),
     reference=np.imag,
     lower=lambda jax, z: jax.lax.imag(z),
     doc="""Imaginary part. Units: u -> u. Kinks: none.""",
 )
-conj = linear(
+conj = linear_op(
     "conj",
-    type=same_type(COMPLEXES),
+    type=same_type_rule(COMPLEXES),
     transpose=(lambda ct, z: conj.one(ct),),
     reference=np.conj,
     lower=lambda jax, z: jax.lax.conj(z),
     accepts=COMPLEXES,
     conjugates=True,
     elementwise=True,
-    samples=(Example(((2, 3),)),),
+    samples=(OpExample(((2, 3),)),),
     doc="""Complex conjugate: linear over the reals. Units: u -> u. Kinks: none.""",
 )

@@ -9,27 +9,36 @@ import numpy as np
 from difflang.ir.graph import Value
 from difflang.ir.tensor_types import F64, FLOATS, NUMBERS, REALS, SIGNED
 from difflang.numerics import accurate_elementary
-from difflang.ops.op_factories import Array, Example, Uniform, binary, elementwise, rounding, unary, zeros_at
+from difflang.ops.op_factories import (
+    Array,
+    OpExample,
+    UniformSamples,
+    binary_op,
+    elementwise_op,
+    piecewise_constant_op,
+    unary_op,
+    zeros_of_type,
+)
 
-NONZERO = Uniform(0.6, 2.4)
+NONZERO = UniformSamples(0.6, 2.4)
 
 
 def integer_pow_jvp(dx: Value, y: Value, x: Value, *, n: int) -> Value:
     if n == 0:
-        return zeros_at(dx, dx.type)
+        return zeros_of_type(dx, dx.type)
     if n == 1:
         return dx
     power = x if n == 2 else integer_pow.one(x, n=n - 1)
     return dx * (power * float(n))
 
 
-ROUNDED = 8  # from this power on rounding at each squaring adds up to more than four units in the last place
+ACCURATE_FROM = 8  # from this power on rounding at each squaring adds up to more than four units in the last place
 
 
 def integer_pow_reference(x: Array, *, n: int) -> Array:
     """By squaring, as the lowering does: exact where the power is."""
-    if abs(n) >= ROUNDED and x.dtype == np.float64:
-        return unrounded_power(np, x, n)
+    if abs(n) >= ACCURATE_FROM and x.dtype == np.float64:
+        return accurate_integer_pow(np, x, n)
     result, square, left = np.ones_like(x), x, abs(n)
     while left:
         result = result * square if left & 1 else result
@@ -38,24 +47,24 @@ def integer_pow_reference(x: Array, *, n: int) -> Array:
 
 
 def integer_pow_lower(jax: Any, x: Any, *, n: int) -> Any:
-    if abs(n) >= ROUNDED and x.dtype == np.float64:
-        return unrounded_power(jax.numpy, x, n)
+    if abs(n) >= ACCURATE_FROM and x.dtype == np.float64:
+        return accurate_integer_pow(jax.numpy, x, n)
     return jax.lax.integer_pow(x, n)
 
 
-def unrounded_power(m: Any, x: Any, n: int) -> Any:
-    y = accurate_elementary.power(m, x, abs(n))
+def accurate_integer_pow(m: Any, x: Any, n: int) -> Any:
+    y = accurate_elementary.integer_power(m, x, abs(n))
     return 1.0 / y if n < 0 else y
 
 
-integer_pow = unary(
+integer_pow = unary_op(
     "integer_pow",
     jvp=integer_pow_jvp,
     reference=integer_pow_reference,
     lower=integer_pow_lower,
     formula=(F64,),
     accepts=NUMBERS,
-    samples=tuple(Example(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
+    samples=tuple(OpExample(((2, 3),), {"n": n}, NONZERO) for n in (0, 1, 2, 3, 7)),
     doc="""`x` to an integer power known at compile time; not negative for integers. Units: u -> u^n.
     Kinks: none; the derivative is exactly `n x^(n-1)`, and `x^0` has derivative 0.""",
 )
@@ -66,7 +75,7 @@ def one_minus_square_lower(jax: Any, x: Any) -> Any:
     return jax.lax.mul(jax.lax.sub(one, x), jax.lax.add(one, x))
 
 
-one_minus_square = unary(
+one_minus_square = unary_op(
     "one_minus_square",
     jvp=lambda dx, y, x: dx * (x * -2.0),
     reference=lambda x: (1 - x) * (1 + x),
@@ -78,7 +87,7 @@ one_minus_square = unary(
 # ----------------------------------------------------------------------------------------- floor division
 
 
-def adjusted(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+def floored_remainder(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     """Truncated remainder of `x / y`, where the floored one differs from it, and `y` with 1 for an integer 0."""
     lax = jax.lax
     zero = lax.full_like(y, 0)
@@ -91,13 +100,13 @@ def adjusted(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
 
 def rem_lower(jax: Any, x: Any, y: Any) -> Any:
     """An integer modulo 0 is 0, for 1 stands in for it."""
-    r, differs, safe = adjusted(jax, x, y)
+    r, differs, safe = floored_remainder(jax, x, y)
     return jax.lax.select(differs, jax.lax.add(r, safe), r)
 
 
 def floor_div_lower(jax: Any, x: Any, y: Any) -> Any:
     lax = jax.lax
-    r, differs, safe = adjusted(jax, x, y)
+    r, differs, safe = floored_remainder(jax, x, y)
     if jax.numpy.issubdtype(y.dtype, np.floating):
         exact = lax.sub(x, lax.select(differs, lax.add(r, y), r))
         whole, ratio = lax.round(lax.div(exact, y), lax.RoundingMethod.TO_NEAREST_EVEN), lax.div(x, y)
@@ -110,9 +119,9 @@ def floor_div_lower(jax: Any, x: Any, y: Any) -> Any:
     return lax.select(lax.eq(y, lax.full_like(y, 0)), lax.full_like(y, 0), floored)
 
 
-SIGNED_PAIR = (Uniform(-20.0, 20.0), Uniform(2.5, 4.5))
+SIGNED_PAIR = (UniformSamples(-20.0, 20.0), UniformSamples(2.5, 4.5))
 
-floor_div = elementwise(
+floor_div = elementwise_op(
     "floor_div",
     inactive=True,
     reference=np.floor_divide,
@@ -122,7 +131,7 @@ floor_div = elementwise(
     doc="""`floor(x / y)`. An integer divided by 0 is 0, a float as in `x / 0`; the check is elsewhere.
     Kinks: the derivative is 0 everywhere.""",
 )
-rem = binary(
+rem = binary_op(
     "rem",
     jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d * -floor_div.one(x, y)),
     reference=lambda x, y: np.where(y == 0, np.zeros_like(x), np.mod(x, y)) if x.dtype.kind in "iu" else np.mod(x, y),
@@ -136,35 +145,35 @@ rem = binary(
 
 # -------------------------------------------------------------------------------------- signs and rounding
 
-sign = rounding(
+sign = piecewise_constant_op(
     "sign",
     reference=np.sign,
     lower=lambda jax, x: jax.lax.sign(x),
     accepts=REALS,
     doc="""-1, 0 or 1; NaN at NaN. Units: u -> 1. Kinks: the derivative is 0 everywhere.""",
 )
-absolute = unary(
+absolute = unary_op(
     "abs",
     jvp=lambda dx, y, x: dx * sign.one(x),
     reference=np.abs,
     lower=lambda jax, x: jax.lax.abs(x),
     accepts=SIGNED + FLOATS,
-    samples=Uniform(-2.0, 2.0, avoid=(0.0,)),
+    samples=UniformSamples(-2.0, 2.0, avoid=(0.0,)),
     doc="""Absolute value. Units: u -> u. Kinks: 0 at 0.""",
 )
-floor = rounding(
+floor = piecewise_constant_op(
     "floor",
     reference=np.floor,
     lower=lambda jax, x: jax.lax.floor(x),
     doc="""Greatest integer below. Units: 1 -> 1. Kinks: the derivative is 0 everywhere.""",
 )
-ceil = rounding(
+ceil = piecewise_constant_op(
     "ceil",
     reference=np.ceil,
     lower=lambda jax, x: jax.lax.ceil(x),
     doc="""Least integer above. Units: 1 -> 1. Kinks: the derivative is 0 everywhere.""",
 )
-round_ = rounding(
+round_ = piecewise_constant_op(
     "round",
     reference=np.round,
     lower=lambda jax, x: jax.lax.round(x, jax.lax.RoundingMethod.TO_NEAREST_EVEN),
@@ -177,7 +186,7 @@ def trunc_lower(jax: Any, x: Any) -> Any:
     return lax.select(lax.lt(x, lax.full_like(x, 0)), lax.ceil(x), lax.floor(x))
 
 
-trunc = rounding(
+trunc = piecewise_constant_op(
     "trunc",
     reference=np.trunc,
     lower=trunc_lower,

@@ -14,71 +14,80 @@ from difflang.ops.arrays.constants import stop
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, logical_and
 from difflang.ops.elementwise.elementary_functions import POSITIVE, exp, log
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import HOLOMORPHIC, Array, Example, Uniform, binary, like, of_complex, tensor
+from difflang.ops.op_factories import (
+    HOLOMORPHIC_DTYPES,
+    Array,
+    OpExample,
+    UniformSamples,
+    binary_op,
+    full_like,
+    is_complex_array,
+    tensor_type,
+)
 
 
 def power_less_base_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -> Value:
     """`(y - n) x^(y-n-1)`, 0 where y = n: for x = 0 the power is Inf there."""
-    zero = like(x, 0.0)
+    zero = full_like(x, 0.0)
     left = y - float(n) if n else y
     corner = logical_and.one(eq.one(x, zero), eq.one(left, zero))
-    return d * (left * power_less.one(select.one(corner, like(x, 1.0), x), y, n=n + 1))
+    return d * (left * power_less.one(select.one(corner, full_like(x, 1.0), x), y, n=n + 1))
 
 
 def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -> Value:
     """`x^(y-n) log x`, 0 at x = 0 where the power is finite."""
-    zero = like(x, 0.0)
+    zero = full_like(x, 0.0)
     edge = eq.one(x, zero)
-    if not tensor(x).dtype.is_complex:
-        edge = logical_and.one(edge, ge.one(y, like(y, float(n))))
-    return d * (z * log.one(select.one(edge, like(x, 1.0), x)))
+    if not tensor_type(x).dtype.is_complex:
+        edge = logical_and.one(edge, ge.one(y, full_like(y, float(n))))
+    return d * (z * log.one(select.one(edge, full_like(x, 1.0), x)))
 
 
-def power_parted(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
+def factor_power(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
     """`x^c e^((y - c) log x)`, c being what y is here: one power of a fixed exponent, one exponential that is 1 here.
 
     Where x = 0 the exponential is 1 throughout: in y the derivative is 0 there.
     """
     fixed = stop.one(y)
-    base = select.one(eq.one(x, like(x, 0.0)), like(x, 1.0), x)
+    base = select.one(eq.one(x, full_like(x, 0.0)), full_like(x, 1.0), x)
     return op.one(x, fixed, **attrs) * exp.one((y - fixed) * log.one(base))
 
 
 def pow_lower(jax: Any, x: Any, y: Any) -> Any:
     """XLA's power of a complex 0 is NaN, whatever the exponent, unless that is real."""
     lax, power = jax.lax, jax.lax.pow(x, y)
-    if not of_complex(jax, x):
+    if not is_complex_array(jax, x):
         return power
     zero = lax.full_like(x, 0)
     vanishes = lax.bitwise_and(lax.eq(x, zero), lax.gt(lax.real(y), lax.real(zero)))
     return lax.select(vanishes, zero, power)
 
 
-pow_ = binary(
+pow_ = binary_op(
     "pow",
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
     reference=np.power,
     lower=pow_lower,
-    parted=lambda x, y: power_parted(pow_, x, y),
-    accepts=HOLOMORPHIC,
-    samples=(POSITIVE, Uniform()),
+    parted=lambda x, y: factor_power(pow_, x, y),
+    accepts=HOLOMORPHIC_DTYPES,
+    samples=(POSITIVE, UniformSamples()),
     doc="""`x` to the power `y`. Units: 1, 1 -> 1. Kinks: in x it is `y x^(y-1)`, 0 where y = 0; in y it is
     `x^y log x`, 0 where x = 0 and y >= 0, NaN for x < 0. Complex powers are `exp(y log x)`.""",
 )
 
 
 def power_less_lower(jax: Any, x: Any, y: Any, *, n: int) -> Any:
-    return accurate_elementary.power_less(jax.numpy, x, y, n, partial(pow_lower, jax))
+    return accurate_elementary.power_minus_integer(jax.numpy, x, y, n, partial(pow_lower, jax))
 
 
-power_less = binary(
+power_less = binary_op(
     "power_less",
     jvp=(power_less_base_jvp, power_less_exponent_jvp),
-    reference=lambda x, y, n: accurate_elementary.power_less(np, x, y, n, np.power),
+    reference=lambda x, y, n: accurate_elementary.power_minus_integer(np, x, y, n, np.power),
     lower=power_less_lower,
-    parted=lambda x, y, n: power_parted(power_less, x, y, n=n),
-    accepts=HOLOMORPHIC,
-    samples=tuple(Example(((2, 3), (2, 3)), {"n": n}, POSITIVE) for n in (1, 2)),
+    parted=lambda x, y, n: factor_power(power_less, x, y, n=n),
+    accepts=HOLOMORPHIC_DTYPES,
+    samples=tuple(OpExample(((2, 3), (2, 3)), {"n": n}, POSITIVE) for n in (1, 2)),
     doc="""`x^(y-n)`, as if `y - n` were not rounded: for large x that rounding costs digits. Units: 1, 1 -> 1.
     Kinks: those of `pow`.""",
 )
@@ -96,17 +105,17 @@ def xlogy_lower(jax: Any, x: Any, y: Any) -> Any:
 
 def xlogy_second_jvp(d: Value, z: Value, x: Value, y: Value) -> Value:
     """`x / y`, 0 at the origin."""
-    zero = like(x, 0.0)
+    zero = full_like(x, 0.0)
     origin = logical_and.one(eq.one(x, zero), eq.one(y, zero))
-    return d * (x / select.one(origin, like(y, 1.0), y))
+    return d * (x / select.one(origin, full_like(y, 1.0), y))
 
 
-xlogy = binary(
+xlogy = binary_op(
     "xlogy",
     jvp=(lambda d, z, x, y: d * log.one(y), xlogy_second_jvp),
     reference=xlogy_reference,
     lower=xlogy_lower,
-    samples=(Uniform(), POSITIVE),
+    samples=(UniformSamples(), POSITIVE),
     doc="""`x log y`, and 0 where x is 0 whatever y is. Units: u, 1 -> u. Kinks: in x it is `log y`, -Inf at y = 0;
     in y it is `x / y`, 0 at the origin.""",
 )
@@ -116,7 +125,7 @@ def exp_sub_reference(x: Array, y: Array) -> Array:
     return np.exp(np.where(x == y, np.zeros_like(x), x - y))
 
 
-def difference(jax: Any, x: Any, y: Any) -> Any:
+def subtract_or_zero(jax: Any, x: Any, y: Any) -> Any:
     """`x - y`, 0 where they are the same, infinite ones too.
 
     The choice before an exponential: that is not computed twice for two readers, a choice after it would be.
@@ -125,12 +134,12 @@ def difference(jax: Any, x: Any, y: Any) -> Any:
     return lax.select(lax.eq(x, y), lax.full_like(x, 0), lax.sub(x, y))
 
 
-exp_sub = binary(
+exp_sub = binary_op(
     "exp_sub",
     jvp=(lambda d, z, x, y: d * z, lambda d, z, x, y: -(d * z)),
     reference=exp_sub_reference,
-    lower=lambda jax, x, y: jax.lax.exp(difference(jax, x, y)),
-    samples=(Uniform(), Uniform()),
+    lower=lambda jax, x, y: jax.lax.exp(subtract_or_zero(jax, x, y)),
+    samples=(UniformSamples(), UniformSamples()),
     doc="""`exp(x - y)`; 1 where x = y, infinite ones too. Units: 1, 1 -> 1.
     Kinks: none.""",
 )

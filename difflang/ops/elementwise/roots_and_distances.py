@@ -16,27 +16,27 @@ from difflang.ops.elementwise.comparison_and_logic import eq, max_
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.elementwise.nonlinear_arithmetic import absolute, integer_pow
 from difflang.ops.op_factories import (
-    HOLOMORPHIC,
+    HOLOMORPHIC_DTYPES,
     Array,
-    Uniform,
-    binary,
-    like,
-    number_like,
-    of_complex,
-    rounding,
-    tensor,
-    unary,
+    UniformSamples,
+    binary_op,
+    full_like,
+    is_complex_array,
+    piecewise_constant_op,
+    scalar_like,
+    tensor_type,
+    unary_op,
 )
 
-POSITIVE = Uniform(0.2, 3.0)
+POSITIVE = UniformSamples(0.2, 3.0)
 
 
 def positive_lower(jax: Any, x: Any) -> Any:
     lax = jax.lax
-    return lax.select(lax.lt(x, number_like(x, 0)), lax.full_like(x, np.nan), lax.abs(x))
+    return lax.select(lax.lt(x, scalar_like(x, 0)), lax.full_like(x, np.nan), lax.abs(x))
 
 
-positive = unary(
+positive = unary_op(
     "positive",
     jvp=lambda dx, y, x: dx,
     reference=lambda x: np.where(x < 0, x.dtype.type(np.nan), np.abs(x)),
@@ -51,7 +51,7 @@ def rsqrt_reference(x: Array) -> Array:
     return x.dtype.type(1) / np.sqrt(np.where(x == 0, np.zeros_like(x), x))
 
 
-LARGE = 1 << 15  # elements
+FUSION_SIZE = 1 << 15  # elements
 
 
 def rsqrt_lower(jax: Any, x: Any) -> Any:
@@ -60,10 +60,10 @@ def rsqrt_lower(jax: Any, x: Any) -> Any:
     The root of -0.0 is -0.0, and XLA's reciprocal root of it -Inf.
     """
     lax = jax.lax
-    return lax.abs(lax.rsqrt(x)) if x.size >= LARGE else lax.div(number_like(x, 1), lax.abs(lax.sqrt(x)))
+    return lax.abs(lax.rsqrt(x)) if x.size >= FUSION_SIZE else lax.div(scalar_like(x, 1), lax.abs(lax.sqrt(x)))
 
 
-rsqrt = unary(
+rsqrt = unary_op(
     "rsqrt",
     jvp=lambda dx, y, x: dx * (y * integer_pow.one(positive.one(x), n=-1) * -0.5),
     reference=rsqrt_reference,
@@ -76,22 +76,22 @@ rsqrt = unary(
 def sqrt_lower(jax: Any, x: Any) -> Any:
     """XLA takes -1 - 0i for -1 + 0i: the imaginary part has the sign of the operand's, signs of zeros too."""
     lax, root = jax.lax, jax.lax.sqrt(x)
-    if not of_complex(jax, x):
+    if not is_complex_array(jax, x):
         return root
     return lax.complex(lax.real(root), jax.numpy.copysign(lax.imag(root), lax.imag(x)))
 
 
 def sqrt_jvp(dx: Value, y: Value, x: Value) -> Value:
     """Of real numbers not 0.5 / y, which is -Inf at -0.0."""
-    return dx * (0.5 / y if tensor(x).dtype.is_complex else rsqrt.one(x) * 0.5)
+    return dx * (0.5 / y if tensor_type(x).dtype.is_complex else rsqrt.one(x) * 0.5)
 
 
-sqrt = unary(
+sqrt = unary_op(
     "sqrt",
     jvp=sqrt_jvp,
     reference=np.sqrt,
     lower=sqrt_lower,
-    accepts=HOLOMORPHIC,
+    accepts=HOLOMORPHIC_DTYPES,
     samples=POSITIVE,
     doc="""Square root; of complex numbers the one whose real part is not negative. Units: u -> u^(1/2).
     Kinks: +Inf at 0 and -0.0; NaN below, and at a complex 0.""",
@@ -102,9 +102,9 @@ def cbrt_lower(jax: Any, x: Any) -> Any:
     return accurate_elementary.cbrt(jax.numpy, x, jax.lax.cbrt) if x.dtype == np.float64 else jax.lax.cbrt(x)
 
 
-cbrt = unary(
+cbrt = unary_op(
     "cbrt",
-    jvp=lambda dx, y, x: dx * (like(y, 1 / 3) / (y * y)),
+    jvp=lambda dx, y, x: dx * (full_like(y, 1 / 3) / (y * y)),
     reference=np.cbrt,
     lower=cbrt_lower,
     formula=(F64,),
@@ -113,47 +113,49 @@ cbrt = unary(
 )
 
 
-def nonzero(r: Value) -> Value:
+def one_if_zero(r: Value) -> Value:
     """`r`, but 1 where it is 0: for a divisor below something that vanishes too."""
-    return select.one(eq.one(r, like(r, 0.0)), like(r, 1.0), r)
+    return select.one(eq.one(r, full_like(r, 0.0)), full_like(r, 1.0), r)
 
 
 def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
     """Scaled by the larger leg, so that squares neither overflow nor vanish."""
     lax = jax.lax
     long, short = lax.max(lax.abs(x), lax.abs(y)), lax.min(lax.abs(x), lax.abs(y))
-    flat = lax.bitwise_or(lax.eq(long, number_like(x, 0)), lax.eq(long, number_like(x, np.inf)))
+    flat = lax.bitwise_or(lax.eq(long, scalar_like(x, 0)), lax.eq(long, scalar_like(x, np.inf)))
     ratio = lax.div(short, lax.select(flat, lax.full_like(x, 1), long))
-    grown = lax.mul(long, lax.sqrt(lax.add(number_like(x, 1), lax.mul(ratio, ratio))))
+    grown = lax.mul(long, lax.sqrt(lax.add(scalar_like(x, 1), lax.mul(ratio, ratio))))
     return lax.select(flat, long, grown)
 
 
-hypot = binary(
+hypot = binary_op(
     "hypot",
-    jvp=(lambda d, z, x, y: d * (x / nonzero(z)), lambda d, z, x, y: d * (y / nonzero(z))),
+    jvp=(lambda d, z, x, y: d * (x / one_if_zero(z)), lambda d, z, x, y: d * (y / one_if_zero(z))),
     reference=np.hypot,
     lower=hypot_lower,
-    samples=(Uniform(0.3, 2.0), Uniform(-2.0, -0.3)),
+    samples=(UniformSamples(0.3, 2.0), UniformSamples(-2.0, -0.3)),
     doc="""`sqrt(x^2 + y^2)` without overflow. Units: u, u -> u. Kinks: 0 at (0, 0).""",
 )
 
 
 def binade_reference(x: Array) -> Array:
-    return accurate_elementary.binade(np, x, exponents(x.dtype))
+    return accurate_elementary.binade(np, x, safe_max_exponent(x.dtype))
 
 
 def binade_lower(jax: Any, x: Any) -> Any:
     wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
-    unit = jax.lax.optimization_barrier(accurate_elementary.binade(jax.numpy, wide, exponents(x.dtype)))  # see `norm`
+    unit = jax.lax.optimization_barrier(
+        accurate_elementary.binade(jax.numpy, wide, safe_max_exponent(x.dtype))
+    )  # see `norm`
     return jax.lax.convert_element_type(unit, x.dtype)
 
 
-def exponents(dtype: Any) -> int:
+def safe_max_exponent(dtype: Any) -> int:
     """How far a power of two and its reciprocal are both well inside of a type, and of Python's numbers."""
     return min(int(ml_dtypes.finfo(dtype).maxexp), sys.float_info.max_exp) - 4
 
 
-binade = rounding(
+binade = piecewise_constant_op(
     "binade",
     reference=binade_reference,
     lower=binade_lower,
@@ -162,18 +164,18 @@ binade = rounding(
 )
 
 
-def over_square(numerator: Value, x: Value, y: Value) -> Value:
+def divide_by_square_norm(numerator: Value, x: Value, y: Value) -> Value:
     """`numerator / (x^2 + y^2)` without overflow, 0 at the origin: in a unit that makes the squares middling."""
     per_unit = 1.0 / binade.one(max_.one(absolute.one(stop.one(x)), absolute.one(stop.one(y))))
     u, v = x * per_unit, y * per_unit
-    return numerator * per_unit / nonzero(u * u + v * v) * per_unit
+    return numerator * per_unit / one_if_zero(u * u + v * v) * per_unit
 
 
-atan2 = binary(
+atan2 = binary_op(
     "atan2",
-    jvp=(lambda d, z, y, x: d * over_square(x, x, y), lambda d, z, y, x: d * -over_square(y, x, y)),
+    jvp=(lambda d, z, y, x: d * divide_by_square_norm(x, x, y), lambda d, z, y, x: d * -divide_by_square_norm(y, x, y)),
     reference=np.arctan2,
     lower=lambda jax, y, x: jax.lax.atan2(y, x),
-    samples=(Uniform(0.3, 2.0), Uniform(-2.0, -0.3)),
+    samples=(UniformSamples(0.3, 2.0), UniformSamples(-2.0, -0.3)),
     doc="""Angle of the point (x, y); the operands are `y, x`. Units: u, u -> radians. Kinks: (0, 0) at the origin.""",
 )

@@ -16,28 +16,28 @@ from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F32, F64, DType
 from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.elementary_functions import cos, sech2, sin, tanh
-from difflang.ops.op_factories import Array, Uniform, same_type, tensor
+from difflang.ops.op_factories import Array, UniformSamples, same_type_rule, tensor_type
 
-SMALL = 0.625
-ABOVE = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
-BELOW = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
+MAX_RATIONAL_ARGUMENT = 0.625
+NUMERATOR = (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3)
+DENOMINATOR = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3)
 
 
-def at_once(m: Any, x: Any) -> tuple[Any, Any]:
+def tanh_and_slope_formula(m: Any, x: Any) -> tuple[Any, Any]:
     """Of `e = exp(-2|x|)`: `(1 - e) / (1 + e)` and `e (1 + y)^2`; near 0, where that cancels, polynomials over others.
 
     Source: the rational approximation in `tanh.c` of the Cephes library, S. L. Moshier.
     """
     size, square = m.abs(x), x * x
-    e, small = m.exp(-2.0 * size), size < SMALL
-    above = m.where(small, size * square * accurate_elementary.polynomial(ABOVE, square), 1.0 - e)
-    below = m.where(small, accurate_elementary.polynomial(BELOW, square), 1.0 + e)
-    y = signed(m.where(small, size, 0.0) + above / below, x)
+    e, small = m.exp(-2.0 * size), size < MAX_RATIONAL_ARGUMENT
+    above = m.where(small, size * square * accurate_elementary.horner(NUMERATOR, square), 1.0 - e)
+    below = m.where(small, accurate_elementary.horner(DENOMINATOR, square), 1.0 + e)
+    y = copy_sign_bit(m.where(small, size, 0.0) + above / below, x)
     whole = 1.0 + m.abs(y)  # of the result, that XLA may divide where it makes that
     return y, e * (whole * whole)
 
 
-def signed(size: Any, x: Any) -> Any:
+def copy_sign_bit(size: Any, x: Any) -> Any:
     """`size`, which is not negative, with the sign of `x`, of -0.0 too, in two steps where JAX's `copysign` takes six.
 
     XLA goes through a kernel of 1,024 numbers by two threads, at a loss, where it counts more steps than bytes.
@@ -46,40 +46,40 @@ def signed(size: Any, x: Any) -> Any:
     return (size.view(bits) | (x.view(bits) & bits.type(np.iinfo(bits).min))).view(x.dtype)
 
 
-def reference(x: Array) -> tuple[Array, Array]:
+def tanh_and_slope_reference(x: Array) -> tuple[Array, Array]:
     return np.tanh(x), accurate_elementary.sech2(np, x)
 
 
 tanh_and_slope = OPS.declare(
     Op(
         "tanh_and_slope",
-        lambda same, x: (same_type((F64,))(same, x),) * 2,
-        reference,
+        lambda same, x: (same_type_rule((F64,))(same, x),) * 2,
+        tanh_and_slope_reference,
         lambda jax, x: (tanh.lower(jax, x), sech2.lower(jax, x)),
         """`tanh(x)` and `1 / cosh(x)^2`, for one exponential on the CPU. Units: 1 -> 1, 1. Kinks: none.""",
         jvp=(lambda dx, ys, x: (dx * ys[1], dx * (ys[0] * ys[1] * -2.0)),),
-        on_cpu=lambda jax, x: at_once(jax.numpy, x),
+        on_cpu=lambda jax, x: tanh_and_slope_formula(jax.numpy, x),
         direct=True,
         accepts=(F64,),
         lanes=lambda n, **attrs: attrs,
-        samples=(Uniform(),),
+        samples=(UniformSamples(),),
     )
 )
 
 
 # Which slopes go with which function of the same argument for hardly more work, and in which types.
-GO_WITH: dict[Op, tuple[Op, tuple[DType, ...]]] = {
+SLOPES_SHARING_WORK: dict[Op, tuple[Op, tuple[DType, ...]]] = {
     sech2: (tanh, (F64,)), cos: (sin, (F32, F64)), sin: (cos, (F32, F64))
 }  # fmt: skip
 
 
-def beside(eqns: Sequence[Eqn]) -> list[Eqn]:
+def slopes_sharing_work(eqns: Sequence[Eqn]) -> list[Eqn]:
     """The slopes among these equations, in order, that go with a function of the same argument."""
-    slopes = [e for e in eqns if e.op in GO_WITH]
+    slopes = [e for e in eqns if e.op in SLOPES_SHARING_WORK]
     made = {(e.op, e.operands[0]) for e in eqns if e.op.elementwise and e.operands} if slopes else set[object]()
-    return [e for e in slopes if goes_with(e, made)]
+    return [e for e in slopes if shares_work(e, made)]
 
 
-def goes_with(eqn: Eqn, made: Container[object]) -> bool:
-    function, types = GO_WITH[eqn.op]
-    return (function, eqn.operands[0]) in made and tensor(eqn.operands[0]).dtype in types
+def shares_work(eqn: Eqn, made: Container[object]) -> bool:
+    function, types = SLOPES_SHARING_WORK[eqn.op]
+    return (function, eqn.operands[0]) in made and tensor_type(eqn.operands[0]).dtype in types

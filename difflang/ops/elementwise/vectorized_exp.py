@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.tensor_types import F32, F64
-from difflang.numerics.accurate_elementary import polynomial
+from difflang.numerics.accurate_elementary import horner
 from difflang.ops.elementwise.elementary_functions import exp
-from difflang.ops.elementwise.powers_and_logs import difference, exp_sub
-from difflang.ops.op_factories import elementwise
+from difflang.ops.elementwise.powers_and_logs import exp_sub, subtract_or_zero
+from difflang.ops.op_factories import elementwise_op
 
-INFINITE = {4: 89.0, 8: 710.0}  # from there on the exponential is. By the bytes of a number, as what follows
+OVERFLOW_FROM = {4: 89.0, 8: 710.0}  # from there on the exponential is. By the bytes of a number, as what follows
 LN2 = {  # as a sum; products of the first with counts are exact
     4: (6.93359375e-1, -2.12194440054690583e-4), 8: (6.93145751953125e-1, 1.42860682030941723212e-6)
 }  # fmt: skip
-ABOVE = {
+NUMERATOR = {
     4: (1 / 42, 1.0), 8: (1.26177193074810590878e-4, 3.02994407707441961300e-2, 9.99999999999999999910e-1)
 }  # fmt: skip
-BELOW = {
+DENOMINATOR = {
     4: (1 / 840, 3 / 14, 2.0),
     8: (
         3.00198505138664455042e-6, 2.52448340349684104192e-3, 2.27265548208155028766e-1, 2.00000000000000000005,
@@ -35,7 +35,7 @@ BELOW = {
 }  # fmt: skip
 
 
-def written_out(m: Any, x: Any) -> Any:
+def exp_by_polynomials(m: Any, x: Any) -> Any:
     """`e^x = 2^n e^r`, and `e^r` as `(Q + r P) / (Q - r P)`, P and Q polynomials of `r^2`.
 
     Within 2.1 units in the last place, and 0 where it is no normal number, as XLA's is. Half of `2^n`, since that may
@@ -43,32 +43,32 @@ def written_out(m: Any, x: Any) -> Any:
     """
     width, of = x.dtype.itemsize, np.finfo(x.dtype)
     smaller = x < math.log(of.tiny)
-    x = m.minimum(x, INFINITE[width])
+    x = m.minimum(x, OVERFLOW_FROM[width])
     n = m.maximum(m.round(x * (1 / math.log(2))), float(of.minexp + 1))
     rest = (x - n * LN2[width][0]) - n * LN2[width][1]
     square = rest * rest
-    odd, even = rest * polynomial(ABOVE[width], square), polynomial(BELOW[width], square)
+    odd, even = rest * horner(NUMERATOR[width], square), horner(DENOMINATOR[width], square)
     half = ((n.astype(np.int32).astype(f"i{width}") - of.minexp) << of.nmant).view(x.dtype)
     return m.where(smaller, 0.0, even + odd) * half / ((even - odd) * 0.5)
 
 
-exp_of_few = elementwise(
+vectorized_exp = elementwise_op(
     "exp_of_few",
     jvp=exp.jvp,
     reference=exp.reference,
     lower=exp.lower,
-    on_cpu=lambda jax, x: written_out(jax.numpy, x),
+    on_cpu=lambda jax, x: exp_by_polynomials(jax.numpy, x),
     accepts=(F32, F64),
     samples=exp.samples,
     doc="""Exponential, by polynomials on the CPU. Units: 1 -> 1, positive. Kinks: none.""",
 )
 
-exp_sub_of_few = elementwise(
+vectorized_exp_sub = elementwise_op(
     "exp_sub_of_few",
     jvp=exp_sub.jvp,
     reference=exp_sub.reference,
     lower=exp_sub.lower,
-    on_cpu=lambda jax, x, y: written_out(jax.numpy, difference(jax, x, y)),
+    on_cpu=lambda jax, x, y: exp_by_polynomials(jax.numpy, subtract_or_zero(jax, x, y)),
     accepts=(F32, F64),
     samples=exp_sub.samples,
     doc="""`exp(x - y)`, by polynomials on the CPU; 1 where x = y, infinite ones too. Units: 1, 1 -> 1. Kinks: none.""",

@@ -11,35 +11,35 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import COMPLEXES, FLOATS, I32, DType, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
 from difflang.ops.elementwise.comparison_and_logic import eq
-from difflang.ops.elementwise.linear_arithmetic import conjugate, select
+from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, select
 from difflang.ops.linalg.dot_general import dot_general
-from difflang.ops.op_factories import Array, ForEach, Samples, tensor, zeros_at
+from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, tensor_type, zeros_of_type
 
 # ------------------------------------------------------------------------------------------------- types
 
-FIELDS = FLOATS + COMPLEXES
+MATRIX_DTYPES = FLOATS + COMPLEXES
 
 
-def matrix_type(same: Solver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> tuple[Dim, Dim]:
+def matrix_type(same: TypeSolver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> tuple[Dim, Dim]:
     """The numbers of rows and columns."""
     same.accepts(a, of)
     same.require(a.rank >= 2, "takes a matrix or a stack of them, not {}" if a.rank else "takes a matrix, not {}", a)
     return a.shape[-2], a.shape[-1]
 
 
-def square_type(same: Solver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> Dim:
+def square_type(same: TypeSolver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> Dim:
     """The number of rows, which is that of columns."""
     rows, columns = matrix_type(same, a, of)
     same.size(rows, columns, "size of a square matrix")
     return rows
 
 
-def same_squares(same: Solver, a: Tensor, *xs: Tensor, of: tuple[DType, ...] = FLOATS) -> Tensor:
+def same_square_type(same: TypeSolver, a: Tensor, *xs: Tensor, of: tuple[DType, ...] = FLOATS) -> Tensor:
     """The type of an op from square matrices and directions like them."""
     square_type(same, a, of)
     for x in xs:
@@ -48,22 +48,22 @@ def same_squares(same: Solver, a: Tensor, *xs: Tensor, of: tuple[DType, ...] = F
     return a
 
 
-def part_type(same: Solver, a: Tensor) -> DType:
+def magnitude_dtype(same: TypeSolver, a: Tensor) -> DType:
     """The element type of the absolute values of a matrix."""
     return same.part(a) if a.dtype.is_complex else a.dtype
 
 
-def longer_stack(n: Dim) -> dict[str, Any]:
+def batched_stack_attrs(n: Dim) -> dict[str, Any]:
     """`lanes` of an op of one matrix: a new first axis is one more axis of the stack."""
     return {}
 
 
-def thinner(rows: Dim, columns: Dim) -> Dim:
+def smaller_dim(rows: Dim, columns: Dim) -> Dim:
     """The smaller of two sizes that are equal or numbers."""
     return rows if rows == columns else min(rows, columns)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def row_by_row(a: Any, *_: Any, **how: Any) -> Any:
+def cubic_flops(a: Any, *_: Any, **how: Any) -> Any:
     """The flops of what goes over a matrix once for each of its rows, to the order: as `cost` of an op."""
     return a.shape[-2] * np.prod(a.shape)
 
@@ -71,35 +71,35 @@ def row_by_row(a: Any, *_: Any, **how: Any) -> Any:
 # ------------------------------------------------------------------------------------------ declarations
 
 
-def of_a_matrix(
+def matrix_op(
     name: str,
     *,
-    type: Rule,
-    jvp: Rule,
-    reference: Rule,
-    lower: Rule,
-    samples: Samples,
+    type: OpRule,
+    jvp: OpRule,
+    reference: OpRule,
+    lower: OpRule,
+    samples: OpSamples,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
     conjugates: bool = False,
-    phases: Rule | None = None,
+    phases: OpRule | None = None,
 ) -> Op:
     """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
     op = Op(
-        name, type, in_single(reference), lowered_in_single(lower), doc,
-        jvp=(jvp,), accepts=accepts, lanes=longer_stack, samples=samples, conjugates=conjugates, phases=phases,
-        cost=row_by_row,
+        name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
+        jvp=(jvp,), accepts=accepts, lanes=batched_stack_attrs, samples=samples, conjugates=conjugates, phases=phases,
+        cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 
 
-def with_directions(
+def directional_matrix_op(
     name: str,
     *,
-    transpose: Callable[[int], Rule | None],
-    reference: Rule,
-    lower: Rule,
-    samples: Samples,
+    transpose: Callable[[int], OpRule | None],
+    reference: OpRule,
+    lower: OpRule,
+    samples: OpSamples,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
 ) -> Op:
@@ -108,13 +108,13 @@ def with_directions(
     `transpose(i)` is the rule of operand i, `None` for the matrix itself.
     """
 
-    def type(same: Solver, a: Tensor, *xs: Tensor) -> Tensor:
-        return same_squares(same, a, *xs, of=accepts)
+    def type(same: TypeSolver, a: Tensor, *xs: Tensor) -> Tensor:
+        return same_square_type(same, a, *xs, of=accepts)
 
     op = Op(
-        name, type, in_single(reference), lowered_in_single(lower), doc,
-        jvp=further(name), transpose=ForEach(transpose), directional=True, accepts=accepts, samples=samples,
-        cost=row_by_row,
+        name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
+        jvp=next_direction_jvp(name), transpose=PerOperandRules(transpose), directional=True, accepts=accepts, samples=samples,
+        cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -122,87 +122,87 @@ def with_directions(
 # ------------------------------------------------------------------------------------------------- values
 
 
-def swap(x: Value) -> Value:
+def swap_last_axes(x: Value) -> Value:
     """Every matrix transposed."""
-    rank = tensor(x).rank
+    rank = tensor_type(x).rank
     return OPS["transpose"].one(x, perm=(*range(rank - 2), rank - 1, rank - 2))
 
 
 def adjoint(x: Value) -> Value:
     """Every matrix transposed, and conjugated where it is complex."""
-    return swap(conjugate(x))
+    return swap_last_axes(conj_if_complex(x))
 
 
 def matmul(x: Value, y: Value) -> Value:
     """Matrix by matrix along the stacks."""
-    rank = tensor(x).rank
+    rank = tensor_type(x).rank
     stack = tuple(range(rank - 2))
     return dot_general.one(x, y, contract=((rank - 1,), (rank - 2,)), batch=(stack, stack))
 
 
-def in_field(x: Value, like: Value) -> Value:
+def complex_like(x: Value, like: Value) -> Value:
     """Real numbers as complex ones where `like` is complex."""
-    dtype = tensor(like).dtype
+    dtype = tensor_type(like).dtype
     return OPS["convert"].one(x, dtype=dtype) if dtype.is_complex else x
 
 
 def real_part(x: Value) -> Value:
-    return OPS["real"].one(x) if tensor(x).dtype.is_complex else x
+    return OPS["real"].one(x) if tensor_type(x).dtype.is_complex else x
 
 
-def paired(x: Value, y: Value) -> Value:
+def phase_free_product(x: Value, y: Value) -> Value:
     """`x diag(1, 2, …) yᴴ`: what of columns does not depend on the phase that a pair of them has in common."""
-    type = tensor(x)
+    type = tensor_type(x)
     numbers = x.home.one("iota", type=Tensor(I32, type.shape), axis=type.rank - 1)
     return matmul(x * OPS["convert"].one(numbers + 1, dtype=type.dtype), adjoint(y))
 
 
-def symmetric(x: Value) -> Value:
+def hermitian_part(x: Value) -> Value:
     """The symmetric part, the Hermitian one of complex matrices."""
     return (x + adjoint(x)) * 0.5
 
 
-def places(x: Value, kept: Op) -> Value:
+def triangle_mask(x: Value, kept: Op) -> Value:
     """Where `kept(row, column)` holds: `ge` the lower triangle, `gt` without the diagonal, `eq` the diagonal."""
-    type = Tensor(I32, tensor(x).shape)
+    type = Tensor(I32, tensor_type(x).shape)
     rows, columns = (x.home.one("iota", type=type, axis=type.rank - axis) for axis in (2, 1))
     return kept.one(rows, columns)
 
 
-def part(x: Value, kept: Op) -> Value:
+def triangle_part(x: Value, kept: Op) -> Value:
     """The elements where `kept(row, column)` holds; zeros elsewhere, whatever is there."""
-    return select.one(places(x, kept), x, zeros_at(x, x.type))
+    return select.one(triangle_mask(x, kept), x, zeros_of_type(x, x.type))
 
 
-def diagonal(x: Value) -> Value:
+def matrix_diagonal(x: Value) -> Value:
     """The diagonals of square matrices."""
-    return reduce_sum.one(part(x, eq), axes=(tensor(x).rank - 1,))
+    return reduce_sum.one(triangle_part(x, eq), axes=(tensor_type(x).rank - 1,))
 
 
-def trace(x: Value) -> Value:
-    rank = tensor(x).rank
-    return reduce_sum.one(part(x, eq), axes=(rank - 2, rank - 1))
+def matrix_trace(x: Value) -> Value:
+    rank = tensor_type(x).rank
+    return reduce_sum.one(triangle_part(x, eq), axes=(rank - 2, rank - 1))
 
 
-def along_rows(d: Value, rows: Dim) -> Value:
+def broadcast_rows(d: Value, rows: Dim) -> Value:
     """A matrix whose every row is the vector: times it, columns are scaled."""
-    lead, rank = tensor(d).shape[:-1], tensor(d).rank
+    lead, rank = tensor_type(d).shape[:-1], tensor_type(d).rank
     axes = (*range(rank - 1), rank)
-    return OPS["broadcast"].one(d, shape=(*lead, rows, tensor(d).shape[-1]), axes=axes)
+    return OPS["broadcast"].one(d, shape=(*lead, rows, tensor_type(d).shape[-1]), axes=axes)
 
 
-def along_columns(d: Value, columns: Dim) -> Value:
+def broadcast_columns(d: Value, columns: Dim) -> Value:
     """A matrix whose every column is the vector: times it, rows are scaled."""
-    return OPS["broadcast"].one(d, shape=(*tensor(d).shape, columns), axes=tuple(range(tensor(d).rank)))
+    return OPS["broadcast"].one(d, shape=(*tensor_type(d).shape, columns), axes=tuple(range(tensor_type(d).rank)))
 
 
-def further(name: str) -> ForEach:
+def next_direction_jvp(name: str) -> PerOperandRules:
     """The jvp of an op that is the derivative of something at `a` in directions `xs`, as many as there are.
 
     More of `a` is one direction more; in each direction it is linear.
     """
 
-    def rule(position: int) -> Rule:
+    def rule(position: int) -> OpRule:
         def push(d: Value, y: Value, a: Value, *xs: Value) -> Value:
             if position == 0:
                 return OPS[name].one(a, *xs, d)
@@ -210,13 +210,15 @@ def further(name: str) -> ForEach:
 
         return push
 
-    return ForEach(rule)
+    return PerOperandRules(rule)
 
 
 # ------------------------------------------------------------------------------------------------- arrays
 
 
-def one_by_one(function: Callable[..., Any], arrays: Sequence[Array], *shapes: tuple[int, ...]) -> tuple[Array, ...]:
+def apply_per_matrix(
+    function: Callable[..., Any], arrays: Sequence[Array], *shapes: tuple[int, ...]
+) -> tuple[Array, ...]:
     """A function from matrices to arrays of these shapes, on each of a stack; NaN where it finds no answer."""
     lead = arrays[0].shape[:-2]
     outs = tuple([np.full((*lead, *shape), np.nan, arrays[0].dtype) for shape in shapes])
@@ -230,47 +232,49 @@ def one_by_one(function: Callable[..., Any], arrays: Sequence[Array], *shapes: t
     return outs
 
 
-def of_finite(a: Array) -> Array:
+def require_finite(a: Array) -> Array:
     """The same matrix. Errors: LinAlgError for one that is not finite: LAPACK may seek its singular values for ever."""
     if not np.isfinite(a).all():
         raise np.linalg.LinAlgError
     return a
 
 
-def blank_unless_finite(jax: Any, a: Any) -> Any:
+def nan_unless_finite(jax: Any, a: Any) -> Any:
     """Matrices, NaN in place of every number of one that is not finite."""
     finite = jax.numpy.isfinite(a).all(axis=(-2, -1), keepdims=True)
     return jax.numpy.where(finite, a, np.nan).astype(a.dtype)
 
 
-def is_half(x: Any) -> bool:
+def is_16_bit_float(x: Any) -> bool:
     """Whether an array, NumPy's or JAX's, holds 16-bit floats."""
     return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
 
 
-def in_single(reference: Rule) -> Rule:
+def upcast_matrix_reference(reference: OpRule) -> OpRule:
     """A reference that computes 16-bit floats in f32 and rounds its results."""
 
     def rounded(*arrays: Array, **attrs: Any) -> Any:
-        if not is_half(arrays[0]):
+        if not is_16_bit_float(arrays[0]):
             return reference(*arrays, **attrs)
-        return each(reference(*[x.astype(np.float32) for x in arrays], **attrs), lambda y: y.astype(arrays[0].dtype))
+        return map_results(
+            reference(*[x.astype(np.float32) for x in arrays], **attrs), lambda y: y.astype(arrays[0].dtype)
+        )
 
     return rounded
 
 
-def lowered_in_single(lower: Rule) -> Rule:
+def upcast_matrix_lowering(lower: OpRule) -> OpRule:
     """The same for a lowering."""
 
     def rounded(jax: Any, *arrays: Any, **attrs: Any) -> Any:
-        if not is_half(arrays[0]):
+        if not is_16_bit_float(arrays[0]):
             return lower(jax, *arrays, **attrs)
         convert, dtype = jax.lax.convert_element_type, arrays[0].dtype
         wide = [convert(x, np.float32) for x in arrays]
-        return each(lower(jax, *wide, **attrs), lambda y: convert(y, dtype))
+        return map_results(lower(jax, *wide, **attrs), lambda y: convert(y, dtype))
 
     return rounded
 
 
-def each(found: Any, change: Callable[[Any], Any]) -> Any:
+def map_results(found: Any, change: Callable[[Any], Any]) -> Any:
     return tuple(map(change, found)) if isinstance(found, tuple) else change(found)

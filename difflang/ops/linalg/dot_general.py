@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Solver, Unknown
+from difflang.ir.op import OPS, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import NUMBERS, Tensor
 from difflang.ops.arrays.axis_reductions import reduce_any
-from difflang.ops.batching_rules import dot_each
-from difflang.ops.elementwise.linear_arithmetic import conjugate
-from difflang.ops.op_factories import Array, Example, axes_but, multilinear, tensor
+from difflang.ops.batching_rules import batch_dot
+from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
+from difflang.ops.op_factories import Array, OpExample, multilinear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
-Pair = tuple[Ints, Ints]  # axes of x, axes of y
+AxisPairs = tuple[Ints, Ints]  # axes of x, axes of y
 
 
-def dot_type(same: Solver, x: Tensor, y: Tensor, *, contract: Pair, batch: Pair) -> Tensor:
+def dot_type(same: TypeSolver, x: Tensor, y: Tensor, *, contract: AxisPairs, batch: AxisPairs) -> Tensor:
     """Sizes of the axes that meet agree; the result has the batch, then what is left of x, then what is left of y."""
     same.accepts(x, NUMBERS)
     same.dtype(x, y)
@@ -27,22 +27,22 @@ def dot_type(same: Solver, x: Tensor, y: Tensor, *, contract: Pair, batch: Pair)
         for a, b in zip(mine, theirs, strict=True):
             same.size(x.shape[a], y.shape[b], what)
     batches = tuple(x.shape[a] for a in batch[0])
-    return Tensor(x.dtype, (*batches, *left(x, 0, contract, batch), *left(y, 1, contract, batch)))
+    return Tensor(x.dtype, (*batches, *free_sizes(x, 0, contract, batch), *free_sizes(y, 1, contract, batch)))
 
 
-def left(operand: Tensor, side: int, contract: Pair, batch: Pair) -> tuple[Any, ...]:
-    return tuple(operand.shape[a] for a in free(operand.rank, side, contract, batch))
+def free_sizes(operand: Tensor, side: int, contract: AxisPairs, batch: AxisPairs) -> tuple[Any, ...]:
+    return tuple(operand.shape[a] for a in free_axes(operand.rank, side, contract, batch))
 
 
-def free(rank: int, side: int, contract: Pair, batch: Pair) -> Ints:
+def free_axes(rank: int, side: int, contract: AxisPairs, batch: AxisPairs) -> Ints:
     """The axes of one operand that are neither contracted nor in the batch."""
-    return axes_but(rank, (*contract[side], *batch[side]))
+    return remaining_axes(rank, (*contract[side], *batch[side]))
 
 
-def dot_reference(x: Array, y: Array, *, contract: Pair, batch: Pair) -> Array:
+def dot_reference(x: Array, y: Array, *, contract: AxisPairs, batch: AxisPairs) -> Array:
     """Both as stacks of matrices; 16-bit floats are accumulated in f32."""
     wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
-    rows, columns = free(x.ndim, 0, contract, batch), free(y.ndim, 1, contract, batch)
+    rows, columns = free_axes(x.ndim, 0, contract, batch), free_axes(y.ndim, 1, contract, batch)
     sizes = [x.shape[a] for a in batch[0]], [x.shape[a] for a in rows], [y.shape[a] for a in columns]
     b, n, m = (int(np.prod(s, dtype=np.int64)) for s in sizes)
     k = int(np.prod([x.shape[a] for a in contract[0]], dtype=np.int64))
@@ -51,7 +51,7 @@ def dot_reference(x: Array, y: Array, *, contract: Pair, batch: Pair) -> Array:
     return np.matmul(lhs, rhs).astype(x.dtype).reshape([*sizes[0], *sizes[1], *sizes[2]])
 
 
-def dot_lower(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
+def dot_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs) -> Any:
     half = x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating)
     product = jax.lax.dot_general(
         x, y, (contract, batch), precision=jax.lax.Precision.HIGHEST,
@@ -60,10 +60,12 @@ def dot_lower(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
     return jax.lax.convert_element_type(product, x.dtype) if half else product
 
 
-MOST_TURNED = 1 << 13  # bytes of a factor that is copied for speed: XLA copies as soon as it can, so it takes room
+MAX_TRANSPOSED_BYTES = (
+    1 << 13
+)  # bytes of a factor that is copied for speed: XLA copies as soon as it can, so it takes room
 
 
-def dot_on_cpu(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
+def dot_cpu_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs) -> Any:
     """XLA's quickest code on the CPU takes rows of the first factor; columns, as in `x'y`, it copies or takes slowly.
 
     So the factor with fewer columns comes first, and a small one is turned before. Barriers keep XLA from undoing that.
@@ -74,79 +76,89 @@ def dot_on_cpu(jax: Any, x: Any, y: Any, *, contract: Pair, batch: Pair) -> Any:
         return dot_lower(jax, x, y, contract=contract, batch=batch)
     summed, rows, columns = prod(x.shape[:k]), prod(x.shape[k:]), prod(y.shape[k:])
     if rows <= 2 * columns or 8 * columns > summed or k == columns == 1:
-        return turned_dot(jax, x, y, contract, rows <= columns)
-    out = turned_dot(jax, y, x, (contract[1], contract[0]), True)
+        return dot_with_rows_first(jax, x, y, contract, rows <= columns)
+    out = dot_with_rows_first(jax, y, x, (contract[1], contract[0]), True)
     first = y.ndim - k
     return jax.lax.transpose(jax.lax.optimization_barrier(out), (*range(first, out.ndim), *range(first)))
 
 
-def turned_dot(jax: Any, x: Any, y: Any, contract: Pair, turn: bool) -> Any:
+def dot_with_rows_first(jax: Any, x: Any, y: Any, contract: AxisPairs, turn: bool) -> Any:
     """Contract the first axes of both, of a small matrix `x` after it is written in rows, if that is asked for."""
-    if not turn or x.ndim != 2 or len(contract[0]) != 1 or x.shape[1] == 1 or x.size * x.dtype.itemsize > MOST_TURNED:
+    if (
+        not turn
+        or x.ndim != 2
+        or len(contract[0]) != 1
+        or x.shape[1] == 1
+        or x.size * x.dtype.itemsize > MAX_TRANSPOSED_BYTES
+    ):
         return dot_lower(jax, x, y, contract=contract, batch=((), ()))
     rows = jax.lax.optimization_barrier(jax.lax.transpose(x, (1, 0)))
     return dot_lower(jax, rows, y, contract=((1,), (0,)), batch=((), ()))
 
 
-def dot_transpose(ct: Value, x: Value | Unknown, y: Value, contract: Pair, batch: Pair, side: int) -> Value:
+def dot_transpose(
+    ct: Value, x: Value | UndefinedPrimal, y: Value, contract: AxisPairs, batch: AxisPairs, side: int
+) -> Value:
     """Contract `ct` with `y` over what is left of `y`, then put the axes back in the order of operand `side`.
 
     The product has the batch, what was left of `x`, and the contracted axes in the order they have in `y`; the latter
     two change places where that spares a transposition.
     """
     mine, theirs = (contract[side], contract[1 - side]), (batch[side], batch[1 - side])
-    rows = axes_but(tensor(x).rank, (*mine[0], *theirs[0]))
-    columns = axes_but(tensor(y).rank, (*mine[1], *theirs[1]))
+    rows = remaining_axes(tensor_type(x).rank, (*mine[0], *theirs[0]))
+    columns = remaining_axes(tensor_type(y).rank, (*mine[1], *theirs[1]))
     summed = tuple([mine[0][mine[1].index(a)] for a in sorted(mine[1])])
     b = len(theirs[0])
     start = b + (len(rows) if side == 0 else 0)
     over = tuple(range(start, start + len(columns)))
-    asked = tuple(range(tensor(x).rank))
+    asked = tuple(range(tensor_type(x).rank))
     order, turned = (*theirs[0], *rows, *summed), (*theirs[0], *summed, *rows)
     if turned == asked != order:
-        return dot_general.one(conjugate(y), ct, contract=(columns, over), batch=(theirs[1], tuple(range(b))))
-    product = dot_general.one(ct, conjugate(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
+        return dot_general.one(conj_if_complex(y), ct, contract=(columns, over), batch=(theirs[1], tuple(range(b))))
+    product = dot_general.one(ct, conj_if_complex(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
     return product if order == asked else OPS["transpose"].one(product, perm=tuple([order.index(a) for a in asked]))
 
 
-def dot_reach(truths: Value, place: int, *operands: Value | Unknown, contract: Pair, batch: Pair) -> Value:
+def dot_mask_transpose(
+    truths: Value, place: int, *operands: Value | UndefinedPrimal, contract: AxisPairs, batch: AxisPairs
+) -> Value:
     """For each factor whether a product that it is in belongs to a sum of which the truth holds."""
-    mine, b = tensor(operands[place]), len(batch[0])
-    rows = len(free(tensor(operands[0]).rank, 0, contract, batch))
-    others = range(b + rows, tensor(truths).rank) if place == 0 else range(b, b + rows)
+    mine, b = tensor_type(operands[place]), len(batch[0])
+    rows = len(free_axes(tensor_type(operands[0]).rank, 0, contract, batch))
+    others = range(b + rows, tensor_type(truths).rank) if place == 0 else range(b, b + rows)
     some = reduce_any.one(truths, axes=tuple(others))
-    places = (*batch[place], *free(mine.rank, place, contract, batch))
+    places = (*batch[place], *free_axes(mine.rank, place, contract, batch))
     turned = OPS["transpose"].one(some, perm=tuple(sorted(range(len(places)), key=places.__getitem__)))
     return OPS["broadcast"].one(turned, shape=mine.shape, axes=tuple(sorted(places)))
 
 
-MATRICES = {"contract": ((1,), (0,)), "batch": ((), ())}
+MATMUL_ATTRS = {"contract": ((1,), (0,)), "batch": ((), ())}
 
-dot_general = multilinear(
+dot_general = multilinear_op(
     "dot_general",
     type=dot_type,
     transpose=(
         lambda ct, x, y, contract, batch: dot_transpose(ct, x, y, contract, batch, 0),
         lambda ct, x, y, contract, batch: dot_transpose(ct, y, x, contract, batch, 1),
     ),
-    reach=dot_reach,
-    each=dot_each,
+    reach=dot_mask_transpose,
+    each=batch_dot,
     reference=dot_reference,
     lower=dot_lower,
-    on_cpu=dot_on_cpu,
+    on_cpu=dot_cpu_lower,
     direct=True,
     accepts=NUMBERS,
     samples=(
-        Example(((3, 4), (4, 2)), MATRICES),
-        Example(((3, 4), (4,)), MATRICES),
-        Example(((4,), (4,)), {"contract": ((0,), (0,)), "batch": ((), ())}),
-        Example(((2,), (3,)), {"contract": ((), ()), "batch": ((), ())}),
-        Example(((2, 3, 4), (2, 4, 5)), {"contract": ((2,), (1,)), "batch": ((0,), (0,))}),
-        Example(((3, 2, 4, 5), (5, 3, 4, 2)), {"contract": ((3, 2), (0, 2)), "batch": ((0,), (1,))}),
-        Example(((2, 0), (0, 3)), MATRICES),
-        Example(((1, 1), (1, 1)), MATRICES),
+        OpExample(((3, 4), (4, 2)), MATMUL_ATTRS),
+        OpExample(((3, 4), (4,)), MATMUL_ATTRS),
+        OpExample(((4,), (4,)), {"contract": ((0,), (0,)), "batch": ((), ())}),
+        OpExample(((2,), (3,)), {"contract": ((), ()), "batch": ((), ())}),
+        OpExample(((2, 3, 4), (2, 4, 5)), {"contract": ((2,), (1,)), "batch": ((0,), (0,))}),
+        OpExample(((3, 2, 4, 5), (5, 3, 4, 2)), {"contract": ((3, 2), (0, 2)), "batch": ((0,), (1,))}),
+        OpExample(((2, 0), (0, 3)), MATMUL_ATTRS),
+        OpExample(((1, 1), (1, 1)), MATMUL_ATTRS),
     ),
-    cost=lambda x, y, contract, batch: 2 * np.prod([*x.shape, *left(y, 1, contract, batch)]),
+    cost=lambda x, y, contract, batch: 2 * np.prod([*x.shape, *free_sizes(y, 1, contract, batch)]),
     doc="""Sum of products over pairs of axes. The result has the batch axes, what is left of `x`, what is left of `y`.
     16-bit floats accumulate in f32. Units: u, v -> u v. Kinks: none.""",
 )

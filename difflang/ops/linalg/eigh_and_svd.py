@@ -11,74 +11,83 @@ import numpy as np
 from ml_dtypes import finfo
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Solver
+from difflang.ir.op import OPS, TypeSolver
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.axis_reductions import reduce_max
 from difflang.ops.elementwise.comparison_and_logic import eq, le, ne
 from difflang.ops.elementwise.linear_arithmetic import select
 from difflang.ops.linalg.batched_matrices import (
-    FIELDS,
+    MATRIX_DTYPES,
     adjoint,
-    along_columns,
-    along_rows,
-    blank_unless_finite,
-    diagonal,
-    in_field,
+    apply_per_matrix,
+    broadcast_columns,
+    broadcast_rows,
+    complex_like,
+    hermitian_part,
+    magnitude_dtype,
     matmul,
+    matrix_diagonal,
+    matrix_op,
     matrix_type,
-    of_a_matrix,
-    of_finite,
-    one_by_one,
-    paired,
-    part,
-    part_type,
-    places,
+    nan_unless_finite,
+    phase_free_product,
     real_part,
+    require_finite,
+    smaller_dim,
     square_type,
-    symmetric,
-    thinner,
+    triangle_mask,
+    triangle_part,
 )
-from difflang.ops.linalg.factorizations import SQUARE
-from difflang.ops.op_factories import Array, Example, Graded, array_dtype, known, like, tensor, zeros_at
+from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES
+from difflang.ops.op_factories import (
+    Array,
+    GradedMatrices,
+    OpExample,
+    full_like,
+    numpy_dtype_for,
+    static_size,
+    tensor_type,
+    zeros_of_type,
+)
 
 
-def differences(values: Value) -> tuple[Value, Value]:
+def eigenvalue_gaps(values: Value) -> tuple[Value, Value]:
     """[i, j] -> value j minus value i, NaN where they are equal to rounding, and whether i is j."""
-    n = tensor(values).shape[-1]
-    gaps = along_rows(values, n) - along_columns(values, n)
-    same = places(gaps, eq)
-    return select.one(equal_to_rounding(values, gaps), like(gaps, np.nan), gaps), same
+    n = tensor_type(values).shape[-1]
+    gaps = broadcast_rows(values, n) - broadcast_columns(values, n)
+    same = triangle_mask(gaps, eq)
+    return select.one(equal_within_rounding(values, gaps), full_like(gaps, np.nan), gaps), same
 
 
-def equal_to_rounding(values: Value, gaps: Value) -> Value:
+def equal_within_rounding(values: Value, gaps: Value) -> Value:
     """Where a gap is within `n ε` of the largest value: what a factorization leaves between equal ones."""
-    type = tensor(gaps)
+    type = tensor_type(gaps)
     sizes = OPS["abs"].one(values)
     greatest = reduce_max.one(sizes, axes=(type.rank - 2,))
-    bound = greatest * (known(type.shape[-1]) * float(finfo(array_dtype(type.dtype)).eps))
+    bound = greatest * (static_size(type.shape[-1]) * float(finfo(numpy_dtype_for(type.dtype)).eps))
     whole = OPS["broadcast"].one(bound, shape=type.shape, axes=tuple(range(type.rank - 2)))
     return le.one(OPS["abs"].one(gaps), whole)
 
 
-def over(x: Value, gaps: Value, same: Value) -> Value:
+def divide_by_gaps(x: Value, gaps: Value, same: Value) -> Value:
     """`x / gaps` off the diagonal, 0 on it."""
-    rates = 1.0 / select.one(same, like(gaps, 1.0), gaps)
-    return part(x * in_field(rates, x), ne)
+    rates = 1.0 / select.one(same, full_like(gaps, 1.0), gaps)
+    return triangle_part(x * complex_like(rates, x), ne)
 
 
 # -------------------------------------------------------------------------------------------- eigenvalues
 
 
-def eigh_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
-    square_type(same, a, FIELDS)
-    return Tensor(part_type(same, a), a.shape[:-1]), a
+def eigh_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
+    square_type(same, a, MATRIX_DTYPES)
+    return Tensor(magnitude_dtype(same, a), a.shape[:-1]), a
 
 
 def eigh_reference(a: Array) -> tuple[Array, ...]:
     def found(a: Array) -> tuple[Array, Array]:
-        return np.linalg.eigh((of_finite(a) + a.conj().T) / 2)
+        return np.linalg.eigh((require_finite(a) + a.conj().T) / 2)
 
-    values, vectors = one_by_one(found, (a,), a.shape[-1:], a.shape[-2:])
+    values, vectors = apply_per_matrix(found, (a,), a.shape[-1:], a.shape[-2:])
     return values.real, vectors
 
 
@@ -101,20 +110,20 @@ def eigh_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Va
     Source: Giles 2008, Collected matrix derivative results.
     """
     values, vectors = found
-    x = matmul(adjoint(vectors), matmul(symmetric(da), vectors))
-    return real_part(diagonal(x)), matmul(vectors, over(x, *differences(values)))
+    x = matmul(adjoint(vectors), matmul(hermitian_part(da), vectors))
+    return real_part(matrix_diagonal(x)), matmul(vectors, divide_by_gaps(x, *eigenvalue_gaps(values)))
 
 
-eigh = of_a_matrix(
+eigh = matrix_op(
     "eigh",
     type=eigh_type,
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     conjugates=True,
-    phases=lambda w, v: (w, paired(v, v)),
+    phases=lambda w, v: (w, phase_free_product(v, v)),
     jvp=eigh_jvp,
     reference=eigh_reference,
     lower=eigh_lower,
-    samples=SQUARE,
+    samples=SQUARE_EXAMPLES,
     doc="""(w, V) with `a = V diag(w) Vᵀ` for the symmetric part of `a`: eigenvalues in rising order, eigenvectors
     in the columns; of complex matrices `a = V diag(w) Vᴴ` for the Hermitian part. NaN where `a` is not finite.
     Units: u -> u, 1. Kinks: where eigenvalues are equal, the derivative of a function that is symmetric in them is
@@ -125,11 +134,11 @@ eigh = of_a_matrix(
 # ---------------------------------------------------------------------------------------- singular values
 
 
-def svd_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def svd_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """svd(a[*b, n, m]) -> [*b, n, k], [*b, k], [*b, k, m] for the smaller k of n and m."""
-    rows, columns = matrix_type(same, a, FIELDS)
-    k = thinner(rows, columns)
-    values = Tensor(part_type(same, a), (*a.shape[:-2], k))
+    rows, columns = matrix_type(same, a, MATRIX_DTYPES)
+    k = smaller_dim(rows, columns)
+    values = Tensor(magnitude_dtype(same, a), (*a.shape[:-2], k))
     return a.resized(a.rank - 1, k), values, a.resized(a.rank - 2, k)
 
 
@@ -137,7 +146,7 @@ def svd_reference(a: Array) -> tuple[Array, ...]:
     rows, columns = a.shape[-2:]
     k = min(rows, columns)
     shapes = (rows, k), (k,), (k, columns)
-    u, s, vh = one_by_one(lambda a: np.linalg.svd(of_finite(a), full_matrices=False), (a,), *shapes)
+    u, s, vh = apply_per_matrix(lambda a: np.linalg.svd(require_finite(a), full_matrices=False), (a,), *shapes)
     return u, s.real, vh
 
 
@@ -150,47 +159,52 @@ def svd_jvp(da: Value, found: tuple[Value, Value, Value], a: Value) -> tuple[Val
     u, s, vh = found
     v = adjoint(vh)
     p = matmul(adjoint(u), matmul(da, v))
-    within_u, within_v = turns(p, s), turns(adjoint(p), s)
-    du = matmul(u, within_u + phases(p, s) if tensor(p).dtype.is_complex else within_u)
-    du = du + outward(u, matmul(da, v), s)
-    dv = matmul(v, within_v) + outward(v, matmul(adjoint(da), u), s)
-    still = eq.one(s, like(s, 0.0))
-    return du, select.one(still, zeros_at(s, s.type), real_part(diagonal(p))), adjoint(dv)
+    within_u, within_v = svd_rotation_rates(p, s), svd_rotation_rates(adjoint(p), s)
+    du = matmul(u, within_u + svd_phase_rates(p, s) if tensor_type(p).dtype.is_complex else within_u)
+    du = du + component_outside_span(u, matmul(da, v), s)
+    dv = matmul(v, within_v) + component_outside_span(v, matmul(adjoint(da), u), s)
+    still = eq.one(s, full_like(s, 0.0))
+    return du, select.one(still, zeros_of_type(s, s.type), real_part(matrix_diagonal(p))), adjoint(dv)
 
 
-def turns(p: Value, s: Value) -> Value:
+def svd_rotation_rates(p: Value, s: Value) -> Value:
     """`(P S + S Pᴴ)[i, j] / (s[j]² - s[i]²)`"""
-    k = tensor(s).shape[-1]
-    columns, rows = along_rows(s, k), along_columns(s, k)
-    gaps, same = differences(s)
-    return over(p * in_field(columns, p) + in_field(rows, p) * adjoint(p), gaps * (columns + rows), same)
+    k = tensor_type(s).shape[-1]
+    columns, rows = broadcast_rows(s, k), broadcast_columns(s, k)
+    gaps, same = eigenvalue_gaps(s)
+    return divide_by_gaps(
+        p * complex_like(columns, p) + complex_like(rows, p) * adjoint(p), gaps * (columns + rows), same
+    )
 
 
-def phases(p: Value, s: Value) -> Value:
+def svd_phase_rates(p: Value, s: Value) -> Value:
     """How the phase of U moves against that of V: the imaginary part of the diagonal of P, over the singular values."""
-    away = part((p - adjoint(p)) * 0.5, eq)
-    return part(away / in_field(along_rows(s, tensor(s).shape[-1]), p), eq)
+    away = triangle_part((p - adjoint(p)) * 0.5, eq)
+    return triangle_part(away / complex_like(broadcast_rows(s, tensor_type(s).shape[-1]), p), eq)
 
 
-def outward(q: Value, moved: Value, s: Value) -> Value:
+def component_outside_span(q: Value, moved: Value, s: Value) -> Value:
     """What of a move leaves the space that the columns of `q` span, over the singular values."""
-    n, k = tensor(q).shape[-2:]
+    n, k = tensor_type(q).shape[-2:]
     if n == k:
-        return zeros_at(moved, moved.type)
+        return zeros_of_type(moved, moved.type)
     away = moved - matmul(q, matmul(adjoint(q), moved))
-    return away / in_field(along_rows(s, n), q)
+    return away / complex_like(broadcast_rows(s, n), q)
 
 
-svd = of_a_matrix(
+svd = matrix_op(
     "svd",
     type=svd_type,
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     conjugates=True,
-    phases=lambda u, s, vh: (paired(u, u), s, paired(u, adjoint(vh))),
+    phases=lambda u, s, vh: (phase_free_product(u, u), s, phase_free_product(u, adjoint(vh))),
     jvp=svd_jvp,
     reference=svd_reference,
-    lower=lambda jax, a: tuple(jax.lax.linalg.svd(blank_unless_finite(jax, a), full_matrices=False)),
-    samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 3), (2, 0), (2, 3, 1)))),
+    lower=lambda jax, a: tuple(jax.lax.linalg.svd(nan_unless_finite(jax, a), full_matrices=False)),
+    samples=(
+        *SQUARE_EXAMPLES,
+        *(OpExample((shape,), {}, GradedMatrices()) for shape in ((4, 2), (2, 3), (2, 0), (2, 3, 1))),
+    ),
     doc="""(U, s, Vᵀ) with `a = U diag(s) Vᵀ`: singular values in falling order, as many columns of U and rows of
     Vᵀ; of complex matrices `a = U diag(s) Vᴴ`; NaN of NaN and Inf. Units: u -> 1, u, 1. Kinks: the derivative of a
     singular value of 0 is 0, as that of `abs`; where some are equal, that of a function symmetric in them is right,

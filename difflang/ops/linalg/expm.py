@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Rule
-from difflang.ops.linalg.batched_matrices import FIELDS, adjoint, one_by_one, with_directions
-from difflang.ops.linalg.factorizations import SQUARE
+from difflang.ir.op import OpRule
+from difflang.ops.linalg.batched_matrices import MATRIX_DTYPES, adjoint, apply_per_matrix, directional_matrix_op
+from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES
 from difflang.ops.linalg.solve_and_det import solve_lower
-from difflang.ops.op_factories import Array, Example, Fixed, Graded
+from difflang.ops.op_factories import Array, FixedOperand, GradedMatrices, OpExample
 
 # The Padé approximant of degree 13, and the norm up to which it is exact to double precision. Source: Higham 2005, The
 # scaling and squaring method for the matrix exponential revisited.
-PADE = (
+PADE_COEFFICIENTS = (
     64764752532480000.0, 32382376266240000.0, 7771770303897600.0, 1187353796428800.0, 129060195264000.0,
     10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0,
 )  # fmt: skip
-REACH = 5.371920351148152
+PADE_MAX_NORM = 5.371920351148152
 
 
-def norm(numpy: Any, x: Any) -> Any:
+def one_norm(numpy: Any, x: Any) -> Any:
     """The greatest sum of absolute values in a column; 0 of an empty matrix."""
     return numpy.max(numpy.sum(numpy.abs(x), axis=-2), axis=-1, initial=0)
 
 
-def corner(numpy: Any, a: Any, xs: Sequence[Any], exponential: Any) -> Any:
+def frechet_derivative(numpy: Any, a: Any, xs: Sequence[Any], exponential: Any) -> Any:
     """The exponential's derivative at `a` in directions `xs`, by the exponential of a larger matrix.
 
     Each direction stands beside the matrix so far, written twice; see Note [Exponentials of blocks]. The directions are
@@ -36,16 +36,16 @@ def corner(numpy: Any, a: Any, xs: Sequence[Any], exponential: Any) -> Any:
     """
     n, whole, size = a.shape[-1], a, numpy.ones((), a.dtype)
     for doublings, x in enumerate(xs):
-        length = norm(numpy, x)
+        length = one_norm(numpy, x)
         length = numpy.where(length == 0, numpy.ones((), a.dtype), length)[..., None, None]
         beside = x / length
         for _ in range(doublings):
-            beside = blocks(numpy, beside, numpy.zeros_like(beside))
-        whole, size = blocks(numpy, whole, beside), size * length
+            beside = block_triangular(numpy, beside, numpy.zeros_like(beside))
+        whole, size = block_triangular(numpy, whole, beside), size * length
     return exponential(whole)[..., :n, whole.shape[-1] - n :] * size
 
 
-def blocks(numpy: Any, diagonal: Any, beside: Any) -> Any:
+def block_triangular(numpy: Any, diagonal: Any, beside: Any) -> Any:
     """[[diagonal, beside], [0, diagonal]]"""
     above = numpy.concatenate([diagonal, beside], axis=-1)
     below = numpy.concatenate([numpy.zeros_like(diagonal), diagonal], axis=-1)
@@ -53,13 +53,13 @@ def blocks(numpy: Any, diagonal: Any, beside: Any) -> Any:
 
 
 def expm_reference(a: Array, *xs: Array) -> Array:
-    (found,) = one_by_one(lambda a, *xs: (corner(np, a, xs, series),), (a, *xs), a.shape[-2:])
+    (found,) = apply_per_matrix(lambda a, *xs: (frechet_derivative(np, a, xs, expm_by_taylor),), (a, *xs), a.shape[-2:])
     return found
 
 
-def series(a: Array) -> Array:
+def expm_by_taylor(a: Array) -> Array:
     """Taylor's, of a matrix so small that 24 terms do, squared; in long doubles. SciPy's may be off by 400 ε."""
-    size = float(norm(np, a))
+    size = float(one_norm(np, a))
     if not np.isfinite(size):
         raise np.linalg.LinAlgError
     times = max(int(np.ceil(np.log2(max(size, 0.5)))) + 1, 0)
@@ -75,20 +75,20 @@ def series(a: Array) -> Array:
 
 
 def expm_lower(jax: Any, a: Any, *xs: Any) -> Any:
-    return corner(jax.numpy, a, xs, lambda x: exponential(jax, x))
+    return frechet_derivative(jax.numpy, a, xs, lambda x: expm_by_pade(jax, x))
 
 
-def exponential(jax: Any, a: Any) -> Any:
+def expm_by_pade(jax: Any, a: Any) -> Any:
     """Scaled by a power of two, approximated by a quotient of polynomials, and squared as often.
 
     Not `jax.scipy.linalg.expm`: it scales one step too little, which costs half the digits, and gives up after 16.
     """
     jnp, lax = jax.numpy, jax.lax
-    size = norm(jnp, a)
+    size = one_norm(jnp, a)
     size = jnp.where(jnp.isfinite(size), size, 0)
-    times = jnp.maximum(jnp.ceil(jnp.log2(jnp.maximum(size, REACH) / REACH)), 0).astype(np.int32)
-    small = scaled(jax, a, -times[..., None, None])
-    even, odd = quotient(jax, small)
+    times = jnp.maximum(jnp.ceil(jnp.log2(jnp.maximum(size, PADE_MAX_NORM) / PADE_MAX_NORM)), 0).astype(np.int32)
+    small = scale_by_power_of_two(jax, a, -times[..., None, None])
+    even, odd = pade_even_odd(jax, small)
     start = solve_lower(jax, even - odd, even + odd, transposed=False)
 
     def square(i: Any, x: Any) -> Any:
@@ -98,14 +98,14 @@ def exponential(jax: Any, a: Any) -> Any:
     return lax.fori_loop(np.int32(0), jnp.max(times, initial=0), square, start)
 
 
-def scaled(jax: Any, a: Any, times: Any) -> Any:
+def scale_by_power_of_two(jax: Any, a: Any, times: Any) -> Any:
     """`a 2^times`"""
     if a.dtype.kind == "c":
-        return jax.lax.complex(scaled(jax, a.real, times), scaled(jax, a.imag, times))
+        return jax.lax.complex(scale_by_power_of_two(jax, a.real, times), scale_by_power_of_two(jax, a.imag, times))
     return jax.numpy.ldexp(a, times)
 
 
-def quotient(jax: Any, a: Any) -> tuple[Any, Any]:
+def pade_even_odd(jax: Any, a: Any) -> tuple[Any, Any]:
     """The even and the odd part of the approximant's numerator; with the odd one negated, its denominator."""
     product = jax.numpy.matmul
     highest = jax.lax.Precision.HIGHEST
@@ -115,14 +115,21 @@ def quotient(jax: Any, a: Any) -> tuple[Any, Any]:
     a6 = product(a4, a2, precision=highest)
 
     def half(first: int) -> Any:
-        high = PADE[first + 12] * a6 + PADE[first + 10] * a4 + PADE[first + 8] * a2
-        low = PADE[first + 6] * a6 + PADE[first + 4] * a4 + PADE[first + 2] * a2 + PADE[first] * one
+        high = (
+            PADE_COEFFICIENTS[first + 12] * a6 + PADE_COEFFICIENTS[first + 10] * a4 + PADE_COEFFICIENTS[first + 8] * a2
+        )
+        low = (
+            PADE_COEFFICIENTS[first + 6] * a6
+            + PADE_COEFFICIENTS[first + 4] * a4
+            + PADE_COEFFICIENTS[first + 2] * a2
+            + PADE_COEFFICIENTS[first] * one
+        )
         return product(a6, high, precision=highest) + low
 
     return half(0), product(a, half(1), precision=highest)
 
 
-def expm_transpose(position: int) -> Rule | None:
+def expm_transpose(position: int) -> OpRule | None:
     """The adjoint is the same derivative, of the adjoints of everything else, in the direction of the cotangent."""
 
     def rule(ct: Value, a: Value, *xs: Any) -> Value:
@@ -131,17 +138,17 @@ def expm_transpose(position: int) -> Rule | None:
     return rule if position else None
 
 
-expm = with_directions(
+expm = directional_matrix_op(
     "expm",
     transpose=expm_transpose,
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     reference=expm_reference,
     lower=expm_lower,
     samples=(
-        *(Example(e.operands * k, {}, Graded()) for k in (1, 2) for e in SQUARE),
-        Example(((2, 2),) * 3, {}, Graded()),
-        Example((Fixed(((0.0, 20.0), (-20.0, 0.0))),), {}, Graded()),
-        Example((Fixed(((0.0, 0.0), (0.0, 0.0))), (2, 2)), {}, Graded()),
+        *(OpExample(e.operands * k, {}, GradedMatrices()) for k in (1, 2) for e in SQUARE_EXAMPLES),
+        OpExample(((2, 2),) * 3, {}, GradedMatrices()),
+        OpExample((FixedOperand(((0.0, 20.0), (-20.0, 0.0))),), {}, GradedMatrices()),
+        OpExample((FixedOperand(((0.0, 0.0), (0.0, 0.0))), (2, 2)), {}, GradedMatrices()),
     ),
     doc="""The matrix exponential. With more operands, its derivative in these directions. Units: 1, u, ... -> u.
     Kinks: none.""",

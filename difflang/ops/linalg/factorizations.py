@@ -7,32 +7,32 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Solver, Unknown
+from difflang.ir.op import OPS, Op, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.elementwise.comparison_and_logic import eq, ge, gt, le, lt
-from difflang.ops.elementwise.linear_arithmetic import conjugate
+from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
 from difflang.ops.linalg.batched_matrices import (
-    FIELDS,
+    MATRIX_DTYPES,
     adjoint,
-    in_single,
-    lowered_in_single,
+    apply_per_matrix,
+    hermitian_part,
     matmul,
+    matrix_op,
     matrix_type,
-    of_a_matrix,
-    one_by_one,
-    paired,
-    part,
-    same_squares,
+    phase_free_product,
+    same_square_type,
     square_type,
-    swap,
-    symmetric,
+    swap_last_axes,
+    triangle_part,
+    upcast_matrix_lowering,
+    upcast_matrix_reference,
 )
-from difflang.ops.op_factories import Array, Example, Fixed, Graded, tensor
+from difflang.ops.op_factories import Array, FixedOperand, GradedMatrices, OpExample, tensor_type
 
-SQUARE = tuple(Example((shape,), {}, Graded()) for shape in ((3, 3), (1, 1), (0, 0), (2, 2, 2)))
+SQUARE_EXAMPLES = tuple(OpExample((shape,), {}, GradedMatrices()) for shape in ((3, 3), (1, 1), (0, 0), (2, 2, 2)))
 
 
-def scipy() -> Any:
+def scipy_linalg() -> Any:
     import scipy.linalg
 
     return scipy.linalg
@@ -41,9 +41,9 @@ def scipy() -> Any:
 # ------------------------------------------------------------------------------------------ triangular solves
 
 
-def solve_type(same: Solver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
+def solve_type(same: TypeSolver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
     """solve(a[*b, n, n], b[*b, n, m]) -> [*b, n, m]"""
-    rows = square_type(same, a, FIELDS)
+    rows = square_type(same, a, MATRIX_DTYPES)
     same.dtype(a, b)
     same.require(a.rank == b.rank, "as many axes in {} as in {}", a, b)
     for mine, theirs in zip((*a.shape[:-2], rows), b.shape[:-1], strict=True):
@@ -55,8 +55,10 @@ def solve_triangular_reference(a: Array, b: Array, *, lower: bool, transposed: b
     """By BLAS, which divides by the diagonal whatever it is."""
     if not b.size:
         return b
-    (trsm,) = scipy().get_blas_funcs(("trsm",), (a,))
-    (x,) = one_by_one(lambda a, b: (trsm(1.0, a, b, lower=lower, trans_a=transposed, diag=unit),), (a, b), b.shape[-2:])
+    (trsm,) = scipy_linalg().get_blas_funcs(("trsm",), (a,))
+    (x,) = apply_per_matrix(
+        lambda a, b: (trsm(1.0, a, b, lower=lower, trans_a=transposed, diag=unit),), (a, b), b.shape[-2:]
+    )
     return x
 
 
@@ -70,18 +72,18 @@ def solve_triangular_jvp(
     da: Value, x: Value, a: Value, b: Value, *, lower: bool, transposed: bool, unit: bool
 ) -> Value:
     """`-A⁻¹ dA x`, of the triangle that is read alone."""
-    read = part(da, (gt if lower else lt) if unit else (ge if lower else le))
-    moved = matmul(swap(read) if transposed else read, x)
+    read = triangle_part(da, (gt if lower else lt) if unit else (ge if lower else le))
+    moved = matmul(swap_last_axes(read) if transposed else read, x)
     return -solve_triangular.one(a, moved, lower=lower, transposed=transposed, unit=unit)
 
 
 def solve_triangular_transpose(
-    ct: Value, a: Value, b: Value | Unknown, *, lower: bool, transposed: bool, unit: bool
+    ct: Value, a: Value, b: Value | UndefinedPrimal, *, lower: bool, transposed: bool, unit: bool
 ) -> Value:
-    return solve_triangular.one(conjugate(a), ct, lower=lower, transposed=not transposed, unit=unit)
+    return solve_triangular.one(conj_if_complex(a), ct, lower=lower, transposed=not transposed, unit=unit)
 
 
-WAYS = tuple(
+TRIANGULAR_CASES = tuple(
     {"lower": bool(lower), "transposed": bool(transposed), "unit": bool(unit)}
     for lower, transposed, unit in (
         (True, False, False),
@@ -100,16 +102,16 @@ solve_triangular = OPS.declare(
             lambda db, x, a, b, **how: solve_triangular.one(a, db, **how),
         ),
         transpose=(None, solve_triangular_transpose),
-        reference=in_single(solve_triangular_reference),
-        lower=lowered_in_single(solve_triangular_lower),
-        accepts=FIELDS,
+        reference=upcast_matrix_reference(solve_triangular_reference),
+        lower=upcast_matrix_lowering(solve_triangular_lower),
+        accepts=MATRIX_DTYPES,
         cost=lambda a, b, **_: a.shape[-1] * np.prod(b.shape),
         samples=(
-            *(Example(((3, 3), (3, 2)), way, Graded()) for way in WAYS),
-            Example(((2, 2, 2), (2, 2, 1)), WAYS[0], Graded()),
-            Example(((1, 1), (1, 3)), WAYS[0], Graded()),
-            Example(((0, 0), (0, 2)), WAYS[0], Graded()),
-            Example(((2, 2), (2, 0)), WAYS[0], Graded()),
+            *(OpExample(((3, 3), (3, 2)), way, GradedMatrices()) for way in TRIANGULAR_CASES),
+            OpExample(((2, 2, 2), (2, 2, 1)), TRIANGULAR_CASES[0], GradedMatrices()),
+            OpExample(((1, 1), (1, 3)), TRIANGULAR_CASES[0], GradedMatrices()),
+            OpExample(((0, 0), (0, 2)), TRIANGULAR_CASES[0], GradedMatrices()),
+            OpExample(((2, 2), (2, 0)), TRIANGULAR_CASES[0], GradedMatrices()),
         ),
         doc="""The x of `a x = b`, or `aᵀ x = b` if `transposed`, for a triangular `a`. Only that triangle is read, the
         lower or the upper; if `unit`, its diagonal is not, and stands for ones. Units: u, v -> v / u.
@@ -122,7 +124,7 @@ solve_triangular = OPS.declare(
 
 
 def cholesky_reference(a: Array) -> Array:
-    (found,) = one_by_one(lambda a: (np.linalg.cholesky((a + a.conj().T) / 2),), (a,), a.shape[-2:])
+    (found,) = apply_per_matrix(lambda a: (np.linalg.cholesky((a + a.conj().T) / 2),), (a,), a.shape[-2:])
     return np.tril(found)
 
 
@@ -132,20 +134,20 @@ def cholesky_jvp(da: Value, y: Value, a: Value) -> Value:
     Source: Murray 2016, Differentiation of the Cholesky decomposition.
     """
     lower: dict[str, Any] = {"lower": True, "transposed": False, "unit": False}
-    left = solve_triangular.one(y, symmetric(da), **lower)
+    left = solve_triangular.one(y, hermitian_part(da), **lower)
     both = solve_triangular.one(y, adjoint(left), **lower)
-    return matmul(y, (part(both, ge) + part(both, gt)) * 0.5)
+    return matmul(y, (triangle_part(both, ge) + triangle_part(both, gt)) * 0.5)
 
 
-cholesky = of_a_matrix(
+cholesky = matrix_op(
     "cholesky",
-    type=lambda same, a: same_squares(same, a, of=FIELDS),
-    accepts=FIELDS,
+    type=lambda same, a: same_square_type(same, a, of=MATRIX_DTYPES),
+    accepts=MATRIX_DTYPES,
     conjugates=True,
     jvp=cholesky_jvp,
     reference=cholesky_reference,
     lower=lambda jax, a: jax.lax.linalg.cholesky(a, symmetrize_input=True),
-    samples=SQUARE,
+    samples=SQUARE_EXAMPLES,
     doc="""The lower triangular L with positive diagonal and `L Lᵀ = a`, of the symmetric part of `a`; of complex
     matrices `L Lᴴ = a`, of the Hermitian part. Units: u -> u^(1/2). Kinks: NaN where it is not positive definite.""",
 )
@@ -154,13 +156,13 @@ cholesky = of_a_matrix(
 # -------------------------------------------------------------------------------------------------------- LU
 
 
-def lu_type(same: Solver, a: Tensor) -> tuple[Tensor, ...]:
-    square_type(same, a, FIELDS)
+def lu_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, ...]:
+    square_type(same, a, MATRIX_DTYPES)
     return a, a, a
 
 
 def lu_reference(a: Array) -> tuple[Array, ...]:
-    return one_by_one(lambda a: scipy().lu(a, check_finite=False), (a,), *[a.shape[-2:]] * 3)
+    return apply_per_matrix(lambda a: scipy_linalg().lu(a, check_finite=False), (a,), *[a.shape[-2:]] * 3)
 
 
 def lu_lower(jax: Any, a: Any) -> tuple[Any, ...]:
@@ -173,24 +175,24 @@ def lu_lower(jax: Any, a: Any) -> tuple[Any, ...]:
 def lu_jvp(da: Value, found: tuple[Value, Value, Value], a: Value) -> tuple[Value | None, ...]:
     """Of `X = L⁻¹ Pᵀ dA U⁻¹`, the part below the diagonal moves L, the rest U; P stays."""
     p, low, up = found
-    left = solve_triangular.one(low, matmul(swap(p), da), lower=True, transposed=False, unit=True)
-    x = divided(left, up)
-    return None, matmul(low, part(x, gt)), matmul(part(x, le), up)
+    left = solve_triangular.one(low, matmul(swap_last_axes(p), da), lower=True, transposed=False, unit=True)
+    x = divide_by_upper(left, up)
+    return None, matmul(low, triangle_part(x, gt)), matmul(triangle_part(x, le), up)
 
 
-def divided(x: Value, upper: Value) -> Value:
+def divide_by_upper(x: Value, upper: Value) -> Value:
     """`X U⁻¹`"""
-    return swap(solve_triangular.one(upper, swap(x), lower=False, transposed=True, unit=False))
+    return swap_last_axes(solve_triangular.one(upper, swap_last_axes(x), lower=False, transposed=True, unit=False))
 
 
-lu = of_a_matrix(
+lu = matrix_op(
     "lu",
     type=lu_type,
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     jvp=lu_jvp,
     reference=lu_reference,
     lower=lu_lower,
-    samples=(*SQUARE, Example((Fixed(((0.0, 2.0), (3.0, 1.0))),), {}, Graded())),
+    samples=(*SQUARE_EXAMPLES, OpExample((FixedOperand(((0.0, 2.0), (3.0, 1.0))),), {}, GradedMatrices())),
     doc="""(P, L, U) with `a = P L U` for square `a`: a permutation, a lower triangle with ones on its diagonal,
     and an upper one. Units: u -> 1, 1, u. Kinks: P is a constant; Inf and NaN where U is singular.""",
 )
@@ -199,9 +201,9 @@ lu = of_a_matrix(
 # -------------------------------------------------------------------------------------------------------- QR
 
 
-def qr_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
+def qr_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
     """qr(a[*b, n, m]) -> [*b, n, m], [*b, m, m], where n >= m."""
-    rows, columns = matrix_type(same, a, FIELDS)
+    rows, columns = matrix_type(same, a, MATRIX_DTYPES)
     tall = not (isinstance(rows, int) and isinstance(columns, int)) or rows >= columns
     same.require(tall, "at least as many rows as columns, not {}", a)
     return a, a.resized(a.rank - 2, columns)
@@ -209,7 +211,7 @@ def qr_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
 
 def qr_reference(a: Array) -> tuple[Array, ...]:
     n = a.shape[-1]
-    return one_by_one(np.linalg.qr, (a,), a.shape[-2:], (n, n))
+    return apply_per_matrix(np.linalg.qr, (a,), a.shape[-2:], (n, n))
 
 
 def qr_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Value]:
@@ -219,25 +221,25 @@ def qr_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Valu
     Source: Walter, Lehmann, Lamour 2012, On evaluating higher-order derivatives of the QR decomposition.
     """
     q, r = found
-    z = divided(da, r)
+    z = divide_by_upper(da, r)
     w = matmul(adjoint(q), z)
-    above = part(w, le)
-    if tensor(w).dtype.is_complex:
-        above = part(w, lt) + part(symmetric(w), eq)
-    t = above + adjoint(part(w, gt))
+    above = triangle_part(w, le)
+    if tensor_type(w).dtype.is_complex:
+        above = triangle_part(w, lt) + triangle_part(hermitian_part(w), eq)
+    t = above + adjoint(triangle_part(w, gt))
     return z - matmul(q, t), matmul(t, r)
 
 
-qr = of_a_matrix(
+qr = matrix_op(
     "qr",
     type=qr_type,
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     conjugates=True,
-    phases=lambda q, r: (paired(q, q), paired(adjoint(r), adjoint(r))),
+    phases=lambda q, r: (phase_free_product(q, q), phase_free_product(adjoint(r), adjoint(r))),
     jvp=qr_jvp,
     reference=qr_reference,
     lower=lambda jax, a: tuple(jax.lax.linalg.qr(a, full_matrices=False)),
-    samples=(*SQUARE, *(Example((shape,), {}, Graded()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
+    samples=(*SQUARE_EXAMPLES, *(OpExample((shape,), {}, GradedMatrices()) for shape in ((4, 2), (2, 0), (2, 3, 1)))),
     doc="""(Q, R) with `a = Q R`, for `a` with at least as many rows as columns: Q has orthonormal columns, R is an
     upper triangle with a real diagonal, of the sign that LAPACK gives it. Units: u -> 1, u.
     Kinks: Inf and NaN where the columns are dependent, huge where rounding parts them.""",

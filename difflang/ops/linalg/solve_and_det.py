@@ -10,32 +10,40 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.axis_reductions import reduce_sum
-from difflang.ops.arrays.shape_manipulation import cut
-from difflang.ops.elementwise.linear_arithmetic import conjugate
+from difflang.ops.arrays.shape_manipulation import slice_axis
+from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
 from difflang.ops.linalg.batched_matrices import (
-    FIELDS,
-    blank_unless_finite,
-    in_single,
-    lowered_in_single,
+    MATRIX_DTYPES,
+    apply_per_matrix,
+    cubic_flops,
+    directional_matrix_op,
     matmul,
-    of_a_matrix,
-    of_finite,
-    one_by_one,
-    row_by_row,
+    matrix_op,
+    matrix_trace,
+    nan_unless_finite,
+    require_finite,
     square_type,
-    swap,
-    trace,
-    with_directions,
+    swap_last_axes,
+    upcast_matrix_lowering,
+    upcast_matrix_reference,
 )
-from difflang.ops.linalg.factorizations import SQUARE, scipy, solve_type
-from difflang.ops.op_factories import Array, Example, Fixed, Graded, known, tensor, zeros_at
+from difflang.ops.linalg.factorizations import SQUARE_EXAMPLES, scipy_linalg, solve_type
+from difflang.ops.op_factories import (
+    Array,
+    FixedOperand,
+    GradedMatrices,
+    OpExample,
+    static_size,
+    tensor_type,
+    zeros_of_type,
+)
 
-SINGULAR = Example((Fixed(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (7.0, 8.0, 9.0))),), {}, Graded())
-RANK_ONE = Fixed(((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (-1.0, -2.0, -3.0)))
-NOTHING = Fixed(((0.0, 0.0), (0.0, 0.0)))
+SINGULAR_EXAMPLE = OpExample((FixedOperand(((1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (7.0, 8.0, 9.0))),), {}, GradedMatrices())
+RANK_ONE = FixedOperand(((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (-1.0, -2.0, -3.0)))
+ZERO_MATRIX = FixedOperand(((0.0, 0.0), (0.0, 0.0)))
 
 
 # ---------------------------------------------------------------------------------------------------- solve
@@ -45,13 +53,13 @@ def solve_reference(a: Array, b: Array, *, transposed: bool) -> Array:
     """By LAPACK without its question whether `a` is singular: then it divides by 0."""
     if not b.size:
         return b
-    getrf, getrs = scipy().get_lapack_funcs(("getrf", "getrs"), (a,))
+    getrf, getrs = scipy_linalg().get_lapack_funcs(("getrf", "getrs"), (a,))
 
     def one(a: Array, b: Array) -> tuple[Array]:
         packed, pivots, _ = getrf(a)
         return (getrs(packed, pivots, b, trans=transposed)[0],)
 
-    (x,) = one_by_one(one, (a, b), b.shape[-2:])
+    (x,) = apply_per_matrix(one, (a, b), b.shape[-2:])
     return x
 
 
@@ -69,11 +77,11 @@ def solve_lower(jax: Any, a: Any, b: Any, *, transposed: bool) -> Any:
 
 def solve_jvp(da: Value, x: Value, a: Value, b: Value, *, transposed: bool) -> Value:
     """`-A⁻¹ dA x`"""
-    return -solve.one(a, matmul(swap(da) if transposed else da, x), transposed=transposed)
+    return -solve.one(a, matmul(swap_last_axes(da) if transposed else da, x), transposed=transposed)
 
 
-def solve_transpose(ct: Value, a: Value, b: Value | Unknown, *, transposed: bool) -> Value:
-    return solve.one(conjugate(a), ct, transposed=not transposed)
+def solve_transpose(ct: Value, a: Value, b: Value | UndefinedPrimal, *, transposed: bool) -> Value:
+    return solve.one(conj_if_complex(a), ct, transposed=not transposed)
 
 
 solve = OPS.declare(
@@ -82,18 +90,18 @@ solve = OPS.declare(
         type=solve_type,
         jvp=(solve_jvp, lambda db, x, a, b, transposed: solve.one(a, db, transposed=transposed)),
         transpose=(None, solve_transpose),
-        reference=in_single(solve_reference),
-        lower=lowered_in_single(solve_lower),
-        accepts=FIELDS,
-        cost=lambda a, b, **_: row_by_row(a) + 2 * a.shape[-1] * np.prod(b.shape),
+        reference=upcast_matrix_reference(solve_reference),
+        lower=upcast_matrix_lowering(solve_lower),
+        accepts=MATRIX_DTYPES,
+        cost=lambda a, b, **_: cubic_flops(a) + 2 * a.shape[-1] * np.prod(b.shape),
         samples=(
-            Example(((3, 3), (3, 2)), {"transposed": False}, Graded()),
-            Example(((3, 3), (3, 2)), {"transposed": True}, Graded()),
-            Example(((2, 2, 2), (2, 2, 1)), {"transposed": False}, Graded()),
-            Example(((2, 2, 2), (2, 2, 1)), {"transposed": True}, Graded()),
-            Example(((1, 1), (1, 1)), {"transposed": False}, Graded()),
-            Example(((0, 0), (0, 2)), {"transposed": False}, Graded()),
-            Example(((2, 2), (2, 0)), {"transposed": True}, Graded()),
+            OpExample(((3, 3), (3, 2)), {"transposed": False}, GradedMatrices()),
+            OpExample(((3, 3), (3, 2)), {"transposed": True}, GradedMatrices()),
+            OpExample(((2, 2, 2), (2, 2, 1)), {"transposed": False}, GradedMatrices()),
+            OpExample(((2, 2, 2), (2, 2, 1)), {"transposed": True}, GradedMatrices()),
+            OpExample(((1, 1), (1, 1)), {"transposed": False}, GradedMatrices()),
+            OpExample(((0, 0), (0, 2)), {"transposed": False}, GradedMatrices()),
+            OpExample(((2, 2), (2, 0)), {"transposed": True}, GradedMatrices()),
         ),
         doc="""The x of `a x = b`, or of `aᵀ x = b` if `transposed`. Units: u, v -> v / u.
         Kinks: Inf and NaN where `a` is singular.""",
@@ -104,23 +112,27 @@ solve = OPS.declare(
 # ------------------------------------------------------------------------------------------------------ det
 
 
-SMALL = 4  # a determinant of so few rows is written out: exact where products and sums are, and quicker than any LU
+MAX_MINOR_ROWS = (
+    4  # a determinant of so few rows is written out: exact where products and sums are, and quicker than any LU
+)
 
 
-def by_minors(a: Value) -> Value:
+def det_by_minors(a: Value) -> Value:
     """The determinant of a few rows, at least one: minors of the first row, of the first two, and so on to all."""
-    n = known(tensor(a).shape[-1])
-    minors: dict[tuple[int, ...], Value] = {(j,): element(a, 0, j) for j in range(n)}
+    n = static_size(tensor_type(a).shape[-1])
+    minors: dict[tuple[int, ...], Value] = {(j,): matrix_element(a, 0, j) for j in range(n)}
     for row in range(1, n):
-        elements = [element(a, row, j) for j in range(n)]
+        elements = [matrix_element(a, row, j) for j in range(n)]
         minors = {
-            columns: alternating([elements[c] * minors[columns[:k] + columns[k + 1 :]] for k, c in enumerate(columns)])
+            columns: alternating_sum(
+                [elements[c] * minors[columns[:k] + columns[k + 1 :]] for k, c in enumerate(columns)]
+            )
             for columns in combinations(range(n), row + 1)
         }
     return minors[tuple(range(n))]
 
 
-def alternating(terms: Sequence[Value]) -> Value:
+def alternating_sum(terms: Sequence[Value]) -> Value:
     """The sum of the last term, less the one before, and so on."""
     total = terms[-1]
     for place, term in enumerate(reversed(terms[:-1])):
@@ -128,30 +140,30 @@ def alternating(terms: Sequence[Value]) -> Value:
     return total
 
 
-def element(a: Value, row: int, column: int) -> Value:
+def matrix_element(a: Value, row: int, column: int) -> Value:
     """One element of every matrix."""
-    rank = tensor(a).rank
-    only = cut(cut(a, rank - 2, row, row + 1), rank - 1, column, column + 1)
-    return OPS["reshape"].one(only, shape=tensor(a).shape[:-2])
+    rank = tensor_type(a).rank
+    only = slice_axis(slice_axis(a, rank - 2, row, row + 1), rank - 1, column, column + 1)
+    return OPS["reshape"].one(only, shape=tensor_type(a).shape[:-2])
 
 
-def number_type(same: Solver, a: Tensor) -> Tensor:
-    square_type(same, a, FIELDS)
+def one_scalar_per_matrix(same: TypeSolver, a: Tensor) -> Tensor:
+    square_type(same, a, MATRIX_DTYPES)
     return Tensor(a.dtype, a.shape[:-2])
 
 
 def det_reference(a: Array) -> Array:
-    (found,) = one_by_one(lambda a: (scipy().det(a, check_finite=False),), (a,), ())
+    (found,) = apply_per_matrix(lambda a: (scipy_linalg().det(a, check_finite=False),), (a,), ())
     return found
 
 
 def det_lower(jax: Any, a: Any) -> Any:
-    pivots, odd = eliminated(jax, a)
+    pivots, odd = lu_pivots(jax, a)
     product = jax.numpy.prod(pivots, axis=-1)
     return jax.numpy.where(odd, -product, product)
 
 
-def eliminated(jax: Any, a: Any) -> tuple[Any, Any]:
+def lu_pivots(jax: Any, a: Any) -> tuple[Any, Any]:
     """The pivots of LU, and whether rows were exchanged an odd number of times."""
     jnp = jax.numpy
     packed, partners, _ = jax.lax.linalg.lu(a)
@@ -161,18 +173,18 @@ def eliminated(jax: Any, a: Any) -> tuple[Any, Any]:
 
 def det_jvp(da: Value, y: Value, a: Value) -> Value:
     """`Σ cofactor * dA`, Jacobi's formula; nothing is divided by the determinant."""
-    rank = tensor(a).rank
+    rank = tensor_type(a).rank
     return reduce_sum.one(cofactors.one(a) * da, axes=(rank - 2, rank - 1))
 
 
-det = of_a_matrix(
+det = matrix_op(
     "det",
-    type=number_type,
-    accepts=FIELDS,
+    type=one_scalar_per_matrix,
+    accepts=MATRIX_DTYPES,
     jvp=det_jvp,
     reference=det_reference,
     lower=det_lower,
-    samples=(*SQUARE, SINGULAR),
+    samples=(*SQUARE_EXAMPLES, SINGULAR_EXAMPLE),
     doc="""Determinant; 1 of an empty matrix. Units: u -> u^n for n rows.
     Kinks: none; the derivatives of a singular matrix are exact, at every order.""",
 )
@@ -183,11 +195,11 @@ det = of_a_matrix(
 
 def cofactors_reference(a: Array, *xs: Array) -> Array:
     def one(a: Array, *xs: Array) -> tuple[Array]:
-        u, s, vt = np.linalg.svd(of_finite(a))
+        u, s, vt = np.linalg.svd(require_finite(a))
         sign = np.sign(np.linalg.det(u) * np.linalg.det(vt)).astype(a.dtype)
         return (cofactors_by_svd(np, np.einsum, sign, u, s, vt, xs),)
 
-    (found,) = one_by_one(one, (a, *xs), a.shape[-2:])
+    (found,) = apply_per_matrix(one, (a, *xs), a.shape[-2:])
     return found
 
 
@@ -211,7 +223,7 @@ def cofactors_lower(jax: Any, a: Any, *xs: Any) -> Any:
 
 def cofactors_by_svd_lower(jax: Any, a: Any, *xs: Any) -> Any:
     jnp, lax = jax.numpy, jax.lax
-    u, s, vt = lax.linalg.svd(blank_unless_finite(jax, a), full_matrices=False)
+    u, s, vt = lax.linalg.svd(nan_unless_finite(jax, a), full_matrices=False)
     sign = lax.sign(det_lower(jax, u) * det_lower(jax, vt))
     return cofactors_by_svd(jnp, partial(jnp.einsum, precision=lax.Precision.HIGHEST), sign, u, s, vt, xs)
 
@@ -222,13 +234,15 @@ def cofactors_by_svd(
     """See Note [Cofactors]."""
     u, vt = numpy.conj(u), numpy.conj(vt)  # of real numbers, as they are
     turned = [einsum("...ji,...jk,...lk->...il", u, x, vt) for x in xs]
-    rest = left_out(numpy, s, len(xs) + 1)
+    rest = leave_out_products(numpy, s, len(xs) + 1)
     eye = numpy.eye(s.shape[-1], dtype=s.dtype)
-    inner = sum(term(einsum, eye, rest, turned, order) for order in permutations(range(len(xs) + 1)))
+    inner = sum(permutation_term(einsum, eye, rest, turned, order) for order in permutations(range(len(xs) + 1)))
     return sign[..., None, None] * einsum("...ij,...jk,...kl->...il", u, inner, vt)
 
 
-def term(einsum: Callable[..., Any], eye: Any, rest: Any, turned: Sequence[Any], order: tuple[int, ...]) -> Any:
+def permutation_term(
+    einsum: Callable[..., Any], eye: Any, rest: Any, turned: Sequence[Any], order: tuple[int, ...]
+) -> Any:
     """What one permutation of the chosen places adds to the cofactors of a diagonal matrix."""
     letters = "abcdefghijklmnop"
     factors = ",".join("..." + letters[i] + letters[order[i]] for i in range(1, len(order)))
@@ -236,16 +250,16 @@ def term(einsum: Callable[..., Any], eye: Any, rest: Any, turned: Sequence[Any],
     chosen = "..." + letters[: len(order)]
     if order[0] == 0:
         row = einsum(f"{chosen}{tail}->...a", rest, *turned)
-        return parity(order) * row[..., None] * eye
-    return parity(order) * einsum(f"{chosen}{tail}->...a{letters[order[0]]}", rest, *turned)
+        return permutation_sign(order) * row[..., None] * eye
+    return permutation_sign(order) * einsum(f"{chosen}{tail}->...a{letters[order[0]]}", rest, *turned)
 
 
-def parity(order: tuple[int, ...]) -> int:
+def permutation_sign(order: tuple[int, ...]) -> int:
     inversions = sum(order[i] > order[j] for j in range(len(order)) for i in range(j))
     return -1 if inversions % 2 else 1
 
 
-def left_out(numpy: Any, s: Any, count: int) -> Any:
+def leave_out_products(numpy: Any, s: Any, count: int) -> Any:
     """[i, j, ...] -> the product of all elements of `s` but those at i, j, ..., 0 where two of these are the same."""
     n, lead = s.shape[-1], s.shape[:-1]
     eye = np.eye(n, dtype=np.bool_)
@@ -256,31 +270,31 @@ def left_out(numpy: Any, s: Any, count: int) -> Any:
     return numpy.where(gone.sum(-1) == count, numpy.prod(factors, -1), numpy.zeros((), s.dtype))
 
 
-def cofactors_transpose(position: int) -> Rule | None:
+def cofactors_transpose(position: int) -> OpRule | None:
     """In each direction it is its own transpose: all of it is one symmetric form, the cotangent is one more place.
 
     So of complex matrices the adjoint is that between two conjugations.
     """
 
     def rule(ct: Value, a: Value, *xs: Any) -> Value:
-        return conjugate(cofactors.one(a, *xs[: position - 1], conjugate(ct), *xs[position:]))
+        return conj_if_complex(cofactors.one(a, *xs[: position - 1], conj_if_complex(ct), *xs[position:]))
 
     return rule if position else None
 
 
-cofactors = with_directions(
+cofactors = directional_matrix_op(
     "cofactors",
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     transpose=cofactors_transpose,
     reference=cofactors_reference,
     lower=cofactors_lower,
     samples=(
-        *(Example(e.operands * k, {}, Graded()) for k in (1, 2) for e in SQUARE),
-        Example(((3, 3),) * 3, {}, Graded()),
-        Example(((3, 3),) * 4, {}, Graded()),
-        SINGULAR,
-        Example((RANK_ONE, (3, 3), (3, 3)), {}, Graded()),
-        Example((NOTHING, (2, 2)), {}, Graded()),
+        *(OpExample(e.operands * k, {}, GradedMatrices()) for k in (1, 2) for e in SQUARE_EXAMPLES),
+        OpExample(((3, 3),) * 3, {}, GradedMatrices()),
+        OpExample(((3, 3),) * 4, {}, GradedMatrices()),
+        SINGULAR_EXAMPLE,
+        OpExample((RANK_ONE, (3, 3), (3, 3)), {}, GradedMatrices()),
+        OpExample((ZERO_MATRIX, (2, 2)), {}, GradedMatrices()),
     ),
     doc="""The matrix of cofactors of `a`, the derivative of its determinant: the adjugate transposed. With more
     operands, its derivative in these directions. Units: u, u, ... -> u^(n-1). Kinks: none.""",
@@ -290,42 +304,42 @@ cofactors = with_directions(
 # -------------------------------------------------------------------------------------------------- slogdet
 
 
-def slogdet_type(same: Solver, a: Tensor) -> tuple[Tensor, Tensor]:
-    sign = number_type(same, a)
+def slogdet_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
+    sign = one_scalar_per_matrix(same, a)
     return sign, Tensor(same.part(sign), sign.shape) if sign.dtype.is_complex else sign
 
 
 def slogdet_reference(a: Array) -> tuple[Array, ...]:
-    sign, log = one_by_one(np.linalg.slogdet, (a,), (), ())
+    sign, log = apply_per_matrix(np.linalg.slogdet, (a,), (), ())
     return sign, log.real
 
 
 def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
     jnp = jax.numpy
-    pivots, odd = eliminated(jax, a)
+    pivots, odd = lu_pivots(jax, a)
     sign = jnp.prod(jnp.sign(pivots), axis=-1)
     return jnp.where(odd, -sign, sign), jnp.sum(jnp.log(jnp.abs(pivots)), axis=-1)
 
 
 def slogdet_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value | None, Value]:
     """`trace(A⁻¹ dA)`; of complex matrices its real part, and along the circle of signs its imaginary one."""
-    change = trace(solve.one(a, da, transposed=False))
-    if not tensor(change).dtype.is_complex:
+    change = matrix_trace(solve.one(a, da, transposed=False))
+    if not tensor_type(change).dtype.is_complex:
         return None, change
     size, angle = OPS["real"].one(change), OPS["imag"].one(change)
-    turn = OPS["complex"].one(zeros_at(angle, angle.type), angle)
+    turn = OPS["complex"].one(zeros_of_type(angle, angle.type), angle)
     return found[0] * turn, size
 
 
-slogdet = of_a_matrix(
+slogdet = matrix_op(
     "slogdet",
     type=slogdet_type,
-    accepts=FIELDS,
+    accepts=MATRIX_DTYPES,
     conjugates=True,
     jvp=slogdet_jvp,
     reference=slogdet_reference,
     lower=slogdet_lower,
-    samples=SQUARE,
+    samples=SQUARE_EXAMPLES,
     doc="""(sign, log of the absolute value) of the determinant, which itself may overflow. Of complex matrices the
     sign is a number of size 1. Units: 1 -> 1, 1.
     Kinks: (0, -Inf) where `a` is singular, and the derivative Inf or NaN.""",

@@ -23,27 +23,27 @@ import numpy
 
 Array = Any
 
-MOST = 2**31 - 1  # what does not fit is as good as endless
-MOST_LEGS = 8192  # a plan of more is as large as the states that it saves
-FARTHEST = 512  # times that a step is taken at most by plan; one or two slots in long loops go beyond, without one
+INT32_MAX = 2**31 - 1  # what does not fit is as good as endless
+MAX_SEGMENTS = 8192  # a plan of more is as large as the states that it saves
+MAX_REPEATS = 512  # times that a step is taken at most by plan; one or two slots in long loops go beyond, without one
 
 
 @lru_cache(maxsize=256)
-def reaches(slots: int) -> Array:
+def reach_table(slots: int) -> Array:
     """β(s, r) for s = 0 … slots + 1, one row each, and r = 0, 1, … until all of them reach any number of steps."""
-    times = next((r for r in range(FARTHEST) if comb(slots + r, slots) >= MOST), FARTHEST)
-    rows = [[min(comb(s + r, s), MOST) for r in range(times + 1)] for s in range(slots + 2)]
+    times = next((r for r in range(MAX_REPEATS) if comb(slots + r, slots) >= INT32_MAX), MAX_REPEATS)
+    rows = [[min(comb(s + r, s), INT32_MAX) for r in range(times + 1)] for s in range(slots + 2)]
     return numpy.array(rows, numpy.int32)
 
 
 @lru_cache(maxsize=1024)
-def reach(slots: int) -> Array:
+def reach_row(slots: int) -> Array:
     """β(slots, r) for r = 0, 1, …: the row of `reaches` for that many."""
-    times = next((r for r in range(FARTHEST) if comb(slots + r, slots) >= MOST), FARTHEST)
-    return numpy.array([min(comb(slots + r, slots), MOST) for r in range(times + 1)], numpy.int32)
+    times = next((r for r in range(MAX_REPEATS) if comb(slots + r, slots) >= INT32_MAX), MAX_REPEATS)
+    return numpy.array([min(comb(slots + r, slots), INT32_MAX) for r in range(times + 1)], numpy.int32)
 
 
-def advances(np: Any, steps: Array, reach: Array) -> Array:
+def min_forward_steps(np: Any, steps: Array, reach: Array) -> Array:
     """The fewest steps to take so that each of `steps` steps can be had from its own state, from the last to the first.
 
     `reach` is the row of the free slots. A step is not counted where it is taken to be differentiated. The closed form
@@ -56,26 +56,26 @@ def advances(np: Any, steps: Array, reach: Array) -> Array:
 def first_advance(np: Any, steps: Array, reach: Array, fewer: Array) -> Array:
     """How many of `steps` > 1 steps to take before the next state is kept; `fewer` is the row of one slot less."""
     near = np.max(np.where(reach[1:] < steps, reach[:-1], 0))
-    far = steps - np.min(np.where(reach >= steps, fewer, MOST))
+    far = steps - np.min(np.where(reach >= steps, fewer, INT32_MAX))
     return np.clip(np.maximum(near, far), 1, steps - 1)
 
 
-def ahead(slots: int) -> Array:
+def free_slot_rows(slots: int) -> Array:
     """The row of the slots that are free behind each state: all for the first one, one for the last."""
-    return reaches(slots)[slots:0:-1]
+    return reach_table(slots)[slots:0:-1]
 
 
-def spans(np: Any, kept: Array, end: Array) -> Array:
+def checkpoint_gaps(np: Any, kept: Array, end: Array) -> Array:
     """How many steps follow each state that is kept, up to the next one or the end."""
     return np.append(kept[1:], end) - kept
 
 
-def left_to_do(np: Any, kept: Array, end: Array) -> Array:
+def remaining_forward_steps(np: Any, kept: Array, end: Array) -> Array:
     """The fewest steps to take on the way back from `end`, where there are as many slots as states are `kept`."""
-    return np.sum(advances(np, spans(np, kept, end), ahead(len(kept))), dtype=numpy.int32)
+    return np.sum(min_forward_steps(np, checkpoint_gaps(np, kept, end), free_slot_rows(len(kept))), dtype=numpy.int32)
 
 
-def dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) -> Array:
+def choose_dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) -> Array:
     """Which state to drop of one more than there are slots: that without which the way back from `end` is shortest.
 
     Of several the first, and neither the first state nor the last: there are two slots at least. What lies behind the
@@ -83,15 +83,15 @@ def dropped(np: Any, kept: Array, end: Array, sums: Callable[[Array], Array]) ->
     Cost: a few sums over slots times repeats.
     """
     slots = len(kept) - 1
-    table, steps = ahead(slots), spans(np, kept, end)
-    as_is = advances(np, steps, numpy.concatenate([table, table[-1:]]))
-    freer = advances(np, steps, numpy.concatenate([reaches(slots)[slots + 1 :], table]))
-    joined = advances(np, steps[1:] + steps[:-1], table)
+    table, steps = free_slot_rows(slots), checkpoint_gaps(np, kept, end)
+    as_is = min_forward_steps(np, steps, numpy.concatenate([table, table[-1:]]))
+    freer = min_forward_steps(np, steps, numpy.concatenate([reach_table(slots)[slots + 1 :], table]))
+    joined = min_forward_steps(np, steps[1:] + steps[:-1], table)
     behind = np.append(sums(freer - as_is)[2:], numpy.int32(0))
     return 1 + np.argmin((joined - as_is[:-1] - as_is[1:] + behind)[:-1]).astype(numpy.int32)
 
 
-def quickly_dropped(np: Any, joined: Array, place: Array, slots: int) -> Array:
+def choose_dropped_fast(np: Any, joined: Array, place: Array, slots: int) -> Array:
     """As `dropped`, where `end` < β(slots, 2) - 1: the first state without which no step is taken twice.
 
     That is at the `place` which this gave when a state was dropped last, 1 at first, or the next one where more steps
@@ -100,21 +100,21 @@ def quickly_dropped(np: Any, joined: Array, place: Array, slots: int) -> Array:
     return np.where(joined > slots + 2 - place, place + 1, place)
 
 
-def sums_from_the_end(x: Array) -> Array:
+def suffix_sums(x: Array) -> Array:
     """Of each number and all behind it."""
     return numpy.cumsum(x[::-1], dtype=numpy.int32)[::-1]
 
 
-def placed(steps: int, slots: int) -> tuple[int, ...]:
+def plan_checkpoints(steps: int, slots: int) -> tuple[int, ...]:
     """The states to keep on the first way through a loop whose length is known, so that the whole takes the fewest."""
-    table, kept, free = reaches(slots), [0], slots
+    table, kept, free = reach_table(slots), [0], slots
     while free > 1 and steps - kept[-1] > 1:
         kept.append(kept[-1] + int(first_advance(numpy, steps - kept[-1], table[free], table[free - 1])))
         free -= 1
     return tuple(kept)
 
 
-class Leg(NamedTuple):
+class TreeverseSegment(NamedTuple):
     """A part of the way back through a loop: begin at the state in a slot, take steps, and go back through some.
 
     Slots are a stack, with a spare one on top of it: the state after the steps that are skipped goes to the next slot.
@@ -129,42 +129,46 @@ class Leg(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def legs(steps: int, slots: int) -> Array | None:
+def plan_segments(steps: int, slots: int) -> Array | None:
     """The way back through a loop of which `placed` states are kept, a row for each leg; None where these are many.
 
     What is kept of a step that is taken is its state, in the next slot. The last steps whose states are kept one by one
     need none taken.
     """
-    table, held, end, found = reaches(slots), list(placed(steps, slots)), steps, list[Leg]()
-    while held and len(found) < MOST_LEGS:
+    table, held, end, found = reach_table(slots), list(plan_checkpoints(steps, slots)), steps, list[TreeverseSegment]()
+    while held and len(found) < MAX_SEGMENTS:
         top, first, free = len(held) - 1, held[-1], slots - len(held)
         far = end - first
         if far == 1:
             run = next((i for i in range(top) if held[top - 1 - i] != first - 1 - i), top)
             del held[top - run :]
             end = first - run
-            found.append(Leg(top - run, end, 0, 0, run + 1))
+            found.append(TreeverseSegment(top - run, end, 0, 0, run + 1))
         elif far <= free + 2:
             held.pop()
             end = first
-            found.append(Leg(top, first, 0, far - 1, far))
+            found.append(TreeverseSegment(top, first, 0, far - 1, far))
         else:
             skipped = int(first_advance(numpy, far, table[free + 1], table[free])) if free else far - 1
-            found.append(Leg(top, first, skipped, 0, 0))
+            found.append(TreeverseSegment(top, first, skipped, 0, 0))
             held.append(first + skipped)
     return None if held else numpy.array(found, numpy.int32)
 
 
 @lru_cache(maxsize=256)
-def taped_legs(steps: int, slots: int, each: int) -> Array | None:
+def plan_residual_segments(steps: int, slots: int, each: int) -> Array | None:
     """The same where there is room for what is read back of `each` steps, of the last ones at first.
 
     What is kept of a step that is taken is what is read back. States are kept `each` steps apart.
     """
     head = max(0, steps - each)
     end = -(-head // each)
-    table, held, found = reaches(slots), list(placed(end, slots)) if end else [], [Leg(0, head, 0, 0, steps - head)]
-    while held and len(found) < MOST_LEGS:
+    table, held, found = (
+        reach_table(slots),
+        list(plan_checkpoints(end, slots)) if end else [],
+        [TreeverseSegment(0, head, 0, 0, steps - head)],
+    )
+    while held and len(found) < MAX_SEGMENTS:
         top, first, free = len(held) - 1, held[-1], slots - len(held)
         far = end - first
         skipped = (
@@ -173,10 +177,10 @@ def taped_legs(steps: int, slots: int, each: int) -> Array | None:
         if skipped == far - 1:
             end -= 1
             taken = min(each, head - end * each)
-            found.append(Leg(top, first * each, skipped * each, taken, taken))
+            found.append(TreeverseSegment(top, first * each, skipped * each, taken, taken))
             if far == 1:
                 held.pop()
         else:
-            found.append(Leg(top, first * each, skipped * each, 0, 0))
+            found.append(TreeverseSegment(top, first * each, skipped * each, 0, 0))
             held.append(first + skipped)
     return None if held else numpy.array(found, numpy.int32)

@@ -22,24 +22,24 @@ from msgspec import Struct
 
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Tensor, Type
-from difflang.ops.control.print_effect import silent
+from difflang.ops.control.print_effect import without_prints
 from difflang.ops.loop import binomial_schedule
-from difflang.ops.loop.binomial_schedule import placed
-from difflang.ops.loop.history_value import Run
+from difflang.ops.loop.binomial_schedule import plan_checkpoints
+from difflang.ops.loop.history_value import HistoryRun
 
 Array = Any
 Arrays = list[Any]
 
-STATES = 8 << 20  # bytes for the kept states of a loop
-CHUNK = 512 << 10  # bytes for the states of a chunk
-SMALL = 512 << 10  # bytes that are cleared in no time
-MOST_WHOLE, MOST_INSIDE, MOST_SLOTS, FEWEST_SLOTS = 16384, 4096, 256, 16
-MOST_STEPS, FEWEST_STEPS = 512, 4
-LARGE = 4 << 10  # bytes of a state up to which a CPU writes it sooner than it asks whether it is kept
-LITTLE = 16 << 10  # bytes of a chunk beside slots of which the program says how many
+STORE_BYTES = 8 << 20  # bytes for the kept states of a loop
+CHUNK_BYTES = 512 << 10  # bytes for the states of a chunk
+SMALL_BYTES = 512 << 10  # bytes that are cleared in no time
+MAX_STORE_ALL, MAX_STORE_ALL_NESTED, MAX_SLOTS, MIN_SLOTS = 16384, 4096, 256, 16
+MAX_INTERVAL, MIN_INTERVAL = 512, 4
+LARGE_STATE_BYTES = 4 << 10  # bytes of a state up to which a CPU writes it sooner than it asks whether it is kept
+SMALL_CHUNK_BYTES = 16 << 10  # bytes of a chunk beside slots of which the program says how many
 
 
-class Asked(NamedTuple):
+class StoreRequest(NamedTuple):
     """What a program says of a loop's tape, 0 where nothing, and how many steps it takes, if that is known."""
 
     slots: int = 0
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     taped: bool = False  # what is read back of so many steps is kept while these are gone through, not their states
 
 
-class Size(Struct, frozen=True):
+class StoreSize(Struct, frozen=True):
     """How many states a tape keeps."""
 
     whole: int  # all of them up to so many steps, a multiple of `steps`
@@ -59,32 +59,34 @@ class Size(Struct, frozen=True):
     taped: int = 0  # for how many steps there is room for what is read back of them, of the last ones at first
 
     @classmethod
-    def of(cls, types: Sequence[Type], lanes: int, asked: Asked, *, inside: bool = False) -> Size:
+    def of(cls, types: Sequence[Type], lanes: int, asked: StoreRequest, *, inside: bool = False) -> StoreSize:
         """For states of these types, so many of them at a time; `inside` another loop, whose steps each clear the room.
 
         Where it is asked for slots there is one more, for the state before the newest step.
         """
-        bytes = max(1, lanes * sum([bytes_of(t) for t in types]))
+        bytes = max(1, lanes * sum([state_bytes(t) for t in types]))
         if asked.length is not None:  # no more than there are states
             asked = asked._replace(slots=min(asked.slots, asked.length))
-        slots = asked.slots + 1 if asked.slots else max(FEWEST_SLOTS, min(MOST_SLOTS // lanes, STATES // bytes))
-        steps = 1 << max(FEWEST_STEPS, min(MOST_STEPS // lanes, CHUNK // bytes)).bit_length() - 1
+        slots = asked.slots + 1 if asked.slots else max(MIN_SLOTS, min(MAX_SLOTS // lanes, STORE_BYTES // bytes))
+        steps = 1 << max(MIN_INTERVAL, min(MAX_INTERVAL // lanes, CHUNK_BYTES // bytes)).bit_length() - 1
         if asked.slots:
-            steps = max(1, min(asked.slots, MOST_STEPS, LITTLE // bytes))
+            steps = max(1, min(asked.slots, MAX_INTERVAL, SMALL_CHUNK_BYTES // bytes))
         steps = asked.steps or steps
-        most = MOST_INSIDE if inside else MOST_WHOLE
-        whole = max(slots, min(most // lanes, SMALL // bytes))
+        most = MAX_STORE_ALL_NESTED if inside else MAX_STORE_ALL
+        whole = max(slots, min(most // lanes, SMALL_BYTES // bytes))
         if asked.slots:  # states of each step, while there is room, are kept without deciding on each
             whole = slots if asked.steps == 1 and asked.length is None else 0
         whole = min(whole // steps, slots) * steps
         if asked.length is None or asked.length <= whole:
             return cls(whole, slots, steps)
         if asked.taped:
-            places = placed(-(-asked.length // steps) - 1, asked.slots)  # of the units of steps but the last one
+            places = plan_checkpoints(
+                -(-asked.length // steps) - 1, asked.slots
+            )  # of the units of steps but the last one
             return cls(0, asked.slots, steps, tuple([steps * at for at in places]), asked.length, steps)
         if asked.steps or not asked.slots:  # there is room for the states of as many steps, which are had one by one
             slots += steps - 1
-        return cls(0, slots, steps, placed(asked.length, slots), asked.length)
+        return cls(0, slots, steps, plan_checkpoints(asked.length, slots), asked.length)
 
     @property
     def head(self) -> int:
@@ -102,16 +104,16 @@ class Size(Struct, frozen=True):
         kept = self.planned or range(0, self.whole, self.steps)
         first = np.asarray(range(len(kept)) if self.planned else kept, np.int32)
         others = np.setdiff1d(np.arange(self.room, dtype=np.int32), first)
-        empty = np.full(self.slots - len(first), binomial_schedule.MOST, np.int32)
+        empty = np.full(self.slots - len(first), binomial_schedule.INT32_MAX, np.int32)
         return np.append(np.asarray(kept, np.int32), empty), np.append(first, others)[: self.slots]
 
 
-def bytes_of(type: Type) -> int:
+def state_bytes(type: Type) -> int:
     assert isinstance(type, Tensor), "the state of a loop is made of arrays"
     return type.bytes
 
 
-class Source(Struct, frozen=True, eq=False):
+class ReplaySource(Struct, frozen=True, eq=False):
     """A loop as its readers need it: what a step makes of a state, and what it gives besides."""
 
     advance: Graph  # (index, consts, state, items) -> state
@@ -121,27 +123,27 @@ class Source(Struct, frozen=True, eq=False):
     fixed: Arrays
     xs: Arrays
     reverse: bool
-    size: Size | None  # none where every state is kept
+    size: StoreSize | None  # none where every state is kept
     sparing: bool  # a state that is not kept is not written: of a loop that decides on the way, on the CPU
 
     @classmethod
     def of(
         cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
-        reverse: bool, asked: Asked | None, also: Sequence[int] = (),
-    ) -> Source:  # fmt: skip
+        reverse: bool, asked: StoreRequest | None, also: Sequence[int] = (),
+    ) -> ReplaySource:  # fmt: skip
         """Of the step of a loop with so many consts and carries; what it gives depends on the state, as do `also`."""
-        step = silent(step)
+        step = without_prints(step)
         gives = lowering.restricted(step, [step.results[i] for i in saved])
         first = 1 + consts
-        places = needed(step, gives, range(first, first + carry), also)
+        places = find_state_carries(step, gives, range(first, first + carry), also)
         kept = [p for i, p in enumerate(step.params) if not first <= i < first + carry or i - first in places]
         advance = lowering.restricted(step, [step.results[i] for i in places])
         types = [step.results[i].type for i in places]
-        size = asked and Size.of(types, lowering.lanes, asked, inside=lowering.inside)
+        size = asked and StoreSize.of(types, lowering.lanes, asked, inside=lowering.inside)
         both = lowering.restricted(step, [*advance.results, *gives.results])
         graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives, both)]
         decided = size is not None and not size.planned and lowering.lanes == 1
-        sparing = decided and lowering.platform == "cpu" and sum(map(bytes_of, types)) > LARGE
+        sparing = decided and lowering.platform == "cpu" and sum(map(state_bytes, types)) > LARGE_STATE_BYTES
         return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size, sparing)
 
     def keep(
@@ -149,11 +151,11 @@ class Source(Struct, frozen=True, eq=False):
     ) -> tuple[Array, ...]:
         """The slots with a state in that one, if it is to be kept; where it is not, any in which it does no harm."""
         if not self.sparing:
-            return put_each(lax, slots, state, slot)
-        return once(lax, truth, lambda slots: put_each(lax, slots, state, slot), tuple(slots))
+            return write_items(lax, slots, state, slot)
+        return apply_if(lax, truth, lambda slots: write_items(lax, slots, state, slot), tuple(slots))
 
 
-def needed(step: Graph, gives: Graph, carry: range, also: Sequence[int] = ()) -> tuple[int, ...]:
+def find_state_carries(step: Graph, gives: Graph, carry: range, also: Sequence[int] = ()) -> tuple[int, ...]:
     """Which carries what is given depends on, at this step or through later ones; and those that are needed `also`."""
     place = {step.params[i]: i - carry.start for i in carry}
     makers = {r: e for e in (*step.eqns, *gives.eqns) for r in e.results}
@@ -171,7 +173,7 @@ def needed(step: Graph, gives: Graph, carry: range, also: Sequence[int] = ()) ->
     return tuple(sorted(found))
 
 
-class Written(NamedTuple):
+class StoreState(NamedTuple):
     """A tape while it is written: part of the state of the loop that writes it."""
 
     order: Any  # which states are kept, and the slot of each
@@ -181,18 +183,18 @@ class Written(NamedTuple):
     slots: tuple[Array, ...]
 
 
-class Tape:
+class CheckpointStore:
     """How the states of a loop are written."""
 
-    def __init__(self, lowering: Any, source: Source, start: Arrays, length: int | None) -> None:
+    def __init__(self, lowering: Any, source: ReplaySource, start: Arrays, length: int | None) -> None:
         self.jax, self.source = lowering.jax, source
         size, lax = source.size, self.jax.lax
         self.spare = size.room if size else int(length or 0)  # the slot for the states that are not kept
         slots = self.spare + (size.steps if size and not (size.planned or size.whole) else 1)
         empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.places]
-        self.start = Written(size.order if size else (), one(), np.int32(-1), np.int32(0), tuple(empty))
+        self.start = StoreState(size.order if size else (), int32_one(), np.int32(-1), np.int32(0), tuple(empty))
 
-    def piece(self, at: Written, count: Array, apart: Array, boundary: Array) -> tuple[Written, Array]:
+    def piece(self, at: StoreState, count: Array, apart: Array, boundary: Array) -> tuple[StoreState, Array]:
         """At the beginning of a piece: the tape with its first step in order, and where it ends at the latest.
 
         `apart` says whether a state may be kept there, `boundary` where next. All of the first steps are one piece.
@@ -200,18 +202,20 @@ class Tape:
         """
         jax, lax, size = self.jax, self.jax.lax, self.source.size
         if size is None or size.planned:
-            return at, np.int32(binomial_schedule.MOST)
+            return at, np.int32(binomial_schedule.INT32_MAX)
         later = lax.ge(count, np.int32(size.whole))
-        keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, zero())))
+        keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, int32_zero())))
         start = (at.order, at.place, np.int32(-1), at.slot)
-        order, place, due, slot = once(lax, keep, lambda now: in_order(jax, size, now[0], now[1], count), start)
-        return Written(order, place, due, slot, at.slots), lax.select(later, boundary, np.int32(size.whole))
+        order, place, due, slot = apply_if(
+            lax, keep, lambda now: insert_checkpoint(jax, size, now[0], now[1], count), start
+        )
+        return StoreState(order, place, due, slot, at.slots), lax.select(later, boundary, np.int32(size.whole))
 
-    def written(self, at: Written, count: Array, carry: Arrays) -> Written:
+    def written(self, at: StoreState, count: Array, carry: Arrays) -> StoreState:
         """With the state before step number `count`, if it is one of those kept; else the spare slot is for it."""
         lax, size, slot, spare = self.jax.lax, self.source.size, count, np.int32(self.spare)
         if size and size.planned:  # `slot` is that of the next state to be kept
-            kept = lax.eq(get(lax, at.order[0], at.slot), count)
+            kept = lax.eq(read_item(lax, at.order[0], at.slot), count)
             slot = lax.select(kept, at.slot, spare)
             at = at._replace(slot=lax.add(at.slot, lax.convert_element_type(kept, np.int32)))
         elif size:
@@ -221,44 +225,49 @@ class Tape:
         return at._replace(slots=self.source.keep(lax, lax.ne(slot, spare), at.slots, state, slot))
 
 
-def in_order(jax: Any, size: Size, order: Any, place: Array, count: Array) -> tuple[Any, Array, Array, Array]:
+def insert_checkpoint(
+    jax: Any, size: StoreSize, order: Any, place: Array, count: Array
+) -> tuple[Any, Array, Array, Array]:
     """The order with one more state, the last one; the place of the one that was dropped for it; that state again, and
     its slot: one that is empty, or that of the state dropped.
     """
     jnp, lax, (kept, slots) = jax.numpy, jax.lax, order
     number, apart, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
-    before = count if size.whole else count + apart - one()  # the first of all may be fewer than lie together
+    before = count if size.whole else count + apart - int32_one()  # the first of all may be fewer than lie together
     held = lax.min(lax.div(before, apart), most)
     full = held == most
-    place = lax.select(full, to_drop(jax, size, kept, place, count), place)
+    place = lax.select(full, choose_dropped_slot(jax, size, kept, place, count), place)
     at = lax.select(full, place, held)
-    slot = get(lax, slots, at)
+    slot = read_item(lax, slots, at)
     moved = full & (number >= at)
     kept = jnp.where(moved, jnp.append(kept[1:], count), jnp.where(number == held, count, kept))
     return (kept, jnp.where(moved, jnp.append(slots[1:], slot), slots)), place, count, slot
 
 
-def to_drop(jax: Any, size: Size, kept: Array, place: Array, count: Array) -> Array:
+def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, count: Array) -> Array:
     """The place of the state that is dropped for another one, where the last one dropped was at `place`."""
     lax, slots, apart = jax.lax, size.slots, np.int32(size.steps)
 
     def dropped() -> Array:
         more = lax.div(jax.numpy.append(kept, count), np.full(slots + 1, apart))
-        return binomial_schedule.dropped(jax.numpy, more, more[-1] + one(), partial(sums_from_the_end, lax))
+        return binomial_schedule.choose_dropped(jax.numpy, more, more[-1] + int32_one(), partial(suffix_sums, lax))
 
     if slots < 3:
         return dropped()
-    before, after = get(lax, kept, place - one()), get(lax, kept, lax.min(place + one(), np.int32(slots - 1)))
+    before, after = (
+        read_item(lax, kept, place - int32_one()),
+        read_item(lax, kept, lax.min(place + int32_one(), np.int32(slots - 1))),
+    )
     joined = lax.div(lax.select(place == slots - 1, count, after) - before, apart)
-    near = lax.min(binomial_schedule.quickly_dropped(jax.numpy, joined, place, slots), np.int32(slots - 1))
-    far = lax.div(count, apart) >= binomial_schedule.reaches(slots)[slots, 2] - np.int32(2)
+    near = lax.min(binomial_schedule.choose_dropped_fast(jax.numpy, joined, place, slots), np.int32(slots - 1))
+    far = lax.div(count, apart) >= binomial_schedule.reach_table(slots)[slots, 2] - np.int32(2)
     return lax.cond(far, dropped, lambda: near)
 
 
-class Steps(Run, frozen=True, eq=False):
+class LoopRun(HistoryRun, frozen=True, eq=False):
     """A loop that has run: its source, which states are kept and in which slots, and how many steps it took."""
 
-    source: Source
+    source: ReplaySource
     order: Any
     slots: Arrays
     rooms: Arrays  # what is read back of its last steps, where the tape has room for that
@@ -275,54 +284,54 @@ class Steps(Run, frozen=True, eq=False):
 
     def ordinal(self, lax: Any, index: Array) -> Array:
         """When in the run the step with that index was."""
-        return lax.sub(lax.sub(self.count, one()), index) if self.source.reverse else index
+        return lax.sub(lax.sub(self.count, int32_one()), index) if self.source.reverse else index
 
 
 # ------------------------------------------------------------------------------------------------ numbers, slots
 
 
-def zero() -> Array:
+def int32_zero() -> Array:
     return np.asarray(0, np.int32)
 
 
-def one() -> Array:
+def int32_one() -> Array:
     return np.asarray(1, np.int32)
 
 
-def sums_from_the_end(lax: Any, x: Array) -> Array:
+def suffix_sums(lax: Any, x: Array) -> Array:
     """Of each number and all behind it, as a loop: XLA's own takes longer to compile and to run."""
 
     def body(at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         k, total, sums = at
-        total = lax.add(total, get(lax, x, k))
-        return lax.sub(k, one()), total, put(lax, sums, total, k)
+        total = lax.add(total, read_item(lax, x, k))
+        return lax.sub(k, int32_one()), total, write_item(lax, sums, total, k)
 
-    start = (np.int32(x.shape[0] - 1), zero(), lax.full_like(x, 0))
-    return lax.while_loop(lambda at: lax.ge(at[0], zero()), body, start)[2]
+    start = (np.int32(x.shape[0] - 1), int32_zero(), lax.full_like(x, 0))
+    return lax.while_loop(lambda at: lax.ge(at[0], int32_zero()), body, start)[2]
 
 
-def below(jax: Any, kept: Array, step: Array) -> Array:
+def count_until(jax: Any, kept: Array, step: Array) -> Array:
     """How many of the states kept are not beyond that step."""
     return jax.numpy.sum(kept <= step, dtype=np.int32)
 
 
-def once(lax: Any, truth: Array, change: Callable[[Any], Any], state: Any) -> Any:
+def apply_if(lax: Any, truth: Array, change: Callable[[Any], Any], state: Any) -> Any:
     """Changed, if that holds. In place: a branch would copy what it gives back as it is."""
     return lax.while_loop(lambda at: at[0], lambda at: (np.asarray(False), change(at[1])), (truth, state))[1]
 
 
-def get(lax: Any, x: Array, i: Array) -> Array:
+def read_item(lax: Any, x: Array, i: Array) -> Array:
     """`x[i]`."""
-    starts = (i, *[zero()] * (x.ndim - 1))
+    starts = (i, *[int32_zero()] * (x.ndim - 1))
     return lax.squeeze(lax.dynamic_slice(x, starts, (1, *x.shape[1:]), allow_negative_indices=False), (0,))
 
 
-def put(lax: Any, xs: Array, x: Array, i: Array) -> Array:
+def write_item(lax: Any, xs: Array, x: Array, i: Array) -> Array:
     """`xs` with `x` at `i`."""
-    starts = (i, *[zero()] * x.ndim)
+    starts = (i, *[int32_zero()] * x.ndim)
     return lax.dynamic_update_slice(xs, lax.expand_dims(x, (0,)), starts, allow_negative_indices=False)
 
 
-def put_each(lax: Any, xs: Sequence[Array], state: Sequence[Array], i: Array) -> tuple[Array, ...]:
+def write_items(lax: Any, xs: Sequence[Array], state: Sequence[Array], i: Array) -> tuple[Array, ...]:
     """The parts of a state, each in its own array at `i`."""
-    return tuple([put(lax, x, part, i) for x, part in zip(xs, state, strict=True)])
+    return tuple([write_item(lax, x, part, i) for x, part in zip(xs, state, strict=True)])

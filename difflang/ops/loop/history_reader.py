@@ -2,7 +2,7 @@
 
 A reader needs the states of a chunk of steps of each loop that it reads, computed from the last one kept before them.
 On the way there states are kept in the slots that are free by then, those of states that lie beyond: `schedule` says at
-which steps. Where such a loop read histories itself, the same holds all the way there. `Chunks` does all this in one
+which steps. Where such a loop read histories itself, the same holds all the way there. `ChunkReplayer` does all this in one
 loop, with a frame for each of the loops: one that is not where it is due opens a frame and takes steps towards it, for
 which those that it reads are brought there first. So a step stands once in a program, however many loops read others.
 """
@@ -19,61 +19,84 @@ from msgspec import Struct, field
 from difflang.ir.graph import Graph, Value
 from difflang.ir.tensor_types import Type
 from difflang.ops.loop import binomial_schedule
-from difflang.ops.loop.checkpoint_store import Array, Arrays, Steps, below, get, once, one, put, put_each, zero
-from difflang.ops.loop.history_value import Empty, Given, Run, Saved, Sum, no_history, plus, too_many, zero_item
-from difflang.ops.loop.treeverse import WayBack, legs_of
+from difflang.ops.loop.checkpoint_store import (
+    Array,
+    Arrays,
+    LoopRun,
+    apply_if,
+    count_until,
+    int32_one,
+    int32_zero,
+    read_item,
+    write_item,
+    write_items,
+)
+from difflang.ops.loop.history_value import (
+    EmptyHistory,
+    HistoryOutput,
+    HistoryRun,
+    HistorySum,
+    HistoryValue,
+    add_items,
+    too_many_loops_error,
+    unreachable_history_error,
+    zero_item,
+)
+from difflang.ops.loop.treeverse import Treeverse, choose_segments
 
-MOST_RUNS = 31  # reverse mode five deep
+MAX_SOURCE_LOOPS = 31  # reverse mode five deep
 
 
-class View(Struct, frozen=True, eq=False):
+class HistoryView(Struct, frozen=True, eq=False):
     """The histories at one step."""
 
     lowering: Any
     index: Array
     low: Array  # the first index of the chunk
-    tapes: dict[Steps, Sequence[Array]]  # the slots, where the reader has them
-    rooms: dict[Steps, Sequence[Array]]  # the states in the chunk
-    given: dict[Run, Sequence[Any]]
-    beside: dict[Steps, Sequence[Array]] = field(default_factory=dict[Any, Any])  # the states that the reader carries
+    tapes: dict[LoopRun, Sequence[Array]]  # the slots, where the reader has them
+    rooms: dict[LoopRun, Sequence[Array]]  # the states in the chunk
+    given: dict[HistoryRun, Sequence[Any]]
+    beside: dict[LoopRun, Sequence[Array]] = field(default_factory=dict[Any, Any])  # the states that the reader carries
 
     def item(self, x: Any, type: Type) -> Any:
         jax = self.lowering.jax
         match x:
-            case Given(run, index) if isinstance(run, Steps):
+            case HistoryOutput(run, index) if isinstance(run, LoopRun):
                 if run not in self.given:
                     self.given[run] = self.run_again(run, run.source.gives)
                 return self.given[run][index]
-            case Sum(a, b):
-                return plus(jax, self.item(a, type), self.item(b, type))
-            case Empty():
+            case HistorySum(a, b):
+                return add_items(jax, self.item(a, type), self.item(b, type))
+            case EmptyHistory():
                 return zero_item(jax, type)
-            case Saved():
-                raise no_history()
+            case HistoryValue():
+                raise unreachable_history_error()
             case _:
-                return get(jax.lax, x, self.index)
+                return read_item(jax.lax, x, self.index)
 
-    def state(self, run: Steps) -> Arrays:
+    def state(self, run: LoopRun) -> Arrays:
         """Before this step: beside the reader, or in the tape if all are there, else in the chunk."""
         lax = self.lowering.jax.lax
         if run in self.beside:
             return list(self.beside[run])
         at, ordinal = lax.sub(self.index, self.low), run.ordinal(lax, self.index)
-        again = [get(lax, r, at) for r in self.rooms.get(run, ())]
+        again = [read_item(lax, r, at) for r in self.rooms.get(run, ())]
         if again and not run.ever_whole:
             return again
-        kept = [get(lax, s, ordinal) for s in self.tapes.get(run, run.slots)]
+        kept = [read_item(lax, s, ordinal) for s in self.tapes.get(run, run.slots)]
         return [lax.select(run.whole(lax), k, a) for k, a in zip(kept, again, strict=True)] if again else kept
 
-    def run_again(self, run: Steps, graph: Graph, state: Arrays | None = None) -> list[Any]:
+    def run_again(self, run: LoopRun, graph: Graph, state: Arrays | None = None) -> list[Any]:
         source = run.source
-        items = [self.item(x, p.type) for x, p in zip(source.xs, last(graph.params, len(source.xs)), strict=True)]
+        items = [
+            self.item(x, p.type) for x, p in zip(source.xs, last_params(graph.params, len(source.xs)), strict=True)
+        ]
         return self.lowering.graph(
             graph, self.index, *source.fixed, *(self.state(run) if state is None else state), *items
         )
 
 
-class Held(NamedTuple):
+class ReplayState(NamedTuple):
     """How far the loops that are read have come, and what there is of their states: carried by their reader."""
 
     at: tuple[Array, ...]  # how many steps each has taken
@@ -83,7 +106,7 @@ class Held(NamedTuple):
     rooms: tuple[Any, ...]  # the states in the chunk
 
 
-class Leg(NamedTuple):
+class ReplayProgress(NamedTuple):
     """One of the loops that are read, on its way."""
 
     at: Array
@@ -92,31 +115,31 @@ class Leg(NamedTuple):
     tape: Any
 
 
-class Chunks:
+class ChunkReplayer:
     """Has the states of loops again that their tapes have not got, in one chunk of steps after another."""
 
-    def __init__(self, lowering: Any, runs: Sequence[Steps], steps: int, reverse: bool) -> None:
+    def __init__(self, lowering: Any, runs: Sequence[LoopRun], steps: int, reverse: bool) -> None:
         self.lowering, self.lax, self.runs, self.reverse = lowering, lowering.jax.lax, runs, reverse
         self.sizes = [r.source.size for r in runs if r.source.size]
         self.steps = steps  # of a chunk
-        self.reads = [[r in sources(owner.source.xs) for r in runs] for owner in runs]
+        self.reads = [[r in source_loops(owner.source.xs) for r in runs] for owner in runs]
 
-    def start(self) -> Held:
+    def start(self) -> ReplayState:
         """Nobody is anywhere yet."""
 
-        def blank(run: Steps, *first: int) -> tuple[Array, ...]:
+        def blank(run: LoopRun, *first: int) -> tuple[Array, ...]:
             return tuple([self.lax.full((*first, *s.shape[1:]), np.zeros((), s.dtype)) for s in run.slots])
 
         nowhere = (np.asarray(-1, np.int32),) * len(self.runs)
         tapes = [(*r.order, tuple(r.slots)) for r in self.runs]
         rooms = [blank(r, self.steps) for r in self.runs]
-        return Held(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
+        return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
 
-    def filled(self, low: Array, high: Array, held: Held) -> Held:
+    def filled(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
         """With the states before the steps from `low` to `high` in the rooms, where the tapes have not got them."""
         lax, reader = self.lax, np.int32(len(self.runs))
         frames = lax.full((len(self.runs) + 1, 3), np.int32(0))
-        frames = put(lax, frames, self.frame(low, high, np.int32(reader + 1)), reader)
+        frames = write_item(lax, frames, self.frame(low, high, np.int32(reader + 1)), reader)
         first = lax.add(reader, lax.convert_element_type(self.whole(), np.int32))
         return lax.while_loop(lambda at: lax.le(at[0], reader), lambda at: self.turn(*at), (first, frames, held))[2]
 
@@ -129,37 +152,37 @@ class Chunks:
         lax = self.lax
         return lax.concatenate([lax.expand_dims(x, (0,)) for x in (low, high, waiting)], 0)
 
-    def turn(self, owner: Array, frames: Array, held: Held) -> tuple[Array, Array, Held]:
+    def turn(self, owner: Array, frames: Array, held: ReplayState) -> tuple[Array, Array, ReplayState]:
         """The last loop that is not where it is due opens a frame; where all are, they take the steps."""
         lax, numbers = self.lax, range(len(self.runs))
-        low, high, waiting = [get(lax, get(lax, frames, owner), np.int32(i)) for i in range(3)]
+        low, high, waiting = [read_item(lax, read_item(lax, frames, owner), np.int32(i)) for i in range(3)]
         needed = [self.needed(owner, i) for i in numbers]
-        legs, rooms = [Leg(*parts) for parts in zip(*held[:4], strict=True)], list(held.rooms)
+        legs, rooms = [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)], list(held.rooms)
         ready, following = np.asarray(True), owner
         for i in reversed(numbers):
             run = self.runs[i]
             due = lax.sub(run.count, high) if run.source.reverse else low
             mine = lax.bitwise_and(ready, lax.bitwise_and(needed[i], lax.ne(legs[i].at, due)))
-            legs[i] = once(lax, mine, partial(self.planned, i, due), legs[i])
+            legs[i] = apply_if(lax, mine, partial(self.planned, i, due), legs[i])
             opens = lax.bitwise_and(mine, lax.ne(legs[i].at, due))
             frame = self.frame(*self.towards(i, legs[i]), owner)
-            frames = put(lax, frames, lax.select(opens, frame, get(lax, frames, np.int32(i))), np.int32(i))
+            frames = write_item(lax, frames, lax.select(opens, frame, read_item(lax, frames, np.int32(i))), np.int32(i))
             following = lax.select(opens, np.int32(i), following)
             ready = lax.bitwise_and(ready, lax.bitwise_not(mine))
         for i in numbers:
             asked, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
             legs[i], rooms[i] = self.advanced(i, owner, (low, high), (asked, own), legs, rooms)
         at, until, states, tapes = zip(*legs, strict=True)
-        return lax.select(ready, waiting, following), frames, Held(at, until, states, tapes, tuple(rooms))
+        return lax.select(ready, waiting, following), frames, ReplayState(at, until, states, tapes, tuple(rooms))
 
     def needed(self, owner: Array, number: int) -> Array:
         """Whether a loop, or the reader, reads that one, and its tape has not got every state."""
         owners = np.asarray([*[row[number] for row in self.reads], True])
         return self.lax.bitwise_and(
-            get(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].whole(self.lax))
+            read_item(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].whole(self.lax))
         )
 
-    def towards(self, number: int, leg: Leg) -> tuple[Array, Array]:
+    def towards(self, number: int, leg: ReplayProgress) -> tuple[Array, Array]:
         """Its next steps on the way: those of a chunk where it needs others for them."""
         lax, run = self.lax, self.runs[number]
         count = lax.sub(leg.until, leg.at)
@@ -168,35 +191,37 @@ class Chunks:
         low = lax.sub(lax.sub(run.count, leg.at), count) if run.source.reverse else leg.at
         return low, lax.add(low, count)
 
-    def planned(self, number: int, due: Array, leg: Leg) -> Leg:
+    def planned(self, number: int, due: Array, leg: ReplayProgress) -> ReplayProgress:
         """With the state at which a leg ended kept, or at the last state kept up to `due`, and the next leg planned."""
         jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
         last = np.int32(size.slots)
         kept, slots, states = leg.tape
-        held = below(jax, kept, due)
-        newest = get(lax, kept, held - one())
+        held = count_until(jax, kept, due)
+        newest = read_item(lax, kept, held - int32_one())
         if self.runs[number].source.reverse == self.reverse and size.slots > 2:
             far = due - newest > size.steps
-            kept, slots, held = started_afresh(jax.numpy, kept, slots, (held, newest), far)
+            kept, slots, held = reset_slots(jax.numpy, kept, slots, (held, newest), far)
         near = (newest <= leg.at) & (leg.at <= due)
         ended = near & (leg.at == leg.until) & (newest < leg.at) & (held < last)
-        start = get(lax, slots, held - one())
-        state = once(lax, ~near, lambda _: tuple([get(lax, s, start) for s in states]), leg.state)
+        start = read_item(lax, slots, held - int32_one())
+        state = apply_if(lax, ~near, lambda _: tuple([read_item(lax, s, start) for s in states]), leg.state)
         at = lax.select(near, leg.at, newest)
-        place = get(lax, slots, held)
-        states = once(
-            lax, ended, lambda s: tuple([put(lax, x, y, place) for x, y in zip(s, state, strict=True)]), states
+        place = read_item(lax, slots, held)
+        states = apply_if(
+            lax, ended, lambda s: tuple([write_item(lax, x, y, place) for x, y in zip(s, state, strict=True)]), states
         )
         kept = jax.numpy.where(ended & (np.arange(size.slots, dtype=np.int32) == held), at, kept)
-        free, apart = last + one() - held - ended.astype(np.int32), np.int32(size.steps)
+        free, apart = last + int32_one() - held - ended.astype(np.int32), np.int32(size.steps)
         table, chunks = (
-            binomial_schedule.reaches(size.slots),
-            lax.div(due - at + np.int32(size.steps - 1), apart) + one(),
+            binomial_schedule.reach_table(size.slots),
+            lax.div(due - at + np.int32(size.steps - 1), apart) + int32_one(),
         )
-        far = binomial_schedule.first_advance(jax.numpy, chunks, get(lax, table, free), get(lax, table, free - one()))
+        far = binomial_schedule.first_advance(
+            jax.numpy, chunks, read_item(lax, table, free), read_item(lax, table, free - int32_one())
+        )
         goes_on = near & ~ended & (newest < leg.at) & (leg.at < leg.until) & (leg.until <= due)
         until = lax.select(goes_on, leg.until, lax.min(due, at + far * apart))
-        return Leg(at, until, state, (kept, slots, states))
+        return ReplayProgress(at, until, state, (kept, slots, states))
 
     def advanced(
         self,
@@ -204,9 +229,9 @@ class Chunks:
         owner: Array,
         steps: tuple[Array, Array],
         why: tuple[Array, Array],
-        legs: list[Leg],
+        legs: list[ReplayProgress],
         rooms: Any,
-    ) -> tuple[Leg, Any]:
+    ) -> tuple[ReplayProgress, Any]:
         """A loop after the steps that an owner asks for, with its state before each in its room, or after its own.
 
         Who goes the other way comes by the last state of a chunk first, and has no need of the one behind it.
@@ -216,38 +241,38 @@ class Chunks:
         tapes = {r: other.tape[2] for r, other in zip(self.runs, legs, strict=True)}
         chunks = {r: room for r, room, reads in zip(self.runs, rooms, self.reads[number], strict=True) if reads}
         along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
-        others = lax.sub(size, lax.select(get(lax, np.asarray(along), owner), zero(), one()))
-        count = lax.select(own, size, lax.select(asked, others, zero()))
+        others = lax.sub(size, lax.select(read_item(lax, np.asarray(along), owner), int32_zero(), int32_one()))
+        count = lax.select(own, size, lax.select(asked, others, int32_zero()))
 
         def stored(k: Array, state: Any, room: Any) -> Any:
-            place = lax.sub(lax.sub(size, one()), k) if run.source.reverse else k
-            return once(lax, asked & (k < size), lambda at: put_each(lax, at, state, place), room)
+            place = lax.sub(lax.sub(size, int32_one()), k) if run.source.reverse else k
+            return apply_if(lax, asked & (k < size), lambda at: write_items(lax, at, state, place), room)
 
         def body(at: Any) -> Any:
             k, state, room = at
-            i = lax.sub(lax.sub(high, one()), k) if run.source.reverse else lax.add(low, k)
-            view = View(self.lowering, i, low, tapes, chunks, {})
-            state, k = tuple(view.run_again(run, run.source.advance, list(state))), lax.add(k, one())
+            i = lax.sub(lax.sub(high, int32_one()), k) if run.source.reverse else lax.add(low, k)
+            view = HistoryView(self.lowering, i, low, tapes, chunks, {})
+            state, k = tuple(view.run_again(run, run.source.advance, list(state))), lax.add(k, int32_one())
             return k, state, stored(k, state, room) if self.steps > 1 else room
 
-        start = (zero(), leg.state, stored(zero(), leg.state, rooms[number]))
+        start = (int32_zero(), leg.state, stored(int32_zero(), leg.state, rooms[number]))
         _, state, room = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)
         return leg._replace(at=lax.add(leg.at, count), state=state), room
 
 
-def started_afresh(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> tuple[Array, Array, Array]:
+def reset_slots(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> tuple[Array, Array, Array]:
     """Without the states between the first and the last one up to where a loop is due, where these fill the slots.
 
     For a loop that goes the same way as the reader: they lie behind both.
     """
     (held, newest), end, number = last, len(kept) - 1, np.arange(len(kept), dtype=np.int32)
     afresh = far & (held == end + 1)
-    front = jnp.where(number == 0, 0, jnp.where(number == 1, newest, binomial_schedule.MOST)).astype(np.int32)
+    front = jnp.where(number == 0, 0, jnp.where(number == 1, newest, binomial_schedule.INT32_MAX)).astype(np.int32)
     swapped = jnp.where(number == 1, slots[-1], jnp.where(number == end, slots[1], slots))
     return jnp.where(afresh, front, kept), jnp.where(afresh, swapped, slots), jnp.where(afresh, np.int32(2), held)
 
 
-class Walk(Protocol):
+class StepLoop(Protocol):
     """A loop whose steps are gone through. `state` is all that it carries."""
 
     @property
@@ -258,35 +283,35 @@ class Walk(Protocol):
     def steps(self) -> int: ...  # how many lie between the states of its tape, 0 where it decides nothing on its way
 
     def goes_on(self, count: Array, state: Any) -> Array: ...
-    def taken(self, count: Array, index: Array, view: View, state: Any) -> Any: ...
+    def taken(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any: ...
     def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]: ...  # see `Tape`
 
 
-class Reader:
+class HistoryReader:
     """Goes through the steps of a loop: in pieces where it writes a tape, or reads one that has not got every state."""
 
-    def __init__(self, lowering: Any, xs: Sequence[Any], walk: Walk) -> None:
+    def __init__(self, lowering: Any, xs: Sequence[Any], walk: StepLoop) -> None:
         self.lowering, self.lax, self.walk = lowering, lowering.jax.lax, walk
-        runs = sources(xs)
-        if len(runs) > MOST_RUNS:
-            raise too_many(len(runs), MOST_RUNS)
+        runs = source_loops(xs)
+        if len(runs) > MAX_SOURCE_LOOPS:
+            raise too_many_loops_error(len(runs), MAX_SOURCE_LOOPS)
         self.chunked = [r for r in runs if r.source.size]
         sizes = [*[r.source.size.steps for r in self.chunked if r.source.size], walk.steps]
         self.steps = min([steps for steps in sizes if steps], default=0)
-        self.chunks = Chunks(lowering, self.chunked, self.steps, walk.reverse) if self.chunked else None
+        self.chunks = ChunkReplayer(lowering, self.chunked, self.steps, walk.reverse) if self.chunked else None
 
     def through(self, state: Any) -> tuple[Array, Any]:
         """How many steps are taken, and the state after them."""
         if not self.steps:
-            return self.stepwise(None, None, (zero(), state))
-        if (legs := legs_of(self.lowering.jax, self.chunked, self.walk)) is not None:
+            return self.stepwise(None, None, (int32_zero(), state))
+        if (legs := choose_segments(self.lowering.jax, self.chunked, self.walk)) is not None:
             run = self.chunked[0]
-            return WayBack(self.lax, run, self.walk, legs, lambda i: self.view(i, None)).through(state)
-        start = (zero(), self.chunks.start() if self.chunks else None, state)
+            return Treeverse(self.lax, run, self.walk, legs, lambda i: self.view(i, None)).through(state)
+        start = (int32_zero(), self.chunks.start() if self.chunks else None, state)
         k, _, state = self.lax.while_loop(lambda at: self.walk.goes_on(at[0], at[2]), lambda at: self.piece(*at), start)
         return k, state
 
-    def piece(self, k: Array, held: Held | None, state: Any) -> Any:
+    def piece(self, k: Array, held: ReplayState | None, state: Any) -> Any:
         """The steps up to the next at which something is to be decided."""
         lax, walk, chunks = self.lax, self.walk, self.chunks
         apart, boundary = self.boundary(k)
@@ -305,12 +330,12 @@ class Reader:
         lax, apart = self.lax, np.int32(self.steps)
         if self.walk.reverse:
             left = lax.sub(self.walk.limit, k)
-            before = lax.mul(lax.div(lax.sub(left, one()), apart), apart)
-            return lax.eq(lax.rem(left, apart), zero()), lax.sub(self.walk.limit, before)
+            before = lax.mul(lax.div(lax.sub(left, int32_one()), apart), apart)
+            return lax.eq(lax.rem(left, apart), int32_zero()), lax.sub(self.walk.limit, before)
         before = lax.mul(lax.div(k, apart), apart)
         return lax.eq(k, before), lax.add(before, apart)
 
-    def stepwise(self, until: Array | None, chunk: tuple[Array, Held] | None, at: tuple[Array, Any]) -> Any:
+    def stepwise(self, until: Array | None, chunk: tuple[Array, ReplayState] | None, at: tuple[Array, Any]) -> Any:
         """The steps up to there, or to the end."""
         lax, walk = self.lax, self.walk
 
@@ -320,31 +345,31 @@ class Reader:
 
         def body(at: Any) -> Any:
             k, state = at
-            i = lax.sub(lax.sub(walk.limit, one()), k) if walk.reverse else k
-            return lax.add(k, one()), walk.taken(k, i, self.view(i, chunk), state)
+            i = lax.sub(lax.sub(walk.limit, int32_one()), k) if walk.reverse else k
+            return lax.add(k, int32_one()), walk.taken(k, i, self.view(i, chunk), state)
 
         return lax.while_loop(goes_on, body, at)
 
-    def view(self, index: Array, chunk: tuple[Array, Held] | None) -> View:
+    def view(self, index: Array, chunk: tuple[Array, ReplayState] | None) -> HistoryView:
         if chunk is None:
-            return View(self.lowering, index, zero(), {}, {}, {})
+            return HistoryView(self.lowering, index, int32_zero(), {}, {}, {})
         low, held = chunk
         tapes = {run: tape[2] for run, tape in zip(self.chunked, held.tapes, strict=True)}
-        return View(self.lowering, index, low, tapes, dict(zip(self.chunked, held.rooms, strict=True)), {})
+        return HistoryView(self.lowering, index, low, tapes, dict(zip(self.chunked, held.rooms, strict=True)), {})
 
 
-def sources(xs: Sequence[Any]) -> list[Steps]:
+def source_loops(xs: Sequence[Any]) -> list[LoopRun]:
     """The loops that these histories come from, each after those that it reads itself."""
-    found: dict[Steps, None] = {}
+    found: dict[LoopRun, None] = {}
 
     def visit(x: Any) -> None:
         match x:
-            case Given(run, _) if isinstance(run, Steps):
+            case HistoryOutput(run, _) if isinstance(run, LoopRun):
                 if run not in found:
                     for inner in run.source.xs:
                         visit(inner)
                     found[run] = None
-            case Sum(a, b):
+            case HistorySum(a, b):
                 visit(a)
                 visit(b)
             case _:
@@ -355,5 +380,5 @@ def sources(xs: Sequence[Any]) -> list[Steps]:
     return list(found)
 
 
-def last(params: Sequence[Value], count: int) -> Sequence[Value]:
+def last_params(params: Sequence[Value], count: int) -> Sequence[Value]:
     return params[len(params) - count :]

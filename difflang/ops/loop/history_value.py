@@ -15,47 +15,47 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import zero_of
+from difflang.ir.interpreter import zero_array
 from difflang.ir.tensor_types import History, Tensor, Type
-from difflang.ops.control.print_effect import silent
+from difflang.ops.control.print_effect import without_prints
 
 Array = Any
 
 
-class Saved(Struct, frozen=True, eq=False):
+class HistoryValue(Struct, frozen=True, eq=False):
     """A history."""
 
 
-class Empty(Saved, frozen=True, eq=False):
+class EmptyHistory(HistoryValue, frozen=True, eq=False):
     """It reads zero everywhere."""
 
 
-class Sum(Saved, frozen=True, eq=False):
+class HistorySum(HistoryValue, frozen=True, eq=False):
     """Item by item."""
 
-    x: Saved
-    y: Saved
+    x: HistoryValue
+    y: HistoryValue
 
 
-class Given(Saved, frozen=True, eq=False):
+class HistoryOutput(HistoryValue, frozen=True, eq=False):
     """What number `index` of the histories that a run gives is."""
 
-    run: Run
+    run: HistoryRun
     index: int
 
 
-class Run(Struct, frozen=True, eq=False):
+class HistoryRun(Struct, frozen=True, eq=False):
     """An equation with regions that gives histories, and what it was given."""
 
 
-class Branches(Run, frozen=True, eq=False):
+class CondRun(HistoryRun, frozen=True, eq=False):
     """A cond: the branch that was taken is run again where the history is read, in the same branch."""
 
     regions: tuple[Graph, ...]  # giving the histories alone
     arrays: Sequence[Any]
 
 
-class Lanes(Run, frozen=True, eq=False):
+class MapRun(HistoryRun, frozen=True, eq=False):
     """A map: each lane is run again where it is read, in the same lane."""
 
     body: Graph  # giving the histories alone
@@ -63,65 +63,65 @@ class Lanes(Run, frozen=True, eq=False):
     xs: Sequence[Any]
 
 
-class Again(Struct, frozen=True, eq=False):
+class HistoryReplay(Struct, frozen=True, eq=False):
     """Histories in a place where their makers can be run again, each once."""
 
-    run_again: Callable[[Run], Sequence[Any]]
-    done: dict[Run, Sequence[Any]] = field(default_factory=dict)
+    run_again: Callable[[HistoryRun], Sequence[Any]]
+    done: dict[HistoryRun, Sequence[Any]] = field(default_factory=dict)
 
     def __call__(self, x: Any) -> Any:
         match x:
-            case Given(run, index) if isinstance(run, (Branches, Lanes)):
+            case HistoryOutput(run, index) if isinstance(run, (CondRun, MapRun)):
                 if run not in self.done:
                     self.done[run] = self.run_again(run)
                 return self.done[run][index]
-            case Sum(a, b):
-                return Sum(self(a), self(b))
+            case HistorySum(a, b):
+                return HistorySum(self(a), self(b))
             case _:
                 return x
 
 
-def split(types: Sequence[Type]) -> tuple[list[int], list[int]]:
+def split_histories(types: Sequence[Type]) -> tuple[list[int], list[int]]:
     """The places of tensors and of histories."""
     places = range(len(types))
     return [i for i in places if isinstance(types[i], Tensor)], [i for i in places if isinstance(types[i], History)]
 
 
-def merged(tensors: Sequence[Any], histories: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+def merge_histories(tensors: Sequence[Any], histories: Sequence[Any], types: Sequence[Type]) -> list[Any]:
     """Both again in their places."""
     rest, saved = iter(tensors), iter(histories)
     return [next(rest) if isinstance(t, Tensor) else next(saved) for t in types]
 
 
-def part(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
+def restrict_region(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
     """The region giving only some of its results."""
     return lowering.restricted(region, [region.results[i] for i in places])
 
 
-def silent_part(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
+def restrict_silently(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
     """The same for another run of it, which says nothing."""
-    return part(lowering, silent(region), places)
+    return restrict_region(lowering, without_prints(region), places)
 
 
 def zero_item(jax: Any, type: Type) -> Any:
     if isinstance(type, History):
-        return Empty()
-    return jax.lax.full(type.shape, zero_of(Tensor(type.dtype)))
+        return EmptyHistory()
+    return jax.lax.full(type.shape, zero_array(Tensor(type.dtype)))
 
 
-def plus(jax: Any, x: Any, y: Any) -> Any:
+def add_items(jax: Any, x: Any, y: Any) -> Any:
     """The sum of two items; of two truths, whether one holds."""
-    if isinstance(x, Saved):
-        return y if isinstance(x, Empty) else x if isinstance(y, Empty) else Sum(x, y)
+    if isinstance(x, HistoryValue):
+        return y if isinstance(x, EmptyHistory) else x if isinstance(y, EmptyHistory) else HistorySum(x, y)
     return jax.lax.bitwise_or(x, y) if x.dtype == np.bool_ else jax.lax.add(x, y)
 
 
-def no_history() -> InternalError:
+def unreachable_history_error() -> InternalError:
     """Programs that read a history elsewhere than beside its maker do not come so far: see `lower.histories`."""
     return InternalError("a history is read where it cannot be had")
 
 
-def too_many(runs: int, most: int) -> DifflangError:
+def too_many_loops_error(runs: int, most: int) -> DifflangError:
     """A loop that reads more loops than are run again beside it. Each order of reverse mode doubles their number."""
     return DifflangError(
         Diagnostic(

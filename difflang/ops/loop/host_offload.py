@@ -15,32 +15,32 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.op import Op
 from difflang.ir.tensor_types import BOOL, NUMBERS, Tensor
-from difflang.ops.ad_interface import Linearized
-from difflang.ops.op_factories import Uniform, linear, same_type
+from difflang.ops.ad_interface import LinearizedGraph
+from difflang.ops.op_factories import UniformSamples, linear_op, same_type_rule
 
 
-def move(name: str, space: str, doc: str) -> Op:
+def declare_transfer(name: str, space: str, doc: str) -> Op:
     """The same numbers in the space of memory that JAX calls so."""
-    return linear(
+    return linear_op(
         name,
-        type=same_type((*NUMBERS, BOOL)),
+        type=same_type_rule((*NUMBERS, BOOL)),
         transpose=(lambda ct, x: ct,),
         reference=np.asarray,
         lower=lambda jax, x: jax.device_put(x, getattr(jax.memory.Space, space)),
         accepts=(*NUMBERS, BOOL),
-        samples=(Uniform(),),
+        samples=(UniformSamples(),),
         doc=doc,
         stays=True,
     )
 
 
-to_host = move("to_host", "Host", "The same numbers in the memory of the host. Units: u -> u. Kinks: none.")
-to_device = move(
+to_host = declare_transfer("to_host", "Host", "The same numbers in the memory of the host. Units: u -> u. Kinks: none.")
+to_device = declare_transfer(
     "to_device", "Device", "The same numbers, brought back from the memory of the host. Units: u -> u. Kinks: none."
 )
 
 
-def offloaded(lin: Linearized, made: Sequence[Value], span: Span) -> tuple[Linearized, Values]:
+def offload_residuals(lin: LinearizedGraph, made: Sequence[Value], span: Span) -> tuple[LinearizedGraph, Values]:
     """The linearization with these residuals moved to the host, whence the tangent takes them; what they are now.
 
     Single numbers stay: a move costs more than they do. `span` is that of the equation whose region this is.
@@ -59,10 +59,10 @@ def offloaded(lin: Linearized, made: Sequence[Value], span: Span) -> tuple[Linea
     results = [*lin.primal.results[: len(lin.active)], *[moved.get(v, v) for v in lin.made]]
     primal = Graph(lin.primal.params, (*lin.primal.eqns, *moves), tuple(results), lin.primal.name)
     residuals = tuple([moved.get(v, v) for v in lin.residuals])
-    return Linearized(primal, tangent, residuals, lin.active), tuple([moved.get(v, v) for v in made])
+    return LinearizedGraph(primal, tangent, residuals, lin.active), tuple([moved.get(v, v) for v in made])
 
 
-def moved_results(graph: Graph) -> set[Value]:
+def results_on_host(graph: Graph) -> set[Value]:
     """What a graph gives that it moves to the host."""
     made = {r for eqn in graph.eqns if eqn.op is to_host for r in eqn.results}
     return made.intersection(graph.results)

@@ -11,23 +11,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from difflang.ir.graph import Eqn, Graph, Value, Values
-from difflang.ir.op import OPS, MaybeValue, Op, Solver
-from difflang.ir.region_dataflow import invertible_layout
+from difflang.ir.op import OPS, MaybeValue, Op, TypeSolver
+from difflang.ir.region_dataflow import invertible_dataflow
 from difflang.ir.tensor_types import Type
-from difflang.ops.ad_interface import Ad, Linearized, Tangents, alike, on, or_zeros, present, reordered, spread
-from difflang.ops.control.call import call, call_lower, linearized, transpose
+from difflang.ops.ad_interface import (
+    Ad,
+    LinearizedGraph,
+    Tangents,
+    or_zeros,
+    presence_mask,
+    present_values,
+    require_same_types,
+    spread_by_mask,
+    with_signature,
+)
+from difflang.ops.control.call import call, call_lower, linearize_as_call, transpose
 
 
 def invertible_type(
-    same: Solver, *types: Type, regions: tuple[Graph, Graph], state: int, name: str
+    same: TypeSolver, *types: Type, regions: tuple[Graph, Graph], state: int, name: str
 ) -> tuple[Type, ...]:
     """invertible(*operands) {step} {back} -> the step's results; the first `state` of both are the state."""
     step, back = regions
     params, results = step.type
-    alike(same, name, types, params)
-    alike(same, f"the state that {name} gives", results[:state], params[:state])
-    alike(same, f"the inverse of {name}", back.type[0], params)
-    alike(same, f"what the inverse of {name} gives", back.type[1], params[:state])
+    require_same_types(same, name, types, params)
+    require_same_types(same, f"the state that {name} gives", results[:state], params[:state])
+    require_same_types(same, f"the inverse of {name}", back.type[0], params)
+    require_same_types(same, f"what the inverse of {name} gives", back.type[1], params[:state])
     return results
 
 
@@ -39,7 +49,7 @@ def invertible_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], 
     return call_lower(lowering, *arrays, regions=regions[:1], name=name)
 
 
-def plain(eqn: Eqn, undone: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
     """The call that is left of it where nobody will undo it."""
     if undone:
         return eqn
@@ -49,33 +59,37 @@ def plain(eqn: Eqn, undone: bool) -> Eqn:
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal can still be undone. Its tangent is a call, as that of any function."""
 
-    def primal(lin: Linearized) -> Sequence[Value]:
+    def primal(lin: LinearizedGraph) -> Sequence[Value]:
         return xs[0].home.emit(invertible, xs, (lin.primal, eqn.regions[1]), **eqn.attrs)
 
-    return linearized(ad.linearize(eqn.regions[0], dxs.active), eqn, xs, dxs, primal)
+    return linearize_as_call(ad.linearize(eqn.regions[0], dxs.active), eqn, xs, dxs, primal)
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """Of x' = f(x) and dx' = Df(x) dx the inverse is x = g(x') and dx = Dg(x') dx': both graphs are pushed."""
     (step, back), k = eqn.regions, eqn.attrs["state"]
     moving = tuple([x.type.tangent is not None for x in xs[:k]])
-    active = (*moving, *on(dxs.values[k:]))
+    active = (*moving, *presence_mask(dxs.values[k:]))
     forth = ad.jvp(step, active, (*moving, *[False] * (len(eqn.results) - k)))
     turned = ad.jvp(back, active, moving)
     more, n, m = sum(moving), len(xs), len(eqn.results)
     of_state = [or_zeros(dxs.builder, d, x.type) for d, x, a in zip(dxs.values, xs, moving, strict=False) if a]
-    operands = [*xs[:k], *of_state, *xs[k:], *present(dxs.values[k:])]
+    operands = [*xs[:k], *of_state, *xs[k:], *present_values(dxs.values[k:])]
     regions = (
-        reordered(forth.graph, together(forth.graph.params, k, more, n), together(forth.graph.results, k, more, m)),
-        reordered(turned.graph, together(turned.graph.params, k, more, n)),
+        with_signature(
+            forth.graph,
+            interleave_tangents(forth.graph.params, k, more, n),
+            interleave_tangents(forth.graph.results, k, more, m),
+        ),
+        with_signature(turned.graph, interleave_tangents(turned.graph.params, k, more, n)),
     )
     outs = dxs.builder.emit(invertible, operands, regions, state=k + more, name=f"{eqn.attrs['name']}.jvp")
     rest = k + more + m - k
-    dys = spread([*outs[k : k + more], *outs[rest:]], forth.active)
+    dys = spread_by_mask([*outs[k : k + more], *outs[rest:]], forth.active)
     return [*outs[:k], *outs[k + more : rest]], dys
 
 
-def together(values: Sequence[Value], state: int, more: int, count: int) -> list[Value]:
+def interleave_tangents(values: Sequence[Value], state: int, more: int, count: int) -> list[Value]:
     """So many values and then their tangents, with the tangents of the state behind the state."""
     tangents = values[count:]
     return [*values[:state], *tangents[:more], *values[state:count], *tangents[more:]]
@@ -91,8 +105,8 @@ invertible = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        plain=plain,
-        layout=invertible_layout,
+        plain=as_primal_call,
+        layout=invertible_dataflow,
         doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes
         that state and the others, and gives the state before.""",
     )

@@ -10,15 +10,30 @@ import numpy as np
 
 from difflang.base.diagnostics import InternalError
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import full_of_zeros, item_at, zero_of
+from difflang.ir.interpreter import sequence_item, stacked_zeros, zero_array
 from difflang.ir.symbolic_dims import Dim
-from difflang.ir.tensor_types import FLOATS, History, Tensor, Type, stacked
-from difflang.ops.loop.binomial_schedule import MOST
-from difflang.ops.loop.checkpoint_store import Asked, Size, Source, Steps, Tape, put, put_each, zero
-from difflang.ops.loop.history_reader import Reader, View, last, sources
-from difflang.ops.loop.history_value import Given, Saved, merged, no_history, split
-from difflang.ops.loop.host_offload import moved_results
-from difflang.ops.loop.reversible_loop import Along, Undone, settled, taken_back
+from difflang.ir.tensor_types import FLOATS, History, Tensor, Type, stacked_type
+from difflang.ops.loop.binomial_schedule import INT32_MAX
+from difflang.ops.loop.checkpoint_store import (
+    CheckpointStore,
+    LoopRun,
+    ReplaySource,
+    StoreRequest,
+    StoreSize,
+    int32_zero,
+    write_item,
+    write_items,
+)
+from difflang.ops.loop.history_reader import HistoryReader, HistoryView, last_params, source_loops
+from difflang.ops.loop.history_value import (
+    HistoryOutput,
+    HistoryValue,
+    merge_histories,
+    split_histories,
+    unreachable_history_error,
+)
+from difflang.ops.loop.host_offload import results_on_host
+from difflang.ops.loop.reversible_loop import ReversibleRun, ReversibleStepLoop, invert_step, with_checkpoint_stores
 
 Array = Any
 
@@ -50,7 +65,7 @@ def loop_reference(
         index = np.asarray(steps - 1 - count if reverse else count, np.int32)
         if go and not evaluate(go[0], index, *fixed, *state)[0]:
             break
-        reads = [item_at(x, int(index), t) for x, t in zip(xs, items, strict=True)]
+        reads = [sequence_item(x, int(index), t) for x, t in zip(xs, items, strict=True)]
         outs = evaluate(step, index, *fixed, *state, *reads)
         state = outs[:carry]
         for y, item in zip(ys, outs[carry:], strict=True):
@@ -58,15 +73,15 @@ def loop_reference(
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
     types, first = [r.type for r in step.results[carry:]], len(columns) - again
-    whole = [collected(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
+    whole = [stack_outputs(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
     return [np.asarray(count, np.int32), *state, *whole, *columns[first:]]
 
 
-def collected(items: list[Array], item: Type, length: Dim | None) -> Array:
+def stack_outputs(items: list[Array], item: Type, length: Dim | None) -> Array:
     """What the steps gave: a history, or an array that is zero beyond the last step."""
     if length is None or isinstance(item, History):
         return items
-    whole = full_of_zeros(item, length)
+    whole = stacked_zeros(item, length)
     for i, x in enumerate(items):
         whole[i] = x
     return whole
@@ -88,34 +103,34 @@ def loop_lower(
     undo: bool = False,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
-    if any(isinstance(x, Saved) for x in state):
-        raise no_history()
+    if any(isinstance(x, HistoryValue) for x in state):
+        raise unreachable_history_error()
     if exact:
         limit = np.asarray(length, np.int32)
     known = length if exact and isinstance(length, int) else None
-    size = Asked(keep[0], keep[1], known, len(keep) > 2) if again or length is None else None
+    size = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if again or length is None else None
     given, outputs = (fixed, state, xs), (length, again)
-    looped = Looped(lowering, limit, regions, given, outputs, reverse, exact, size, undo)
+    looped = LoopLowering(lowering, limit, regions, given, outputs, reverse, exact, size, undo)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
 
 
-def blank(type: Tensor, number: int) -> Array:
+def initial_fill(type: Tensor, number: int) -> Array:
     """What an array that steps write holds before.
 
     If all of it is written that is of no account, and XLA should not see that two arrays begin alike: it would fill one
     and copy it for the other.
     """
-    return np.full((), number if type.dtype in FLOATS else 0, zero_of(Tensor(type.dtype)).dtype)
+    return np.full((), number if type.dtype in FLOATS else 0, zero_array(Tensor(type.dtype)).dtype)
 
 
-def arrays_of(step: Graph, carry: int) -> list[bool]:
+def array_mask(step: Graph, carry: int) -> list[bool]:
     """Which of the things that a step gives beside its carries are arrays."""
     return [isinstance(r.type, Tensor) for r in step.results[carry:]]
 
 
-class Looped:
+class LoopLowering:
     """A loop being lowered: steps are counted; what they give is written in place, in arrays that begin as zeros.
 
     JAX's `scan` is the same loop; here its counter has 32 bits whatever the process says, and less is traced. Where
@@ -124,42 +139,46 @@ class Looped:
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, asked: Asked | None, undo: bool = False,
+        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, asked: StoreRequest | None, undo: bool = False,
     ) -> None:  # fmt: skip
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
         self.fixed, state, xs = given
-        self.xs = settled(xs)
-        for run in sources(self.xs) if not exact else ():
+        self.xs = with_checkpoint_stores(xs)
+        for run in source_loops(self.xs) if not exact else ():
             # What was run again may have ended a step earlier or later, by rounding: its own steps are what is read.
             self.limit = lowering.jax.lax.min(self.limit, run.count)
         step, *self.go = regions
         self.carry, lax = len(state), lowering.jax.lax
         (length, again), ys = outputs, step.results[self.carry :]
-        self.types = [stacked(r.type, length if i < len(ys) - again else None) for i, r in enumerate(ys)]
-        written, saved = split(self.types)
+        self.types = [stacked_type(r.type, length if i < len(ys) - again else None) for i, r in enumerate(ys)]
+        written, saved = split_histories(self.types)
         self.step = lowering.restricted(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
         )
-        moved = moved_results(step)
+        moved = results_on_host(step)
         arrays = [(t, r) for t, r in zip(self.types, step.results[self.carry :], strict=True) if isinstance(t, Tensor)]
         room = [
-            lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, blank(t, i if exact else 0))
+            lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, initial_fill(t, i if exact else 0))
             for i, (t, r) in enumerate(arrays)
         ]
-        self.tape: Tape | None = None
-        self.undone: Callable[[list[Array], Array], Undone] | None = None
+        self.tape: CheckpointStore | None = None
+        self.undone: Callable[[list[Array], Array], ReversibleRun] | None = None
         kept = None
         if saved:
             alone = step.with_results([*step.results[: self.carry], *[step.results[self.carry + i] for i in saved]])
             places = range(self.carry, len(alone.results))
             reads = (list(self.fixed), list(self.xs))
-            of = partial(Source.of, lowering, alone, len(self.fixed), self.carry, places, reads, reverse)
-            if undo and not sources(self.xs):
+            of = partial(ReplaySource.of, lowering, alone, len(self.fixed), self.carry, places, reads, reverse)
+            if undo and not source_loops(self.xs):
                 self.undone = self.backwards(alone, of, given, asked)
             if self.undone is None:
-                able = not any([run.source.size for run in sources(self.xs)]) and all(arrays_of(alone, self.carry))
+                able = not any([run.source.size for run in source_loops(self.xs)]) and all(
+                    array_mask(alone, self.carry)
+                )
                 asked = asked and asked._replace(taped=asked.taped and able)
-                self.tape = Tape(lowering, of(asked), list(state), length if isinstance(length, int) else None)
+                self.tape = CheckpointStore(
+                    lowering, of(asked), list(state), length if isinstance(length, int) else None
+                )
                 kept = self.tape.start
         self.whole_step, self.taping = self.step, False  # whether what is read back of steps is kept
         rooms: tuple[Array, ...] = ()
@@ -167,24 +186,24 @@ class Looped:
             read = [step.results[self.carry + i] for i in saved]
             self.whole_step = lowering.restricted(step, [*self.step.results, *read])
             rooms = tuple([
-                lax.full((self.taped.taped, *t.shape), blank(t, i))
+                lax.full((self.taped.taped, *t.shape), initial_fill(t, i))
                 for i, t in enumerate([r.type for r in read])
                 if isinstance(t, Tensor)
             ])  # fmt: skip
         self.start = (tuple(state), tuple(room), kept, rooms)
 
     @property
-    def taped(self) -> Size | None:
+    def taped(self) -> StoreSize | None:
         """What its tape keeps, where that is what is read back of a few steps too."""
         size = self.tape.source.size if self.tape else None
         return size if size and size.taped else None
 
     def backwards(
-        self, step: Graph, of: Callable[..., Source], given: tuple[Any, Any, Any], asked: Asked | None
-    ) -> Callable[[list[Array], Array], Undone] | None:
+        self, step: Graph, of: Callable[..., ReplaySource], given: tuple[Any, Any, Any], asked: StoreRequest | None
+    ) -> Callable[[list[Array], Array], ReversibleRun] | None:
         """What makes of the last state and the count a run that keeps no more; None if a step cannot be undone."""
         source = of(None)
-        while found := taken_back(step, 1 + len(self.fixed), self.carry, source.places):
+        while found := invert_step(step, 1 + len(self.fixed), self.carry, source.places):
             back, begins = found
             if set(begins).issubset(source.places):
                 break
@@ -192,13 +211,13 @@ class Looped:
         else:
             return None
 
-        def undone(last: list[Array], count: Array) -> Undone:
-            def with_tape() -> Steps:
-                again = Looped(self.lowering, count, (step,), given, (None, 0), self.reverse, False, asked)
-                return next(x.run for x in again.run() if isinstance(x, Given) and isinstance(x.run, Steps))
+        def undone(last: list[Array], count: Array) -> ReversibleRun:
+            def with_tape() -> LoopRun:
+                again = LoopLowering(self.lowering, count, (step,), given, (None, 0), self.reverse, False, asked)
+                return next(x.run for x in again.run() if isinstance(x, HistoryOutput) and isinstance(x.run, LoopRun))
 
             first, final = [[state[i] for i in source.places] for state in (given[1], last)]
-            return Undone(source, (), [], [], count, back, (first, final), with_tape)
+            return ReversibleRun(source, (), [], [], count, back, (first, final), with_tape)
 
         return undone
 
@@ -209,48 +228,48 @@ class Looped:
         return size.steps if size and not size.planned else 0
 
     def run(self) -> list[Array]:
-        along = Along(self.lowering, self, self.xs)
-        reader, start = Reader(self.lowering, self.xs, along), along.start(self.start)
+        along = ReversibleStepLoop(self.lowering, self, self.xs)
+        reader, start = HistoryReader(self.lowering, self.xs, along), along.start(self.start)
         with self.lowering.in_steps():
             if self.taped:
-                at = reader.stepwise(np.int32(self.taped.head), None, (zero(), start))
+                at = reader.stepwise(np.int32(self.taped.head), None, (int32_zero(), start))
                 self.taping = True
                 count, state = reader.stepwise(None, None, at)
             else:
                 count, state = reader.through(start)
         state = along.end(count, state)
         if not self.go:
-            count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, zero())
+            count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, int32_zero())
         return [count, *state[0], *self.outputs(state, count)]
 
     def goes_on(self, count: Array, state: Any) -> Array:
         lax = self.lowering.jax.lax
         if not self.go:
             return lax.lt(count, self.limit)
-        within = lax.bitwise_or(lax.lt(count, self.limit), lax.lt(self.limit, zero()))
+        within = lax.bitwise_or(lax.lt(count, self.limit), lax.lt(self.limit, int32_zero()))
         return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *state[0])[0])
 
     def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
         """What is done before some steps are taken; see `Tape.piece`."""
         carried, ys, kept, rooms = state
         if not self.tape:
-            return state, np.asarray(MOST, np.int32)
+            return state, np.asarray(INT32_MAX, np.int32)
         kept, latest = self.tape.piece(kept, count, apart, boundary)
         return (carried, ys, kept, rooms), latest
 
-    def taken(self, count: Array, index: Array, view: View, state: Any) -> Any:
+    def taken(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
         """One step."""
         lax, (carried, ys, kept, rooms) = self.lowering.jax.lax, state
         if self.tape and not self.taping:
             kept = self.tape.written(kept, count, list(carried))
-        items = last(self.step.params, len(self.xs))
+        items = last_params(self.step.params, len(self.xs))
         reads = [view.item(x, p.type) for x, p in zip(self.xs, items, strict=True)]
         step = self.whole_step if self.taping else self.step
         outs = self.lowering.graph(step, index, *self.fixed, *carried, *reads)
         saved = self.carry + len(ys)
-        ys = tuple([put(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
+        ys = tuple([write_item(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
         if self.taped and self.taping:
-            rooms = put_each(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.taped.head)))
+            rooms = write_items(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.taped.head)))
         return tuple(outs[: self.carry]), ys, kept, rooms
 
     def outputs(self, state: Any, count: Array) -> list[Any]:
@@ -259,8 +278,8 @@ class Looped:
         histories: list[Any] = []
         if self.undone:
             undone = self.undone(list(carried), count)
-            histories = [Given(undone, i) for i in range(len(self.types) - len(ys))]
+            histories = [HistoryOutput(undone, i) for i in range(len(self.types) - len(ys))]
         elif self.tape:
-            run = Steps(self.tape.source, kept.order, list(kept.slots), list(rooms), count)
-            histories = [Given(run, i) for i in range(len(self.types) - len(ys))]
-        return merged(ys, histories, self.types)
+            run = LoopRun(self.tape.source, kept.order, list(kept.slots), list(rooms), count)
+            histories = [HistoryOutput(run, i) for i in range(len(self.types) - len(ys))]
+        return merge_histories(ys, histories, self.types)

@@ -20,23 +20,25 @@ from collections.abc import Iterable
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import Tensor
-from difflang.ops.ad_interface import Linearized, invariant
-from difflang.ops.elementwise.value_and_derivative import beside
+from difflang.ops.ad_interface import LinearizedGraph, invariant_eqns
+from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work
 
-LIGHT = frozenset(  # less work than writing a number down and reading it again
+LIGHT_OPS = frozenset(  # less work than writing a number down and reading it again
     {"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concat", "convert", "select", "complex", "real"}
     | {"add", "sub", "neg", "mul", "div", "integer_pow", "sqrt", "rsqrt", "abs", "max", "min", "clamp", "imag", "conj"}
 )
-MOST = 8  # values that one is made of; what is made of more is kept
-SHORT = 8  # numbers that are added up again
-FEW = 1 << 14  # bytes that are written down and read again in no time
-FAR = 24  # equations that one value is made of again
-ROOM = 1.125  # how much more may be kept for what would else be written down for the tangent alone
+MAX_FRONTIER = 8  # values that one is made of; what is made of more is kept
+MAX_SUMMANDS = 8  # numbers that are added up again
+SMALL_BYTES = 1 << 14  # bytes that are written down and read again in no time
+MAX_RECOMPUTED_EQNS = 24  # equations that one value is made of again
+SIZE_SLACK = 1.125  # how much more may be kept for what would else be written down for the tangent alone
 
 Frontier = frozenset[Value]
 
 
-def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], surely: bool) -> Linearized:
+def minimize_residuals(
+    lin: LinearizedGraph, consts: Iterable[Value], items: Iterable[Value], surely: bool
+) -> LinearizedGraph:
     """The same with fewer bytes of residuals, from which the tangent computes the others again.
 
     `consts` and `items` are params of the primal that the tangent gets for nothing, and so is what is made of `consts`
@@ -45,43 +47,47 @@ def frugal(lin: Linearized, consts: Iterable[Value], items: Iterable[Value], sur
     Cost: one walk over the primal.
     """
     given = {*consts, *items}
-    free = given.union(*[eqn.results for eqn in invariant(lin.primal, consts)])
+    free = given.union(*[eqn.results for eqn in invariant_eqns(lin.primal, consts)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
-    kept = chosen(lin, moving, free)
+    kept = choose_residuals(lin, moving, free)
     have = {v for v in kept | (free if surely else given) if v not in maker or maker[v].operands}  # not a constant
-    again = steps_to(moving if surely else lin.residuals, have, maker)
-    return rebuilt(lin, again) if again else lin
+    again = eqns_to_recompute(moving if surely else lin.residuals, have, maker)
+    return recompute_in_tangent(lin, again) if again else lin
 
 
-def chosen(lin: Linearized, moving: list[Value], free: set[Value]) -> set[Value]:
+def choose_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]) -> set[Value]:
     """What to keep so that the `moving` residuals can be had."""
-    quick = {eqn for eqn in lin.primal.eqns if is_quick(eqn)}
-    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_slope(eqn)}.difference(needed(lin))
+    quick = {eqn for eqn in lin.primal.eqns if is_light(eqn)}
+    later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_differentiable_elementwise(eqn)}.difference(
+        result_eqns(lin)
+    )
     frontiers: dict[Value, Frontier] = {v: frozenset() for v in free}
     for eqn in lin.primal.eqns:
         for result in eqn.results:
             if result not in free:
-                frontiers[result] = frontier(eqn, result, frontiers, eqn in quick or eqn in later)
+                frontiers[result] = recompute_frontier(eqn, result, frontiers, eqn in quick or eqn in later)
     wanted = {r: frontiers.get(r, frozenset({r})) for r in moving}
     users = Counter(v for found in wanted.values() for v in found)
     only_later = {r for eqn in later for r in eqn.results}
     kept: set[Value] = set()
     for residual, found in wanted.items():
         alone = all(users[v] == 1 for v in found) and residual not in only_later
-        kept |= {residual} if alone and size(found) >= size([residual]) else found
-    left = kept - made_of(kept | free, lin.primal, quick)
-    for eqn in beside(lin.primal.eqns):  # at hand for hardly more work, where its argument is kept for it alone
+        kept |= {residual} if alone and total_bytes(found) >= total_bytes([residual]) else found
+    left = kept - recomputable_from(kept | free, lin.primal, quick)
+    for eqn in slopes_sharing_work(
+        lin.primal.eqns
+    ):  # at hand for hardly more work, where its argument is kept for it alone
         found = wanted.get(eqn.results[0], frozenset())
         if eqn in later and found and found <= left and all(users[v] == 1 for v in found):
             other = kept - found | {*eqn.results}
-            rest = other - made_of(other | free, lin.primal, quick)
-            if size(rest) <= size(left):
+            rest = other - recomputable_from(other | free, lin.primal, quick)
+            if total_bytes(rest) <= total_bytes(left):
                 kept, left = other, rest
     return left
 
 
-def lean(lin: Linearized) -> Linearized:
+def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
     """The same for a region that is run once, its tangent later: no residual is written down that needs no writing.
 
     What the primal hands to a product, a sum or a call is there anyway, and kept. What it only passes from number to
@@ -90,8 +96,8 @@ def lean(lin: Linearized) -> Linearized:
     Cost: one walk over the primal, and a short one for each residual.
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
-    need = needed(lin)
-    stored = {v for eqn in need if not passes_on(eqn) for v in eqn.operands}.union(
+    need = result_eqns(lin)
+    stored = {v for eqn in need if not is_streaming(eqn) for v in eqn.operands}.union(
         lin.primal.results[: len(lin.active)]
     )
 
@@ -100,25 +106,25 @@ def lean(lin: Linearized) -> Linearized:
             return False
         if not eqn.operands:
             return True
-        if eqn.op.name in LIGHT:
-            return size(eqn.results) > size(eqn.operands) or stored.isdisjoint(eqn.results)
-        return eqn not in need and is_slope(eqn)
+        if eqn.op.name in LIGHT_OPS:
+            return total_bytes(eqn.results) > total_bytes(eqn.operands) or stored.isdisjoint(eqn.results)
+        return eqn not in need and is_differentiable_elementwise(eqn)
 
     again = set(filter(free, lin.primal.eqns))
     kept = {r for r in lin.residuals if maker.get(r) not in again}
     for r in lin.residuals:
         if r not in kept:
-            kept |= leaves(r, kept, again, maker)
-    steps = steps_to(lin.residuals, kept, maker)
-    return rebuilt(lin, steps) if steps else lin
+            kept |= residual_leaves(r, kept, again, maker)
+    steps = eqns_to_recompute(lin.residuals, kept, maker)
+    return recompute_in_tangent(lin, steps) if steps else lin
 
 
-def passes_on(eqn: Eqn) -> bool:
+def is_streaming(eqn: Eqn) -> bool:
     """Whether an equation works number by number, or only moves numbers: what it reads need not be written down."""
-    return not eqn.regions and (eqn.op.elementwise or eqn.op.name in LIGHT)
+    return not eqn.regions and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
 
 
-def leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
+def residual_leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
     """What else to keep for a residual: what it is made of, or itself if that takes more bytes or many equations."""
     found, made = set[Value](), set[Eqn]()
     todo = [residual]
@@ -132,15 +138,15 @@ def leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value
             continue
         made.add(eqn)
         todo += eqn.operands
-        if len(made) > FAR:
+        if len(made) > MAX_RECOMPUTED_EQNS:
             return {residual}
-    least = 0 if any([size(eqn.results) > size(eqn.operands) for eqn in made]) else FEW
-    worth = size([residual]) >= least and size(found) <= ROOM * size([residual])
-    grows = not is_named(residual) and any(map(is_named, found))  # with a size that is not known yet
+    least = 0 if any([total_bytes(eqn.results) > total_bytes(eqn.operands) for eqn in made]) else SMALL_BYTES
+    worth = total_bytes([residual]) >= least and total_bytes(found) <= SIZE_SLACK * total_bytes([residual])
+    grows = not has_symbolic_size(residual) and any(map(has_symbolic_size, found))  # with a size that is not known yet
     return found if worth and not grows else {residual}
 
 
-def needed(lin: Linearized) -> set[Eqn]:
+def result_eqns(lin: LinearizedGraph) -> set[Eqn]:
     """The equations that the results need, whatever is kept."""
     used = set(lin.primal.results[: len(lin.active)])
     found: set[Eqn] = set()
@@ -151,16 +157,16 @@ def needed(lin: Linearized) -> set[Eqn]:
     return found
 
 
-def frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], again: bool) -> Frontier:
+def recompute_frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], again: bool) -> Frontier:
     """The value itself, or what it is made of if that may be done again and is no more bytes."""
     itself = frozenset({result})
     if not again:
         return itself
     parts = itself.union(*[frontiers.get(v, frozenset({v})) for v in eqn.operands]) - itself
-    return parts if len(parts) <= MOST and size(parts) <= size(itself) else itself
+    return parts if len(parts) <= MAX_FRONTIER and total_bytes(parts) <= total_bytes(itself) else itself
 
 
-def made_of(have: set[Value], graph: Graph, quick: set[Eqn]) -> set[Value]:
+def recomputable_from(have: set[Value], graph: Graph, quick: set[Eqn]) -> set[Value]:
     """What the others among these values determine, by quick equations."""
     had, found = set(have), set[Value]()
     for eqn in graph.eqns:
@@ -170,35 +176,39 @@ def made_of(have: set[Value], graph: Graph, quick: set[Eqn]) -> set[Value]:
     return found
 
 
-def is_quick(eqn: Eqn) -> bool:
+def is_light(eqn: Eqn) -> bool:
     """Whether an equation may be done twice: it is little work, and no rounding makes it jump."""
     if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
         return False
     if eqn.op.name == "reduce_sum":
-        return size(eqn.operands) <= SHORT * size(eqn.results)
-    return eqn.op.name in LIGHT
+        return total_bytes(eqn.operands) <= MAX_SUMMANDS * total_bytes(eqn.results)
+    return eqn.op.name in LIGHT_OPS
 
 
-def is_slope(eqn: Eqn) -> bool:
+def is_differentiable_elementwise(eqn: Eqn) -> bool:
     """Whether an equation may be left to the tangent if only that reads it: it is a function, number by number."""
-    return eqn.op.elementwise and eqn.op.jvp is not None and all(is_real(v) for v in (*eqn.operands, *eqn.results))
+    return (
+        eqn.op.elementwise
+        and eqn.op.jvp is not None
+        and all(is_differentiable(v) for v in (*eqn.operands, *eqn.results))
+    )
 
 
-def is_named(value: Value) -> bool:
+def has_symbolic_size(value: Value) -> bool:
     """Whether how large an array is depends on the name of a size."""
     return isinstance(value.type, Tensor) and not all([isinstance(n, int) for n in value.type.shape])
 
 
-def is_real(value: Value) -> bool:
+def is_differentiable(value: Value) -> bool:
     return isinstance(value.type, Tensor) and value.type.dtype.differentiable
 
 
-def size(values: Iterable[Value]) -> int:
+def total_bytes(values: Iterable[Value]) -> int:
     """How many bytes arrays take."""
     return sum(v.type.bytes for v in values if isinstance(v.type, Tensor))
 
 
-def steps_to(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> set[Eqn]:
+def eqns_to_recompute(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> set[Eqn]:
     """The equations that make what is wanted of what there is."""
     found: set[Eqn] = set()
     todo = [v for v in wanted if v not in have]
@@ -210,7 +220,7 @@ def steps_to(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn])
     return found
 
 
-def rebuilt(lin: Linearized, again: set[Eqn]) -> Linearized:
+def recompute_in_tangent(lin: LinearizedGraph, again: set[Eqn]) -> LinearizedGraph:
     """The linearization where the tangent does these equations again."""
     ordered = [eqn for eqn in lin.primal.eqns if eqn in again]
     made = {r for eqn in ordered for r in eqn.results}
@@ -225,4 +235,4 @@ def rebuilt(lin: Linearized, again: set[Eqn]) -> Linearized:
     outs = builder.inline(lin.tangent, *[env[r] for r in lin.residuals], *tangents)
     known, ys = {*lin.primal.params}, lin.primal.results[: len(lin.active)]
     primal = lin.primal.with_results([*ys, *[r for r in residuals if r not in known]])
-    return Linearized(primal, builder.finish(outs, name=lin.tangent.name), tuple(residuals), lin.active)
+    return LinearizedGraph(primal, builder.finish(outs, name=lin.tangent.name), tuple(residuals), lin.active)

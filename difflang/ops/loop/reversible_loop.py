@@ -1,6 +1,6 @@
 """Loops whose steps can be undone keep no states: who reads their histories goes back, or forth, beside them.
 
-`taken_back` turns a step into one from the state after it to the state before, where `invertible` equations lead there.
+`invert_step` turns a step into one from the state after it to the state before, where `invertible` equations lead there.
 A reader that goes the other way begins at the last state and undoes a step for each that it takes; one that goes the
 same way begins at the first and takes the steps once more. Either carries one state, however many steps there are.
 
@@ -19,17 +19,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from difflang.ir.builder import Builder
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ops.control.call import call
-from difflang.ops.loop.checkpoint_store import Array, Arrays, Steps, one, zero
-from difflang.ops.loop.history_reader import View, Walk, sources
-from difflang.ops.loop.history_value import Given, Sum
+from difflang.ops.loop.checkpoint_store import Array, Arrays, LoopRun, int32_one, int32_zero
+from difflang.ops.loop.history_reader import HistoryView, StepLoop, source_loops
+from difflang.ops.loop.history_value import HistoryOutput, HistorySum
 from difflang.ops.loop.invertible_step import invertible
 
 # ------------------------------------------------------------------------------------------------ the step
 
 
-def reversible(step: Graph) -> bool:
+def has_invertible_eqn(step: Graph) -> bool:
     """Whether something in a step, or in what it calls, can be undone. Cost: one walk."""
     seen, todo = {step}, [step]
     while todo:
@@ -46,7 +46,7 @@ def is_call(eqn: Eqn) -> bool:
     return eqn.op is call
 
 
-def taken_back(step: Graph, first: int, carry: int, places: Sequence[int]) -> tuple[Graph, list[int]] | None:
+def invert_step(step: Graph, first: int, carry: int, places: Sequence[int]) -> tuple[Graph, list[int]] | None:
     """(index, consts, state after a step, items) -> the carries at `places` before it; None if they are not to be had.
 
     The carries begin at param `first`. What is known at the end of a step are the carries after it and what does not
@@ -54,14 +54,14 @@ def taken_back(step: Graph, first: int, carry: int, places: Sequence[int]) -> tu
     begins at: they are the state that must be known.
     Cost: a walk for each time that the way turns.
     """
-    step, builder = opened(step), Builder()
+    step, builder = inline_invertible_calls(step), Builder()
     params = [builder.param(p.type, p.hint) for p in step.params]
     carries = range(first, first + carry)
     env: dict[Value, Value] = {}
     for i, (inside, param) in enumerate(zip(step.params, params, strict=True)):
         env.setdefault(step.results[i - first] if i in carries else inside, param)
     waiting = list(step.eqns)
-    while left := [eqn for eqn in waiting if not followed(builder, eqn, env)]:
+    while left := [eqn for eqn in waiting if not propagate_eqn(builder, eqn, env)]:
         if len(left) == len(waiting):
             break
         waiting = left[::-1]
@@ -78,10 +78,10 @@ def taken_back(step: Graph, first: int, carry: int, places: Sequence[int]) -> tu
     return Graph(taken, tuple(reversed(kept)), tuple(before), step.name), begins
 
 
-def opened(step: Graph) -> Graph:
+def inline_invertible_calls(step: Graph) -> Graph:
     """A step with the body of each function that it calls in its place, if something in that can be undone."""
     done: dict[Graph, Graph] = {}
-    for graph in inner_first(step)[0]:
+    for graph in graphs_postorder(step)[0]:
         if not any(e.op is invertible or (is_call(e) and e.regions[0] in done) for e in graph.eqns):
             continue
         builder = Builder()
@@ -95,7 +95,7 @@ def opened(step: Graph) -> Graph:
     return done.get(step, step)
 
 
-def followed(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
+def propagate_eqn(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
     """Whether an equation's results are known, or, by its inverse, what it was given: noted in `env` then."""
     if all(v in env for v in eqn.operands):
         found = builder.copy(eqn, tuple([env[v] for v in eqn.operands]))
@@ -117,37 +117,37 @@ def followed(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
 # ------------------------------------------------------------------------------------------------ the run
 
 
-class Undone(Steps, frozen=True, eq=False):
+class ReversibleRun(LoopRun, frozen=True, eq=False):
     """A loop that has run, reading no histories, and can be run backwards."""
 
     back: Graph  # (index, consts, state after, items) -> state before
     ends: tuple[Arrays, Arrays]  # the states before the first step and after the last
-    with_tape: Callable[[], Steps]  # the same loop run once more, keeping its states on a tape
+    with_tape: Callable[[], LoopRun]  # the same loop run once more, keeping its states on a tape
 
 
-def settled(xs: Sequence[Any]) -> list[Any]:
+def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
     """The histories, where a loop that others read on their own way, with a tape, keeps a tape after all.
 
     Cost: it runs once more.
     """
-    runs = sources(xs)
-    asked = {r for owner in runs if owner.source.size for r in sources(owner.source.xs)}
-    if not any(isinstance(run, Undone) for run in asked):
+    runs = source_loops(xs)
+    asked = {r for owner in runs if owner.source.size for r in source_loops(owner.source.xs)}
+    if not any(isinstance(run, ReversibleRun) for run in asked):
         return list(xs)
-    now: dict[Steps, Steps] = {}
+    now: dict[LoopRun, LoopRun] = {}
     for run in runs:
-        found = run.with_tape() if isinstance(run, Undone) and run in asked else run
-        now[run] = replace(found, source=replace(found.source, xs=[moved(x, now) for x in found.source.xs]))
-    return [moved(x, now) for x in xs]
+        found = run.with_tape() if isinstance(run, ReversibleRun) and run in asked else run
+        now[run] = replace(found, source=replace(found.source, xs=[replace_runs(x, now) for x in found.source.xs]))
+    return [replace_runs(x, now) for x in xs]
 
 
-def moved(x: Any, to: dict[Steps, Steps]) -> Any:
+def replace_runs(x: Any, to: dict[LoopRun, LoopRun]) -> Any:
     """A history of other runs."""
     match x:
-        case Given(run, index) if isinstance(run, Steps):
-            return Given(to[run], index)
-        case Sum(a, b):
-            return Sum(moved(a, to), moved(b, to))
+        case HistoryOutput(run, index) if isinstance(run, LoopRun):
+            return HistoryOutput(to[run], index)
+        case HistorySum(a, b):
+            return HistorySum(replace_runs(a, to), replace_runs(b, to))
         case _:
             return x
 
@@ -155,23 +155,23 @@ def moved(x: Any, to: dict[Steps, Steps]) -> Any:
 # ------------------------------------------------------------------------------------------------ the reader
 
 
-class Along:
+class ReversibleStepLoop:
     """A walk that takes along the loops that can be undone: it carries a state of each, and how large that has been."""
 
-    def __init__(self, lowering: Any, walk: Walk, xs: Sequence[Any]) -> None:
+    def __init__(self, lowering: Any, walk: StepLoop, xs: Sequence[Any]) -> None:
         self.jax, self.lowering, self.walk = lowering.jax, lowering, walk
         self.limit, self.reverse, self.steps = walk.limit, walk.reverse, walk.steps
-        self.runs = [run for run in sources(xs) if isinstance(run, Undone)]
+        self.runs = [run for run in source_loops(xs) if isinstance(run, ReversibleRun)]
 
-    def turns(self, run: Undone) -> bool:
+    def turns(self, run: ReversibleRun) -> bool:
         """Whether the walk goes the other way than the loop went."""
         return run.source.reverse != self.reverse
 
     def start(self, state: Any) -> Any:
         beside = [self.first(run) for run in self.runs]
-        return state, tuple([(b, tuple([largest(self.jax.numpy, x) for x in b])) for b in beside])
+        return state, tuple([(b, tuple([max_finite(self.jax.numpy, x) for x in b])) for b in beside])
 
-    def first(self, run: Undone) -> tuple[Array, ...]:
+    def first(self, run: ReversibleRun) -> tuple[Array, ...]:
         """The state of a loop at which the walk begins. The walk may take a step less than it, by rounding."""
         lax, turns = self.jax.lax, self.turns(run)
         if not self.reverse:
@@ -180,13 +180,13 @@ class Along:
 
         def body(at: Any) -> Any:
             k, state = at
-            index = lax.sub(lax.sub(run.count, one()), k)
-            view = View(self.lowering, index, index, {}, {}, {})
-            return lax.add(k, one()), self.moved(view, run, state, undo=turns)
+            index = lax.sub(lax.sub(run.count, int32_one()), k)
+            view = HistoryView(self.lowering, index, index, {}, {}, {})
+            return lax.add(k, int32_one()), self.moved(view, run, state, undo=turns)
 
-        return lax.while_loop(lambda at: lax.lt(at[0], missing), body, (zero(), tuple(run.ends[turns])))[1]
+        return lax.while_loop(lambda at: lax.lt(at[0], missing), body, (int32_zero(), tuple(run.ends[turns])))[1]
 
-    def moved(self, view: View, run: Undone, state: Sequence[Array], *, undo: bool) -> tuple[Array, ...]:
+    def moved(self, view: HistoryView, run: ReversibleRun, state: Sequence[Array], *, undo: bool) -> tuple[Array, ...]:
         return tuple(view.run_again(run, run.back if undo else run.source.advance, list(state)))
 
     def goes_on(self, count: Array, state: Any) -> Array:
@@ -196,7 +196,7 @@ class Along:
         inner, latest = self.walk.piece(count, state[0], apart, boundary)
         return (inner, state[1]), latest
 
-    def taken(self, count: Array, index: Array, view: View, state: Any) -> Any:
+    def taken(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
         """One step, each loop at the state before its own."""
         inner, beside = state
         for run, (other, _) in zip(self.runs, beside, strict=True):
@@ -207,7 +207,7 @@ class Along:
             now = view.beside[run]
             if self.turns(run):
                 jnp = self.jax.numpy
-                sizes = tuple([jnp.maximum(n, largest(jnp, x)) for n, x in zip(sizes, now, strict=True)])
+                sizes = tuple([jnp.maximum(n, max_finite(jnp, x)) for n, x in zip(sizes, now, strict=True)])
             else:
                 now = self.moved(view, run, now, undo=False)
             after.append((tuple(now), sizes))
@@ -217,31 +217,31 @@ class Along:
         """What the walk carries at its end: NaN if a loop was not undone to where it began."""
         jax, (inner, beside) = self.jax, state
         good = [
-            jax.lax.bitwise_or(jax.lax.ne(count, run.count), came_back(jax.numpy, run.ends[0], found, sizes))
+            jax.lax.bitwise_or(jax.lax.ne(count, run.count), returned_to_start(jax.numpy, run.ends[0], found, sizes))
             for run, (found, sizes) in zip(self.runs, beside, strict=True)
             if self.turns(run)
         ]
         if not good:
             return inner
         well = reduce(jax.lax.bitwise_and, good)
-        return jax.tree.map(lambda x: jax.numpy.where(well, x, np.nan) if inexact(jax.numpy, x) else x, inner)
+        return jax.tree.map(lambda x: jax.numpy.where(well, x, np.nan) if is_inexact(jax.numpy, x) else x, inner)
 
 
-def inexact(jnp: Any, x: Array) -> bool:
+def is_inexact(jnp: Any, x: Array) -> bool:
     return bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
-def largest(jnp: Any, x: Array) -> Array:
+def max_finite(jnp: Any, x: Array) -> Array:
     """The size of the largest finite number, 0 of none; of what is no rounded number too."""
-    return jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0), initial=0) if inexact(jnp, x) else zero()
+    return jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0), initial=0) if is_inexact(jnp, x) else int32_zero()
 
 
-def came_back(jnp: Any, first: Sequence[Array], found: Sequence[Array], sizes: Sequence[Array]) -> Array:
+def returned_to_start(jnp: Any, first: Sequence[Array], found: Sequence[Array], sizes: Sequence[Array]) -> Array:
     """Whether states are alike: rounded numbers up to the root of the precision of the largest on the way."""
     alike = np.asarray(True)
     for x, y, size in zip(first, found, sizes, strict=True):
         near = x == y
-        if inexact(jnp, x):
+        if is_inexact(jnp, x):
             near = jnp.logical_or(near, jnp.abs(x - y) <= float(jnp.finfo(x.dtype).eps) ** 0.5 * size)
         alike = jnp.logical_and(alike, jnp.all(near))
     return alike

@@ -18,21 +18,21 @@ from difflang.ops.ad_interface import (
     Ad,
     Mask,
     MaybeValues,
-    Transposed,
-    add,
-    both,
-    choosing,
-    either,
-    on,
+    TransposedGraph,
+    add_tangents,
+    and_masks,
+    choice_type,
+    or_choices,
     or_zeros,
-    reordered,
-    truths,
+    presence_mask,
+    restrict_choices,
+    with_signature,
 )
 
 INDEX = Tensor(I32)
 
 
-def settled(step: Callable[[Mask], Mask], carry: Mask) -> Mask:
+def carry_fixpoint(step: Callable[[Mask], Mask], carry: Mask) -> Mask:
     """Which carries are active: the least set that holds `carry` and what a step makes of itself.
 
     A carry that is active at first stays so even if every step forgets it: the loop may take no step.
@@ -44,7 +44,7 @@ def settled(step: Callable[[Mask], Mask], carry: Mask) -> Mask:
         carry = grown
 
 
-class Arriving(Struct, frozen=True):
+class IncomingCotangents(Struct, frozen=True):
     """What arrives at the results of a loop, carries first: cotangents, and their choices."""
 
     cts: MaybeValues
@@ -57,10 +57,10 @@ class Arriving(Struct, frozen=True):
 
     def marked(self, active: Sequence[bool]) -> Mask:
         """Which carries have a choice at first. Beside one, those that nothing arrives at are chosen nowhere."""
-        choices = on(self.choices)
+        choices = presence_mask(self.choices)
         if not any(choices):
             return choices[: self.count]
-        cts = on(self.cts)
+        cts = presence_mask(self.cts)
         return tuple([c or (a and not ct) for c, a, ct in zip(choices, active, cts, strict=False)])
 
     def among_params(self, carry: Mask, params: int) -> Mask:
@@ -73,95 +73,97 @@ class Arriving(Struct, frozen=True):
         return sum(mask[:start]), sum(mask[start:stop]), sum(mask[stop:])
 
 
-def turned(ad: Ad, step: Graph, linear: Mask, at: Arriving) -> Transposed:
+def transpose_step(ad: Ad, step: Graph, linear: Mask, at: IncomingCotangents) -> TransposedGraph:
     """The step turned round, for what arrives at the loop and for what its steps make of that.
 
     A history that is carried has no choice: none could say of it that all of it counts.
     """
     n = at.count
-    ys, by_choice = on(at.cts[n:]), on(at.choices[n:])
-    active = settled(lambda carry: ad.transpose(step, linear, (*carry, *ys)).active[at.carries], on(at.cts[:n]))
+    ys, by_choice = presence_mask(at.cts[n:]), presence_mask(at.choices[n:])
+    active = carry_fixpoint(
+        lambda carry: ad.transpose(step, linear, (*carry, *ys)).active[at.carries], presence_mask(at.cts[:n])
+    )
     wanted = at.among_params(active, len(step.params))
     arrays = tuple([isinstance(p.type, Tensor) for p in step.params[at.carries]])
 
     def chosen(carry: Mask) -> Mask:
         back = ad.transpose(step, linear, (*active, *ys), wanted, given=(*carry, *by_choice))
-        return both(back.chosen[at.carries], arrays)
+        return and_masks(back.chosen[at.carries], arrays)
 
-    marked = settled(chosen, both(at.marked(active), arrays))
+    marked = carry_fixpoint(chosen, and_masks(at.marked(active), arrays))
     back = ad.transpose(
         step, linear, (*active, *ys), wanted,
         given=(*marked, *by_choice), marked=at.among_params(marked, len(step.params)),
     )  # fmt: skip
     others = (True,) * at.carries.start, (True,) * (len(step.params) - at.carries.stop)
-    return choosing(back, (*others[0], *marked, *others[1]))
+    return restrict_choices(back, (*others[0], *marked, *others[1]))
 
 
-def first_carry(builder: Builder, back: Transposed, step: Graph, at: Arriving) -> list[Value]:
+def initial_carry(builder: Builder, back: TransposedGraph, step: Graph, at: IncomingCotangents) -> list[Value]:
     """What the other loop carries at first: cotangents, then choices, by which all of what has none is chosen."""
     params, active, chosen = step.params[at.carries], back.active[at.carries], back.chosen[at.carries]
     cts, choices = at.cts[: at.count], at.choices[: at.count]
     start = [or_zeros(builder, c, p.type) for c, p, a in zip(cts, params, active, strict=True) if a]
     for ct, choice, param, is_chosen in zip(cts, choices, params, chosen, strict=True):
         if is_chosen:
-            start.append(choice or builder.const(ct is not None, truths(param.type)))
+            start.append(choice or builder.const(ct is not None, choice_type(param.type)))
     return start
 
 
-def in_pairs(back: Transposed, known: int, at: Arriving) -> Graph:
+def pair_with_choices(back: TransposedGraph, known: int, at: IncomingCotangents) -> Graph:
     """The step turned round with each group of cotangents before its choices: of consts, carries and items."""
     (_, carry, _), (_, marked, _) = at.split(back.active), at.split(back.chosen)
-    ys = sum(on(at.cts[at.count :]))
+    ys = sum(presence_mask(at.cts[at.count :]))
     edges = known, known + carry, known + carry + ys, known + carry + ys + marked
-    first, ct_carry, ct_ys, by_carry, by_ys = cut(back.graph.params, *edges)
+    first, ct_carry, ct_ys, by_carry, by_ys = split_at(back.graph.params, *edges)
     params = [*first, *ct_carry, *by_carry, *ct_ys, *by_ys]
-    cts, choices = pieces(back.graph.results, (*at.split(back.active), *at.split(back.chosen)), 3)
+    cts, choices = split_groups(back.graph.results, (*at.split(back.active), *at.split(back.chosen)), 3)
     results = [v for ct, choice in zip(cts, choices, strict=True) for v in (*ct, *choice)]
-    return reordered(back.graph, params, results)
+    return with_signature(back.graph, params, results)
 
 
-def apart(outs: Sequence[Value], back: Transposed, at: Arriving) -> list[Value]:
+def ungroup_results(outs: Sequence[Value], back: TransposedGraph, at: IncomingCotangents) -> list[Value]:
     """What the loop in the other direction gives, in the order of its step turned round: cotangents, then choices."""
     counts = [n for pair in zip(at.split(back.active), at.split(back.chosen), strict=True) for n in pair]
-    (of_consts, by_consts), (of_carry, by_carry), (of_xs, by_xs) = pieces(outs, counts, 2)
+    (of_consts, by_consts), (of_carry, by_carry), (of_xs, by_xs) = split_groups(outs, counts, 2)
     return [*of_consts, *of_carry, *of_xs, *by_consts, *by_carry, *by_xs]
 
 
-def pieces(values: Sequence[Value], counts: Sequence[int], together: int) -> list[list[Sequence[Value]]]:
+def split_groups(values: Sequence[Value], counts: Sequence[int], together: int) -> list[list[Sequence[Value]]]:
     """A sequence cut in pieces of so many values, so many pieces together."""
     edges = [sum(counts[: i + 1]) for i in range(len(counts) - 1)]
-    parts = cut(values, *edges)
+    parts = split_at(values, *edges)
     return [parts[i : i + together] for i in range(0, len(parts), together)]
 
 
-def transposed_step(back: Graph, known: tuple[int, int], carry: int, sums: int) -> Graph:
+def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int) -> Graph:
     """The step turned round, in the order of a loop and adding the cotangents of consts to what there is already.
 
     `back` takes (index, consts, xs, ct_carry, ct_ys) and gives (ct_consts, ct_carry, ct_xs).
     """
     builder = Builder()
     nc, nx = known
-    _, consts, xs, ct_carry, ct_ys = cut(back.params, 1, 1 + nc, 1 + nc + nx, 1 + nc + nx + carry)
+    _, consts, xs, ct_carry, ct_ys = split_at(back.params, 1, 1 + nc, 1 + nc + nx, 1 + nc + nx + carry)
     at = builder.param(INDEX, "i")
     of_consts = [builder.param(p.type, p.hint) for p in consts]
     totals = [builder.param(r.type, r.hint) for r in back.results[:sums]]
     rest = {p: builder.param(p.type, p.hint) for p in (*ct_carry, *xs, *ct_ys)}
     args = [at, *of_consts, *[rest[p] for p in xs], *[rest[p] for p in ct_carry], *[rest[p] for p in ct_ys]]
     outs = builder.inline(back, *args)
-    added = [joined(a, c) for a, c in zip(totals, outs[:sums], strict=True)]
+    added = [accumulate(a, c) for a, c in zip(totals, outs[:sums], strict=True)]
     return builder.finish([*added, *outs[sums:]], name=back.name)
 
 
-def joined(total: Value, new: Value) -> Value:
+def accumulate(total: Value, new: Value) -> Value:
     """The sum of two cotangents; of two choices, where one holds."""
     if not isinstance(total.type, History) and total.type.dtype is BOOL:
-        return either(total, new)
-    whole = add(total, new)
+        return or_choices(total, new)
+    whole = add_tangents(total, new)
     assert whole is not None
     return whole
 
 
-def cut(values: Sequence[Value], *places: int) -> list[Sequence[Value]]:
+def split_at(values: Sequence[Value], *places: int) -> list[Sequence[Value]]:
     """A sequence cut in pieces at the given places."""
     edges = (0, *places, len(values))
     return [values[a:b] for a, b in pairwise(edges)]

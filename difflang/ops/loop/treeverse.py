@@ -11,11 +11,19 @@ from typing import Any
 import numpy as np
 
 from difflang.ops.loop import binomial_schedule
-from difflang.ops.loop.binomial_schedule import Leg
-from difflang.ops.loop.checkpoint_store import Array, Steps, below, get, one, put_each, zero
+from difflang.ops.loop.binomial_schedule import TreeverseSegment
+from difflang.ops.loop.checkpoint_store import (
+    Array,
+    LoopRun,
+    count_until,
+    int32_one,
+    int32_zero,
+    read_item,
+    write_items,
+)
 
 
-def legs_of(jax: Any, runs: list[Steps], walk: Any) -> Planned | Decided | None:
+def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments | OnlineSegments | None:
     """The legs where a walk goes back through one loop alone that does not go by units of steps, if it does."""
     if len(runs) != 1 or walk.steps or runs[0].source.reverse == walk.reverse:
         return None
@@ -23,83 +31,95 @@ def legs_of(jax: Any, runs: list[Steps], walk: Any) -> Planned | Decided | None:
     size = run.source.size
     one_by_one = size is not None and not size.planned and (not size.whole or size.steps == 1)
     if one_by_one and walk.reverse:
-        return Decided(jax, run, walk.limit)
+        return OnlineSegments(jax, run, walk.limit)
     known = isinstance(walk.limit, (int, np.ndarray, np.integer))
     if size is None or not size.planned or not known or walk.limit != size.length:
         return None
     length, slots = size.length, size.slots
     rows = (
-        binomial_schedule.taped_legs(length, slots, size.taped) if size.taped else binomial_schedule.legs(length, slots)
+        binomial_schedule.plan_residual_segments(length, slots, size.taped)
+        if size.taped
+        else binomial_schedule.plan_segments(length, slots)
     )
-    return None if rows is None else Planned(jax.lax, rows)
+    return None if rows is None else PlannedSegments(jax.lax, rows)
 
 
-class Planned:
+class PlannedSegments:
     """Legs that are known beforehand; what is carried is the number of the next one. Slots are a stack."""
 
     def __init__(self, lax: Any, legs: Array) -> None:
         self.lax, self.legs = lax, legs
-        self.start: Any = zero()
+        self.start: Any = int32_zero()
 
     def goes_on(self, number: Any) -> Array:
         return self.lax.lt(number, np.int32(len(self.legs)))
 
-    def next(self, number: Any) -> tuple[Leg, Any]:
-        row = get(self.lax, self.legs, number)
-        leg = Leg(*[get(self.lax, row, np.int32(i)) for i in range(self.legs.shape[1])])
-        return leg, self.lax.add(number, one())
+    def next(self, number: Any) -> tuple[TreeverseSegment, Any]:
+        row = read_item(self.lax, self.legs, number)
+        leg = TreeverseSegment(*[read_item(self.lax, row, np.int32(i)) for i in range(self.legs.shape[1])])
+        return leg, self.lax.add(number, int32_one())
 
     def slot(self, number: Array) -> Array:
         """Which one of the tape is the one of the stack with that number."""
         return number
 
 
-class Decided:
+class OnlineSegments:
     """Legs of a loop whose length nobody knew, as short a way as the states allow that were kept of it.
 
     What is carried are the states that are kept, by their steps, how many of them there are, and where the way has come
     to. Slots are a stack by their order; on top of it there are spare ones for the steps of a unit.
     """
 
-    def __init__(self, jax: Any, run: Steps, limit: Array) -> None:
+    def __init__(self, jax: Any, run: LoopRun, limit: Array) -> None:
         size = run.source.size
         assert size is not None
         self.jnp, self.lax, self.size = jax.numpy, jax.lax, size
         kept, slots = run.order
         self.order = self.jnp.append(slots, np.arange(size.room, size.room + size.steps, dtype=np.int32))
-        held = below(jax, kept, self.lax.sub(limit, one()))
-        self.start: Any = self.jnp.append(kept, np.int32(binomial_schedule.MOST)), held, limit
+        held = count_until(jax, kept, self.lax.sub(limit, int32_one()))
+        self.start: Any = self.jnp.append(kept, np.int32(binomial_schedule.INT32_MAX)), held, limit
 
     def goes_on(self, at: Any) -> Array:
         return at[2] > 0
 
-    def next(self, at: Any) -> tuple[Leg, Any]:
+    def next(self, at: Any) -> tuple[TreeverseSegment, Any]:
         """As `schedule.legs` plans them, in units of steps where states are kept so far apart."""
         jnp, lax, size, (kept, held, end) = self.jnp, self.lax, self.size, at
         number, each = np.arange(size.slots + 1, dtype=np.int32), np.int32(size.steps)
-        top, free = held - one(), np.int32(size.slots) - held
-        first = get(lax, kept, top)
+        top, free = held - int32_one(), np.int32(size.slots) - held
+        first = read_item(lax, kept, top)
         far = end - first
-        in_a_row = jnp.max(jnp.where((number <= top) & (kept != first - top + number), number + one(), zero()))
+        in_a_row = jnp.max(
+            jnp.where((number <= top) & (kept != first - top + number), number + int32_one(), int32_zero())
+        )
         slot = jnp.where(far == 1, in_a_row, top)
         begins = first - top + slot
-        fits = far <= free + one() + each  # the steps before it may be kept one by one
-        units = lax.div(far + each - one(), each)
-        table = binomial_schedule.reaches(size.slots)
-        split = binomial_schedule.first_advance(jnp, units, get(lax, table, free + one()), get(lax, table, free))
-        skipped = jnp.where(fits, zero(), jnp.where(free == 0, units - one(), split) * each)
+        fits = far <= free + int32_one() + each  # the steps before it may be kept one by one
+        units = lax.div(far + each - int32_one(), each)
+        table = binomial_schedule.reach_table(size.slots)
+        split = binomial_schedule.first_advance(
+            jnp, units, read_item(lax, table, free + int32_one()), read_item(lax, table, free)
+        )
+        skipped = jnp.where(fits, int32_zero(), jnp.where(free == 0, units - int32_one(), split) * each)
         kept = jnp.where(~fits & (number == held), first + skipped, kept)
-        leg = Leg(slot, begins, skipped, jnp.where(fits, far - one(), zero()), jnp.where(fits, end - begins, zero()))
-        return leg, (kept, jnp.where(fits, slot, held + one()), jnp.where(fits, begins, end))
+        leg = TreeverseSegment(
+            slot,
+            begins,
+            skipped,
+            jnp.where(fits, far - int32_one(), int32_zero()),
+            jnp.where(fits, end - begins, int32_zero()),
+        )
+        return leg, (kept, jnp.where(fits, slot, held + int32_one()), jnp.where(fits, begins, end))
 
     def slot(self, number: Array) -> Array:
-        return get(self.lax, self.order, number)
+        return read_item(self.lax, self.order, number)
 
 
-class WayBack:
+class Treeverse:
     """A walk back through one loop. `view` makes what a step sees, of its index."""
 
-    def __init__(self, lax: Any, run: Steps, walk: Any, legs: Planned | Decided, view: Any) -> None:
+    def __init__(self, lax: Any, run: LoopRun, walk: Any, legs: PlannedSegments | OnlineSegments, view: Any) -> None:
         self.lax, self.run, self.walk, self.legs, self.view = lax, run, walk, legs, view
 
     def through(self, state: Any) -> tuple[Array, Any]:
@@ -112,7 +132,7 @@ class WayBack:
             slots, rooms = self.forth(leg, slots, rooms)
             return come, *self.back(leg, count, slots, rooms, state)
 
-        start = (legs.start, zero(), tuple(run.slots), tuple(run.rooms), state)
+        start = (legs.start, int32_zero(), tuple(run.slots), tuple(run.rooms), state)
         _, count, _, _, state = self.lax.while_loop(lambda at: legs.goes_on(at[0]), body, start)
         return count, state
 
@@ -120,35 +140,37 @@ class WayBack:
         """Of a step, by how many come before it."""
         return self.run.ordinal(self.lax, ordinal)  # the way from the one to the other is that back
 
-    def forth(self, leg: Leg, slots: Any, rooms: Any) -> tuple[Any, Any]:
+    def forth(self, leg: TreeverseSegment, slots: Any, rooms: Any) -> tuple[Any, Any]:
         """The steps that a leg takes: of those skipped the last state is kept, of the others what each is read for."""
         lax, run, source = self.lax, self.run, self.run.source
-        above = lax.add(leg.slot, one())
+        above = lax.add(leg.slot, int32_one())
 
         def skip(at: Any) -> Any:
             k, state, slots = at
             view = self.view(self.index(lax.add(leg.first, k)))
             state = tuple(view.run_again(run, source.advance, list(state)))
-            each = np.asarray(False) if rooms else lax.eq(leg.skipped, zero())
-            place = lax.add(above, lax.select(each, k, zero()))
-            kept = lax.bitwise_or(each, lax.eq(lax.add(k, one()), leg.skipped))
-            return lax.add(k, one()), state, source.keep(lax, kept, slots, state, self.legs.slot(place))
+            each = np.asarray(False) if rooms else lax.eq(leg.skipped, int32_zero())
+            place = lax.add(above, lax.select(each, k, int32_zero()))
+            kept = lax.bitwise_or(each, lax.eq(lax.add(k, int32_one()), leg.skipped))
+            return lax.add(k, int32_one()), state, source.keep(lax, kept, slots, state, self.legs.slot(place))
 
         def tape(at: Any) -> Any:
             k, state, rooms = at
             view = self.view(self.index(lax.add(lax.add(leg.first, leg.skipped), k)))
             outs = view.run_again(run, source.both, list(state))
             state, saved = tuple(outs[: len(state)]), outs[len(state) :]
-            return lax.add(k, one()), state, put_each(lax, rooms, saved, k)
+            return lax.add(k, int32_one()), state, write_items(lax, rooms, saved, k)
 
         steps = leg.skipped if rooms else lax.add(leg.skipped, leg.taken)
-        start = (zero(), tuple([get(lax, s, self.legs.slot(leg.slot)) for s in slots]), slots)
+        start = (int32_zero(), tuple([read_item(lax, s, self.legs.slot(leg.slot)) for s in slots]), slots)
         _, state, slots = lax.while_loop(lambda at: lax.lt(at[0], steps), skip, start)
         if rooms:
-            rooms = lax.while_loop(lambda at: lax.lt(at[0], leg.taken), tape, (zero(), state, rooms))[2]
+            rooms = lax.while_loop(lambda at: lax.lt(at[0], leg.taken), tape, (int32_zero(), state, rooms))[2]
         return slots, rooms
 
-    def back(self, leg: Leg, count: Array, slots: Any, rooms: Any, state: Any) -> tuple[Array, Any, Any, Any]:
+    def back(
+        self, leg: TreeverseSegment, count: Array, slots: Any, rooms: Any, state: Any
+    ) -> tuple[Array, Any, Any, Any]:
         """The steps that a leg goes back through."""
         lax, run, walk = self.lax, self.run, self.walk
         first = lax.add(leg.first, leg.skipped)
@@ -157,11 +179,11 @@ class WayBack:
             k, count, state = at
             view = self.view(self.index(lax.add(first, k)))
             if rooms:
-                view.given[run] = [get(lax, r, k) for r in rooms]
+                view.given[run] = [read_item(lax, r, k) for r in rooms]
             else:
-                view.beside[run] = [get(lax, s, self.legs.slot(lax.add(leg.slot, k))) for s in slots]
-            return lax.sub(k, one()), lax.add(count, one()), walk.taken(count, view.index, view, state)
+                view.beside[run] = [read_item(lax, s, self.legs.slot(lax.add(leg.slot, k))) for s in slots]
+            return lax.sub(k, int32_one()), lax.add(count, int32_one()), walk.taken(count, view.index, view, state)
 
-        start = (lax.sub(leg.back, one()), count, state)
-        _, count, state = lax.while_loop(lambda at: lax.ge(at[0], zero()), step, start)
+        start = (lax.sub(leg.back, int32_one()), count, state)
+        _, count, state = lax.while_loop(lambda at: lax.ge(at[0], int32_zero()), step, start)
         return count, slots, rooms, state

@@ -9,65 +9,65 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Solver, Unknown
+from difflang.ir.op import OPS, TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import FLOATS, Tensor
-from difflang.ops.arrays.axis_reductions import anywhere
+from difflang.ops.arrays.axis_reductions import any_broadcast_like
 from difflang.ops.arrays.shape_manipulation import pad_reference
-from difflang.ops.op_factories import Array, Example, known, multilinear, tensor
+from difflang.ops.op_factories import Array, OpExample, multilinear_op, static_size, tensor_type
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
-Margins = tuple[tuple[Dim, Dim], ...]  # before and after, for each axis of space
-Operand = Value | Unknown
+PaddingPairs = tuple[tuple[Dim, Dim], ...]  # before and after, for each axis of space
+Operand = Value | UndefinedPrimal
 
 
-def spread(size: Dim, dilation: int) -> Dim:
+def dilated_size(size: Dim, dilation: int) -> Dim:
     """How far `size` elements reach with `dilation - 1` places between them."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
-def outputs(size: Dim, kernel: Dim, stride: int, margin: tuple[Dim, Dim]) -> Dim:
+def window_count(size: Dim, kernel: Dim, stride: int, margin: tuple[Dim, Dim]) -> Dim:
     """How often a window fits; sizes are those after dilation."""
     room = size + margin[0] + margin[1] - kernel
     return max(room // stride + 1, 0) if isinstance(room, int) else room // stride + 1
 
 
-def spreads(sizes: Sizes, dilations: Ints) -> Sizes:
-    return tuple(map(spread, sizes, dilations))
+def dilated_sizes(sizes: Sizes, dilations: Ints) -> Sizes:
+    return tuple(map(dilated_size, sizes, dilations))
 
 
-def places(sizes: Sizes, kernel: Sizes, strides: Ints, padding: Margins) -> Sizes:
+def window_counts(sizes: Sizes, kernel: Sizes, strides: Ints, padding: PaddingPairs) -> Sizes:
     """How many windows fit along each axis of space."""
-    return tuple(map(outputs, sizes, kernel, strides, padding))
+    return tuple(map(window_count, sizes, kernel, strides, padding))
 
 
-def space_type(same: Solver, x: Tensor, *of_each_axis: tuple[Any, ...]) -> None:
+def check_image_type(same: TypeSolver, x: Tensor, *of_each_axis: tuple[Any, ...]) -> None:
     same.accepts(x, FLOATS)
     same.require(x.rank > 2, "an image is [batch, axes of space, channels], not {}", x)
     same.require(all(len(given) == x.rank - 2 for given in of_each_axis), "{} has {} axes of space", x, x.rank - 2)
 
 
 def conv_type(
-    same: Solver,
+    same: TypeSolver,
     x: Tensor,
     w: Tensor,
     *,
     strides: Ints,
-    padding: Margins,
+    padding: PaddingPairs,
     input_dilation: Ints,
     kernel_dilation: Ints,
     groups: int,
 ) -> Tensor:
-    space_type(same, x, strides, padding, input_dilation, kernel_dilation)
+    check_image_type(same, x, strides, padding, input_dilation, kernel_dilation)
     same.dtype(x, w)
     same.require(w.rank == x.rank, "a kernel is [axes of space, channels in, channels out], not {}", w)
     same.size(x.shape[-1], w.shape[-2] * groups, "number of channels")
     channels = w.shape[-1]
     even = not isinstance(channels, int) or channels % groups == 0
     same.require(even, "{} channels do not fall into {} groups", channels, groups)
-    image, kernel = spreads(x.shape[1:-1], input_dilation), spreads(w.shape[:-2], kernel_dilation)
-    return x.reshaped(x.shape[0], *places(image, kernel, strides, padding), channels)
+    image, kernel = dilated_sizes(x.shape[1:-1], input_dilation), dilated_sizes(w.shape[:-2], kernel_dilation)
+    return x.reshaped(x.shape[0], *window_counts(image, kernel, strides, padding), channels)
 
 
 def conv_reference(
@@ -79,10 +79,10 @@ def conv_reference(
     gaps = (0, *(d - 1 for d in input_dilation), 0)
     image = pad_reference(image, np.zeros((), image.dtype), low=low, high=high, interior=gaps)
     axes = tuple(range(1, x.ndim - 1))
-    reach = tuple(map(known, spreads(w.shape[:-2], kernel_dilation)))
+    reach = tuple(map(static_size, dilated_sizes(w.shape[:-2], kernel_dilation)))
     if any(n < k for n, k in zip(image.shape[1:-1], reach, strict=True)):
         none = tuple((0, 0) for _ in reach)
-        return np.zeros((x.shape[0], *places(image.shape[1:-1], reach, strides, none), w.shape[-1]), x.dtype)
+        return np.zeros((x.shape[0], *window_counts(image.shape[1:-1], reach, strides, none), w.shape[-1]), x.dtype)
     windows = np.lib.stride_tricks.sliding_window_view(image, reach, axis=axes)
     windows = windows[(slice(None), *(slice(None, None, s) for s in strides))]
     windows = windows[(..., *(slice(None, None, d) for d in kernel_dilation))]
@@ -98,14 +98,14 @@ def conv_lower(
     w: Any,
     *,
     strides: Ints,
-    padding: Margins,
+    padding: PaddingPairs,
     input_dilation: Ints,
     kernel_dilation: Ints,
     groups: int,
 ) -> Any:
     space = "".join(map(str, range(len(strides))))
-    image, image_axes = arranged(x, f"N{space}C")
-    kernel, kernel_axes = arranged(w, f"{space}IO")
+    image, image_axes = operand_axis_order(x, f"N{space}C")
+    kernel, kernel_axes = operand_axis_order(w, f"{space}IO")
     half = image.dtype.itemsize == 2
     result = jax.lax.conv_general_dilated(
         image, kernel, strides, padding, input_dilation, kernel_dilation,
@@ -115,7 +115,7 @@ def conv_lower(
     return jax.lax.convert_element_type(result, image.dtype) if half else result
 
 
-def arranged(x: Any, axes: str) -> tuple[Any, str]:
+def operand_axis_order(x: Any, axes: str) -> tuple[Any, str]:
     """An operand as it lies, and which of the named axes lies where: XLA moves axes on the way."""
     if not hasattr(x, "order"):
         return x, axes
@@ -131,26 +131,29 @@ def image_cotangent(
     w: Value,
     *,
     strides: Ints,
-    padding: Margins,
+    padding: PaddingPairs,
     input_dilation: Ints,
     kernel_dilation: Ints,
     groups: int,
 ) -> Value:
     """`ct`, spread by the strides, convolved with the kernel turned by half a turn."""
-    image, kernel = spreads(tensor(x).shape[1:-1], input_dilation), spreads(tensor(w).shape[:-2], kernel_dilation)
-    given = spreads(tensor(ct).shape[1:-1], strides)
+    image, kernel = (
+        dilated_sizes(tensor_type(x).shape[1:-1], input_dilation),
+        dilated_sizes(tensor_type(w).shape[:-2], kernel_dilation),
+    )
+    given = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
     lows = [k - 1 - margin[0] for k, margin in zip(kernel, padding, strict=True)]
     highs = [n + k - 1 - c - low for n, k, c, low in zip(image, kernel, given, lows, strict=True)]
-    turned = channels_swapped(OPS["reverse"].one(w, axes=tuple(range(len(strides)))), groups)
+    turned = swap_channels(OPS["reverse"].one(w, axes=tuple(range(len(strides)))), groups)
     return conv.one(
         ct, turned, strides=input_dilation, padding=tuple(zip(lows, highs, strict=True)), input_dilation=strides,
         kernel_dilation=kernel_dilation, groups=groups,
     )  # fmt: skip
 
 
-def channels_swapped(w: Value, groups: int) -> Value:
+def swap_channels(w: Value, groups: int) -> Value:
     """The kernel that goes from the channels out to the channels in, group by group."""
-    *space, inward, outward = tensor(w).shape
+    *space, inward, outward = tensor_type(w).shape
     n = len(space)
     if groups == 1:
         return OPS["transpose"].one(w, perm=(*range(n), n + 1, n))
@@ -165,28 +168,31 @@ def kernel_cotangent(
     w: Operand,
     *,
     strides: Ints,
-    padding: Margins,
+    padding: PaddingPairs,
     input_dilation: Ints,
     kernel_dilation: Ints,
     groups: int,
 ) -> Value:
     """The image, its channels as the batch, convolved with `ct` as a kernel whose channels are the batch."""
-    image, kernel = spreads(tensor(x).shape[1:-1], input_dilation), spreads(tensor(w).shape[:-2], kernel_dilation)
-    given = spreads(tensor(ct).shape[1:-1], strides)
+    image, kernel = (
+        dilated_sizes(tensor_type(x).shape[1:-1], input_dilation),
+        dilated_sizes(tensor_type(w).shape[:-2], kernel_dilation),
+    )
+    given = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
     highs = [k - 1 + c - n - low for n, k, c, (low, _) in zip(image, kernel, given, padding, strict=True)]
     margins = tuple((low, high) for (low, _), high in zip(padding, highs, strict=True))
-    last = tensor(x).rank - 1
+    last = tensor_type(x).rank - 1
     space = range(1, last)
     result = conv.one(
-        batch_last(x, groups), OPS["transpose"].one(ct, perm=(*space, 0, last)), strides=kernel_dilation,
+        swap_batch_and_channels(x, groups), OPS["transpose"].one(ct, perm=(*space, 0, last)), strides=kernel_dilation,
         padding=margins, input_dilation=input_dilation, kernel_dilation=strides, groups=groups,
     )  # fmt: skip
     return OPS["transpose"].one(result, perm=(*space, 0, last))
 
 
-def batch_last(x: Value, groups: int) -> Value:
+def swap_batch_and_channels(x: Value, groups: int) -> Value:
     """Channels and batch exchanged, group by group."""
-    batch, *space, channels = tensor(x).shape
+    batch, *space, channels = tensor_type(x).shape
     n = len(space)
     if groups == 1:
         return OPS["transpose"].one(x, perm=(n + 1, *range(1, n + 1), 0))
@@ -195,41 +201,43 @@ def batch_last(x: Value, groups: int) -> Value:
     return OPS["reshape"].one(swapped, shape=(channels // groups, *space, batch * groups))
 
 
-def example(
+def conv_example(
     x: Ints,
     w: Ints,
     strides: Ints,
-    padding: Margins,
+    padding: PaddingPairs,
     *,
     gaps: Ints | None = None,
     dilation: Ints | None = None,
     groups: int = 1,
-) -> Example:
+) -> OpExample:
     ones = tuple(1 for _ in strides)
     dilations = {"input_dilation": gaps or ones, "kernel_dilation": dilation or ones}
-    return Example((x, w), {"strides": strides, "padding": padding, **dilations, "groups": groups})
+    return OpExample((x, w), {"strides": strides, "padding": padding, **dilations, "groups": groups})
 
 
-conv = multilinear(
+conv = multilinear_op(
     "conv",
     type=conv_type,
     transpose=(image_cotangent, kernel_cotangent),
-    reach=lambda truths, place, *operands, **_: anywhere(truths, operands[place]),
+    reach=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
     arranges=True,
     direct=True,
     accepts=FLOATS,
     samples=(
-        example((2, 5, 4, 3), (3, 2, 3, 2), (1, 1), ((0, 0), (0, 0))),
-        example((1, 6, 5, 2), (3, 3, 2, 1), (2, 3), ((1, 1), (0, 2))),
-        example((1, 5, 4, 1), (2, 2, 1, 2), (2, 1), ((1, 0), (-1, 2)), gaps=(2, 1), dilation=(1, 2)),
-        example((2, 1, 1, 1), (1, 1, 1, 1), (1, 1), ((0, 0), (0, 0))),
-        example((0, 3, 3, 1), (2, 2, 1, 2), (1, 1), ((0, 0), (0, 0))),
-        example((2, 6, 4), (3, 2, 6), (2,), ((1, 1),), gaps=(2,), dilation=(2,), groups=2),
-        example((1, 4, 3, 3), (2, 2, 1, 6), (1, 1), ((1, 0), (0, 1)), groups=3),
-        example((1, 3, 4, 3, 2), (2, 1, 2, 1, 2), (1, 2, 1), ((0, 1), (1, 0), (0, 0)), dilation=(1, 1, 2), groups=2),
-        example((2, 7, 1), (3, 1, 2), (2,), ((0, 0),)),
+        conv_example((2, 5, 4, 3), (3, 2, 3, 2), (1, 1), ((0, 0), (0, 0))),
+        conv_example((1, 6, 5, 2), (3, 3, 2, 1), (2, 3), ((1, 1), (0, 2))),
+        conv_example((1, 5, 4, 1), (2, 2, 1, 2), (2, 1), ((1, 0), (-1, 2)), gaps=(2, 1), dilation=(1, 2)),
+        conv_example((2, 1, 1, 1), (1, 1, 1, 1), (1, 1), ((0, 0), (0, 0))),
+        conv_example((0, 3, 3, 1), (2, 2, 1, 2), (1, 1), ((0, 0), (0, 0))),
+        conv_example((2, 6, 4), (3, 2, 6), (2,), ((1, 1),), gaps=(2,), dilation=(2,), groups=2),
+        conv_example((1, 4, 3, 3), (2, 2, 1, 6), (1, 1), ((1, 0), (0, 1)), groups=3),
+        conv_example(
+            (1, 3, 4, 3, 2), (2, 1, 2, 1, 2), (1, 2, 1), ((0, 1), (1, 0), (0, 0)), dilation=(1, 1, 2), groups=2
+        ),
+        conv_example((2, 7, 1), (3, 1, 2), (2,), ((0, 0),)),
     ),
     cost=lambda x, w, groups, **_: 2 * np.prod([*x.shape, *w.shape[:-2], w.shape[-1]]) // groups,
     doc="""Cross-correlation of [batch, *space, channels in] with a kernel [*space, channels in, channels out]. The

@@ -11,46 +11,46 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import Solver, Unknown
+from difflang.ir.op import TypeSolver, UndefinedPrimal
 from difflang.ir.symbolic_dims import Dim, floor_div
 from difflang.ir.tensor_types import COMPLEXES, F32, F64, I32, Tensor
 from difflang.ops.elementwise.comparison_and_logic import gt, logical_and, lt
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, Example, axes_but, linear, tensor
+from difflang.ops.op_factories import Array, OpExample, linear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
-Operand = Value | Unknown
-AT_ONCE = 3  # axes that XLA transforms in one step
+Operand = Value | UndefinedPrimal
+MAX_XLA_AXES = 3  # axes that XLA transforms in one step
 
 
-def transformed(same: Solver, x: Tensor, axes: Ints) -> None:
+def check_fft_axes(same: TypeSolver, x: Tensor, axes: Ints) -> None:
     """What the axes of a transform must be."""
     distinct = len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes)
     same.require(distinct, "axes {} do not fit {}", axes, x)
     same.require(all(x.shape[a] != 0 for a in axes), "an axis of size 0 has no transform: {}", x)
 
 
-def fft_type(same: Solver, x: Tensor, *, axes: Ints, inverse: bool) -> Tensor:
+def fft_type(same: TypeSolver, x: Tensor, *, axes: Ints, inverse: bool) -> Tensor:
     same.accepts(x, COMPLEXES)
-    transformed(same, x, axes)
+    check_fft_axes(same, x, axes)
     return x
 
 
-def rfft_type(same: Solver, x: Tensor, *, axis: int) -> Tensor:
+def rfft_type(same: TypeSolver, x: Tensor, *, axis: int) -> Tensor:
     same.accepts(x, (F32, F64))
-    transformed(same, x, (axis,))
-    return Tensor(same.whole(x), x.resized(axis, frequencies(x.shape[axis])).shape)
+    check_fft_axes(same, x, (axis,))
+    return Tensor(same.whole(x), x.resized(axis, rfft_length(x.shape[axis])).shape)
 
 
-def irfft_type(same: Solver, z: Tensor, *, axis: int, size: Dim) -> Tensor:
+def irfft_type(same: TypeSolver, z: Tensor, *, axis: int, size: Dim) -> Tensor:
     same.accepts(z, COMPLEXES)
-    transformed(same, z, (axis,))
+    check_fft_axes(same, z, (axis,))
     same.require(size != 0, "a signal of size 0 has no transform")
-    same.size(z.shape[axis], frequencies(size), "number of frequencies")
+    same.size(z.shape[axis], rfft_length(size), "number of frequencies")
     return Tensor(same.part(z), z.resized(axis, size).shape)
 
 
-def frequencies(size: Dim) -> Dim:
+def rfft_length(size: Dim) -> Dim:
     """How many frequencies a real signal of this size has, the conjugates of others left out."""
     return floor_div(size, 2) + 1
 
@@ -58,7 +58,7 @@ def frequencies(size: Dim) -> Dim:
 # --------------------------------------------------------------------------------------------- adjoints
 
 
-def filled(like: Value, number: Dim) -> Value:
+def fill_with_size(like: Value, number: Dim) -> Value:
     """That size in every place of an array like another."""
     return like.home.one("const", value=number, type=like.type)
 
@@ -66,35 +66,35 @@ def filled(like: Value, number: Dim) -> Value:
 def fft_transpose(ct: Value, x: Operand, *, axes: Ints, inverse: bool) -> Value:
     size: Dim = 1
     for a in axes:
-        size = size * tensor(ct).shape[a]
+        size = size * tensor_type(ct).shape[a]
     back = fft.one(ct, axes=axes, inverse=not inverse)
-    return back / filled(back, size) if inverse else back * filled(back, size)
+    return back / fill_with_size(back, size) if inverse else back * fill_with_size(back, size)
 
 
-def shared(z: Value, axis: int, size: Dim, factor: float) -> Value:
+def scale_conjugate_pairs(z: Value, axis: int, size: Dim, factor: float) -> Value:
     """Frequencies that stand for two, multiplied: all but 0 and, of an even size, the middle one."""
-    k = z.home.one("iota", type=Tensor(I32, tensor(z).shape), axis=axis)
-    inner = logical_and.one(gt.one(k, filled(k, 0)), lt.one(k + k, filled(k, size)))
+    k = z.home.one("iota", type=Tensor(I32, tensor_type(z).shape), axis=axis)
+    inner = logical_and.one(gt.one(k, fill_with_size(k, 0)), lt.one(k + k, fill_with_size(k, size)))
     return select.one(inner, z * factor, z)
 
 
 def rfft_transpose(ct: Value, x: Operand, *, axis: int) -> Value:
-    size = tensor(x).shape[axis]
-    back = irfft.one(shared(ct, axis, size, 0.5), axis=axis, size=size)
-    return back * filled(back, size)
+    size = tensor_type(x).shape[axis]
+    back = irfft.one(scale_conjugate_pairs(ct, axis, size, 0.5), axis=axis, size=size)
+    return back * fill_with_size(back, size)
 
 
 def irfft_transpose(ct: Value, z: Operand, *, axis: int, size: Dim) -> Value:
-    back = shared(rfft.one(ct, axis=axis), axis, size, 2.0)
-    return back / filled(back, size)
+    back = scale_conjugate_pairs(rfft.one(ct, axis=axis), axis, size, 2.0)
+    return back / fill_with_size(back, size)
 
 
 # -------------------------------------------------------------------------------- references and lowerings
 
 
-def moved_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
+def with_axes_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
     """`transform` of an array whose `axes` are the last ones, put back where they were."""
-    perm = (*axes_but(x.ndim, axes), *axes)
+    perm = (*remaining_axes(x.ndim, axes), *axes)
     if perm == tuple(range(x.ndim)):
         return transform(x)
     return jax.lax.transpose(transform(jax.lax.transpose(x, perm)), [perm.index(i) for i in range(x.ndim)])
@@ -102,30 +102,37 @@ def moved_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
 
 def fft_lower(jax: Any, x: Any, *, axes: Ints, inverse: bool) -> Any:
     kind = jax.lax.FftType.IFFT if inverse else jax.lax.FftType.FFT
-    for start in range(0, len(axes), AT_ONCE):
-        some = axes[start : start + AT_ONCE]
+    for start in range(0, len(axes), MAX_XLA_AXES):
+        some = axes[start : start + MAX_XLA_AXES]
         sizes = tuple(x.shape[a] for a in some)
-        x = moved_last(jax, x, some, lambda y, sizes=sizes: jax.lax.fft(y, kind, sizes))
+        x = with_axes_last(jax, x, some, lambda y, sizes=sizes: jax.lax.fft(y, kind, sizes))
     return x
 
 
 def rfft_lower(jax: Any, x: Any, *, axis: int) -> Any:
     kind, size = jax.lax.FftType.RFFT, x.shape[axis]
-    return moved_last(jax, x, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
+    return with_axes_last(jax, x, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
 
 
 def irfft_lower(jax: Any, z: Any, *, axis: int, size: int) -> Any:
     kind = jax.lax.FftType.IRFFT
-    return moved_last(jax, z, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
+    return with_axes_last(jax, z, (axis,), lambda y: jax.lax.fft(y, kind, (size,)))
 
 
 def fft_reference(x: Array, *, axes: Ints, inverse: bool) -> Array:
     return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes)
 
 
-PLACES = (((5,), (0,)), ((2, 4), (0,)), ((3, 2, 4), (0, 2)), ((2, 1, 2, 3), (0, 1, 2, 3)), ((1,), (0,)), ((0, 3), (1,)))
+FFT_CASES = (
+    ((5,), (0,)),
+    ((2, 4), (0,)),
+    ((3, 2, 4), (0, 2)),
+    ((2, 1, 2, 3), (0, 1, 2, 3)),
+    ((1,), (0,)),
+    ((0, 3), (1,)),
+)
 
-fft = linear(
+fft = linear_op(
     "fft",
     type=fft_type,
     transpose=(fft_transpose,),
@@ -134,11 +141,13 @@ fft = linear(
     accepts=COMPLEXES,
     barrier=True,
     lanes=lambda n, axes, inverse: {"axes": tuple([a + 1 for a in axes]), "inverse": inverse},
-    samples=tuple(Example((shape,), {"axes": axes, "inverse": i}) for i in (False, True) for shape, axes in PLACES),
+    samples=tuple(
+        OpExample((shape,), {"axes": axes, "inverse": i}) for i in (False, True) for shape, axes in FFT_CASES
+    ),
     doc="""Discrete Fourier transform along axes, `y[k] = sum_j x[j] exp(-2 pi i j k / n)`; the inverse has the other
     sign and is divided by n. Units: u -> u. Kinks: none.""",
 )
-rfft = linear(
+rfft = linear_op(
     "rfft",
     type=rfft_type,
     transpose=(rfft_transpose,),
@@ -148,13 +157,13 @@ rfft = linear(
     barrier=True,
     lanes=lambda n, axis: {"axis": axis + 1},
     samples=tuple(
-        Example((shape,), {"axis": axis})
+        OpExample((shape,), {"axis": axis})
         for shape, axis in (((5,), 0), ((6,), 0), ((2, 3), 0), ((4, 2), 0), ((3, 1), 1), ((0, 3), 1))
     ),
     doc="""Discrete Fourier transform of real numbers along an axis: the frequencies 0 to n // 2, of which the others
     are conjugates. Units: u -> u. Kinks: none.""",
 )
-irfft = linear(
+irfft = linear_op(
     "irfft",
     type=irfft_type,
     transpose=(irfft_transpose,),
@@ -164,7 +173,7 @@ irfft = linear(
     barrier=True,
     lanes=lambda n, axis, size: {"axis": axis + 1, "size": size},
     samples=tuple(
-        Example((shape,), {"axis": axis, "size": size})
+        OpExample((shape,), {"axis": axis, "size": size})
         for shape, axis, size in (
             ((3,), 0, 5), ((4,), 0, 6), ((2, 3), 0, 2), ((2, 3), 0, 3), ((3, 1), 1, 1), ((0, 2), 1, 3),
         )

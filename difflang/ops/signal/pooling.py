@@ -11,42 +11,50 @@ from typing import Any
 import numpy as np
 
 from difflang.ir.graph import Value
-from difflang.ir.op import OPS, Op, Rule, Solver, Unknown
+from difflang.ir.op import OPS, Op, OpRule, TypeSolver, UndefinedPrimal
 from difflang.ir.tensor_types import FLOATS, Tensor
-from difflang.ops.arrays.axis_reductions import tied
+from difflang.ops.arrays.axis_reductions import mean_over_ties
 from difflang.ops.arrays.shape_manipulation import pad_reference
 from difflang.ops.elementwise.comparison_and_logic import lt
 from difflang.ops.elementwise.linear_arithmetic import select
-from difflang.ops.op_factories import Array, Example, known, linear, tensor, widened
-from difflang.ops.signal.convolution import Ints, Margins, Sizes, outputs, places, space_type, spreads
+from difflang.ops.op_factories import Array, OpExample, linear_op, static_size, tensor_type, upcast_half_reference
+from difflang.ops.signal.convolution import (
+    Ints,
+    PaddingPairs,
+    Sizes,
+    check_image_type,
+    dilated_sizes,
+    window_count,
+    window_counts,
+)
 
-Operand = Value | Unknown
-FEW = 4  # places in a window
+Operand = Value | UndefinedPrimal
+SMALL_WINDOW_SIZE = 4  # places in a window
 
-POOLS = (
-    Example(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
-    Example(((1, 3, 5, 2),), {"window": (3, 2), "strides": (3, 2), "padding": ((0, 0), (0, 0))}),
-    Example(((1, 5, 6, 1),), {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}),
-    Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
-    Example(((2, 3, 5, 1),), {"window": (2, 3), "strides": (2, 3), "padding": ((1, 0), (0, 1))}),
-    Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
-    Example(((1, 0, 5, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
-    Example(((1, 2, 2),), {"window": (4,), "strides": (4,), "padding": ((0, 0),)}),
-    Example(((2, 7, 2),), {"window": (3,), "strides": (2,), "padding": ((1, 0),)}),
-    Example(((1, 2, 3, 4, 1),), {"window": (1, 3, 2), "strides": (1, 1, 2), "padding": ((0, 0), (1, 1), (0, 0))}),
+POOL_EXAMPLES = (
+    OpExample(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
+    OpExample(((1, 3, 5, 2),), {"window": (3, 2), "strides": (3, 2), "padding": ((0, 0), (0, 0))}),
+    OpExample(((1, 5, 6, 1),), {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1))}),
+    OpExample(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
+    OpExample(((2, 3, 5, 1),), {"window": (2, 3), "strides": (2, 3), "padding": ((1, 0), (0, 1))}),
+    OpExample(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1), "padding": ((0, 0), (0, 0))}),
+    OpExample(((1, 0, 5, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
+    OpExample(((1, 2, 2),), {"window": (4,), "strides": (4,), "padding": ((0, 0),)}),
+    OpExample(((2, 7, 2),), {"window": (3,), "strides": (2,), "padding": ((1, 0),)}),
+    OpExample(((1, 2, 3, 4, 1),), {"window": (1, 3, 2), "strides": (1, 1, 2), "padding": ((0, 0), (1, 1), (0, 0))}),
 )
 
 
-def unpadded(window: Sizes) -> Margins:
+def no_padding(window: Sizes) -> PaddingPairs:
     return tuple((0, 0) for _ in window)
 
 
 # ------------------------------------------------------------------------------------------------- windows
 
 
-def windows_type(same: Solver, x: Tensor, *, window: Ints, strides: Ints) -> Tensor:
-    space_type(same, x, window, strides)
-    fit = places(x.shape[1:-1], window, strides, unpadded(window))
+def windows_type(same: TypeSolver, x: Tensor, *, window: Ints, strides: Ints) -> Tensor:
+    check_image_type(same, x, window, strides)
+    fit = window_counts(x.shape[1:-1], window, strides, no_padding(window))
     return x.reshaped(x.shape[0], *fit, *window, x.shape[-1])
 
 
@@ -54,29 +62,30 @@ def windows_reference(x: Array, *, window: Ints, strides: Ints) -> Array:
     n = len(window)
     if any(size < k for size, k in zip(x.shape[1:-1], window, strict=True)):
         return np.zeros(
-            (x.shape[0], *places(x.shape[1:-1], window, strides, unpadded(window)), *window, x.shape[-1]), x.dtype
+            (x.shape[0], *window_counts(x.shape[1:-1], window, strides, no_padding(window)), *window, x.shape[-1]),
+            x.dtype,
         )
     found = np.lib.stride_tricks.sliding_window_view(x, window, axis=tuple(range(1, n + 1)))
     found = found[(slice(None), *(slice(None, None, s) for s in strides))]
     return np.moveaxis(found, n + 1, -1)
 
 
-def each_place(shape: Sizes, window: Ints, strides: Ints) -> list[tuple[Ints, Sizes, Ints]]:
+def window_slices(shape: Sizes, window: Ints, strides: Ints) -> list[tuple[Ints, Sizes, Ints]]:
     """Start, stop and step of the slice of what stands at each place of the windows; of none, also beyond the image."""
     batch, *space, c = shape
-    reach = spreads(places(tuple(space), window, strides, unpadded(window)), strides)
+    reach = dilated_sizes(window_counts(tuple(space), window, strides, no_padding(window)), strides)
     return [
         ((0, *at, 0), (batch, *(i + r for i, r in zip(at, reach, strict=True)), c), (1, *strides, 1))
         for at in product(*[range(k) if r != 0 else (0,) * k for k, r in zip(window, reach, strict=True)])
     ]
 
 
-def tiles(n: int) -> Ints:
+def tile_permutation(n: int) -> Ints:
     """How tiles, with sizes of places and windows side by side, are turned into windows."""
     return (0, *range(1, 2 * n, 2), *range(2, 2 * n + 1, 2), 2 * n + 1)
 
 
-def tiled(lax: Any, x: Any, window: Ints) -> Any:
+def split_into_tiles(lax: Any, x: Any, window: Ints) -> Any:
     """The image cut into tiles, places and windows side by side: [batch, rows of tiles, rows of a tile, ..., channels].
     What is left at the ends is in none.
     """
@@ -91,21 +100,21 @@ def windows_lower(jax: Any, x: Any, *, window: Ints, strides: Ints) -> Any:
     """Tiles are a reshape; else one strided slice for each place in the window, side by side."""
     lax, (batch, *space, c), n = jax.lax, x.shape, len(window)
     if window == strides:
-        return lax.transpose(tiled(lax, x, window), tiles(n))
-    fit = places(tuple(space), window, strides, unpadded(window))
-    pieces = [lax.slice(x, *place) for place in each_place(x.shape, window, strides)]
+        return lax.transpose(split_into_tiles(lax, x, window), tile_permutation(n))
+    fit = window_counts(tuple(space), window, strides, no_padding(window))
+    pieces = [lax.slice(x, *place) for place in window_slices(x.shape, window, strides)]
     together = lax.concatenate([lax.expand_dims(p, (n + 1,)) for p in pieces], n + 1)
     return lax.reshape(together, (batch, *fit, *window, c))
 
 
-def fold_type(same: Solver, ws: Tensor, *, strides: Ints, size: Sizes) -> Tensor:
+def fold_type(same: TypeSolver, ws: Tensor, *, strides: Ints, size: Sizes) -> Tensor:
     n = len(strides)
     same.accepts(ws, FLOATS)
     same.require(
         ws.rank == 2 * n + 2 and len(size) == n, "windows are [batch, places, axes of a window, channels], not {}", ws
     )
     window = ws.shape[n + 1 : -1]
-    for fit, given in zip(places(size, window, strides, unpadded(window)), ws.shape[1 : n + 1], strict=True):
+    for fit, given in zip(window_counts(size, window, strides, no_padding(window)), ws.shape[1 : n + 1], strict=True):
         same.size(fit, given, "number of windows")
     return ws.reshaped(ws.shape[0], *size, ws.shape[-1])
 
@@ -114,7 +123,7 @@ def fold_reference(ws: Array, *, strides: Ints, size: Ints) -> Array:
     n = len(strides)
     fit, window = ws.shape[1 : n + 1], ws.shape[n + 1 : -1]
     result = np.zeros((ws.shape[0], *size, ws.shape[-1]), ws.dtype)
-    reach = tuple(map(known, spreads(fit, strides)))
+    reach = tuple(map(static_size, dilated_sizes(fit, strides)))
     for at in product(*map(range, window)) if all(fit) else ():
         covered = (slice(i, i + r, s) for i, r, s in zip(at, reach, strides, strict=True))
         result[(slice(None), *covered)] += ws[(slice(None),) * (n + 1) + at]
@@ -128,44 +137,46 @@ def fold_lower(jax: Any, ws: Any, *, strides: Ints, size: Ints) -> Any:
     zero = lax.full((), np.zeros((), ws.dtype))
     if window == strides:
         covered = tuple(m * k for m, k in zip(fit, window, strict=True))
-        tiled = lax.reshape(lax.transpose(ws, np.argsort(tiles(n))), (batch, *covered, c))
+        tiled = lax.reshape(lax.transpose(ws, np.argsort(tile_permutation(n))), (batch, *covered, c))
         edges = [(0, s - r, 0) for s, r in zip(size, covered, strict=True)]
         return tiled if covered == size else lax.pad(tiled, zero, [(0, 0, 0), *edges, (0, 0, 0)])
-    reach = spreads(fit, strides)
+    reach = dilated_sizes(fit, strides)
     total = lax.full((batch, *size, c), np.zeros((), ws.dtype))
     for at in product(*map(range, window)):
         start, stop = (0,) * (n + 1) + at + (0,), (batch, *fit, *(i + 1 for i in at), c)
         piece = lax.reshape(lax.slice(ws, start, stop), (batch, *fit, c))
-        edges = [(i, s - i - known(r), step - 1) for i, s, r, step in zip(at, size, reach, strides, strict=True)]
+        edges = [(i, s - i - static_size(r), step - 1) for i, s, r, step in zip(at, size, reach, strides, strict=True)]
         total = lax.add(total, lax.pad(piece, zero, [(0, 0, 0), *edges, (0, 0, 0)]))
     return total
 
 
-windows = linear(
+windows = linear_op(
     "windows",
     type=windows_type,
-    transpose=(lambda ct, x, window, strides: fold.one(ct, strides=strides, size=tensor(x).shape[1:-1]),),
+    transpose=(lambda ct, x, window, strides: fold.one(ct, strides=strides, size=tensor_type(x).shape[1:-1]),),
     carries=True,
     reference=windows_reference,
     lower=windows_lower,
     direct=True,
     accepts=FLOATS,
     samples=(
-        Example(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2)}),
-        Example(((1, 5, 4, 1),), {"window": (3, 2), "strides": (1, 2)}),
-        Example(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1)}),
-        Example(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1)}),
-        Example(((2, 5, 2),), {"window": (3,), "strides": (2,)}),
-        Example(((1, 2, 3, 5, 1),), {"window": (1, 3, 2), "strides": (1, 3, 2)}),
-        Example(((1, 2, 3, 5, 1),), {"window": (2, 2, 2), "strides": (1, 1, 2)}),
+        OpExample(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2)}),
+        OpExample(((1, 5, 4, 1),), {"window": (3, 2), "strides": (1, 2)}),
+        OpExample(((1, 1, 1, 1),), {"window": (1, 1), "strides": (1, 1)}),
+        OpExample(((0, 2, 2, 1),), {"window": (2, 2), "strides": (1, 1)}),
+        OpExample(((2, 5, 2),), {"window": (3,), "strides": (2,)}),
+        OpExample(((1, 2, 3, 5, 1),), {"window": (1, 3, 2), "strides": (1, 3, 2)}),
+        OpExample(((1, 2, 3, 5, 1),), {"window": (2, 2, 2), "strides": (1, 1, 2)}),
     ),
     doc="""All windows of an image: [batch, places, axes of a window, channels]. Units: u -> u. Kinks: none.""",
 )
-fold = linear(
+fold = linear_op(
     "fold",
     type=fold_type,
     transpose=(
-        lambda ct, ws, strides, size: windows.one(ct, window=tensor(ws).shape[len(size) + 1 : -1], strides=strides),
+        lambda ct, ws, strides, size: windows.one(
+            ct, window=tensor_type(ws).shape[len(size) + 1 : -1], strides=strides
+        ),
     ),
     carries=True,
     reference=fold_reference,
@@ -173,11 +184,11 @@ fold = linear(
     direct=True,
     accepts=FLOATS,
     samples=(
-        Example(((2, 2, 2, 2, 2, 2),), {"strides": (2, 2), "size": (5, 4)}),
-        Example(((1, 3, 2, 3, 2, 1),), {"strides": (1, 2), "size": (5, 5)}),
-        Example(((0, 1, 1, 2, 2, 1),), {"strides": (1, 1), "size": (2, 2)}),
-        Example(((2, 2, 3, 2),), {"strides": (2,), "size": (6,)}),
-        Example(((1, 2, 1, 2, 1, 3, 2, 1),), {"strides": (1, 3, 2), "size": (2, 3, 5)}),
+        OpExample(((2, 2, 2, 2, 2, 2),), {"strides": (2, 2), "size": (5, 4)}),
+        OpExample(((1, 3, 2, 3, 2, 1),), {"strides": (1, 2), "size": (5, 5)}),
+        OpExample(((0, 1, 1, 2, 2, 1),), {"strides": (1, 1), "size": (2, 2)}),
+        OpExample(((2, 2, 3, 2),), {"strides": (2,), "size": (6,)}),
+        OpExample(((1, 2, 1, 2, 1, 3, 2, 1),), {"strides": (1, 3, 2), "size": (2, 3, 5)}),
     ),
     doc="""The image of which each pixel is the sum of its copies in the windows: the adjoint of `windows`.
     Units: u -> u. Kinks: none.""",
@@ -187,46 +198,46 @@ fold = linear(
 # ------------------------------------------------------------------------------------------------- pooling
 
 
-def pool_type(same: Solver, x: Tensor, *, window: Ints, strides: Ints, padding: Margins) -> Tensor:
-    space_type(same, x, window, strides, padding)
-    return x.reshaped(x.shape[0], *map(outputs, x.shape[1:-1], window, strides, padding), x.shape[-1])
+def pool_type(same: TypeSolver, x: Tensor, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Tensor:
+    check_image_type(same, x, window, strides, padding)
+    return x.reshaped(x.shape[0], *map(window_count, x.shape[1:-1], window, strides, padding), x.shape[-1])
 
 
-def margins(padding: Margins) -> dict[str, Any]:
+def pad_attrs(padding: PaddingPairs) -> dict[str, Any]:
     """The attributes of a `pad` of the axes of space."""
     low, high = ((0, *(margin[i] for margin in padding), 0) for i in (0, 1))
     return {"low": low, "high": high, "interior": (0,) * len(low)}
 
 
-def pool_reference(reduce: Any, fill: float) -> Rule:
+def pool_reference(reduce: Any, fill: float) -> OpRule:
     """`reduce` over the windows of the image, padded with `fill`."""
 
-    def reference(x: Array, *, window: Ints, strides: Ints, padding: Margins) -> Array:
-        wide = pad_reference(x, np.asarray(fill, x.dtype), **margins(padding))
-        return reduce(windows_reference(wide, window=window, strides=strides), axis=inside(window))
+    def reference(x: Array, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Array:
+        wide = pad_reference(x, np.asarray(fill, x.dtype), **pad_attrs(padding))
+        return reduce(windows_reference(wide, window=window, strides=strides), axis=window_axes(window))
 
-    return widened(reference)
+    return upcast_half_reference(reference)
 
 
-def inside(window: Sizes) -> Ints:
+def window_axes(window: Sizes) -> Ints:
     """The axes of a window, among those of `windows`."""
     return tuple(range(len(window) + 1, 2 * len(window) + 1))
 
 
-def pool_lower(combine: str, fill: float) -> Rule:
+def pool_lower(combine: str, fill: float) -> OpRule:
     """XLA's reduction over windows; of tiles one over axes, which is faster, and the greatest of few places by slices.
 
     Sums of 16-bit floats are kept in f32.
     """
 
-    def lower(jax: Any, x: Any, *, window: Ints, strides: Ints, padding: Margins) -> Any:
+    def lower(jax: Any, x: Any, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Any:
         lax, half = jax.lax, x.dtype.itemsize == 2
         wide = lax.convert_element_type(x, np.float32) if half else x
-        if combine == "max" and are_few(window, strides, padding):
-            found = functools.reduce(lax.max, [lax.slice(wide, *p) for p in each_place(wide.shape, window, strides)])
+        if combine == "max" and is_small_tile(window, strides, padding):
+            found = functools.reduce(lax.max, [lax.slice(wide, *p) for p in window_slices(wide.shape, window, strides)])
         elif window == strides and not any(map(any, padding)):
             reduce = {"max": lax.reduce_max, "sum": lax.reduce_sum}[combine]
-            found = reduce(tiled(lax, wide, window), tuple(range(2, 2 * len(window) + 1, 2)))
+            found = reduce(split_into_tiles(lax, wide, window), tuple(range(2, 2 * len(window) + 1, 2)))
         else:
             step = {"max": lax.max, "sum": lax.add}[combine]
             around = ((0, 0), *padding, (0, 0))
@@ -238,44 +249,46 @@ def pool_lower(combine: str, fill: float) -> Rule:
     return lower
 
 
-def framed(x: Value, fill: float, padding: Margins) -> Value:
+def pad_image(x: Value, fill: float, padding: PaddingPairs) -> Value:
     if not any(map(any, padding)):
         return x
-    return OPS["pad"].one(x, x.home.const(fill, tensor(x).reshaped()), **margins(padding))
+    return OPS["pad"].one(x, x.home.const(fill, tensor_type(x).reshaped()), **pad_attrs(padding))
 
 
-def over_windows(y: Value, window: Ints) -> Value:
+def broadcast_over_windows(y: Value, window: Ints) -> Value:
     """One number a window, repeated for each of its places."""
-    *lead, c = tensor(y).shape
+    *lead, c = tensor_type(y).shape
     return OPS["broadcast"].one(y, shape=(*lead, *window, c), axes=(*range(len(lead)), len(lead) + len(window)))
 
 
-def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, padding: Margins) -> Value:
-    seen = windows.one(framed(x, float("-inf"), padding), window=window, strides=strides)
-    moved = windows.one(framed(dx, 0.0, padding), window=window, strides=strides)
-    ties = winners(y, x, window) if are_few(window, strides, padding) else None
-    return tied(lt.one(seen, over_windows(y, window)), moved, y, inside(window), ties)
+def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Value:
+    seen = windows.one(pad_image(x, float("-inf"), padding), window=window, strides=strides)
+    moved = windows.one(pad_image(dx, 0.0, padding), window=window, strides=strides)
+    ties = count_maxima(y, x, window) if is_small_tile(window, strides, padding) else None
+    return mean_over_ties(lt.one(seen, broadcast_over_windows(y, window)), moved, y, window_axes(window), ties)
 
 
-def are_few(window: Ints, strides: Ints, padding: Margins) -> bool:
+def is_small_tile(window: Ints, strides: Ints, padding: PaddingPairs) -> bool:
     """Whether the windows are tiles of a few places, that are compared slice by slice.
 
     XLA on the CPU writes to memory what it reduces, but not slices.
     """
-    return window == strides and prod(window) <= FEW and not any(map(any, padding))
+    return window == strides and prod(window) <= SMALL_WINDOW_SIZE and not any(map(any, padding))
 
 
-def winners(y: Value, x: Value, tile: Ints) -> Value:
-    """How many of each tile are not below its result, counted slice by slice, as `are_few` says."""
+def count_maxima(y: Value, x: Value, tile: Ints) -> Value:
+    """How many of each tile are not below its result, counted slice by slice, as `is_small_tile` says."""
     zero, one = (y.home.const(n, y.type) for n in (0.0, 1.0))
-    pieces = [OPS["slice"].one(x, starts=a, stops=b, steps=s) for a, b, s in each_place(tensor(x).shape, tile, tile)]
+    pieces = [
+        OPS["slice"].one(x, starts=a, stops=b, steps=s) for a, b, s in window_slices(tensor_type(x).shape, tile, tile)
+    ]
     return functools.reduce(operator.add, [select.one(lt.one(piece, y), zero, one) for piece in pieces])
 
 
-def sum_pool_transpose(ct: Value, x: Operand, *, window: Ints, strides: Ints, padding: Margins) -> Value:
-    size = tuple(n + low + high for n, (low, high) in zip(tensor(x).shape[1:-1], padding, strict=True))
-    whole = fold.one(over_windows(ct, window), strides=strides, size=size)
-    return framed(whole, 0.0, tuple((-low, -high) for low, high in padding))
+def sum_pool_transpose(ct: Value, x: Operand, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Value:
+    size = tuple(n + low + high for n, (low, high) in zip(tensor_type(x).shape[1:-1], padding, strict=True))
+    whole = fold.one(broadcast_over_windows(ct, window), strides=strides, size=size)
+    return pad_image(whole, 0.0, tuple((-low, -high) for low, high in padding))
 
 
 max_pool = OPS.declare(
@@ -287,12 +300,12 @@ max_pool = OPS.declare(
         lower=pool_lower("max", -np.inf),
         direct=True,
         accepts=FLOATS,
-        samples=POOLS,
+        samples=POOL_EXAMPLES,
         doc="""Greatest in each window; padding never wins. Units: u -> u.
         Kinks: k ties in a window share its derivative, 1/k each.""",
     )
 )
-sum_pool = linear(
+sum_pool = linear_op(
     "sum_pool",
     type=pool_type,
     transpose=(sum_pool_transpose,),
@@ -301,6 +314,6 @@ sum_pool = linear(
     lower=pool_lower("sum", 0.0),
     direct=True,
     accepts=FLOATS,
-    samples=POOLS,
+    samples=POOL_EXAMPLES,
     doc="""Sum of each window, padded with zeros; 16-bit floats are summed in f32. Units: u -> u. Kinks: none.""",
 )

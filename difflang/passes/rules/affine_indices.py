@@ -13,23 +13,30 @@ from typing import Any
 
 from msgspec import Struct
 
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, I64, U32, Tensor
-from difflang.ops.op_factories import axes_but, known, tensor
-from difflang.passes.rules.reshapes_and_constants import apply, filled, ints, on_matrix, on_vector, program
-from difflang.passes.simplify import Guarded, Rewriter
+from difflang.ops.op_factories import remaining_axes, static_size, tensor_type
+from difflang.passes.rules.reshapes_and_constants import (
+    apply_op,
+    const_like,
+    int_tuple,
+    on_matrix,
+    on_vector,
+    sample_program,
+)
+from difflang.passes.simplify import GuardedRule, Rewriter
 
-Found = Sequence[Value] | None
-Made = Mapping[Value, Eqn]
+Replacement = Sequence[Value] | None
+MakerMap = Mapping[Value, Eqn]
 Emit = Callable[..., Value]  # (name of an op, *operands, **attrs) -> its result
 
-DEPTH = 12  # how far back an index is followed
-INDICES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # from, to below
+SEARCH_DEPTH = 12  # how far back an index is followed
+INDEX_RANGES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # from, to below
 
 
-class Affine(Struct, frozen=True):
+class AffineIndex(Struct, frozen=True):
     """An array of integers: `start`, and along each axis a multiple of the position."""
 
     start: int
@@ -40,106 +47,106 @@ class Affine(Struct, frozen=True):
         reach = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
         return self.start + sum(r for r in reach if r < 0), self.start + sum(r for r in reach if r > 0)
 
-    def plus(self, other: Affine, times: int = 1) -> Affine:
+    def plus(self, other: AffineIndex, times: int = 1) -> AffineIndex:
         steps = tuple([a + times * b for a, b in zip(self.steps, other.steps, strict=True)])
-        return Affine(self.start + times * other.start, steps)
+        return AffineIndex(self.start + times * other.start, steps)
 
-    def times(self, number: int) -> Affine:
-        return Affine(number * self.start, tuple([number * s for s in self.steps]))
+    def times(self, number: int) -> AffineIndex:
+        return AffineIndex(number * self.start, tuple([number * s for s in self.steps]))
 
 
-def affine(value: Value, made: Made, depth: int = DEPTH) -> Affine | None:
+def affine_index(value: Value, made: MakerMap, depth: int = SEARCH_DEPTH) -> AffineIndex | None:
     """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
     eqn = made.get(value)
-    shape = tensor(value).shape
+    shape = tensor_type(value).shape
     if (
         eqn is None
         or depth == 0
-        or tensor(value).dtype not in INDICES
+        or tensor_type(value).dtype not in INDEX_RANGES
         or not all(isinstance(n, int) and n for n in shape)
     ):
         return None
-    rule = RULES.get(eqn.op.name)
-    inner = [affine(v, made, depth - 1) for v in eqn.operands] if rule is not None else []
+    rule = AFFINE_OPS.get(eqn.op.name)
+    inner = [affine_index(v, made, depth - 1) for v in eqn.operands] if rule is not None else []
     operands = [a for a in inner if a is not None]
     if rule is None or len(operands) < len(inner):
         return None
     found = rule(eqn, *operands)
-    least, most = found.ends(sizes(value)) if found is not None else (0, 0)
-    first, end = INDICES[tensor(value).dtype]
+    least, most = found.ends(static_shape(value)) if found is not None else (0, 0)
+    first, end = INDEX_RANGES[tensor_type(value).dtype]
     return found if first <= least and most < end else None
 
 
-def sizes(value: Value) -> tuple[int, ...]:
-    return tuple(map(known, tensor(value).shape))
+def static_shape(value: Value) -> tuple[int, ...]:
+    return tuple(map(static_size, tensor_type(value).shape))
 
 
-def of_const(eqn: Eqn) -> Affine | None:
+def affine_const(eqn: Eqn) -> AffineIndex | None:
     value = eqn.attrs["value"]
-    return Affine(value, (0,) * tensor(eqn.results[0]).rank) if isinstance(value, int) else None
+    return AffineIndex(value, (0,) * tensor_type(eqn.results[0]).rank) if isinstance(value, int) else None
 
 
-def of_iota(eqn: Eqn) -> Affine:
-    return Affine(0, tuple([int(a == eqn.attrs["axis"]) for a in range(tensor(eqn.results[0]).rank)]))
+def affine_iota(eqn: Eqn) -> AffineIndex:
+    return AffineIndex(0, tuple([int(a == eqn.attrs["axis"]) for a in range(tensor_type(eqn.results[0]).rank)]))
 
 
-def of_product(_: Eqn, x: Affine, y: Affine) -> Affine | None:
+def affine_product(_: Eqn, x: AffineIndex, y: AffineIndex) -> AffineIndex | None:
     if any(x.steps):
         x, y = y, x
     return None if any(x.steps) else y.times(x.start)
 
 
-def of_broadcast(eqn: Eqn, x: Affine) -> Affine:
-    places = ints(eqn.attrs["axes"])
-    small = sizes(eqn.operands[0])
+def affine_broadcast(eqn: Eqn, x: AffineIndex) -> AffineIndex:
+    places = int_tuple(eqn.attrs["axes"])
+    small = static_shape(eqn.operands[0])
     steps = {a: s for a, s, n in zip(places, x.steps, small, strict=True) if n != 1}
-    return Affine(x.start, tuple([steps.get(a, 0) for a in range(tensor(eqn.results[0]).rank)]))
+    return AffineIndex(x.start, tuple([steps.get(a, 0) for a in range(tensor_type(eqn.results[0]).rank)]))
 
 
-def of_reshape(eqn: Eqn, x: Affine) -> Affine | None:
+def affine_reshape(eqn: Eqn, x: AffineIndex) -> AffineIndex | None:
     """Axes of size 1 come and go."""
-    before, after = sizes(eqn.operands[0]), sizes(eqn.results[0])
+    before, after = static_shape(eqn.operands[0]), static_shape(eqn.results[0])
     if [n for n in before if n != 1] != [n for n in after if n != 1]:
         return None
     steps = iter([s for s, n in zip(x.steps, before, strict=True) if n != 1])
-    return Affine(x.start, tuple([next(steps) if n != 1 else 0 for n in after]))
+    return AffineIndex(x.start, tuple([next(steps) if n != 1 else 0 for n in after]))
 
 
-def of_slice(eqn: Eqn, x: Affine) -> Affine:
-    starts, strides = ints(eqn.attrs["starts"]), ints(eqn.attrs["steps"])
+def affine_slice(eqn: Eqn, x: AffineIndex) -> AffineIndex:
+    starts, strides = int_tuple(eqn.attrs["starts"]), int_tuple(eqn.attrs["steps"])
     start = x.start + sum(s * first for s, first in zip(x.steps, starts, strict=True))
-    return Affine(start, tuple([s * stride for s, stride in zip(x.steps, strides, strict=True)]))
+    return AffineIndex(start, tuple([s * stride for s, stride in zip(x.steps, strides, strict=True)]))
 
 
-def of_reverse(eqn: Eqn, x: Affine) -> Affine:
-    turned, shape = ints(eqn.attrs["axes"]), sizes(eqn.operands[0])
+def affine_reverse(eqn: Eqn, x: AffineIndex) -> AffineIndex:
+    turned, shape = int_tuple(eqn.attrs["axes"]), static_shape(eqn.operands[0])
     start = x.start + sum(x.steps[a] * (shape[a] - 1) for a in turned)
-    return Affine(start, tuple([-s if a in turned else s for a, s in enumerate(x.steps)]))
+    return AffineIndex(start, tuple([-s if a in turned else s for a, s in enumerate(x.steps)]))
 
 
-RULES: dict[str, Callable[..., Affine | None]] = {
-    "const": of_const,
-    "iota": of_iota,
+AFFINE_OPS: dict[str, Callable[..., AffineIndex | None]] = {
+    "const": affine_const,
+    "iota": affine_iota,
     "add": lambda eqn, x, y: x.plus(y),
     "sub": lambda eqn, x, y: x.plus(y, -1),
     "neg": lambda eqn, x: x.times(-1),
-    "mul": of_product,
+    "mul": affine_product,
     "truncate": lambda eqn, x: x,
-    "broadcast": of_broadcast,
-    "reshape": of_reshape,
-    "transpose": lambda eqn, x: Affine(x.start, tuple([x.steps[a] for a in ints(eqn.attrs["perm"])])),
-    "slice": of_slice,
-    "reverse": of_reverse,
+    "broadcast": affine_broadcast,
+    "reshape": affine_reshape,
+    "transpose": lambda eqn, x: AffineIndex(x.start, tuple([x.steps[a] for a in int_tuple(eqn.attrs["perm"])])),
+    "slice": affine_slice,
+    "reverse": affine_reverse,
 }
 
 
 # ------------------------------------------------------------------------------------------------- lookups
 
 
-def at_known_places(to: Rewriter, eqn: Eqn) -> Found:
+def gather_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
     """A gather of what lies at even distances is a slice."""
     x, *indices = eqn.operands
-    places = [affine(v, to.made) for v in indices]
+    places = [affine_index(v, to.made) for v in indices]
     found = [p for p in places if p is not None]
     if len(found) < len(places):
         return None
@@ -147,39 +154,43 @@ def at_known_places(to: Rewriter, eqn: Eqn) -> Found:
     def emit(name: str, *operands: Value, **attrs: Any) -> Value:
         return to.emit(eqn, name, *operands, **attrs)[0]
 
-    result = taken(emit, x, found, ints(eqn.attrs["axes"]), sizes(indices[0]))
+    result = emit_gather_slice(emit, x, found, int_tuple(eqn.attrs["axes"]), static_shape(indices[0]))
     return None if result is None else [result]
 
 
-def taken(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[int], grid: tuple[int, ...]) -> Value | None:
+def emit_gather_slice(
+    emit: Emit, x: Value, places: Sequence[AffineIndex], axes: Sequence[int], grid: tuple[int, ...]
+) -> Value | None:
     """What a gather reads at places over a grid, as a slice if it is one."""
-    shape = sizes(x)
-    if 0 in grid or not all(inside(p, grid, shape[a]) for p, a in zip(places, axes, strict=True)):
+    shape = static_shape(x)
+    if 0 in grid or not all(in_bounds(p, grid, shape[a]) for p, a in zip(places, axes, strict=True)):
         return None
     along = [[d for d, (s, n) in enumerate(zip(p.steps, grid, strict=True)) if s and n > 1] for p in places]
     lanes = [d for ds in along for d in ds]
     if all(len(ds) <= 1 for ds in along) and len(set(lanes)) == len(lanes):
-        return axis_by_axis(emit, x, places, axes, grid)
+        return slice_axes(emit, x, places, axes, grid)
     if len(set(lanes)) > 1:
         return None
-    rest = axes_but(len(shape), tuple(axes))
+    rest = remaining_axes(len(shape), tuple(axes))
     strides = [prod([shape[b] for b in axes[i + 1 :]]) for i in range(len(axes))]
-    place = Affine(0, (0,) * len(grid))
+    place = AffineIndex(0, (0,) * len(grid))
     for p, stride in zip(places, strides, strict=True):
         place = place.plus(p, stride)
     front = emit("transpose", x, perm=(*axes, *rest))
     flat = emit("reshape", front, shape=(prod([shape[a] for a in axes]), *[shape[a] for a in rest]))
-    return axis_by_axis(emit, flat, [place], (0,), grid)
+    return slice_axes(emit, flat, [place], (0,), grid)
 
 
-def inside(place: Affine, grid: Sequence[int], size: int) -> bool:
+def in_bounds(place: AffineIndex, grid: Sequence[int], size: int) -> bool:
     least, most = place.ends(grid)
     return least >= 0 and most < size
 
 
-def axis_by_axis(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[int], grid: tuple[int, ...]) -> Value:
+def slice_axes(
+    emit: Emit, x: Value, places: Sequence[AffineIndex], axes: Sequence[int], grid: tuple[int, ...]
+) -> Value:
     """Along each axis places that change along one axis of the grid, or stay."""
-    shape = sizes(x)
+    shape = static_shape(x)
     starts, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
     backwards: list[int] = []
     lane_of: dict[int, int] = {}  # axis of the grid: axis of x
@@ -196,17 +207,17 @@ def axis_by_axis(emit: Emit, x: Value, places: Sequence[Affine], axes: Sequence[
         found = emit("reverse", found, axes=tuple(backwards))
     lanes = sorted(lane_of)
     points = [a for a in axes if a not in lane_of.values()]
-    rest = axes_but(len(shape), tuple(axes))
+    rest = remaining_axes(len(shape), tuple(axes))
     found = emit("transpose", found, perm=(*[lane_of[d] for d in lanes], *points, *rest))
     found = emit("reshape", found, shape=(*[grid[d] for d in lanes], *[shape[a] for a in rest]))
     spread = (*lanes, *range(len(grid), len(grid) + len(rest)))
     return emit("broadcast", found, shape=(*grid, *[shape[a] for a in rest]), axes=spread)
 
 
-def from_known_starts(to: Rewriter, eqn: Eqn) -> Found:
+def dynamic_slice_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
     """A window that begins at places known beforehand is a slice; one that would leave the array is moved inside."""
     x, *starts = eqn.operands
-    numbers, shape, wanted = [to.number(s) for s in starts], tensor(x).shape, ints(eqn.attrs["sizes"])
+    numbers, shape, wanted = [to.number(s) for s in starts], tensor_type(x).shape, int_tuple(eqn.attrs["sizes"])
     first: list[int] = []
     for n, whole, size in zip(numbers, shape, wanted, strict=True):
         end = whole - size
@@ -217,14 +228,14 @@ def from_known_starts(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "slice", x, starts=tuple(first), stops=stops, steps=(1,) * len(shape))
 
 
-def on_a_diagonal(to: Rewriter, eqn: Eqn) -> Found:
+def padded_reshape_to_diagonal(to: Rewriter, eqn: Eqn) -> Replacement:
     """A row of numbers with zeros between that make it a square: they lie on its diagonal, and are chosen there."""
     made = to.maker(eqn.operands[0], "pad")
-    shape = sizes(eqn.results[0])
-    if made is None or len(shape) != 2 or shape[0] != shape[1] or tensor(made.operands[0]).rank != 1:
+    shape = static_shape(eqn.results[0])
+    if made is None or len(shape) != 2 or shape[0] != shape[1] or tensor_type(made.operands[0]).rank != 1:
         return None
     between = (made.attrs["low"], made.attrs["high"], made.attrs["interior"])
-    if sizes(made.operands[0]) != shape[:1] or between != ((0,), (0,), (shape[0],)):
+    if static_shape(made.operands[0]) != shape[:1] or between != ((0,), (0,), (shape[0],)):
         return None
     row, column = (to.emit(eqn, "iota", type=Tensor(I32, shape), axis=a)[0] for a in (0, 1))
     (here,) = to.emit(eqn, "eq", row, column)
@@ -238,24 +249,24 @@ def on_a_diagonal(to: Rewriter, eqn: Eqn) -> Found:
 
 
 # Of each comparison, the answer where the difference is less than a number; elsewhere it is the other.
-SIDES = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
+COMPARISON_SIDES = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
 
 
-def decided(to: Rewriter, eqn: Eqn) -> Found:
+def fold_affine_comparison(to: Rewriter, eqn: Eqn) -> Replacement:
     """A comparison of integers of which all are known to be on one side."""
-    x, y = (affine(v, to.made) for v in eqn.operands)
+    x, y = (affine_index(v, to.made) for v in eqn.operands)
     if x is None or y is None:
         return None
-    least, most = x.plus(y, -1).ends(sizes(eqn.operands[0]))
-    below, reached = SIDES[eqn.op.name]
+    least, most = x.plus(y, -1).ends(static_shape(eqn.operands[0]))
+    below, reached = COMPARISON_SIDES[eqn.op.name]
     answer = below if most < reached else not below if least >= reached else None
     return None if answer is None else [to.const(eqn, answer, eqn.results[0].type)]
 
 
-def alike(to: Rewriter, eqn: Eqn) -> Found:
+def fold_constant_reduction(to: Rewriter, eqn: Eqn) -> Replacement:
     """What is chosen of elements that are all one number is that number."""
     number = to.number(eqn.operands[0])
-    if number is None or 0 in tensor(eqn.operands[0]).shape:
+    if number is None or 0 in tensor_type(eqn.operands[0]).shape:
         return None
     return [to.const(eqn, number, eqn.results[0].type)]
 
@@ -263,85 +274,87 @@ def alike(to: Rewriter, eqn: Eqn) -> Found:
 # -------------------------------------------------------------------------------------------------- the table
 
 
-on_truths = program(Tensor(BOOL, (2, 3)))
+on_bools = sample_program(Tensor(BOOL, (2, 3)))
 
 
-def at(x: Value, place: int) -> Value:
-    return filled(x, place, Tensor(I32))
+def index_const(x: Value, place: int) -> Value:
+    return const_like(x, place, Tensor(I32))
 
 
-def diagonal(x: Value) -> Value:
-    spread = apply("pad", x, filled(x, -0.0, Tensor(F64)), low=(0,), high=(0,), interior=(3,))
-    return apply("reshape", spread, shape=(3, 3))
+def sample_diagonal(x: Value) -> Value:
+    spread = apply_op("pad", x, const_like(x, -0.0, Tensor(F64)), low=(0,), high=(0,), interior=(3,))
+    return apply_op("reshape", spread, shape=(3, 3))
 
 
-def beyond(name: str, size: int) -> Graph:
+def sample_bounds_check(name: str, size: int) -> Graph:
     """A check of 2 i + 3 for i from 0 to 4, as indices are checked."""
 
     def body(x: Value) -> list[Value]:
         index = x.home.one("iota", type=Tensor(I32, (5,)), axis=0) * 2 + 3
-        unsigned = apply("truncate", index, dtype=U32)
-        return [apply(name, unsigned, filled(unsigned, size))]
+        unsigned = apply_op("truncate", index, dtype=U32)
+        return [apply_op(name, unsigned, const_like(unsigned, size))]
 
-    return region([Tensor(I32)], body)
+    return build_region([Tensor(I32)], body)
 
 
-def lookup(shape: tuple[int, ...], axes: tuple[int, ...], *places: Callable[[Value, Value], Value]) -> Graph:
+def sample_gather(shape: tuple[int, ...], axes: tuple[int, ...], *places: Callable[[Value, Value], Value]) -> Graph:
     """A gather on a grid of 2 by 3."""
 
     def body(x: Value) -> list[Value]:
         i, j = (x.home.one("iota", type=Tensor(I32, (2, 3)), axis=a) for a in (0, 1))
         return [OPS["gather"].one(x, *[p(i, j) for p in places], axes=axes)]
 
-    return region([Tensor(F64, shape)], body)
+    return build_region([Tensor(F64, shape)], body)
 
 
-PLACES = (
-    Guarded(
+AFFINE_INDEX_RULES = (
+    GuardedRule(
         ("gather",),
-        at_known_places,
+        gather_to_slice,
         (
-            lambda: lookup((8,), (0,), lambda i, j: j * 2 + 1),
-            lambda: lookup((4, 5), (1,), lambda i, j: filled(j, 4) - j * 2),
-            lambda: lookup((3, 2, 7), (0, 2), lambda i, j: j, lambda i, j: i * 3 + 2),
-            lambda: lookup((3, 3, 2), (0, 1), lambda i, j: j, lambda i, j: filled(j, 2) - j),
-            lambda: lookup((2, 4), (1,), lambda i, j: filled(j, 3)),
-            lambda: lookup((3, 4), (0, 1), lambda i, j: apply("reverse", j, axes=(1,)), lambda i, j: filled(j, 1)),
+            lambda: sample_gather((8,), (0,), lambda i, j: j * 2 + 1),
+            lambda: sample_gather((4, 5), (1,), lambda i, j: const_like(j, 4) - j * 2),
+            lambda: sample_gather((3, 2, 7), (0, 2), lambda i, j: j, lambda i, j: i * 3 + 2),
+            lambda: sample_gather((3, 3, 2), (0, 1), lambda i, j: j, lambda i, j: const_like(j, 2) - j),
+            lambda: sample_gather((2, 4), (1,), lambda i, j: const_like(j, 3)),
+            lambda: sample_gather(
+                (3, 4), (0, 1), lambda i, j: apply_op("reverse", j, axes=(1,)), lambda i, j: const_like(j, 1)
+            ),
         ),
     ),
-    Guarded(
+    GuardedRule(
         ("dynamic_slice",),
-        from_known_starts,
+        dynamic_slice_to_slice,
         (
-            on_matrix(lambda x: apply("dynamic_slice", x, at(x, 1), at(x, 1), sizes=(1, 2))),
-            on_matrix(lambda x: apply("dynamic_slice", x, at(x, -7), at(x, 9), sizes=(1, 2))),
+            on_matrix(lambda x: apply_op("dynamic_slice", x, index_const(x, 1), index_const(x, 1), sizes=(1, 2))),
+            on_matrix(lambda x: apply_op("dynamic_slice", x, index_const(x, -7), index_const(x, 9), sizes=(1, 2))),
         ),
     ),
-    Guarded(
+    GuardedRule(
         ("reshape",),
-        on_a_diagonal,
-        (on_vector(diagonal),),
+        padded_reshape_to_diagonal,
+        (on_vector(sample_diagonal),),
         need=(0, "pad"),
     ),
-    Guarded(
+    GuardedRule(
         ("lt", "le", "gt", "ge"),
-        decided,
+        fold_affine_comparison,
         (
-            lambda: beyond("ge", 12),
-            lambda: beyond("ge", 3),
-            lambda: beyond("gt", 11),
-            lambda: beyond("lt", 12),
-            lambda: beyond("le", 2),
+            lambda: sample_bounds_check("ge", 12),
+            lambda: sample_bounds_check("ge", 3),
+            lambda: sample_bounds_check("gt", 11),
+            lambda: sample_bounds_check("lt", 12),
+            lambda: sample_bounds_check("le", 2),
         ),
     ),
-    Guarded(
+    GuardedRule(
         ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
-        alike,
+        fold_constant_reduction,
         (
-            on_truths(lambda p: apply("reduce_any", filled(p, True), axes=(0,))),
-            on_truths(lambda p: apply("reduce_all", filled(p, False), axes=(0, 1))),
-            on_matrix(lambda x: apply("reduce_max", filled(x, -0.0), axes=(1,))),
-            on_matrix(lambda x: apply("reduce_min", filled(x, float("nan")), axes=())),
+            on_bools(lambda p: apply_op("reduce_any", const_like(p, True), axes=(0,))),
+            on_bools(lambda p: apply_op("reduce_all", const_like(p, False), axes=(0, 1))),
+            on_matrix(lambda x: apply_op("reduce_max", const_like(x, -0.0), axes=(1,))),
+            on_matrix(lambda x: apply_op("reduce_min", const_like(x, float("nan")), axes=())),
         ),
         need=(0, "const"),
     ),

@@ -12,32 +12,32 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, COMPLEXES, F16, F32, F64, FLOATS, I32, INTEGERS, NUMBERS, U8, DType, Tensor
 from difflang.ops.elementwise.comparison_and_logic import eq, logical_and, logical_not, logical_or
 from difflang.ops.elementwise.linear_arithmetic import conj, select
 
-Program = Callable[..., Value]
+PairProgram = Callable[..., Value]
 abs_ = OPS["abs"]
 BOOLS = (BOOL,)
 REALS = (F64, F32, F16, I32, U8)
-EVERY = (*NUMBERS, BOOL)
+ALL_DTYPES = (*NUMBERS, BOOL)
 
 
-class Rule(Struct, frozen=True):
+class ProgramPair(Struct, frozen=True):
     """Two programs of one meaning on params of these types; a param in `truths` is a truth value."""
 
-    left: Program
-    right: Program
+    left: PairProgram
+    right: PairProgram
     dtypes: tuple[DType, ...]
     truths: tuple[int, ...] = ()
 
-    def traced(self, program: Program, dtype: DType) -> Graph:
+    def traced(self, program: PairProgram, dtype: DType) -> Graph:
         count = len(inspect.signature(self.left).parameters)
         types = [Tensor(BOOL if i in self.truths else dtype, (7,)) for i in range(count)]
-        return region(types, lambda *xs: [program(*xs)])
+        return build_region(types, lambda *xs: [program(*xs)])
 
     @property
     def lhs(self) -> Graph:
@@ -48,78 +48,80 @@ class Rule(Struct, frozen=True):
         return self.traced(self.right, self.dtypes[0])
 
 
-def rule(left: Program, right: Program, *, on: tuple[DType, ...], truths: tuple[int, ...] = ()) -> Rule:
-    return Rule(left, right, on, truths)
+def program_pair(
+    left: PairProgram, right: PairProgram, *, on: tuple[DType, ...], truths: tuple[int, ...] = ()
+) -> ProgramPair:
+    return ProgramPair(left, right, on, truths)
 
 
-def truth(like: Value, value: bool) -> Value:
+def bool_const(like: Value, value: bool) -> Value:
     return like.home.const(value, like.type)
 
 
-def number(like: Value, value: int) -> Value:
+def int_const(like: Value, value: int) -> Value:
     return like.home.const(value, like.type)
 
 
-RULES = (
+ALGEBRAIC_IDENTITIES = (
     # floats: the neutral element of a sum is -0.0; a constant stands last, see `facts`
-    rule(lambda x: x + (-0.0), lambda x: x, on=FLOATS),
-    rule(lambda x: x - 0.0, lambda x: x, on=FLOATS),
-    rule(lambda x: x * 1.0, lambda x: x, on=FLOATS),
-    rule(lambda x: x / 1.0, lambda x: x, on=FLOATS),
-    rule(lambda x: x * -1.0, lambda x: -x, on=FLOATS),
-    rule(lambda x: x / -1.0, lambda x: -x, on=FLOATS),
-    rule(lambda x: -0.0 - x, lambda x: -x, on=FLOATS),
+    program_pair(lambda x: x + (-0.0), lambda x: x, on=FLOATS),
+    program_pair(lambda x: x - 0.0, lambda x: x, on=FLOATS),
+    program_pair(lambda x: x * 1.0, lambda x: x, on=FLOATS),
+    program_pair(lambda x: x / 1.0, lambda x: x, on=FLOATS),
+    program_pair(lambda x: x * -1.0, lambda x: -x, on=FLOATS),
+    program_pair(lambda x: x / -1.0, lambda x: -x, on=FLOATS),
+    program_pair(lambda x: -0.0 - x, lambda x: -x, on=FLOATS),
     # integers
-    rule(lambda x: x + 0, lambda x: x, on=INTEGERS),
-    rule(lambda x: x - 0, lambda x: x, on=INTEGERS),
-    rule(lambda x: x * 1, lambda x: x, on=INTEGERS),
-    rule(lambda x: 0 - x, lambda x: -x, on=INTEGERS),
-    rule(lambda x: select.one(eq.one(x, number(x, 0)), number(x, 0), x), lambda x: x, on=INTEGERS),
+    program_pair(lambda x: x + 0, lambda x: x, on=INTEGERS),
+    program_pair(lambda x: x - 0, lambda x: x, on=INTEGERS),
+    program_pair(lambda x: x * 1, lambda x: x, on=INTEGERS),
+    program_pair(lambda x: 0 - x, lambda x: -x, on=INTEGERS),
+    program_pair(lambda x: select.one(eq.one(x, int_const(x, 0)), int_const(x, 0), x), lambda x: x, on=INTEGERS),
     # signs
-    rule(lambda x: -(-x), lambda x: x, on=NUMBERS),  # noqa: B002
-    rule(lambda x, y: x + -y, lambda x, y: x - y, on=NUMBERS),
-    rule(lambda x, y: -x + y, lambda x, y: y - x, on=NUMBERS),
-    rule(lambda x, y: x - -y, lambda x, y: x + y, on=NUMBERS),
-    rule(lambda x, y: -x * -y, lambda x, y: x * y, on=REALS),
-    rule(lambda x, y: -x / -y, lambda x, y: x / y, on=FLOATS),
-    rule(lambda x: abs_.one(abs_.one(x)), lambda x: abs_.one(x), on=(*FLOATS, I32)),
-    rule(lambda x: conj.one(conj.one(x)), lambda x: x, on=COMPLEXES),
+    program_pair(lambda x: -(-x), lambda x: x, on=NUMBERS),  # noqa: B002
+    program_pair(lambda x, y: x + -y, lambda x, y: x - y, on=NUMBERS),
+    program_pair(lambda x, y: -x + y, lambda x, y: y - x, on=NUMBERS),
+    program_pair(lambda x, y: x - -y, lambda x, y: x + y, on=NUMBERS),
+    program_pair(lambda x, y: -x * -y, lambda x, y: x * y, on=REALS),
+    program_pair(lambda x, y: -x / -y, lambda x, y: x / y, on=FLOATS),
+    program_pair(lambda x: abs_.one(abs_.one(x)), lambda x: abs_.one(x), on=(*FLOATS, I32)),
+    program_pair(lambda x: conj.one(conj.one(x)), lambda x: x, on=COMPLEXES),
     # logic
-    rule(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),
-    rule(lambda x: logical_and.one(x, x), lambda x: x, on=BOOLS),
-    rule(lambda x: logical_or.one(x, x), lambda x: x, on=BOOLS),
-    rule(lambda x, y: logical_or.one(x, logical_and.one(x, y)), lambda x, y: x, on=BOOLS),
-    rule(lambda x, y: logical_and.one(x, logical_or.one(x, y)), lambda x, y: x, on=BOOLS),
-    rule(lambda x, y: logical_and.one(logical_or.one(x, y), x), lambda x, y: x, on=BOOLS),
-    rule(lambda x, y: logical_and.one(logical_or.one(y, x), x), lambda x, y: x, on=BOOLS),
-    rule(lambda x: logical_and.one(x, truth(x, True)), lambda x: x, on=BOOLS),
-    rule(lambda x: logical_and.one(truth(x, True), x), lambda x: x, on=BOOLS),
-    rule(lambda x: logical_or.one(x, truth(x, False)), lambda x: x, on=BOOLS),
-    rule(lambda x: logical_or.one(truth(x, False), x), lambda x: x, on=BOOLS),
-    rule(lambda x: logical_and.one(x, truth(x, False)), lambda x: truth(x, False), on=BOOLS),
-    rule(lambda x: logical_and.one(truth(x, False), x), lambda x: truth(x, False), on=BOOLS),
-    rule(lambda x: logical_or.one(x, truth(x, True)), lambda x: truth(x, True), on=BOOLS),
-    rule(lambda x: logical_or.one(truth(x, True), x), lambda x: truth(x, True), on=BOOLS),
+    program_pair(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),
+    program_pair(lambda x: logical_and.one(x, x), lambda x: x, on=BOOLS),
+    program_pair(lambda x: logical_or.one(x, x), lambda x: x, on=BOOLS),
+    program_pair(lambda x, y: logical_or.one(x, logical_and.one(x, y)), lambda x, y: x, on=BOOLS),
+    program_pair(lambda x, y: logical_and.one(x, logical_or.one(x, y)), lambda x, y: x, on=BOOLS),
+    program_pair(lambda x, y: logical_and.one(logical_or.one(x, y), x), lambda x, y: x, on=BOOLS),
+    program_pair(lambda x, y: logical_and.one(logical_or.one(y, x), x), lambda x, y: x, on=BOOLS),
+    program_pair(lambda x: logical_and.one(x, bool_const(x, True)), lambda x: x, on=BOOLS),
+    program_pair(lambda x: logical_and.one(bool_const(x, True), x), lambda x: x, on=BOOLS),
+    program_pair(lambda x: logical_or.one(x, bool_const(x, False)), lambda x: x, on=BOOLS),
+    program_pair(lambda x: logical_or.one(bool_const(x, False), x), lambda x: x, on=BOOLS),
+    program_pair(lambda x: logical_and.one(x, bool_const(x, False)), lambda x: bool_const(x, False), on=BOOLS),
+    program_pair(lambda x: logical_and.one(bool_const(x, False), x), lambda x: bool_const(x, False), on=BOOLS),
+    program_pair(lambda x: logical_or.one(x, bool_const(x, True)), lambda x: bool_const(x, True), on=BOOLS),
+    program_pair(lambda x: logical_or.one(bool_const(x, True), x), lambda x: bool_const(x, True), on=BOOLS),
     # selection
-    rule(lambda p, x: select.one(p, x, x), lambda p, x: x, on=EVERY, truths=(0,)),
-    rule(lambda p, x, y: select.one(truth(p, True), x, y), lambda p, x, y: x, on=EVERY, truths=(0,)),
-    rule(lambda p, x, y: select.one(truth(p, False), x, y), lambda p, x, y: y, on=EVERY, truths=(0,)),
-    rule(
+    program_pair(lambda p, x: select.one(p, x, x), lambda p, x: x, on=ALL_DTYPES, truths=(0,)),
+    program_pair(lambda p, x, y: select.one(bool_const(p, True), x, y), lambda p, x, y: x, on=ALL_DTYPES, truths=(0,)),
+    program_pair(lambda p, x, y: select.one(bool_const(p, False), x, y), lambda p, x, y: y, on=ALL_DTYPES, truths=(0,)),
+    program_pair(
         lambda p, x, y: select.one(logical_not.one(p), x, y),
         lambda p, x, y: select.one(p, y, x),
-        on=EVERY,
+        on=ALL_DTYPES,
         truths=(0,),
     ),
-    rule(
+    program_pair(
         lambda p, x, y, z: select.one(p, select.one(p, x, y), z),
         lambda p, x, y, z: select.one(p, x, z),
-        on=EVERY,
+        on=ALL_DTYPES,
         truths=(0,),
     ),
-    rule(
+    program_pair(
         lambda p, x, y, z: select.one(p, x, select.one(p, y, z)),
         lambda p, x, y, z: select.one(p, x, z),
-        on=EVERY,
+        on=ALL_DTYPES,
         truths=(0,),
     ),
 )

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F64, I32, History, Tensor
-from difflang.ops.loop.checkpoint_store import Asked, Size
-from difflang.ops.loop.loop_op import Form
-from difflang.passes.simplify import Guarded, Rewriter, tensor
+from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
+from difflang.ops.loop.loop_op import LoopAttrs
+from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 
-Found = Sequence[Value] | None
+Replacement = Sequence[Value] | None
 INDEX = Tensor(I32)
 
 
-def decided(to: Rewriter, eqn: Eqn) -> Found:
+def fold_constant_branch(to: Rewriter, eqn: Eqn) -> Replacement:
     """A branch whose condition is a constant is the region that it chooses."""
     number = to.number(eqn.operands[0])
     if number is None:
@@ -24,7 +24,7 @@ def decided(to: Rewriter, eqn: Eqn) -> Found:
     return to.splice(eqn.regions[0] if number else eqn.regions[1], eqn.operands[1:])
 
 
-def passed_through(to: Rewriter, eqn: Eqn) -> Found:
+def forward_operands(to: Rewriter, eqn: Eqn) -> Replacement:
     """What every region of a branch or call gives back as it came is the operand. The rest stays as it is."""
     assert eqn.op.layout is not None
     layout = eqn.op.layout(eqn)
@@ -49,9 +49,9 @@ def passed_through(to: Rewriter, eqn: Eqn) -> Found:
     return results
 
 
-def unrolled(to: Rewriter, eqn: Eqn) -> Found:
+def inline_trivial_loop(to: Rewriter, eqn: Eqn) -> Replacement:
     """A loop of no step is its carry; one of exactly one step is that step."""
-    form, (step, *_) = Form.of(eqn), eqn.regions
+    form, (step, *_) = LoopAttrs.of(eqn), eqn.regions
     limit = to.number(eqn.operands[0])
     ys = eqn.results[1 + form.carry :]
     parts = form.parts(eqn.operands)
@@ -60,44 +60,44 @@ def unrolled(to: Rewriter, eqn: Eqn) -> Found:
         return [to.const(eqn, 0, INDEX), *parts.carry, *zeros]
     if not form.exact or form.length != 1 or any(isinstance(v.type, History) for v in (*parts.xs, *ys)):
         return None
-    items = [to.emit(eqn, "reshape", x, shape=tensor(x).shape[1:])[0] for x in parts.xs]
+    items = [to.emit(eqn, "reshape", x, shape=tensor_type(x).shape[1:])[0] for x in parts.xs]
     outs = to.splice(step, [to.const(eqn, 0, INDEX), *parts.consts, *parts.carry, *items])
     stacked = [
-        to.emit(eqn, "reshape", v, shape=tensor(y).shape)[0] for v, y in zip(outs[form.carry :], ys, strict=True)
+        to.emit(eqn, "reshape", v, shape=tensor_type(y).shape)[0] for v, y in zip(outs[form.carry :], ys, strict=True)
     ]
     return [to.const(eqn, 1, INDEX), *outs[: form.carry], *stacked]
 
 
-def counted(to: Rewriter, eqn: Eqn) -> Found:
+def fix_trip_count(to: Rewriter, eqn: Eqn) -> Replacement:
     """A loop that nothing but a constant limit ends takes that many steps.
 
     It stays as it is where the program says what it keeps, and where a tape of its states would drop some for want of
     room: a loop of known length keeps what every step needs.
     """
-    form, limit = Form.of(eqn), to.number(eqn.operands[0])
+    form, limit = LoopAttrs.of(eqn), to.number(eqn.operands[0])
     if form.exact or len(eqn.regions) > 1 or form.keep != (0, 0) or form.host or not isinstance(limit, int):
         return None
     if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
         return None
     steps = max(limit, 0)
     carried = [v.type for v in form.parts(eqn.operands).carry]
-    if steps != form.length if form.length is not None else steps > Size.of(carried, 1, Asked()).whole:
+    if steps != form.length if form.length is not None else steps > StoreSize.of(carried, 1, StoreRequest()).whole:
         return None
     attrs: dict[str, Attr] = {**eqn.attrs, "length": steps, "exact": True}
     return to.emit(eqn, "loop", to.const(eqn, steps, INDEX), *eqn.operands[1:], regions=eqn.regions, **attrs)
 
 
-def all_steps(to: Rewriter, eqn: Eqn) -> Found:
+def fold_step_count(to: Rewriter, eqn: Eqn) -> Replacement:
     """A loop that nothing ends takes as many steps as it may."""
-    if not Form.of(eqn).exact:
+    if not LoopAttrs.of(eqn).exact:
         return None
     to.keep(eqn)
     return [eqn.operands[0], *eqn.results[1:]]
 
 
-def unchanging(to: Rewriter, eqn: Eqn) -> Found:
+def drop_invariant_carry(to: Rewriter, eqn: Eqn) -> Replacement:
     """A carry that no step changes is a const, and its result the operand."""
-    form, regions = Form.of(eqn), eqn.regions
+    form, regions = LoopAttrs.of(eqn), eqn.regions
     step = regions[0]
     carries = form.parts(step.params).carry
     still = [step.results[k] is carries[k] for k in range(form.carry)]
@@ -128,58 +128,67 @@ def unchanging(to: Rewriter, eqn: Eqn) -> Found:
 
 # -------------------------------------------------------------------------------------------------- the table
 
-FLOAT, VECTOR, TRUTH = Tensor(F64), Tensor(F64, (1,)), Tensor(BOOL)
+FLOAT, VECTOR, BOOL_SCALAR = Tensor(F64), Tensor(F64, (1,)), Tensor(BOOL)
 
 
-def branching(pred: Callable[[Value], Value]) -> Callable[[], Graph]:
+def sample_cond(pred: Callable[[Value], Value]) -> Callable[[], Graph]:
     def program(p: Value, x: Value, y: Value) -> Sequence[Value]:
-        then = region([FLOAT, FLOAT], lambda a, b: [a * b, a])
-        other = region([FLOAT, FLOAT], lambda a, b: [-b, a])
+        then = build_region([FLOAT, FLOAT], lambda a, b: [a * b, a])
+        other = build_region([FLOAT, FLOAT], lambda a, b: [-b, a])
         return OPS["cond"](pred(p), x, y, regions=(then, other))
 
-    return lambda: region([TRUTH, FLOAT, FLOAT], program)
+    return lambda: build_region([BOOL_SCALAR, FLOAT, FLOAT], program)
 
 
-def calling() -> Graph:
-    body = region([FLOAT, FLOAT], lambda a, b: [b, a * b])
-    return region([FLOAT, FLOAT], lambda x, y: OPS["call"](x, y, regions=(body,), name="f"))
+def sample_call() -> Graph:
+    body = build_region([FLOAT, FLOAT], lambda a, b: [b, a * b])
+    return build_region([FLOAT, FLOAT], lambda x, y: OPS["call"](x, y, regions=(body,), name="f"))
 
 
-def looping(limit: int, length: int | None, exact: bool, shape: tuple[int, ...]) -> Callable[[], Graph]:
+def sample_loop(limit: int, length: int | None, exact: bool, shape: tuple[int, ...]) -> Callable[[], Graph]:
     """A loop with a const, a carry that changes, one that does not, an item and an output."""
 
     def program(a: Value, b: Value, c: Value, xs: Value) -> Sequence[Value]:
         def body(i: Value, a: Value, b: Value, c: Value, x: Value) -> Sequence[Value]:
             return [a * b + x, c, OPS["convert"].one(i, dtype=F64) - x * c]
 
-        step = region([INDEX, *[FLOAT] * 4], body)
+        step = build_region([INDEX, *[FLOAT] * 4], body)
         attrs: dict[str, Attr] = {"consts": 1, "carry": 2, "length": length, "exact": exact, "reverse": False}
         return a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b, c, xs], (step,), **attrs)
 
-    return lambda: region([FLOAT, FLOAT, FLOAT, Tensor(F64, shape)], program)
+    return lambda: build_region([FLOAT, FLOAT, FLOAT, Tensor(F64, shape)], program)
 
 
-def running(limit: int, *, exact: bool = False) -> Callable[[], Graph]:
+def sample_counted_loop(limit: int, *, exact: bool = False) -> Callable[[], Graph]:
     """A loop of which its limit says how many steps it takes: only that, or it is `exact`."""
-    step = region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
+    step = build_region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
     attrs: dict[str, Attr] = {
         "consts": 1, "carry": 1, "length": limit if exact else None, "exact": exact, "reverse": False
     }  # fmt: skip
-    return lambda: region(
+    return lambda: build_region(
         [FLOAT, FLOAT], lambda a, b: a.home.emit(OPS["loop"], [a.home.const(limit, INDEX), a, b], (step,), **attrs)
     )
 
 
-CONTROL = (
-    Guarded(
+CONTROL_FLOW_RULES = (
+    GuardedRule(
         ("cond",),
-        decided,
-        (branching(lambda p: p.home.const(True, TRUTH)), branching(lambda p: p.home.const(False, TRUTH))),
+        fold_constant_branch,
+        (
+            sample_cond(lambda p: p.home.const(True, BOOL_SCALAR)),
+            sample_cond(lambda p: p.home.const(False, BOOL_SCALAR)),
+        ),
         need=(0, "const"),
     ),
-    Guarded(("cond", "call"), passed_through, (branching(lambda p: p), calling)),
-    Guarded(("loop",), unrolled, (looping(0, 3, False, (3,)), looping(1, 1, True, (1,)), looping(0, 0, True, (0,)))),
-    Guarded(("loop",), counted, (looping(3, 3, False, (3,)), running(3), running(-1))),
-    Guarded(("loop",), unchanging, (looping(2, 3, False, (3,)), looping(3, 3, True, (3,)))),
-    Guarded(("loop",), all_steps, (running(3, exact=True),)),
+    GuardedRule(("cond", "call"), forward_operands, (sample_cond(lambda p: p), sample_call)),
+    GuardedRule(
+        ("loop",),
+        inline_trivial_loop,
+        (sample_loop(0, 3, False, (3,)), sample_loop(1, 1, True, (1,)), sample_loop(0, 0, True, (0,))),
+    ),
+    GuardedRule(
+        ("loop",), fix_trip_count, (sample_loop(3, 3, False, (3,)), sample_counted_loop(3), sample_counted_loop(-1))
+    ),
+    GuardedRule(("loop",), drop_invariant_carry, (sample_loop(2, 3, False, (3,)), sample_loop(3, 3, True, (3,)))),
+    GuardedRule(("loop",), fold_step_count, (sample_counted_loop(3, exact=True),)),
 )

@@ -9,31 +9,31 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Attr, Attrs, Eqn, Graph, Value
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, F32, F64, I32, DType, Tensor, Type
-from difflang.passes.simplify import Guarded, Rewriter, tensor
+from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 
-Found = Sequence[Value] | None
+Replacement = Sequence[Value] | None
 
 
 # ------------------------------------------------------------------------------------------------- constants
 
 
-def canonical(to: Rewriter, eqn: Eqn) -> Found:
+def canonicalize_constant(to: Rewriter, eqn: Eqn) -> Replacement:
     """A constant holds a number of the kind of its type: 1.0, not 1, in floats."""
     value, type = eqn.attrs["value"], eqn.attrs["type"]
     if not isinstance(type, Tensor) or not isinstance(value, (int, float, complex)):
         return None
-    exact = number_as(value, type.dtype)
+    exact = number_in_dtype(value, type.dtype)
     if exact is None or exact.__class__ is value.__class__:
         return None
     return to.emit(eqn, "const", value=exact, type=type)
 
 
-def number_as(value: complex, dtype: DType) -> complex | None:
+def number_in_dtype(value: complex, dtype: DType) -> complex | None:
     """A number in the kind of a dtype, or None if it is not one of those."""
     if dtype.kind == "complex":
         return complex(value)
@@ -46,15 +46,15 @@ def number_as(value: complex, dtype: DType) -> complex | None:
     return int(value) if float("-inf") < value < float("inf") and value == int(value) else None
 
 
-def folded(to: Rewriter, eqn: Eqn) -> Found:
+def fold_constants(to: Rewriter, eqn: Eqn) -> Replacement:
     """An elementwise operation on constants is a constant; one that makes NaN or infinity stays, and can be found."""
     numbers = [to.number(v) for v in eqn.operands]
-    if any(n is None for n in numbers) or any(tensor(v).dtype.kind == "complex" for v in eqn.operands):
+    if any(n is None for n in numbers) or any(tensor_type(v).dtype.kind == "complex" for v in eqn.operands):
         return None
-    arrays = [np.full((), n, numpy_dtype(tensor(v).dtype)) for n, v in zip(numbers, eqn.operands, strict=True)]
+    arrays = [np.full((), n, numpy_dtype(tensor_type(v).dtype)) for n, v in zip(numbers, eqn.operands, strict=True)]
     with np.errstate(all="ignore"):
         answer = np.asarray(eqn.op.reference(*arrays, **eqn.attrs))
-    type = tensor(eqn.results[0])
+    type = tensor_type(eqn.results[0])
     made = type.dtype.is_float and not np.isfinite(answer) and all(np.isfinite(a) for a in arrays)
     if type.dtype.kind == "complex" or made:
         return None
@@ -62,13 +62,13 @@ def folded(to: Rewriter, eqn: Eqn) -> Found:
     return to.emit(eqn, "const", value=value, type=type)
 
 
-FOLDED = (
+FOLDABLE_OPS = (
     "add", "sub", "mul", "div", "neg", "abs", "sign", "max", "min", "eq", "ne", "lt", "le", "gt", "ge",
     "logical_and", "logical_or", "logical_not", "convert", "truncate",
 )  # fmt: skip
 
 
-def moved_constant(to: Rewriter, eqn: Eqn) -> Found:
+def fold_moved_constant(to: Rewriter, eqn: Eqn) -> Replacement:
     """The elements of a constant, moved, are a constant of another shape."""
     number = to.number(eqn.operands[0])
     return None if number is None else [to.const(eqn, number, eqn.results[0].type)]
@@ -77,69 +77,71 @@ def moved_constant(to: Rewriter, eqn: Eqn) -> Found:
 # ------------------------------------------------------------------------------------- moves that do nothing
 
 
-def ints(attr: Attr) -> tuple[int, ...]:
+def int_tuple(attr: Attr) -> tuple[int, ...]:
     assert isinstance(attr, tuple)
     return attr  # pyright: ignore[reportUnknownVariableType]
 
 
-def zeros(x: Tensor) -> tuple[int, ...]:
+def zero_per_axis(x: Tensor) -> tuple[int, ...]:
     return (0,) * x.rank
 
 
-UNMOVED: dict[str, Callable[[Attrs, Tensor], bool]] = {
+NO_OP_CONDITIONS: dict[str, Callable[[Attrs, Tensor], bool]] = {
     "reshape": lambda attrs, x: attrs["shape"] == x.shape,
     "broadcast": lambda attrs, x: attrs["shape"] == x.shape,
     "transpose": lambda attrs, x: attrs["perm"] == tuple(range(x.rank)),
     "reverse": lambda attrs, x: attrs["axes"] == (),
-    "slice": lambda attrs, x: (attrs["starts"], attrs["stops"], attrs["steps"]) == (zeros(x), x.shape, (1,) * x.rank),
-    "pad": lambda attrs, x: attrs["low"] == attrs["high"] == attrs["interior"] == zeros(x),
+    "slice": lambda attrs, x: (
+        (attrs["starts"], attrs["stops"], attrs["steps"]) == (zero_per_axis(x), x.shape, (1,) * x.rank)
+    ),
+    "pad": lambda attrs, x: attrs["low"] == attrs["high"] == attrs["interior"] == zero_per_axis(x),
     "convert": lambda attrs, x: attrs["dtype"] is x.dtype,
     "truncate": lambda attrs, x: attrs["dtype"] is x.dtype,
     "integer_pow": lambda attrs, x: attrs["n"] == 1,
 }
 
 
-def unmoved(to: Rewriter, eqn: Eqn) -> Found:
+def drop_no_op(to: Rewriter, eqn: Eqn) -> Replacement:
     """A move that leaves every element where it is."""
     x = eqn.operands[0]
-    return [x] if UNMOVED[eqn.op.name](eqn.attrs, tensor(x)) else None
+    return [x] if NO_OP_CONDITIONS[eqn.op.name](eqn.attrs, tensor_type(x)) else None
 
 
-def concat_of_one(to: Rewriter, eqn: Eqn) -> Found:
+def drop_single_concat(to: Rewriter, eqn: Eqn) -> Replacement:
     return [eqn.operands[0]] if len(eqn.operands) == 1 else None
 
 
-def concat_of_equals(to: Rewriter, eqn: Eqn) -> Found:
+def concat_to_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
     """One piece of size 1 several times."""
     first, axis = eqn.operands[0], eqn.attrs["axis"]
     assert isinstance(axis, int)
-    if tensor(first).shape[axis] != 1 or any(part is not first for part in eqn.operands):
+    if tensor_type(first).shape[axis] != 1 or any(part is not first for part in eqn.operands):
         return None
-    type = tensor(eqn.results[0])
+    type = tensor_type(eqn.results[0])
     return to.emit(eqn, "broadcast", first, shape=type.shape, axes=tuple(range(type.rank)))
 
 
-def any_of_broadcast(to: Rewriter, eqn: Eqn) -> Found:
+def any_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
     """Copies of truths: one of them holds if one of the truths does, and if there is a copy."""
     inner = to.maker(eqn.operands[0], "broadcast")
     if inner is None:
         return None
-    gone, kept = ints(eqn.attrs["axes"]), ints(inner.attrs["axes"])
-    if gone == () or 0 in [tensor(eqn.operands[0]).shape[a] for a in gone]:
+    gone, kept = int_tuple(eqn.attrs["axes"]), int_tuple(inner.attrs["axes"])
+    if gone == () or 0 in [tensor_type(eqn.operands[0]).shape[a] for a in gone]:
         return None
     (truths,), within = inner.operands, tuple([i for i, a in enumerate(kept) if a in gone])
     if within:
         (truths,) = to.emit(eqn, "reduce_any", truths, axes=within)
     axes = tuple([a - sum([g < a for g in gone]) for a in kept if a not in gone])
-    return to.emit(eqn, "broadcast", truths, shape=tensor(eqn.results[0]).shape, axes=axes)
+    return to.emit(eqn, "broadcast", truths, shape=tensor_type(eqn.results[0]).shape, axes=axes)
 
 
-def sum_of_nothing(to: Rewriter, eqn: Eqn) -> Found:
+def fold_empty_sum(to: Rewriter, eqn: Eqn) -> Replacement:
     """0, whatever the slope of what would be summed."""
-    return [to.const(eqn, 0, eqn.results[0].type)] if 0 in tensor(eqn.operands[0]).shape else None
+    return [to.const(eqn, 0, eqn.results[0].type)] if 0 in tensor_type(eqn.operands[0]).shape else None
 
 
-def reduced_nothing(to: Rewriter, eqn: Eqn) -> Found:
+def drop_empty_reduction(to: Rewriter, eqn: Eqn) -> Replacement:
     """Not a sum, as that of -0.0 alone is 0.0; not a maximum, whose derivative at NaN is NaN."""
     return [eqn.operands[0]] if eqn.attrs["axes"] == () else None
 
@@ -147,190 +149,196 @@ def reduced_nothing(to: Rewriter, eqn: Eqn) -> Found:
 # --------------------------------------------------------------------------------------- two moves are one
 
 
-def transposed_twice(to: Rewriter, eqn: Eqn) -> Found:
+def merge_transposes(to: Rewriter, eqn: Eqn) -> Replacement:
     inner = to.maker(eqn.operands[0], "transpose")
     if inner is None:
         return None
-    first = ints(inner.attrs["perm"])
-    return to.emit(eqn, "transpose", inner.operands[0], perm=tuple([first[i] for i in ints(eqn.attrs["perm"])]))
+    first = int_tuple(inner.attrs["perm"])
+    return to.emit(eqn, "transpose", inner.operands[0], perm=tuple([first[i] for i in int_tuple(eqn.attrs["perm"])]))
 
 
-def reshaped_twice(to: Rewriter, eqn: Eqn) -> Found:
+def merge_reshapes(to: Rewriter, eqn: Eqn) -> Replacement:
     inner = to.maker(eqn.operands[0], "reshape")
     return None if inner is None else to.emit(eqn, "reshape", inner.operands[0], shape=eqn.attrs["shape"])
 
 
-def broadcast_twice(to: Rewriter, eqn: Eqn) -> Found:
+def merge_broadcasts(to: Rewriter, eqn: Eqn) -> Replacement:
     inner = to.maker(eqn.operands[0], "broadcast")
     if inner is None:
         return None
-    outer = ints(eqn.attrs["axes"])
-    axes = tuple([outer[i] for i in ints(inner.attrs["axes"])])
+    outer = int_tuple(eqn.attrs["axes"])
+    axes = tuple([outer[i] for i in int_tuple(inner.attrs["axes"])])
     return to.emit(eqn, "broadcast", inner.operands[0], shape=eqn.attrs["shape"], axes=axes)
 
 
-def broadcast_of_reshape(to: Rewriter, eqn: Eqn) -> Found:
+def skip_reshape_in_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
     """New axes of size 1 need not be made before there are more of them."""
     inner = to.maker(eqn.operands[0], "reshape")
     if inner is None:
         return None
-    shape, places = list(tensor(inner.operands[0]).shape), []
-    for place, size in enumerate(tensor(eqn.operands[0]).shape):
+    shape, places = list(tensor_type(inner.operands[0]).shape), []
+    for place, size in enumerate(tensor_type(eqn.operands[0]).shape):
         if len(places) < len(shape) and size == shape[len(places)]:
             places.append(place)
         elif size != 1:
             return None
     if len(places) < len(shape):
         return None
-    axes = ints(eqn.attrs["axes"])
+    axes = int_tuple(eqn.attrs["axes"])
     return to.emit(eqn, "broadcast", inner.operands[0], shape=eqn.attrs["shape"], axes=tuple([axes[p] for p in places]))
 
 
-def reversed_twice(to: Rewriter, eqn: Eqn) -> Found:
+def merge_reverses(to: Rewriter, eqn: Eqn) -> Replacement:
     inner = to.maker(eqn.operands[0], "reverse")
     if inner is None:
         return None
-    once = set(ints(inner.attrs["axes"])) ^ set(ints(eqn.attrs["axes"]))
+    once = set(int_tuple(inner.attrs["axes"])) ^ set(int_tuple(eqn.attrs["axes"]))
     return to.emit(eqn, "reverse", inner.operands[0], axes=tuple(sorted(once)))
 
 
 # -------------------------------------------------------------------------------------------------- the table
 
 
-def program(*types: Type) -> Callable[[Callable[..., Value]], Callable[[], Graph]]:
-    return lambda f: lambda: region(types, lambda *xs: [f(*xs)])
+def sample_program(*types: Type) -> Callable[[Callable[..., Value]], Callable[[], Graph]]:
+    return lambda f: lambda: build_region(types, lambda *xs: [f(*xs)])
 
 
 MATRIX, VECTOR, INTS = Tensor(F32, (2, 3)), Tensor(F64, (3,)), Tensor(I32, (3,))
-on_matrix, on_vector, on_ints = program(MATRIX), program(VECTOR), program(INTS)
-on_truths = program(Tensor(BOOL, (3,)))
+on_matrix, on_vector, on_ints = sample_program(MATRIX), sample_program(VECTOR), sample_program(INTS)
+on_bools = sample_program(Tensor(BOOL, (3,)))
 
 
-def apply(name: str, *operands: Value, **attrs: Attr) -> Value:
+def apply_op(name: str, *operands: Value, **attrs: Attr) -> Value:
     return OPS[name].one(*operands, **attrs)
 
 
-def wider(x: Value) -> Value:
-    return apply("reshape", x, shape=(2, 1, 3))
+def sample_reshape(x: Value) -> Value:
+    return apply_op("reshape", x, shape=(2, 1, 3))
 
 
-def spread(x: Value, shape: tuple[int, ...], *axes: int) -> Value:
-    return apply("broadcast", x, shape=shape, axes=axes)
+def broadcast_to(x: Value, shape: tuple[int, ...], *axes: int) -> Value:
+    return apply_op("broadcast", x, shape=shape, axes=axes)
 
 
-def filled(x: Value, value: complex, type: Type | None = None) -> Value:
+def const_like(x: Value, value: complex, type: Type | None = None) -> Value:
     return x.home.const(value, x.type if type is None else type)
 
 
-SHAPES = (
-    Guarded(("const",), canonical, (on_vector(lambda x: filled(x, 1)), on_ints(lambda x: filled(x, 2.0)))),
-    Guarded(
-        FOLDED,
-        folded,
+RESHAPE_AND_CONSTANT_RULES = (
+    GuardedRule(
+        ("const",),
+        canonicalize_constant,
+        (on_vector(lambda x: const_like(x, 1)), on_ints(lambda x: const_like(x, 2.0))),
+    ),
+    GuardedRule(
+        FOLDABLE_OPS,
+        fold_constants,
         (
-            on_vector(lambda x: filled(x, 0.1) + filled(x, -0.2)),
-            on_vector(lambda x: filled(x, -1.0) / filled(x, float("inf"))),
-            on_matrix(lambda x: filled(x, 0.1) * filled(x, 0.1)),
-            on_ints(lambda x: filled(x, 2**31 - 1) + filled(x, 1)),
-            on_vector(lambda x: apply("lt", filled(x, 0.5), filled(x, float("nan")))),
-            on_vector(lambda x: apply("truncate", filled(x, 1e300), dtype=I32)),
-            on_vector(lambda x: apply("convert", filled(x, 0.1), dtype=F32)),
-            on_vector(lambda x: -filled(x, 0.0)),
+            on_vector(lambda x: const_like(x, 0.1) + const_like(x, -0.2)),
+            on_vector(lambda x: const_like(x, -1.0) / const_like(x, float("inf"))),
+            on_matrix(lambda x: const_like(x, 0.1) * const_like(x, 0.1)),
+            on_ints(lambda x: const_like(x, 2**31 - 1) + const_like(x, 1)),
+            on_vector(lambda x: apply_op("lt", const_like(x, 0.5), const_like(x, float("nan")))),
+            on_vector(lambda x: apply_op("truncate", const_like(x, 1e300), dtype=I32)),
+            on_vector(lambda x: apply_op("convert", const_like(x, 0.1), dtype=F32)),
+            on_vector(lambda x: -const_like(x, 0.0)),
         ),
         need=(0, "const"),
     ),
-    Guarded(
+    GuardedRule(
         ("reshape", "broadcast", "transpose", "reverse", "slice"),
-        moved_constant,
+        fold_moved_constant,
         (
-            on_matrix(lambda x: apply("reshape", filled(x, -0.0), shape=(6,))),
-            on_matrix(lambda x: apply("broadcast", filled(x, 2.0), shape=(2, 4, 3), axes=(0, 2))),
-            on_matrix(lambda x: apply("slice", filled(x, 2.0), starts=(0, 1), stops=(1, 1), steps=(1, 1))),
+            on_matrix(lambda x: apply_op("reshape", const_like(x, -0.0), shape=(6,))),
+            on_matrix(lambda x: apply_op("broadcast", const_like(x, 2.0), shape=(2, 4, 3), axes=(0, 2))),
+            on_matrix(lambda x: apply_op("slice", const_like(x, 2.0), starts=(0, 1), stops=(1, 1), steps=(1, 1))),
         ),
         need=(0, "const"),
     ),
-    Guarded(
-        tuple(UNMOVED),
-        unmoved,
+    GuardedRule(
+        tuple(NO_OP_CONDITIONS),
+        drop_no_op,
         (
-            on_matrix(lambda x: apply("reshape", x, shape=(2, 3))),
-            on_matrix(lambda x: apply("broadcast", x, shape=(2, 3), axes=(0, 1))),
-            on_matrix(lambda x: apply("transpose", x, perm=(0, 1))),
-            on_matrix(lambda x: apply("reverse", x, axes=())),
-            on_matrix(lambda x: apply("slice", x, starts=(0, 0), stops=(2, 3), steps=(1, 1))),
-            on_matrix(lambda x: apply("pad", x, filled(x, 1.0, Tensor(F32)), low=(0, 0), high=(0, 0), interior=(0, 0))),
-            on_matrix(lambda x: apply("convert", x, dtype=F32)),
-            on_ints(lambda x: apply("truncate", x, dtype=I32)),
-            on_matrix(lambda x: apply("integer_pow", x, n=1)),
+            on_matrix(lambda x: apply_op("reshape", x, shape=(2, 3))),
+            on_matrix(lambda x: apply_op("broadcast", x, shape=(2, 3), axes=(0, 1))),
+            on_matrix(lambda x: apply_op("transpose", x, perm=(0, 1))),
+            on_matrix(lambda x: apply_op("reverse", x, axes=())),
+            on_matrix(lambda x: apply_op("slice", x, starts=(0, 0), stops=(2, 3), steps=(1, 1))),
+            on_matrix(
+                lambda x: apply_op("pad", x, const_like(x, 1.0, Tensor(F32)), low=(0, 0), high=(0, 0), interior=(0, 0))
+            ),
+            on_matrix(lambda x: apply_op("convert", x, dtype=F32)),
+            on_ints(lambda x: apply_op("truncate", x, dtype=I32)),
+            on_matrix(lambda x: apply_op("integer_pow", x, n=1)),
         ),
     ),
-    Guarded(("concat",), concat_of_one, (on_matrix(lambda x: apply("concat", x, axis=1)),)),
-    Guarded(
+    GuardedRule(("concat",), drop_single_concat, (on_matrix(lambda x: apply_op("concat", x, axis=1)),)),
+    GuardedRule(
         ("concat",),
-        concat_of_equals,
+        concat_to_broadcast,
         (
-            on_matrix(lambda x: apply("concat", *[wider(x)] * 2, axis=1)),
-            on_truths(lambda p: apply("concat", *[apply("reshape", p, shape=(3, 1))] * 3, axis=1)),
+            on_matrix(lambda x: apply_op("concat", *[sample_reshape(x)] * 2, axis=1)),
+            on_bools(lambda p: apply_op("concat", *[apply_op("reshape", p, shape=(3, 1))] * 3, axis=1)),
         ),
     ),
-    Guarded(
+    GuardedRule(
         ("reduce_any",),
-        any_of_broadcast,
+        any_before_broadcast,
         (
-            on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(2,))),
-            on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(0, 2))),
-            on_truths(lambda p: apply("reduce_any", spread(p, (2, 3, 4), 1), axes=(1, 2))),
+            on_bools(lambda p: apply_op("reduce_any", broadcast_to(p, (2, 3, 4), 1), axes=(2,))),
+            on_bools(lambda p: apply_op("reduce_any", broadcast_to(p, (2, 3, 4), 1), axes=(0, 2))),
+            on_bools(lambda p: apply_op("reduce_any", broadcast_to(p, (2, 3, 4), 1), axes=(1, 2))),
         ),
         need=(0, "broadcast"),
     ),
-    Guarded(
+    GuardedRule(
         ("reduce_sum",),
-        sum_of_nothing,
-        (program(Tensor(F64, (0, 3)))(lambda x: apply("reduce_sum", x, axes=(0,))),),
+        fold_empty_sum,
+        (sample_program(Tensor(F64, (0, 3)))(lambda x: apply_op("reduce_sum", x, axes=(0,))),),
     ),
-    Guarded(
+    GuardedRule(
         ("reduce_prod",),
-        reduced_nothing,
-        (on_matrix(lambda x: apply("reduce_prod", x, axes=())),),
+        drop_empty_reduction,
+        (on_matrix(lambda x: apply_op("reduce_prod", x, axes=())),),
     ),
-    Guarded(
+    GuardedRule(
         ("transpose",),
-        transposed_twice,
+        merge_transposes,
         (
-            program(Tensor(F32, (2, 3, 4)))(
-                lambda x: apply("transpose", apply("transpose", x, perm=(2, 0, 1)), perm=(0, 2, 1))
+            sample_program(Tensor(F32, (2, 3, 4)))(
+                lambda x: apply_op("transpose", apply_op("transpose", x, perm=(2, 0, 1)), perm=(0, 2, 1))
             ),
         ),
         need=(0, "transpose"),
     ),
-    Guarded(
+    GuardedRule(
         ("reshape",),
-        reshaped_twice,
-        (on_matrix(lambda x: apply("reshape", apply("reshape", x, shape=(6,)), shape=(3, 2))),),
+        merge_reshapes,
+        (on_matrix(lambda x: apply_op("reshape", apply_op("reshape", x, shape=(6,)), shape=(3, 2))),),
         need=(0, "reshape"),
     ),
-    Guarded(
+    GuardedRule(
         ("broadcast",),
-        broadcast_twice,
+        merge_broadcasts,
         (
             on_vector(
-                lambda x: apply(
-                    "broadcast", apply("broadcast", x, shape=(1, 3), axes=(1,)), shape=(4, 5, 3), axes=(0, 2)
+                lambda x: apply_op(
+                    "broadcast", apply_op("broadcast", x, shape=(1, 3), axes=(1,)), shape=(4, 5, 3), axes=(0, 2)
                 )
             ),
         ),
         need=(0, "broadcast"),
     ),
-    Guarded(
+    GuardedRule(
         ("broadcast",),
-        broadcast_of_reshape,
-        (on_matrix(lambda x: apply("broadcast", wider(x), shape=(4, 2, 5, 3), axes=(1, 2, 3))),),
+        skip_reshape_in_broadcast,
+        (on_matrix(lambda x: apply_op("broadcast", sample_reshape(x), shape=(4, 2, 5, 3), axes=(1, 2, 3))),),
         need=(0, "reshape"),
     ),
-    Guarded(
+    GuardedRule(
         ("reverse",),
-        reversed_twice,
-        (on_matrix(lambda x: apply("reverse", apply("reverse", x, axes=(0, 1)), axes=(1,))),),
+        merge_reverses,
+        (on_matrix(lambda x: apply_op("reverse", apply_op("reverse", x, axes=(0, 1)), axes=(1,))),),
         need=(0, "reverse"),
     ),
 )

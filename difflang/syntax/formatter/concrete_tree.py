@@ -12,93 +12,95 @@ from msgspec import Struct, field
 
 from difflang.base.diagnostics import Diagnostic
 from difflang.base.source import Source
-from difflang.syntax.lexer import CLOSES, OPENS, Token
-from difflang.syntax.parse import Callback, Parser, beginning
-from difflang.syntax.parser_tables import tables
+from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token
+from difflang.syntax.parse import LalrParser, Reduction, text_start
+from difflang.syntax.parser_tables import load_tables
 
 
-class Comment(Struct, frozen=True):
+class LeadingComment(Struct, frozen=True):
     """A comment on lines of its own; `blank` says that an empty line stands above it."""
 
     text: str
     blank: bool
 
 
-class Leaf(Token, eq=False):
+class ConcreteLeaf(Token, eq=False):
     """A token with the comments around it."""
 
-    above: list[Comment] = field(default_factory=list[Comment])  # the comments on lines of their own before it
+    above: list[LeadingComment] = field(
+        default_factory=list[LeadingComment]
+    )  # the comments on lines of their own before it
     after: str = ""  # the comment behind it on its line
     blank: bool = False  # an empty line stands above it
     broken: bool = False  # the next token stands on a later line
     braced: bool = True  # a line that ends here may end a statement: the innermost bracket is a brace
 
 
-class Node(Struct, eq=False):
+class ConcreteNode(Struct, eq=False):
     """What a rule of the grammar made of its children, all of them. `start` and `end` are -1 if it has none."""
 
     kind: str  # the name of the rule, or the name that it gives this form
     origin: str  # the name of the rule
-    children: list[Part]
+    children: list[ConcretePart]
     start: int
     end: int
     comments: int = 0  # how many stand between its first token and its last
     commented: bool = False  # one of them stands between two of its children
 
 
-Part = Node | Leaf
+ConcretePart = ConcreteNode | ConcreteLeaf
 
 
-class Concrete(Struct, frozen=True, eq=False):
+class ConcreteTree(Struct, frozen=True, eq=False):
     """A whole text. `nodes` has each after those below it; `end` holds the comments after all tokens."""
 
-    nodes: list[Node]
-    end: Leaf
+    nodes: list[ConcreteNode]
+    end: ConcreteLeaf
 
 
-def concrete(source: Source) -> Concrete:
+def parse_concrete_tree(source: Source) -> ConcreteTree:
     """The concrete tree of a text without mistakes. Errors: AssertionError for another text; ask `parse` first."""
     reports: list[Diagnostic] = []
-    reader = _Reader(source, reports)
+    reader = _ConcreteParser(source, reports)
     whole = reader.run("start", lambda kind: False)
     assert whole is not None and not reports, "only what parses has a concrete tree"
     size = len(source.text)
-    end = Leaf("$END", "", size, size)
+    end = ConcreteLeaf("$END", "", size, size)
     comments = sorted(reader.lexer.comments.items())
-    _settle(source.text, reader.leaves, comments, end)
+    _attach_comments(source.text, reader.leaves, comments, end)
     places = [start for start, _ in comments]
     for node in reader.nodes:
         node.comments = bisect_left(places, node.end) - bisect_left(places, node.start)
-        node.commented = node.comments > sum(part.comments for part in node.children if isinstance(part, Node))
-    return Concrete(reader.nodes, end)
+        node.commented = node.comments > sum(part.comments for part in node.children if isinstance(part, ConcreteNode))
+    return ConcreteTree(reader.nodes, end)
 
 
-class _Reader(Parser):
+class _ConcreteParser(LalrParser):
     """The parser, keeping every token."""
 
     def __init__(self, source: Source, reports: list[Diagnostic]) -> None:
-        super().__init__(source, beginning(source), len(source.text), reports, self, _Callbacks())
-        self.nodes: list[Node] = []
-        self.leaves: list[Leaf] = []
+        super().__init__(source, text_start(source), len(source.text), reports, self, _ConcreteCallbacks())
+        self.nodes: list[ConcreteNode] = []
+        self.leaves: list[ConcreteLeaf] = []
 
     def shift(self, token: Token, state: int) -> None:
-        leaf = Leaf(token.kind, token.text, token.start, token.end)
+        leaf = ConcreteLeaf(token.kind, token.text, token.start, token.end)
         self.leaves.append(leaf)
         super().shift(leaf, state)
 
 
-class _Callbacks(dict[int, Callback]):
-    def __missing__(self, number: int) -> Callback:
-        rule = tables().rules[number]
+class _ConcreteCallbacks(dict[int, Reduction]):
+    def __missing__(self, number: int) -> Reduction:
+        rule = load_tables().rules[number]
 
-        def spliced(reader: _Reader, children: list[Any], start: int, end: int) -> list[Part]:
-            return _flat(children)
+        def spliced(reader: _ConcreteParser, children: list[Any], start: int, end: int) -> list[ConcretePart]:
+            return _splice_lists(children)
 
-        def made(reader: _Reader, children: list[Any], start: int, end: int) -> Node:
-            parts = _flat(children)
-            first = next((part.start for part in parts if _stands(part)), -1)
-            last = next((part.end for part in reversed(parts) if _stands(part)), -1)
-            node = Node(rule.callback, rule.origin, parts, first, last)
+        def made(reader: _ConcreteParser, children: list[Any], start: int, end: int) -> ConcreteNode:
+            parts = _splice_lists(children)
+            first = next((part.start for part in parts if _is_visible(part)), -1)
+            last = next((part.end for part in reversed(parts) if _is_visible(part)), -1)
+            node = ConcreteNode(rule.callback, rule.origin, parts, first, last)
             reader.nodes.append(node)
             return node
 
@@ -106,14 +108,14 @@ class _Callbacks(dict[int, Callback]):
         return found
 
 
-def _stands(part: Part) -> bool:
+def _is_visible(part: ConcretePart) -> bool:
     return part.kind != "_NL" and part.end >= 0
 
 
-def _flat(children: list[Any]) -> list[Part]:
+def _splice_lists(children: list[Any]) -> list[ConcretePart]:
     """The children, repetitions spliced in; the list of one that comes first is extended in place."""
     if not children or not isinstance(children[0], list):
-        parts, rest = list[Part](), children
+        parts, rest = list[ConcretePart](), children
     else:
         parts, rest = children[0], children[1:]
     for child in rest:
@@ -124,12 +126,12 @@ def _flat(children: list[Any]) -> list[Part]:
     return parts
 
 
-def _settle(text: str, leaves: list[Leaf], comments: list[tuple[int, int]], end: Leaf) -> None:
+def _attach_comments(text: str, leaves: list[ConcreteLeaf], comments: list[tuple[int, int]], end: ConcreteLeaf) -> None:
     """Give each comment and empty line to the token beside it."""
     brackets = ["LBRACE"]
     left = iter([*comments, (len(text) + 1, 0)])
     begin, stop = next(left)
-    before: Leaf | None = None
+    before: ConcreteLeaf | None = None
     at = 0
     for leaf in [leaf for leaf in leaves if leaf.kind != "_NL"] + [end]:
         while begin < leaf.start:
@@ -137,7 +139,7 @@ def _settle(text: str, leaves: list[Leaf], comments: list[tuple[int, int]], end:
             if before is not None and newlines == 0:
                 before.after = comment
             else:
-                leaf.above.append(Comment(comment, newlines > 1))
+                leaf.above.append(LeadingComment(comment, newlines > 1))
             if before is not None:
                 before.broken = True
             at = stop
@@ -146,9 +148,9 @@ def _settle(text: str, leaves: list[Leaf], comments: list[tuple[int, int]], end:
         leaf.blank = newlines > 1
         if before is not None:
             before.broken = before.broken or newlines > 0
-        if leaf.kind in OPENS:
+        if leaf.kind in CLOSER_OF:
             brackets.append(leaf.kind)
-        elif leaf.kind in CLOSES:
+        elif leaf.kind in CLOSERS:
             brackets.pop()
         leaf.braced = brackets[-1] == "LBRACE"
         before, at = leaf, leaf.end

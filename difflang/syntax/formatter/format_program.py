@@ -5,15 +5,15 @@ from __future__ import annotations
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source, Span
 from difflang.syntax import tree
-from difflang.syntax.formatter.concrete_tree import concrete
-from difflang.syntax.formatter.layout_rules import layout
-from difflang.syntax.formatter.pretty_printer import WIDTH, pretty
-from difflang.syntax.parse import Parsed, parse
+from difflang.syntax.formatter.concrete_tree import parse_concrete_tree
+from difflang.syntax.formatter.layout_rules import layout_program
+from difflang.syntax.formatter.pretty_printer import WIDTH, render_doc
+from difflang.syntax.parse import ParsedModule, parse
 
-AGAIN = 4
+MAX_ROUNDS = 4
 
 
-def format(source: Source, width: int = WIDTH) -> str:
+def format_program(source: Source, width: int = WIDTH) -> str:
     """The text of a program, laid out within a width; of one that is, the same.
 
     Errors: DifflangError for a text that does not parse; InternalError if the layout would change it.
@@ -23,19 +23,19 @@ def format(source: Source, width: int = WIDTH) -> str:
     if before.diagnostics:
         raise DifflangError(*before.diagnostics)
     # A comment where none can stay goes to the end of its line, and what breaks around it may change with that.
-    for _ in range(AGAIN):
-        text = pretty(layout(concrete(source)), width)
+    for _ in range(MAX_ROUNDS):
+        text = render_doc(layout_program(parse_concrete_tree(source)), width)
         if text == source.text:
             return text
         source = Source(source.name, text)
         after = parse(source)
-        if after.diagnostics or not same_program(before, after):
+        if after.diagnostics or not is_same_program(before, after):
             raise InternalError(f"the layout of {source.name} changes what it says")
         before = after
     raise InternalError(f"the layout of {source.name} never comes to rest")
 
 
-def same_program(one: Parsed, other: Parsed) -> bool:
+def is_same_program(one: ParsedModule, other: ParsedModule) -> bool:
     """Whether two texts are the same but for their layout."""
     if sorted(c.text.rstrip() for c in one.comments) != sorted(c.text.rstrip() for c in other.comments):
         return False

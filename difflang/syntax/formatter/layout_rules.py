@@ -11,24 +11,24 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from difflang.syntax.formatter.concrete_tree import Concrete, Leaf, Node, Part
+from difflang.syntax.formatter.concrete_tree import ConcreteLeaf, ConcreteNode, ConcretePart, ConcreteTree
 from difflang.syntax.formatter.pretty_printer import (
-    BLANK,
-    HARD,
-    LINE,
-    SOFT,
+    BLANK_LINE,
+    HARD_BREAK,
+    SOFT_BREAK,
+    SOFT_SPACE,
+    BreakGroup,
     Doc,
-    Fill,
-    Group,
+    FilledDoc,
     IfBroken,
-    Indent,
-    Own,
-    Suffix,
+    IndentedDoc,
+    OwnLineComment,
+    TrailingComment,
 )
 
-BEFORE = ("AND", "OR", "PIPE")  # these may begin a line between braces too
-NUMBERS = ("int_", "float_", "negative")
-HUGGED = (
+LINE_STARTERS = ("AND", "OR", "PIPE")  # these may begin a line between braces too
+NUMBER_KINDS = ("int_", "float_", "negative")
+HUGGED_KINDS = (
     "string",
     "array",
     "array_comprehension",
@@ -36,16 +36,26 @@ HUGGED = (
     "if_",
     "match_",
 )  # alone between parentheses, they break inside
-NAMES = ("name", "name_pattern", "path_pattern", "type_name", "any_shape", "attribute_name", "path", "member", "prime")
-WORDS = ("int_", "float_", "string", "true", "false", "type_int", "literal_pattern", "break_", "continue_")
-TIGHT = frozenset((*NAMES, *WORDS, "dots", "unit", "attributes"))  # whose parts stand without spaces
-SIMPLE = ("name", "member", "index", *NUMBERS)
+NAME_KINDS = (
+    "name",
+    "name_pattern",
+    "path_pattern",
+    "type_name",
+    "any_shape",
+    "attribute_name",
+    "path",
+    "member",
+    "prime",
+)
+WORD_KINDS = ("int_", "float_", "string", "true", "false", "type_int", "literal_pattern", "break_", "continue_")
+TIGHT_KINDS = frozenset((*NAME_KINDS, *WORD_KINDS, "dots", "unit", "attributes"))  # whose parts stand without spaces
+SIMPLE_KINDS = ("name", "member", "index", *NUMBER_KINDS)
 # None may end these lists.
-NO_COMMA = ("index", "variant_pattern", "tuple_case", "type_atom", "type_call", "array_comprehension")
-PASSING = ("arg",)  # stand for what they hold
+NO_TRAILING_COMMA = ("index", "variant_pattern", "tuple_case", "type_atom", "type_call", "array_comprehension")
+TRANSPARENT_KINDS = ("arg",)  # stand for what they hold
 
 
-class Laid(Struct, eq=False):
+class LaidOutPart(Struct, eq=False):
     """A part, laid out. `kind` is what its end is: an argument of the kind of its value, say."""
 
     doc: Doc
@@ -58,62 +68,64 @@ class Laid(Struct, eq=False):
     blocks: Doc = ""  # as `doc`, to go into one group with what stands beside it
 
 
-def layout(program: Concrete) -> Doc:
+def layout_program(program: ConcreteTree) -> Doc:
     """The document of a whole program.
 
     Cost: linear in the program.
     """
-    maker = _Layout()
+    maker = _LayoutBuilder()
     for node in program.nodes:
         maker.laid[node] = maker.lay(node)
-    below = [Own(comment.text, comment.blank) for comment in program.end.above]
-    return (maker.laid[program.nodes[-1]].doc, HARD, *below)
+    below = [OwnLineComment(comment.text, comment.blank) for comment in program.end.above]
+    return (maker.laid[program.nodes[-1]].doc, HARD_BREAK, *below)
 
 
-def leaf_doc(leaf: Leaf) -> Doc:
+def leaf_doc(leaf: ConcreteLeaf) -> Doc:
     """A token with the comments that stand with it."""
-    above: list[Doc] = [Own(c.text, c.blank and i > 0) for i, c in enumerate(leaf.above)]
+    above: list[Doc] = [OwnLineComment(c.text, c.blank and i > 0) for i, c in enumerate(leaf.above)]
     if above and leaf.blank:
-        above.append(BLANK)
-    return (*above, *bare(leaf))
+        above.append(BLANK_LINE)
+    return (*above, *leaf_and_trailing(leaf))
 
 
-def bare(leaf: Leaf) -> tuple[Doc, ...]:
+def leaf_and_trailing(leaf: ConcreteLeaf) -> tuple[Doc, ...]:
     """A token and the comment behind it."""
     text = " ".join(leaf.text.split()) if leaf.kind == "_EXTERN" else leaf.text
-    return (text, Suffix(leaf.after)) if leaf.after else (text,)
+    return (text, TrailingComment(leaf.after)) if leaf.after else (text,)
 
 
-def blank_above(part: Part) -> bool:
+def blank_line_before(part: ConcretePart) -> bool:
     """Whether an empty line stands above a part and its comments."""
-    while isinstance(part, Node):
-        part = next(child for child in part.children if stands(child))
+    while isinstance(part, ConcreteNode):
+        part = next(child for child in part.children if is_visible(child))
     return part.above[0].blank if part.above else part.blank
 
 
-class _Layout:
+class _LayoutBuilder:
     def __init__(self) -> None:
-        self.laid: dict[Node, Laid] = {}
+        self.laid: dict[ConcreteNode, LaidOutPart] = {}
 
-    def lay(self, node: Node) -> Laid:
-        parts = [part for part in node.children if stands(part)]
-        if node.kind in PASSING and len(parts) == 1:
+    def lay(self, node: ConcreteNode) -> LaidOutPart:
+        parts = [part for part in node.children if is_visible(part)]
+        if node.kind in TRANSPARENT_KINDS and len(parts) == 1:
             return self.of(parts[0])
         make = getattr(self, f"lay_{node.kind}", None)
-        found: Doc | Laid = make(node, parts) if make else self.words(parts, "" if node.kind in TIGHT else " ")
-        laid = found if isinstance(found, Laid) else Laid(found, node.kind)
+        found: Doc | LaidOutPart = (
+            make(node, parts) if make else self.words(parts, "" if node.kind in TIGHT_KINDS else " ")
+        )
+        laid = found if isinstance(found, LaidOutPart) else LaidOutPart(found, node.kind)
         laid.broken = laid.broken or node.comments > 0 or any(self.of(part).broken for part in parts)
         return laid
 
-    def of(self, part: Part) -> Laid:
-        return self.laid[part] if isinstance(part, Node) else Laid(leaf_doc(part))
+    def of(self, part: ConcretePart) -> LaidOutPart:
+        return self.laid[part] if isinstance(part, ConcreteNode) else LaidOutPart(leaf_doc(part))
 
-    def doc(self, part: Part) -> Doc:
-        return self.laid[part].doc if isinstance(part, Node) else leaf_doc(part)
+    def doc(self, part: ConcretePart) -> Doc:
+        return self.laid[part].doc if isinstance(part, ConcreteNode) else leaf_doc(part)
 
     # ---- What many rules have in common
 
-    def words(self, parts: Sequence[Part], space: str = " ") -> Doc:
+    def words(self, parts: Sequence[ConcretePart], space: str = " ") -> Doc:
         """Parts side by side, commas and colons close to what is before them."""
         docs: list[Doc] = []
         for i, part in enumerate(parts):
@@ -121,290 +133,304 @@ class _Layout:
             docs.append(self.doc(part))
         return docs
 
-    def value(self, before: Sequence[Part], part: Part, *, commented: bool = False, space: str = " ") -> Laid:
+    def value(
+        self, before: Sequence[ConcretePart], part: ConcretePart, *, commented: bool = False, space: str = " "
+    ) -> LaidOutPart:
         """Words and a value after them: a chain of operators goes to the next line if it is too long."""
         laid = self.of(part)
         head = self.words(before)
         if laid.kind == "chain":
-            return Laid((head, Group((Indent((LINE, laid.chain)),), commented or laid.spread)), "value")
+            return LaidOutPart(
+                (head, BreakGroup((IndentedDoc((SOFT_SPACE, laid.chain)),), commented or laid.spread)), "value"
+            )
         if commented:
-            return Laid((head, Indent((HARD, laid.doc))), laid.kind)
-        return Laid((head, space, laid.doc), laid.kind)
+            return LaidOutPart((head, IndentedDoc((HARD_BREAK, laid.doc))), laid.kind)
+        return LaidOutPart((head, space, laid.doc), laid.kind)
 
-    def listed(self, node: Node, parts: Sequence[Part]) -> Laid:
+    def listed(self, node: ConcreteNode, parts: Sequence[ConcretePart]) -> LaidOutPart:
         """What stands in parentheses or brackets, these included: the items one a line, if they do not fit."""
         opener, *inner, closer = parts
-        assert isinstance(closer, Leaf)
-        lists = [p for p in inner if isinstance(p, Node) and p.kind in ("args", "names", "lambda_params")]
-        inner = [part for p in inner for part in ([c for c in p.children if stands(c)] if p in lists else [p])]
+        assert isinstance(closer, ConcreteLeaf)
+        lists = [p for p in inner if isinstance(p, ConcreteNode) and p.kind in ("args", "names", "lambda_params")]
+        inner = [part for p in inner for part in ([c for c in p.children if is_visible(c)] if p in lists else [p])]
         items = [self.of(part) for part in inner if part.kind != "COMMA"]
         trailing = bool(inner) and inner[-1].kind == "COMMA"
         commented = node.commented or any(p.commented for p in lists)
         if not items and not closer.above:
-            return Laid((self.doc(opener), *bare(closer)), node.kind)
-        last = items[-1] if items else Laid("")
+            return LaidOutPart((self.doc(opener), *leaf_and_trailing(closer)), node.kind)
+        last = items[-1] if items else LaidOutPart("")
         broken = commented or trailing or any(item.broken for item in items[:-1])
-        if len(items) == 1 and last.kind in HUGGED and not broken:
-            return Laid((self.doc(opener), last.doc, self.doc(closer)), node.kind)
-        comma = node.kind not in NO_COMMA and last.kind != "comprehension"
-        broken = broken or (last.broken and (not comma or last.kind not in HUGGED))
+        if len(items) == 1 and last.kind in HUGGED_KINDS and not broken:
+            return LaidOutPart((self.doc(opener), last.doc, self.doc(closer)), node.kind)
+        comma = node.kind not in NO_TRAILING_COMMA and last.kind != "comprehension"
+        broken = broken or (last.broken and (not comma or last.kind not in HUGGED_KINDS))
         end: Doc = IfBroken(",") if comma and items and not trailing else ""
         rows = [*self.rows(inner, ","), end]
-        if all(item.kind in NUMBERS for item in items) and not commented:
-            rows = [Fill(self.filled(inner, "," if trailing else end))]
-        below = [Own(c.text) for c in closer.above]
-        group = Group((self.doc(opener), Indent((SOFT, *rows, *below)), SOFT, *bare(closer)), broken)
-        return Laid(group, node.kind, broken)
+        if all(item.kind in NUMBER_KINDS for item in items) and not commented:
+            rows = [FilledDoc(self.filled(inner, "," if trailing else end))]
+        below = [OwnLineComment(c.text) for c in closer.above]
+        group = BreakGroup(
+            (self.doc(opener), IndentedDoc((SOFT_BREAK, *rows, *below)), SOFT_BREAK, *leaf_and_trailing(closer)), broken
+        )
+        return LaidOutPart(group, node.kind, broken)
 
-    def filled(self, inner: Sequence[Part], end: Doc) -> list[Doc]:
+    def filled(self, inner: Sequence[ConcretePart], end: Doc) -> list[Doc]:
         """Numbers, each with its comma, the last with `end`."""
         items = [part for part in inner if part.kind != "COMMA"]
         ends: list[Doc] = [*[","] * (len(items) - 1), end]
         return [(self.doc(item), end) for item, end in zip(items, ends, strict=True)]
 
-    def rows(self, inner: Sequence[Part], comma: Doc, *, blanks: bool = False) -> list[Doc]:
+    def rows(self, inner: Sequence[ConcretePart], comma: Doc, *, blanks: bool = False) -> list[Doc]:
         """Items, separated by `comma` and a line, with the comments of the commas that are there."""
         rows: list[Doc] = []
         pending: list[Doc] = []
         last = max((i for i, part in enumerate(inner) if part.kind != "COMMA"), default=0)
         for i, part in enumerate(inner):
             if part.kind == "COMMA":
-                assert isinstance(part, Leaf)
+                assert isinstance(part, ConcreteLeaf)
                 rows += [comma] if i < last or comma == "," else []
-                rows += [Suffix(part.after)] if part.after else []
-                pending += [Own(c.text) for c in part.above]
+                rows += [TrailingComment(part.after)] if part.after else []
+                pending += [OwnLineComment(c.text) for c in part.above]
                 continue
             if rows:
                 if inner[i - 1].kind != "COMMA":
                     rows.append(comma)
-                rows.append(BLANK if blanks and blank_above(part) else LINE)
+                rows.append(BLANK_LINE if blanks and blank_line_before(part) else SOFT_SPACE)
             rows += [*pending, self.doc(part)]
             pending = []
         return [*rows, *pending]
 
-    def braced(self, opener: Leaf, rows: Sequence[Doc], closer: Leaf) -> Doc:
+    def braced(self, opener: ConcreteLeaf, rows: Sequence[Doc], closer: ConcreteLeaf) -> Doc:
         """What stands in braces, these included."""
-        below = [Own(c.text, c.blank and (i > 0 or bool(rows))) for i, c in enumerate(closer.above)]
+        below = [OwnLineComment(c.text, c.blank and (i > 0 or bool(rows))) for i, c in enumerate(closer.above)]
         if not rows and not below:
-            return (leaf_doc(opener), *bare(closer))
-        return (leaf_doc(opener), Indent((LINE, *rows, *below)), LINE, *bare(closer))
+            return (leaf_doc(opener), *leaf_and_trailing(closer))
+        return (leaf_doc(opener), IndentedDoc((SOFT_SPACE, *rows, *below)), SOFT_SPACE, *leaf_and_trailing(closer))
 
-    def statements(self, parts: Sequence[Part]) -> list[Doc]:
+    def statements(self, parts: Sequence[ConcretePart]) -> list[Doc]:
         rows: list[Doc] = []
         for i, part in enumerate(parts):
-            rows += [BLANK if blank_above(part) else HARD] if i else []
+            rows += [BLANK_LINE if blank_line_before(part) else HARD_BREAK] if i else []
             rows.append(self.doc(part))
         return rows
 
     # ---- Files and declarations
 
-    def lay_start(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_start(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         return self.statements(parts)
 
-    def after_name(self, node: Node, parts: list[Part], space: str = "") -> Laid:
+    def after_name(self, node: ConcreteNode, parts: list[ConcretePart], space: str = "") -> LaidOutPart:
         """A name, and what follows in parentheses or brackets, after a `space`."""
-        at = opening(parts)
+        at = opening_bracket_index(parts)
         if at is None:
-            return Laid(self.words(parts, space), node.kind)
+            return LaidOutPart(self.words(parts, space), node.kind)
         laid = self.listed(node, parts[at:])
-        return Laid((self.words(parts[:at], space), space if at else "", laid.doc), node.kind, laid.broken)
+        return LaidOutPart((self.words(parts[:at], space), space if at else "", laid.doc), node.kind, laid.broken)
 
-    def lay_import_(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_import_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         return self.after_name(node, parts, " ")
 
     lay_generics = lay_parameters = lay_variant = lay_variant_pattern = lay_tuple_pattern = lay_tuple_case = after_name
     lay_tuple_ = lay_array = lay_array_comprehension = lay_call = lay_index = after_name
 
-    def lay_type_apply(self, node: Node, parts: list[Part]) -> Doc | Laid:
+    def lay_type_apply(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
         """A type breaks only where a comment or a comma at its end wants it: what is around it breaks first."""
         if node.commented or parts[-2].kind == "COMMA":
             return self.after_name(node, parts)
-        at = opening(parts)
+        at = opening_bracket_index(parts)
         assert at is not None
         return (self.words(parts[: at + 1], ""), self.words(parts[at + 1 : -1]), self.doc(parts[-1]))
 
     lay_type_atom = lay_type_call = lay_type_tuple = lay_type_apply
 
-    def lay_bare_fn(self, node: Node, parts: list[Part]) -> Doc | Laid:
+    def lay_bare_fn(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
         if parts[-1].kind == "block":
             return self.words(parts)
         return self.value(parts[:-1], parts[-1], commented=node.commented)
 
-    def lay_signature(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_signature(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         close = [i for i, part in enumerate(parts) if i and part.kind not in ("generics", "parameters")]
         at = close[0] if close else len(parts)
         head = self.words(parts[:at], "")
         return (head, " ", self.words(parts[at:])) if close else head
 
-    def lay_where(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_where(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         broken = node.commented or any(self.of(part).broken for part in parts)
-        return (self.doc(parts[0]), Group((Indent((LINE, *self.rows(parts[1:], ","))),), broken))
+        return (self.doc(parts[0]), BreakGroup((IndentedDoc((SOFT_SPACE, *self.rows(parts[1:], ","))),), broken))
 
-    def lay_extern(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_extern(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         return (self.doc(parts[0]), " ", self.words(parts[1:3], ""), " ", self.words(parts[3:]))
 
-    def lay_rule(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_rule(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         at = 3 if parts[2].kind == "parameters" else 2
         return (self.doc(parts[0]), " ", self.words(parts[1:at], ""), " ", self.words(parts[at:]))
 
-    def lay_record(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_record(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         at = next(i for i, part in enumerate(parts) if part.kind == "LBRACE")
         opener, closer = parts[at], parts[-1]
-        assert isinstance(opener, Leaf) and isinstance(closer, Leaf)
+        assert isinstance(opener, ConcreteLeaf) and isinstance(closer, ConcreteLeaf)
         head = (self.doc(parts[0]), " ", self.words(parts[1:at], ""), " ")
         return self.members(node, head, opener, parts[at + 1 : -1], closer)
 
     lay_enum = lay_record
 
-    def lay_match_(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_match_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         word, subject, opener, *inside, closer = parts
-        assert isinstance(opener, Leaf) and isinstance(closer, Leaf)
+        assert isinstance(opener, ConcreteLeaf) and isinstance(closer, ConcreteLeaf)
         return self.members(node, (self.words((word, subject)), " "), opener, inside, closer)
 
-    def members(self, node: Node, head: Doc, opener: Leaf, inside: Sequence[Part], closer: Leaf) -> Laid:
+    def members(
+        self, node: ConcreteNode, head: Doc, opener: ConcreteLeaf, inside: Sequence[ConcretePart], closer: ConcreteLeaf
+    ) -> LaidOutPart:
         """Fields, variants or cases between braces: a line ends one where they stand on several."""
         holder = inside[0] if inside else None
-        inner = [p for p in holder.children if stands(p)] if isinstance(holder, Node) else []
+        inner = [p for p in holder.children if is_visible(p)] if isinstance(holder, ConcreteNode) else []
         items = [part for part in inner if part.kind != "COMMA"]
-        broken = opener.broken or node.commented or (isinstance(holder, Node) and holder.commented)
+        broken = opener.broken or node.commented or (isinstance(holder, ConcreteNode) and holder.commented)
         broken = broken or any(self.of(part).broken for part in items)
         rows = self.rows(inner, IfBroken("", ","), blanks=broken)
-        return Laid((head, Group((self.braced(opener, rows, closer),), broken)), node.kind, broken)
+        return LaidOutPart((head, BreakGroup((self.braced(opener, rows, closer),), broken)), node.kind, broken)
 
-    def lay_case(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_case(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         return self.value(parts[:-1], parts[-1], commented=node.commented)
 
-    def lay_attribute(self, node: Node, parts: list[Part]) -> Doc:
-        end = HARD if node.children[-1].kind == "_NL" else " "
+    def lay_attribute(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
+        end = HARD_BREAK if node.children[-1].kind == "_NL" else " "
         return (self.doc(parts[0]), self.after_name(node, parts[1:]).doc, end)
 
-    def lay_attributed(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_attributed(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         return (self.doc(parts[0]), self.words(parts[1:]))
 
     lay_public_attributed = lay_attributed
 
     # ---- Statements
 
-    def lay_let(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_let(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         return self.value(parts[:-1], parts[-1], commented=node.commented)
 
     lay_var = lay_assign = lay_update = lay_named = lay_let
 
-    def lay_param(self, node: Node, parts: list[Part]) -> Doc | Laid:
+    def lay_param(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
         return self.words(parts)
 
-    def lay_assert_(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_assert_(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         if len(parts) == 2:
             return self.words(parts)
-        more = (LINE, self.doc(parts[3]))
-        return Group(
-            (self.words(parts[:2]), self.doc(parts[2]), Indent(more)), node.commented or self.of(parts[1]).broken
+        more = (SOFT_SPACE, self.doc(parts[3]))
+        return BreakGroup(
+            (self.words(parts[:2]), self.doc(parts[2]), IndentedDoc(more)), node.commented or self.of(parts[1]).broken
         )
 
-    def lay_block(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_block(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         opener, *stmts, closer = parts
-        assert isinstance(opener, Leaf) and isinstance(closer, Leaf)
+        assert isinstance(opener, ConcreteLeaf) and isinstance(closer, ConcreteLeaf)
         broken = opener.broken or node.commented or len(stmts) > 1 or any(self.of(part).broken for part in stmts)
         broken = broken and bool(stmts or closer.above or opener.after)
         blocks = self.braced(opener, self.statements(stmts), closer)
-        return Laid(Group((blocks,), broken), "block", broken, blocks=blocks)
+        return LaidOutPart(BreakGroup((blocks,), broken), "block", broken, blocks=blocks)
 
-    def lay_if_(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_if_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         laid = [self.of(part) for part in parts]
         docs = [part.blocks or part.doc for part in laid]
         blocks = [docs[0], *[doc for d in docs[1:] for doc in (" ", d)]]
         broken = any(part.broken for part in laid[2:])
-        return Laid(Group((blocks,), broken), "if_", broken, blocks=blocks)
+        return LaidOutPart(BreakGroup((blocks,), broken), "if_", broken, blocks=blocks)
 
-    def lay_with_key(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_with_key(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         return (self.words(parts[:-1], ""), " ", self.doc(parts[-1]))
 
     # ---- Expressions
 
-    def lay_binary(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_binary(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         if node.origin in ("power", "dim_power"):
-            return Laid(self.words(parts, "" if self.of(parts[2]).kind in SIMPLE else " "), "power")
+            return LaidOutPart(self.words(parts, "" if self.of(parts[2]).kind in SIMPLE_KINDS else " "), "power")
         first, rest = parts[0], parts[1:]
         left = self.of(first)
-        if not isinstance(first, Node) or first.origin != node.origin or left.kind not in ("chain", "hug", "pipe"):
-            left = Laid("", start=self.doc(first))
+        if (
+            not isinstance(first, ConcreteNode)
+            or first.origin != node.origin
+            or left.kind not in ("chain", "hug", "pipe")
+        ):
+            left = LaidOutPart("", start=self.doc(first))
             if len(rest) == 2 and not node.commented and self.hugs(node, self.of(first), self.of(rest[1])):
-                return Laid(self.words(parts), "hug", start=left.start, links=self.links(rest))
+                return LaidOutPart(self.words(parts), "hug", start=left.start, links=self.links(rest))
         left.links += self.links(rest)
         broken = node.commented or left.spread or any(self.of(part).broken for part in (first, *rest[1::2]))
-        chain = Group((left.start, left.links), broken)
-        whole = Group((left.start, Indent((left.links,))), broken)
-        return Laid(whole, "chain", chain=chain, start=left.start, links=left.links, spread=broken)
+        chain = BreakGroup((left.start, left.links), broken)
+        whole = BreakGroup((left.start, IndentedDoc((left.links,))), broken)
+        return LaidOutPart(whole, "chain", chain=chain, start=left.start, links=left.links, spread=broken)
 
-    def links(self, rest: Sequence[Part]) -> list[Doc]:
+    def links(self, rest: Sequence[ConcretePart]) -> list[Doc]:
         """Operators and their right operands, each with the line that may break there."""
         links: list[Doc] = []
         for op, operand in zip(rest[::2], rest[1::2], strict=True):
-            assert isinstance(op, Leaf)
-            before = not op.braced or op.kind in BEFORE
+            assert isinstance(op, ConcreteLeaf)
+            before = not op.braced or op.kind in LINE_STARTERS
             sign, right = self.doc(op), self.doc(operand)
-            gap = HARD if op.after else " "
-            links.append((LINE, sign, gap, right) if before else (" ", sign, LINE, right))
+            gap = HARD_BREAK if op.after else " "
+            links.append((SOFT_SPACE, sign, gap, right) if before else (" ", sign, SOFT_SPACE, right))
         return links
 
-    def hugs(self, node: Node, first: Laid, last: Laid) -> bool:
+    def hugs(self, node: ConcreteNode, first: LaidOutPart, last: LaidOutPart) -> bool:
         """Whether the brackets at the end break before the operator does: `h * (`, `x + h * sum(`."""
-        simple = node.origin == "product" or first.kind in SIMPLE
-        return simple and last.kind in ("atom", "call", "hug", *HUGGED) and last.kind != "string"
+        simple = node.origin == "product" or first.kind in SIMPLE_KINDS
+        return simple and last.kind in ("atom", "call", "hug", *HUGGED_KINDS) and last.kind != "string"
 
     lay_compare = lay_dim = lay_binary
 
-    def lay_pipe(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_pipe(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         laid = self.lay_binary(node, parts)
         laid.kind = "pipe"
         return laid
 
-    def lay_unary(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_unary(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         word = parts[0].kind == "NOT"
-        number = not word and parts[1].kind in NUMBERS
-        return Laid(self.words(parts, " " if word else ""), "negative" if number else "unary")
+        number = not word and parts[1].kind in NUMBER_KINDS
+        return LaidOutPart(self.words(parts, " " if word else ""), "negative" if number else "unary")
 
-    def lay_range_(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_range_(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         at = next((i for i, part in enumerate(parts) if part.kind == "_BY"), len(parts))
         head = self.words(parts[:at], "")
         return (head, " ", self.words(parts[at:])) if at < len(parts) else head
 
     lay_slice_from = lay_slice_to = lay_range_
 
-    def lay_atom(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_atom(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         opener, inner, closer = parts
-        assert isinstance(closer, Leaf)
+        assert isinstance(closer, ConcreteLeaf)
         laid = self.of(inner)
-        below = [Own(c.text) for c in closer.above]
-        if laid.kind in HUGGED and not node.commented:
+        below = [OwnLineComment(c.text) for c in closer.above]
+        if laid.kind in HUGGED_KINDS and not node.commented:
             return (self.doc(opener), laid.doc, self.doc(closer))
-        inside = Indent((SOFT, laid.chain or laid.doc, *below))
-        return Group((self.doc(opener), inside, SOFT, *bare(closer)), node.commented or laid.broken)
+        inside = IndentedDoc((SOFT_BREAK, laid.chain or laid.doc, *below))
+        return BreakGroup(
+            (self.doc(opener), inside, SOFT_BREAK, *leaf_and_trailing(closer)), node.commented or laid.broken
+        )
 
     lay_with_ = lay_import_
 
-    def lay_lambda_(self, node: Node, parts: list[Part]) -> Laid:
+    def lay_lambda_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         body = parts[-1]
         head = [part for part in parts[:-1] if part.kind != "_LINEAR"]
         word: Doc = (self.doc(parts[0]), " ") if parts[0].kind == "_LINEAR" else ""
         laid = self.of(body)
         if laid.kind == "chain":
-            rest: Doc = Group((Indent((LINE, laid.chain)),), node.commented or laid.spread)
+            rest: Doc = BreakGroup((IndentedDoc((SOFT_SPACE, laid.chain)),), node.commented or laid.spread)
         else:
             rest = (" ", laid.doc)
-        return Laid((word, self.words(head, ""), rest), "block" if laid.kind == "block" else "lambda_")
+        return LaidOutPart((word, self.words(head, ""), rest), "block" if laid.kind == "block" else "lambda_")
 
     lay_linear_lambda = lay_lambda_
 
-    def lay_comprehension(self, node: Node, parts: list[Part]) -> Doc:
+    def lay_comprehension(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         return self.value(parts[:-1], parts[-1], commented=node.commented).doc
 
 
-def stands(part: Part) -> bool:
+def is_visible(part: ConcretePart) -> bool:
     """Whether a part has any tokens but the ends of lines."""
     return part.end >= 0 and part.kind != "_NL"
 
 
-def opening(parts: Sequence[Part]) -> int | None:
+def opening_bracket_index(parts: Sequence[ConcretePart]) -> int | None:
     """Where the parentheses or brackets begin."""
     return next((i for i, part in enumerate(parts) if part.kind in ("LPAR", "LSQB")), None)

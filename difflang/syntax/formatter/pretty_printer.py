@@ -13,10 +13,10 @@ from msgspec import Struct
 from difflang.base.diagnostics import cell_width
 
 WIDTH = 100
-STEP = 2
+INDENT_WIDTH = 2
 
 
-class Line(Struct, frozen=True):
+class LineBreak(Struct, frozen=True):
     """A place where a line may break; `flat` where it does not. With `hard` it always does."""
 
     flat: str = " "
@@ -24,20 +24,20 @@ class Line(Struct, frozen=True):
     blank: bool = False  # an empty line too
 
 
-class Group(Struct, frozen=True):
+class BreakGroup(Struct, frozen=True):
     """Parts that stand on one line, or break at all their lines; `broken` ones always do."""
 
     parts: Sequence[Doc]
     broken: bool = False
 
 
-class Indent(Struct, frozen=True):
+class IndentedDoc(Struct, frozen=True):
     """Parts whose lines begin further right, if the group around them breaks."""
 
     parts: Sequence[Doc]
 
 
-class Fill(Struct, frozen=True):
+class FilledDoc(Struct, frozen=True):
     """Parts with a line between any two, each broken only where the next part does not fit."""
 
     parts: Sequence[Doc]
@@ -51,40 +51,51 @@ class IfBroken(Struct, frozen=True):
     flat: str = ""
 
 
-class Own(Struct, frozen=True):
+class OwnLineComment(Struct, frozen=True):
     """A comment on a line of its own."""
 
     text: str
     blank: bool = False  # an empty line above it
 
 
-class Suffix(Struct, frozen=True):
+class TrailingComment(Struct, frozen=True):
     """A comment after what stands on the line; it counts as nothing in the width."""
 
     text: str
 
 
-Doc = str | Line | Group | Indent | Fill | IfBroken | Own | Suffix | tuple["Doc", ...] | list["Doc"]
-Task = tuple[int, bool, Doc]  # how far right, whether on one line, what
+Doc = (
+    str
+    | LineBreak
+    | BreakGroup
+    | IndentedDoc
+    | FilledDoc
+    | IfBroken
+    | OwnLineComment
+    | TrailingComment
+    | tuple["Doc", ...]
+    | list["Doc"]
+)
+PrintTask = tuple[int, bool, Doc]  # how far right, whether on one line, what
 
-LINE = Line()
-SOFT = Line("")
-HARD = Line(hard=True)
-BLANK = Line(hard=True, blank=True)
+SOFT_SPACE = LineBreak()
+SOFT_BREAK = LineBreak("")
+HARD_BREAK = LineBreak(hard=True)
+BLANK_LINE = LineBreak(hard=True, blank=True)
 
 
-def pretty(doc: Doc, width: int = WIDTH) -> str:
+def render_doc(doc: Doc, width: int = WIDTH) -> str:
     """The text of a document, each line without space at its end.
 
     Cost: linear in the document, times the width.
     Source: Wadler 2003, A prettier printer; Oppen 1980, Prettyprinting.
     """
-    printer = _Printer(width)
+    printer = _DocPrinter(width)
     printer.run(doc)
     return printer.text()
 
 
-class _Printer:
+class _DocPrinter:
     def __init__(self, width: int) -> None:
         self.width = width
         self.lines: list[str] = []
@@ -92,7 +103,7 @@ class _Printer:
         self.used = 0  # cells of the row, 0 while it is empty
         self.indent = 0
         self.suffixes: list[str] = []
-        self.todo: list[Task] = []
+        self.todo: list[PrintTask] = []
 
     def text(self) -> str:
         self.newline(0)
@@ -109,26 +120,26 @@ class _Printer:
                 self.write(doc)
             case tuple() | list():
                 self.todo.extend((indent, flat, part) for part in reversed(doc))
-            case Indent(parts):
-                indent += 0 if flat else STEP
+            case IndentedDoc(parts):
+                indent += 0 if flat else INDENT_WIDTH
                 self.todo.extend((indent, flat, part) for part in reversed(parts))
-            case Group(parts, broken):
+            case BreakGroup(parts, broken):
                 flat = not broken and (flat or self.fits((indent, True, doc)))
                 self.todo.extend((indent, flat, part) for part in reversed(parts))
-            case Line():
+            case LineBreak():
                 self.line(indent, flat, doc)
-            case Fill(parts, first):
+            case FilledDoc(parts, first):
                 self.fill(indent, flat, parts, first)
             case IfBroken(text, otherwise):
                 self.write(otherwise if flat else text)
-            case Suffix(text):
+            case TrailingComment(text):
                 self.suffixes.append(text)
-            case Own(text, blank):
-                self.line(indent, False, BLANK if blank else HARD)
+            case OwnLineComment(text, blank):
+                self.line(indent, False, BLANK_LINE if blank else HARD_BREAK)
                 self.write(text)
                 self.newline(indent)
 
-    def line(self, indent: int, flat: bool, line: Line) -> None:
+    def line(self, indent: int, flat: bool, line: LineBreak) -> None:
         if flat and not line.hard:
             self.write(line.flat)
             return
@@ -140,8 +151,8 @@ class _Printer:
         if first == len(parts):
             return
         if first:
-            self.line(indent, flat or self.fits((indent, False, (" ", parts[first]))), LINE)
-        self.todo += [(indent, flat, Fill(parts, first + 1)), (indent, flat, parts[first])]
+            self.line(indent, flat or self.fits((indent, False, (" ", parts[first]))), SOFT_SPACE)
+        self.todo += [(indent, flat, FilledDoc(parts, first + 1)), (indent, flat, parts[first])]
 
     def write(self, text: str) -> None:
         if not text:
@@ -164,7 +175,7 @@ class _Printer:
         self.lines += [" " * indent + other for other in others]
         self.indent, self.used = indent, 0
 
-    def fits(self, task: Task) -> bool:
+    def fits(self, task: PrintTask) -> bool:
         """Whether a task, and what follows it up to where a line can break, goes into the rest of the row."""
         room = self.width - (self.used if self.row else task[0])
         trial, rest = [task], len(self.todo)
@@ -180,22 +191,22 @@ class _Printer:
                     room -= cell_width(doc)
                 case tuple() | list():
                     trial.extend((indent, flat, part) for part in reversed(doc))
-                case Indent(parts):
-                    trial.extend((indent + STEP, flat, part) for part in reversed(parts))
-                case Group(parts, broken):
+                case IndentedDoc(parts):
+                    trial.extend((indent + INDENT_WIDTH, flat, part) for part in reversed(parts))
+                case BreakGroup(parts, broken):
                     trial.extend((indent, flat and not broken, part) for part in reversed(parts))
-                case Line(text, hard):
+                case LineBreak(text, hard):
                     if hard or not flat:
                         return True
                     room -= len(text)
-                case Fill(parts, first):
+                case FilledDoc(parts, first):
                     if not flat:
                         return True
                     trial.extend((indent, flat, (" ", part)) for part in reversed(parts[first:]))
-                case Own():  # what follows has a row to itself
+                case OwnLineComment():  # what follows has a row to itself
                     room = self.width - indent
                 case IfBroken(text, otherwise):
                     room -= len(otherwise if flat else text)
-                case Suffix():
+                case TrailingComment():
                     pass
         return False

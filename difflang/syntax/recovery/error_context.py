@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from difflang.syntax.lexer import CLOSES, OPENS, Token
-from difflang.syntax.parser_tables import END, tables
+from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token
+from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
 
 if TYPE_CHECKING:
-    from difflang.syntax.parse import Parser
+    from difflang.syntax.parse import LalrParser
 
-_SIGNS = re.compile(r"[-+*/%@^=<>!&|.:;?~\\$`]+")
-_CLASSES = {"NAME", "INT", "FLOAT", "STRING", "_NL", END}
+_OPERATOR_SIGNS = re.compile(r"[-+*/%@^=<>!&|.:;?~\\$`]+")
+_TOKEN_CLASSES = {"NAME", "INT", "FLOAT", "STRING", "_NL", END_OF_TEXT}
 
 
-class Situation(Struct, frozen=True):
+class ErrorContext(Struct, frozen=True):
     """A token that cannot stand where it stands. Signs in a row count as one: `&&`, `++`."""
 
     state: int
@@ -37,66 +37,66 @@ class Situation(Struct, frozen=True):
     before_start: int
 
 
-def look(parser: Parser, kind: str) -> Situation:
+def error_context_of(parser: LalrParser, kind: str) -> ErrorContext:
     """The situation of a parser that can do nothing with the token its lexer has just read."""
     lexer, text = parser.lexer, parser.source.text
     before = parser.recent[-1] if parser.recent else Token("", "", 0, 0)
     stop = lexer.stop
     at = text[lexer.start : stop]
-    if kind in _CLASSES:
+    if kind in _TOKEN_CLASSES:
         at = kind
-    elif signs := _SIGNS.match(text, lexer.start, lexer.end):
+    elif signs := _OPERATOR_SIGNS.match(text, lexer.start, lexer.end):
         at, stop = signs[0], signs.end()
-    return Situation(
+    return ErrorContext(
         state=parser.states[-1],
         kind=kind,
         at=at,
-        before=before.kind if before.kind in _CLASSES else before.text,
+        before=before.kind if before.kind in _TOKEN_CLASSES else before.text,
         text=text[lexer.start : lexer.stop],
         word=before.text,
-        opener=_opener(parser.values),
-        operand=accepts(parser.states, "NAME") and accepts(parser.states, "LPAR"),
-        first=is_first(text, lexer.start),
-        wrapped=is_first(text, before.start),
+        opener=_nearest_opener(parser.values),
+        operand=accepts_tokens(parser.states, "NAME") and accepts_tokens(parser.states, "LPAR"),
+        first=is_first_on_line(text, lexer.start),
+        wrapped=is_first_on_line(text, before.start),
         start=lexer.start,
         stop=stop,
         before_start=before.start,
     )
 
 
-def is_first(text: str, offset: int) -> bool:
+def is_first_on_line(text: str, offset: int) -> bool:
     """Whether nothing but space stands before `offset` on its line."""
     return not text[text.rfind("\n", 0, offset) + 1 : offset].strip()
 
 
-def brackets(values: Sequence[object]) -> list[Token]:
+def open_brackets(values: Sequence[object]) -> list[Token]:
     """The brackets on the stack that are not closed."""
     opened: list[Token] = []
     for value in values:
         if isinstance(value, Token):
-            if value.kind in OPENS:
+            if value.kind in CLOSER_OF:
                 opened.append(value)
-            elif value.kind in CLOSES and opened:
+            elif value.kind in CLOSERS and opened:
                 opened.pop()
     return opened
 
 
 @cache
-def _openers() -> frozenset[str]:
-    words = set(tables().lexis.words.values()) - {"IN", "TRUE", "FALSE", "AND", "OR", "NOT"}
-    return frozenset(words | set(OPENS) | {"EQUAL", "_EXTERN"})
+def _opener_kinds() -> frozenset[str]:
+    words = set(load_tables().lexis.words.values()) - {"IN", "TRUE", "FALSE", "AND", "OR", "NOT"}
+    return frozenset(words | set(CLOSER_OF) | {"EQUAL", "_EXTERN"})
 
 
-def _opener(values: Sequence[object]) -> str:
+def _nearest_opener(values: Sequence[object]) -> str:
     closed = 0
     for value in reversed(values):
         if not isinstance(value, Token):
             continue
-        if value.kind in CLOSES:
+        if value.kind in CLOSERS:
             closed += 1
-        elif closed and value.kind in OPENS:
+        elif closed and value.kind in CLOSER_OF:
             closed -= 1
-        elif not closed and value.kind in _openers():
+        elif not closed and value.kind in _opener_kinds():
             return value.text
     return ""
 
@@ -104,9 +104,9 @@ def _opener(values: Sequence[object]) -> str:
 # ---- What could stand there
 
 
-def feed(states: list[int], kind: str) -> bool:
+def advance_states(states: list[int], kind: str) -> bool:
     """Move a stack of states over a token; False if it cannot stand there."""
-    rows, rules = tables().rows, tables().rules
+    rows, rules = load_tables().rows, load_tables().rules
     while True:
         action = rows[states[-1]].get(kind)
         if action is None:
@@ -120,39 +120,39 @@ def feed(states: list[int], kind: str) -> bool:
         states.append(rows[states[-1]][rule.origin])
 
 
-def accepts(states: Sequence[int], *kinds: str) -> bool:
+def accepts_tokens(states: Sequence[int], *kinds: str) -> bool:
     """Whether these tokens could come next, one after the other."""
     # Merged lookaheads may promise more than the stack below can keep, so the row of the last state is not enough.
-    if kinds[0] not in tables().rows[states[-1]]:
+    if kinds[0] not in load_tables().rows[states[-1]]:
         return False
     trial = list(states)
-    return all(feed(trial, kind) for kind in kinds)
+    return all(advance_states(trial, kind) for kind in kinds)
 
 
-_NAMES = {
+_TOKEN_NAMES = {
     "LPAR": "`(`", "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`", "RBRACE": "`}`", "COMMA": "`,`",
     "COLON": "`:`", "EQUAL": "`=`", "GIVES": "`=>`", "ARROW": "`->`", "IN": "`in`", "_BY": "`by`", "ELSE": "`else`",
-    "BAR": "`|`", "STRING": "a string", "_NL": "a new line", END: "the end", "NAME": "a name", "FN": "`fn`",
+    "BAR": "`|`", "STRING": "a string", "_NL": "a new line", END_OF_TEXT: "the end", "NAME": "a name", "FN": "`fn`",
 }  # fmt: skip
 
 
-def expected(states: Sequence[int]) -> str:
+def describe_expected(states: Sequence[int]) -> str:
     """What could stand there, in words: one kind of thing, or a few. Empty if there is too much to say."""
-    rows = tables().rows
-    could = {kind for kind in rows[states[-1]] if kind in _NAMES and accepts(states, kind)}
-    if accepts(states, "NAME") and accepts(states, "LPAR"):
-        things = ["an expression" if "STRING" in could else "a type" if accepts(states, "INT") else "a pattern"]
+    rows = load_tables().rows
+    could = {kind for kind in rows[states[-1]] if kind in _TOKEN_NAMES and accepts_tokens(states, kind)}
+    if accepts_tokens(states, "NAME") and accepts_tokens(states, "LPAR"):
+        things = ["an expression" if "STRING" in could else "a type" if accepts_tokens(states, "INT") else "a pattern"]
         could -= {"NAME", "LPAR", "LSQB", "LBRACE", "STRING", "BAR", "FN"}
     else:
         things = []
         could -= {"LPAR", "LSQB"}  # a call or an index goes on nearly everywhere
-    things += [_NAMES[kind] for kind in _NAMES if kind in could]
+    things += [_TOKEN_NAMES[kind] for kind in _TOKEN_NAMES if kind in could]
     if not things or len(things) > 5:
         return ""
     return things[0] if len(things) == 1 else f"{', '.join(things[:-1])} or {things[-1]}"
 
 
-_DESCRIBED = {
+_TOKEN_DESCRIPTIONS = {
     "NAME": "the name `{}`",
     "INT": "the number `{}`",
     "FLOAT": "the number `{}`",
@@ -161,6 +161,6 @@ _DESCRIBED = {
 }
 
 
-def described(situation: Situation) -> str:
+def describe_token(situation: ErrorContext) -> str:
     """The token at fault, in words."""
-    return _DESCRIBED.get(situation.kind, "`{}`").format(situation.text)
+    return _TOKEN_DESCRIPTIONS.get(situation.kind, "`{}`").format(situation.text)

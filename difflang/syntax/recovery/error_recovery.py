@@ -11,34 +11,55 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, Fix, Label
 from difflang.base.source import Span
-from difflang.syntax.lexer import BAD, CLOSES, OPENS, Token
-from difflang.syntax.parser_tables import END, tables
+from difflang.syntax.lexer import BAD_TOKEN, CLOSER_OF, CLOSERS, Token
+from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
 from difflang.syntax.recovery import common_mistakes
-from difflang.syntax.recovery.error_context import Situation, accepts, brackets, described, expected, look
-from difflang.syntax.recovery.panic_mode import NESTED, ONLY_ITEMS, close, closed_too_far_out, left_alone, skip
-from difflang.syntax.recovery.repairs import fix, repairs
-from difflang.syntax.recovery.token_repair import Mend, best, first, make, spelled, works
+from difflang.syntax.recovery.error_context import (
+    ErrorContext,
+    accepts_tokens,
+    describe_expected,
+    describe_token,
+    error_context_of,
+    open_brackets,
+)
+from difflang.syntax.recovery.panic_mode import (
+    ITEM_ONLY_KEYWORDS,
+    MAX_NESTED,
+    close_open_rules,
+    lacks_partner,
+    misindented_brace,
+    skip_statement,
+)
+from difflang.syntax.recovery.repairs import replacement_fix, suggested_fixes
+from difflang.syntax.recovery.token_repair import (
+    TokenRepair,
+    apply_repair,
+    best_repair,
+    first_repair,
+    repair_works,
+    sample_text,
+)
 
 if TYPE_CHECKING:
-    from difflang.syntax.parse import Parser
+    from difflang.syntax.parse import LalrParser
 
-_MISSING = ("COLON", "COMMA", "_NL", "EQUAL", "IN", "GIVES", "LBRACE", "ARROW")
+_INSERTABLE_TOKENS = ("COLON", "COMMA", "_NL", "EQUAL", "IN", "GIVES", "LBRACE", "ARROW")
 
 
-class Recovery:
+class ErrorRecovery:
     """Told of each mistake in turn. `incomplete` says that the only one was the end of the text."""
 
-    def __init__(self, parser: Parser) -> None:
+    def __init__(self, parser: LalrParser) -> None:
         self.parser = parser
         self.incomplete = False
         self.last = -1  # where the mistake before was
 
     def resume(self, kind: str) -> bool:
         """Report the token that cannot stand there and get the parser going again; False if that is not possible."""
-        situation = look(self.parser, kind)
+        situation = error_context_of(self.parser, kind)
         again = self.last == situation.start
         self.last = situation.start
-        if kind == END:
+        if kind == END_OF_TEXT:
             return self._at_the_end(situation, silent=again)
         if not again:
             mended = self._reserved(situation)
@@ -48,37 +69,39 @@ class Recovery:
                 mended = self._mended(situation)
             if mended:
                 return True
-        return skip(self.parser, situation, again)
+        return skip_statement(self.parser, situation, again)
 
     # ---- Mistakes that are known
 
-    def _explained(self, situation: Situation) -> bool | None:
+    def _explained(self, situation: ErrorContext) -> bool | None:
         """Report what looks like a known mistake; whether it was mended, None if none looks like it."""
         text, end = self.parser.source.text, self.parser.lexer.end
-        for mistake in common_mistakes.like(situation):
+        for mistake in common_mistakes.matching_mistakes(situation):
             taken = mistake.taken.match(text, situation.start, end) if mistake.taken else None
             if (mistake.taken and taken is None) or not mistake.follows(text, situation.start):
                 continue
             stop = taken.end() if taken else situation.stop
             # What is meant is known, so one token more is proof enough.
-            mend = best(self.parser, *(Mend(kinds, situation.start, stop) for kinds in mistake.mends), least=1)
+            mend = best_repair(
+                self.parser, *(TokenRepair(kinds, situation.start, stop) for kinds in mistake.mends), least=1
+            )
             if mistake.only_if_mended and mend is None:
                 continue
             if mistake.word:
                 start, stop = situation.before_start, situation.before_start + len(situation.word)
             else:
                 start = situation.start
-            fixes = repairs(mistake, situation, self.parser.source, start, max(stop, start))
+            fixes = suggested_fixes(mistake, situation, self.parser.source, start, max(stop, start))
             self._say(mistake.code, mistake.message, start, max(stop, start), "", mistake.help, fixes)
             return mend is not None and self._make(mend)
         return None
 
     # ---- Mistakes that are not
 
-    def _mended(self, situation: Situation) -> bool:
+    def _mended(self, situation: ErrorContext) -> bool:
         """Report a mistake by what mends it; whether it was mended."""
         attempts = [self._closed_wrongly, self._never_closed, self._missing, self._too_much]
-        if situation.operand and not situation.first and situation.kind not in CLOSES:
+        if situation.operand and not situation.first and situation.kind not in CLOSERS:
             attempts.insert(0, self._no_operand)
         for attempt in attempts:
             done = attempt(situation)
@@ -86,38 +109,44 @@ class Recovery:
                 return done
         return False
 
-    def _closed_wrongly(self, situation: Situation) -> bool | None:
-        if situation.kind not in CLOSES:
+    def _closed_wrongly(self, situation: ErrorContext) -> bool | None:
+        if situation.kind not in CLOSERS:
             return None
-        opened = brackets(self.parser.values)
-        drop = Mend((), situation.start, situation.stop)
-        if situation.kind in (OPENS[token.kind] for token in opened):
+        opened = open_brackets(self.parser.values)
+        drop = TokenRepair((), situation.start, situation.stop)
+        if situation.kind in (CLOSER_OF[token.kind] for token in opened):
             return None
         if opened and opened[-1].kind != "LBRACE" and situation.kind != "RBRACE":
-            exchange = Mend((OPENS[opened[-1].kind],), situation.start, situation.stop)
-            if best(self.parser, exchange, drop) == exchange:
+            exchange = TokenRepair((CLOSER_OF[opened[-1].kind],), situation.start, situation.stop)
+            if best_repair(self.parser, exchange, drop) == exchange:
                 message = f"`{opened[-1].text}` is closed by `{situation.text}`"
-                fixes = (fix(self.parser.source, situation.start, situation.stop, spelled(OPENS[opened[-1].kind])),)
+                fixes = (
+                    replacement_fix(
+                        self.parser.source, situation.start, situation.stop, sample_text(CLOSER_OF[opened[-1].kind])
+                    ),
+                )
                 self._say("DL0104", message, situation.start, situation.stop, fixes=fixes)
                 self._also(opened[-1].start, "opened here")
                 return self._make(exchange)
-        if not works(self.parser, drop):
+        if not repair_works(self.parser, drop):
             return None
         self._say("DL0104", f"`{situation.text}` closes nothing", situation.start, situation.stop)
         return self._make(drop)
 
-    def _never_closed(self, situation: Situation) -> bool | None:
-        opened = brackets(self.parser.values)
+    def _never_closed(self, situation: ErrorContext) -> bool | None:
+        opened = open_brackets(self.parser.values)
         if not opened:
             return None
         at = self._before()
-        closer = OPENS[opened[-1].kind]
+        closer = CLOSER_OF[opened[-1].kind]
         word = situation.text
         if closer != "RBRACE" or situation.kind == "ELSE":
-            mend = first(self.parser, Mend((closer,), at, at))
-        elif word in ONLY_ITEMS and situation.first:
-            several = range(1, min(len(opened), NESTED) + 1)
-            mend = first(self.parser, *(Mend((closer,) * n + ("_NL",), at, situation.start) for n in several))
+            mend = first_repair(self.parser, TokenRepair((closer,), at, at))
+        elif word in ITEM_ONLY_KEYWORDS and situation.first:
+            several = range(1, min(len(opened), MAX_NESTED) + 1)
+            mend = first_repair(
+                self.parser, *(TokenRepair((closer,) * n + ("_NL",), at, situation.start) for n in several)
+            )
             del opened[len(opened) + 2 - len(mend.kinds) if mend else len(opened) :]
         else:
             return None
@@ -125,114 +154,121 @@ class Recovery:
             return None
         token = opened[-1]
         self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
-        self._also(situation.start, f"expected `{spelled(closer)}` before this")
+        self._also(situation.start, f"expected `{sample_text(closer)}` before this")
         return self._make(mend)
 
-    def _reserved(self, situation: Situation) -> bool | None:
+    def _reserved(self, situation: ErrorContext) -> bool | None:
         """A reserved word where only a name can stand."""
-        if situation.kind not in tables().lexis.words.values() or situation.first:
+        if situation.kind not in load_tables().lexis.words.values() or situation.first:
             return None
-        mend = Mend(("NAME",), situation.start, situation.stop)
-        if accepts(self.parser.states, "INT") or not best(self.parser, mend, least=1):
+        mend = TokenRepair(("NAME",), situation.start, situation.stop)
+        if accepts_tokens(self.parser.states, "INT") or not best_repair(self.parser, mend, least=1):
             return None
         word = situation.text
         self._say("DL0106", f"`{word}` is a reserved word", situation.start, situation.stop, "expected a name")
         return self._make(mend)
 
-    def _missing(self, situation: Situation) -> bool | None:
+    def _missing(self, situation: ErrorContext) -> bool | None:
         """A token or an operand left out just before this one."""
         before, states = self._before(), self.parser.states
-        if situation.kind == "_NL" and not situation.operand and accepts(states, "LBRACE"):
+        if situation.kind == "_NL" and not situation.operand and accepts_tokens(states, "LBRACE"):
             return self._unopened(situation, before)
         if situation.operand:
             return self._no_operand(situation)
-        mend = best(self.parser, *(Mend((k,), before, situation.start if k == "_NL" else before) for k in _MISSING))
-        if mend is None or (mend.kinds == ("_NL",) and situation.kind == BAD):
+        mend = best_repair(
+            self.parser,
+            *(TokenRepair((k,), before, situation.start if k == "_NL" else before) for k in _INSERTABLE_TOKENS),
+        )
+        if mend is None or (mend.kinds == ("_NL",) and situation.kind == BAD_TOKEN):
             return None
         self._say_missing(situation, *mend.kinds)
         return self._make(mend)
 
-    def _no_operand(self, situation: Situation) -> bool | None:
+    def _no_operand(self, situation: ErrorContext) -> bool | None:
         before = self._before()
-        mend = Mend(("NAME",), before, before)
-        if situation.kind in tables().lexis.words.values() and not accepts(self.parser.states, "INT"):
+        mend = TokenRepair(("NAME",), before, before)
+        if situation.kind in load_tables().lexis.words.values() and not accepts_tokens(self.parser.states, "INT"):
             return None  # a reserved word used as a name
-        if not works(self.parser, mend):
+        if not repair_works(self.parser, mend):
             return None
-        what = expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
+        what = describe_expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
         way = "the type of one number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
         self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
         return self._make(mend)
 
-    def _say_missing(self, situation: Situation, kind: str) -> None:
+    def _say_missing(self, situation: ErrorContext, kind: str) -> None:
         if kind == "_NL":
             help = "begin a new line; between two values an operator or a comma is missing"
-            message = f"{described(situation)} does not continue the statement before it"
+            message = f"{describe_token(situation)} does not continue the statement before it"
             self._say("DL0122", message, situation.start, situation.stop, "", help)
             return
-        message = f"`{spelled(kind)}` is missing"
+        message = f"`{sample_text(kind)}` is missing"
         code = "DL0114" if kind == "LBRACE" else "DL0129"
         self._say(code, message, situation.start, situation.stop, "expected before this")
 
-    def _unopened(self, situation: Situation, before: int) -> bool:
+    def _unopened(self, situation: ErrorContext, before: int) -> bool:
         """A line that ends where its block should begin: the brace stands on the next line, or nowhere."""
         help = f"`{{` stands on the line of its `{situation.opener}`" if situation.opener.isalpha() else ""
         self._say("DL0114", "`{` is missing", before, before, "expected `{` here", help)
-        on_the_next_line = Mend((), before, situation.stop)
-        if works(self.parser, on_the_next_line):
+        on_the_next_line = TokenRepair((), before, situation.stop)
+        if repair_works(self.parser, on_the_next_line):
             return self._make(on_the_next_line)
-        mend = Mend(("LBRACE",), before, before)
+        mend = TokenRepair(("LBRACE",), before, before)
         # Where nothing closes the block either, its lines are left out.
-        return not left_alone(self.parser.source.text, before) and works(self.parser, mend) and self._make(mend)
+        return (
+            not lacks_partner(self.parser.source.text, before) and repair_works(self.parser, mend) and self._make(mend)
+        )
 
-    def _too_much(self, situation: Situation) -> bool:
-        found = described(situation)
-        could = expected(self.parser.states)
+    def _too_much(self, situation: ErrorContext) -> bool:
+        found = describe_token(situation)
+        could = describe_expected(self.parser.states)
         label = f"expected {could}" if could else ""
-        if situation.kind == BAD:
+        if situation.kind == BAD_TOKEN:
             self._say("DL0107", f"{found} means nothing", situation.start, situation.stop, label)
         else:
             stop = situation.start if situation.kind == "_NL" else situation.stop
             self._say("DL0101", f"{found} cannot stand here", situation.start, stop, label)
-        mend = first(self.parser, Mend((), situation.start, situation.stop))
+        mend = first_repair(self.parser, TokenRepair((), situation.start, situation.stop))
         return mend is not None and self._make(mend)
 
     # ---- Saying and mending
 
-    def _make(self, mend: Mend) -> bool:
-        make(self.parser, mend)
+    def _make(self, mend: TokenRepair) -> bool:
+        apply_repair(self.parser, mend)
         self.last = -1
         return True
 
     # ---- The end of the text
 
-    def _at_the_end(self, situation: Situation, silent: bool) -> bool:
-        opened = brackets(self.parser.values)
+    def _at_the_end(self, situation: ErrorContext, silent: bool) -> bool:
+        opened = open_brackets(self.parser.values)
         if not silent:
             self.incomplete = not self.parser.reports
             if opened:
                 self._unclosed(situation)
             else:
-                could = expected(self.parser.states)
+                could = describe_expected(self.parser.states)
                 what = "the text" if situation.stop == len(self.parser.source.text) else "this expression"
                 self._say(
                     "DL0129", f"{what} ends too early", situation.start, situation.stop, could and f"expected {could}"
                 )
-        return close(self.parser)
+        return close_open_rules(self.parser)
 
-    def _unclosed(self, situation: Situation) -> None:
+    def _unclosed(self, situation: ErrorContext) -> None:
         """Name the bracket whose partner is missing: by the indentation, if that tells, else the innermost."""
-        opened = brackets(self.parser.values)
+        opened = open_brackets(self.parser.values)
         text = self.parser.source.text
         token = opened[-1]
-        brace = closed_too_far_out(text, self.parser.lexer.end)
+        brace = misindented_brace(text, self.parser.lexer.end)
         if brace is not None:
             token = Token("LBRACE", "{", brace, brace + 1)
         else:
-            lone = (one for one in opened[: -NESTED - 1 : -1] if one.kind == "LBRACE" and left_alone(text, one.start))
+            lone = (
+                one for one in opened[: -MAX_NESTED - 1 : -1] if one.kind == "LBRACE" and lacks_partner(text, one.start)
+            )
             token = next(lone, token)
         self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
-        self._also(situation.start, f"the text ends without its `{spelled(OPENS[token.kind])}`")
+        self._also(situation.start, f"the text ends without its `{sample_text(CLOSER_OF[token.kind])}`")
 
     def _say(
         self, code: str, message: str, start: int, stop: int, label: str = "", help: str = "",

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 
-class Mistake(Struct, frozen=True):
+class CommonMistake(Struct, frozen=True):
     """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token. `after`:
     what the line must be up to there, if that matters.
 
@@ -37,4 +37,4 @@ class Mistake(Struct, frozen=True):
         return re.compile(self.take, re.MULTILINE) if self.take else None
 
 
-DROP: tuple[str, ...] = ()
+DROP_TOKEN: tuple[str, ...] = ()

@@ -8,151 +8,155 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from difflang.syntax.lexer import CLOSES, OPENS, Token, scanners
-from difflang.syntax.parser_tables import END, tables
-from difflang.syntax.recovery.error_context import Situation, brackets, is_first
-from difflang.syntax.recovery.token_repair import Mend, make
+from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token, token_patterns
+from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
+from difflang.syntax.recovery.error_context import ErrorContext, is_first_on_line, open_brackets
+from difflang.syntax.recovery.token_repair import TokenRepair, apply_repair
 
 if TYPE_CHECKING:
-    from difflang.syntax.parse import Parser
+    from difflang.syntax.parse import LalrParser
 
-NESTED = 100  # so many unfinished things are looked at, each at the cost of the text
-LEVELS = ("item", "stmt", "case", "variant", "field")  # what parsing can begin again with
-ONLY_ITEMS = frozenset(("import", "record", "enum", "rule", "pub", "extern"))
-ITEMS = ONLY_ITEMS | {"fn", "test", "bench"}
-GO_ON = frozenset(("else", "elif", "elseif", "except", "finally", "catch"))
-HEADS = {
+MAX_NESTED = 100  # so many unfinished things are looked at, each at the cost of the text
+RESTART_RULES = ("item", "stmt", "case", "variant", "field")  # what parsing can begin again with
+ITEM_ONLY_KEYWORDS = frozenset(("import", "record", "enum", "rule", "pub", "extern"))
+ITEM_KEYWORDS = ITEM_ONLY_KEYWORDS | {"fn", "test", "bench"}
+CONTINUATION_KEYWORDS = frozenset(("else", "elif", "elseif", "except", "finally", "catch"))
+BLOCK_HEADS = {
     "FN": ("FN", "NAME", "LPAR", "RPAR"),
     "IF": ("IF", "NAME"),
     "WHILE": ("WHILE", "NAME"),
     "FOR": ("FOR", "NAME", "IN", "NAME"),
 }
 _HEAD_END = re.compile(r'(?:[^\n"#{}]|"[^"\n]*")*(\{)[ \t]*(?:#[^\n]*)?\r?\n')
-_WORD = re.compile(r"[^\W\d]\w*")
-_PARTNERS = {closer: opener for opener, closer in OPENS.items()}
+_WORD_PATTERN = re.compile(r"[^\W\d]\w*")
+_OPENER_OF = {closer: opener for opener, closer in CLOSER_OF.items()}
 
 
-def skip(parser: Parser, situation: Situation, again: bool) -> bool:
+def skip_statement(parser: LalrParser, situation: ErrorContext, again: bool) -> bool:
     """Leave out the statement, case or declaration at fault and go on after it."""
-    level = _level(parser, len(parser.states) - 1)
+    level = _restart_level(parser, len(parser.states) - 1)
     if level is None:
         return False
     index, origin = level
-    if not again and _into_the_block(parser, situation, index):
+    if not again and _enter_block(parser, situation, index):
         return True
     begin = parser.starts[index] if index < len(parser.starts) else situation.start
-    stop, word = _stop(parser, situation, index, begin, again)
-    while word in ONLY_ITEMS and origin != "item" and index > 0:
-        outer = _level(parser, index - 1)
+    stop, word = _resume_offset(parser, situation, index, begin, again)
+    while word in ITEM_ONLY_KEYWORDS and origin != "item" and index > 0:
+        outer = _restart_level(parser, index - 1)
         if outer is None:
             break
         index, origin = outer
-    _cut(parser, index, origin, begin, stop)
-    opened = ["LBRACE", *(token.kind for token in brackets(parser.values))]
+    _reduce_to_rule(parser, index, origin, begin, stop)
+    opened = ["LBRACE", *(token.kind for token in open_brackets(parser.values))]
     parser.lexer = parser.lexer.at(stop, "RBRACE", opened)
     return True
 
 
-def _into_the_block(parser: Parser, situation: Situation, index: int) -> bool:
+def _enter_block(parser: LalrParser, situation: ErrorContext, index: int) -> bool:
     """Go on inside the braces of a `fn`, `if` or loop whose head, a single line, is at fault."""
     text, end = parser.source.text, parser.lexer.end
     kinds = (token.kind for token in parser.values[index:] if isinstance(token, Token))
-    head = next((HEADS[kind] for kind in kinds if kind in HEADS), None)
+    head = next((BLOCK_HEADS[kind] for kind in kinds if kind in BLOCK_HEADS), None)
     brace = _HEAD_END.match(text, situation.start, end)
-    if head is None or brace is None or any(t.kind == "LBRACE" for t in brackets(parser.values[index:])):
+    if head is None or brace is None or any(t.kind == "LBRACE" for t in open_brackets(parser.values[index:])):
         return False
     del parser.states[index + 1 :], parser.values[index:], parser.starts[index:], parser.ends[index:]
-    make(parser, Mend(head, situation.start, brace.start(1)))
+    apply_repair(parser, TokenRepair(head, situation.start, brace.start(1)))
     return True
 
 
-def _level(parser: Parser, top: int) -> tuple[int, str] | None:
+def _restart_level(parser: LalrParser, top: int) -> tuple[int, str] | None:
     """The topmost state, from `top` down, in which a statement or the like can begin."""
-    rows, values = tables().rows, parser.values
+    rows, values = load_tables().rows, parser.values
     inner: list[str] = [""]
     opened: list[str] = []
     for value in values[:top]:
         kind = getattr(value, "kind", "")
-        if kind in OPENS:
+        if kind in CLOSER_OF:
             opened.append(kind)
-        elif kind in CLOSES and opened:
+        elif kind in CLOSERS and opened:
             opened.pop()
         inner.append(opened[-1] if opened else "")
     for index in range(top, -1, -1):
         row = rows[parser.states[index]]
-        for origin in LEVELS:
+        for origin in RESTART_RULES:
             if origin in row and inner[index] in ("", "LBRACE"):
                 return index, origin
     return None
 
 
-def _cut(parser: Parser, index: int, origin: str, begin: int, stop: int) -> None:
+def _reduce_to_rule(parser: LalrParser, index: int, origin: str, begin: int, stop: int) -> None:
     """Put `origin`, not understood, in place of all above a state."""
     del parser.states[index + 1 :], parser.values[index:], parser.starts[index:], parser.ends[index:]
-    parser.states.append(tables().rows[parser.states[index]][origin])
+    parser.states.append(load_tables().rows[parser.states[index]][origin])
     parser.values.append(None)
     parser.starts.append(begin)
     parser.ends.append(stop)
 
 
-def _stop(parser: Parser, situation: Situation, index: int, begin: int, again: bool) -> tuple[int, str]:
+def _resume_offset(parser: LalrParser, situation: ErrorContext, index: int, begin: int, again: bool) -> tuple[int, str]:
     """Where to read on: a newline, a closing brace or the end. And the word after it."""
     text, end = parser.source.text, parser.lexer.end
-    opened = [token.kind for token in brackets(parser.values[index:])]
-    enclosed = bool(brackets(parser.values[:index]))
+    opened = [token.kind for token in open_brackets(parser.values[index:])]
+    enclosed = bool(open_brackets(parser.values[:index]))
     indent = _indent(text, begin)
     pos = situation.start
     newline = text.rfind("\n", 0, pos)
     if situation.first and not again and begin < newline:
-        word = _word(text, pos)
-        if _goes_on_at(text, newline, pos, end) and (_indent(text, pos) <= indent or word in ITEMS):
+        word = _word_at(text, pos)
+        if _can_begin_statement(text, newline, pos, end) and (_indent(text, pos) <= indent or word in ITEM_KEYWORDS):
             return newline, word
     if again:
         pos = situation.stop
-    plain = scanners()[1]
+    plain = token_patterns()[1]
     while pos < end:
         match = plain.match(text, pos, end)
         if match is None:
-            pos = _after_nothing(text, pos, end)
+            pos = _skip_bad_character(text, pos, end)
             continue
         kind: str = match.lastgroup or ""
         pos = match.end()
         if kind == "_NL":
-            word = _word(text, pos)
-            deeper = _indent(text, pos) > indent or (opened and "LBRACE" in opened and word not in ITEMS)
-            if not deeper and _goes_on_at(text, match.start(kind), pos, end) and word not in GO_ON:
+            word = _word_at(text, pos)
+            deeper = _indent(text, pos) > indent or (opened and "LBRACE" in opened and word not in ITEM_KEYWORDS)
+            if (
+                not deeper
+                and _can_begin_statement(text, match.start(kind), pos, end)
+                and word not in CONTINUATION_KEYWORDS
+            ):
                 return match.start(kind), word
         elif kind == "SYMBOL":
-            kind = tables().lexis.symbols[match[kind]]
-            if kind in OPENS:
+            kind = load_tables().lexis.symbols[match[kind]]
+            if kind in CLOSER_OF:
                 opened.append(kind)
-            elif kind in CLOSES and _PARTNERS[kind] in opened[-NESTED:]:
-                while OPENS[opened.pop()] != kind:
+            elif kind in CLOSERS and _OPENER_OF[kind] in opened[-MAX_NESTED:]:
+                while CLOSER_OF[opened.pop()] != kind:
                     pass
             elif kind == "RBRACE" and enclosed:
                 return match.end() - 1, ""
     return end, ""
 
 
-def close(parser: Parser) -> bool:
+def close_open_rules(parser: LalrParser) -> bool:
     """Close what is open, leaving out what is unfinished, so that the rest makes a module."""
-    for _ in range(NESTED):
-        if parser.reduced(END) is not None:
+    for _ in range(MAX_NESTED):
+        if parser.reduced(END_OF_TEXT) is not None:
             return True
         action = parser.reduced("RBRACE")
         if action is not None:
             parser.shift(Token("RBRACE", "}", parser.lexer.end, parser.lexer.end), action)
             continue
         top = len(parser.states) - 1
-        level = _level(parser, top)
+        level = _restart_level(parser, top)
         # A state that has just been cut back to is no help twice.
         while level is not None and level[0] >= top - 1 and parser.values and parser.values[-1] is None:
-            level = _level(parser, level[0] - 1) if level[0] else None
+            level = _restart_level(parser, level[0] - 1) if level[0] else None
         if level is None:
             return False
         index, origin = level
         begin = parser.starts[index] if index < len(parser.starts) else parser.lexer.end
-        _cut(parser, index, origin, begin, parser.lexer.end)
+        _reduce_to_rule(parser, index, origin, begin, parser.lexer.end)
     return False
 
 
@@ -163,21 +167,21 @@ def _indent(text: str, offset: int) -> int:
     return len(line) - len(line.lstrip(" \t")) if line.strip() else offset - start
 
 
-def _word(text: str, pos: int) -> str:
-    match = _WORD.match(text, pos)
+def _word_at(text: str, pos: int) -> str:
+    match = _WORD_PATTERN.match(text, pos)
     return match[0] if match else ""
 
 
-def _goes_on_at(text: str, newline: int, pos: int, end: int) -> bool:
+def _can_begin_statement(text: str, newline: int, pos: int, end: int) -> bool:
     """Whether a statement can begin at `pos`, the first thing on a line after `newline`."""
     if pos >= end:
         return True
     if text[newline] == "\n" and newline and text[newline - 1] == "\r":
         newline -= 1
-    return text[pos] not in "#)]},;" and not scanners()[2].match(text, newline, end)
+    return text[pos] not in "#)]},;" and not token_patterns()[2].match(text, newline, end)
 
 
-def _after_nothing(text: str, pos: int, end: int) -> int:
+def _skip_bad_character(text: str, pos: int, end: int) -> int:
     """Past a character that begins no token, or past the line for a quote without a partner."""
     while pos < end and text[pos] in " \t":
         pos += 1
@@ -187,7 +191,7 @@ def _after_nothing(text: str, pos: int, end: int) -> int:
     return min(pos + 1, end)
 
 
-def left_alone(text: str, brace: int) -> bool:
+def lacks_partner(text: str, brace: int) -> bool:
     """Whether a later line begins as far out as the line of this brace without being its partner."""
     indent = _indent(text, brace)
     for line in text[brace:].split("\n")[1:]:
@@ -196,19 +200,19 @@ def left_alone(text: str, brace: int) -> bool:
     return True
 
 
-def closed_too_far_out(text: str, end: int) -> int | None:
+def misindented_brace(text: str, end: int) -> int | None:
     """The first brace whose partner stands at the beginning of a line, further out than the brace's own line."""
     opened: list[int] = []
     pos = 0
-    plain = scanners()[1]
+    plain = token_patterns()[1]
     while pos < end:
         match = plain.match(text, pos, end)
-        pos = match.end() if match else _after_nothing(text, pos, end)
+        pos = match.end() if match else _skip_bad_character(text, pos, end)
         if match and match.lastgroup == "SYMBOL":
             if match["SYMBOL"] == "{":
                 opened.append(match.start("SYMBOL"))
             elif match["SYMBOL"] == "}" and opened:
                 brace = opened.pop()
-                if is_first(text, match.start("SYMBOL")) and _indent(text, pos) < _indent(text, brace):
+                if is_first_on_line(text, match.start("SYMBOL")) and _indent(text, pos) < _indent(text, brace):
                     return brace
     return None

@@ -10,26 +10,28 @@ from difflang.base.diagnostics import Edit, Fix
 from difflang.base.source import Source, Span
 
 if TYPE_CHECKING:
-    from difflang.syntax.recovery.common_mistakes import Mistake
-    from difflang.syntax.recovery.error_context import Situation
+    from difflang.syntax.recovery.common_mistakes import CommonMistake
+    from difflang.syntax.recovery.error_context import ErrorContext
 
 
-def repairs(mistake: Mistake, situation: Situation, source: Source, start: int, stop: int) -> tuple[Fix, ...]:
+def suggested_fixes(
+    mistake: CommonMistake, situation: ErrorContext, source: Source, start: int, stop: int
+) -> tuple[Fix, ...]:
     """The fixes of a mistake that is marked from `start` to `stop`, best first."""
     if mistake.writes is None:
         return ()
     if mistake.both:
         start = situation.before_start
     if isinstance(mistake.writes, str):
-        return (fix(source, start, stop, mistake.writes),)
+        return (replacement_fix(source, start, stop, mistake.writes),)
     found: list[Fix] = []
     for pattern, template in mistake.writes:
-        if there := compiled(pattern).match(source.text, start):
-            found.append(fix(source, there.start(), there.end(), there.expand(template)))
+        if there := compile_pattern(pattern).match(source.text, start):
+            found.append(replacement_fix(source, there.start(), there.end(), there.expand(template)))
     return tuple(found)
 
 
-def fix(source: Source, start: int, stop: int, written: str) -> Fix:
+def replacement_fix(source: Source, start: int, stop: int, written: str) -> Fix:
     """A text for what stands between two places, set apart from what stands beside it."""
     text = source.text
     before, after = text[start - 1 : start], text[stop : stop + 1]
@@ -37,11 +39,15 @@ def fix(source: Source, start: int, stop: int, written: str) -> Fix:
     said = f"write `{shown}`" if shown else "type a space"
     if written.startswith("\n"):
         said = "begin a new line" + (f": `{shown}`" if shown else "")
-        written = new_line(text, start) + written[1:]
+        written = indented_newline(text, start) + written[1:]
     elif shown:
         left = written[0] == " " and not before.isspace()
         right = written[-1] == " " and not after.isspace()
-        written = " " * (left or joins(before, shown[0])) + shown + " " * (right or joins(shown[-1], after))
+        written = (
+            " " * (left or would_join_words(before, shown[0]))
+            + shown
+            + " " * (right or would_join_words(shown[-1], after))
+        )
     elif not written:
         said = f"leave `{text[start:stop].strip()}` out"
         if before.isspace():
@@ -49,17 +55,17 @@ def fix(source: Source, start: int, stop: int, written: str) -> Fix:
     return Fix(said, (Edit(Span(source, start, stop), written),))
 
 
-def new_line(text: str, at: int) -> str:
+def indented_newline(text: str, at: int) -> str:
     """The end of a line as the text has it, and the indentation of this one."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return ("\r\n" if "\r\n" in text else "\n") + line[: len(line) - len(line.lstrip())]
 
 
-def joins(a: str, b: str) -> bool:
+def would_join_words(a: str, b: str) -> bool:
     """Whether two characters side by side are read as one word."""
     return (a.isalnum() or a == "_") and (b.isalnum() or b == "_")
 
 
 @lru_cache(maxsize=128)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)

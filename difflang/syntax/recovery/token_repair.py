@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from difflang.syntax.lexer import BAD, CLOSES, OPENS, Lexer, Token
-from difflang.syntax.parser_tables import END, tables
-from difflang.syntax.recovery.error_context import brackets, feed
+from difflang.syntax.lexer import BAD_TOKEN, CLOSER_OF, CLOSERS, Lexer, Token
+from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
+from difflang.syntax.recovery.error_context import advance_states, open_brackets
 
 if TYPE_CHECKING:
-    from difflang.syntax.parse import Parser
+    from difflang.syntax.parse import LalrParser
 
-AHEAD = 4  # so many tokens must follow well for a mend to count
-FAR = 16  # so many are tried to tell mends apart
+MIN_LOOKAHEAD = 4  # so many tokens must follow well for a mend to count
+MAX_LOOKAHEAD = 16  # so many are tried to tell mends apart
 
 
-class Mend(Struct, frozen=True):
+class TokenRepair(Struct, frozen=True):
     """Tokens to put in at `start`, and where to read on."""
 
     kinds: tuple[str, ...]
@@ -28,50 +28,50 @@ class Mend(Struct, frozen=True):
     resume: int
 
 
-def first(parser: Parser, *mends: Mend) -> Mend | None:
+def first_repair(parser: LalrParser, *mends: TokenRepair) -> TokenRepair | None:
     """The first mend after which the text goes on well."""
-    return next((mend for mend in mends if works(parser, mend)), None)
+    return next((mend for mend in mends if repair_works(parser, mend)), None)
 
 
-def best(parser: Parser, *mends: Mend, least: int = AHEAD) -> Mend | None:
+def best_repair(parser: LalrParser, *mends: TokenRepair, least: int = MIN_LOOKAHEAD) -> TokenRepair | None:
     """The mend after which the text goes on well for longest, and for `least` tokens; the first of equals."""
-    reach = {mend: _reach(parser, mend, FAR) for mend in mends}
+    reach = {mend: _tokens_after_repair(parser, mend, MAX_LOOKAHEAD) for mend in mends}
     found = max(mends, key=lambda mend: reach[mend], default=None)
     return found if found is not None and reach[found] >= least else None
 
 
-def works(parser: Parser, mend: Mend) -> bool:
+def repair_works(parser: LalrParser, mend: TokenRepair) -> bool:
     """Whether the text goes on well after a mend."""
-    return _reach(parser, mend, AHEAD) >= AHEAD
+    return _tokens_after_repair(parser, mend, MIN_LOOKAHEAD) >= MIN_LOOKAHEAD
 
 
-def _reach(parser: Parser, mend: Mend, far: int) -> int:
+def _tokens_after_repair(parser: LalrParser, mend: TokenRepair, far: int) -> int:
     """How many tokens, up to `far`, go on well after a mend; `far` if its line or the text ends before that."""
     states = list(parser.states)
-    if not all(feed(states, kind) for kind in mend.kinds):
+    if not all(advance_states(states, kind) for kind in mend.kinds):
         return 0
-    rows, text = tables().rows, parser.source.text
-    lexer = _lexer(parser, mend)
+    rows, text = load_tables().rows, parser.source.text
+    lexer = _lexer_after_repair(parser, mend)
     for ahead in range(far):
         kind = lexer.next(rows[states[-1]])
-        if kind == BAD:
+        if kind == BAD_TOKEN:
             return far if ahead or mend.kinds else 0  # a mistake of its own
-        if not feed(states, kind):
+        if not advance_states(states, kind):
             # Neither the end of the text nor what is wrong on a later line is the fault of the mend.
             later = ahead > 0 and "\n" in text[mend.resume : lexer.start]
-            return far if later or (kind == END and ahead > 1) else ahead
-        if kind == END or (kind == "_NL" and ahead > 0):
+            return far if later or (kind == END_OF_TEXT and ahead > 1) else ahead
+        if kind == END_OF_TEXT or (kind == "_NL" and ahead > 0):
             return far
     return far
 
 
-def _lexer(parser: Parser, mend: Mend) -> Lexer:
+def _lexer_after_repair(parser: LalrParser, mend: TokenRepair) -> Lexer:
     lexer = parser.lexer
-    opened = ["LBRACE", *(token.kind for token in brackets(parser.values))]
+    opened = ["LBRACE", *(token.kind for token in open_brackets(parser.values))]
     for kind in mend.kinds:
-        if kind in OPENS:
+        if kind in CLOSER_OF:
             opened.append(kind)
-        elif kind in CLOSES and len(opened) > 1:
+        elif kind in CLOSERS and len(opened) > 1:
             opened.pop()
     last = mend.kinds[-1] if mend.kinds else ""
     if not mend.kinds and mend.resume > mend.start and lexer.last != "_NL" and parser.recent:
@@ -79,21 +79,21 @@ def _lexer(parser: Parser, mend: Mend) -> Lexer:
     return lexer.at(mend.resume, last, opened)
 
 
-def make(parser: Parser, mend: Mend) -> None:
+def apply_repair(parser: LalrParser, mend: TokenRepair) -> None:
     """Go on as if the tokens of a mend stood there."""
-    parser.lexer = _lexer(parser, mend)
+    parser.lexer = _lexer_after_repair(parser, mend)
     for kind in mend.kinds:
         state = parser.reduced(kind)
         assert state is not None, "a mend is tried before it is made"
-        parser.shift(Token(kind, spelled(kind), mend.start, mend.resume), state)
+        parser.shift(Token(kind, sample_text(kind), mend.start, mend.resume), state)
 
 
-_EXAMPLES = {"NAME": "_", "INT": "0", "FLOAT": "0.0", "STRING": '""', "COMPARE": "==", "_BY": "by", "_NL": "\n"}
+_SAMPLE_TEXTS = {"NAME": "_", "INT": "0", "FLOAT": "0.0", "STRING": '""', "COMPARE": "==", "_BY": "by", "_NL": "\n"}
 
 
-def spelled(kind: str) -> str:
+def sample_text(kind: str) -> str:
     """A text that reads as a token of this kind."""
-    if kind in _EXAMPLES:
-        return _EXAMPLES[kind]
-    lexis = tables().lexis
+    if kind in _SAMPLE_TEXTS:
+        return _SAMPLE_TEXTS[kind]
+    lexis = load_tables().lexis
     return next(text for text, name in {**lexis.symbols, **lexis.words}.items() if name == kind)

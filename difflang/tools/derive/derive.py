@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import Argument, Entry, elaborated
-from difflang.driver.type_specs import open_arguments, open_names
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
+from difflang.driver.type_specs import symbolic_arguments, symbolic_size_names
 from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
@@ -28,27 +28,27 @@ from difflang.ir.symbolic_dims import UnknownSize
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.derive.enum_cases import choices, refuse_sums
-from difflang.tools.derive.function_params import with_functions
-from difflang.tools.derive.not_derived import of_the_user, sizes_decide, unspelled
-from difflang.tools.derive.pullback_graph import at_once
-from difflang.tools.derive.render_derivative import Written, program
-from difflang.tools.derive.simplify_for_reading import names_of_lets, simplified
-from difflang.tools.emit import entries, place
+from difflang.tools.derive.enum_cases import refuse_sums, variant_choices
+from difflang.tools.derive.function_params import bind_function_params
+from difflang.tools.derive.not_derived import relocate_to_user, size_dependent_error, unsupported_error
+from difflang.tools.derive.pullback_graph import value_and_pullback
+from difflang.tools.derive.render_derivative import DerivativeText, render_program
+from difflang.tools.derive.simplify_for_reading import let_names, simplify_graph
+from difflang.tools.emit import parse_wrt, select_functions
 from difflang.types.function_code import FnCode, Wrt
 from difflang.types.language_types import KEY, ClosureType, KeyType, LangType, RecordType, VariantType, leaf_types
-from difflang.types.type_errors import Undecided, mistake
-from difflang.unparse.fragments import Nested, Unspelled
+from difflang.types.type_errors import DeferCheck, make_error
+from difflang.unparse.fragments import CannotUnparse, CannotUnparseNestedHistory
 
 Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
-OPEN = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0334", "DL0336", "DL1002", "DL1003"}
+OPEN_SIZE_CODES = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0334", "DL0336", "DL1002", "DL1003"}
 """What is said of sizes that are names, of a program that checks: told as numbers they may do."""
-MOST = 4  # the highest order: each about triples what there is to read
-USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+MAX_ORDER = 4  # the highest order: each about triples what there is to read
+USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
 
-class Options(Struct, frozen=True):
+class DeriveOptions(Struct, frozen=True):
     """Which derivative: in what, how, how often; what its arguments are; arguments of the program."""
 
     wrt: str | None = None
@@ -61,112 +61,120 @@ class Options(Struct, frozen=True):
 Warn = Callable[[Diagnostic], object]
 
 
-def nobody(warning: Diagnostic) -> None:
+def ignore_warning(warning: Diagnostic) -> None:
     """Is told, and does nothing."""
 
 
-def derive(checked: Checked, path: Path | None, entry: str | None, options: Options, warn: Warn = nobody) -> str:
+def derive(
+    checked: CheckedProgram, path: Path | None, entry: str | None, options: DeriveOptions, warn: Warn = ignore_warning
+) -> str:
     """The derivative of a function of a file, as a program. `warn` is told where it is 0 by mistake.
 
     Errors: DL0802 for what has no spelling; as `emit` for what is asked wrongly.
     """
-    loaded(checked, path, Engine("interpret"), options.words)
-    return derive_of(checked, the_one(checked, entry), options, warn)
+    load_values(checked, path, Engine("interpret"), options.words)
+    return derive_function(checked, single_function(checked, entry), options, warn)
 
 
-def the_one(checked: Checked, entry: str | None) -> tree.Fn:
+def single_function(checked: CheckedProgram, entry: str | None) -> tree.Fn:
     """The function that is asked for. Errors: DL0201, DL0401, DL1207."""
-    decls = [d for d in entries(checked, entry) if not d.host or entry is not None]
+    decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if not decls:
-        raise mistake(
+        raise make_error(
             "DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`"
         )
     if len(decls) > 1:
         names = ", ".join(d.name for d in decls)
-        raise mistake("DL1207", "one function is taken at a time", help=f"say `FILE:{decls[0].name}`; it has {names}")
+        raise make_error(
+            "DL1207", "one function is taken at a time", help=f"say `FILE:{decls[0].name}`; it has {names}"
+        )
     return decls[0]
 
 
-def formulas(checked: Checked, path: Path | None, entry: str | None, options: Options, *, latex: bool = False) -> str:
+def derive_formulas(
+    checked: CheckedProgram, path: Path | None, entry: str | None, options: DeriveOptions, *, latex: bool = False
+) -> str:
     """The derivative of a function of numbers as formulas, one a line. Errors: as `derive`."""
     from difflang.unparse import symbolic_formula
 
-    loaded(checked, path, Engine("interpret"), options.words)
-    decl = the_one(checked, entry)
-    asked = Asked(checked, decl, options)
-    with refusals(asked):
+    load_values(checked, path, Engine("interpret"), options.words)
+    decl = single_function(checked, entry)
+    asked = DerivativeRequest(checked, decl, options)
+    with report_unsupported(asked):
         for argument in asked.taken():
             refuse_sums(decl, argument.type)
-        graph = simplified(asked.entry().graph, {})
-        texts = symbolic_formula.formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
-        texts = [symbolic_formula.latex(t) if latex else t for t in texts]
-    heads = [partial_of(decl, w, latex=latex) for w in asked.wanted]
+        graph = simplify_graph(asked.entry().graph, {})
+        texts = symbolic_formula.graph_formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
+        texts = [symbolic_formula.to_latex(t) if latex else t for t in texts]
+    heads = [partial_text(decl, w, latex=latex) for w in asked.wanted]
     return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
 
 
-def partial_of(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
+def partial_text(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
     """What stands before the equals sign: `d_x`, or a fraction of differentials."""
-    from difflang.unparse.symbolic_formula import name_in_latex
+    from difflang.unparse.symbolic_formula import latex_name
 
     if not latex or not wanted.startswith("d_"):
         return wanted or decl.name
-    return rf"\frac{{\partial {name_in_latex(decl.name)}}}{{\partial {name_in_latex(wanted[2:])}}}"
+    return rf"\frac{{\partial {latex_name(decl.name)}}}{{\partial {latex_name(wanted[2:])}}}"
 
 
-def derive_of(checked: Checked, decl: tree.Fn, options: Options, warn: Warn = nobody) -> str:
+def derive_function(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptions, warn: Warn = ignore_warning) -> str:
     """The same of a function whose file has its values. Errors: as `derive`."""
     if decl.host:
-        raise mistake("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
-    asked = Asked(checked, decl, options)
-    with refusals(asked):
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
+    asked = DerivativeRequest(checked, decl, options)
+    with report_unsupported(asked):
         cases = asked.cases()
-        return program([written(case, warn if len(cases) == 1 else nobody) for case in cases])
+        return render_program([render_derivative(case, warn if len(cases) == 1 else ignore_warning) for case in cases])
 
 
-def written(asked: Asked, warn: Warn) -> Written:
+def render_derivative(asked: DerivativeRequest, warn: Warn) -> DerivativeText:
     """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
     entry = asked.entry()
     if entry.warnings:
-        for warning in of_the_user(DifflangError(*entry.warnings), asked.decl).diagnostics:
+        for warning in relocate_to_user(DifflangError(*entry.warnings), asked.decl).diagnostics:
             warn(warning)
-    names = names_of_lets(asked.checked, entry.graph)
+    names = let_names(asked.checked, entry.graph)
 
-    def spelled(*, again: bool = False) -> Written:
-        graph = simplified(asked.at_once(entry) if again else entry.graph, names, again=again)
+    def spelled(*, again: bool = False) -> DerivativeText:
+        graph = simplify_graph(asked.at_once(entry) if again else entry.graph, names, again=again)
         given = (asked.checked, asked.decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what)
-        return Written(*given).spelled()
+        return DerivativeText(*given).spelled()
 
     try:
         return spelled()
-    except Nested:
+    except CannotUnparseNestedHistory:
         return spelled(again=True)
 
 
 @contextmanager
-def refusals(asked: Asked) -> Generator[None, None, None]:
+def report_unsupported(asked: DerivativeRequest) -> Generator[None, None, None]:
     """What has no spelling, and what names of sizes leave open, as a diagnostic. Errors: DL0802."""
     try:
         yield
-    except (Undecided, TypeMismatch, UnknownSize, DifflangError) as error:
-        wrong = {d.code for d in error.diagnostics} - OPEN if isinstance(error, DifflangError) else set[str]()
+    except (DeferCheck, TypeMismatch, UnknownSize, DifflangError) as error:
+        wrong = (
+            {d.code for d in error.diagnostics} - OPEN_SIZE_CODES if isinstance(error, DifflangError) else set[str]()
+        )
         if not asked.names or wrong:
-            raise (of_the_user(error, asked.decl) if isinstance(error, DifflangError) else error) from None
+            raise (relocate_to_user(error, asked.decl) if isinstance(error, DifflangError) else error) from None
         what = str(error) if isinstance(error, UnknownSize) else ""
-        raise sizes_decide(asked.decl, asked.names, what) from None
-    except Unspelled as error:
-        raise unspelled(asked.decl, error) from None
+        raise size_dependent_error(asked.decl, asked.names, what) from None
+    except CannotUnparse as error:
+        raise unsupported_error(asked.decl, error) from None
 
 
 # ---- What is asked
 
 
-class Asked(Struct, eq=False):
+class DerivativeRequest(Struct, eq=False):
     """A derivative as a line of source: a function of its own that calls the operator."""
 
-    checked: Checked
+    checked: CheckedProgram
     decl: tree.Fn
-    options: Options
-    arguments: tuple[Argument, ...] = ()
+    options: DeriveOptions
+    arguments: tuple[CallArgument, ...] = ()
     names: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()  # what the parts of the result are called
     inputs: str = ""  # in what it is taken
@@ -174,11 +182,11 @@ class Asked(Struct, eq=False):
     key: str = ""  # what it draws from is called so
     known: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])  # what enums are taken to be
 
-    def cases(self) -> list[Asked]:
+    def cases(self) -> list[DerivativeRequest]:
         """A derivative for each choice of variants of the parameters that are enums. Errors: DL0802."""
-        return [replace(self, known=chosen) for chosen in choices(self.decl, self.taken())]
+        return [replace(self, known=chosen) for chosen in variant_choices(self.decl, self.taken())]
 
-    def entry(self, session: Session | None = None) -> Entry:
+    def entry(self, session: Session | None = None) -> ElaboratedCall:
         """The graph of the derivative; where it draws, from a key that comes last. Errors: DL1210, DL0403, DL04."""
         self.arguments, self.key = self.taken(), ""
         text = self.source()
@@ -186,14 +194,16 @@ class Asked(Struct, eq=False):
         if entry.random and self.known:
             message = f"`{self.decl.name}` draws, and other numbers where the variant of `{min(self.known)}` is known"
             way = "derive a function of what its variants hold"
-            raise mistake("DL0802", message, (self.decl.name_span, ""), help=way)
+            raise make_error("DL0802", message, (self.decl.name_span, ""), help=way)
         if entry.random:
             self.key = self.unused("k")
-            self.arguments += (Argument(self.key, KEY),)
+            self.arguments += (CallArgument(self.key, KEY),)
             entry = self.elaborated(text, self.arguments, session)
         return entry
 
-    def elaborated(self, text: str, arguments: Sequence[Argument], session: Session | None = None) -> Entry:
+    def elaborated(
+        self, text: str, arguments: Sequence[CallArgument], session: Session | None = None
+    ) -> ElaboratedCall:
         """The graph of a function that is written so, which draws from the key if there is one."""
         if self.key:
             head, body = text.split(") = ", 1)
@@ -202,7 +212,7 @@ class Asked(Struct, eq=False):
         (wrapper,) = parsed.module.items
         assert isinstance(wrapper, tree.Fn)
         function = ClosureType(FnCode(wrapper, module), ())
-        return elaborated(session or Session(), module, self.name, function, arguments)
+        return elaborate_call(session or Session(), module, self.name, function, arguments)
 
     @property
     def name(self) -> str:
@@ -224,12 +234,12 @@ class Asked(Struct, eq=False):
         draws = f", with draws from the key `{self.key}`" if self.key else ""
         return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}{draws}"
 
-    def taken(self) -> tuple[Argument, ...]:
+    def taken(self) -> tuple[CallArgument, ...]:
         """The arguments, with names for the sizes that nobody told."""
         decl = self.decl
-        arguments, self.names = open_arguments(self.checked.module, decl, self.options.told, functions=True)
+        arguments, self.names = symbolic_arguments(self.checked.module, decl, self.options.told, functions=True)
         arguments = [replace(a, type=self.known.get(a.name, a.type)) for a in arguments]
-        return with_functions(decl, arguments)
+        return bind_function_params(decl, arguments)
 
     def source(self) -> str:
         """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_hidden`."""
@@ -241,13 +251,13 @@ class Asked(Struct, eq=False):
         wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
         if strange := others.intersection(wrt):
             message = f"there is no derivative in `{min(strange)}`: it is no number, and has none in it that is known"
-            raise mistake(
+            raise make_error(
                 "DL0401", message, (decl.name_span, ""), help=f"it takes {', '.join(numbers) or 'no numbers'}"
             )
         if not wrt:
-            raise mistake("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
-        places = [place(decl, w, self.checked.module) for w in wrt]
-        paths = [path_of(decl, p) for p in places]
+            raise make_error("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
+        places = [parse_wrt(decl, w, self.checked.module) for w in wrt]
+        paths = [wrt_path(decl, p) for p in places]
         self.paths = tuple(paths)
         given, which, params = ", ".join(names), ", ".join(paths), self.params(self.arguments)
         self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
@@ -266,7 +276,7 @@ class Asked(Struct, eq=False):
             case "vjp":
                 return self.pullback(params, given, paths)
 
-    def params(self, arguments: Sequence[Argument]) -> str:
+    def params(self, arguments: Sequence[CallArgument]) -> str:
         return ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in arguments)
 
     @property
@@ -289,15 +299,15 @@ class Asked(Struct, eq=False):
         word = decl.name if decl.name in params else self.hidden([mode, "grad"] if mode == "vjp" else [mode], params)
         if word:
             message = f"`{word}` means something else here, and a derivative of `{decl.name}` is asked for by this name"
-            raise mistake("DL0802", message, (decl.name_span, ""), help=f"give the other `{word}` another name")
+            raise make_error("DL0802", message, (decl.name_span, ""), help=f"give the other `{word}` another name")
 
     def refuse_order(self, paths: Sequence[str]) -> None:
         """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
-        if self.options.mode != "grad" or not 1 <= self.options.order <= MOST:
-            raise mistake("DL1207", f"`--order` is 1 to {MOST}, with `--mode grad`",
+        if self.options.mode != "grad" or not 1 <= self.options.order <= MAX_ORDER:
+            raise make_error("DL1207", f"`--order` is 1 to {MAX_ORDER}, with `--mode grad`",
                           help="derive what was derived once more: it is a program")  # fmt: skip
         if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.shaped(paths[0]):
-            raise mistake("DL0802", f"a higher derivative in `{', '.join(paths)}` is no gradient: it is not one number",
+            raise make_error("DL0802", f"a higher derivative in `{', '.join(paths)}` is no gradient: it is not one number",
                           (self.decl.name_span, ""), help="`--mode hvp` is its product with a direction")  # fmt: skip
 
     def shaped(self, path: str) -> bool:
@@ -320,13 +330,13 @@ class Asked(Struct, eq=False):
         for name, type in zip(names, types, strict=True):
             refuse_sums(self.decl, type)
             texts.append(self.unused(f"d_{name.replace('.', '_')}"))
-            self.arguments += (Argument(texts[-1], tangent_type(type)),)
+            self.arguments += (CallArgument(texts[-1], tangent_type(type)),)
         self.wanted = ("", *[f"d_{self.decl.name}"])
         return ", ".join(texts)
 
     def unused(self, name: str) -> str:
         """A name like this one for another argument."""
-        while name in {a.name for a in self.arguments} | open_names(self.arguments) | {self.decl.name}:
+        while name in {a.name for a in self.arguments} | symbolic_size_names(self.arguments) | {self.decl.name}:
             name += "_"
         return name
 
@@ -337,7 +347,7 @@ class Asked(Struct, eq=False):
         """
         f, module, head = self.decl.name, self.checked.module, self.head
         function = ClosureType(FnCode(self.decl, module), ())
-        entry = elaborated(Session(), module, f, function, self.arguments)
+        entry = elaborate_call(Session(), module, f, function, self.arguments)
         plain = entry.type
         wanted, which = self.wanted, ", ".join(paths)
         names = [a.name for a in self.arguments]
@@ -351,7 +361,7 @@ class Asked(Struct, eq=False):
         call = f"vjp[{which}]({f})({given})"
         return f"fn {head}({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
 
-    def at_once(self, entry: Entry) -> Graph:
+    def at_once(self, entry: ElaboratedCall) -> Graph:
         """The graph of the derivative, a pullback in it still to be taken."""
         if self.options.mode != "vjp":
             return entry.graph
@@ -359,13 +369,13 @@ class Asked(Struct, eq=False):
         *arguments, ct = self.arguments[: len(self.arguments) - len(key)]
         given = ", ".join(a.name for a in arguments)
         text = f"fn {self.head}({self.params(arguments)}) = {self.decl.name}({given})"
-        return at_once(self.elaborated(text, [*arguments, *key]), arguments, ct, self.paths)
+        return value_and_pullback(self.elaborated(text, [*arguments, *key]), arguments, ct, self.paths)
 
 
-def path_of(decl: tree.Fn, place: Wrt) -> str:
+def wrt_path(decl: tree.Fn, place: Wrt) -> str:
     """A parameter, or a field in it, by name."""
     first, *fields = place
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
 
 
-__all__ = ["MODES", "USAGE", "Options", "derive", "derive_of"]
+__all__ = ["MODES", "USAGE_CODES", "DeriveOptions", "derive", "derive_function"]

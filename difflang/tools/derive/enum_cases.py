@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from itertools import product
 from math import prod
 
-from difflang.driver.elaborate_call import Argument
+from difflang.driver.elaborate_call import CallArgument
 from difflang.syntax import tree
 from difflang.types.language_types import LangType, RecordType, SumType, VariantType, show_type
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
-MOST = 32  # choices, each written out
+MAX_CASES = 32  # choices, each written out
 
 
-def choices(decl: tree.Fn, arguments: Sequence[Argument]) -> list[dict[str, VariantType]]:
+def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[dict[str, VariantType]]:
     """The variants that the parameters may be, by name; one choice of nothing where none is an enum. Errors: DL0802."""
     sums: dict[str, tuple[VariantType, ...]] = {}
     for name, type in [(a.name, a.type) for a in arguments]:
@@ -23,9 +23,11 @@ def choices(decl: tree.Fn, arguments: Sequence[Argument]) -> list[dict[str, Vari
         for each in [f for v in sums[name] for f in v.fields] if name in sums else [type]:
             refuse_sums(decl, each)
     count = prod(map(len, sums.values()))
-    if count > MOST:
-        message = f"`{decl.name}` takes one of {count} choices of variants, of which {MOST} at most are written out"
-        raise mistake("DL0802", message, (decl.name_span, ""), help="derive a function of fewer enums")
+    if count > MAX_CASES:
+        message = (
+            f"`{decl.name}` takes one of {count} choices of variants, of which {MAX_CASES} at most are written out"
+        )
+        raise make_error("DL0802", message, (decl.name_span, ""), help="derive a function of fewer enums")
     return [dict(zip(sums, chosen, strict=True)) for chosen in product(*sums.values())]
 
 
@@ -33,7 +35,7 @@ def refuse_sums(decl: tree.Fn, type: LangType) -> None:
     """Errors: DL0802 for what may be one of several, or has such a part."""
     if isinstance(type, (SumType, VariantType)):
         message = f"`{decl.name}` takes or gives a {show_type(type)}, whose changes are not written out"
-        raise mistake("DL0802", message, (decl.name_span, ""), help="derive a function of what its variants hold")
+        raise make_error("DL0802", message, (decl.name_span, ""), help="derive a function of what its variants hold")
     inner = type.fields if isinstance(type, RecordType) else getattr(type, "items", ())
     for each in inner:
         refuse_sums(decl, each)

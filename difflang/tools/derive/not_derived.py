@@ -8,29 +8,29 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.syntax import tree
-from difflang.types.type_errors import mistake
-from difflang.unparse.fragments import Unspelled
+from difflang.types.type_errors import make_error
+from difflang.unparse.fragments import CannotUnparse
 
-OURS = ("<derivative>", "<call>")  # texts that nobody wrote
+SYNTHETIC_SOURCES = ("<derivative>", "<call>")  # texts that nobody wrote
 
 
-def of_the_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
+def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
     """The error without places in texts that nobody wrote; at the function where no other is left."""
     found: list[Diagnostic] = []
     for each in error.diagnostics:
-        labels = tuple([at for at in each.labels if at.span.source.name not in OURS])
+        labels = tuple([at for at in each.labels if at.span.source.name not in SYNTHETIC_SOURCES])
         found.append(replace(each, labels=labels or (Label(decl.name_span, ""),)))
     return DifflangError(*found)
 
 
-def sizes_decide(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
+def size_dependent_error(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
     """A derivative that is another one for other sizes."""
     message = f"how the derivative of `{decl.name}` is computed depends on {what or 'its sizes'}"
     told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
-    return mistake("DL0802", message, (decl.name_span, ""), help=f"tell them: `{told}` writes it down for these")
+    return make_error("DL0802", message, (decl.name_span, ""), help=f"tell them: `{told}` writes it down for these")
 
 
-def unspelled(decl: tree.Fn, error: Unspelled) -> DifflangError:
+def unsupported_error(decl: tree.Fn, error: CannotUnparse) -> DifflangError:
     """What has no spelling, at the user's line."""
     inside = error.span.source is decl.span.source
     labels = [Label(error.span, "")] if error.span else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from difflang.driver.elaborate_call import Argument, Entry
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
@@ -16,7 +16,9 @@ from difflang.ops.ad_interface import zeros
 from difflang.types.language_types import leaf_types
 
 
-def at_once(plain: Entry, arguments: Sequence[Argument], cotangent: Argument, paths: Sequence[str]) -> Graph:
+def value_and_pullback(
+    plain: ElaboratedCall, arguments: Sequence[CallArgument], cotangent: CallArgument, paths: Sequence[str]
+) -> Graph:
     """The graph of a function, of arguments and a cotangent of its value, with the pullback beside the value.
 
     Shapes: takes what that of the function takes, the cotangent after its arguments; gives its value, the cotangents of
@@ -26,9 +28,9 @@ def at_once(plain: Entry, arguments: Sequence[Argument], cotangent: Argument, pa
     f = plain.graph
     hints = [h for a in arguments if a.size is None for h in leaf_hints(a.type, a.name)]
     own = [builder.param(p.type, p.hint) for p in f.params[: len(hints)]]
-    given = [builder.param(t, h) for t, h in zip(leaf_types(cotangent.type), hints_of(cotangent), strict=True)]
+    given = [builder.param(t, h) for t, h in zip(leaf_types(cotangent.type), argument_hints(cotangent), strict=True)]
     hidden = [builder.param(p.type, p.hint) for p in f.params[len(hints) :]]
-    places = [place for path in paths for place in leaves_at(path, hints, own)]
+    places = [place for path in paths for place in leaves_at_path(path, hints, own)]
     wrt = tuple([i in places for i in range(len(f.params))])
     values = len(leaf_types(plain.type))
     left = iter(given)
@@ -41,11 +43,11 @@ def at_once(plain: Entry, arguments: Sequence[Argument], cotangent: Argument, pa
     return builder.finish(results, params=[*own, *given, *hidden], name=f.name)
 
 
-def hints_of(argument: Argument) -> list[str]:
+def argument_hints(argument: CallArgument) -> list[str]:
     return leaf_hints(argument.type, argument.name)
 
 
-def leaves_at(path: str, hints: Sequence[str], params: Sequence[Value]) -> list[int]:
+def leaves_at_path(path: str, hints: Sequence[str], params: Sequence[Value]) -> list[int]:
     """The numbers that are differentiated in at a path of fields."""
     inside = [i for i, h in enumerate(hints) if h == path or h.startswith(f"{path}.")]
     return [i for i in inside if params[i].type.tangent is not None]

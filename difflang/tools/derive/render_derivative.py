@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from difflang.base.source import Source, Span
-from difflang.driver.check_and_run import Checked, check
-from difflang.driver.elaborate_call import Argument, Entry
-from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORMS
+from difflang.driver.check_and_run import CheckedProgram, check_program
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
+from difflang.elaborate.calls.builtin_functions import BUILTINS, TRANSFORM_NAMES
 from difflang.elaborate.terms import leaf_hints
 from difflang.ir.graph import Graph, Value
-from difflang.ir.symbolic_dims import names
+from difflang.ir.symbolic_dims import dim_names
 from difflang.ir.tensor_types import DTYPES
 from difflang.passes.dce import dce
 from difflang.syntax import tree
-from difflang.syntax.formatter.format_program import format
-from difflang.syntax.parser_tables import tables
-from difflang.tools.derive.function_params import shown
+from difflang.syntax.formatter.format_program import format_program
+from difflang.syntax.parser_tables import load_tables
+from difflang.tools.derive.function_params import function_type_text
 from difflang.types.language_types import (
     LangType,
     RecordType,
@@ -29,37 +29,39 @@ from difflang.types.language_types import (
     show_type,
     tangent_type,
 )
-from difflang.types.module_scope import Global
-from difflang.unparse.fragments import Unspelled, Words, name
-from difflang.unparse.unparser import Names, Speller
+from difflang.types.module_scope import GlobalName
+from difflang.unparse.fragments import CannotUnparse, Fragment, name_fragment
+from difflang.unparse.unparser import NamePool, Unparser
 
-Given = RecordType | VariantType
+RecordOrVariant = RecordType | VariantType
 SHORT = 32  # characters of a source text that a comment repeats
 
 
-class Written(Struct, eq=False):
+class DerivativeText(Struct, eq=False):
     """A derivative on its way to text."""
 
-    checked: Checked
+    checked: CheckedProgram
     decl: tree.Fn
     name: str
-    arguments: tuple[Argument, ...]
-    entry: Entry
+    arguments: tuple[CallArgument, ...]
+    entry: ElaboratedCall
     graph: Graph
     wanted: Sequence[str]  # what the parts of the result are called
     what: str  # a line that says what this is
-    given: list[tuple[str, Given]] = field(default_factory=list[tuple[str, Given]])  # records and variants, as written
+    given: list[tuple[str, RecordOrVariant]] = field(
+        default_factory=list[tuple[str, RecordOrVariant]]
+    )  # records and variants, as written
     patterns: list[str] = field(default_factory=list[str])  # of the arguments whose variant is known
     body: str = ""
     unchecked: bool = False
 
-    def spelled(self) -> Written:
+    def spelled(self) -> DerivativeText:
         """This, with the statements and the result. Errors: Unspelled."""
         self.refuse_numbers()
-        result = as_tuple(self.entry.type)
+        result = grad_record_as_tuple(self.entry.type)
         self.graph, site = self.without_failure()
         hidden = frozenset([a.name for a in self.arguments])
-        speller = Speller(self.names(), self.note, self.hints(result), hidden=hidden)
+        speller = Unparser(self.names(), self.note, self.hints(result), hidden=hidden)
         self.know_params(speller)
         speller.graph(self.graph)
         if site is not None:
@@ -80,9 +82,9 @@ class Written(Struct, eq=False):
     def declared(self) -> Iterator[tree.Record | tree.Enum]:
         """The records and enums that it needs, those in others first."""
         for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
-            yield from declared_in(type)
+            yield from declarations_in(type)
 
-    def known(self) -> list[tuple[Global, LangType]]:
+    def known(self) -> list[tuple[GlobalName, LangType]]:
         """The values of the file that it uses: they become parameters."""
         return [(g, g.var.type) for g in self.entry.globals if g.var is not None]
 
@@ -96,14 +98,14 @@ class Written(Struct, eq=False):
 
     # ---- names and values
 
-    def names(self) -> Names:
+    def names(self) -> NamePool:
         """The names that nothing new is called by: those of the language and of the program."""
         used = {
             *BUILTINS,
-            *TRANSFORMS,
+            *TRANSFORM_NAMES,
             *DTYPES,
-            *tables().lexis.words.values(),
-            *tables().lexis.words,
+            *load_tables().lexis.words.values(),
+            *load_tables().lexis.words,
             self.name,
             "pi",
             "e",
@@ -113,22 +115,22 @@ class Written(Struct, eq=False):
         used |= (
             {g.name for g, _ in self.known()}
             | {a.name for a in self.arguments}
-            | {n for a in self.arguments for d in declared_in(a.type) for n in names_of(d)}
+            | {n for a in self.arguments for d in declarations_in(a.type) for n in declared_names(d)}
         )
         for argument in self.arguments:
             for leaf in leaf_types(argument.type):
-                used |= {n for d in leaf.shape for n in names(d)}
+                used |= {n for d in leaf.shape for n in dim_names(d)}
         prelude = self.checked.module.prelude
-        return Names(used | set(prelude.fns if prelude is not None else ()))
+        return NamePool(used | set(prelude.fns if prelude is not None else ()))
 
     def refuse_numbers(self) -> None:
         """Errors: Unspelled for a parameter that hides a number which derivatives are written with."""
         for given in [*self.arguments, *[g for g, _ in self.known()]]:
             if given.name in ("nan", "inf"):
                 way = f"rename it: derivatives are written with the number `{given.name}`"
-                raise Unspelled(f"it uses something called `{given.name}`", self.decl.name_span, way)
+                raise CannotUnparse(f"it uses something called `{given.name}`", self.decl.name_span, way)
 
-    def know_params(self, speller: Speller) -> None:
+    def know_params(self, speller: Unparser) -> None:
         """Arguments are what their names say; of tuples, their parts get names."""
         values = iter(self.graph.params)
         for argument in self.arguments:
@@ -136,14 +138,14 @@ class Written(Struct, eq=False):
                 continue
             texts = self.parts(speller, argument.type, argument.name)
             for text, type in zip(texts, leaf_types(argument.type), strict=True):
-                speller.env[next(values)] = name(text, type)
+                speller.env[next(values)] = name_fragment(text, type)
         for known, type in self.known():
             if any(a.name == known.name for a in self.arguments):
-                raise Unspelled(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")
+                raise CannotUnparse(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")
             for text, leaf in zip(self.parts(speller, type, known.name), leaf_types(type), strict=True):
-                speller.env[next(values)] = name(text, leaf)
+                speller.env[next(values)] = name_fragment(text, leaf)
 
-    def parts(self, speller: Speller, type: LangType, text: str) -> list[str]:
+    def parts(self, speller: Unparser, type: LangType, text: str) -> list[str]:
         """What the arrays in an argument are called."""
         if isinstance(type, TupleType):
             names = [speller.names.fresh(f"{text.replace('.', '_')}_{i}") for i in range(len(type.items))]
@@ -174,9 +176,9 @@ class Written(Struct, eq=False):
                     found.setdefault(value, hint.replace(".", "_"))
         return found
 
-    def value(self, speller: Speller, result: LangType) -> str:
+    def value(self, speller: Unparser, result: LangType) -> str:
         values = iter(self.graph.results)
-        return built(result, lambda: speller.exact(next(values)), self.given)
+        return value_text(result, lambda: speller.exact(next(values)), self.given)
 
     # ---- checks
 
@@ -191,69 +193,73 @@ class Written(Struct, eq=False):
         never = site in made and made[site].op.name == "const" and made[site].attrs["value"] == 0
         return graph, None if never else site
 
-    def assert_site(self, speller: Speller, site: Value) -> None:
+    def assert_site(self, speller: Unparser, site: Value) -> None:
         """The checks of the function, as one at its end."""
         words = speller.words(site)
         speller.say(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
 
     def proved(self, text: str) -> str:
         """The text laid out, once it is known to be a program. Errors: Unspelled."""
-        laid_out = format(Source(f"<{self.name}>", text))
-        wrong = check(Source(f"<{self.name}>", laid_out)).errors
+        laid_out = format_program(Source(f"<{self.name}>", text))
+        wrong = check_program(Source(f"<{self.name}>", laid_out)).errors
         if wrong:
             for argument in self.arguments:
                 if argument.name in BUILTINS:
                     way = f"rename it: derivatives are written with the function `{argument.name}`"
-                    raise Unspelled(f"a parameter is called `{argument.name}`", self.decl.name_span, way)
-            raise Unspelled(f"what was written does not check ({wrong[0].message})")
+                    raise CannotUnparse(f"a parameter is called `{argument.name}`", self.decl.name_span, way)
+            raise CannotUnparse(f"what was written does not check ({wrong[0].message})")
         return laid_out
 
 
-def program(cases: Sequence[Written]) -> str:
+def render_program(cases: Sequence[DerivativeText]) -> str:
     """A derivative that was spelled, or one for each case of variants. Errors: Unspelled."""
     first = cases[0]
     declared = dict.fromkeys(d for case in cases for d in case.declared())
     known = {g.name: show_type(type) for case in cases for g, type in case.known()}
-    taken = {a.name: "dim" if a.size is not None else shown(a.type) for a in first.arguments} | known
+    taken = {a.name: "dim" if a.size is not None else function_type_text(a.type) for a in first.arguments} | known
     params = ", ".join([f"{name}: {type}" for name, type in taken.items()])
     body = first.body
     if first.patterns:
         chosen = [a.name for a in first.arguments if isinstance(a.type, VariantType)]
         bodies = [f"{{\n{case.body}\n}}" if "\n" in case.body else case.body for case in cases]
-        arms = [f"{in_parentheses(case.patterns)} => {body}" for case, body in zip(cases, bodies, strict=True)]
-        body = "\n".join([f"match {in_parentheses(chosen)} {{", *arms, "}"])
+        arms = [f"{tuple_text(case.patterns)} => {body}" for case, body in zip(cases, bodies, strict=True)]
+        body = "\n".join([f"match {tuple_text(chosen)} {{", *arms, "}"])
     head = "@unchecked\n" * any(case.unchecked for case in cases)
     lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
-    result = show_type(as_tuple(first.entry.type))
+    result = show_type(grad_record_as_tuple(first.entry.type))
     return first.proved(f"{lines}\n\n{head}fn {first.name}({params}) -> {result} {{\n{body}\n}}\n")
 
 
-def in_parentheses(texts: Sequence[str]) -> str:
+def tuple_text(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def as_tuple(type: LangType) -> LangType:
+def grad_record_as_tuple(type: LangType) -> LangType:
     """A record of several gradients, which no program declares, as a tuple."""
     if isinstance(type, RecordType) and type.decl.name == "grad":
         return TupleType(type.fields)
     if isinstance(type, TupleType):
-        return TupleType(tuple(map(as_tuple, type.items)))
+        return TupleType(tuple(map(grad_record_as_tuple, type.items)))
     return type
 
 
-def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, Given]], like: str = "") -> str:
+def value_text(
+    type: LangType, leaf: Callable[[], Fragment], given: Sequence[tuple[str, RecordOrVariant]], like: str = ""
+) -> str:
     """A value of that type: tuples as such, a change of a record by the fields that differ from none.
 
     `like` is a value of the program whose change it is.
     """
     match type:
         case TupleType(items=items):
-            return f"({', '.join([built(t, leaf, given) for t in items])})"
+            return f"({', '.join([value_text(t, leaf, given) for t in items])})"
         case RecordType(tangent=tangent) | VariantType(tangent=tangent):
-            like = like or (point_like(type, given) if tangent else "")
+            like = like or (primal_of_tangent(type, given) if tangent else "")
             inner = f"{like}." if like and isinstance(type, RecordType) else ""
             pairs = zip(type.names, type.fields, strict=True)
-            fields = ", ".join([f"{n} = {built(t, leaf, given, f'{inner}{n}' if inner else '')}" for n, t in pairs])
+            fields = ", ".join(
+                [f"{n} = {value_text(t, leaf, given, f'{inner}{n}' if inner else '')}" for n, t in pairs]
+            )
             if tangent:
                 return f"zeros_like({like})" + (f" with ({fields})" if fields else "")
             return f"{type.name if isinstance(type, VariantType) else type.decl.name}" + (
@@ -261,32 +267,32 @@ def built(type: LangType, leaf: Callable[[], Words], given: Sequence[tuple[str, 
             )
         case _:
             if isinstance(type, SumType) or len(leaf_types(type)) != 1:
-                raise Unspelled(f"a result of type {show_type(type)}")
+                raise CannotUnparse(f"a result of type {show_type(type)}")
             return leaf().text
 
 
-def point_like(type: Given, given: Sequence[tuple[str, Given]]) -> str:
+def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOrVariant]]) -> str:
     """A record or variant of the arguments, or of a part of one, whose change that is: the outermost one."""
     for text, found in sorted(given, key=lambda each: each[0].count(".")):
         if tangent_type(found) == type:
             return text
-    raise Unspelled(f"a change of a {type.decl.name} that is no argument")
+    raise CannotUnparse(f"a change of a {type.decl.name} that is no argument")
 
 
-def declared_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
+def declarations_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
     """The records and enums in a type, those in others first."""
     match type:
         case RecordType() | VariantType():
             for each in type.fields:
-                yield from declared_in(each)
+                yield from declarations_in(each)
             if type.decl.name != "grad":
                 yield type.decl
         case TupleType():
             for each in type.items:
-                yield from declared_in(each)
+                yield from declarations_in(each)
         case _:
             return
 
 
-def names_of(decl: tree.Record | tree.Enum) -> list[str]:
+def declared_names(decl: tree.Record | tree.Enum) -> list[str]:
     return [decl.name, *([v.name for v in decl.variants] if isinstance(decl, tree.Enum) else [])]

@@ -16,34 +16,34 @@ from typing import Any, cast
 import numpy as np
 from msgspec import Struct, field
 
-from difflang.base.check_sites import Into, Site
+from difflang.base.check_sites import CheckSite, IndexTarget
 from difflang.base.diagnostics import Diagnostic, DifflangError, InternalError
-from difflang.base.source import BUILTIN, LIBRARY, NOWHERE, Source, Span
+from difflang.base.source import BUILTIN_SOURCE, LIBRARY_PREFIX, NO_SPAN, Source, Span
 from difflang.ir.graph import Graph, Values
 from difflang.ir.interpreter import numpy_dtype
-from difflang.ir.json_codec import from_json, to_json
+from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.tensor_types import Tensor
 from difflang.ir.text_parser import type_from_text
-from difflang.runtime.value_layouts import Layout, Leaf, each
+from difflang.runtime.value_layouts import LeafLayout, ValueLayout, leaves_of
 from difflang.tools.export import artifact_file
-from difflang.tools.export.artifact_file import damaged
-from difflang.tools.export.layout_json import layout_json, read_layout
+from difflang.tools.export.artifact_file import raise_damaged
+from difflang.tools.export.layout_json import layout_from_json, layout_to_json
 
 FORMAT = "difflang-artifact"
 VERSION = 1  # docs/artifacts.md says what each version is; a reader takes all before its own
 Json = Any
 
 
-class Param(Struct, frozen=True):
+class ArtifactParam(Struct, frozen=True):
     """A parameter: its name, its type as it is declared, what is given for it, and where it is declared."""
 
     name: str
     written: str
-    layout: Layout
-    span: Span = NOWHERE
+    layout: ValueLayout
+    span: Span = NO_SPAN
 
 
-class Contents(Struct, frozen=True, eq=False):
+class ArtifactContents(Struct, frozen=True, eq=False):
     """A function for arguments of certain types.
 
     The graph takes the leaves of the params, a key if it is `random`, and `constants`; it gives the leaves of the
@@ -55,13 +55,13 @@ class Contents(Struct, frozen=True, eq=False):
     doc: str
     module: str
     graph: Graph
-    params: tuple[Param, ...]
-    result: Layout
+    params: tuple[ArtifactParam, ...]
+    result: ValueLayout
     random: bool
     fails: bool
     limit: int
     in_order: bool
-    sites: tuple[Site, ...]
+    sites: tuple[CheckSite, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
     exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])  # what `jax.export` wrote, by platform
 
@@ -69,24 +69,24 @@ class Contents(Struct, frozen=True, eq=False):
 # ---- Written
 
 
-def to_bytes(contents: Contents) -> bytes:
+def to_bytes(contents: ArtifactContents) -> bytes:
     """The file. Errors: DL1240 where it would be too large."""
     sources: dict[Source, int] = {}
-    graph = to_json(contents.graph, sources)
+    graph = graph_to_json(contents.graph, sources)
     about = manifest(contents, sources)
     texts = [[source.name, source.text] for source in sources]
     members = {"graph.json": graph.encode(), "sources.json": json_bytes(texts)}
     members |= {f"constants/{i}": array.tobytes() for i, array in enumerate(contents.constants)}
     members |= {f"stablehlo/{platform}": data for platform, data in contents.exported.items()}
     about["members"] = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
-    return artifact_file.packed({"manifest.json": json_bytes(about, indent=1), **members})
+    return artifact_file.pack({"manifest.json": json_bytes(about, indent=1), **members})
 
 
 def json_bytes(data: Json, indent: int | None = None) -> bytes:
     return json.dumps(data, separators=None if indent else (",", ":"), indent=indent, allow_nan=False).encode()
 
 
-def manifest(contents: Contents, sources: dict[Source, int]) -> dict[str, Json]:
+def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str, Json]:
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -95,25 +95,25 @@ def manifest(contents: Contents, sources: dict[Source, int]) -> dict[str, Json]:
         "doc": contents.doc,
         "module": contents.module,
         "params": [
-            {"name": p.name, "written": p.written, "layout": layout_json(p.layout), "span": span_json(p.span, sources)}
+            {"name": p.name, "written": p.written, "layout": layout_to_json(p.layout), "span": span_json(p.span, sources)}
             for p in contents.params
         ],
-        "result": layout_json(contents.result),
+        "result": layout_to_json(contents.result),
         "random": contents.random,
         "fails": contents.fails,
         "limit": contents.limit,
         "in_order": contents.in_order,
         "checks": [site_json(s, sources) for s in contents.sites],
-        "constants": [str(p.type) for p in last(contents.graph.params, len(contents.constants))],
+        "constants": [str(p.type) for p in trailing_values(contents.graph.params, len(contents.constants))],
         "platforms": list(contents.exported),
     }  # fmt: skip
 
 
-def last(values: Values, count: int) -> Values:
+def trailing_values(values: Values, count: int) -> Values:
     return values[len(values) - count :]
 
 
-def site_json(site: Site, sources: dict[Source, int]) -> Json:
+def site_json(site: CheckSite, sources: dict[Source, int]) -> Json:
     """A check; of an index also what it goes into."""
     found: list[Json] = [span_json(site.span, sources), site.message, site.room]
     if (into := site.into) is not None:
@@ -123,42 +123,46 @@ def site_json(site: Site, sources: dict[Source, int]) -> Json:
 
 
 def span_json(span: Span, sources: dict[Source, int]) -> Json:
-    return None if span.source is BUILTIN else [sources.setdefault(span.source, len(sources)), span.start, span.end]
+    return (
+        None if span.source is BUILTIN_SOURCE else [sources.setdefault(span.source, len(sources)), span.start, span.end]
+    )
 
 
 # ---- Read
 
-FAULTS = (
+READ_FAULTS = (
     *(DifflangError, InternalError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     *(AssertionError, RecursionError, MemoryError),
 )  # what reading may meet in data that says anything at all
 
 
-def from_bytes(data: bytes) -> Contents:
+def from_bytes(data: bytes) -> ArtifactContents:
     """What a file holds. Errors: DL1241 for anything that was not written as such, DL1242 for a newer format."""
-    members = artifact_file.unpacked(data)
-    about = parsed(members.get("manifest.json", b""))
+    members = artifact_file.unpack(data)
+    about = parse_json(members.get("manifest.json", b""))
     if not isinstance(about, dict) or cast(Json, about).get("format") != FORMAT:
-        damaged("it has no manifest")
+        raise_damaged("it has no manifest")
     refuse_newer(cast(dict[str, Json], about))
-    artifact_file.refuse_changed(data, members)
+    artifact_file.verify_bytes(data, members)
     try:
-        return Reader(cast(dict[str, Json], about), members).contents()
-    except FAULTS as error:
+        return ArtifactReader(cast(dict[str, Json], about), members).contents()
+    except READ_FAULTS as error:
         if isinstance(error, DifflangError) and error.diagnostics[0].code == "DL1241":
             raise
-        damaged(error.diagnostics[0].message if isinstance(error, DifflangError) else "its parts do not fit together")
+        raise_damaged(
+            error.diagnostics[0].message if isinstance(error, DifflangError) else "its parts do not fit together"
+        )
 
 
-def load(path: Path) -> Contents:
+def load_artifact(path: Path) -> ArtifactContents:
     """What a file holds. Errors: DL0701, DL1241, DL1242."""
-    return from_bytes(artifact_file.read(path))
+    return from_bytes(artifact_file.read_container(path))
 
 
 def refuse_newer(about: dict[str, Json]) -> None:
     version = about.get("version")
     if type(version) is not int or version < 1:
-        damaged("it has no version")
+        raise_damaged("it has no version")
     if version > VERSION:
         by = about.get("difflang")
         message = f"this artifact has format {version}, and this difflang reads formats up to {VERSION}"
@@ -166,37 +170,37 @@ def refuse_newer(about: dict[str, Json]) -> None:
         raise DifflangError(Diagnostic("DL1242", message, helps=(way,) if way else ()))
 
 
-def parsed(data: bytes) -> Json:
+def parse_json(data: bytes) -> Json:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        damaged("a part of it is no JSON")
+        raise_damaged("a part of it is no JSON")
 
 
-class Reader:
+class ArtifactReader:
     """Reads the members of a file that may hold anything at all."""
 
     def __init__(self, about: dict[str, Json], members: Mapping[str, bytes]) -> None:
         self.about, self.members = about, members
         self.sources: list[Source] = []
 
-    def contents(self) -> Contents:
+    def contents(self) -> ArtifactContents:
         self.compare_sums()
         self.sources = [
-            Source(text(name), text(said), library=text(name).startswith(LIBRARY))
-            for name, said in parsed(self.members["sources.json"])
+            Source(expect_text(name), expect_text(said), library=expect_text(name).startswith(LIBRARY_PREFIX))
+            for name, said in parse_json(self.members["sources.json"])
         ]
         about = self.about
-        graph = from_json(self.members["graph.json"].decode(), self.sources)
+        graph = graph_from_json(self.members["graph.json"].decode(), self.sources)
         params = tuple([self.param(p) for p in about["params"]])
-        found = Contents(
-            text(about["name"]), text(about["doc"]), text(about["module"]), graph, params,
-            read_layout(about["result"]), truth(about["random"]), truth(about["fails"]), number(about["limit"]),
-            truth(about["in_order"]), tuple([self.site(s) for s in about["checks"]]),
+        found = ArtifactContents(
+            expect_text(about["name"]), expect_text(about["doc"]), expect_text(about["module"]), graph, params,
+            layout_from_json(about["result"]), expect_bool(about["random"]), expect_bool(about["fails"]), expect_natural(about["limit"]),
+            expect_bool(about["in_order"]), tuple([self.site(s) for s in about["checks"]]),
             tuple([self.constant(i, type) for i, type in enumerate(about["constants"])]),
-            {text(p): self.members[f"stablehlo/{p}"] for p in about["platforms"]},
+            {expect_text(p): self.members[f"stablehlo/{p}"] for p in about["platforms"]},
         )  # fmt: skip
-        refuse_misfits(found)
+        check_signature(found)
         return found
 
     def compare_sums(self) -> None:
@@ -205,85 +209,92 @@ class Reader:
         programs = [f"stablehlo/{platform}" for platform in self.about["platforms"]]
         known = {"graph.json", "sources.json", *arrays, *programs}
         if not sums.keys() == known == self.members.keys() - {"manifest.json"}:
-            damaged("a member is missing, or is not known")
+            raise_damaged("a member is missing, or is not known")
         for name, wanted in sums.items():
             if hashlib.sha256(self.members[name]).hexdigest() != wanted:
-                damaged(f"the checksum of {name} is another one")
+                raise_damaged(f"the checksum of {name} is another one")
 
-    def param(self, data: Json) -> Param:
-        return Param(text(data["name"]), text(data["written"]), read_layout(data["layout"]), self.span(data["span"]))
+    def param(self, data: Json) -> ArtifactParam:
+        return ArtifactParam(
+            expect_text(data["name"]),
+            expect_text(data["written"]),
+            layout_from_json(data["layout"]),
+            self.span(data["span"]),
+        )
 
-    def site(self, data: Json) -> Site:
+    def site(self, data: Json) -> CheckSite:
         span, message, room, *into = data
         if room not in ("", "frames", "steps", "items"):
-            damaged("a check is of an unknown kind")
-        return Site(self.span(span), text(message), room, into=self.into(into[0]) if into else None)
+            raise_damaged("a check is of an unknown kind")
+        return CheckSite(self.span(span), expect_text(message), room, into=self.into(into[0]) if into else None)
 
-    def into(self, data: Json) -> Into:
+    def into(self, data: Json) -> IndexTarget:
         array, axis, reach, many, counters = data
-        found = tuple([(self.span(span), maybe(more)) for span, more in counters])
-        return Into(self.span(array), maybe(axis), maybe(reach), truth(many), found)
+        found = tuple([(self.span(span), expect_optional_integer(more)) for span, more in counters])
+        return IndexTarget(
+            self.span(array), expect_optional_integer(axis), expect_optional_integer(reach), expect_bool(many), found
+        )
 
     def span(self, data: Json) -> Span:
         if data is None:
-            return NOWHERE
-        source, start, end = map(number, data)
+            return NO_SPAN
+        source, start, end = map(expect_natural, data)
         if not start <= end <= len(self.sources[source].text):
-            damaged("a place lies outside of its text")
+            raise_damaged("a place lies outside of its text")
         return Span(self.sources[source], start, end)
 
     def constant(self, place: int, type: Json) -> np.ndarray[Any, Any]:
-        tensor = type_from_text(text(type))
+        tensor = type_from_text(expect_text(type))
         if not isinstance(tensor, Tensor):
-            damaged("a constant is no array")
-        shape = tuple([number(n) for n in tensor.shape])
+            raise_damaged("a constant is no array")
+        shape = tuple([expect_natural(n) for n in tensor.shape])
         return np.frombuffer(self.members[f"constants/{place}"], numpy_dtype(tensor.dtype)).reshape(shape)
 
 
-def refuse_misfits(found: Contents) -> None:
+def check_signature(found: ArtifactContents) -> None:
     """Errors: DL1241 where the graph takes or gives other arrays than is said."""
-    wanted = [*leaf_types([p.layout for p in found.params]), *[None] * found.random]
+    wanted = [*layout_leaf_types([p.layout for p in found.params]), *[None] * found.random]
     params = [p.type for p in found.graph.params]
     constants = len(params) - len(found.constants)
     if len(wanted) != constants or any(t is not None and t != p for t, p in zip(wanted, params, strict=False)):
-        damaged("its graph takes other arguments")
+        raise_damaged("its graph takes other arguments")
     for array, type in zip(found.constants, params[constants:], strict=True):
         if not isinstance(type, Tensor) or type.shape != array.shape or numpy_dtype(type.dtype) != array.dtype:
-            damaged("a constant is of another type")
-    gives = leaf_types([found.result])
+            raise_damaged("a constant is of another type")
+    gives = layout_leaf_types([found.result])
     results = [r.type for r in found.graph.results]
     if len(results) != len(gives) + 3 * found.fails or any(
         t is not None and t != r for t, r in zip(gives, results, strict=False)
     ):
-        damaged("its graph gives other results")
+        raise_damaged("its graph gives other results")
     if any(not isinstance(n, int) for t in (*params, *results) for n in getattr(t, "shape", "-")):
-        damaged("a size is no number")
+        raise_damaged("a size is no number")
 
 
-def leaf_types(layouts: Sequence[Layout]) -> list[Tensor | None]:
+def layout_leaf_types(layouts: Sequence[ValueLayout]) -> list[Tensor | None]:
     """The types of leaves, as far as a layout says them."""
-    return [leaf.type if isinstance(leaf, Leaf) else leaf for layout in layouts for leaf in each(layout)]
+    return [leaf.type if isinstance(leaf, LeafLayout) else leaf for layout in layouts for leaf in leaves_of(layout)]
 
 
-def text(data: Json) -> str:
+def expect_text(data: Json) -> str:
     if not isinstance(data, str):
-        damaged("a text is none")
+        raise_damaged("a text is none")
     return data
 
 
-def truth(data: Json) -> bool:
+def expect_bool(data: Json) -> bool:
     if not isinstance(data, bool):
-        damaged("a truth value is none")
+        raise_damaged("a truth value is none")
     return data
 
 
-def maybe(data: Json) -> int | None:
+def expect_optional_integer(data: Json) -> int | None:
     if data is not None and type(data) is not int:
-        damaged("a number is none")
+        raise_damaged("a number is none")
     return data
 
 
-def number(data: Json) -> int:
+def expect_natural(data: Json) -> int:
     if type(data) is not int or data < 0:
-        damaged("a number is none")
+        raise_damaged("a number is none")
     return data

@@ -8,55 +8,64 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct, field
 
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import elaborated
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import elaborate_call
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
-from difflang.tools.derive.derive import the_one
-from difflang.tools.emit import place
-from difflang.tools.export.export_function import PLATFORMS, Made, contents_of, save, stablehlo, write
+from difflang.tools.derive.derive import single_function
+from difflang.tools.emit import parse_wrt
+from difflang.tools.export.export_function import (
+    DEFAULT_PLATFORMS,
+    ExportedFunction,
+    artifact_contents,
+    save_artifact,
+    stablehlo_bytes,
+    write_export,
+)
 from difflang.types.function_code import DerivativeCode, FnCode
 from difflang.types.language_types import ClosureType
-from difflang.types.type_errors import mistake
+from difflang.types.type_errors import make_error
 
-USAGE = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # codes that are about the command
+USAGE_CODES = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # codes that are about the command
 
 
-class Options(Struct, frozen=True):
+class ExportOptions(Struct, frozen=True):
     """For arguments of these types, or of its gradient, for platforms; or StableHLO alone, for one of them."""
 
     told: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
-    platforms: tuple[str, ...] = PLATFORMS
+    platforms: tuple[str, ...] = DEFAULT_PLATFORMS
     stablehlo: str | None = None
     source: bool = True
     words: tuple[str, ...] = ()
 
 
-def export(made: Made, out: Path, options: Options) -> None:
+def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -> None:
     """Write a function, as a whole or not at all. Errors: DL0710, DL0801, DL1240."""
     if options.stablehlo is None:
-        return save(out, made, options.platforms, source=options.source)
-    contents = contents_of(made)
+        return save_artifact(out, made, options.platforms, source=options.source)
+    contents = artifact_contents(made)
     if contents.constants:
         message = f"`{made.name}` reads values of the file, which StableHLO alone does not hold"
-        raise mistake("DL1240", message, help="make them parameters, or export an artifact, which holds them")
-    return write(out, stablehlo(contents, options.stablehlo, as_text=out.suffix == ".mlir"))
+        raise make_error("DL1240", message, help="make them parameters, or export an artifact, which holds them")
+    return write_export(out, stablehlo_bytes(contents, options.stablehlo, as_text=out.suffix == ".mlir"))
 
 
-def made_of(checked: Checked, path: Path | None, entry: str | None, options: Options) -> Made:
+def elaborate_export(
+    checked: CheckedProgram, path: Path | None, entry: str | None, options: ExportOptions
+) -> ExportedFunction:
     """The function, elaborated for the arguments that are told. Errors: DL0201, DL0403, DL1207, DL1210."""
-    decl = the_one(checked, entry)
+    decl = single_function(checked, entry)
     if decl.host:
-        raise mistake("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
-    session, captured = Session(), loaded(checked, path, words=options.words)
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
+    session, captured = Session(), load_values(checked, path, words=options.words)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if options.wrt is not None:
-        wrt = tuple([place(decl, w, checked.module) for w in options.wrt.split(",")])
+        wrt = tuple([parse_wrt(decl, w, checked.module) for w in options.wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", wrt), (type,)), f"grad_{name}"
     arguments = declared_arguments(checked.module, decl, options.told)
-    made = elaborated(session, checked.module, name, type, arguments)
+    made = elaborate_call(session, checked.module, name, type, arguments)
     declared = {p.name: (p.type.span.text if p.type is not None else "", p.span) for p in decl.params}
     constants = [np.asarray(leaf) for each in made.globals for leaf in captured.leaves(each)]
     about = name, decl.doc or "", path.stem if path is not None else "<stdin>"
-    return Made(*about, made, arguments, declared, session, checked.session.in_order, constants)
+    return ExportedFunction(*about, made, arguments, declared, session, checked.session.in_order, constants)

@@ -15,17 +15,17 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from difflang.base.diagnostics import DifflangError
-from difflang.base.source_files import read
-from difflang.driver.check_and_run import access_to, check
-from difflang.host.run_statements import Runner
+from difflang.base.source_files import read_source
+from difflang.driver.check_and_run import check_program, file_access
+from difflang.host.run_statements import HostRunner
 from difflang.syntax import tree
-from difflang.tools.testing.isolated_blocks import Apart, statement
-from difflang.tools.testing.suite import Options
+from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement
+from difflang.tools.testing.suite import SuiteOptions
 
 Clock = Callable[[], float]
-SAMPLE = 2e-3  # seconds that a sample takes at least, so that the clock's own steps do not count
-FEWEST, MOST = 10, 1000  # samples
-SURE = 0.01  # how well the median is to be known, relative to it
+MIN_SAMPLE_SECONDS = 2e-3  # seconds that a sample takes at least, so that the clock's own steps do not count
+MIN_SAMPLES, MAX_SAMPLES = 10, 1000  # samples
+TARGET_UNCERTAINTY = 0.01  # how well the median is to be known, relative to it
 NOISE = 0.05  # two runs of one program differ by so much, whatever the spread within each
 
 
@@ -46,7 +46,7 @@ class Timing(Struct, frozen=True):
         return (self.high - self.low) / 2 / self.median if self.median else 0.0
 
 
-class Measured(Struct, frozen=True):
+class BenchResult(Struct, frozen=True):
     """A benchmark and its times."""
 
     file: str
@@ -61,87 +61,87 @@ class Measured(Struct, frozen=True):
 class Benchmarks:
     """The benchmarks of a file. Errors: DifflangError for a file that is wrong."""
 
-    def __init__(self, file: str, options: Options) -> None:
+    def __init__(self, file: str, options: SuiteOptions) -> None:
         path = Path(file)
         self.file = file
-        self.checked = check(read(path, file), options.default_float, path, options.paths)
+        self.checked = check_program(read_source(path, file), options.default_float, path, options.paths)
         if self.checked.errors:
             raise DifflangError(*self.checked.errors)
-        self.apart = Apart(self.checked, options.engine, access_to(path, options.allow), options.seed)
+        self.apart = IsolatedBlocks(self.checked, options.engine, file_access(path, options.allow), options.seed)
         self.found = [(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Bench)]
 
-    def measured(self, number: int, seconds: float) -> Measured:
+    def measured(self, number: int, seconds: float) -> BenchResult:
         """Time one for about so long. Errors: DifflangError where it fails."""
         i, item = self.found[number]
-        before, timed = parts(item.body)
+        before, timed = split_setup(item.body)
         with self.apart.block(self.checked.items[:i], item.body, lambda _: None) as runner:
             for stmt in before:
-                statement(runner, stmt, last=False)
-            ready(runner)
-            timing = timed_runs(lambda: once(runner, timed), seconds)
-        return Measured(self.file, item.span.position[0], item.name, timing)
+                run_statement(runner, stmt, last=False)
+            wait_for_variables(runner)
+            timing = measure_runs(lambda: run_timed_block(runner, timed), seconds)
+        return BenchResult(self.file, item.span.position[0], item.name, timing)
 
 
-def parts(body: tree.Block) -> tuple[Sequence[tree.Node], Sequence[tree.Node]]:
+def split_setup(body: tree.Block) -> tuple[Sequence[tree.Node], Sequence[tree.Node]]:
     """What prepares and what is timed: at least the last statement."""
     first = next((i for i, s in enumerate(body.stmts) if not isinstance(s, (tree.Let, tree.Var))), len(body.stmts))
     first = min(first, max(len(body.stmts) - 1, 0))
     return body.stmts[:first], body.stmts[first:]
 
 
-def once(runner: Runner, stmts: Sequence[tree.Node]) -> None:
+def run_timed_block(runner: HostRunner, stmts: Sequence[tree.Node]) -> None:
     """Run statements, and wait until all they compute is there."""
     with runner.scope(stmts[0].span.to(stmts[-1].span)):
-        values = [statement(runner, stmt, last=stmt is stmts[-1]) for stmt in stmts]
-        ready(runner)
+        values = [run_statement(runner, stmt, last=stmt is stmts[-1]) for stmt in stmts]
+        wait_for_variables(runner)
         for value in values:
-            wait(value.leaves or ())
+            wait_for_arrays(value.leaves or ())
 
 
-def ready(runner: Runner) -> None:
+def wait_for_variables(runner: HostRunner) -> None:
     for value in runner.values.values():
-        wait(value.leaves or ())
+        wait_for_arrays(value.leaves or ())
 
 
-def wait(leaves: Sequence[Any]) -> None:
+def wait_for_arrays(leaves: Sequence[Any]) -> None:
     """Arrays of JAX are promises; those of NumPy are there."""
     for leaf in leaves:
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
 
 
-def timed_runs(run: Callable[[], None], seconds: float, clock: Clock = time.perf_counter) -> Timing:
+def measure_runs(run: Callable[[], None], seconds: float, clock: Clock = time.perf_counter) -> Timing:
     """The first run alone, a second to warm up, then samples until their median is known well or the time is over."""
-    first = elapsed(run, 1, clock)
+    first = elapsed_seconds(run, 1, clock)
     began = clock()
-    once_warm = elapsed(run, 1, clock)
-    loops = max(1, round(SAMPLE / once_warm)) if once_warm > 0 else 1000
+    once_warm = elapsed_seconds(run, 1, clock)
+    loops = max(1, round(MIN_SAMPLE_SECONDS / once_warm)) if once_warm > 0 else 1000
     if loops > 1:  # one run alone says little of a short one
-        once_warm = elapsed(run, loops, clock) / loops
-        loops = max(1, round(SAMPLE / once_warm)) if once_warm > 0 else loops
+        once_warm = elapsed_seconds(run, loops, clock) / loops
+        loops = max(1, round(MIN_SAMPLE_SECONDS / once_warm)) if once_warm > 0 else loops
     times: list[float] = []
-    while len(times) < MOST and (len(times) < 3 or clock() - began < seconds):
-        times.append(elapsed(run, loops, clock) / loops)
-        if len(times) >= FEWEST and uncertainty(times) < SURE:
+    while len(times) < MAX_SAMPLES and (len(times) < 3 or clock() - began < seconds):
+        times.append(elapsed_seconds(run, loops, clock) / loops)
+        if len(times) >= MIN_SAMPLES and median_uncertainty(times) < TARGET_UNCERTAINTY:
             break
     low, median, high = statistics.quantiles(times, n=4, method="inclusive")
     return Timing(first, median, low, high, min(times), len(times), loops)
 
 
-def elapsed(run: Callable[[], None], loops: int, clock: Clock) -> float:
+def elapsed_seconds(run: Callable[[], None], loops: int, clock: Clock) -> float:
     start = clock()
     for _ in range(loops):
         run()
     return clock() - start
 
 
-def uncertainty(times: Sequence[float]) -> float:
+def median_uncertainty(times: Sequence[float]) -> float:
     """How well the median is known, relative to it. Source: McGill, Tukey, Larsen 1978, Variations of box plots."""
     low, median, high = statistics.quantiles(times, n=4, method="inclusive")
     return 1.57 * (high - low) / len(times) ** 0.5 / median if median else 0.0
 
 
-def change(now: Timing, before: Timing) -> float | None:
+def slowdown(now: Timing, before: Timing) -> float | None:
     """How many times as long it takes now; None where the difference is within the noise."""
     noise = max(NOISE * min(now.median, before.median), (now.high - now.low + before.high - before.low) / 2)
     if abs(now.median - before.median) <= noise or not before.median:

@@ -14,25 +14,25 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from difflang.driver.capacity_for_call import with_enough_room
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import Argument, Entry, elaborated
+from difflang.driver.capacity_for_call import with_fitted_capacity
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
 from difflang.elaborate.context import Session
-from difflang.host.lazy_globals import Captured
+from difflang.host.lazy_globals import LazyGlobals
 from difflang.host.values import HostValue
 from difflang.ir.graph import Eqn, Graph
-from difflang.ir.interpreter import evaluate, results_of, walk
+from difflang.ir.interpreter import evaluate, evaluate_eqn, run_equations
 from difflang.ir.tensor_types import Tensor
-from difflang.lower.lowering_pipeline import derivable, finished
+from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
 from difflang.ops.loop.invertible_step import invertible
 from difflang.types.function_code import DerivativeCode, FnCode
 from difflang.types.language_types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
-from difflang.types.module_scope import Global, Module
+from difflang.types.module_scope import GlobalName, ModuleScope
 
 Arrays = Sequence[Any]
 
 
-class Comparison(Struct, frozen=True):
+class RuleComparison(Struct, frozen=True):
     """The largest relative differences, element by element; all are a few ε where the rules are right.
 
     `value` and `change` are between the derivative by rules and that of the bodies; `turned` is
@@ -47,58 +47,58 @@ class Comparison(Struct, frozen=True):
         return max(self.value, self.change, self.turned) <= tolerance
 
 
-def compare(
-    checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
-) -> Comparison:
+def compare_rule(
+    checked: CheckedProgram, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
+) -> RuleComparison:
     """How a function's derivative by the rules of the file and of what it imports compares with that without, in NumPy.
 
     The function and whatever it calls may have rules; it takes no functions itself: let one that calls it close over
     them. Errors: DifflangError as a call of its `jvp` has them.
     """
     module = checked.module
-    captured = loaded(checked, path)
+    captured = load_values(checked, path)
     rng = np.random.default_rng(seed)
-    tangents = tangents_of(rng, arguments)
-    ruled, bare = (Calls(m, name, arguments, captured) for m in (module, without_rules(module, captured)))
+    tangents = random_tangents(rng, arguments)
+    ruled, bare = (DerivativeCalls(m, name, arguments, captured) for m in (module, without_rules(module, captured)))
     by_rule, by_body = ruled.push(tangents), bare.push(tangents)
     count = len(leaf_types(ruled.result))
-    cts = [random(rng, t) for t in leaf_types(tangent_type(ruled.result))]
+    cts = [random_array(rng, t) for t in leaf_types(tangent_type(ruled.result))]
     pulled = ruled.pull(cts)
-    return Comparison(
-        worst(by_rule[:count], by_body[:count]),
-        worst(by_rule[count:], by_body[count:]),
-        adjoint(cts, by_rule[count:], pulled, tangents),
+    return RuleComparison(
+        max_relative_difference(by_rule[:count], by_body[:count]),
+        max_relative_difference(by_rule[count:], by_body[count:]),
+        adjoint_error(cts, by_rule[count:], pulled, tangents),
     )
 
 
-def not_given_back(
-    checked: Checked, name: str, arguments: Sequence[HostValue], of: str, *, path: Path | None = None
+def inverse_error(
+    checked: CheckedProgram, name: str, arguments: Sequence[HostValue], of: str, *, path: Path | None = None
 ) -> float:
     """How far what a function `of` that name took is from what its inverse gives back, wherever `name` calls it.
 
     The largest difference of two numbers, each array by its own size. Errors: DifflangError as a call has them.
     """
-    calls = Calls(checked.module, name, arguments, loaded(checked, path))
+    calls = DerivativeCalls(checked.module, name, arguments, load_values(checked, path))
     entry, given = calls.entry(calls.function, [], arguments)
     found = [0.0]
 
     def step(eqn: Eqn, operands: list[Any]) -> list[Any]:
-        results = results_of(eqn, operands, run)
+        results = evaluate_eqn(eqn, operands, run)
         if eqn.op is invertible and eqn.attrs["name"] == of:
             state = eqn.attrs["state"]
             back = run(eqn.regions[1], *results[:state], *operands[state:])
-            found.extend(map(apart, back, operands[:state], results[:state]))
+            found.extend(map(relative_distance, back, operands[:state], results[:state]))
         return results
 
     def run(graph: Graph, *arrays: Any) -> list[Any]:
-        return walk(graph, arrays, step)
+        return run_equations(graph, arrays, step)
 
     with np.errstate(all="ignore"):
-        run(derivable(entry.graph), *given)
+        run(expand_keeping_rules(entry.graph), *given)
     return max(found)
 
 
-def apart(found: Any, wanted: Any, between: Any) -> float:
+def relative_distance(found: Any, wanted: Any, between: Any) -> float:
     """How much an array differs from another, in units of the largest number there and in what lies between them."""
     if not np.size(wanted):
         return 0.0
@@ -109,25 +109,25 @@ def apart(found: Any, wanted: Any, between: Any) -> float:
     return float(np.nan_to_num(most / size if size else most, nan=np.inf))
 
 
-def unsteadiness(
-    checked: Checked, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
+def rounding_sensitivity(
+    checked: CheckedProgram, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
 ) -> float:
     """How much the derivative of the body changes with the last places of the arguments, relative to itself.
 
     Where an iteration wanders before it ends, that is all of it: such a derivative tells nothing of a rule.
     """
-    captured = loaded(checked, path)
+    captured = load_values(checked, path)
     module = without_rules(checked.module, captured)
-    tangents = tangents_of(np.random.default_rng(seed), arguments)
+    tangents = random_tangents(np.random.default_rng(seed), arguments)
     changes: list[Arrays] = []
-    for values in (arguments, [nearby(a) for a in arguments]):
-        calls = Calls(module, name, values, captured)
+    for values in (arguments, [perturb_value(a) for a in arguments]):
+        calls = DerivativeCalls(module, name, values, captured)
         pushed = calls.push(tangents)
         changes.append(pushed[len(leaf_types(calls.result)) :])
-    return worst(*changes)
+    return max_relative_difference(*changes)
 
 
-def nearby(value: HostValue) -> HostValue:
+def perturb_value(value: HostValue) -> HostValue:
     """The value with its floats some places on: so many that a sum with something larger moves too."""
     if value.leaves is None:
         return value
@@ -138,24 +138,24 @@ def nearby(value: HostValue) -> HostValue:
     return replace(value, leaves=tuple(moved))
 
 
-def tangents_of(rng: np.random.Generator, arguments: Sequence[HostValue]) -> list[np.ndarray]:
-    return [random(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
+def random_tangents(rng: np.random.Generator, arguments: Sequence[HostValue]) -> list[np.ndarray]:
+    return [random_array(rng, t) for a in arguments for t in leaf_types(tangent_type(a.type))]
 
 
-def without_rules(module: Module, captured: Captured) -> Module:
+def without_rules(module: ModuleScope, captured: LazyGlobals) -> ModuleScope:
     """The module as if it and those that it imports had no rules; its top-level values are the same."""
     copies = {m: replace(m, rules={}) for m in module.reached()}
     for original, copy in copies.items():
         copy.modules = {name: copies[m] for name, m in original.modules.items()}
-        copy.imported = {name: Global(copies[g.module], g.name) for name, g in original.imported.items()}
+        copy.imported = {name: GlobalName(copies[g.module], g.name) for name, g in original.imported.items()}
         captured.runner.hosts[copy] = captured.runner.hosts[original]
     return copies[module]
 
 
-class Calls:
+class DerivativeCalls:
     """A function of a file at a point: its derivatives there, by the interpreter."""
 
-    def __init__(self, module: Module, name: str, arguments: Sequence[HostValue], captured: Captured) -> None:
+    def __init__(self, module: ModuleScope, name: str, arguments: Sequence[HostValue], captured: LazyGlobals) -> None:
         self.module, self.name, self.arguments, self.captured = module, name, arguments, captured
         self.function = ClosureType(FnCode(module.fns[name], module), ())
         self.wrt = tuple((i,) for i, a in enumerate(arguments) if leaf_types(tangent_type(a.type)))
@@ -189,27 +189,29 @@ class Calls:
         self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
     ) -> tuple[list[np.ndarray], LangType]:
         entry, given = self.entry(function, captures, values)
-        results = [np.asarray(x) for x in evaluate(finished(entry.graph), *given)]
+        results = [np.asarray(x) for x in evaluate(finalize_graph(entry.graph), *given)]
         return results[: len(leaf_types(entry.type))], entry.type
 
-    def entry(self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]) -> tuple[Entry, Arrays]:
+    def entry(
+        self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
+    ) -> tuple[ElaboratedCall, Arrays]:
         """The graph of a function, as elaborated, and what it is given."""
-        arguments = [Argument(f"x{i}", v.type, size_of(v)) for i, v in enumerate(values)]
+        arguments = [CallArgument(f"x{i}", v.type, static_size(v)) for i, v in enumerate(values)]
         session = Session()
-        entry = elaborated(session, self.module, self.name, function, arguments)
+        entry = elaborate_call(session, self.module, self.name, function, arguments)
         arrays = [*captures, *[leaf for v in values for leaf in v.leaves or ()]]
         arrays += [np.zeros(2, np.uint32)] * entry.random
         arrays += [leaf for name in entry.globals for leaf in self.captured.leaves(name)]
         given = [np.asarray(x) for x in arrays]
-        return with_enough_room(session, entry, given), given
+        return with_fitted_capacity(session, entry, given), given
 
 
-def size_of(value: HostValue) -> int | None:
+def static_size(value: HostValue) -> int | None:
     """The number that an argument for a `dim` is."""
     return value.static if value.type == UNIT and isinstance(value.static, int) else None
 
 
-def random(rng: np.random.Generator, type: Tensor) -> np.ndarray:
+def random_array(rng: np.random.Generator, type: Tensor) -> np.ndarray:
     shape = tuple([d for d in type.shape if isinstance(d, int)])
     drawn = rng.standard_normal(shape)
     if type.dtype.kind == "complex":
@@ -217,7 +219,7 @@ def random(rng: np.random.Generator, type: Tensor) -> np.ndarray:
     return np.asarray(drawn).astype(type.dtype.numpy)
 
 
-def worst(found: Arrays, wanted: Arrays) -> float:
+def max_relative_difference(found: Arrays, wanted: Arrays) -> float:
     """The largest relative difference of two numbers; 0 where both are 0 or both NaN."""
     most = 0.0
     for a, b in zip(found, wanted, strict=True):
@@ -229,12 +231,12 @@ def worst(found: Arrays, wanted: Arrays) -> float:
     return most
 
 
-def products(cts: Arrays, changes: Arrays) -> np.ndarray:
+def inner_terms(cts: Arrays, changes: Arrays) -> np.ndarray:
     """The terms of the inner product of cotangents and tangents."""
     return np.concatenate([np.ravel(np.real(np.conj(c) * d)) for c, d in zip(cts, changes, strict=True)])
 
 
-def adjoint(cts: Arrays, pushed: Arrays, pulled: Arrays, tangents: Arrays) -> float:
-    left, right = products(cts, pushed), products(pulled, tangents)
+def adjoint_error(cts: Arrays, pushed: Arrays, pulled: Arrays, tangents: Arrays) -> float:
+    left, right = inner_terms(cts, pushed), inner_terms(pulled, tangents)
     total = float(np.abs(left).sum() + np.abs(right).sum())
     return abs(float(left.sum() - right.sum())) / total if total else 0.0

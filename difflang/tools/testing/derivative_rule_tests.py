@@ -11,23 +11,34 @@ import ml_dtypes
 import numpy as np
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
-from difflang.driver.check_and_run import Checked, loaded
-from difflang.driver.elaborate_call import Argument
+from difflang.driver.check_and_run import CheckedProgram, load_values
+from difflang.driver.elaborate_call import CallArgument
 from difflang.elaborate.context import Session
 from difflang.execution.engine import Engine
 from difflang.host.values import HostValue
 from difflang.syntax import tree
-from difflang.syntax.tree_queries import free_names
+from difflang.syntax.tree_queries import mentioned_names
 from difflang.tools import random_arguments
-from difflang.tools.check_grad import chosen_entry, found_arrays
-from difflang.tools.testing.derivative_rule_comparison import Comparison, compare, not_given_back, unsteadiness
+from difflang.tools.check_grad import elaborate_first_choice, find_finite_arguments
+from difflang.tools.testing.derivative_rule_comparison import (
+    RuleComparison,
+    compare_rule,
+    inverse_error,
+    rounding_sensitivity,
+)
 from difflang.types.language_types import LangType, leaf_types
 
 POINTS = 3
-KEPT = ("DL03", "DL04", "DL08", "DL09", "DL12")  # families that keep a function from being compared at what is drawn
+SKIPPED_CODES = (
+    "DL03",
+    "DL04",
+    "DL08",
+    "DL09",
+    "DL12",
+)  # families that keep a function from being compared at what is drawn
 
 
-class Unsteady(Exception):
+class UnstableDerivative(Exception):
     """The derivative of the body is one of rounding, and no rule can agree with it."""
 
 
@@ -35,7 +46,7 @@ class NotComparable(Exception):
     """There is nothing that a rule can be compared with; says why, and the way out."""
 
 
-def rule_faults(checked: Checked, path: Path | None, rule: tree.Rule, seed: int) -> list[Diagnostic]:
+def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, seed: int) -> list[Diagnostic]:
     """What is wrong with a rule: none where its derivative is that of the body, forwards and backwards.
 
     The rule's function is called with arguments that are drawn; one that takes functions is reached through those
@@ -43,11 +54,11 @@ def rule_faults(checked: Checked, path: Path | None, rule: tree.Rule, seed: int)
     of an iteration that stops. Errors: NotComparable, and DifflangError as a call has them.
     """
     reasons: list[str] = []
-    for decl in callers(checked, rule):
+    for decl in rule_callers(checked, rule):
         try:
-            found = at_points(checked, path, rule, decl, seed)
+            found = faults_at_points(checked, path, rule, decl, seed)
         except DifflangError as error:
-            if not error.diagnostics[0].code.startswith(KEPT):
+            if not error.diagnostics[0].code.startswith(SKIPPED_CODES):
                 raise
             reasons.append(error.diagnostics[0].message)
             continue
@@ -60,42 +71,44 @@ def rule_faults(checked: Checked, path: Path | None, rule: tree.Rule, seed: int)
     raise NotComparable(f"{reasons[0]}: {way}" if reasons else way)
 
 
-def at_points(
-    checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int
+def faults_at_points(
+    checked: CheckedProgram, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int
 ) -> list[Diagnostic] | None:
     """What comparisons at some points find; `None` where they tell nothing."""
     found: list[list[Diagnostic]] = []
     for i in range(POINTS):
-        with suppress(Unsteady):
-            found.append(faults(checked, path, rule, decl, seed + i))
+        with suppress(UnstableDerivative):
+            found.append(faults_at_point(checked, path, rule, decl, seed + i))
     return next((f for f in found if f), []) if found else None
 
 
-def callers(checked: Checked, rule: tree.Rule) -> Iterator[tree.Fn]:
+def rule_callers(checked: CheckedProgram, rule: tree.Rule) -> Iterator[tree.Fn]:
     """The function of a rule, then those that mention it."""
     fns = checked.module.fns
     yield fns[rule.name]
     for decl in fns.values():
-        if decl.name != rule.name and not decl.host and rule.name in free_names(decl.body):
+        if decl.name != rule.name and not decl.host and rule.name in mentioned_names(decl.body):
             yield decl
 
 
-def faults(checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int) -> list[Diagnostic]:
+def faults_at_point(
+    checked: CheckedProgram, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int
+) -> list[Diagnostic]:
     """What a comparison at one point finds."""
-    arguments, values = drawn(checked, path, decl, seed)
-    at = f"at {random_arguments.spelled(arguments)}, seed {seed}" if arguments else f"seed {seed}"
+    arguments, values = draw_rule_arguments(checked, path, decl, seed)
+    at = f"at {random_arguments.arguments_text(arguments)}, seed {seed}" if arguments else f"seed {seed}"
     if rule.by == "inverse":
         return inverse_faults(checked, path, rule, decl, values, at)
-    found = compare(checked, decl.name, values, path=path, seed=seed)
-    tolerance = max([eps(v.type) for v in values], default=0.0) ** 0.5
+    found = compare_rule(checked, decl.name, values, path=path, seed=seed)
+    tolerance = max([coarsest_eps(v.type) for v in values], default=0.0) ** 0.5
     if found.within(tolerance):
         return []
-    if found.turned <= tolerance and "stop" in free_names(checked.module.fns[rule.name].body):
+    if found.turned <= tolerance and "stop" in mentioned_names(checked.module.fns[rule.name].body):
         way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` compares it with differences"
         raise NotComparable(f"the body of `{rule.name}` stops derivatives: {way}")
-    if found.change > tolerance and unsteadiness(checked, decl.name, values, path=path, seed=seed) > tolerance:
-        raise Unsteady
-    labels = (Label(rule.name_span, said_of(found, tolerance)), Label(decl.name_span, f"compared {at}"))
+    if found.change > tolerance and rounding_sensitivity(checked, decl.name, values, path=path, seed=seed) > tolerance:
+        raise UnstableDerivative
+    labels = (Label(rule.name_span, describe_difference(found, tolerance)), Label(decl.name_span, f"compared {at}"))
     ways = (
         f"`difflang check-grad {rule.span.source.name}:{decl.name}` shows more",
         f"arguments that `{decl.name}` is not meant for are not drawn where an `assert` in it fails",
@@ -104,18 +117,18 @@ def faults(checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, 
 
 
 def inverse_faults(
-    checked: Checked, path: Path | None, rule: tree.Rule, decl: tree.Fn, values: Sequence[HostValue], at: str
+    checked: CheckedProgram, path: Path | None, rule: tree.Rule, decl: tree.Fn, values: Sequence[HostValue], at: str
 ) -> list[Diagnostic]:
     """The same of a rule by inverse: it gives back what the function took."""
-    differs = not_given_back(checked, decl.name, values, rule.name, path=path)
-    if differs <= max([eps(v.type) for v in values], default=0.0) ** 0.5:
+    differs = inverse_error(checked, decl.name, values, rule.name, path=path)
+    if differs <= max([coarsest_eps(v.type) for v in values], default=0.0) ** 0.5:
         return []
     message = f"the inverse of `{rule.name}` does not give back what `{rule.name}` took"
     labels = Label(rule.name_span, f"it differs by {differs:.1e}"), Label(decl.name_span, f"compared {at}")
     return [Diagnostic("DL1106", message, labels)]
 
 
-def said_of(found: Comparison, tolerance: float) -> str:
+def describe_difference(found: RuleComparison, tolerance: float) -> str:
     """The first of the three comparisons that fails."""
     if found.value > tolerance:
         return f"its value differs by {found.value:.1e}"
@@ -124,19 +137,19 @@ def said_of(found: Comparison, tolerance: float) -> str:
     return f"its transpose is not its adjoint: the products differ by {found.turned:.1e}"
 
 
-def drawn(
-    checked: Checked, path: Path | None, decl: tree.Fn, seed: int
-) -> tuple[tuple[Argument, ...], list[HostValue]]:
+def draw_rule_arguments(
+    checked: CheckedProgram, path: Path | None, decl: tree.Fn, seed: int
+) -> tuple[tuple[CallArgument, ...], list[HostValue]]:
     """Arguments at which a function has a finite value. Errors: DL1210, DL03, DL09."""
-    captured = loaded(checked, path, Engine("interpret"))
+    captured = load_values(checked, path, Engine("interpret"))
     session = Session()
-    entry, arguments = chosen_entry(session, checked, decl, {})
+    entry, arguments = elaborate_first_choice(session, checked, decl, {})
     constants = [np.asarray(x) for name in entry.globals for x in captured.leaves(name)]
-    arrays = found_arrays(session, decl, entry, arguments, constants, seed)
-    return arguments, list(as_values(arguments, arrays))
+    arrays = find_finite_arguments(session, decl, entry, arguments, constants, seed)
+    return arguments, list(to_host_values(arguments, arrays))
 
 
-def as_values(arguments: Sequence[Argument], arrays: Sequence[Any]) -> Iterator[HostValue]:
+def to_host_values(arguments: Sequence[CallArgument], arrays: Sequence[Any]) -> Iterator[HostValue]:
     rest = iter(arrays)
     for argument in arguments:
         if argument.size is not None:
@@ -145,7 +158,7 @@ def as_values(arguments: Sequence[Argument], arrays: Sequence[Any]) -> Iterator[
             yield HostValue(argument.type, tuple([next(rest) for _ in leaf_types(argument.type)]))
 
 
-def eps(type: LangType) -> float:
+def coarsest_eps(type: LangType) -> float:
     """The spacing of a value's coarsest floats at 1."""
     leaves = [t for t in leaf_types(type) if t.tangent is not None]
     return max([float(ml_dtypes.finfo(t.dtype.numpy).eps) for t in leaves], default=0.0)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 
-SHORT = 6  # numbers of fewer digits are compared as they are
+MIN_ROUNDED_DIGITS = 6  # numbers of fewer digits are compared as they are
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]*\w)")
 
 
-def same_text(expected: str, shown: str) -> bool:
+def same_output(expected: str, shown: str) -> bool:
     """Whether two texts are the same; long numbers up to one unit in the last digit that is written."""
     if NUMBER.split(expected) != NUMBER.split(shown):
         return False
     pairs = zip(NUMBER.findall(expected), NUMBER.findall(shown), strict=True)
-    return all(same_number(a, b) for a, b in pairs)
+    return all(same_printed_number(a, b) for a, b in pairs)
 
 
-def same_number(expected: str, shown: str) -> bool:
+def same_printed_number(expected: str, shown: str) -> bool:
     """Elementary functions differ in their last digits from one processor to the next; short numbers do not show it."""
     if expected == shown:
         return True
     digits, _, exponent = expected.partition("e")
-    if "." not in digits or "." not in shown or len(digits.lstrip("-0.").replace(".", "")) < SHORT:
+    if "." not in digits or "." not in shown or len(digits.lstrip("-0.").replace(".", "")) < MIN_ROUNDED_DIGITS:
         return False
     unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
     return abs(float(expected) - float(shown)) <= 1.001 * unit

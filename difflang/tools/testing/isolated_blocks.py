@@ -11,52 +11,52 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.driver.check_and_run import Checked
-from difflang.elaborate.context import Reported
+from difflang.driver.check_and_run import CheckedProgram
+from difflang.elaborate.context import AlreadyReported
 from difflang.execution.engine import Engine
-from difflang.host.assertion_errors import reached_from
-from difflang.host.compiled_units import Units
-from difflang.host.data.file_access import Access
-from difflang.host.lazy_globals import capture
-from difflang.host.let_dependencies import needed
-from difflang.host.run_statements import Runner
+from difflang.host.assertion_errors import add_statement_label
+from difflang.host.compiled_units import UnitCache
+from difflang.host.data.file_access import FileAccess
+from difflang.host.lazy_globals import install_lazy_globals
+from difflang.host.let_dependencies import required_lets
+from difflang.host.run_statements import HostRunner
 from difflang.host.values import HostValue
-from difflang.ops.control.print_sink import Voice
+from difflang.ops.control.print_sink import PrintSink
 from difflang.syntax import tree
 
 
-class Apart:
+class IsolatedBlocks:
     """Runs blocks of one checked file."""
 
     def __init__(
         self,
-        checked: Checked,
+        checked: CheckedProgram,
         engine: Engine,
-        access: Access,
+        access: FileAccess,
         seed: int,
         told: Mapping[str, str] = MappingProxyType({}),
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
     ) -> None:
         self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
         self.told, self.warn = told, warn  # the arguments of the program, and who hears of what only a run brings up
-        self.units = Units(checked.session, engine, Voice(lambda _: None))
+        self.units = UnitCache(checked.session, engine, PrintSink(lambda _: None))
 
     @contextmanager
     def block(
         self, above: Sequence[tree.Item], node: tree.Node, write: Callable[[str], None]
-    ) -> Generator[Runner, None, None]:
+    ) -> Generator[HostRunner, None, None]:
         """A runner inside a new scope, the `let`s among `above` that a node needs evaluated. Errors: DifflangError."""
         module, session = self.checked.module, self.checked.session
         said, errors = len(session.diagnostics), session.errors
         module.host = {}
-        runner = Runner(session, module, self.engine, self.access, self.seed, write, self.warn, self.told)
+        runner = HostRunner(session, module, self.engine, self.access, self.seed, write, self.warn, self.told)
         runner.take_over(self.units)
-        capture(self.checked.imported, runner)
+        install_lazy_globals(self.checked.imported, runner)
         try:
-            runner.run(tuple(needed(module, above, node)))
+            runner.run(tuple(required_lets(module, above, node)))
             with runner.scope(node.span):
                 yield runner
-        except Reported:
+        except AlreadyReported:
             raise DifflangError(*session.diagnostics[said:]) from None
         finally:
             del session.diagnostics[said:]
@@ -64,9 +64,9 @@ class Apart:
             module.host = {}
 
 
-def statement(runner: Runner, stmt: tree.Node, *, last: bool) -> HostValue:
+def run_statement(runner: HostRunner, stmt: tree.Node, *, last: bool) -> HostValue:
     """Carry out a statement; a failure elsewhere says which it was. Errors: DifflangError, Reported."""
     try:
         return runner.statement(stmt, last=last)
     except DifflangError as error:
-        raise reached_from(error, stmt) from error.__cause__
+        raise add_statement_label(error, stmt) from error.__cause__

@@ -16,35 +16,35 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def write_junit(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Write the file whole or not at all. Errors: OSError."""
-    data = Xml.tostring(junit(outcomes), encoding="utf-8", xml_declaration=True)
+    data = Xml.tostring(junit_xml(outcomes), encoding="utf-8", xml_declaration=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(name, 0o666 & ~mask())
+        os.chmod(name, 0o666 & ~current_umask())
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
 
 
-def mask() -> int:
+def current_umask() -> int:
     """The permissions that this process withholds from files it makes."""
     found = os.umask(0)
     os.umask(found)
     return found
 
 
-def junit(outcomes: Sequence[Outcome]) -> Xml.Element:
+def junit_xml(outcomes: Sequence[Outcome]) -> Xml.Element:
     """One suite for each file, in the order of the outcomes."""
     root = Xml.Element("testsuites", counts(outcomes))
     by_file: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_file.setdefault(outcome.case.file, []).append(outcome)
     for file, found in by_file.items():
-        suite = Xml.SubElement(root, "testsuite", {"name": text(file), **counts(found)})
+        suite = Xml.SubElement(root, "testsuite", {"name": strip_invalid_chars(file), **counts(found)})
         for outcome in found:
-            suite.append(testcase(outcome))
+            suite.append(case_element(outcome))
     return root
 
 
@@ -64,30 +64,32 @@ def is_error(outcome: Outcome) -> bool:
     return outcome.result == "failed" and not all(c.startswith("DL09") or c == "DL0406" for c in outcome.codes or ("",))
 
 
-def testcase(outcome: Outcome) -> Xml.Element:
+def case_element(outcome: Outcome) -> Xml.Element:
     case = outcome.case
     found = Xml.Element(
         "testcase",
         {
-            "classname": text(case.file.removesuffix(".dfl")),
-            "name": text(case.title),
-            "file": text(case.file),
+            "classname": strip_invalid_chars(case.file.removesuffix(".dfl")),
+            "name": strip_invalid_chars(case.title),
+            "file": strip_invalid_chars(case.file),
             "line": str(case.line),
             "time": f"{outcome.seconds:.6f}",
         },
     )
     if outcome.result == "skipped":
-        Xml.SubElement(found, "skipped", {"message": text(outcome.report)})
+        Xml.SubElement(found, "skipped", {"message": strip_invalid_chars(outcome.report)})
     elif outcome.result == "failed":
         first = outcome.report.split("\n", 1)[0]
         kind = "error" if is_error(outcome) else "failure"
-        part = Xml.SubElement(found, kind, {"message": text(first), "type": outcome.codes[0] if outcome.codes else ""})
-        part.text = text(outcome.report)
+        part = Xml.SubElement(
+            found, kind, {"message": strip_invalid_chars(first), "type": outcome.codes[0] if outcome.codes else ""}
+        )
+        part.text = strip_invalid_chars(outcome.report)
     if outcome.output:
-        Xml.SubElement(found, "system-out").text = text(outcome.output)
+        Xml.SubElement(found, "system-out").text = strip_invalid_chars(outcome.output)
     return found
 
 
-def text(given: str) -> str:
+def strip_invalid_chars(given: str) -> str:
     """A text without the characters that XML cannot hold."""
     return NOT_XML.sub("\ufffd", given)

@@ -11,30 +11,30 @@ from typing import Any, Literal
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from difflang.base.crash_report import crashed
+from difflang.base.crash_report import report_crash
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
-from difflang.base.source_files import read
+from difflang.base.source_files import read_source
 from difflang.driver import check_and_run
-from difflang.driver.doc_examples import Examples, mismatch
+from difflang.driver.doc_examples import DocExamples, example_mismatch
 from difflang.execution.engine import Engine
 from difflang.host.builtins import UNIT_VALUE
-from difflang.host.values import show
+from difflang.host.values import format_value
 from difflang.syntax import tree
 from difflang.tools.testing.derivative_rule_tests import NotComparable, rule_faults
-from difflang.tools.testing.digits import same_text
-from difflang.tools.testing.isolated_blocks import Apart, statement
+from difflang.tools.testing.digits import same_output
+from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement
 
-Kind = Literal["test", "example", "rule", "check"]
-Result = Literal["passed", "failed", "skipped"]
+CaseKind = Literal["test", "example", "rule", "check"]
+CaseResult = Literal["passed", "failed", "skipped"]
 
 
-class Case(Struct, frozen=True):
+class SuiteCase(Struct, frozen=True):
     """One thing to test. A file that does not check is one case, of the kind `check`."""
 
     file: str
     line: int
-    kind: Kind
+    kind: CaseKind
     name: str
 
     @property
@@ -51,8 +51,8 @@ class Case(Struct, frozen=True):
 class Outcome(Struct, frozen=True):
     """How a case went: the report, what it printed, and whether a fault of ours ended it."""
 
-    case: Case
-    result: Result
+    case: SuiteCase
+    result: CaseResult
     seconds: float
     report: str = ""
     output: str = ""
@@ -63,7 +63,7 @@ class Outcome(Struct, frozen=True):
         return {**asdict(self.case), **{n: v for n, v in asdict(self).items() if n != "case"}}
 
 
-class Options(Struct, frozen=True):
+class SuiteOptions(Struct, frozen=True):
     """How cases are run."""
 
     engine: Engine = field(default_factory=Engine)
@@ -73,10 +73,10 @@ class Options(Struct, frozen=True):
     paths: tuple[Path, ...] = ()  # folders that imports lead into
 
 
-def opened(file: str, options: Options, name: str | None = None) -> Suite:
+def open_suite(file: str, options: SuiteOptions, name: str | None = None) -> Suite:
     """The suite of a file, called `name` in reports. One that cannot be read has a case that says so."""
     try:
-        source = read(Path(file), name or file)
+        source = read_source(Path(file), name or file)
     except DifflangError as error:
         return Suite(Source(name or file, ""), None, options, error.diagnostics)
     return Suite(source, Path(file), options)
@@ -86,16 +86,18 @@ class Suite:
     """A file and its cases."""
 
     def __init__(
-        self, source: Source, path: Path | None, options: Options, unread: tuple[Diagnostic, ...] = ()
+        self, source: Source, path: Path | None, options: SuiteOptions, unread: tuple[Diagnostic, ...] = ()
     ) -> None:
         self.path, self.options, self.name = path, options, source.name
-        self.checked = check_and_run.check(source, options.default_float, path, options.paths, examples=True)
-        self.apart = Apart(self.checked, options.engine, check_and_run.access_to(path, options.allow), options.seed)
+        self.checked = check_and_run.check_program(source, options.default_float, path, options.paths, examples=True)
+        self.apart = IsolatedBlocks(
+            self.checked, options.engine, check_and_run.file_access(path, options.allow), options.seed
+        )
         self.errors = unread or self.checked.errors
-        found: list[tuple[Case, Callable[[list[str]], None]]] = []
+        found: list[tuple[SuiteCase, Callable[[list[str]], None]]] = []
         if self.errors:
             line = next((d.span.position[0] for d in self.errors if d.span is not None), 1)
-            found.append((Case(self.name, line, "check", self.name), self.wrong))
+            found.append((SuiteCase(self.name, line, "check", self.name), self.wrong))
         else:
             found += [self.test(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Test)]
             found += [self.example(comment) for comment in self.checked.examples]
@@ -104,7 +106,7 @@ class Suite:
         self.found = found
 
     @property
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[SuiteCase]:
         return [case for case, _ in self.found]
 
     def run(self, number: int) -> Outcome:
@@ -120,7 +122,7 @@ class Suite:
         except NotComparable as reason:
             said, result = str(reason), "skipped"
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this case and no other
-            said, result, fault = crashed(error), "failed", True
+            said, result, fault = report_crash(error), "failed", True
         return Outcome(case, result, time.perf_counter() - start, said, "\n".join(printed), codes, fault)
 
     # ---- The kinds of cases
@@ -128,32 +130,32 @@ class Suite:
     def wrong(self, printed: list[str]) -> None:
         raise DifflangError(*self.errors)
 
-    def test(self, i: int, item: tree.Test) -> tuple[Case, Callable[[list[str]], None]]:
+    def test(self, i: int, item: tree.Test) -> tuple[SuiteCase, Callable[[list[str]], None]]:
         def carry_out(printed: list[str]) -> None:
             with self.apart.block(self.checked.items[:i], item.body, printed.append) as runner:
                 for stmt in item.body.stmts:
-                    statement(runner, stmt, last=stmt is item.body.stmts[-1])
+                    run_statement(runner, stmt, last=stmt is item.body.stmts[-1])
 
         return self.case("test", item.name, item.span), carry_out
 
-    def example(self, comment: Examples) -> tuple[Case, Callable[[list[str]], None]]:
+    def example(self, comment: DocExamples) -> tuple[SuiteCase, Callable[[list[str]], None]]:
         def carry_out(printed: list[str]) -> None:
             wrong: list[Diagnostic] = []
             said: list[str] = []
             with self.apart.block(self.checked.items, comment.block, said.append) as runner:
                 for line in comment.lines:
                     said.clear()
-                    values = [statement(runner, stmt, last=True) for stmt in line.stmts]
-                    said += [show(v) for v in values if v.type != UNIT_VALUE.type]
+                    values = [run_statement(runner, stmt, last=True) for stmt in line.stmts]
+                    said += [format_value(v) for v in values if v.type != UNIT_VALUE.type]
                     shown = "\n".join(text.rstrip() for part in said for text in part.split("\n"))
-                    if not same_text(line.expected, shown):
-                        wrong.append(mismatch(line, shown))
+                    if not same_output(line.expected, shown):
+                        wrong.append(example_mismatch(line, shown))
             if wrong:
                 raise DifflangError(*wrong)
 
         return self.case("example", comment.name, comment.span), carry_out
 
-    def rule(self, rule: tree.Rule) -> tuple[Case, Callable[[list[str]], None]]:
+    def rule(self, rule: tree.Rule) -> tuple[SuiteCase, Callable[[list[str]], None]]:
         def carry_out(printed: list[str]) -> None:
             found = rule_faults(self.checked, self.path, rule, self.options.seed)
             if found:
@@ -161,5 +163,5 @@ class Suite:
 
         return self.case("rule", rule.name, rule.span), carry_out
 
-    def case(self, kind: Kind, name: str, span: Span) -> Case:
-        return Case(self.name, span.position[0], kind, name)
+    def case(self, kind: CaseKind, name: str, span: Span) -> SuiteCase:
+        return SuiteCase(self.name, span.position[0], kind, name)

@@ -13,29 +13,29 @@ from typing import IO
 import msgspec
 from msgspec import Struct
 
-from difflang.tools.testing.suite import Case, Options, Outcome
-from difflang.tools.testing.worker_process import options_to
+from difflang.tools.testing.suite import Outcome, SuiteCase, SuiteOptions
+from difflang.tools.testing.worker_process import encode_options
 
 CHUNK = 8  # cases of one file that a process takes at a time: each process has to check the file
-BEGIN = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_process import main; main()"
+WORKER_CODE = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_process import main; main()"
 
 
-class Task(Struct, frozen=True):
+class WorkerTask(Struct, frozen=True):
     """A case, and its number in its file."""
 
-    case: Case
+    case: SuiteCase
     number: int
 
 
-class Pool:
+class WorkerPool:
     """As many processes as are asked for, each with a thread that tells it what to do."""
 
-    def __init__(self, tasks: Sequence[Task], options: Options, jobs: int) -> None:
-        self.todo: SimpleQueue[list[Task]] = SimpleQueue()
+    def __init__(self, tasks: Sequence[WorkerTask], options: SuiteOptions, jobs: int) -> None:
+        self.todo: SimpleQueue[list[WorkerTask]] = SimpleQueue()
         self.done: SimpleQueue[Outcome] = SimpleQueue()
-        self.options, self.jobs, self.stopped = options_to(options), jobs, threading.Event()
+        self.options, self.jobs, self.stopped = encode_options(options), jobs, threading.Event()
         self.running: set[subprocess.Popen[str]] = set()
-        by_file: dict[str, list[Task]] = {}
+        by_file: dict[str, list[WorkerTask]] = {}
         for task in tasks:
             by_file.setdefault(task.case.file, []).append(task)
         for found in by_file.values():
@@ -67,7 +67,7 @@ class Pool:
                     if outcome is None:
                         if self.stopped.is_set():
                             return
-                        outcome = died(task.case, process.wait())
+                        outcome = crash_outcome(task.case, process.wait())
                         self.running.discard(process)
                         process = self.begun()
                     self.done.put(outcome)
@@ -79,30 +79,30 @@ class Pool:
             process.communicate()
 
     def begun(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-c", BEGIN, *sys.path]
+        command = [sys.executable, "-P", "-c", WORKER_CODE, *sys.path]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", bufsize=1
         )
         self.running.add(process)
         return process
 
-    def asked(self, process: subprocess.Popen[str], task: Task) -> Outcome | None:
+    def asked(self, process: subprocess.Popen[str], task: WorkerTask) -> Outcome | None:
         """What a process answers; None where it has ended."""
         told = {"file": task.case.file, "number": task.number, "options": self.options}
         try:
-            pipe(process.stdin).write(json.dumps(told) + "\n")
-            answer = pipe(process.stdout).readline()
+            require_pipe(process.stdin).write(json.dumps(told) + "\n")
+            answer = require_pipe(process.stdout).readline()
         except (BrokenPipeError, ValueError):
             return None
         return msgspec.convert(json.loads(answer), Outcome) if answer else None
 
 
-def pipe(end: IO[str] | None) -> IO[str]:
+def require_pipe(end: IO[str] | None) -> IO[str]:
     assert end is not None
     return end
 
 
-def died(case: Case, code: int) -> Outcome:
+def crash_outcome(case: SuiteCase, code: int) -> Outcome:
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     report = f"error: the process that ran this ended {how}; `--engine interpret` runs it without XLA"
     return Outcome(case, "failed", 0.0, report, crashed=True)

@@ -13,19 +13,19 @@ from typing import Any
 
 import msgspec
 
-from difflang.base.process_termination import end_at_once
+from difflang.base.process_termination import exit_now
 from difflang.execution.engine import Engine
-from difflang.tools.testing.suite import Options, Suite, opened
+from difflang.tools.testing.suite import Suite, SuiteOptions, open_suite
 
 
-def main() -> None:
+def worker_main() -> None:
     """Answer until nobody asks any more. What else is written to stdout goes to stderr; Ctrl-C is for who asks.
 
     Once whoever asks is gone, the process ends at once, in the middle of a case too: one may go on for ever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines = SimpleQueue[str]()
-    threading.Thread(target=listen, args=(lines,), daemon=True).start()
+    threading.Thread(target=read_requests, args=(lines,), daemon=True).start()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
         suites: dict[str, Suite] = {}
@@ -34,20 +34,20 @@ def main() -> None:
             file, number = asked["file"], asked["number"]
             if file not in suites:
                 suites.clear()  # cases come file by file
-                suites[file] = opened(file, options_from(asked["options"]))
+                suites[file] = open_suite(file, decode_options(asked["options"]))
             answers.write(json.dumps(msgspec.to_builtins(suites[file].run(number))) + "\n")  # of names in no UTF-8 too
             answers.flush()
 
 
-def listen(lines: SimpleQueue[str]) -> None:
+def read_requests(lines: SimpleQueue[str]) -> None:
     try:
         for line in sys.stdin:
             lines.put(line)
     finally:
-        end_at_once(0)
+        exit_now(0)
 
 
-def options_to(options: Options) -> dict[str, Any]:
+def encode_options(options: SuiteOptions) -> dict[str, Any]:
     return {
         "engine": options.engine.name,
         "device": options.engine.device,
@@ -58,7 +58,7 @@ def options_to(options: Options) -> dict[str, Any]:
     }
 
 
-def options_from(told: dict[str, Any]) -> Options:
+def decode_options(told: dict[str, Any]) -> SuiteOptions:
     engine = Engine(told["engine"], told["device"])
     folders = (tuple(map(Path, told[name])) for name in ("allow", "paths"))
-    return Options(engine, told["seed"], told["float"], *folders)
+    return SuiteOptions(engine, told["seed"], told["float"], *folders)

@@ -10,34 +10,34 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from difflang.base.source import NOWHERE, Span
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
+from difflang.base.source import NO_SPAN, Span
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.text_printer import attr_text, eqn_text
 
-FEW = 300  # equations that are shown one by one
-LONG = 34  # characters of the program's text below an op
-SHORT = 12  # characters of a constant that stands in the box that takes it
-Kind = Literal["param", "eqn", "region", "folded", "again", "result"]
-Marks = Mapping[Eqn, str]
+MAX_EQUATIONS = 300  # equations that are shown one by one
+MAX_CAPTION = 34  # characters of the program's text below an op
+MAX_CONSTANT = 12  # characters of a constant that stands in the box that takes it
+BoxKind = Literal["param", "eqn", "region", "folded", "again", "result"]
+EqnHighlights = Mapping[Eqn, str]
 
 
-class Box(Struct, frozen=True, eq=False):
+class DiagramBox(Struct, frozen=True, eq=False):
     """A parameter, an equation or several, or the results; `again` is what was drawn before.
 
     `tip` is what is told of it where the pointer rests.
     """
 
-    kind: Kind
+    kind: BoxKind
     title: str
     below: str = ""
     tip: str = ""
     mark: str = ""
     span: Span | None = None
-    inside: tuple[Picture, ...] = ()
+    inside: tuple[Diagram, ...] = ()
 
 
-class Wire(Struct, frozen=True):
+class DiagramWire(Struct, frozen=True):
     """From the result number `port` of one box to another: a value, its name if it has one, and its type."""
 
     source: int
@@ -51,12 +51,12 @@ class Wire(Struct, frozen=True):
         return f"{self.name}: {self.type}" if self.name else self.type
 
 
-class Picture(Struct, frozen=True, eq=False):
+class Diagram(Struct, frozen=True, eq=False):
     """Boxes in the order of the program, and the wires between them."""
 
     title: str
-    boxes: tuple[Box, ...]
-    wires: tuple[Wire, ...]
+    boxes: tuple[DiagramBox, ...]
+    wires: tuple[DiagramWire, ...]
     legend: Mapping[str, str] = field(default_factory=dict[str, str])  # what the marks mean
 
     def folded(self) -> bool:
@@ -64,26 +64,26 @@ class Picture(Struct, frozen=True, eq=False):
         return any(b.kind == "folded" or any(p.folded() for p in b.inside) for b in self.boxes)
 
 
-def picture(
+def build_diagram(
     graph: Graph,
     title: str,
-    marks: Marks | None = None,
+    marks: EqnHighlights | None = None,
     *,
-    most: int | None = FEW,
+    most: int | None = MAX_EQUATIONS,
     legend: Mapping[str, str] | None = None,
-) -> Picture:
+) -> Diagram:
     """The picture of a graph. Of more than `most` equations, inner regions are folded, then neighbours of one line.
 
     Cost: linear in what is shown; a graph that is used many times is drawn where it is used first.
     """
-    opened = open_regions(graph, most)
-    return Drawing(marks or {}, opened, most).of(graph, title, legend or {})
+    opened = choose_open_regions(graph, most)
+    return DiagramBuilder(marks or {}, opened, most).of(graph, title, legend or {})
 
 
-def open_regions(graph: Graph, most: int | None) -> set[Graph]:
+def choose_open_regions(graph: Graph, most: int | None) -> set[Graph]:
     """The regions that are shown, outer ones first, while there is room."""
     if most is None:
-        return set(inner_first(graph)[0])
+        return set(graphs_postorder(graph)[0])
     opened, shown, todo = {graph}, len(graph.eqns), [graph]
     for outer in todo:
         for eqn in outer.eqns:
@@ -96,60 +96,62 @@ def open_regions(graph: Graph, most: int | None) -> set[Graph]:
     return opened
 
 
-class Drawing:
+class DiagramBuilder:
     """One picture in the making. A graph that was drawn is not drawn again."""
 
-    def __init__(self, marks: Marks, opened: set[Graph], most: int | None) -> None:
+    def __init__(self, marks: EqnHighlights, opened: set[Graph], most: int | None) -> None:
         self.marks, self.opened, self.most = marks, opened, most
         self.drawn: set[Graph] = set()
 
-    def of(self, graph: Graph, title: str, legend: Mapping[str, str] | None = None) -> Picture:
-        constants = short_constants(graph)
-        boxes: list[Box] = []
+    def of(self, graph: Graph, title: str, legend: Mapping[str, str] | None = None) -> Diagram:
+        constants = inline_constants(graph)
+        boxes: list[DiagramBox] = []
         made: dict[Value, tuple[int, int]] = {}
-        wires: dict[tuple[int, int, int], Wire] = {}
+        wires: dict[tuple[int, int, int], DiagramWire] = {}
 
-        def add(box: Box, operands: Sequence[Value], results: Sequence[Value]) -> None:
+        def add(box: DiagramBox, operands: Sequence[Value], results: Sequence[Value]) -> None:
             at = len(boxes)
             for value in operands:
                 if value in made:
                     source, port = made[value]
-                    wires.setdefault((source, port, at), Wire(source, port, at, value.hint, str(value.type)))
+                    wires.setdefault((source, port, at), DiagramWire(source, port, at, value.hint, str(value.type)))
             made.update({value: (at, port) for port, value in enumerate(results)})
             boxes.append(box)
 
         for i, param in enumerate(graph.params):
             name = param.hint or f"#{i + 1}"
-            add(Box("param", name, tip=f"{name}: {param.type}"), (), (param,))
-        for run in runs([e for e in graph.eqns if e.results == () or e.results[0] not in constants], self.most):
+            add(DiagramBox("param", name, tip=f"{name}: {param.type}"), (), (param,))
+        for run in group_equations(
+            [e for e in graph.eqns if e.results == () or e.results[0] not in constants], self.most
+        ):
             if len(run) == 1:
                 add(self.box(run[0], constants), run[0].operands, run[0].results)
             else:
-                add(folded(run, self.marks), *ends(run))
+                add(fold_equations(run, self.marks), *inputs_and_outputs(run))
         shown = [constants[r] for r in graph.results if r in constants]
-        add(Box("result", " ".join(["yield", *shown]) if shown else "yield"), graph.results, ())
-        return Picture(title, tuple(boxes), tuple(wires.values()), legend or {})
+        add(DiagramBox("result", " ".join(["yield", *shown]) if shown else "yield"), graph.results, ())
+        return Diagram(title, tuple(boxes), tuple(wires.values()), legend or {})
 
-    def box(self, eqn: Eqn, constants: Mapping[Value, str]) -> Box:
+    def box(self, eqn: Eqn, constants: Mapping[Value, str]) -> DiagramBox:
         """The box of one equation, with what is in its regions unless that was drawn elsewhere."""
-        name, tip = str(eqn.attrs.get("name") or ""), tip_of(eqn)
+        name, tip = str(eqn.attrs.get("name") or ""), box_tooltip(eqn)
         title = f"{eqn.op.name} {name}".rstrip()
         if not eqn.regions and any(v in constants for v in eqn.operands):
             title += " " + ", ".join(constants.get(v, "·") for v in eqn.operands)
-        span = eqn.span if eqn.span is not NOWHERE else None
+        span = eqn.span if eqn.span is not NO_SPAN else None
         mark = self.marks.get(eqn, "")
         if not eqn.regions:
-            return Box("eqn", title, line_of(eqn), tip, mark, span)
+            return DiagramBox("eqn", title, source_caption(eqn), tip, mark, span)
         fresh = [r for r in dict.fromkeys(eqn.regions) if r in self.opened and r not in self.drawn]
         self.drawn.update(fresh)
         if not fresh:
             again = any(r in self.drawn for r in eqn.regions)
             count = sum(len(r.eqns) for r in eqn.regions)
             kind, below = ("again", "as above") if again else ("folded", f"{count} inside")
-            return Box(kind, title, below, tip, mark, span)
+            return DiagramBox(kind, title, below, tip, mark, span)
         names = region_names(eqn)
         inside = tuple([self.of(r, names[eqn.regions.index(r)]) for r in fresh])
-        return Box("region", title, line_of(eqn), tip, mark, span, inside)
+        return DiagramBox("region", title, source_caption(eqn), tip, mark, span, inside)
 
 
 def region_names(eqn: Eqn) -> list[str]:
@@ -165,26 +167,26 @@ def region_names(eqn: Eqn) -> list[str]:
             return [f"part {i}" for i in range(1, count + 1)]
 
 
-def short_constants(graph: Graph) -> dict[Value, str]:
+def inline_constants(graph: Graph) -> dict[Value, str]:
     """The constants that stand in the boxes that take them: single numbers."""
     found: dict[Value, str] = {}
     for eqn in graph.eqns:
         if eqn.op.name == "const" and "value" in eqn.attrs and not isinstance(eqn.attrs["value"], tuple):
             value = eqn.attrs["value"]
             text = str(value) if isinstance(value, Poly) else attr_text(value)
-            if len(text) <= SHORT:
+            if len(text) <= MAX_CONSTANT:
                 found[eqn.results[0]] = text
     return found
 
 
-def runs(eqns: Sequence[Eqn], most: int | None) -> list[list[Eqn]]:
+def group_equations(eqns: Sequence[Eqn], most: int | None) -> list[list[Eqn]]:
     """Equations one by one; if they are too many, neighbours that come from one line, then as many as it takes."""
     if most is None or len(eqns) <= most:
         return [[e] for e in eqns]
-    return joined(joined([[e] for e in eqns], most, same_line), most, lambda a, b: True)
+    return merge_neighbors(merge_neighbors([[e] for e in eqns], most, same_line), most, lambda a, b: True)
 
 
-def joined(found: list[list[Eqn]], most: int, fit: Callable[[Eqn, Eqn], bool]) -> list[list[Eqn]]:
+def merge_neighbors(found: list[list[Eqn]], most: int, fit: Callable[[Eqn, Eqn], bool]) -> list[list[Eqn]]:
     """Neighbours that fit are put together; where all do, as evenly as possible."""
     if len(found) <= most:
         return found
@@ -202,44 +204,44 @@ def joined(found: list[list[Eqn]], most: int, fit: Callable[[Eqn, Eqn], bool]) -
 
 
 def same_line(a: Eqn, b: Eqn) -> bool:
-    return a.span is not NOWHERE and b.span is not NOWHERE and place(a.span) == place(b.span)
+    return a.span is not NO_SPAN and b.span is not NO_SPAN and span_line(a.span) == span_line(b.span)
 
 
-def place(span: Span) -> tuple[Any, int]:
+def span_line(span: Span) -> tuple[Any, int]:
     return span.source, span.position[0]
 
 
-def folded(run: Sequence[Eqn], marks: Marks) -> Box:
+def fold_equations(run: Sequence[Eqn], marks: EqnHighlights) -> DiagramBox:
     """The one box of several equations."""
-    spans = [e.span for e in run if e.span is not NOWHERE]
+    spans = [e.span for e in run if e.span is not NO_SPAN]
     lines = sorted({s.position[0] for s in spans})
     where = f"line {lines[0]}" + (f" to {lines[-1]}" if lines[-1:] != lines[:1] else "") if lines else ""
     found = {marks.get(e, "") for e in run}
     mark = found.pop() if len(found) == 1 else "some" if marks else ""
     tip = "\n".join([e.op.name for e in run[:20]] + (["…"] if len(run) > 20 else []))
-    return Box("folded", f"{len(run)} equations", where, tip, mark, spans[0] if spans else None)
+    return DiagramBox("folded", f"{len(run)} equations", where, tip, mark, spans[0] if spans else None)
 
 
-def ends(run: Sequence[Eqn]) -> tuple[list[Value], list[Value]]:
+def inputs_and_outputs(run: Sequence[Eqn]) -> tuple[list[Value], list[Value]]:
     """What several equations read from elsewhere, and what they define."""
     results = [r for e in run for r in e.results]
     own = set(results)
     return [v for e in run for v in e.operands if v not in own], results
 
 
-def line_of(eqn: Eqn) -> str:
+def source_caption(eqn: Eqn) -> str:
     """The text that an equation comes from, and its line."""
-    if eqn.span is NOWHERE:
+    if eqn.span is NO_SPAN:
         return ""
     text = " ".join(eqn.span.text.split("\n")[0].split())
-    return f"{eqn.span.position[0]}: {text if len(text) <= LONG else text[: LONG - 1] + '…'}"
+    return f"{eqn.span.position[0]}: {text if len(text) <= MAX_CAPTION else text[: MAX_CAPTION - 1] + '…'}"
 
 
-def tip_of(eqn: Eqn) -> str:
+def box_tooltip(eqn: Eqn) -> str:
     """The equation in full, its types among them, where it stands, and that line."""
     text = eqn_text(eqn)
     shown = text if len(text) <= 600 else text[:599] + "…"
-    if eqn.span is NOWHERE:
+    if eqn.span is NO_SPAN:
         return shown
     line = eqn.span.position[0]
     return f"{shown}\n{eqn.span}\n{eqn.span.source.line(line).strip()}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from difflang.tools.viz.diagram import Box, Picture
+from difflang.tools.viz.diagram import Diagram, DiagramBox
 
-FILLS = {"param": "#ddf4ff", "result": "#dafbe1", "new": "#fff1e5", "gone": "#ffebe9", "some": "#fff8c5"}
-PLAIN = "#f6f8fa"
+FILL_COLORS = {"param": "#ddf4ff", "result": "#dafbe1", "new": "#fff1e5", "gone": "#ffebe9", "some": "#fff8c5"}
+DEFAULT_COLOR = "#f6f8fa"
 
 
-def dot(pictures: Sequence[Picture]) -> str:
+def dot(pictures: Sequence[Diagram]) -> str:
     """A digraph, each region a cluster. Source: Graphviz, The DOT Language."""
     lines = [
         "digraph difflang {", '  node [shape=box, style="rounded,filled", fontname="monospace", fontsize=11];',
@@ -22,40 +22,43 @@ def dot(pictures: Sequence[Picture]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def dot_cluster(picture: Picture, name: str, title: str, indent: str, lines: list[str]) -> None:
+def dot_cluster(picture: Diagram, name: str, title: str, indent: str, lines: list[str]) -> None:
     inner = indent + "  "
-    lines += [f"{indent}subgraph cluster_{name} {{", f'{inner}label={quoted(title)}; style="rounded"; color="#afb8c1";']
+    lines += [
+        f"{indent}subgraph cluster_{name} {{",
+        f'{inner}label={dot_string(title)}; style="rounded"; color="#afb8c1";',
+    ]
     for i, box in enumerate(picture.boxes):
         at = f"{name}_{i}"
         if box.inside:
-            told = f"label={quoted(said(box))}; bgcolor={quoted(fill(box))};"
+            told = f"label={dot_string(box_text(box))}; bgcolor={dot_string(box_color(box))};"
             lines += [f"{inner}subgraph cluster_{at} {{", f"{inner}  {told}",
-                      f'{inner}  {at} [shape=point, style=invis, tooltip={quoted(box.tip)}];']  # fmt: skip
+                      f'{inner}  {at} [shape=point, style=invis, tooltip={dot_string(box.tip)}];']  # fmt: skip
             for k, region in enumerate(box.inside):
                 dot_cluster(region, f"{at}_{k}", region.title, inner + "  ", lines)
             lines.append(f"{inner}}}")
         else:
             lines.append(
-                f"{inner}{at} [label={quoted(said(box))}, fillcolor={quoted(fill(box))}, tooltip={quoted(box.tip)}];"
+                f"{inner}{at} [label={dot_string(box_text(box))}, fillcolor={dot_string(box_color(box))}, tooltip={dot_string(box.tip)}];"
             )
     for wire in picture.wires:
         source, target = picture.boxes[wire.source], picture.boxes[wire.target]
         ends = [f"ltail=cluster_{name}_{wire.source}"] * bool(source.inside)
         ends += [f"lhead=cluster_{name}_{wire.target}"] * bool(target.inside)
-        attrs = ", ".join([f"label={quoted(wire.label)}", *ends])
+        attrs = ", ".join([f"label={dot_string(wire.label)}", *ends])
         lines.append(f"{inner}{name}_{wire.source} -> {name}_{wire.target} [{attrs}];")
     lines.append(f"{indent}}}")
 
 
-def said(box: Box) -> str:
+def box_text(box: DiagramBox) -> str:
     return f"{box.title}\n{box.below}" if box.below else box.title
 
 
-def fill(box: Box) -> str:
-    return FILLS.get(box.mark) or FILLS.get(box.kind, PLAIN)
+def box_color(box: DiagramBox) -> str:
+    return FILL_COLORS.get(box.mark) or FILL_COLORS.get(box.kind, DEFAULT_COLOR)
 
 
-def quoted(text: str) -> str:
+def dot_string(text: str) -> str:
     """A text of DOT: a backslash would begin an escape."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "")
     return f'"{escaped}"'
@@ -64,42 +67,42 @@ def quoted(text: str) -> str:
 # ---- Mermaid
 
 
-def mermaid(pictures: Sequence[Picture]) -> str:
+def mermaid(pictures: Sequence[Diagram]) -> str:
     """A flowchart, each region a subgraph. Source: Mermaid, Flowcharts - Basic Syntax."""
     lines = ["flowchart TB"]
     styles: dict[str, list[str]] = {}
     for i, each in enumerate(pictures):
-        mermaid_part(each, f"p{i}", each.title, "  ", lines, styles)
+        mermaid_subgraph(each, f"p{i}", each.title, "  ", lines, styles)
     for kind, names in styles.items():
-        lines.append(f"  classDef {kind} fill:{FILLS[kind]},stroke:#8c959f,color:#1f2328")
+        lines.append(f"  classDef {kind} fill:{FILL_COLORS[kind]},stroke:#8c959f,color:#1f2328")
         lines.append(f"  class {','.join(names)} {kind}")
     return "\n".join([*lines, ""])
 
 
-def mermaid_part(
-    picture: Picture, name: str, title: str, indent: str, lines: list[str], styles: dict[str, list[str]]
+def mermaid_subgraph(
+    picture: Diagram, name: str, title: str, indent: str, lines: list[str], styles: dict[str, list[str]]
 ) -> None:
     inner = indent + "  "
-    lines.append(f'{indent}subgraph {name}["{plain(title) or " "}"]')
+    lines.append(f'{indent}subgraph {name}["{mermaid_escape(title) or " "}"]')
     for i, box in enumerate(picture.boxes):
         at = f"{name}_{i}"
         kind = box.mark or box.kind
-        if kind in FILLS:
+        if kind in FILL_COLORS:
             styles.setdefault(kind, []).append(at)
         if box.inside:
-            lines.append(f'{inner}subgraph {at}["{plain(said(box))}"]')
+            lines.append(f'{inner}subgraph {at}["{mermaid_escape(box_text(box))}"]')
             for k, region in enumerate(box.inside):
-                mermaid_part(region, f"{at}_{k}", region.title, inner + "  ", lines, styles)
+                mermaid_subgraph(region, f"{at}_{k}", region.title, inner + "  ", lines, styles)
             lines.append(f"{inner}end")
         else:
             first, last = ("([", "])") if box.kind in ("param", "result") else ("[", "]")
-            lines.append(f'{inner}{at}{first}"{plain(said(box))}"{last}')
+            lines.append(f'{inner}{at}{first}"{mermaid_escape(box_text(box))}"{last}')
     for wire in picture.wires:
-        lines.append(f'{inner}{name}_{wire.source} -->|"{plain(wire.label)}"| {name}_{wire.target}')
+        lines.append(f'{inner}{name}_{wire.source} -->|"{mermaid_escape(wire.label)}"| {name}_{wire.target}')
     lines.append(f"{indent}end")
 
 
-def plain(text: str) -> str:
+def mermaid_escape(text: str) -> str:
     """A text between quotes: what means something to Mermaid or HTML is written by its number."""
     safe = set(" _.,:+-=()")
     parts = [c if c.isalnum() or c in safe else "<br/>" if c == "\n" else f"#{ord(c)};" for c in text]
@@ -109,18 +112,18 @@ def plain(text: str) -> str:
 # ---- JSON
 
 
-def data(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
+def pictures_as_json(pictures: Sequence[Diagram]) -> list[dict[str, Any]]:
     """Boxes and wires as data: a wire leads from the box of that number, of its own picture, to another."""
-    return [as_data(p) for p in pictures]
+    return [picture_as_json(p) for p in pictures]
 
 
-def as_data(picture: Picture) -> dict[str, Any]:
+def picture_as_json(picture: Diagram) -> dict[str, Any]:
     boxes = [
         {
             "kind": box.kind, "title": box.title, "below": box.below, "mark": box.mark, "tip": box.tip,
             "file": box.span.source.name if box.span is not None else None,
             "line": box.span.position[0] if box.span is not None else None,
-            "inside": [as_data(p) for p in box.inside],
+            "inside": [picture_as_json(p) for p in box.inside],
         }
         for box in picture.boxes
     ]  # fmt: skip

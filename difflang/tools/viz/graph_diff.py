@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from difflang.ir.graph import Eqn, Graph, Value, inner_first
-from difflang.ir.structural_equality import Keys, attrs_key
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.structural_equality import StructuralKeys, attrs_key
 
 
-def shared(graph: Graph, other: Graph) -> set[Eqn]:
+def shared_equations(graph: Graph, other: Graph) -> set[Eqn]:
     """The equations of `graph`, at any depth, with one in `other` that computes the same of the same parameters.
 
     An equation that occurs once there has one counterpart here. Where regions differ, the equations in them are held
@@ -17,7 +17,7 @@ def shared(graph: Graph, other: Graph) -> set[Eqn]:
     Cost: linear; a graph that is used many times is compared where it is met first.
     """
     found: set[Eqn] = set()
-    numbers = Numbers()
+    numbers = GraphNumbering()
     seen: set[Graph] = set()
     todo = [(graph, other)]
     while todo:
@@ -30,39 +30,39 @@ def shared(graph: Graph, other: Graph) -> set[Eqn]:
         waiting: dict[Hashable, list[Eqn]] = {}
         for eqn, number in zip(two.eqns, theirs, strict=True):
             if eqn.regions and number not in own:
-                waiting.setdefault(rough(eqn), []).append(eqn)
+                waiting.setdefault(equation_position(eqn), []).append(eqn)
         for eqn, number in zip(one.eqns, mine, strict=True):
             if left[number]:
                 left[number] -= 1
                 found.add(eqn)
-                found |= all_inside(eqn, seen)
-            elif eqn.regions and (like := waiting.get(rough(eqn))):
+                found |= nested_equations(eqn, seen)
+            elif eqn.regions and (like := waiting.get(equation_position(eqn))):
                 todo += zip(eqn.regions, like.pop(0).regions, strict=False)
     return found
 
 
-def alike(graph: Graph, other: Graph, known: set[Eqn]) -> set[Eqn]:
+def similar_equations(graph: Graph, other: Graph, known: set[Eqn]) -> set[Eqn]:
     """The equations of `graph` beyond those `known` that are in `other` but for what they take: same op, same place."""
-    left = Counter(kind(e) for g in inner_first(other)[0] for e in g.eqns)
-    rest = [e for g in inner_first(graph)[0] for e in g.eqns]
-    left.subtract(kind(e) for e in rest if e in known)
+    left = Counter(equation_kind(e) for g in graphs_postorder(other)[0] for e in g.eqns)
+    rest = [e for g in graphs_postorder(graph)[0] for e in g.eqns]
+    left.subtract(equation_kind(e) for e in rest if e in known)
     found: set[Eqn] = set()
     for eqn in rest:
-        if eqn not in known and left[kind(eqn)] > 0:
-            left[kind(eqn)] -= 1
+        if eqn not in known and left[equation_kind(eqn)] > 0:
+            left[equation_kind(eqn)] -= 1
             found.add(eqn)
     return found
 
 
-def kind(eqn: Eqn) -> Hashable:
-    return *rough(eqn), tuple([r.type for r in eqn.results])
+def equation_kind(eqn: Eqn) -> Hashable:
+    return *equation_position(eqn), tuple([r.type for r in eqn.results])
 
 
-def rough(eqn: Eqn) -> tuple[Hashable, ...]:
+def equation_position(eqn: Eqn) -> tuple[Hashable, ...]:
     return eqn.op.name, len(eqn.regions), eqn.span.source, eqn.span.start, eqn.span.end
 
 
-def all_inside(eqn: Eqn, seen: set[Graph]) -> set[Eqn]:
+def nested_equations(eqn: Eqn, seen: set[Graph]) -> set[Eqn]:
     """Every equation in the regions of one."""
     found: set[Eqn] = set()
     todo = list(eqn.regions)
@@ -75,16 +75,16 @@ def all_inside(eqn: Eqn, seen: set[Graph]) -> set[Eqn]:
     return found
 
 
-class Numbers:
+class GraphNumbering:
     """Gives what computes the same, of parameters of the same names, the same number, in however many graphs."""
 
     def __init__(self) -> None:
-        self.keys = Keys()
+        self.keys = StructuralKeys()
         self.known: dict[Hashable, int] = {}
 
     def of(self, graph: Graph) -> list[int]:
         """A number for each equation."""
-        values: dict[Value, Hashable] = dict(zip(graph.params, names(graph.params), strict=True))
+        values: dict[Value, Hashable] = dict(zip(graph.params, param_keys(graph.params), strict=True))
         found: list[int] = []
         for eqn in graph.eqns:
             regions = tuple([self.keys.of(r) for r in eqn.regions])
@@ -96,7 +96,7 @@ class Numbers:
         return found
 
 
-def names(params: Sequence[Value]) -> list[Hashable]:
+def param_keys(params: Sequence[Value]) -> list[Hashable]:
     """What the parameters are called, by their place where that does not tell them apart."""
     count = Counter(p.hint for p in params)
     return [p.hint if p.hint and count[p.hint] == 1 else i for i, p in enumerate(params)]

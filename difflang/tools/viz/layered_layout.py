@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from msgspec import Struct, field
 
-from difflang.tools.viz.diagram import Box, Picture, Wire
+from difflang.tools.viz.diagram import Diagram, DiagramBox, DiagramWire
 
 CHAR, SMALL = 7.3, 6.1  # widths of a letter of 12 and of 10 pixels, in a typewriter's font
-LINE, PAD, GAP, LANE = 17.0, 10.0, 22.0, 12.0
-BELOW, LABELLED, STUB = (
+LINE, PAD, GAP, WIRE_GAP = 17.0, 10.0, 22.0, 12.0
+LAYER_GAP, LABELED_GAP, STUB = (
     26.0,
     50.0,
     17.0,
@@ -26,18 +26,18 @@ SWEEPS, ROUNDS = 12, 24
 WIDEST = 30  # letters of a type beside a wire that make room for themselves
 
 
-class Item(Struct, eq=False):
+class LayoutItem(Struct, eq=False):
     """A box, or the place where a wire goes through a layer."""
 
-    box: Box | None
+    box: DiagramBox | None
     layer: int
     width: float
     height: float
     x: float = 0.0  # of its middle
     y: float = 0.0  # of its top
-    above: list[Item] = field(default_factory=list["Item"])
-    below: list[Item] = field(default_factory=list["Item"])
-    inside: tuple[Placed, ...] = ()
+    above: list[LayoutItem] = field(default_factory=list["LayoutItem"])
+    below: list[LayoutItem] = field(default_factory=list["LayoutItem"])
+    inside: tuple[PlacedDiagram, ...] = ()
     outputs: int = 1
 
     @property
@@ -45,71 +45,71 @@ class Item(Struct, eq=False):
         return self.x - self.width / 2
 
 
-class Path(Struct, frozen=True, eq=False):
+class WirePath(Struct, frozen=True, eq=False):
     """A wire, or the part of it that several share, from point to point. It ends at a box if it has a tip."""
 
     points: tuple[tuple[float, float], ...]
     label: str
-    wire: Wire
+    wire: DiagramWire
     tip: bool
 
 
-class Placed(Struct, frozen=True, eq=False):
+class PlacedDiagram(Struct, frozen=True, eq=False):
     """A picture whose boxes have places, its own corner at 0, 0."""
 
-    picture: Picture
-    items: tuple[Item, ...]
-    paths: tuple[Path, ...]
+    picture: Diagram
+    items: tuple[LayoutItem, ...]
+    paths: tuple[WirePath, ...]
     width: float
     height: float
 
 
-def letters(text: str) -> int:
+def text_width(text: str) -> int:
     """How many letters wide a text is: those of East Asia count twice."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def placed(picture: Picture) -> Placed:
+def layout_diagram(picture: Diagram) -> PlacedDiagram:
     """A picture, its inner ones first, each by itself. Cost: about linear in wires times the layers they cross."""
-    labels = labels_of(picture)
-    items = [item_of(i, box, picture, labels) for i, box in enumerate(picture.boxes)]
-    put_in_layers(items, picture)
-    chains = through_layers(items, picture)
-    rows: list[list[Item]] = [[] for _ in range(max(i.layer for i in items) + 1)]
+    labels = wire_labels(picture)
+    items = [make_item(i, box, picture, labels) for i, box in enumerate(picture.boxes)]
+    assign_layers(items, picture)
+    chains = add_dummy_nodes(items, picture)
+    rows: list[list[LayoutItem]] = [[] for _ in range(max(i.layer for i in items) + 1)]
     for item in [*items, *[i for chain in chains.values() for i in chain]]:
         rows[item.layer].append(item)
-    uncross(rows)
-    spread(rows)
-    heights(rows, labelled={items[s].layer for s, _ in labels})
-    move_to_corner(rows)
-    paths = paths_of(items, picture, chains, labels)
+    reduce_crossings(rows)
+    assign_x(rows)
+    assign_y(rows, labelled={items[s].layer for s, _ in labels})
+    shift_to_origin(rows)
+    paths = route_wires(items, picture, chains, labels)
     width = max([i.x + i.width / 2 for row in rows for i in row])
-    width = max([width, *[p.points[0][0] + 5 + SMALL * letters(p.label) for p in paths if p.label]])
+    width = max([width, *[p.points[0][0] + 5 + SMALL * text_width(p.label) for p in paths if p.label]])
     height = max(i.y + i.height for row in rows for i in row)
-    return Placed(picture, tuple(items), tuple(paths), width, height)
+    return PlacedDiagram(picture, tuple(items), tuple(paths), width, height)
 
 
-def labels_of(picture: Picture) -> dict[tuple[int, int], str]:
+def wire_labels(picture: Diagram) -> dict[tuple[int, int], str]:
     """What stands beside the beginning of the wires of a value. A parameter says its name itself."""
     return {(w.source, w.port): w.type if picture.boxes[w.source].kind == "param" else w.label for w in picture.wires}
 
 
-def item_of(i: int, box: Box, picture: Picture, labels: dict[tuple[int, int], str]) -> Item:
-    width = max(CHAR * letters(box.title), SMALL * letters(box.below)) + 2 * PAD
+def make_item(i: int, box: DiagramBox, picture: Diagram, labels: dict[tuple[int, int], str]) -> LayoutItem:
+    width = max(CHAR * text_width(box.title), SMALL * text_width(box.below)) + 2 * PAD
     height = LINE * (1 + bool(box.below)) + 8
-    inside = tuple([placed(p) for p in box.inside])
+    inside = tuple([layout_diagram(p) for p in box.inside])
     if inside:
         width = max(width, sum(p.width for p in inside) + MARGIN * (len(inside) + 1))
         titled = any(p.picture.title for p in inside)
         height = HEAD + LINE * bool(box.below) + LINE * titled + max(p.height for p in inside) + MARGIN
     mine = [text for (source, _), text in labels.items() if source == i]
     if len(mine) > 1:
-        width = max(width, sum(SMALL * min(letters(t), WIDEST) + 12 for t in mine))
+        width = max(width, sum(SMALL * min(text_width(t), WIDEST) + 12 for t in mine))
     outputs = max([w.port for w in picture.wires if w.source == i], default=0) + 1
-    return Item(box, 0, width, height, inside=inside, outputs=outputs)
+    return LayoutItem(box, 0, width, height, inside=inside, outputs=outputs)
 
 
-def put_in_layers(items: Sequence[Item], picture: Picture) -> None:
+def assign_layers(items: Sequence[LayoutItem], picture: Diagram) -> None:
     """Below all that it reads; parameters first, results last, and what reads nothing just above its first reader."""
     for wire in picture.wires:  # in the order of their targets, which is that of the program
         items[wire.target].layer = max(items[wire.target].layer, items[wire.source].layer + 1)
@@ -126,30 +126,30 @@ def put_in_layers(items: Sequence[Item], picture: Picture) -> None:
             item.layer = max(readers.get(i, 1) - 1, 0)
 
 
-Chains = dict[tuple[int, int], list[Item]]
+Chains = dict[tuple[int, int], list[LayoutItem]]
 
 
-def through_layers(items: Sequence[Item], picture: Picture) -> Chains:
+def add_dummy_nodes(items: Sequence[LayoutItem], picture: Diagram) -> Chains:
     """For each value the places where it goes through layers, which all of its readers share; joins what is next."""
     chains: Chains = {}
     for wire in picture.wires:
         source, target = items[wire.source], items[wire.target]
         chain = chains.setdefault((wire.source, wire.port), [])
         while source.layer + len(chain) + 1 < target.layer:
-            item = Item(None, source.layer + len(chain) + 1, 2.0, 0.0)
-            join(chain[-1] if chain else source, item)
+            item = LayoutItem(None, source.layer + len(chain) + 1, 2.0, 0.0)
+            connect_items(chain[-1] if chain else source, item)
             chain.append(item)
-        join(before(source, target, chain), target)
+        connect_items(wire_predecessor(source, target, chain), target)
     return chains
 
 
-def before(source: Item, target: Item, chain: Sequence[Item]) -> Item:
+def wire_predecessor(source: LayoutItem, target: LayoutItem, chain: Sequence[LayoutItem]) -> LayoutItem:
     """Where the last piece of a wire begins."""
     steps = target.layer - source.layer - 1
     return chain[steps - 1] if steps else source
 
 
-def join(upper: Item, lower: Item) -> None:
+def connect_items(upper: LayoutItem, lower: LayoutItem) -> None:
     upper.below.append(lower)
     lower.above.append(upper)
 
@@ -157,15 +157,15 @@ def join(upper: Item, lower: Item) -> None:
 # ---- The order in a layer
 
 
-def uncross(rows: list[list[Item]]) -> None:
+def reduce_crossings(rows: list[list[LayoutItem]]) -> None:
     """Each layer in the order of what is above it, then below it, and so on: the order with the fewest crossings."""
     best, order = None, [list(row) for row in rows]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for beside, row in pairwise(rows if down else rows[::-1]):
             places = {item: i for other in (beside, row) for i, item in enumerate(other)}
-            row.sort(key=lambda item: middle(item, places, down))
-        crossed = sum(crossings(upper, lower) for upper, lower in pairwise(rows))
+            row.sort(key=lambda item: barycenter(item, places, down))
+        crossed = sum(count_crossings(upper, lower) for upper, lower in pairwise(rows))
         if best is None or crossed < best:
             best, order = crossed, [list(row) for row in rows]
         if not crossed:
@@ -174,12 +174,12 @@ def uncross(rows: list[list[Item]]) -> None:
         row[:] = found
 
 
-def middle(item: Item, places: dict[Item, int], down: bool) -> float:
+def barycenter(item: LayoutItem, places: dict[LayoutItem, int], down: bool) -> float:
     others = item.above if down else item.below
     return sum(places[o] for o in others) / len(others) if others else places[item]
 
 
-def crossings(upper: Sequence[Item], lower: Sequence[Item]) -> int:
+def count_crossings(upper: Sequence[LayoutItem], lower: Sequence[LayoutItem]) -> int:
     """How many pairs of wires between two layers cross: inversions, counted in a tree of sums."""
     places = {item: i for i, item in enumerate(lower)}
     ends = [p for item in upper for p in sorted(places[o] for o in item.below)]
@@ -200,35 +200,35 @@ def crossings(upper: Sequence[Item], lower: Sequence[Item]) -> int:
 # ---- Places
 
 
-def spread(rows: list[list[Item]]) -> None:
+def assign_x(rows: list[list[LayoutItem]]) -> None:
     """Each item near the middle of what it is joined to, none over another."""
     for row in rows:
-        arrange(row, [0.0] * len(row), [1.0] * len(row))
+        position_layer(row, [0.0] * len(row), [1.0] * len(row))
     for round in range(ROUNDS):
         down = round % 2 == 0
         for row in rows if down else rows[::-1]:
             both = round >= ROUNDS // 2
             near = [i.above + i.below if both else i.above if down else i.below for i in row]
-            pulls = [[pull(i, o) for o in n] for i, n in zip(row, near, strict=True)]
+            pulls = [[wire_weight(i, o) for o in n] for i, n in zip(row, near, strict=True)]
             wants = [
                 sum(p * o.x for p, o in zip(ps, n, strict=True)) / sum(ps) if n else i.x
                 for i, n, ps in zip(row, near, pulls, strict=True)
             ]
-            arrange(row, wants, [sum(ps) or 0.1 for ps in pulls])
+            position_layer(row, wants, [sum(ps) or 0.1 for ps in pulls])
 
 
-def pull(a: Item, b: Item) -> float:
+def wire_weight(a: LayoutItem, b: LayoutItem) -> float:
     """How straight a wire is to be: the most where it only goes through layers."""
     return (1.0, 3.0, 12.0)[(a.box is None) + (b.box is None)]
 
 
-def arrange(row: Sequence[Item], wants: Sequence[float], weights: Sequence[float]) -> None:
+def position_layer(row: Sequence[LayoutItem], wants: Sequence[float], weights: Sequence[float]) -> None:
     """Put a layer as near as can be to where its items want to be, in order and apart."""
     offsets, at = list[float](), 0.0
     for i, item in enumerate(row):
         if i:
             both = item.box is not None and row[i - 1].box is not None
-            at += row[i - 1].width / 2 + item.width / 2 + (GAP if both else LANE)
+            at += row[i - 1].width / 2 + item.width / 2 + (GAP if both else WIRE_GAP)
         offsets.append(at)
     pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for want, weight, offset in zip(wants, weights, offsets, strict=True):
@@ -243,7 +243,7 @@ def arrange(row: Sequence[Item], wants: Sequence[float], weights: Sequence[float
         item.x = mean + offset
 
 
-def heights(rows: Sequence[Sequence[Item]], labelled: set[int]) -> None:
+def assign_y(rows: Sequence[Sequence[LayoutItem]], labelled: set[int]) -> None:
     """Each layer below the one before; what is lower than its layer stands in the middle of it."""
     at = 0.0
     for number, row in enumerate(rows):
@@ -252,10 +252,10 @@ def heights(rows: Sequence[Sequence[Item]], labelled: set[int]) -> None:
             if item.box is None:
                 item.height = tall
             item.y = at + (tall - item.height) / 2
-        at += tall + (LABELLED if number in labelled else BELOW)
+        at += tall + (LABELED_GAP if number in labelled else LAYER_GAP)
 
 
-def move_to_corner(rows: Sequence[Sequence[Item]]) -> None:
+def shift_to_origin(rows: Sequence[Sequence[LayoutItem]]) -> None:
     left = min(i.left for row in rows for i in row)
     for row in rows:
         for item in row:
@@ -265,10 +265,12 @@ def move_to_corner(rows: Sequence[Sequence[Item]]) -> None:
 # ---- Wires
 
 
-def paths_of(items: Sequence[Item], picture: Picture, chains: Chains, labels: dict[tuple[int, int], str]) -> list[Path]:
+def route_wires(
+    items: Sequence[LayoutItem], picture: Diagram, chains: Chains, labels: dict[tuple[int, int], str]
+) -> list[WirePath]:
     """The wires as they are drawn. What several wires share is drawn once."""
-    inputs = input_places(items, picture, chains)
-    found: list[Path] = []
+    inputs = input_positions(items, picture, chains)
+    found: list[WirePath] = []
     drawn: dict[tuple[int, int], int] = {}
     for n, wire in enumerate(picture.wires):
         key = wire.source, wire.port
@@ -278,28 +280,28 @@ def paths_of(items: Sequence[Item], picture: Picture, chains: Chains, labels: di
         shared = min(begin, steps)
         points: list[tuple[float, float]] = []
         if not shared:
-            x, y = output_place(source, wire.port), source.y + source.height
+            x, y = output_x(source, wire.port), source.y + source.height
             points += [(x, y), (x, y + STUB)]
         else:
             points.append((chain[shared - 1].x, chain[shared - 1].y + chain[shared - 1].height))
         for item in chain[shared:steps]:
             points += [(item.x, item.y), (item.x, item.y + item.height)]
         points.append((inputs[n], target.y))
-        found.append(Path(tuple(points), labels[key] if key not in drawn else "", wire, True))
+        found.append(WirePath(tuple(points), labels[key] if key not in drawn else "", wire, True))
         drawn[key] = max(begin, steps)
     return found
 
 
-def output_place(item: Item, port: int) -> float:
+def output_x(item: LayoutItem, port: int) -> float:
     return item.left + item.width * (port + 1) / (item.outputs + 1)
 
 
-def input_places(items: Sequence[Item], picture: Picture, chains: Chains) -> dict[int, float]:
+def input_positions(items: Sequence[LayoutItem], picture: Diagram, chains: Chains) -> dict[int, float]:
     """Where each wire enters its box: side by side in the order in which they come."""
     into: dict[int, list[tuple[float, int]]] = {}
     for n, wire in enumerate(picture.wires):
-        source = before(items[wire.source], items[wire.target], chains[wire.source, wire.port])
-        x = output_place(source, wire.port) if source.box is not None else source.x
+        source = wire_predecessor(items[wire.source], items[wire.target], chains[wire.source, wire.port])
+        x = output_x(source, wire.port) if source.box is not None else source.x
         into.setdefault(wire.target, []).append((x, n))
     found: dict[int, float] = {}
     for target, coming in into.items():

@@ -7,8 +7,19 @@ from collections.abc import Sequence
 
 from difflang.base.diagnostics import printable
 from difflang.base.source import Source
-from difflang.tools.viz.diagram import Box, Picture
-from difflang.tools.viz.layered_layout import CHAR, HEAD, LINE, MARGIN, SMALL, Item, Path, Placed, letters, placed
+from difflang.tools.viz.diagram import Diagram, DiagramBox
+from difflang.tools.viz.layered_layout import (
+    CHAR,
+    HEAD,
+    LINE,
+    MARGIN,
+    SMALL,
+    LayoutItem,
+    PlacedDiagram,
+    WirePath,
+    layout_diagram,
+    text_width,
+)
 
 EDGE, APART, TITLE, LEGEND = 24.0, 56.0, 34.0, 30.0
 STYLE = """
@@ -35,25 +46,25 @@ STYLE = """
 .difflang path.tip { fill: var(--wire); }
 .difflang a:hover > rect, .difflang g.box:hover > rect { stroke-width: 2.5; }
 """
-KINDS = {"new": "new", "gone": "gone", "some": "some"}
+HIGHLIGHT_CLASSES = {"new": "new", "gone": "gone", "some": "some"}
 
 
-def svg(pictures: Sequence[Picture], links: Source | None = None) -> str:
+def render_svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
     """The pictures side by side. With `links`, a box leads to `#L7`, the line of that text which it comes from."""
-    found = [placed(p) for p in pictures]
+    found = [layout_diagram(p) for p in pictures]
     legend = {mark: text for p in pictures for mark, text in p.legend.items()}
-    width = sum(max(p.width, 9 * letters(p.picture.title)) for p in found) + APART * (len(found) - 1) + 2 * EDGE
-    width = max(width, 2 * EDGE + sum(40 + CHAR * letters(t) for t in legend.values()))
+    width = sum(max(p.width, 9 * text_width(p.picture.title)) for p in found) + APART * (len(found) - 1) + 2 * EDGE
+    width = max(width, 2 * EDGE + sum(40 + CHAR * text_width(t) for t in legend.values()))
     height = max(p.height for p in found) + 2 * EDGE + TITLE + LEGEND * bool(legend)
     parts: list[str] = []
     left = EDGE
     for each in found:
-        parts.append(f'<text class="title" x="{left:g}" y="{EDGE + 12:g}">{escape(each.picture.title)}</text>')
-        parts.append(drawing(each, left, EDGE + TITLE, links))
-        left += max(each.width, 9 * letters(each.picture.title)) + APART
-    parts.append(legend_of(legend, EDGE, height - EDGE - 6))
+        parts.append(f'<text class="title" x="{left:g}" y="{EDGE + 12:g}">{escape_xml(each.picture.title)}</text>')
+        parts.append(diagram_svg(each, left, EDGE + TITLE, links))
+        left += max(each.width, 9 * text_width(each.picture.title)) + APART
+    parts.append(legend_svg(legend, EDGE, height - EDGE - 6))
     body = "\n".join(filter(None, parts))
-    title = escape(" and ".join(p.title for p in pictures))
+    title = escape_xml(" and ".join(p.title for p in pictures))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="difflang" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{title}">\n<style>{STYLE}</style>\n'
@@ -61,31 +72,31 @@ def svg(pictures: Sequence[Picture], links: Source | None = None) -> str:
     )
 
 
-def escape(text: str) -> str:
+def escape_xml(text: str) -> str:
     """A text as XML has it, which cannot hold control characters at all."""
     return html.escape(printable(text))
 
 
-def legend_of(legend: dict[str, str], x: float, y: float) -> str:
+def legend_svg(legend: dict[str, str], x: float, y: float) -> str:
     parts: list[str] = []
     for mark, text in legend.items():
-        kind = KINDS.get(mark, "")
+        kind = HIGHLIGHT_CLASSES.get(mark, "")
         parts.append(f'<g class="{kind}"><rect x="{x:g}" y="{y - 11:g}" width="18" height="13" rx="3"/></g>')
-        parts.append(f'<text class="small" x="{x + 25:g}" y="{y:g}">{escape(text)}</text>')
-        x += 45 + SMALL * letters(text)
+        parts.append(f'<text class="small" x="{x + 25:g}" y="{y:g}">{escape_xml(text)}</text>')
+        x += 45 + SMALL * text_width(text)
     return "\n".join(parts)
 
 
-def drawing(found: Placed, x: float, y: float, links: Source | None) -> str:
+def diagram_svg(found: PlacedDiagram, x: float, y: float, links: Source | None) -> str:
     """A picture with its corner there."""
-    wires = [wire(path) for path in found.paths]
-    boxes = [box(item, links) for item in found.items]
-    labels = [label(path) for path in found.paths if path.label]
+    wires = [wire_svg(path) for path in found.paths]
+    boxes = [box_svg(item, links) for item in found.items]
+    labels = [label_svg(path) for path in found.paths if path.label]
     inside = "\n".join([*wires, *boxes, *labels])
     return f'<g transform="translate({x:.1f} {y:.1f})">\n{inside}\n</g>'
 
 
-def wire(path: Path) -> str:
+def wire_svg(path: WirePath) -> str:
     """A smooth line that leaves and enters upright, with a tip."""
     (x, y), *rest = path.points
     parts = [f"M{x:.1f} {y:.1f}"]
@@ -97,39 +108,41 @@ def wire(path: Path) -> str:
             else f"C{x:.1f} {y + half:.1f} {to:.1f} {down - half:.1f} {to:.1f} {down:.1f}"
         )
         x, y = to, down
-    told = escape(path.wire.label)
+    told = escape_xml(path.wire.label)
     return (
         f'<path class="wire" d="{" ".join(parts)}"><title>{told}</title></path>'
         f'<path class="tip" d="M{x:.1f} {y:.1f}l-3.5 -7h7z"/>'
     )
 
 
-def label(path: Path) -> str:
+def label_svg(path: WirePath) -> str:
     x, y = path.points[0]
-    return f'<text class="type" x="{x + 5:.1f}" y="{y + 13:.1f}">{escape(path.label)}</text>'
+    return f'<text class="type" x="{x + 5:.1f}" y="{y + 13:.1f}">{escape_xml(path.label)}</text>'
 
 
-def box(item: Item, links: Source | None) -> str:
+def box_svg(item: LayoutItem, links: Source | None) -> str:
     assert item.box is not None
-    shown: Box = item.box
+    shown: DiagramBox = item.box
     round = min(item.height / 2, 13) if shown.kind in ("param", "result") else 5
-    words = " ".join(filter(None, ["box", shown.kind, KINDS.get(shown.mark, "")]))
-    parts = [f"<title>{escape(shown.tip)}</title>"] if shown.tip else []
+    words = " ".join(filter(None, ["box", shown.kind, HIGHLIGHT_CLASSES.get(shown.mark, "")]))
+    parts = [f"<title>{escape_xml(shown.tip)}</title>"] if shown.tip else []
     place = f'x="{item.left:.1f}" y="{item.y:.1f}" width="{item.width:.1f}" height="{item.height:.1f}"'
     parts.append(f'<rect {place} rx="{round:g}"/>')
     top = item.y + 17
-    parts.append(f'<text text-anchor="middle" x="{item.x:.1f}" y="{top:.1f}">{escape(shown.title)}</text>')
+    parts.append(f'<text text-anchor="middle" x="{item.x:.1f}" y="{top:.1f}">{escape_xml(shown.title)}</text>')
     if shown.below:
         parts.append(
-            f'<text class="small" text-anchor="middle" x="{item.x:.1f}" y="{top + 14:.1f}">{escape(shown.below)}</text>'
+            f'<text class="small" text-anchor="middle" x="{item.x:.1f}" y="{top + 14:.1f}">{escape_xml(shown.below)}</text>'
         )
-    drawn = f'<g class="{words}">' + "".join(parts) + (f"<g>{insides(item, links)}</g>" if item.inside else "") + "</g>"
+    drawn = (
+        f'<g class="{words}">' + "".join(parts) + (f"<g>{regions_svg(item, links)}</g>" if item.inside else "") + "</g>"
+    )
     if links is None or shown.span is None or shown.span.source is not links or item.inside:
         return drawn
     return f'<a href="#L{shown.span.position[0]}">{drawn}</a>'
 
 
-def insides(item: Item, links: Source | None) -> str:
+def regions_svg(item: LayoutItem, links: Source | None) -> str:
     """The regions of an equation, side by side in its box."""
     assert item.box is not None
     titled = any(p.picture.title for p in item.inside)
@@ -143,7 +156,7 @@ def insides(item: Item, links: Source | None) -> str:
         parts.append(f'<rect class="inside" x="{x - half:.1f}" y="{y - LINE * titled:.1f}" '
                      f'width="{each.width + 2 * half:.1f}" height="{tall + half:.1f}" rx="5"/>')  # fmt: skip
         if each.picture.title:
-            parts.append(f'<text class="small" x="{x:.1f}" y="{y - 6:.1f}">{escape(each.picture.title)}</text>')
-        parts.append(drawing(each, x, y, links))
+            parts.append(f'<text class="small" x="{x:.1f}" y="{y - 6:.1f}">{escape_xml(each.picture.title)}</text>')
+        parts.append(diagram_svg(each, x, y, links))
         x += each.width + gap
     return "".join(parts)

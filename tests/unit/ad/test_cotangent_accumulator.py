@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ad.cotangent_accumulator import rows
+from difflang.ad.cotangent_accumulator import nonoverlapping_rows
 
 HEADER = "float f64\n"
 READS = {
@@ -49,7 +49,7 @@ def test_columns_and_rows_of_one_matrix() -> None:
 
 def test_rows_hold_pieces_that_do_not_overlap() -> None:
     windows = [(2, 4), (0, 2), (1, 3), (4, 5), (0, 5), (3, 4)]
-    made = [[w for w, _ in row] for row in rows([(w, None) for w in windows])]  # pyright: ignore[reportArgumentType]
+    made = [[w for w, _ in row] for row in nonoverlapping_rows([(w, None) for w in windows])]  # pyright: ignore[reportArgumentType]
     assert sorted(w for row in made for w in row) == sorted(windows)
     for row in made:
         assert all(a[1] <= b[0] for a, b in pairwise(row))

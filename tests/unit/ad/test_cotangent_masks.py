@@ -14,12 +14,12 @@ import pytest
 
 import difflang
 import difflang.ad.transpose
-from difflang.ad.derivative_cache import Context
+from difflang.ad.derivative_cache import DerivativeCache
 from difflang.ir.graph import Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import Op
 from difflang.ir.tensor_types import C128, F64
-from difflang.ops.ad_interface import truths
+from difflang.ops.ad_interface import choice_type
 from support.op_calls import DIFFERENTIABLE, calls_of
 
 # Each is a body of `f(x: f64[3]) -> f64`, at a point with a 0 in it.
@@ -135,13 +135,13 @@ def test_compiled_it_is_the_same() -> None:
 
 def test_without_choices_it_would_be_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     """A control: past ops and loops the programs do depend on where a cotangent is zero by a choice."""
-    monkeypatch.setattr(difflang.ad.transpose, "passed", lambda *given: (given[4], all_of(given[4])))
+    monkeypatch.setattr(difflang.ad.transpose, "propagate_mask", lambda *given: (given[4], all_of(given[4])))
     broken = [name for name in BODIES if not finite(name)]
     assert len(broken) > 40, broken
 
 
 def all_of(ct: Value) -> Value:
-    return ct.home.const(True, truths(ct.type))
+    return ct.home.const(True, choice_type(ct.type))
 
 
 def finite(name: str) -> bool:
@@ -231,7 +231,7 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
             linear = tuple(i == place for i in range(len(call.arrays)))
             graph = call.graph()
             arriving = (True,) * len(graph.results)
-            back = Context().transpose(graph, linear, arriving, given=arriving)
+            back = DerivativeCache().transpose(graph, linear, arriving, given=arriving)
             known = [x for x, here in zip(call.arrays, linear, strict=True) if not here]
             ys = evaluate(graph, *call.arrays)
             for share in (0.0, 0.5, 1.0):
@@ -240,7 +240,7 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
                     np.where(c, rng.normal(size=c.shape), 0.0).astype(y.dtype) for c, y in zip(choices, ys, strict=True)
                 ]
                 found = evaluate(back.graph, *known, *cts, *choices)
-                (plain,) = evaluate(Context().transpose(graph, linear, arriving).cotangents, *known, *cts)
+                (plain,) = evaluate(DerivativeCache().transpose(graph, linear, arriving).cotangents, *known, *cts)
                 np.testing.assert_array_equal(found[0], plain)
                 assert back.chosen[place]
                 assert not np.any(found[0][~found[1]])

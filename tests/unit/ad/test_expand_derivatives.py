@@ -28,7 +28,7 @@ from derivatives import (
     wide,
 )
 from difflang.ad.expand_derivatives import differentiate
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, TypeMismatch
@@ -61,23 +61,23 @@ def size(graph: Graph, seen: set[int] | None = None) -> int:
 
 
 def test_a_graph_without_derivatives_is_given_back() -> None:
-    graph = region([FLOAT], lambda x: scan(3, lambda i, x: [op("sin", x)], [], [x]))
+    graph = build_region([FLOAT], lambda x: scan(3, lambda i, x: [op("sin", x)], [], [x]))
     assert differentiate(graph) is graph
 
 
 def test_a_param_that_the_result_ignores_gets_zeros() -> None:
-    ys = evaluate(vjp(region([FLOAT, VECTOR], lambda x, v: [x * x])), *f64(3.0), np.ones(3), *f64(1.0))
+    ys = evaluate(vjp(build_region([FLOAT, VECTOR], lambda x, v: [x * x])), *f64(3.0), np.ones(3), *f64(1.0))
     assert ys[:2] == [9.0, 6.0]
     np.testing.assert_array_equal(ys[2], np.zeros(3))
 
 
 def test_a_result_that_ignores_its_params_has_zero_tangent() -> None:
-    ys = evaluate(jvp(region([FLOAT], lambda x: [literal(x, 2.0), x])), *f64(3.0, 1.0))
+    ys = evaluate(jvp(build_region([FLOAT], lambda x: [literal(x, 2.0), x])), *f64(3.0, 1.0))
     assert ys == [2.0, 3.0, 0.0, 1.0]
 
 
 def test_integer_and_boolean_results_take_no_cotangent() -> None:
-    graph = region([FLOAT, INT], lambda x, n: [n + n, x * x, op("gt", x, literal(x, 0.0))])
+    graph = build_region([FLOAT, INT], lambda x, n: [n + n, x * x, op("gt", x, literal(x, 0.0))])
     backward, forward = vjp(graph), jvp(graph)
     assert [r.type for r in backward.results] == [INT, FLOAT, TRUTH, FLOAT]
     assert evaluate(backward, *f64(3.0), np.int32(4), *f64(1.0)) == [8, 9.0, True, 6.0]
@@ -85,43 +85,43 @@ def test_integer_and_boolean_results_take_no_cotangent() -> None:
 
 
 def test_only_the_params_asked_for_are_differentiated() -> None:
-    graph = region([FLOAT, FLOAT], lambda x, y: [op("exp", x) * y])
+    graph = build_region([FLOAT, FLOAT], lambda x, y: [op("exp", x) * y])
     backward = vjp(graph, (False, True))
     assert evaluate(backward, *f64(0.0, 3.0, 1.0)) == [3.0, 1.0]
     assert sum(e.op.name == "exp" for e in backward.eqns) == 1
 
 
 def test_nothing_asked_for_is_just_the_function() -> None:
-    graph = region([FLOAT], lambda x: [op("sin", x)])
+    graph = build_region([FLOAT], lambda x: [op("sin", x)])
     assert evaluate(vjp(graph, (False,)), *f64(0.5, 1.0)) == [np.sin(0.5)]
 
 
 def test_an_integer_cannot_be_asked_for() -> None:
-    graph = region([INT], lambda n: [n])
+    graph = build_region([INT], lambda n: [n])
     with pytest.raises(TypeMismatch, match="an integer or boolean has no derivative"):
         unexpanded("vjp", graph, (True,))
     with pytest.raises(TypeMismatch, match="`wrt` has 2 entries for 1 params"):
-        region([INT], lambda n: OPS["vjp"](n, regions=(graph,), wrt=(False, False)))
+        build_region([INT], lambda n: OPS["vjp"](n, regions=(graph,), wrt=(False, False)))
 
 
 def test_a_param_given_back_twice() -> None:
-    assert evaluate(vjp(region([FLOAT], lambda x: [x, x])), *f64(1.0, 2.0, 3.0)) == [1.0, 1.0, 5.0]
+    assert evaluate(vjp(build_region([FLOAT], lambda x: [x, x])), *f64(1.0, 2.0, 3.0)) == [1.0, 1.0, 5.0]
 
 
 def test_empty_arrays() -> None:
-    graph = region([Tensor(F64, (0, 3))], lambda x: [total(op("sin", x)), x * x])
+    graph = build_region([Tensor(F64, (0, 3))], lambda x: [total(op("sin", x)), x * x])
     y, _, ct = evaluate(vjp(graph), np.zeros((0, 3)), *f64(1.0), np.zeros((0, 3)))
     assert y == 0.0
     assert ct.shape == (0, 3)
 
 
 def test_derivatives_inside_regions_expand_too() -> None:
-    square = region([FLOAT], lambda x: [x * x * x])
+    square = build_region([FLOAT], lambda x: [x * x * x])
 
     def gradient(x: Value) -> Value:
         return OPS["vjp"](x, literal(x, 1.0), regions=(square,), wrt=(True,))[1]
 
-    graph = differentiate(region([FLOAT], lambda x: scan(2, lambda i, x: [gradient(x)], [], [x])))
+    graph = differentiate(build_region([FLOAT], lambda x: scan(2, lambda i, x: [gradient(x)], [], [x])))
     assert evaluate(graph, *f64(0.5)) == [3 * (3 * 0.25) ** 2]
 
 
@@ -132,31 +132,31 @@ def derivative(f: Callable[[Value], Value]) -> Callable[[Value], Value]:
     """d/dx as a `jvp` equation where it is called; `f` may use values of its surroundings only as constants."""
 
     def df(x: Value) -> Value:
-        return OPS["jvp"](x, literal(x, 1.0), regions=(region([x.type], lambda x: [f(x)]),), wrt=(True,))[1]
+        return OPS["jvp"](x, literal(x, 1.0), regions=(build_region([x.type], lambda x: [f(x)]),), wrt=(True,))[1]
 
     return df
 
 
 def test_perturbation_confusion() -> None:
     """d/dx (x d/dy (x + y)) at 1 is 1, not 2."""
-    inner = region([FLOAT, FLOAT], lambda x, y: [x + y])
+    inner = build_region([FLOAT, FLOAT], lambda x, y: [x + y])
 
     def f(x: Value) -> Value:
         return x * OPS["jvp"](x, literal(x, 2.0), literal(x, 1.0), regions=(inner,), wrt=(False, True))[1]
 
-    assert evaluate(differentiate(region([FLOAT], lambda x: [derivative(f)(x)])), *f64(1.0)) == [1.0]
+    assert evaluate(differentiate(build_region([FLOAT], lambda x: [derivative(f)(x)])), *f64(1.0)) == [1.0]
 
 
 def test_perturbation_confusion_with_products() -> None:
     """d/dx (x d/dy (x y)) at 3 is 2 x, with the inner derivative in either mode."""
-    inner = region([FLOAT, FLOAT], lambda x, y: [x * y])
+    inner = build_region([FLOAT, FLOAT], lambda x, y: [x * y])
     for name in ("jvp", "vjp"):
 
         def f(x: Value, name: str = name) -> Value:
             return x * OPS[name](x, literal(x, 2.0), literal(x, 1.0), regions=(inner,), wrt=(False, True))[1]
 
         for outer in (jvp, vjp):
-            assert evaluate(outer(region([FLOAT], lambda x, f=f: [f(x)])), *f64(3.0, 1.0))[1] == 6.0
+            assert evaluate(outer(build_region([FLOAT], lambda x, f=f: [f(x)])), *f64(3.0, 1.0))[1] == 6.0
 
 
 def test_derivatives_of_a_power_to_sixth_order() -> None:
@@ -164,13 +164,13 @@ def test_derivatives_of_a_power_to_sixth_order() -> None:
     f: Callable[[Value], Value] = lambda x: x * x * x * x * x
     want = [32.0, 80.0, 160.0, 240.0, 240.0, 120.0, 0.0]
     for expected in want:
-        graph = differentiate(region([FLOAT], lambda x, f=f: [f(x)]))
+        graph = differentiate(build_region([FLOAT], lambda x, f=f: [f(x)]))
         assert evaluate(graph, *f64(2.0)) == [expected]
         f = derivative(f)
 
 
 def test_reverse_in_reverse_in_reverse() -> None:
-    graph = region([FLOAT], lambda x: [op("exp", x)])
+    graph = build_region([FLOAT], lambda x: [op("exp", x)])
     third = nested("VVV", graph)
     for ct in evaluate(third, *f64(0.0), *f64(*[1.0] * (len(third.params) - 1))):
         assert ct in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
@@ -194,7 +194,7 @@ def test_a_branch_not_taken_does_not_poison(order: str, x: float) -> None:
     def none(x: Value) -> list[Value]:
         return [x * 2.0]
 
-    graph = region([FLOAT], lambda x: choose(op("gt", x, literal(x, 0.0)), some, none, x))
+    graph = build_region([FLOAT], lambda x: choose(op("gt", x, literal(x, 0.0)), some, none, x))
     derived = composed(order, graph)
     values = evaluate(derived, *f64(x), *f64(*[1.0] * (len(derived.params) - 1)))
     assert np.all(np.isfinite(values))
@@ -202,13 +202,13 @@ def test_a_branch_not_taken_does_not_poison(order: str, x: float) -> None:
 
 def test_a_structural_zero_is_zero_beside_infinity() -> None:
     """d/dy of sqrt(x) + y at x = 0: the infinite derivative in x says nothing about y."""
-    graph = region([FLOAT, FLOAT], lambda x, y: [op("sqrt", x) + y])
+    graph = build_region([FLOAT, FLOAT], lambda x, y: [op("sqrt", x) + y])
     assert evaluate(jvp(graph, (False, True)), *f64(0.0, 1.0, 1.0)) == [1.0, 1.0]
     assert evaluate(vjp(graph), *f64(0.0, 1.0, 1.0)) == [1.0, INF, 1.0]
 
 
 def test_a_numeric_zero_times_infinity_is_nan() -> None:
-    (y, dy) = evaluate(jvp(region([FLOAT], lambda x: [op("sqrt", x)])), *f64(0.0, 0.0))
+    (y, dy) = evaluate(jvp(build_region([FLOAT], lambda x: [op("sqrt", x)])), *f64(0.0, 0.0))
     assert y == 0.0
     assert np.isnan(dy)
 
@@ -220,7 +220,7 @@ def test_forward_mode_of_a_while_saves_nothing() -> None:
     """One loop carries values and tangents, to any order: no history occurs."""
     step: Callable[..., list[Value]] = lambda i, a, x: [0.5 * (x + a / x)]
     go: Callable[..., Value] = lambda i, a, x: op("gt", x * x - a, literal(a, 1e-9))
-    graph = region([FLOAT, FLOAT], lambda a, x: [repeat(FOREVER, step, [a], [x], go=go)[1]])
+    graph = build_region([FLOAT, FLOAT], lambda a, x: [repeat(FOREVER, step, [a], [x], go=go)[1]])
     for order in ("J", "JJ", "JJJ"):
         derived = composed(order, graph)
         assert [e.op.name for e in derived.eqns if e.regions] == ["loop"]
@@ -229,7 +229,7 @@ def test_forward_mode_of_a_while_saves_nothing() -> None:
 
 
 def test_forward_mode_of_a_counted_loop_saves_nothing() -> None:
-    graph = region([VECTOR], lambda v: scan(50, lambda i, v: [op("sin", v) * v], [], [v]))
+    graph = build_region([VECTOR], lambda v: scan(50, lambda i, v: [op("sin", v) * v], [], [v]))
     assert not any(isinstance(t, Tensor) and 50 in t.shape for t in every_type(composed("JJ", graph)))
 
 
@@ -239,7 +239,7 @@ def test_a_loop_of_known_length_needs_no_history() -> None:
         return repeat(3, lambda i, s, x: [s + op("sin", x * s)], [], [s], [xs], go=go, length=3)[1:]
 
     for order in ("V", "VV", "JV", "VVV"):
-        derived = composed(order, region([VECTOR, FLOAT], body))
+        derived = composed(order, build_region([VECTOR, FLOAT], body))
         assert not any(isinstance(t, History) for t in every_type(derived))
 
 
@@ -250,13 +250,15 @@ def test_cotangents_beyond_the_last_step_are_ignored() -> None:
         go: Callable[..., Value] = lambda i, s: op("lt", s, literal(s, 3.0))
         return [repeat(5, lambda i, s: [s * 2.0, s * s], [], [s], go=go, length=5)[2]]
 
-    ys, ct = evaluate(vjp(region([FLOAT], body)), *f64(1.0), np.ones(5))
+    ys, ct = evaluate(vjp(build_region([FLOAT], body)), *f64(1.0), np.ones(5))
     np.testing.assert_array_equal(ys, [1.0, 4.0, 0.0, 0.0, 0.0])
     assert ct == 2.0 + 8.0
 
 
 def test_a_map_over_no_lanes() -> None:
-    graph = region([FLOAT, Tensor(F64, (0,))], lambda w, xs: mapped(0, lambda w, x: [w * op("sin", x)], [w], [xs]))
+    graph = build_region(
+        [FLOAT, Tensor(F64, (0,))], lambda w, xs: mapped(0, lambda w, x: [w * op("sin", x)], [w], [xs])
+    )
     ys, ct_w, ct_xs = evaluate(vjp(graph), *f64(2.0), np.zeros(0), np.zeros(0))
     assert ct_w == 0.0
     assert ys.shape == ct_xs.shape == (0,)
@@ -269,7 +271,7 @@ def test_histories_shared_by_lanes_are_summed_lane_by_lane() -> None:
         go: Callable[..., Value] = lambda i, w, y: op("gt", y, literal(y, 0.4))
         return [repeat(FOREVER, lambda i, w, y: [op("sin", w * y)], [w], [a], go=go)[1]]
 
-    graph = region([FLOAT, VECTOR], lambda w, xs: [total(mapped(3, body, [w], [xs])[0])])
+    graph = build_region([FLOAT, VECTOR], lambda w, xs: [total(mapped(3, body, [w], [xs])[0])])
     xs = [*f64(0.9), np.array([0.3, 1.0, 2.0])]
     hessian, again = composed("JV", graph), composed("VV", graph)
     v = [*f64(0.0), *f64(0.7), np.array([0.1, -0.2, 0.3])]
@@ -283,7 +285,7 @@ def test_histories_shared_by_lanes_are_summed_lane_by_lane() -> None:
 
 
 def test_a_function_called_often_is_differentiated_once() -> None:
-    f = region([FLOAT, FLOAT], lambda x, y: [op("sin", x * y) + op("exp", x), y * y])
+    f = build_region([FLOAT, FLOAT], lambda x, y: [op("sin", x * y) + op("exp", x), y * y])
 
     def chain(calls: int) -> Graph:
         def body(x: Value, y: Value) -> list[Value]:
@@ -291,7 +293,7 @@ def test_a_function_called_often_is_differentiated_once() -> None:
                 x, y = called(f, x, y)
             return [x]
 
-        return region([FLOAT, FLOAT], body)
+        return build_region([FLOAT, FLOAT], body)
 
     for order in ("V", "J", "JV", "VV"):
         few, many = (size(composed(order, chain(n))) for n in (20, 40))
@@ -309,7 +311,7 @@ def test_derivatives_of_nested_loops_grow_linearly_with_depth() -> None:
             inner = op("sin", w * s)
             return scan(2, lambda i, w, s: step(i, w, s, level - 1), [w], [inner]) if level else [inner]
 
-        return region([FLOAT, FLOAT], lambda w, s: scan(2, lambda i, w, s: step(i, w, s, depth), [w], [s]))
+        return build_region([FLOAT, FLOAT], lambda w, s: scan(2, lambda i, w, s: step(i, w, s, depth), [w], [s]))
 
     sizes = [size(vjp(nest(depth))) for depth in (4, 8, 16)]
     assert sizes[2] - sizes[1] <= 2.2 * (sizes[1] - sizes[0])
@@ -321,7 +323,7 @@ def straight(n: int) -> Graph:
             x = op("sin", x * y) + op("tanh", x)
         return [x]
 
-    return region([FLOAT, FLOAT], body)
+    return build_region([FLOAT, FLOAT], body)
 
 
 def test_a_straight_line_of_any_length_takes_linear_time() -> None:
@@ -341,7 +343,7 @@ def test_a_sum_of_a_hundred_thousand_terms() -> None:
             y = y + x
         return [y]
 
-    assert evaluate(vjp(region([FLOAT], body)), *f64(1.0, 1.0)) == [100_001.0, 100_001.0]
+    assert evaluate(vjp(build_region([FLOAT], body)), *f64(1.0, 1.0)) == [100_001.0, 100_001.0]
 
 
 def test_the_index_and_arrays_under_a_second_derivative() -> None:
@@ -353,7 +355,7 @@ def test_the_index_and_arrays_under_a_second_derivative() -> None:
     def body(x: Value) -> list[Value]:
         return [scan(2, step, [], [literal(total(x), 0.5)], [op("reshape", x, shape=(2, 2))])[0]]
 
-    graph = region([Tensor(F64, (4,))], body)
+    graph = build_region([Tensor(F64, (4,))], body)
     hvp = composed("JV", graph)
     x = np.array([0.3, -0.2, 0.7, 0.1])
     rows = [evaluate(hvp, x, *f64(1.0), e, *f64(0.0))[3] for e in np.eye(4)]
@@ -362,5 +364,5 @@ def test_the_index_and_arrays_under_a_second_derivative() -> None:
 
 
 def test_wide_is_the_transpose_of_total() -> None:
-    y, ct = evaluate(vjp(region([FLOAT], lambda x: [total(wide(x, 3))])), *f64(2.0, 1.0))
+    y, ct = evaluate(vjp(build_region([FLOAT], lambda x: [total(wide(x, 3))])), *f64(2.0, 1.0))
     assert (y, ct) == (6.0, 3.0)

@@ -7,8 +7,8 @@ import pytest
 
 from derivative_programs import Program, programs
 from derivatives import FLOAT, jvp, op, region, vjp
-from difflang.ad.linear_maps import split, turned
-from difflang.analysis.linearity import Fault, NotLinear, prove
+from difflang.ad.linear_maps import linearize_function, transpose_map
+from difflang.analysis.linearity import LinearityFault, NotLinear, prove_linear
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import Tensor
@@ -27,7 +27,7 @@ def test_a_map_is_the_derivative_at_its_residuals(program: Program) -> None:
     graph, xs = program.graph, [np.asarray(x) for x in program.arguments]
     rng = np.random.default_rng(3)
     on = active(graph)
-    parts = split(graph, on)
+    parts = linearize_function(graph, on)
     for part in (verify(parts.primal), verify(parts.tangent)):
         assert all(isinstance(v.type, Tensor) for v in (*part.params, *part.results))
     dxs = [rng.standard_normal(np.shape(x)) for x, a in zip(xs, on, strict=True) if a]
@@ -38,29 +38,29 @@ def test_a_map_is_the_derivative_at_its_residuals(program: Program) -> None:
     for found, wanted in zip([*ys, *dys], whole, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
     cts = [rng.standard_normal(np.shape(y)) for y, r in zip(ys, graph.results, strict=True) if r.type.tangent]
-    back = evaluate(verify(turned(parts.tangent, len(dxs))), *residuals, *cts)
+    back = evaluate(verify(transpose_map(parts.tangent, len(dxs))), *residuals, *cts)
     for found, wanted in zip(back, evaluate(vjp(graph, on), *xs, *cts)[len(ys) :], strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
-    prove(parts.tangent, [i >= len(residuals) for i in range(len(parts.tangent.params))])
+    prove_linear(parts.tangent, [i >= len(residuals) for i in range(len(parts.tangent.params))])
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
 def test_no_program_is_linear_itself(program: Program) -> None:
     """A negative control: each of them is nonlinear in its arguments, and that is seen."""
     with pytest.raises(NotLinear):
-        prove(program.graph, active(program.graph))
+        prove_linear(program.graph, active(program.graph))
 
 
 FAULTS = {
-    "exp": (lambda x, k: op("exp", x), Fault.FUNCTION),
-    "product": (lambda x, k: x * x, Fault.PRODUCT),
-    "quotient": (lambda x, k: k / x, Fault.FUNCTION),
-    "offset": (lambda x, k: x + k, Fault.OFFSET),
-    "constant": (lambda x, k: x + 1.0, Fault.OFFSET),
-    "result": (lambda x, k: k * k, Fault.RESULT),
-    "condition": (lambda x, k: op("select", op("lt", x, k), x, x), Fault.CONDITION),
-    "choice": (lambda x, k: op("select", op("lt", k, k), x, k), Fault.OFFSET),
-    "stopped": (lambda x, k: op("stop", x), Fault.FUNCTION),
+    "exp": (lambda x, k: op("exp", x), LinearityFault.FUNCTION),
+    "product": (lambda x, k: x * x, LinearityFault.PRODUCT),
+    "quotient": (lambda x, k: k / x, LinearityFault.FUNCTION),
+    "offset": (lambda x, k: x + k, LinearityFault.OFFSET),
+    "constant": (lambda x, k: x + 1.0, LinearityFault.OFFSET),
+    "result": (lambda x, k: k * k, LinearityFault.RESULT),
+    "condition": (lambda x, k: op("select", op("lt", x, k), x, x), LinearityFault.CONDITION),
+    "choice": (lambda x, k: op("select", op("lt", k, k), x, k), LinearityFault.OFFSET),
+    "stopped": (lambda x, k: op("stop", x), LinearityFault.FUNCTION),
 }
 
 
@@ -69,7 +69,7 @@ def test_the_first_step_that_is_not_linear_is_named(name: str) -> None:
     body, fault = FAULTS[name]
     graph = region([FLOAT, FLOAT], lambda x, k: [body(x, k)])
     with pytest.raises(NotLinear) as found:
-        prove(graph, (True, False))
+        prove_linear(graph, (True, False))
     assert found.value.fault is fault
 
 
@@ -87,4 +87,4 @@ def test_what_is_linear_is_proved(number: int) -> None:
     def body(x: Value, k: Value) -> list[Value]:
         return [LINEAR[number](x, k)]
 
-    prove(region([FLOAT, FLOAT], body), (True, False))
+    prove_linear(region([FLOAT, FLOAT], body), (True, False))

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from derivatives import FLOAT, INT, called, choose, literal, mapped, matvec, op, repeat, scan, total, wide
-from difflang.ad.derivative_cache import Context
+from difflang.ad.derivative_cache import DerivativeCache
 from difflang.base.diagnostics import InternalError
 from difflang.base.source import Source, Span
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F64, Tensor
-from difflang.ops.ad_interface import Linearized
+from difflang.ops.ad_interface import LinearizedGraph
 
 VECTOR, MATRIX = Tensor(F64, (3,)), Tensor(F64, (3, 3))
 
 
-def linearized(graph: Graph, *active: bool) -> Linearized:
-    return Context().linearize(graph, active)
+def linearized(graph: Graph, *active: bool) -> LinearizedGraph:
+    return DerivativeCache().linearize(graph, active)
 
 
 def only(graph: Graph, name: str) -> Eqn:
@@ -29,7 +29,7 @@ def only(graph: Graph, name: str) -> Eqn:
 
 
 def test_the_residuals_are_the_values_that_the_tangent_reads() -> None:
-    lin = linearized(region([FLOAT], lambda x: [op("sin", x) * x]), True)
+    lin = linearized(build_region([FLOAT], lambda x: [op("sin", x) * x]), True)
     x = np.float64(0.3)
     y, *made = evaluate(lin.primal, x)
     assert y == np.sin(0.3) * 0.3
@@ -39,35 +39,35 @@ def test_the_residuals_are_the_values_that_the_tangent_reads() -> None:
 
 
 def test_a_tangent_that_no_result_reads_leaves_no_residual() -> None:
-    lin = linearized(region([FLOAT], lambda x: [x + x, op("stop", op("sin", op("exp", x)))]), True)
+    lin = linearized(build_region([FLOAT], lambda x: [x + x, op("stop", op("sin", op("exp", x)))]), True)
     assert lin.residuals == ()
     assert lin.active == (True, False)
 
 
 def test_a_constant_is_no_residual() -> None:
-    lin = linearized(region([FLOAT], lambda x: [literal(x, 3.0) * x]), True)
+    lin = linearized(build_region([FLOAT], lambda x: [literal(x, 3.0) * x]), True)
     assert lin.residuals == ()
     assert evaluate(lin.tangent, np.float64(2.0)) == [6.0]
 
 
 def test_a_result_that_does_not_depend_has_no_tangent() -> None:
-    graph = region([FLOAT, FLOAT, INT], lambda x, y, n: [y * y, n + n, x])
+    graph = build_region([FLOAT, FLOAT, INT], lambda x, y, n: [y * y, n + n, x])
     assert linearized(graph, True, False, False).active == (False, False, True)
 
 
 def test_an_integer_has_no_tangent() -> None:
     with pytest.raises(InternalError, match="has no tangent"):
-        linearized(region([INT], lambda n: [n]), True)
+        linearized(build_region([INT], lambda n: [n]), True)
 
 
 def test_a_conversion_to_integers_ends_a_tangent() -> None:
-    graph = region([FLOAT], lambda x: [op("convert", op("truncate", x, dtype=INT.dtype), dtype=F64) * x])
+    graph = build_region([FLOAT], lambda x: [op("convert", op("truncate", x, dtype=INT.dtype), dtype=F64) * x])
     lin = linearized(graph, True)
     assert evaluate(lin.tangent, np.float64(2.0), np.float64(1.0)) == [2.0]
 
 
 def test_a_jointly_linear_op_gets_zeros_for_absent_tangents() -> None:
-    graph = region([VECTOR, VECTOR], lambda x, y: [op("concat", x, y, axis=0)])
+    graph = build_region([VECTOR, VECTOR], lambda x, y: [op("concat", x, y, axis=0)])
     lin = linearized(graph, False, True)
     (dy,) = evaluate(lin.tangent, np.ones(3))
     np.testing.assert_array_equal(dy, [0, 0, 0, 1, 1, 1])
@@ -95,17 +95,17 @@ def broken(**facts: object) -> Op:
 
 def test_an_op_without_a_rule_for_an_active_operand_is_our_fault() -> None:
     with pytest.raises(InternalError, match="broken has no derivative in operand 0"):
-        linearized(region([FLOAT], lambda x: broken(jvp=(None,))(x)), True)
+        linearized(build_region([FLOAT], lambda x: broken(jvp=(None,))(x)), True)
 
 
 def test_a_rule_that_gives_another_type_is_our_fault() -> None:
     bad = broken(jvp=(lambda d, y, x: wide(d, 3),))
     with pytest.raises(InternalError, match=r"the derivative of broken gives f64\[3\] where f64\[\] is due"):
-        linearized(region([FLOAT], lambda x: bad(x)), True)
+        linearized(build_region([FLOAT], lambda x: bad(x)), True)
 
 
 def test_a_rule_may_say_that_there_is_no_tangent() -> None:
-    assert linearized(region([FLOAT], lambda x: broken(jvp=(lambda d, y, x: None,))(x)), True).active == (False,)
+    assert linearized(build_region([FLOAT], lambda x: broken(jvp=(lambda d, y, x: None,))(x)), True).active == (False,)
 
 
 # --------------------------------------------------------------------------------------- residuals of regions
@@ -124,7 +124,7 @@ def test_a_loop_saves_only_what_changes() -> None:
         index = op("convert", i, dtype=F64)
         return [matvec(w * w, v) * x + wide(op("exp", total(w)), 3) * v + wide(index, 3) * v]
 
-    graph = region([MATRIX, VECTOR, Tensor(F64, (5, 3))], lambda w, v, xs: scan(5, step, [w], [v], [xs]))
+    graph = build_region([MATRIX, VECTOR, Tensor(F64, (5, 3))], lambda w, v, xs: scan(5, step, [w], [v], [xs]))
     lin = linearized(graph, False, True, False)
     assert outputs(only(lin.primal, "loop")) == []  # the index as a float, spread, is made again of the index
     tangent = only(lin.tangent, "loop")
@@ -133,7 +133,7 @@ def test_a_loop_saves_only_what_changes() -> None:
 
 
 def test_a_linear_loop_saves_nothing() -> None:
-    graph = region([MATRIX, VECTOR], lambda w, v: scan(9, lambda i, w, v: [matvec(op("sin", w), v)], [w], [v]))
+    graph = build_region([MATRIX, VECTOR], lambda w, v: scan(9, lambda i, w, v: [matvec(op("sin", w), v)], [w], [v]))
     lin = linearized(graph, False, True)
     assert outputs(only(lin.primal, "loop")) == []
     assert [r.type for r in lin.residuals] == [MATRIX]
@@ -145,7 +145,7 @@ def test_invariants_are_not_computed_early_where_they_could_run_forever() -> Non
     def forever(w: Value) -> Value:
         return repeat(2**31 - 1, lambda i, w: [w * 1.0], [], [w], go=lambda i, w: op("gt", w, literal(w, 0.0)))[1]
 
-    graph = region([FLOAT, FLOAT], lambda w, s: scan(0, lambda i, w, s: [s * forever(w)], [w], [s]))
+    graph = build_region([FLOAT, FLOAT], lambda w, s: scan(0, lambda i, w, s: [s * forever(w)], [w], [s]))
     lin = linearized(graph, False, True)
     (y, *residuals) = evaluate(lin.primal, np.float64(1.0), np.float64(2.0))
     assert y == 2.0
@@ -154,7 +154,7 @@ def test_invariants_are_not_computed_early_where_they_could_run_forever() -> Non
 
 
 def test_branches_share_residual_slots() -> None:
-    graph = region(
+    graph = build_region(
         [FLOAT, VECTOR],
         lambda x, v: choose(
             op("gt", x, literal(x, 0.0)),
@@ -171,21 +171,21 @@ def test_branches_share_residual_slots() -> None:
 
 def test_a_branch_result_without_any_tangent_has_none() -> None:
     pick = lambda x, y: choose(op("gt", x, y), lambda x, y: [x * x, y], lambda x, y: [y, y], x, y)
-    assert linearized(region([FLOAT, FLOAT], pick), True, False).active == (True, False)
+    assert linearized(build_region([FLOAT, FLOAT], pick), True, False).active == (True, False)
 
 
 def test_which_carries_have_a_tangent_is_found_in_as_many_rounds_as_it_takes() -> None:
     def step(i: Value, a: Value, b: Value, c: Value, d: Value) -> list[Value]:
         return [a, b + a, c + b, d]
 
-    graph = region([FLOAT] * 4, lambda *xs: scan(4, step, [], list(xs)))
+    graph = build_region([FLOAT] * 4, lambda *xs: scan(4, step, [], list(xs)))
     assert linearized(graph, True, False, False, False).active == (True, True, True, False)
     assert linearized(graph, False, False, True, False).active == (False, False, True, False)
 
 
 def test_a_carry_that_the_step_forgets_keeps_its_tangent() -> None:
     """There may be no step."""
-    graph = region([FLOAT, FLOAT], lambda w, s: scan(0, lambda i, w, s: [w], [w], [s]))
+    graph = build_region([FLOAT, FLOAT], lambda w, s: scan(0, lambda i, w, s: [w], [w], [s]))
     lin = linearized(graph, False, True)
     assert evaluate(lin.tangent, np.float64(3.0)) == [3.0]
 
@@ -194,20 +194,20 @@ def test_a_map_keeps_what_lanes_share_once() -> None:
     def body(w: Value, x: Value) -> list[Value]:
         return [op("sin", w) * op("sin", x)]
 
-    graph = region([FLOAT, Tensor(F64, (4,))], lambda w, xs: mapped(4, body, [w], [xs]))
+    graph = build_region([FLOAT, Tensor(F64, (4,))], lambda w, xs: mapped(4, body, [w], [xs]))
     lin = linearized(graph, False, True)
     assert [r.type for r in only(lin.primal, "map").regions[0].results] == [FLOAT, FLOAT]  # the result and cos x
     assert sorted(str(r.type) for r in lin.residuals) == ["f64[4]", "f64[]"]
 
 
 def test_a_function_is_linearized_once_however_often_it_is_called() -> None:
-    f = region([FLOAT], lambda x: [op("sin", x) * x])
+    f = build_region([FLOAT], lambda x: [op("sin", x) * x])
 
     def body(x: Value) -> list[Value]:
         for _ in range(10):
             (x,) = called(f, x)
         return [x]
 
-    lin = linearized(region([FLOAT], body), True)
+    lin = linearized(build_region([FLOAT], body), True)
     for graph in (lin.primal, lin.tangent):
         assert len({id(e.regions[0]) for e in graph.eqns if e.op is OPS["call"]}) == 1

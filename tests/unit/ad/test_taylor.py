@@ -15,15 +15,15 @@ from derivative_programs import Program, programs
 from derivatives import called, choose, composed, literal, mapped, op, scan
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.diagnostics import DifflangError
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ir.verify import verify
-from difflang.lower.lowering_pipeline import finished
-from difflang.ops.op_factories import Example, Uniform
-from difflang.runtime.compile import compile
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.ops.op_factories import OpExample, UniformSamples
+from difflang.runtime.compile import compile_graph
 from support.known import UNARY
 from support.language import checked
 
@@ -36,7 +36,7 @@ def jet(f: Graph, order: int) -> Graph:
     """params ++ directions -> results, then their coefficients order by order."""
     wrt = (True,) * len(f.params)
     types = [p.type for p in f.params]
-    graph = region([*types, *types], lambda *xs: OPS["jet"](*xs, regions=(f,), wrt=wrt, order=order))
+    graph = build_region([*types, *types], lambda *xs: OPS["jet"](*xs, regions=(f,), wrt=wrt, order=order))
     found = differentiate(graph)
     verify(found)
     return found
@@ -45,7 +45,7 @@ def jet(f: Graph, order: int) -> Graph:
 def inside(name: str) -> float:
     """A point where the function is smooth."""
     samples = OPS[name.split()[0]].samples
-    drawn = samples if isinstance(samples, Uniform) else samples[0].draw
+    drawn = samples if isinstance(samples, UniformSamples) else samples[0].draw
     return drawn.low + 0.7 * (drawn.high - drawn.low)
 
 
@@ -57,11 +57,11 @@ def test_every_function_of_one_number(name: str) -> None:
     def body(v: Value) -> list[Value]:
         return [OPS[name.split()[0]].one(u, **known.attrs) for u in (v, v + 0.125 * v * v - 0.125 * x * x)]
 
-    graph = finished(jet(region([FLOAT], body), order))
+    graph = finalize_graph(jet(build_region([FLOAT], body), order))
     with mp.workdps(60):
         inner = (lambda t: t, lambda t: t + (t * t - mp.mpf(x) ** 2) / 8)
         want = [[float(c) for c in mp.taylor(lambda t, g=g: known.value(g(t)), x, order)] for g in inner]
-    for got in (evaluate(graph, np.array(x), np.array(1.0)), compile(graph)(x, 1.0)):
+    for got in (evaluate(graph, np.array(x), np.array(1.0)), compile_graph(graph)(x, 1.0)):
         np.testing.assert_allclose(np.reshape(got, (order + 1, 2)).T, want, rtol=2e-13, atol=1e-15)
 
 
@@ -108,12 +108,12 @@ COSTS: dict[str, Body] = {
     "a loop": looped,
     "a branch": branched,
     "a map": lambda x: mapped(3, lambda c, i: [op("sin", c * i)], [x], [op("broadcast", x, shape=(3,), axes=())]),
-    "a call": lambda x: called(region([FLOAT], lambda v: [op("exp", v * v)]), op("sin", x)),
+    "a call": lambda x: called(build_region([FLOAT], lambda v: [op("exp", v * v)]), op("sin", x)),
 }
 
 
 def quadratic(body: Body) -> None:
-    counts = [equations(finished(jet(region([FLOAT], body), k))) for k in (4, 8, 16)]
+    counts = [equations(finalize_graph(jet(build_region([FLOAT], body), k))) for k in (4, 8, 16)]
     assert all(b <= 4.2 * a for a, b in pairwise(counts)), counts
 
 
@@ -130,7 +130,7 @@ def test_the_cost_of_every_function_is_quadratic_in_the_order(name: str) -> None
         quadratic(lambda x, inner=inner: [function(inner(x))])
 
 
-BINARY = {name: op.samples[0].attrs if isinstance(op.samples[0], Example) else {}
+BINARY = {name: op.samples[0].attrs if isinstance(op.samples[0], OpExample) else {}
           for name, op in OPS.items() if op.elementwise and len(op.jvp or op.transpose or ()) == 2}  # fmt: skip
 
 
@@ -179,8 +179,8 @@ POWERED: dict[str, tuple[Body, Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("name", POWERED)
 def test_series_by_powers(name: str) -> None:
     body, exactly = POWERED[name]
-    graph = finished(jet(region([FLOAT], body), 9))
-    compiled = compile(graph)
+    graph = finalize_graph(jet(build_region([FLOAT], body), 9))
+    compiled = compile_graph(graph)
     for at in (1.0, 1.3):
         with mp.workdps(60):
             want = np.array([float(c) for c in mp.taylor(exactly, at, 9)])
@@ -260,7 +260,7 @@ def test_derivatives_of_jets_and_jets_of_derivatives(module: Any) -> None:
 
 def test_high_orders_and_python(module: Any) -> None:
     """Nothing recurses in the order beyond what Python allows, whatever the rules do."""
-    deep = jet(region([FLOAT], lambda x: [op("lgamma", x)]), 64)
+    deep = jet(build_region([FLOAT], lambda x: [op("lgamma", x)]), 64)
     got = evaluate(deep, np.array(2.0), np.array(1.0))
     with mp.workdps(40):
         want = [(-1) ** n * float(mp.zeta(n) - 1) / n for n in range(2, 40)]

@@ -283,8 +283,8 @@ def test_the_same_arguments_are_elaborated_once(monkeypatch: pytest.MonkeyPatch)
     from difflang.api import loaded_program
 
     made: list[str] = []
-    original = loaded_program.elaborated
-    monkeypatch.setattr(loaded_program, "elaborated", lambda *args: made.append(args[2]) or original(*args))
+    original = loaded_program.elaborate_call
+    monkeypatch.setattr(loaded_program, "elaborate_call", lambda *args: made.append(args[2]) or original(*args))
     m = difflang.loads(PROGRAM)
     for i in range(50):
         m.square(jnp.float32(i))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 import difflang
-from difflang.gradcheck.report import Report
+from difflang.gradcheck.report import GradcheckReport
 
 BODY = "float f64\nfn cube(x: f64) -> f64 = x * x * x\n"
 AROUND = ["cube(x)", "sin(cube(x))", "sum([for i in 0..3 => cube(x + f64(i))])", "if x > 0 { cube(x) } else { x }"]
 
 
-def audited(source: str, x: float = 0.7) -> Report:
+def audited(source: str, x: float = 0.7) -> GradcheckReport:
     """The audit of `f`, interpreted; what is wrong is in the report."""
     try:
         return difflang.loads(source, name="rules").f.check_grad(x, compiled=False)
     except difflang.GradientMismatch as error:
-        assert isinstance(error.report, Report)
+        assert isinstance(error.report, GradcheckReport)
         return error.report
 
 

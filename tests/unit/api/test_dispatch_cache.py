@@ -95,8 +95,8 @@ def test_arrays_of_numpy_beside_those_of_jax_need_no_closer_look(monkeypatch: py
     x, y = np.arange(3.0, dtype=np.float32), np.ones(3, np.float32)
     f(jnp.asarray(x), y, np.float32(1))
     looked: list[int] = []
-    quick = pytrees.quick
-    monkeypatch.setattr(pytrees, "quick", lambda *given: looked.append(1) or quick(*given))
+    quick = pytrees.fast_tree_key
+    monkeypatch.setattr(pytrees, "fast_tree_key", lambda *given: looked.append(1) or quick(*given))
     assert np.array_equal(f(jnp.asarray(x), y, np.float32(2)), x + 2)
     assert np.array_equal(f(x, jnp.asarray(y), np.float32(3)), x + 3)
     assert looked == []

@@ -62,14 +62,14 @@ def test_errors_are_pickled_as_they_are() -> None:
 
 def test_a_text_for_a_file_and_a_file_for_a_text() -> None:
     with pytest.raises(difflang.DataError, match=r"difflang\.loads"):
-        difflang.load("fn f(x: f32) -> f32 = x")
+        difflang.register_magics("fn f(x: f32) -> f32 = x")
     with pytest.raises(difflang.ParseError, match=r"difflang\.load\(.model\.dfl.\)"):
         difflang.loads("model.dfl")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(difflang.DataError) as error:
-        difflang.load(tmp_path / "nothing.dfl")
+        difflang.register_magics(tmp_path / "nothing.dfl")
     assert isinstance(error.value, OSError)
 
 
@@ -98,7 +98,7 @@ def test_top_level_values_are_evaluated_when_a_function_needs_them(
     path = tmp_path / "model.dfl"
     path.write_text(FILE)
     (tmp_path / "data.csv").write_text("1,2\n3,4\n")
-    m = difflang.load(path)
+    m = difflang.register_magics(path)
     assert float(m.local(2.0)) == 2, "a parameter of that name is no top-level value"
     assert float(m.total(1.0)) == 80 and float(m.total.grad()(1.0)) == 80 and m.rows() == 2
     assert m.total.interpret(0.5) == 40
@@ -125,7 +125,7 @@ def test_only_the_folder_of_the_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "inner" / "model.dfl"
     path.write_text('let x: f64[n] = read_csv("../secret.csv")\nfn f() -> f64 = sum(x)\n')
     with pytest.raises(difflang.DataError) as error:
-        difflang.load(path).f()
+        difflang.register_magics(path).f()
     assert error.value.diagnostics[0].code == "DL0702"
 
 
@@ -144,8 +144,8 @@ def test_a_program_is_lowered_anew_each_time(monkeypatch: pytest.MonkeyPatch) ->
     from difflang.api import loaded_program
 
     made: list[str] = []
-    original = loaded_program.elaborated
-    monkeypatch.setattr(loaded_program, "elaborated", lambda *args: made.append(args[2]) or original(*args))
+    original = loaded_program.elaborate_call
+    monkeypatch.setattr(loaded_program, "elaborate_call", lambda *args: made.append(args[2]) or original(*args))
     m = difflang.loads("fn f(x: f32[n], y: f32 = 2.0) -> f32 = y * sum(sin(x))")
     for _ in range(3):
         text = m.f.lower("f32[3]").as_text()

@@ -105,13 +105,13 @@ def test_no_damaged_byte_of_ten_thousand_goes_unseen(whole: bytes) -> None:
 
 def repacked(data: bytes, change: Callable[[dict[str, bytes]], None]) -> bytes:
     """The file with members changed and all sums right."""
-    members = artifact_file.unpacked(data)
+    members = artifact_file.unpack(data)
     change(members)
     about = json.loads(members["manifest.json"])
     sums = {n: hashlib.sha256(d).hexdigest() for n, d in members.items() if n != "manifest.json"}
     if isinstance(about, dict):
         members["manifest.json"] = json_bytes({**about, "members": sums}, indent=1)
-    return artifact_file.packed(members)
+    return artifact_file.pack(members)
 
 
 VALUES: tuple[Any, ...] = (
@@ -196,7 +196,7 @@ def compressed(whole: bytes) -> bytes:
     """The same members in another archive, one of them a bomb."""
     file = BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in artifact_file.unpacked(whole).items():
+        for name, data in artifact_file.unpack(whole).items():
             archive.writestr(name, data)
         archive.writestr("bomb", bytes(10**6))
     return file.getvalue()
@@ -207,7 +207,7 @@ OTHER = {
     "a text": b"fn f(x: f32) -> f32 = x",
     "a pickle": b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins.",
     "an empty archive": b"PK\5\6" + bytes(18),
-    "too many members": artifact_file.packed({str(i): b"" for i in range(artifact_file.MOST_MEMBERS + 1)}),
+    "too many members": artifact_file.pack({str(i): b"" for i in range(artifact_file.MAX_MEMBERS + 1)}),
     "an archive that says it is large": b"PK\5\6" + struct.pack("<4H2IH", 0, 0, 65535, 65535, 2**32 - 1, 0, 0),
 }
 
@@ -234,7 +234,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "f.dflx"
     with path.open("wb") as file:
-        file.truncate(artifact_file.MOST_BYTES + 1)
+        file.truncate(artifact_file.MAX_BYTES + 1)
     with pytest.raises(difflang.ArtifactError, match="takes more than"):
         difflang.runtime.load(path)
 
@@ -243,10 +243,10 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
 
 
 def with_version(data: bytes, version: Any) -> bytes:
-    members = artifact_file.unpacked(data)
+    members = artifact_file.unpack(data)
     about = json.loads(members["manifest.json"])
     members["manifest.json"] = json_bytes({**about, "version": version, "difflang": "9.1"})
-    return artifact_file.packed({**members, "something new": b"1"} if version == 2 else members)
+    return artifact_file.pack({**members, "something new": b"1"} if version == 2 else members)
 
 
 def test_a_newer_format_is_told(whole: bytes) -> None:

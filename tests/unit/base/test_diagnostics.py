@@ -9,8 +9,8 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from difflang.base.diagnostics import Diagnostic, Label, concise, render, to_json
-from difflang.base.source import NOWHERE, Source, Span
+from difflang.base.diagnostics import Diagnostic, Label, render, render_one_line, to_json
+from difflang.base.source import NO_SPAN, Source, Span
 
 
 def label(source: Source, part: str, text: str = "", nth: int = 0) -> Label:
@@ -106,7 +106,7 @@ def test_nothing_moves_the_cursor() -> None:
     report = Diagnostic("DL0101", "m \x1b[0m", (label(source, "y", "t\x07"),), ("h\x1b",))
     shown = render([report])
     assert all(char.isprintable() or char == "\n" for char in shown)
-    assert all(char.isprintable() for char in concise([report]))
+    assert all(char.isprintable() for char in render_one_line([report]))
 
 
 def test_long_lines_are_cut_around_what_is_marked() -> None:
@@ -123,10 +123,10 @@ def test_long_lines_are_cut_around_what_is_marked() -> None:
 
 def test_without_a_place() -> None:
     assert render([Diagnostic("DL1001", "too much")]) == ("error[DL1001]: too much\n  = more: difflang explain DL1001")
-    built_in = Diagnostic("DL0101", "m", (Label(NOWHERE, "a note"),), severity="warning")
+    built_in = Diagnostic("DL0101", "m", (Label(NO_SPAN, "a note"),), severity="warning")
     assert render([built_in]).split("\n")[:2] == ["warning[DL0101]: m", "  = note: a note"]
-    assert concise([built_in]) == "warning[DL0101]: m"
-    assert render([]) == concise([]) == ""
+    assert render_one_line([built_in]) == "warning[DL0101]: m"
+    assert render([]) == render_one_line([]) == ""
 
 
 def test_colour_changes_nothing_else() -> None:
@@ -137,7 +137,7 @@ def test_colour_changes_nothing_else() -> None:
 
 
 def test_concise() -> None:
-    assert concise([Diagnostic("DL0312", "m", (label(MLP, "x"),))] * 2) == (
+    assert render_one_line([Diagnostic("DL0312", "m", (label(MLP, "x"),))] * 2) == (
         "examples/mlp.dfl:7:15: error[DL0312]: m\nexamples/mlp.dfl:7:15: error[DL0312]: m"
     )
 

@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.base.error_codes import CODES, FAMILIES, nearest, title
-from difflang.base.errors import classified
+from difflang.base.error_codes import CODE_FAMILIES, CODE_TITLES, nearest_word, title_of_code
+from difflang.base.errors import classify_error
 
 PACKAGE = Path(__file__).parents[3] / "difflang"
 VERBS = ["run", "check", "test", "bench", "fmt", "repl", "derive", "trace", "check-grad", "explain", "emit", "memory"]
 
 
 def test_codes_have_their_form_and_family() -> None:
-    for code, meaning in CODES.items():
+    for code, meaning in CODE_TITLES.items():
         assert re.fullmatch(r"DL\d{4}", code)
-        assert code[2:4] in FAMILIES
+        assert code[2:4] in CODE_FAMILIES
         assert meaning and not meaning.endswith(".")
-    assert title("DL0103") == CODES["DL0103"]
+    assert title_of_code("DL0103") == CODE_TITLES["DL0103"]
     with pytest.raises(KeyError):
-        title("DL0000")
+        title_of_code("DL0000")
 
 
 def test_every_code_is_an_error_that_python_can_name() -> None:
     import difflang
 
-    kinds = {code: type(classified(DifflangError(Diagnostic(code, "")))) for code in CODES}
+    kinds = {code: type(classify_error(DifflangError(Diagnostic(code, "")))) for code in CODE_TITLES}
     assert {code: kind for code, kind in kinds.items() if getattr(difflang, kind.__name__, None) is not kind} == {}
     assert kinds["DL1012"] is difflang.LimitError and issubclass(difflang.LimitError, RuntimeError)
 
@@ -37,8 +37,8 @@ def test_every_code_is_an_error_that_python_can_name() -> None:
 def test_every_code_of_the_syntax_is_registered_and_used() -> None:
     files = [*(PACKAGE / "syntax").glob("*.py")]
     used = {code for file in files for code in re.findall(r"\bDL\d{4}\b", file.read_text(encoding="utf-8"))}
-    assert used <= set(CODES)
-    assert {code for code in CODES if code.startswith("DL01")} <= used
+    assert used <= set(CODE_TITLES)
+    assert {code for code in CODE_TITLES if code.startswith("DL01")} <= used
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -46,11 +46,11 @@ def test_every_slip_of_one_letter_finds_the_verb(verb: str) -> None:
     slips = {verb[:i] + verb[i + 1 :] for i in range(len(verb))}
     slips |= {verb[:i] + char + verb[i:] for i in range(len(verb) + 1) for char in string.ascii_lowercase}
     slips |= {verb[:i] + verb[i + 1] + verb[i] + verb[i + 2 :] for i in range(len(verb) - 1)}
-    assert {nearest(slip, [verb]) for slip in slips if slip != verb} == {verb}
+    assert {nearest_word(slip, [verb]) for slip in slips if slip != verb} == {verb}
 
 
 def test_nothing_near_gives_nothing() -> None:
-    assert nearest("xyzzy", VERBS) is None
-    assert nearest("a", []) is None
-    assert nearest("FMT", VERBS) == "fmt"
-    assert nearest("sinn", ["sinc", "sin", "sink"]) == "sin"
+    assert nearest_word("xyzzy", VERBS) is None
+    assert nearest_word("a", []) is None
+    assert nearest_word("FMT", VERBS) == "fmt"
+    assert nearest_word("sinn", ["sinc", "sin", "sink"]) == "sin"

@@ -12,18 +12,18 @@ from difflang.base import package_data
 def test_a_checkout_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "difflang"
     (package / "_grammar").mkdir(parents=True)
-    monkeypatch.setattr(package_data, "PACKAGE", package)
-    assert package_data.folder("grammar") == package / "_grammar"
+    monkeypatch.setattr(package_data, "PACKAGE_FOLDER", package)
+    assert package_data.data_folder("grammar") == package / "_grammar"
     (tmp_path / "grammar").mkdir()
-    assert package_data.folder("grammar") == package / "_grammar"  # somebody else's: this is no checkout
+    assert package_data.data_folder("grammar") == package / "_grammar"  # somebody else's: this is no checkout
     (tmp_path / "pyproject.toml").write_text("")
-    assert package_data.folder("grammar") == tmp_path / "grammar"
+    assert package_data.data_folder("grammar") == tmp_path / "grammar"
     with pytest.raises(FileNotFoundError):
-        package_data.folder("stdlib")
+        package_data.data_folder("stdlib")
 
 
 def test_the_grammar_is_there() -> None:
-    assert package_data.grammar().startswith("// The grammar of difflang")
+    assert package_data.grammar_text().startswith("// The grammar of difflang")
 
 
 def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from difflang.base.partial_equality import Partly
+from difflang.base.partial_equality import PartialEquality
 
 
-class Known(Partly, frozen=True, eq=False):
+class Known(PartialEquality, frozen=True, eq=False):
     name: str
     found: int = 0
 
 
-class Twofold(Partly, frozen=True, eq=False):
+class Twofold(PartialEquality, frozen=True, eq=False):
     name: str
     found: int = 0
     again: int = 0
@@ -28,7 +28,7 @@ class Twofold(Partly, frozen=True, eq=False):
     (Twofold("x", 1, 2), Twofold("x", 2, 3), True),
     (Known("x"), Twofold("x"), False),
 ])  # fmt: skip
-def test_what_comes_last_does_not_count(a: Partly, b: Partly, same: bool) -> None:
+def test_what_comes_last_does_not_count(a: PartialEquality, b: PartialEquality, same: bool) -> None:
     """In `==` and in `!=`, which a struct answers by itself, and in what a dict finds."""
     assert (a == b) is same and (a != b) is not same and (b in {a: 0}) is same
     assert a != "x"

@@ -25,15 +25,17 @@ def test_no_file_is_begun_once_those_half_written_are_gone(tmp_path: Path, monke
         raise Ended(code)
 
     monkeypatch.setattr(process_termination.os, "_exit", end)
-    monkeypatch.setattr(process_termination, "GRACE", 0.0)
+    monkeypatch.setattr(process_termination, "GRACE_SECONDS", 0.0)
     with pytest.raises(Ended):
         process_termination.wait_for_signal(reading)
-    saving = threading.Thread(target=source_files.replace, args=(tmp_path / "out.npy", b"numbers"), daemon=True)
+    saving = threading.Thread(
+        target=source_files.write_atomically, args=(tmp_path / "out.npy", b"numbers"), daemon=True
+    )
     try:
         saving.start()
         saving.join(0.3)
         assert saving.is_alive() and not list(tmp_path.iterdir())
     finally:
-        process_termination.BEGINNING.release()
+        process_termination.FILE_START_LOCK.release()
         saving.join(10)
     assert [p.name for p in tmp_path.iterdir()] == ["out.npy"]

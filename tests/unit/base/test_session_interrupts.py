@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from difflang.base import session_interrupts
-from difflang.driver.check_and_run import access_to
-from difflang.driver.interactive_session import Interactive
+from difflang.driver.check_and_run import file_access
+from difflang.driver.interactive_session import InteractiveSession
 from difflang.execution.engine import Engine
-from difflang.host.values import show
+from difflang.host.values import format_value
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_session_is_interrupted_once_a_module_is_whole(
     monkeypatch.syspath_prepend(tmp_path)
     try:
         begun = time.monotonic()
-        with pytest.raises(KeyboardInterrupt), session_interrupts.interruptible():
+        with pytest.raises(KeyboardInterrupt), session_interrupts.allow_interrupts():
             import heavy  # pyright: ignore[reportMissingImports]
 
             time.sleep(10)
@@ -59,7 +59,7 @@ def test_a_session_is_interrupted_once_a_module_is_whole(
 def test_who_ignores_interrupts_goes_on_doing_so() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with session_interrupts.interruptible():
+        with session_interrupts.allow_interrupts():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -74,7 +74,7 @@ def test_what_python_forgets_comes_again(heard: None) -> None:
             signal.raise_signal(signal.SIGINT)
 
     hook, begun = sys.unraisablehook, time.monotonic()
-    with pytest.raises(KeyboardInterrupt), session_interrupts.interruptible():
+    with pytest.raises(KeyboardInterrupt), session_interrupts.allow_interrupts():
         Collected()
         time.sleep(10)
     assert time.monotonic() - begun < 5 and sys.unraisablehook is hook
@@ -87,10 +87,10 @@ def test_what_comes_too_late_is_no_matter_of_what_follows(heard: None) -> None:
     def whole() -> None:
         signal.raise_signal(signal.SIGINT)
 
-    with session_interrupts.interruptible():
+    with session_interrupts.allow_interrupts():
         whole()
-    with session_interrupts.interruptible():
-        time.sleep(3 * session_interrupts.AGAIN)
+    with session_interrupts.allow_interrupts():
+        time.sleep(3 * session_interrupts.RETRY_SECONDS)
 
 
 SESSION = (
@@ -123,17 +123,17 @@ class Interrupting:
         self.left -= 1
         if self.left <= 0:
             self.done = True
-            session_interrupts.interrupt(signal.SIGINT, frame)
+            session_interrupts.handle_sigint(signal.SIGINT, frame)
 
 
 def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, heard: None) -> None:
     """Names stand for what they stood for before, also where blocks were left that had hidden them."""
-    session = Interactive(Engine("interpret"), access_to(None), 0, print, lambda _: None)
+    session = InteractiveSession(Engine("interpret"), file_access(None), 0, print, lambda _: None)
     for text in SESSION:
         session.feed(text)
 
     def feed(seen: Interrupting) -> None:
-        with session_interrupts.interruptible():
+        with session_interrupts.allow_interrupts():
             sys.setprofile(seen)
             try:
                 session.feed("outer()")
@@ -146,7 +146,9 @@ def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.Monkey
     interrupted = 0
     for step in range(1, steps, steps // 150):
         pressed = Interrupting(step)
-        monkeypatch.setattr(session_interrupts, "again", lambda pressed=pressed: setattr(pressed, "done", False))
+        monkeypatch.setattr(
+            session_interrupts, "retry_interrupt", lambda pressed=pressed: setattr(pressed, "done", False)
+        )
         try:
             feed(pressed)
         except KeyboardInterrupt:
@@ -154,6 +156,6 @@ def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.Monkey
         assert not session.runner.shadowed and not session.runner.blocks and session.runner.depth == 0
         assert "y" not in session.runner.values and "k" not in session.runner.values
         value = session.feed("(x * x, a + b)")
-        assert value is not None and show(value) == "(16.0, 3)"
+        assert value is not None and format_value(value) == "(16.0, 3)"
         assert len(session.past) == len(session.inputs)
     assert interrupted > 100

@@ -9,28 +9,36 @@ from pathlib import Path
 
 import pytest
 
-from difflang.base.xla_setup import CACHE, LARGEST, MONTH, OPTIONS, clear_old, keep_compiled, prepare_back_end
+from difflang.base.xla_setup import (
+    CACHE_DIR_VARIABLE,
+    MAX_CACHE_AGE,
+    MAX_CACHE_BYTES,
+    SMALL_LOOP_FLAG,
+    enable_compile_cache,
+    evict_old_programs,
+    set_xla_flags,
+)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("", OPTIONS),
-        ("--xla_cpu_enable_fast_math=false", f"--xla_cpu_enable_fast_math=false {OPTIONS}"),
+        ("", SMALL_LOOP_FLAG),
+        ("--xla_cpu_enable_fast_math=false", f"--xla_cpu_enable_fast_math=false {SMALL_LOOP_FLAG}"),
         ("--xla_backend_extra_options=a=1", "--xla_backend_extra_options=a=1"),
     ],
 )
 def test_options_are_added_to_what_is_set(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
     monkeypatch.setenv("XLA_FLAGS", before)
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    prepare_back_end()
+    set_xla_flags()
     assert os.environ["XLA_FLAGS"] == after
 
 
 def test_a_process_that_has_jax_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setitem(sys.modules, "jax", object())
-    prepare_back_end()
+    set_xla_flags()
     assert not os.environ["XLA_FLAGS"]
 
 
@@ -82,32 +90,37 @@ def test_what_is_compiled_is_kept_and_a_damaged_file_is_not_there(tmp_path: Path
 def test_a_folder_that_cannot_be_made_is_no_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.delenv(CACHE, raising=False)
+    monkeypatch.delenv(CACHE_DIR_VARIABLE, raising=False)
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    keep_compiled()
-    assert CACHE not in os.environ
+    enable_compile_cache()
+    assert CACHE_DIR_VARIABLE not in os.environ
 
 
 def test_a_folder_that_the_user_chose_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CACHE, "mine")
+    monkeypatch.setenv(CACHE_DIR_VARIABLE, "mine")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    keep_compiled()
-    assert os.environ[CACHE] == "mine"
+    enable_compile_cache()
+    assert os.environ[CACHE_DIR_VARIABLE] == "mine"
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_old_or_too_much_is_cleared_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = tmp_path.stat().st_mtime
-    for name, age, size in (("new", 10, 40), ("older", 20, 40), ("oldest", 30, 40), ("last year's", 12 * MONTH, 1)):
+    for name, age, size in (
+        ("new", 10, 40),
+        ("older", 20, 40),
+        ("oldest", 30, 40),
+        ("last year's", 12 * MAX_CACHE_AGE, 1),
+    ):
         (tmp_path / name).write_bytes(b"x" * size)
         os.utime(tmp_path / name, (now - age, now - age))
-    clear_old(tmp_path)
+    evict_old_programs(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"cleared", "new", "older", "oldest"}
-    monkeypatch.setattr("difflang.base.xla_setup.LARGEST", 90)
-    assert LARGEST > 90
-    clear_old(tmp_path)
+    monkeypatch.setattr("difflang.base.xla_setup.MAX_CACHE_BYTES", 90)
+    assert MAX_CACHE_BYTES > 90
+    evict_old_programs(tmp_path)
     assert (tmp_path / "oldest").exists(), "it was looked at today"
-    os.utime(tmp_path / "cleared", (now - MONTH, now - MONTH))
-    clear_old(tmp_path)
+    os.utime(tmp_path / "cleared", (now - MAX_CACHE_AGE, now - MAX_CACHE_AGE))
+    evict_old_programs(tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {"cleared", "new", "older"}

@@ -80,7 +80,7 @@ RECIPES: dict[str, Recipe] = {
 @pytest.fixture(scope="module")
 def trained(m: Any) -> dict[str, tuple[Any, Any]]:
     """By recipe, the parameters after a few steps: as a record, and as dicts. All of it is one program."""
-    first = nested.nested(moving(net(m)))
+    first = nested.to_nested_dict(moving(net(m)))
 
     def run(make: Recipe, start: Any, slope: Callable[[Any], Any]) -> Any:
         optimizer = make(lambda *patterns: lambda tree: nested.masked(tree, *patterns))
@@ -90,8 +90,8 @@ def trained(m: Any) -> dict[str, tuple[Any, Any]]:
             params = optax.apply_updates(params, updates)
         return params
 
-    fixed = train.parted(net(m))[1]
-    slopes = lambda p: moving(net(m), m.loss.grad()(train.joined(p, fixed), *BATCH))
+    fixed = train.split_differentiable(net(m))[1]
+    slopes = lambda p: moving(net(m), m.loss.grad()(train.join_params(p, fixed), *BATCH))
     theirs = jax.grad(lambda p: plain(p, *BATCH))
     everything = lambda: {name: (run(r, moving(net(m)), slopes), run(r, first, theirs)) for name, r in RECIPES.items()}
     return jax.jit(everything)()
@@ -99,7 +99,7 @@ def trained(m: Any) -> dict[str, tuple[Any, Any]]:
 
 def moving(tree: Any, values: Any = None) -> Any:
     """The parameters of a net without what has no derivative, or such a structure of other values."""
-    part = train.parted(tree)[0]
+    part = train.split_differentiable(tree)[0]
     return part if values is None else jax.tree.unflatten(jax.tree.structure(part), jax.tree.leaves(values))
 
 
@@ -107,8 +107,8 @@ def moving(tree: Any, values: Any = None) -> Any:
 def test_a_recipe_of_optax_does_the_same_on_records_and_dicts(trained: Any, name: str) -> None:
     ours, theirs = trained[name]
     assert type(ours).__name__ == "Net"
-    for path, wanted in nested.named(theirs):
-        np.testing.assert_allclose(dict(nested.named(ours))[path], wanted, rtol=2e-5, atol=1e-6, err_msg=path)
+    for path, wanted in nested.named_leaves(theirs):
+        np.testing.assert_allclose(dict(nested.named_leaves(ours))[path], wanted, rtol=2e-5, atol=1e-6, err_msg=path)
 
 
 def test_a_step_changes_what_has_a_derivative(m: Any) -> None:

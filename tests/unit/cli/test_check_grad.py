@@ -172,7 +172,7 @@ def test_a_function_that_does_not_end_where_arguments_are_drawn(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: str
 ) -> None:
     """What it keeps of its steps needs room, which is sought by runs that do not go on for ever either."""
-    monkeypatch.setattr("difflang.tools.check_grad.MOST", 5_000)
+    monkeypatch.setattr("difflang.tools.check_grad.MAX_OPERATIONS", 5_000)
     file = tmp_path / "endless.dfl"
     file.write_text(
         "fn root(a: f64) -> f64 {\n  var x = 1.0\n"

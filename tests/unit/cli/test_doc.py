@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from difflang.base.package_data import stdlib_files
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.cli.commands.doc import page_of
-from difflang.driver.check_and_run import check
-from difflang.syntax.doc_pages import as_list, as_markdown
+from difflang.cli.commands.doc import parse_page
+from difflang.driver.check_and_run import check_program
+from difflang.syntax.doc_pages import index_as_markdown, page_as_markdown
 from support.documents import ROOT
 
 PROGRAM = """# How cells grow, and die.
@@ -108,7 +108,7 @@ def test_the_library_its_modules_and_names() -> None:
     assert call("newton").stdout == call("roots.newton").stdout
     assert "fn newton[T: float](f: (T) -> T" in call("newton").stdout
     (line,) = [line for line in call("newton").stdout.splitlines() if "import" in line]
-    assert not check(Source("f.dfl", f"{line.strip('`')}\nfn f(x: f32) -> f32 = newton(|y| y - x, x)\n")).errors
+    assert not check_program(Source("f.dfl", f"{line.strip('`')}\nfn f(x: f32) -> f32 = newton(|y| y - x, x)\n")).errors
     assert call("tanh").stdout.startswith("# tanh\n\nHyperbolic tangent.")
 
 
@@ -196,7 +196,10 @@ def test_where_nothing_can_be_written(folder: Path) -> None:
 
 def test_the_pages_of_the_library_are_those_of_its_comments() -> None:
     """`just library` writes them anew."""
-    pages = [page_of(path) for path in stdlib_files()]
-    texts = {"README.md": as_list(pages, ".md") + "\n", **{f"{p.name}.md": as_markdown(p) for p in pages}}
+    pages = [parse_page(path) for path in stdlib_files()]
+    texts = {
+        "README.md": index_as_markdown(pages, ".md") + "\n",
+        **{f"{p.name}.md": page_as_markdown(p) for p in pages},
+    }
     folder = ROOT / "docs" / "library"
     assert {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()} == texts

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from difflang.cli import main
 from difflang.cli.options_and_reports import split_entry
-from difflang.ir.json_codec import from_json
-from difflang.ir.text_parser import from_text
+from difflang.ir.json_codec import graph_from_json
+from difflang.ir.text_parser import graph_from_text
 
 PROGRAM = """
 record P[d] { w: f32[d], b: f32 }
@@ -61,7 +61,7 @@ def test_graphs_are_shown_for_the_arguments_told(file: Path) -> None:
     for stage in ("ir", "derived", "optimized"):
         result = emit("--stage", stage, f"{file}:line", "--arg", "n=4", "--arg", "d=3")
         assert result.exit_code == 0 and "%x: f32[4, 3]" in result.stdout and "%p.w: f32[3]" in result.stdout
-        from_text(result.stdout)
+        graph_from_text(result.stdout)
         assert emit("--stage", stage, f"{file}:line", "--arg", "p=P[3]", "--arg", "x=f32[4, 3]").stdout == result.stdout
     assert "vjp" in emit("--stage", "ir", f"{file}:square", "--wrt", "x").stdout
     gradient = emit("--stage", "derived", f"{file}:square", "--wrt", "0").stdout
@@ -78,7 +78,7 @@ def test_all_entries_whose_sizes_can_be_told(file: Path) -> None:
 
 def test_json_loads_back(file: Path) -> None:
     text = emit("--stage", "json", f"{file}:square").stdout
-    assert from_json(text).name == "square"
+    assert graph_from_json(text).name == "square"
 
 
 def test_what_jax_and_xla_see(file: Path) -> None:

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from difflang.base.source import Source
 from difflang.cli import main
-from difflang.driver.check_and_run import check
-from difflang.lower.lowering_pipeline import finished
-from difflang.runtime.compile import compile
-from difflang.tools.emit import Wanted, graph_of
-from difflang.tools.function_info import Formula, primes_near, terms
+from difflang.driver.check_and_run import check_program
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.runtime.compile import compile_graph
+from difflang.tools.emit import EmitRequest, function_graph
+from difflang.tools.function_info import MemoryFormula, factor_bytes, primes_near
 
 PROGRAM = """
 fn layers(w: f32[n, m], x: f32[b, n], k: i32) -> f32 {
@@ -75,10 +75,10 @@ def test_a_formula_for_sizes_in_other_proportions(tmp_path: Path) -> None:
 
 def agrees(offer: dict[str, Any], sizes: dict[str, int]) -> None:
     """The formula with what XLA says, to a tenth."""
-    checked = check(Source("model", PROGRAM), None, Path(), ())
+    checked = check_program(Source("model", PROGRAM), None, Path(), ())
     told = {n: str(sizes[n]) for n in offer["dims"]}
-    wanted = Wanted("ir", offer["name"], told, ",".join(offer["differentiable_in"]))
-    taken = compile(finished(graph_of(checked, checked.module.fns[offer["name"]], wanted))).bytes
+    wanted = EmitRequest("ir", offer["name"], told, ",".join(offer["differentiable_in"]))
+    taken = compile_graph(finalize_graph(function_graph(checked, checked.module.fns[offer["name"]], wanted))).bytes
     predicted = eval(offer["gradient"]["bytes"], {}, sizes)  # noqa: S307  a sum of products
     assert abs(predicted / taken - 1) <= 0.1
 
@@ -115,6 +115,6 @@ def test_sizes_are_primes_of_their_own() -> None:
 
 def test_bytes_are_taken_apart() -> None:
     told = {"n": 97, "m": 89}
-    formula = Formula(terms(4 * 97 * 97 * 89, told) + terms(8 * 97, told) + terms(12, told))
+    formula = MemoryFormula(factor_bytes(4 * 97 * 97 * 89, told) + factor_bytes(8 * 97, told) + factor_bytes(12, told))
     assert str(formula) == "4*m*n*n + 8*n + 12"
     assert formula.at({"n": 2, "m": 3}) == 4 * 12 + 16 + 12

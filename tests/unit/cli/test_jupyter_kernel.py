@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from difflang.cli import main
 from difflang.cli.commands import kernel
-from difflang.cli.repl.cell_session import parts
+from difflang.cli.repl.cell_session import cell_inputs
 
 Outputs = list[tuple[str, dict[str, Any]]]
 
@@ -104,9 +104,9 @@ def test_a_loop_that_does_not_end_is_interrupted_and_names_are_kept(client: Clie
 
 
 def test_a_cell_is_one_input_unless_it_has_commands() -> None:
-    assert list(parts("let a = 1\n\nlet b = 2\n")) == [("let a = 1\n\nlet b = 2\n", 0)]
+    assert list(cell_inputs("let a = 1\n\nlet b = 2\n")) == [("let a = 1\n\nlet b = 2\n", 0)]
     text = "\nlet a = 1\n:t a\n\nfn f(x: f32) -> f32 {\n  x\n}\n?f\na"
-    assert list(parts(text)) == [
+    assert list(cell_inputs(text)) == [
         ("let a = 1", 1),
         (":t a", 2),
         ("fn f(x: f32) -> f32 {\n  x\n}", 4),

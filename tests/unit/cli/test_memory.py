@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import difflang
-from difflang.base.byte_sizes import amount, human
+from difflang.base.byte_sizes import format_bytes, parse_bytes
 from difflang.cli import main
 from support.documents import ROOT
 
@@ -159,18 +159,18 @@ def test_what_it_refuses(file: Path, args: tuple[str, ...], code: int, said: str
     ("bytes", "text"), [(0, "0 B"), (1023, "1,023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**30 + 1, "1 GiB")]
 )
 def test_amounts_are_written_for_people(bytes: int, text: str) -> None:
-    assert human(bytes) == text
+    assert format_bytes(bytes) == text
 
 
 @pytest.mark.parametrize("bytes", [1, 1000, 1025, 54321, 10**6, 1_040_000, 2**30 + 1, 123456789012])
 def test_rounded_up_an_amount_is_never_less(bytes: int) -> None:
-    read = amount(human(bytes, up=True))  # as it is said, so that it may be copied into a program
+    read = parse_bytes(format_bytes(bytes, up=True))  # as it is said, so that it may be copied into a program
     assert read is not None and bytes <= read <= bytes * 1.011
 
 
 @pytest.mark.parametrize("text", ["", "MiB", "100", "1e400", "-3KiB", "5 parsecs", "0.1B"])
 def test_what_is_no_amount(text: str) -> None:
-    assert amount(text) is None
+    assert parse_bytes(text) is None
 
 
 def test_the_program_as_it_is_planned(file: Path) -> None:

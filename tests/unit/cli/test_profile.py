@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.execution.line_profiler import Profile, span_of
+from difflang.execution.line_profiler import LineProfile, format_seconds
 
 PROGRAM = """
 fn heavy(w: f32[n, n], x: f32[n]) -> f32[n] {
@@ -86,7 +86,7 @@ def test_a_profile_that_cannot_be_written(file: Path, tmp_path: Path) -> None:
 
 
 def test_each_moment_is_counted_once() -> None:
-    clock = Profile()
+    clock = LineProfile()
     start = time.perf_counter()
     with clock.doing("compile"):
         time.sleep(0.02)
@@ -100,7 +100,7 @@ def test_each_moment_is_counted_once() -> None:
 
 
 def test_times_are_written_as_people_write_them() -> None:
-    assert [span_of(s) for s in (1.234, 0.0123, 4.5e-7, 1234.0)] == ["1.23 s", "12.3 ms", "0.45 µs", "1234 s"]
+    assert [format_seconds(s) for s in (1.234, 0.0123, 4.5e-7, 1234.0)] == ["1.23 s", "12.3 ms", "0.45 µs", "1234 s"]
 
 
 # ---- What XLA's trace says
@@ -125,16 +125,16 @@ def test_a_call_of_many_steps_is_traced_in_samples(tmp_path: Path, monkeypatch: 
     from difflang.runtime import profiler_traces, trace_sampling
 
     written: list[int] = []
-    end = trace_sampling.Sampling.end
+    end = trace_sampling.TraceSampler.end
 
-    def noted(self: trace_sampling.Sampling, begin: float, until: float) -> int:
+    def noted(self: trace_sampling.TraceSampler, begin: float, until: float) -> int:
         written.append(end(self, begin, until))
         return written[-1]
 
-    monkeypatch.setattr(trace_sampling.Sampling, "end", noted)
-    monkeypatch.setattr(trace_sampling, "SHORT", 0.001)
-    monkeypatch.setattr(trace_sampling, "LARGE", 1 << 17)
-    monkeypatch.setattr(profiler_traces, "MOST", 1 << 19)
+    monkeypatch.setattr(trace_sampling.TraceSampler, "end", noted)
+    monkeypatch.setattr(trace_sampling, "FIRST_SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr(trace_sampling, "TARGET_TRACE_BYTES", 1 << 17)
+    monkeypatch.setattr(profiler_traces, "MAX_TRACE_BYTES", 1 << 19)
     path, out = tmp_path / "many.dfl", tmp_path / "many.json"
     path.write_text(MANY)
     result = run("--profile", "--profile-out", out, path)
@@ -151,7 +151,7 @@ def test_time_that_no_trace_divides_is_told(file: Path, monkeypatch: pytest.Monk
     from difflang.runtime import profiler_traces
 
     nothing: tuple[dict[str, float], float] = {}, 0.0
-    monkeypatch.setattr(profiler_traces, "seconds_of", lambda *_: nothing)
+    monkeypatch.setattr(profiler_traces, "op_seconds", lambda *_: nothing)
     result = run("--profile", file)
     assert result.stdout == "500.0\n" * 4
     assert (
@@ -208,11 +208,11 @@ ENTRY %main (x: f64[3]) -> f64[3] {
 
 def test_operations_know_their_lines() -> None:
     """A fusion has those of all that it holds; frames that are not the program's lead out to one that is."""
-    from difflang.runtime.profiler_traces import lines_of, module_of
+    from difflang.runtime.profiler_traces import hlo_module_name, op_source_lines
 
     third, fifth = ("odd name.dfl", 3), ("odd name.dfl", 5)
-    found = lines_of(HLO)
-    assert module_of(HLO) == "jit_f_0"
+    found = op_source_lines(HLO)
+    assert hlo_module_name(HLO) == "jit_f_0"
     assert found["fusion"] == Counter({third: 1, fifth: 1})
     assert found["neg.1"] == Counter({fifth: 1})
     assert found["dot"] == found["fusion"], "XLA does not say where it comes from: from where it is read"

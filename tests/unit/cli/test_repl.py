@@ -20,13 +20,13 @@ from prompt_toolkit.output import DummyOutput
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.cli.repl import terminal
-from difflang.cli.repl.meta_commands import COMMANDS, edited
-from difflang.cli.repl.session import Loading, Talk
-from difflang.cli.repl.terminal import Proposing, colored, converse
+from difflang.cli.repl.meta_commands import COMMANDS, edit_in_editor
+from difflang.cli.repl.session import CompilerLoader, ReplSession
+from difflang.cli.repl.terminal import ReplCompleter, highlight_lines, run_terminal
 from difflang.syntax.lexer import tokenize
 from difflang.syntax.parse import parse
-from difflang.syntax.repl_input import inputs, is_complete, typed
-from difflang.tools.completion_candidates import Names, complete
+from difflang.syntax.repl_input import is_complete, split_inputs, strip_prompts
+from difflang.tools.completion_candidates import CompletionNames, complete
 from support.trees import shape
 
 ROOT = Path(__file__).parents[3]
@@ -83,7 +83,7 @@ def test_the_exit_code_is_that_of_the_first_failure() -> None:
 
 def test_a_fault_of_ours_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("difflang.driver.interactive_session.Interactive.type_of", lambda *_: 1 / 0)
+    monkeypatch.setattr("difflang.driver.interactive_session.InteractiveSession.type_of", lambda *_: 1 / 0)
     result = repl("let x = 1", ":t x", "x + 1")
     assert (result.exit_code, result.stdout) == (70, "2  : i32\n")
     assert "Traceback" not in result.output and str(tmp_path) in result.stderr
@@ -91,8 +91,8 @@ def test_a_fault_of_ours_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_a_transcript_is_its_inputs() -> None:
     transcript = "dfl> let x = 1\ndfl> fn f(y: i32) -> i32 {\n...    y + x\n...  }\ndfl> f(2)\n3  : i32\ndfl>"
-    assert typed(transcript) == "let x = 1\nfn f(y: i32) -> i32 {\n  y + x\n}\nf(2)\n"
-    assert typed("let x = 1\nx") == "let x = 1\nx"
+    assert strip_prompts(transcript) == "let x = 1\nfn f(y: i32) -> i32 {\n  y + x\n}\nf(2)\n"
+    assert strip_prompts("let x = 1\nx") == "let x = 1\nx"
 
 
 def test_a_pasted_transcript_is_carried_out_input_by_input(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_a_pasted_transcript_is_carried_out_input_by_input(capsys: pytest.Captur
 def test_a_file_read_line_by_line_is_the_file(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     whole = parse(Source("a", text)).module.items
-    parts = [parse(Source("a", part)) for part in inputs(text.splitlines())]
+    parts = [parse(Source("a", part)) for part in split_inputs(text.splitlines())]
     assert not any(part.diagnostics for part in parts)
     assert [shape(i) for part in parts for i in part.module.items] == [shape(i) for i in whole]
 
@@ -216,13 +216,13 @@ def test_an_input_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("EDITOR", "no-such-editor")
     assert "error[" in repl("1", ":edit").stderr
     with pytest.raises(Exception, match="no-such-editor"):
-        edited("1")
+        edit_in_editor("1")
 
 
 # ---- What is proposed
 
 KNOWN = {"alpha": ("value", "f32"), "also": ("value", "i32"), "align": ("function", "fn align()"), "p": ("value", "P")}
-NAMES = Names(
+NAMES = CompletionNames(
     KNOWN,
     lambda name: {"left": ("value", "f32"), "length": ("value", "i32")} if name == "p" else {},
     lambda name: {"f": ("f32", "i32")}.get(name, ()),
@@ -260,8 +260,8 @@ def test_shapes_are_shown_beside() -> None:
 
 def test_colours_change_no_text() -> None:
     for text in ('let x = "a" + 1.5 # one\n\nfn f', ":t x", "", '"open', "a $ b\n"):
-        assert "\n".join("".join(piece[1] for piece in line) for line in colored(text)) == text
-    (line,) = colored("let x = 1.5")
+        assert "\n".join("".join(piece[1] for piece in line) for line in highlight_lines(text)) == text
+    (line,) = highlight_lines("let x = 1.5")
     assert ("class:word", "let") in line and ("class:number", "1.5") in line
 
 
@@ -276,13 +276,13 @@ def typing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         yield pipe
 
 
-def talking() -> Talk:
-    return Talk(Loading("interpret", None, 0, "f32", ()))
+def talking() -> ReplSession:
+    return ReplSession(CompilerLoader("interpret", None, 0, "f32", ()))
 
 
 def test_a_session_through_a_pipe_input(typing: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     typing.send_text("fn f(x: f32) -> f32 {\rx * 2\r}\rf(4.0)\rlet zed = 5\rzed\x03zed + 1\r:quit\r")
-    converse(talking(), ["1 + 1"], typing, DummyOutput())
+    run_terminal(talking(), ["1 + 1"], typing, DummyOutput())
     shown = capsys.readouterr().out
     assert shown.splitlines() == [terminal.GREETING, "2  : i32", "8.0  : f32", "6  : i32"]
     assert "+f(4.0)" in (tmp_path / "difflang" / "history").read_text()
@@ -293,7 +293,7 @@ def test_an_interrupt_right_after_enter_is_meant_for_what_was_entered(
 ) -> None:
     """The editor has not given the terminal back by then, and hears it as a key: a loop would have gone on."""
     typing.send_text("1 + 1\r\x03\x032 + 2\r3 + 3\x03:quit\r")
-    converse(talking(), [], typing, DummyOutput())
+    run_terminal(talking(), [], typing, DummyOutput())
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [terminal.GREETING, "4  : i32"] and shown.err == "interrupted\n"
 
@@ -301,7 +301,7 @@ def test_an_interrupt_right_after_enter_is_meant_for_what_was_entered(
 def test_names_of_the_session_are_proposed() -> None:
     talk = talking()
     talk.handle("let zed = [5.0]")
-    (found, *others) = Proposing(talk).get_completions(Document("1 + ze"), CompleteEvent())
+    (found, *others) = ReplCompleter(talk).get_completions(Document("1 + ze"), CompleteEvent())
     assert (found.text, found.start_position, found.display_meta_text) == ("zed", -2, "f32[1]")
     assert "zeros" in [each.text for each in others]
 
@@ -309,13 +309,13 @@ def test_names_of_the_session_are_proposed() -> None:
 def test_fields_of_fields_are_proposed() -> None:
     talk = talking()
     talk.handle("record In { rate: f32 }\nrecord Out { inner: In }\nlet out = Out(inner = In(rate = 1.0))")
-    (found,) = Proposing(talk).get_completions(Document("out.inner.ra"), CompleteEvent())
+    (found,) = ReplCompleter(talk).get_completions(Document("out.inner.ra"), CompleteEvent())
     assert (found.text, found.display_meta_text) == ("rate", "f32")
 
 
 def test_the_end_of_input_ends_the_session(typing: Any) -> None:
     typing.send_text("\x04")
-    converse(talking(), [], typing, DummyOutput())
+    run_terminal(talking(), [], typing, DummyOutput())
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.cli import main
-from difflang.cli.options_and_reports import OneOf
+from difflang.cli.options_and_reports import SuggestingChoice
 
 COMMANDS = sorted(main.commands)
 PROGRAM = "fn parabola(x: f32[rows]) -> f32 = sum(x^2)\nfn straight(x: f32) -> f32 = x\n"
@@ -59,13 +59,13 @@ def choices() -> Iterator[object]:
     for name in COMMANDS:
         for param in main.commands[name].params:
             if isinstance(param.type, click.Choice):
-                assert isinstance(param.type, OneOf), f"{name} {param.name} proposes nothing"
+                assert isinstance(param.type, SuggestingChoice), f"{name} {param.name} proposes nothing"
                 yield pytest.param(name, param, id=f"{name} {param.name}")
 
 
 @pytest.mark.parametrize(("name", "param"), list(choices()))
 def test_words_of_options(name: str, param: click.Parameter) -> None:
-    assert isinstance(param.type, OneOf)
+    assert isinstance(param.type, SuggestingChoice)
     for choice in param.type.choices:
         for wrong in set(corrupted(choice)) - set(param.type.choices):
             if len(wrong) > 3:

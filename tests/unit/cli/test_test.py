@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from difflang.cli import main
-from difflang.cli.commands.tests_and_benchmarks import seconds
+from difflang.cli.commands.tests_and_benchmarks import format_seconds
 from difflang.execution.engine import Engine
 from difflang.tools.testing.junit import write_junit
-from difflang.tools.testing.suite import Case, Options, Outcome
-from difflang.tools.testing.worker_pool import BEGIN, Pool, Task
-from difflang.tools.testing.worker_process import options_to
+from difflang.tools.testing.suite import Outcome, SuiteCase, SuiteOptions
+from difflang.tools.testing.worker_pool import WORKER_CODE, WorkerPool, WorkerTask
+from difflang.tools.testing.worker_process import encode_options
 
 GOOD = """fn twice(x: f32) -> f32 = 2 * x
 test "doubles" { assert twice(2.0) == 4.0 }
@@ -189,7 +189,7 @@ def test_junit(folder: Path) -> None:
 
 
 def test_junit_holds_any_text_and_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    case = Case("a.dfl", 1, "test", "\x00\x1b[1m & <b> \ud800 é")
+    case = SuiteCase("a.dfl", 1, "test", "\x00\x1b[1m & <b> \ud800 é")
     path = tmp_path / "out.xml"
     write_junit(path, [Outcome(case, "failed", 0.5, "\x07 <&>", "\x0c", ("DL0901",))])
     (found,) = ElementTree.parse(path).getroot()[0]
@@ -221,8 +221,8 @@ def test_several_processes_find_the_same(folder: Path) -> None:
 def test_a_file_whose_name_is_no_text_is_tested_by_another_process(folder: Path) -> None:
     name = os.fsdecode(b"odd\xff.dfl")
     (folder / name).write_text(GOOD)
-    task = Task(Case(name, 2, "test", "doubles"), 0)
-    assert [o.result for o in Pool([task], Options(Engine("interpret")), 1).outcomes()] == ["passed"]
+    task = WorkerTask(SuiteCase(name, 2, "test", "doubles"), 0)
+    assert [o.result for o in WorkerPool([task], SuiteOptions(Engine("interpret")), 1).outcomes()] == ["passed"]
 
 
 @pytest.mark.slow
@@ -233,11 +233,11 @@ def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.Mon
         "sys.path[:] = sys.argv[1:]; sys.stdin = chain([line], sys.stdin); "
     )
     monkeypatch.setattr(
-        "difflang.tools.testing.worker_pool.BEGIN",
+        "difflang.tools.testing.worker_pool.WORKER_CODE",
         begin + "from difflang.tools.testing.worker_process import main; main()",
     )
-    tasks = [Task(Case("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
-    found = {o.case.name: o for o in Pool(tasks, Options(Engine("interpret")), 1).outcomes()}
+    tasks = [WorkerTask(SuiteCase("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
+    found = {o.case.name: o for o in WorkerPool(tasks, SuiteOptions(Engine("interpret")), 1).outcomes()}
     assert found["doubles"].crashed and "by signal 9" in found["doubles"].report
     assert found["zero"].result == "passed"
 
@@ -266,8 +266,8 @@ def test_control_c_ends_everything(folder: Path) -> None:
 def test_nobody_who_has_died_is_worked_for(folder: Path) -> None:
     """A process that runs cases ends with the one that asks, though that had no time to tell it."""
     (folder / "endless.dfl").write_text('test "0" {\n  var x = 0\n  while x >= 0 { x = 1 - x }\n}\n')
-    told = {"file": "endless.dfl", "number": 0, "options": options_to(Options(Engine("interpret")))}
-    with subprocess.Popen([sys.executable, "-c", BEGIN, *sys.path], stdin=subprocess.PIPE, text=True) as process:
+    told = {"file": "endless.dfl", "number": 0, "options": encode_options(SuiteOptions(Engine("interpret")))}
+    with subprocess.Popen([sys.executable, "-c", WORKER_CODE, *sys.path], stdin=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps(told) + "\n")
         process.stdin.flush()
@@ -353,4 +353,4 @@ def test_benchmarks_that_fail_or_are_not_there(folder: Path) -> None:
     ],
 )
 def test_times_have_three_digits(took: float, text: str) -> None:
-    assert seconds(took) == text
+    assert format_seconds(took) == text

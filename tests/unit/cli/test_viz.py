@@ -15,12 +15,19 @@ from click.testing import CliRunner, Result
 
 from difflang.cli import main
 from difflang.cli.commands.viz import PASSES as SHOWN_PASSES
-from difflang.ir.graph import inner_first
-from difflang.ir.text_parser import from_text
-from difflang.passes.pipelines import PASSES
-from difflang.tools.viz.diagram import FEW, Box, Picture, Wire, picture
-from difflang.tools.viz.graph_diff import shared
-from difflang.tools.viz.layered_layout import Item, Placed, crossings, join, placed, uncross
+from difflang.ir.graph import graphs_postorder
+from difflang.ir.text_parser import graph_from_text
+from difflang.passes.pipelines import PASS_NAMES
+from difflang.tools.viz.diagram import MAX_EQUATIONS, Diagram, DiagramBox, DiagramWire, build_diagram
+from difflang.tools.viz.graph_diff import shared_equations
+from difflang.tools.viz.layered_layout import (
+    LayoutItem,
+    PlacedDiagram,
+    connect_items,
+    count_crossings,
+    layout_diagram,
+    reduce_crossings,
+)
 
 PROGRAM = """
 record Net[n, k] { w: f32[k, n], v: f32[k] }
@@ -106,7 +113,7 @@ def test_what_a_pass_changes(file: Path) -> None:
 
 
 def test_the_passes_are_those_of_the_compiler() -> None:
-    assert SHOWN_PASSES == PASSES
+    assert SHOWN_PASSES == PASS_NAMES
 
 
 def test_every_stage(file: Path) -> None:
@@ -142,10 +149,10 @@ def test_control_characters_are_shown_as_such(form: str, tmp_path: Path) -> None
 
 
 def test_text_of_the_user_is_text_in_dot_and_mermaid(tmp_path: Path) -> None:
-    from difflang.tools.viz.dot_and_mermaid import plain, quoted
+    from difflang.tools.viz.dot_and_mermaid import dot_string, mermaid_escape
 
-    assert quoted('a"b\\c\nd') == '"a\\"b\\\\c\\nd"'
-    assert plain('<b>"x";') == "#60;b#62;#34;x#34;#59;"
+    assert dot_string('a"b\\c\nd') == '"a\\"b\\\\c\\nd"'
+    assert mermaid_escape('<b>"x";') == "#60;b#62;#34;x#34;#59;"
     path = tmp_path / "odd.dfl"
     path.write_text(ODD)
     for form in ("dot", "mermaid"):
@@ -213,7 +220,7 @@ def test_much_is_folded_and_can_be_opened(tmp_path: Path) -> None:
     folded = viz(path, "--format", "json")
     assert "--all shows each" in folded.stderr
     (found,) = json.loads(folded.stdout)
-    assert len(found["boxes"]) <= FEW + 2 and any(b["kind"] == "folded" for b in found["boxes"])
+    assert len(found["boxes"]) <= MAX_EQUATIONS + 2 and any(b["kind"] == "folded" for b in found["boxes"])
     (every,) = data(path, "--all")
     assert len(every["boxes"]) == 2_002
 
@@ -233,31 +240,31 @@ def test_a_function_used_again_is_drawn_once(tmp_path: Path) -> None:
 
 
 def test_counterparts_are_found_by_what_is_computed() -> None:
-    first = from_text(
+    first = graph_from_text(
         "graph @f(%x: f32[]) {\n %a: f32[] = sin %x\n %b: f32[] = cos %x\n %c: f32[] = mul %a, %b\n yield %c\n}"
     )
-    second = from_text(
+    second = graph_from_text(
         "graph @g(%x: f32[]) {\n %q: f32[] = cos %x\n %p: f32[] = sin %x\n %r: f32[] = add %p, %q\n yield %r\n}"
     )
-    assert {e.op.name for e in shared(first, second)} == {"sin", "cos"}
-    assert shared(first, first) == {e for g in inner_first(first)[0] for e in g.eqns}
+    assert {e.op.name for e in shared_equations(first, second)} == {"sin", "cos"}
+    assert shared_equations(first, first) == {e for g in graphs_postorder(first)[0] for e in g.eqns}
 
 
 def test_what_is_there_twice_needs_two_counterparts() -> None:
-    first = from_text("graph @f(%x: f32[]) {\n %a: f32[] = sin %x\n %b: f32[] = sin %x\n yield %a, %b\n}")
-    second = from_text("graph @f(%x: f32[]) {\n %a: f32[] = sin %x\n yield %a, %a\n}")
-    assert len(shared(first, second)) == 1 and len(shared(second, first)) == 1
+    first = graph_from_text("graph @f(%x: f32[]) {\n %a: f32[] = sin %x\n %b: f32[] = sin %x\n yield %a, %b\n}")
+    second = graph_from_text("graph @f(%x: f32[]) {\n %a: f32[] = sin %x\n yield %a, %a\n}")
+    assert len(shared_equations(first, second)) == 1 and len(shared_equations(second, first)) == 1
 
 
 # ---- Places
 
 
-def net(layers: list[int], steps: list[tuple[int, int]]) -> Picture:
-    boxes = tuple(Box("eqn", f"op{i}") for i in range(sum(layers)))
-    return Picture("p", boxes, tuple(Wire(a, 0, b, "", "f32[]") for a, b in steps))
+def net(layers: list[int], steps: list[tuple[int, int]]) -> Diagram:
+    boxes = tuple(DiagramBox("eqn", f"op{i}") for i in range(sum(layers)))
+    return Diagram("p", boxes, tuple(DiagramWire(a, 0, b, "", "f32[]") for a, b in steps))
 
 
-def overlaps(found: Placed) -> list[tuple[Item, Item]]:
+def overlaps(found: PlacedDiagram) -> list[tuple[LayoutItem, LayoutItem]]:
     items = [i for i in found.items if i.box is not None]
     return [
         (a, b) for n, a in enumerate(items) for b in items[n + 1 :]
@@ -269,7 +276,7 @@ def test_nothing_lies_over_anything_and_wires_go_down() -> None:
     text = "graph @f(%x: f32[]) {\n" + "".join(
         f" %v{i}: f32[] = add %{'x' if i < 3 else f'v{i // 3}'}, %{'x' if i < 2 else f'v{i - 2}'}\n" for i in range(60)
     )
-    found = placed(picture(from_text(text + " yield %v59\n}"), "f"))
+    found = layout_diagram(build_diagram(graph_from_text(text + " yield %v59\n}"), "f"))
     assert not overlaps(found)
     for path in found.paths:
         assert all(upper[1] <= lower[1] for upper, lower in pairwise(path.points))
@@ -277,30 +284,33 @@ def test_nothing_lies_over_anything_and_wires_go_down() -> None:
 
 
 def test_crossings_are_counted_and_avoided() -> None:
-    a, b, c, d = (Item(Box("eqn", n), 0, 10, 10) for n in "abcd")
+    a, b, c, d = (LayoutItem(DiagramBox("eqn", n), 0, 10, 10) for n in "abcd")
     a.below, b.below = [d], [c]
-    assert crossings([a, b], [c, d]) == 1 and crossings([b, a], [c, d]) == 0
-    crossed = placed(net([4], [(0, 3), (1, 2)]))
+    assert count_crossings([a, b], [c, d]) == 1 and count_crossings([b, a], [c, d]) == 0
+    crossed = layout_diagram(net([4], [(0, 3), (1, 2)]))
     x = [i.x for i in crossed.items]
     assert (x[0] < x[1]) == (x[3] < x[2])
 
 
 def test_what_a_layer_costs_does_not_grow_with_the_others() -> None:
-    rows = [[Item(None, layer, 1, 1), Item(None, layer, 1, 1)] for layer in range(3000)]
+    rows = [[LayoutItem(None, layer, 1, 1), LayoutItem(None, layer, 1, 1)] for layer in range(3000)]
     for upper, lower in pairwise(rows):
         for item in upper:
             for other in lower:  # two above two, all joined, cross in any order: every sweep is made
-                join(item, other)
+                connect_items(item, other)
     start = time.process_time()
-    uncross(rows)
+    reduce_crossings(rows)
     assert time.process_time() - start < 3
 
 
 def test_a_long_chain_is_straight() -> None:
-    found = placed(net([50], [(i, i + 1) for i in range(49)]))
+    found = layout_diagram(net([50], [(i, i + 1) for i in range(49)]))
     assert len({round(i.x, 6) for i in found.items}) == 1
 
 
 def test_wide_letters_make_wide_boxes() -> None:
-    narrow, wide = placed(Picture("", (Box("eqn", "ab"),), ())), placed(Picture("", (Box("eqn", "微分"),), ()))
+    narrow, wide = (
+        layout_diagram(Diagram("", (DiagramBox("eqn", "ab"),), ())),
+        layout_diagram(Diagram("", (DiagramBox("eqn", "微分"),), ())),
+    )
     assert wide.width > narrow.width

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
-from difflang.driver.check_and_run import access_to
-from difflang.driver.interactive_session import Interactive
+from difflang.driver.check_and_run import file_access
+from difflang.driver.interactive_session import InteractiveSession
 from difflang.execution.engine import Engine
-from difflang.host.values import show
+from difflang.host.values import format_value
 from difflang.tools import session_queries
 from difflang.types.language_types import show_type
 
@@ -22,14 +22,14 @@ class Talk:
         self.printed: list[str] = []
         self.warned: list[Diagnostic] = []
         made = Engine(engine)  # type: ignore[arg-type]
-        self.session = Interactive(made, access_to(None), 0, self.printed.append, self.warned.extend)
+        self.session = InteractiveSession(made, file_access(None), 0, self.printed.append, self.warned.extend)
 
     def feed(self, *texts: str) -> str:
         """What the last input gives."""
         value = None
         for text in texts:
             value = self.session.feed(text)
-        return "" if value is None else f"{show(value)}: {show_type(value.type)}"
+        return "" if value is None else f"{format_value(value)}: {show_type(value.type)}"
 
     def fails(self, text: str) -> str:
         with pytest.raises(DifflangError) as caught:
@@ -153,12 +153,12 @@ def test_nothing_stays_of_what_is_only_asked_for_its_type(talk: Talk) -> None:
 
 def test_names_and_fields(talk: Talk) -> None:
     talk.feed("record P { a: f32, b: i32 }", "let p = P(1.0, 2)", "fn f(p: P, k: i32) -> f32 = p.a", "import math")
-    names = session_queries.names(talk.session)
+    names = session_queries.visible_names(talk.session)
     assert (names["p"].kind, names["p"].text) == ("value", "P")
     assert names["f"].text == "fn f(p: P, k: i32) -> f32"
     assert {"sin", "zeros", "print", "log2", "math", "P"} <= set(names)
-    assert {n: k.text for n, k in session_queries.fields(talk.session, "p").items()} == {"a": "f32", "b": "i32"}
-    assert "lerp" in session_queries.fields(talk.session, "math")
+    assert {n: k.text for n, k in session_queries.member_names(talk.session, "p").items()} == {"a": "f32", "b": "i32"}
+    assert "lerp" in session_queries.member_names(talk.session, "math")
     assert session_queries.parameter_types(talk.session, "f") == ("P", "i32")
 
 

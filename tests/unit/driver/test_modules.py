@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from difflang.cli import main
 from difflang.execution.engine import Engine
-from difflang.tools.testing.suite import Options, Outcome, opened
+from difflang.tools.testing.suite import Outcome, SuiteOptions, open_suite
 
 Files = Callable[..., Path]
 
@@ -71,7 +71,7 @@ def shown(path: Path, *options: str) -> str:
 
 
 def outcomes(path: Path) -> list[Outcome]:
-    suite = opened(str(path), Options(Engine("interpret")), path.name)
+    suite = open_suite(str(path), SuiteOptions(Engine("interpret")), path.name)
     return [suite.run(n) for n in range(len(suite.cases))]
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from difflang.base.source import Source
-from difflang.base.source_files import MOST_BYTES
-from difflang.driver.check_and_run import check
-from difflang.elaborate.calls.apply import MOST_LAMBDAS
-from difflang.elaborate.context import MOST_AXES
-from difflang.elaborate.instance_keys import DEEPEST
+from difflang.base.source_files import MAX_SOURCE_BYTES
+from difflang.driver.check_and_run import check_program
+from difflang.elaborate.calls.apply import MAX_LAMBDA_CALLS
+from difflang.elaborate.context import MAX_AXES
+from difflang.elaborate.instance_keys import MAX_CALL_DEPTH
 from difflang.host.run_statements import MOST_CALLS
-from difflang.host.statement_walk import MOST_NESTED
-from difflang.lower.program_size import LIMIT
-from difflang.ops.loop.history_reader import MOST_RUNS
-from difflang.syntax.parse import MISTAKES
-from difflang.types.size_expressions import MOST_PLACES
-from difflang.types.type_errors import MOST_PARTS
+from difflang.host.statement_walk import MAX_NESTING
+from difflang.lower.program_size import MAX_PROGRAM_SIZE
+from difflang.ops.loop.history_reader import MAX_SOURCE_LOOPS
+from difflang.syntax.parse import MAX_MISTAKES
+from difflang.types.size_expressions import MAX_AXIS_SIZE
+from difflang.types.type_errors import MAX_LEAVES
 
 FEW = 40
 LIMITS = {
@@ -48,7 +48,7 @@ LIMITS = {
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_few_lines_meet_one_limit(name: str) -> None:
     text, code = LIMITS[name]
-    found = [d.code for d in check(Source("few.dfl", text)).errors]
+    found = [d.code for d in check_program(Source("few.dfl", text)).errors]
     assert set(found) == {code}, found
 
 
@@ -58,16 +58,16 @@ def test_each_limit_is_written_down() -> None:
     rows = dict(re.findall(r"^\| (.*?) \| ([\d,]+)", page, flags=re.MULTILINE))
     numbers = {name: int(number.replace(",", "")) for name, number in rows.items()}
     assert numbers == {
-        "places along an axis": MOST_PLACES,
-        "MiB of one file": MOST_BYTES >> 20,
-        "mistakes in syntax before the rest is not read": MISTAKES,
-        "loops, branches and lambdas in one another": MOST_NESTED,
-        "functions of known depth that call one another": DEEPEST,
+        "places along an axis": MAX_AXIS_SIZE,
+        "MiB of one file": MAX_SOURCE_BYTES >> 20,
+        "mistakes in syntax before the rest is not read": MAX_MISTAKES,
+        "loops, branches and lambdas in one another": MAX_NESTING,
+        "functions of known depth that call one another": MAX_CALL_DEPTH,
         "host functions that call one another": MOST_CALLS,
-        "axes of an array": MOST_AXES,
-        "parts of a tuple or a record": MOST_PARTS,
-        "calls of lambdas written out in one function": MOST_LAMBDAS,
-        "equations of one compilation": LIMIT,
-        "loops of unknown length side by side in reverse mode": MOST_RUNS,
+        "axes of an array": MAX_AXES,
+        "parts of a tuple or a record": MAX_LEAVES,
+        "calls of lambdas written out in one function": MAX_LAMBDA_CALLS,
+        "equations of one compilation": MAX_PROGRAM_SIZE,
+        "loops of unknown length side by side in reverse mode": MAX_SOURCE_LOOPS,
         "frames of a function that calls itself": 1 << 20,
     }

@@ -18,13 +18,13 @@ from difflang.cli import main
 from difflang.driver import check_and_run
 from difflang.elaborate.context import Session
 from difflang.host import check_statements
-from difflang.host.check_statements import Checker
+from difflang.host.check_statements import HostChecker
 from difflang.host.values import HostValue
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
-from difflang.tools.testing.derivative_rule_comparison import compare
-from difflang.types.module_scope import Module
+from difflang.tools.testing.derivative_rule_comparison import compare_rule
+from difflang.types.module_scope import ModuleScope
 
 Files = Callable[..., Path]
 
@@ -186,7 +186,7 @@ pub fn new(n: dim) -> Mlp[n] = Mlp(first = Layer(w = f64(zeros(n)), tag = 1), ra
     c = "pub record Layer[k] { w: f64[k], tag: i32 }\n"
     path = files(main=main, b=b, c=c)
     assert shown(path) == "1.0 Mlp(first = Layer(w = [1.0, 1.0, 1.0], tag = 1), rate = 2.0)\n"
-    module: Any = difflang.load(path)
+    module: Any = difflang.register_magics(path)
     mlp = module.b.Mlp(first={"w": np.ones(2), "tag": 3}, rate=0.5)
     assert float(module.total(mlp)) == 2.5
     assert module.total.grad()(mlp).first.keys() == {"w"}  # given as a dict, changed as one
@@ -423,9 +423,9 @@ pub fn f(x: f64) -> f64 = k * x * x
 rule f(x) {{ (f(x), linear |dx| {factor} * k * x * dx) }}
 """
     path = files(main='import "m.dfl" as m (f)\nfn g(x: f64) -> f64 = sin(m.f(x)) + f(x)\n', m=module)
-    checked = check_and_run.check(Source("main.dfl", path.read_text()), path=path)
+    checked = check_and_run.check_program(Source("main.dfl", path.read_text()), path=path)
     value = HostValue(Tensor(DTYPES["f64"]), (np.float64(0.3),))
-    assert compare(checked, "g", [value], path=path).within(1e-12) is right
+    assert compare_rule(checked, "g", [value], path=path).within(1e-12) is right
 
 
 def test_what_a_module_imports_is_not_passed_on(files: Files) -> None:
@@ -435,13 +435,13 @@ def test_what_a_module_imports_is_not_passed_on(files: Files) -> None:
 
 def test_whoever_imports_the_library_does_not_check_its_tests(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    apart = Checker.apart
+    apart = HostChecker.apart
 
-    def spied(self: Checker, above: Any, block: Any, what: str, **more: Any) -> None:
+    def spied(self: HostChecker, above: Any, block: Any, what: str, **more: Any) -> None:
         seen.append(f"{what} of {self.module.name}")
         apart(self, above, block, what, **more)
 
-    monkeypatch.setattr(Checker, "apart", spied)
+    monkeypatch.setattr(HostChecker, "apart", spied)
     test = 'test "one" { assert 1 == 1 }\n'
     path = files(main=f'import ode (dopri5)\nimport "m.dfl" as m (f)\n{test}', m=f"pub fn f() = 1.0\n{test}")
     assert command("check", path).exit_code == 0
@@ -454,7 +454,7 @@ def test_whoever_imports_the_library_does_not_check_its_functions(
     seen: list[str] = []
     one = check_statements.check_definition
 
-    def spied(module: Module, decl: tree.Fn, session: Session) -> None:
+    def spied(module: ModuleScope, decl: tree.Fn, session: Session) -> None:
         seen.append(f"{decl.name} of {module.name}")
         one(module, decl, session)
 
@@ -469,7 +469,7 @@ def test_whoever_imports_the_library_does_not_check_its_functions(
 
 def test_from_python(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files(main='import "model.dfl" as m (scaled)\nfn twice(x: f64) -> f64 = 2 * m.scaled(x)\n', model=MODEL)
-    module: Any = difflang.load(path)
+    module: Any = difflang.register_magics(path)
     assert float(module.twice(1.0)) == 12 and float(module.twice.grad()(1.0)) == 12
     assert float(module.m.scaled(1.0)) == 6 and float(module.scaled(1.0)) == 6
     assert list(module) == ["twice"] and module.m.Net is module.m.Net
@@ -522,7 +522,7 @@ assert "jax" not in sys.modules
     ],
 )
 def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> None:
-    (found,) = check_and_run.check(Source("script.dfl", source)).errors
+    (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0723" and found.helps[0].startswith(way)
     assert [fix.text for fix in found.fixes] == (
         ["write `relu`"] if "nn.relu([" in source else ["write `grad`"] * ("grad" in source)
@@ -531,9 +531,9 @@ def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> Non
 
 def test_what_is_wrong_in_the_library_is_reported_where_it_was_called() -> None:
     source = "import minimize (levenberg_marquardt)\nlet e = levenberg_marquardt(|p| [p[0] - p[1]], [1.0, 2.0])\n"
-    (found,) = check_and_run.check(Source("script.dfl", source)).errors
+    (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0315" and found.labels[0].span.source.name == "script.dfl"
     assert found.labels[0].span.position == (2, 9) and found.labels[1].span.of_library
     source = "import minimize (minimizer)\nlet e = minimizer(|| 1.0, [1.0, 2.0])\n"
-    (found,) = check_and_run.check(Source("script.dfl", source)).errors
+    (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0319" and found.labels[0].span.position == (2, 19) and found.labels[1].span.of_library

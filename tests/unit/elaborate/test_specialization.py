@@ -14,7 +14,7 @@ from difflang.ir.builder import Builder
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import BOOL, I32, Tensor
-from difflang.runtime.compile import compile
+from difflang.runtime.compile import compile_graph
 from support.documents import run_program
 from support.language import answer, checked, codes
 from support.values import compare
@@ -87,7 +87,7 @@ def test_a_loop_without_a_limit_ends_by_its_condition_alone() -> None:
     graph = builder.finish(builder.eqns[-1].results)
     assert graph.eqns[-1].regions[1].results[0].type == Tensor(BOOL)
     assert [int(x) for x in evaluate(graph, np.int32(3))] == [4, 7]
-    assert [int(x) for x in compile(graph)(np.int32(3))] == [4, 7]
+    assert [int(x) for x in compile_graph(graph)(np.int32(3))] == [4, 7]
 
 
 def test_a_while_loop_has_no_limit() -> None:

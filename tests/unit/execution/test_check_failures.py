@@ -94,13 +94,13 @@ def test_a_folder_of_the_user_s_is_not_the_library(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     Path("stdlib").mkdir()
     Path("stdlib/mine.dfl").write_text("import roots (bisect)\nfn f(x: f64) -> f64 = bisect(|t| t - x, x + 1, x + 2)\n")
-    m: Any = difflang.load("stdlib/mine.dfl")
+    m: Any = difflang.register_magics("stdlib/mine.dfl")
     (call,) = blamed(m.f, 0.5)
     assert call.startswith("bisect(")
 
 
 def test_of_too_many_calls_none_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "MOST", 1)
+    monkeypatch.setattr(callers, "MAX_CALL_SITES", 1)
     m: Any = difflang.loads(WAYS, name="ways")
     assert blamed(m.straight, 0.5) == []
     assert len(blamed(m.one_only, 0.5)) == 1

@@ -29,13 +29,13 @@ let slope = grad(loss)([0.5, 1.0, 2.0], [1, 0, 1])
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What XLA is told, program by program."""
     found: list[Any] = []
-    compiled = compile.compiled
+    compiled = compile.compile_lowered
 
     def noted(program: Any, graph: Any, options: Any = None) -> Any:
         found.append(options)
         return compiled(program, graph, options)
 
-    monkeypatch.setattr(compile, "compiled", noted)
+    monkeypatch.setattr(compile, "compile_lowered", noted)
     return found
 
 
@@ -48,7 +48,7 @@ def test_a_program_says_so_to_xla(mark: str, told: list[Any]) -> None:
     program: Any = difflang.loads(SOURCE.replace("MARK", mark), name="order")
     x, idx = np.array([0.5, 1.0, 2.0]), np.array([1, 0, 1], np.int32)
     np.testing.assert_array_equal(program.loss.grad("x")(x, idx), [5.0, 2.0, 5.0])
-    assert told and all(options == (compile.IN_ORDER if mark else {}) for options in told)
+    assert told and all(options == (compile.DETERMINISTIC_OPTIONS if mark else {}) for options in told)
 
 
 def test_it_takes_nothing() -> None:

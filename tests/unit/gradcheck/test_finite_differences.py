@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from derivatives import op
-from difflang.gradcheck.decision_replay import Crossed
-from difflang.gradcheck.directional_derivatives import Wide
-from difflang.gradcheck.extended_precision import EPSILON, Widening
-from difflang.gradcheck.finite_differences import slopes
-from difflang.ir.builder import region
+from difflang.gradcheck.decision_replay import PathDiverged
+from difflang.gradcheck.directional_derivatives import PreciseRun
+from difflang.gradcheck.extended_precision import EPSILON, GraphWidening
+from difflang.gradcheck.finite_differences import estimate_slopes
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn
 from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import BF16, F32, I32, Tensor
 
 Row = Any
-CONST: Any = region([Tensor(F32)], lambda x: [x.home.const(1.0, x.type)]).eqns[0]
+CONST: Any = build_region([Tensor(F32)], lambda x: [x.home.const(1.0, x.type)]).eqns[0]
 EXTENDED = pytest.mark.skipif(EPSILON > 1e-18, reason="long doubles are doubles here")
 
 
@@ -42,7 +42,7 @@ def along(f: Callable[[Any], Any], at: float = 0.7) -> Callable[[float, bool], R
     ],
 )
 def test_the_error_of_a_slope_is_within_its_estimate(f: Any, slope: Any) -> None:
-    found = slopes(along(f), np.array([abs(float(f(0.7)))]), 2.0**-63)
+    found = estimate_slopes(along(f), np.array([abs(float(f(0.7)))]), 2.0**-63)
     with mpmath.workdps(40):
         want = slope(mpmath.mpf(0.7))
         off = abs(mpmath.mpf(str(found.values[0])) - want)
@@ -55,13 +55,13 @@ def test_the_error_of_a_slope_is_within_its_estimate(f: Any, slope: Any) -> None
 def test_of_a_cliff_between_the_smallest_steps_nothing_is_said(slope: float) -> None:
     """All the samples of a steep function may lie where it is flat: their agreement is no slope."""
     middle = np.longdouble(0.7)
-    found = slopes(along(lambda x: np.tanh(1e14 * (x - middle)) + slope * x), np.array([1.0 + slope]), EPSILON)
+    found = estimate_slopes(along(lambda x: np.tanh(1e14 * (x - middle)) + slope * x), np.array([1.0 + slope]), EPSILON)
     assert not found.usable[0]
 
 
 @EXTENDED
 def test_slopes_of_smooth_functions_are_nearly_exact() -> None:
-    found = slopes(along(np.exp), np.array([2.0]), EPSILON)
+    found = estimate_slopes(along(np.exp), np.array([2.0]), EPSILON)
     assert abs(found.values[0] - np.exp(np.longdouble(0.7))) < 1e-15
 
 
@@ -70,7 +70,7 @@ def test_slopes_of_smooth_functions_are_nearly_exact() -> None:
     [(np.abs, 1.0, -1.0), (lambda x: np.maximum(x, 0) + x, 2.0, 1.0), (lambda x: np.abs(x) + 3 * np.sin(x), 4.0, 2.0)],
 )
 def test_a_kink_is_seen_with_its_sides(f: Any, ahead: float, behind: float) -> None:
-    found = slopes(along(f, at=0.0), np.zeros(1), EPSILON)
+    found = estimate_slopes(along(f, at=0.0), np.zeros(1), EPSILON)
     assert found.kinked[0]
     assert found.sides[0][0] == pytest.approx(ahead, abs=1e-9)
     assert found.sides[1][0] == pytest.approx(behind, abs=1e-9)
@@ -80,14 +80,14 @@ def test_a_kink_is_seen_with_its_sides(f: Any, ahead: float, behind: float) -> N
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9])
 def test_a_kink_nearby_is_not_taken_for_one_here(distance: float) -> None:
-    found = slopes(along(np.abs, at=distance), np.array([distance]), EPSILON)
+    found = estimate_slopes(along(np.abs, at=distance), np.array([distance]), EPSILON)
     assert not found.kinked[0]
     assert found.values[0] == pytest.approx(1.0, rel=1e-6)
 
 
 def test_what_has_an_end_has_no_slope_there() -> None:
     with np.errstate(invalid="ignore"):
-        found = slopes(along(np.sqrt, at=0.0), np.zeros(1), EPSILON)
+        found = estimate_slopes(along(np.sqrt, at=0.0), np.zeros(1), EPSILON)
     assert not found.usable[0]
 
 
@@ -96,10 +96,10 @@ def test_a_path_that_turns_nearby_is_kept_by_smaller_steps() -> None:
 
     def at(t: float, watch: bool) -> Row:
         if watch and abs(t) > turns:
-            raise Crossed(CONST)
+            raise PathDiverged(CONST)
         return np.array([np.exp(np.longdouble(t)) + (abs(t) > turns)])
 
-    found = slopes(at, np.ones(1), EPSILON)
+    found = estimate_slopes(at, np.ones(1), EPSILON)
     assert found.crossed is None
     assert found.values[0] == pytest.approx(1.0, rel=1e-9)
 
@@ -107,10 +107,10 @@ def test_a_path_that_turns_nearby_is_kept_by_smaller_steps() -> None:
 def test_a_path_that_turns_at_once_is_named() -> None:
     def at(t: float, watch: bool) -> Row:
         if watch and t:
-            raise Crossed(CONST)
+            raise PathDiverged(CONST)
         return np.array([np.exp(np.longdouble(t))])
 
-    found = slopes(at, np.ones(1), EPSILON)
+    found = estimate_slopes(at, np.ones(1), EPSILON)
     assert isinstance(found.crossed, Eqn)
     assert found.values[0] == pytest.approx(1.0, rel=1e-12)
 
@@ -120,8 +120,8 @@ def test_a_path_that_turns_at_once_is_named() -> None:
 
 @EXTENDED
 def test_wide_numbers_have_more_digits() -> None:
-    graph = region([Tensor(F32)], lambda x: [op("exp", op("sin", x * 0.1))])
-    (found,) = Wide.of(graph, [np.asarray(np.float32(0.3))]).results
+    graph = build_region([Tensor(F32)], lambda x: [op("exp", op("sin", x * 0.1))])
+    (found,) = PreciseRun.of(graph, [np.asarray(np.float32(0.3))]).results
     with mpmath.workdps(30):
         x = mpmath.mpf(float(np.float32(0.3))) * mpmath.mpf(0.1)
         off = abs(mpmath.mpf(str(found)) / mpmath.exp(mpmath.sin(x)) - 1)
@@ -130,12 +130,12 @@ def test_wide_numbers_have_more_digits() -> None:
 
 def test_draws_and_integers_stay_what_they_are() -> None:
     """A draw of a narrow float is that number, made wide."""
-    graph = region(
+    graph = build_region(
         [Tensor(I32), Tensor(BF16)], lambda i, x: [op("convert", i, dtype=BF16), op("truncate", x, dtype=I32)]
     )
     arrays = [np.asarray(257, np.int32), np.asarray(2.5).astype("bfloat16")]
-    widening = Widening()
-    wide = Wide.of(graph, arrays)
+    widening = GraphWidening()
+    wide = PreciseRun.of(graph, arrays)
     narrow = evaluate(graph, *arrays)
     assert [float(x) for x in wide.results] == [float(x) for x in narrow] == [256.0, 2.0]
     assert widening.graph(graph) is widening.graph(graph)

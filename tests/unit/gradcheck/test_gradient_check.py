@@ -13,24 +13,24 @@ import pytest
 from msgspec.structs import force_setattr, replace
 
 import difflang
-from difflang.ad.cotangent_accumulator import Cotangents
-from difflang.gradcheck.engine_comparison import Roads
-from difflang.gradcheck.gradient_check import audit
-from difflang.gradcheck.report import Report
-from difflang.ir.builder import region
+from difflang.ad.cotangent_accumulator import CotangentAccumulator
+from difflang.gradcheck.engine_comparison import CheckPipeline
+from difflang.gradcheck.gradient_check import check_gradient
+from difflang.gradcheck.report import GradcheckReport
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
-from difflang.lower.lowering_pipeline import finished
+from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.passes.dce import dce
-from difflang.runtime.compile import compile
+from difflang.runtime.compile import compile_graph
 from support.broken import breakages
 
 FLOAT = Tensor(F64)
 MODES = ("value", "forward mode", "reverse mode")
 
 
-def audited(source: str, *args: Any, **options: Any) -> Report:
+def audited(source: str, *args: Any, **options: Any) -> GradcheckReport:
     """The audit of `f`, interpreted; what is wrong is in the report."""
     options = {"compiled": False, **options}
     with warnings.catch_warnings():
@@ -38,7 +38,7 @@ def audited(source: str, *args: Any, **options: Any) -> Report:
         try:
             return difflang.loads(source).f.check_grad(*args, **options)
         except difflang.GradientMismatch as error:
-            assert isinstance(error.report, Report)
+            assert isinstance(error.report, GradcheckReport)
             return error.report
 
 
@@ -48,7 +48,7 @@ def broken(op: str, fact: str = "jvp") -> Iterator[None]:
         yield
 
 
-def line_of(report: Report) -> int:
+def line_of(report: GradcheckReport) -> int:
     assert report.fault is not None and report.fault.span is not None
     return report.fault.span.position[0]
 
@@ -203,8 +203,8 @@ def test_an_error_far_below_the_precision_of_the_program_is_found() -> None:
 
 def test_an_op_that_wrongly_claims_to_have_no_derivative_is_found() -> None:
     silent = replace(OPS["exp"], jvp=None, inactive=True)
-    graph = region([FLOAT], lambda x: [silent.one(x) * x])
-    report = audit(graph, [np.asarray(0.3)], (True,))
+    graph = build_region([FLOAT], lambda x: [silent.one(x) * x])
+    report = check_gradient(graph, [np.asarray(0.3)], (True,))
     assert report.fault is not None and report.fault.op == "exp"
     assert report.fault.what == "that it has no derivative"
 
@@ -214,13 +214,13 @@ def test_an_op_that_wrongly_claims_to_have_no_derivative_is_found() -> None:
 
 def test_a_fault_of_the_transposition_itself_is_cut_down_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents that arrive second are lost: every equation is right, a value used twice is not."""
-    right = Cotangents.add
+    right = CotangentAccumulator.add
 
-    def wrong(found: Cotangents, value: Any, ct: Any) -> None:
+    def wrong(found: CotangentAccumulator, value: Any, ct: Any) -> None:
         if value not in found.whole:
             right(found, value, ct)
 
-    monkeypatch.setattr(Cotangents, "add", wrong)
+    monkeypatch.setattr(CotangentAccumulator, "add", wrong)
     report = audited("fn f(x: f64) -> f64 {\n  let a = sin(x)\n  let b = exp(a)\n  let c = a * b\n  cos(c)\n}", 0.4)
     assert report.fault is not None and report.fault.what == "the derivative up to here"
     assert line_of(report) == 4
@@ -228,21 +228,21 @@ def test_a_fault_of_the_transposition_itself_is_cut_down_to(monkeypatch: pytest.
 
 def test_a_fault_of_the_optimizer_is_told_apart() -> None:
     def wrong(graph: Graph) -> Graph:
-        done = finished(graph)
+        done = finalize_graph(graph)
         return dce(done.with_results([*done.results[:-1], done.results[0]]))
 
-    graph = region([FLOAT], lambda x: [OPS["sin"].one(x)])
-    report = audit(graph, [np.asarray(0.4)], (True,), roads=Roads(finished=wrong))
+    graph = build_region([FLOAT], lambda x: [OPS["sin"].one(x)])
+    report = check_gradient(graph, [np.asarray(0.4)], (True,), roads=CheckPipeline(finished=wrong))
     assert report.fault is not None and report.fault.what == "what the optimizer makes of it"
 
 
 def test_a_back_end_that_gives_other_numbers_is_noticed() -> None:
     def wrong(graph: Graph) -> Any:
-        program = compile(graph)
+        program = compile_graph(graph)
         return lambda *arrays: [np.asarray(y) * (1 + 1e-4) for y in program(*arrays)]
 
-    graph = region([FLOAT], lambda x: [OPS["sin"].one(x)])
-    report = audit(graph, [np.asarray(0.4)], (True,), roads=Roads(compile=wrong))
+    graph = build_region([FLOAT], lambda x: [OPS["sin"].one(x)])
+    report = check_gradient(graph, [np.asarray(0.4)], (True,), roads=CheckPipeline(compile=wrong))
     assert report.fault is not None and report.fault.op == "sin" and report.fault.what == "its lowering"
 
 
@@ -301,17 +301,17 @@ def test_what_rounding_decides_is_no_fault_of_the_back_end() -> None:
     """XLA rounds another way here, and a floor falls on the other side."""
 
     def otherwise(graph: Graph) -> Any:
-        program = compile(graph)
+        program = compile_graph(graph)
         if sum(bool(e.operands) for e in graph.eqns) < 2:  # one operation alone is rounded alike
             return program
         return lambda x, *more: program(np.nextafter(x, 0.0), *more)
 
-    graph = region([FLOAT], lambda x: [OPS["floor"].one(x * 3.0) * x])
-    report = audit(graph, [np.asarray(1.0)], (True,), roads=Roads(compile=otherwise))
+    graph = build_region([FLOAT], lambda x: [OPS["floor"].one(x * 3.0) * x])
+    report = check_gradient(graph, [np.asarray(1.0)], (True,), roads=CheckPipeline(compile=otherwise))
     assert report.right and all(row["right"] for row in report.table())
     assert "decides by rounding" in [kink.why for kink in report.kinks]
     assert ("value, compiled", "exact, where rounding decides") in [(r["compared"], r["with"]) for r in report.table()]
-    away = audit(graph, [np.asarray(1.1)], (True,), roads=Roads(compile=otherwise))
+    away = check_gradient(graph, [np.asarray(1.1)], (True,), roads=CheckPipeline(compile=otherwise))
     assert away.right and not away.kinks
 
 

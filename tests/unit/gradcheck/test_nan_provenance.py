@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from difflang.base.diagnostics import DifflangError
 from difflang.cli import main
 from difflang.gradcheck import nan_provenance
-from difflang.gradcheck.nan_errors import check
-from difflang.ir.text_parser import from_text
+from difflang.gradcheck.nan_errors import check_finite
+from difflang.ir.text_parser import graph_from_text
 
 HEAD = "float f64\n"
 IN_THE_FUNCTION = {
@@ -116,16 +116,16 @@ print(f(1.0))
 
 def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "\n".join(f"  %{i}: f64[] = log %x" for i in range(64))
-    graph = from_text(f"graph @f(%x: f64[]) {{\n{lines}\n  yield %63\n}}\n")
-    runs: list[nan_provenance.Run] = []
-    real = nan_provenance.Run.results
+    graph = graph_from_text(f"graph @f(%x: f64[]) {{\n{lines}\n  yield %63\n}}\n")
+    runs: list[nan_provenance.NonFiniteRun] = []
+    real = nan_provenance.NonFiniteRun.results
 
-    def counted(self: nan_provenance.Run, *given: Any) -> Any:
+    def counted(self: nan_provenance.NonFiniteRun, *given: Any) -> Any:
         runs.append(self)
         return real(self, *given)
 
-    monkeypatch.setattr(nan_provenance.Run, "results", counted)
-    made = nan_provenance.culprit(graph, np.float64(0))
+    monkeypatch.setattr(nan_provenance.NonFiniteRun, "results", counted)
+    made = nan_provenance.find_nonfinite_origin(graph, np.float64(0))
     assert made is not None and made.eqn is graph.eqns[63] and len(runs) <= 10
 
 
@@ -135,10 +135,10 @@ def test_no_number_of_a_whole_matrix_is_shown_as_the_operand(tmp_path: Any) -> N
 
 
 def test_what_only_compiled_code_makes_is_told_too() -> None:
-    graph = from_text("graph @f(%x: f64[]) {\n  %0: f64[] = add %x, %x\n  yield %0\n}\n")
-    check(lambda: graph, [np.float64(np.inf)], [np.float64(np.inf)])
+    graph = graph_from_text("graph @f(%x: f64[]) {\n  %0: f64[] = add %x, %x\n  yield %0\n}\n")
+    check_finite(lambda: graph, [np.float64(np.inf)], [np.float64(np.inf)])
     with pytest.raises(DifflangError, match="computed step by step it is"):
-        check(lambda: graph, [np.float64(np.inf)], [np.float64(3.0)])
+        check_finite(lambda: graph, [np.float64(np.inf)], [np.float64(3.0)])
 
 
 def test_a_derivative_that_does_not_exist(tmp_path: Any) -> None:

@@ -167,7 +167,7 @@ def test_a_check_that_fails_is_the_report_of_the_run() -> None:
 
 
 def test_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_trace, "MOST", 20)
+    monkeypatch.setattr(evaluation_trace, "MAX_STEPS", 20)
     f: Any = difflang.loads("fn f(x: f64) -> f64 {\n var s = x\n for _ in 0..90 { s = sin(s) }\n s\n}", name="l").f
     with pytest.raises(difflang.DifflangError, match="DL1222"):
         f.trace(0.5)

@@ -10,9 +10,9 @@ import pytest
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check, run
+from difflang.driver.check_and_run import check_program, run_program
 from difflang.execution.engine import Engine
-from difflang.host.data.file_access import Access
+from difflang.host.data.file_access import FileAccess
 
 CALLS = {
     "a line": "plot([1.0, 2.0, 0.5], file = FILE)",
@@ -28,7 +28,7 @@ CALLS = {
 
 
 def ran(folder: Path, program: str) -> None:
-    run(check(Source("test.dfl", program)), Engine("interpret"), Access(folder), 0, print)
+    run_program(check_program(Source("test.dfl", program)), Engine("interpret"), FileAccess(folder), 0, print)
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
@@ -85,7 +85,7 @@ print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
     ],
 )
 def test_what_is_not_drawn(call: str, code: str) -> None:
-    assert [d.code for d in check(Source("test.dfl", call + "\n")).errors] == [code]
+    assert [d.code for d in check_program(Source("test.dfl", call + "\n")).errors] == [code]
 
 
 @pytest.mark.parametrize(

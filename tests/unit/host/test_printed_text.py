@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difflang.ops.value_formatting import formatted
+from difflang.ops.value_formatting import format_value
 from support.language import codes, ran
 
 FORMATS = {
@@ -38,9 +38,9 @@ def test_formats(text: str) -> None:
 def test_formats_that_do_not_fit(hole: str) -> None:
     """Found before anything runs, at the format."""
     from difflang.base.source import Source
-    from difflang.driver.check_and_run import check
+    from difflang.driver.check_and_run import check_program
 
-    (found,) = check(Source("t.dfl", f'print("{{{hole}}}")\n')).errors
+    (found,) = check_program(Source("t.dfl", f'print("{{{hole}}}")\n')).errors
     assert found.code == "DL0339"
     assert found.span is not None and found.span.text == hole.partition(":")[2]
 
@@ -52,7 +52,7 @@ def test_a_format_in_a_function() -> None:
 
 @given(st.floats(), st.sampled_from([".3f", "10.2e", "+g", "#.4g", "012.1f", ".0%", "^20", ",.2f"]))
 def test_numbers_are_formatted_as_python_does(x: float, spec: str) -> None:
-    assert formatted(x, spec) == format(x, spec)
+    assert format_value(x, spec) == format(x, spec)
 
 
 @pytest.mark.parametrize("text", [r"\u{1b}[31mred", r"a\rb", r"\u{9b}2J", r"\u{202e}abc", r"\0", r"\u{7}"])

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from difflang.host.progress_bar import pace, progress
+from difflang.host.progress_bar import format_rate, with_progress
 from support.language import ran
 
 
@@ -26,7 +26,7 @@ def test_every_item_goes_through_the_bar(count: int, monkeypatch: pytest.MonkeyP
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    assert list(progress(iter(range(count)), count)) == list(range(count))
+    assert list(with_progress(iter(range(count)), count)) == list(range(count))
     assert (f"{count}/{count}" in terminal.getvalue()) is (count > 0)
 
 
@@ -37,4 +37,4 @@ def test_a_loop_that_is_left_ends_its_bar(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_pace() -> None:
-    assert (pace(1234.5), pace(1.0), pace(0.5)) == ("1,234 steps/s", "1 steps/s", "2 s/step")
+    assert (format_rate(1234.5), format_rate(1.0), format_rate(0.5)) == ("1,234 steps/s", "1 steps/s", "2 s/step")

@@ -8,14 +8,14 @@ import pytest
 from msgspec import field
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.driver.check_and_run import run
-from difflang.elaborate.reports.foreign_names import HOST_ONLY
-from difflang.execution.engine import Engine, Program
-from difflang.host.builtin_registry import HOSTED
-from difflang.host.data.file_access import Access
+from difflang.driver.check_and_run import run_program
+from difflang.elaborate.reports.foreign_names import HOST_ONLY_NAMES
+from difflang.execution.engine import ArrayProgram, Engine
+from difflang.host.builtin_registry import HOST_BUILTINS
+from difflang.host.data.file_access import FileAccess
 from difflang.ir.graph import Graph
-from difflang.ir.interpreter import Says, nobody
-from difflang.lower.capacity import LITTLE, Room
+from difflang.ir.interpreter import TextSink, discard_text
+from difflang.lower.capacity import INITIAL_CAPACITY, Capacity
 from support.language import HERE, checked, codes, ran
 
 SHAPES = """enum Shape { Circle(r: f32), Box(w: f32, h: f32), Empty }
@@ -294,7 +294,7 @@ def test_units_are_compiled_once() -> None:
     from difflang.host import compiled_units
 
     made: list[object] = []
-    stage = compiled_units.stage
+    stage = compiled_units.stage_unit
 
     def counted(*args: object, **kwargs: object) -> object:
         made.append(args)
@@ -303,7 +303,7 @@ def test_units_are_compiled_once() -> None:
     def staged(steps: int) -> int:
         made.clear()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("difflang.host.bindings.stage", counted)
+            patch.setattr("difflang.host.bindings.stage_unit", counted)
             ran(
                 "host fn f(x: f32[n]) -> f32 {\n  let y: f32[n] = 2.0 * x\n  let z: f32 = sum(y)\n  z + 1.0\n}\n"
                 f"for i in 0..{steps} {{\n  let a: f32[k] = [1.0, f32(i)]\n  let b = f(a) + 1.0\n}}\n"
@@ -315,7 +315,7 @@ def test_units_are_compiled_once() -> None:
 
 def test_a_function_that_only_the_host_has_is_known_as_such() -> None:
     """Inside a `fn` each has a way out of its own."""
-    assert set(HOSTED) - {"print"} == set(HOST_ONLY)
+    assert set(HOST_BUILTINS) - {"print"} == set(HOST_ONLY_NAMES)
 
 
 class Counted(Engine, frozen=True):
@@ -323,7 +323,9 @@ class Counted(Engine, frozen=True):
 
     made: list[Graph] = field(default_factory=list[Graph])
 
-    def program(self, graph: Graph, *, guard: bool = False, room: Room = LITTLE, says: Says = nobody) -> Program:
+    def program(
+        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+    ) -> ArrayProgram:
         self.made.append(graph)
         return Engine("interpret").program(graph, guard=guard, room=room, says=says)
 
@@ -359,5 +361,5 @@ KEPT = """grad(|x| {
 def test_what_is_said_of_a_statement_is_said_of_its_own_lines() -> None:
     """Also where another one is the same program."""
     said: list[Diagnostic] = []
-    run(checked(f"let a = {KEPT}let b = {KEPT}"), Engine(), Access(HERE), 0, print, said.extend)
+    run_program(checked(f"let a = {KEPT}let b = {KEPT}"), Engine(), FileAccess(HERE), 0, print, said.extend)
     assert [d.span.position[0] for d in said if d.code == "DL0602" and d.span] == [3, 9]

@@ -9,7 +9,7 @@ import pytest
 
 from derivatives import FLOAT, INT, choose, literal, op, repeat, scan, total
 from difflang.base.diagnostics import InternalError
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
@@ -34,17 +34,17 @@ def giving(array: object) -> Op:
 def test_a_result_of_another_type_names_the_op(array: object, message: str) -> None:
     odd = giving(array)
     with pytest.raises(InternalError, match=message):
-        evaluate(region([FLOAT], lambda x: odd(x)), np.float64(1.0))
+        evaluate(build_region([FLOAT], lambda x: odd(x)), np.float64(1.0))
 
 
 def test_a_wrong_number_of_results_names_the_op() -> None:
     odd = Op("odd", lambda same, x: (x, x), lambda x: (x,), lambda jax, x: x, "", inactive=True)
     with pytest.raises(InternalError, match="odd gave 1 results, not 2"):
-        evaluate(region([FLOAT], lambda x: odd(x)), np.float64(1.0))
+        evaluate(build_region([FLOAT], lambda x: odd(x)), np.float64(1.0))
 
 
 def test_arguments_are_checked() -> None:
-    graph = region([FLOAT], lambda x: [x])
+    graph = build_region([FLOAT], lambda x: [x])
     with pytest.raises(InternalError, match=r"a param gave float32\[\] where f64\[\] is due"):
         evaluate(graph, np.float32(1.0))
     with pytest.raises(InternalError, match="takes 1 arguments, not 2"):
@@ -74,7 +74,7 @@ def test_a_loop_reads_zero_beyond_the_end_of_a_history() -> None:
 
     builder = Builder()
     s, xs, limit = builder.param(FLOAT), builder.param(History(FLOAT)), builder.param(INT)
-    inside = region([INT, FLOAT, FLOAT], step)
+    inside = build_region([INT, FLOAT, FLOAT], step)
     attrs = {"consts": 0, "carry": 1, "length": None, "exact": False, "reverse": True}
     outs = OPS["loop"](limit, s, xs, regions=(inside,), **attrs)
     graph = builder.finish(outs)
@@ -83,7 +83,7 @@ def test_a_loop_reads_zero_beyond_the_end_of_a_history() -> None:
 
 
 def test_numpy_is_quiet() -> None:
-    graph = region([FLOAT], lambda x: [op("log", x), x / (x - x), op("exp", 1000.0 * x)])
+    graph = build_region([FLOAT], lambda x: [op("log", x), x / (x - x), op("exp", 1000.0 * x)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         values = evaluate(graph, np.float64(-1.0))
@@ -93,7 +93,7 @@ def test_numpy_is_quiet() -> None:
 
 def test_sixteen_bit_floats() -> None:
     half = Tensor(BF16, (2,))
-    (y,) = evaluate(region([half], lambda x: [x + x]), np.array([1.0, 2.5]).astype("bfloat16"))
+    (y,) = evaluate(build_region([half], lambda x: [x + x]), np.array([1.0, 2.5]).astype("bfloat16"))
     np.testing.assert_array_equal(y.astype(np.float32), [2.0, 5.0])
 
 
@@ -101,7 +101,7 @@ def test_a_step_may_give_arrays_of_any_type() -> None:
     def step(i: Value, s: Value) -> list[Value]:
         return [s + 1.0, op("gt", s, literal(s, 1.5)), i, op("convert", s, dtype=F32)]
 
-    s, above, index, single = evaluate(region([FLOAT], lambda s: scan(3, step, [], [s])), np.float64(0.0))
+    s, above, index, single = evaluate(build_region([FLOAT], lambda s: scan(3, step, [], [s])), np.float64(0.0))
     assert s == 3.0
     np.testing.assert_array_equal(above, [False, False, True])
     np.testing.assert_array_equal(index, np.array([0, 1, 2], np.int32))
@@ -112,28 +112,28 @@ def test_only_the_branch_taken_runs() -> None:
     def fails(x: Value) -> list[Value]:
         return list(giving(None)(x))
 
-    graph = region([FLOAT], lambda x: choose(op("gt", x, literal(x, 0.0)), lambda x: [x], fails, x))
+    graph = build_region([FLOAT], lambda x: choose(op("gt", x, literal(x, 0.0)), lambda x: [x], fails, x))
     assert evaluate(graph, np.float64(1.0)) == [1.0]
     with pytest.raises(InternalError):
         evaluate(graph, np.float64(-1.0))
 
 
 def test_more_steps_than_the_length_is_our_fault() -> None:
-    graph = region([INT, FLOAT], lambda n, s: repeat(n, lambda i, s: [s + s, s], [], [s], length=3))
+    graph = build_region([INT, FLOAT], lambda n, s: repeat(n, lambda i, s: [s + s, s], [], [s], length=3))
     assert evaluate(graph, np.int32(2), np.float64(1.0))[0] == 2
     with pytest.raises(InternalError, match="loop: 4 steps, but its length is 3"):
         evaluate(graph, np.int32(4), np.float64(1.0))
 
 
 def test_a_negative_limit_is_no_step() -> None:
-    graph = region([INT, FLOAT], lambda n, s: repeat(n, lambda i, s: [s + s, s], [], [s], length=3))
+    graph = build_region([INT, FLOAT], lambda n, s: repeat(n, lambda i, s: [s + s, s], [], [s], length=3))
     count, s, ys = evaluate(graph, np.int32(-2), np.float64(1.0))
     assert (count, s) == (0, 1.0)
     np.testing.assert_array_equal(ys, np.zeros(3))
 
 
 def test_an_index_is_an_i32() -> None:
-    graph = region([Tensor(I32)], lambda n: repeat(n, lambda i, s: [s + i], [], [n]))
+    graph = build_region([Tensor(I32)], lambda n: repeat(n, lambda i, s: [s + i], [], [n]))
     assert evaluate(graph, np.int32(4)) == [4, 4 + 0 + 1 + 2 + 3]
 
 
@@ -143,4 +143,4 @@ def test_a_long_line_is_no_recursion() -> None:
             x = x + 1.0
         return [x, total(x)]
 
-    assert evaluate(region([FLOAT], body), np.float64(0.0)) == [20_000.0, 20_000.0]
+    assert evaluate(build_region([FLOAT], body), np.float64(0.0)) == [20_000.0, 20_000.0]

@@ -8,28 +8,28 @@ from hypothesis import strategies as st
 
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source, Span
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import evaluate
-from difflang.ir.json_codec import from_json, to_json
+from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.op import OPS, Op
-from difflang.ir.structural_equality import same
-from difflang.ir.symbolic_dims import FloorDiv, atom, name
+from difflang.ir.structural_equality import graphs_equal
+from difflang.ir.symbolic_dims import FloorDiv, atom_dim, dim_name
 from difflang.ir.tensor_types import C64, F32, I32, History, Tensor
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify
 from support.graphs import arguments, bits, random_graph
 from support.work import work
 
 F = Tensor(F32)
 SEEDS = st.integers(0, 10**6)
-BOUND = atom(FloorDiv(name("n") * 3 + 1, 2)) * name("m") - 4
+BOUND = atom_dim(FloorDiv(dim_name("n") * 3 + 1, 2)) * dim_name("m") - 4
 ATTRIBUTES = (
     None, True, False, 0, 1, -3, 10**30, 0.0, -0.0, 1.5, -2e-300, 1e300, 5e-324, float("nan"), -float("nan"),
     float("inf"), -float("inf"), complex(-0.0, float("inf")), complex(1.0, 2.0),
     "", 'a "b"\n\\ é \u2028 %x ; no', "none",
-    F32, F, Tensor(C64, (2, name("n") + 1)), History(History(F)), name("n"), name("f32"), BOUND, -BOUND, (), (1,),
+    F32, F, Tensor(C64, (2, dim_name("n") + 1)), History(History(F)), dim_name("n"), dim_name("f32"), BOUND, -BOUND, (), (1,),
     (1, 1.0, True), ((), (0.0, (-0.0, "x"))), ("dim", (F32, F, None)),
     (0.0,) * 20, (-0.0,) * 20, (0,) * 20, (False,) * 20, (0.0,) * 19 + (0,), (0.0,) * 19 + (float("nan"),),
 )  # fmt: skip
@@ -44,7 +44,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Op:
 
 
 def reloaded(graph: Graph) -> list[Graph]:
-    return [from_text(to_text(graph)), from_json(to_json(graph))]
+    return [graph_from_text(graph_to_text(graph)), graph_from_json(graph_to_json(graph))]
 
 
 @given(seed=SEEDS)
@@ -52,10 +52,10 @@ def test_text_and_json_load_back_equal(seed: int) -> None:
     graph = random_graph(seed)
     verify(graph)
     again_text, again_json = reloaded(graph)
-    assert same(graph, again_text)
-    assert same(graph, again_json, spans=True)
-    assert to_text(again_text) == to_text(again_json) == to_text(graph)
-    assert to_json(again_json) == to_json(graph)
+    assert graphs_equal(graph, again_text)
+    assert graphs_equal(graph, again_json, spans=True)
+    assert graph_to_text(again_text) == graph_to_text(again_json) == graph_to_text(graph)
+    assert graph_to_json(again_json) == graph_to_json(graph)
     xs = arguments(graph, seed)
     assert bits(evaluate(graph, *xs)) == bits(evaluate(again_text, *xs))
 
@@ -65,8 +65,8 @@ def test_attributes_keep_kind_and_bits(probe: Op, value: object) -> None:
     builder = Builder()
     graph = builder.finish(builder.emit(probe, (), value=value))
     for again in reloaded(graph):
-        assert same(graph, again)
-        assert to_text(again) == to_text(graph)
+        assert graphs_equal(graph, again)
+        assert graph_to_text(again) == graph_to_text(graph)
 
 
 def test_attributes_that_differ_are_not_the_same(probe: Op) -> None:
@@ -77,22 +77,22 @@ def test_attributes_that_differ_are_not_the_same(probe: Op) -> None:
     graphs = [holding(v) for v in ATTRIBUTES]
     for i, a in enumerate(graphs):
         for j, b in enumerate(graphs):
-            assert same(a, b) == (i == j), (ATTRIBUTES[i], ATTRIBUTES[j])
+            assert graphs_equal(a, b) == (i == j), (ATTRIBUTES[i], ATTRIBUTES[j])
 
 
 def test_shared_graphs_are_printed_once_and_stay_shared() -> None:
     def twice(inner: Graph) -> Graph:
-        return region(
+        return build_region(
             [F], lambda x: OPS["call"](*OPS["call"](x, regions=(inner,), name="f"), regions=(inner,), name="f")
         )
 
-    graph = region([F], lambda x: [x * x], name="f")
+    graph = build_region([F], lambda x: [x * x], name="f")
     for _ in range(30):
         graph = twice(graph)
-    text = to_text(graph)
+    text = graph_to_text(graph)
     assert len(text) < 8_000
     for again in reloaded(graph):
-        assert same(graph, again)
+        assert graphs_equal(graph, again)
         first, second = again.eqns
         assert first.regions[0] is second.regions[0]
 
@@ -101,7 +101,7 @@ def test_names_come_from_hints_and_read_back() -> None:
     builder = Builder()
     hints = ["x", "x", "", "m.w", "a b", "a b", "0", 'q"', "é", ""]
     graph = builder.finish([builder.param(F, h) for h in hints])
-    assert to_text(graph).splitlines()[1] == '  yield %x, %x#1, %0, %m.w, %"a b", %"a b"#1, %"0", %"q\\"", %é, %1'
+    assert graph_to_text(graph).splitlines()[1] == '  yield %x, %x#1, %0, %m.w, %"a b", %"a b"#1, %"0", %"q\\"", %é, %1'
     for again in reloaded(graph):
         assert [p.hint for p in again.params] == hints
 
@@ -111,13 +111,13 @@ def test_spans_are_kept_by_json_and_printed_on_demand() -> None:
     builder = Builder(span=Span(source, 8, 13))
     x = builder.param(F, "x")
     graph = builder.finish([x + x])
-    assert "%0: f32[] = add %x, %x  ; f.dfl:1:9\n" in to_text(graph, spans=True)
-    (eqn,) = from_json(to_json(graph)).eqns
+    assert "%0: f32[] = add %x, %x  ; f.dfl:1:9\n" in graph_to_text(graph, spans=True)
+    (eqn,) = graph_from_json(graph_to_json(graph)).eqns
     assert (eqn.span.source.name, eqn.span.start, eqn.span.end) == ("f.dfl", 8, 13)
-    assert same(from_text(to_text(graph, spans=True)), graph)
+    assert graphs_equal(graph_from_text(graph_to_text(graph, spans=True)), graph)
 
 
-GOOD = to_text(random_graph(5))
+GOOD = graph_to_text(random_graph(5))
 
 
 @given(
@@ -127,13 +127,13 @@ GOOD = to_text(random_graph(5))
 )
 def test_damaged_text_gives_a_diagnostic_with_a_place(at: int, length: int, put: str) -> None:
     try:
-        verify(from_text(GOOD[:at] + put + GOOD[at + length :]))
+        verify(graph_from_text(GOOD[:at] + put + GOOD[at + length :]))
     except DifflangError as error:
         (diagnostic,) = error.diagnostics
         assert diagnostic.code == "DL1203" and diagnostic.span is not None
 
 
-GOOD_JSON = to_json(random_graph(5))
+GOOD_JSON = graph_to_json(random_graph(5))
 
 
 @given(
@@ -143,7 +143,7 @@ GOOD_JSON = to_json(random_graph(5))
 )
 def test_damaged_json_gives_a_diagnostic(at: int, length: int, put: str) -> None:
     try:
-        verify(from_json(GOOD_JSON[:at] + put + GOOD_JSON[at + length :]))
+        verify(graph_from_json(GOOD_JSON[:at] + put + GOOD_JSON[at + length :]))
     except DifflangError as error:
         assert error.diagnostics[0].code == "DL1204"
 
@@ -163,7 +163,7 @@ def test_damaged_json_gives_a_diagnostic(at: int, length: int, put: str) -> None
 )
 def test_json_that_is_something_else(text: str) -> None:
     with pytest.raises(DifflangError):
-        from_json(text)
+        graph_from_json(text)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_json_that_is_something_else(text: str) -> None:
 )
 def test_text_that_is_wrong(text: str) -> None:
     with pytest.raises(DifflangError) as error:
-        from_text(text)
+        graph_from_text(text)
     assert error.value.diagnostics[0].span is not None
 
 
@@ -224,6 +224,6 @@ def chain(length: int) -> Graph:
 def test_printing_and_reading_are_linear() -> None:
     def both(length: int) -> int:
         graph = chain(length)
-        return work(lambda: (from_text(to_text(graph)), from_json(to_json(graph))))
+        return work(lambda: (graph_from_text(graph_to_text(graph)), graph_from_json(graph_to_json(graph))))
 
     assert both(8_000) < 4.2 * both(2_000)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from difflang.ir.text_parser import from_text
+from difflang.ir.text_parser import graph_from_text
 from difflang.ir.verify import verify
-from difflang.lower.check_history_reads import astray
+from difflang.lower.check_history_reads import reads_history_out_of_scope
 
 OPEN = "exact = false, length = none"
 FOUR = "exact = true, length = 4"
@@ -78,7 +78,7 @@ def read(body: str, how: str) -> bool:
         "OPEN": OPEN,
     }.items():
         text = text.replace(name, put)
-    return astray(verify(from_text(text)))
+    return reads_history_out_of_scope(verify(graph_from_text(text)))
 
 
 @pytest.mark.parametrize("how", [OPEN, FOUR], ids=["open", "four"])
@@ -138,5 +138,5 @@ graph @f(%x: f64[], %p: bool[], %q: bool[]) {
 @pytest.mark.parametrize("truth", ["%p", "%q"])
 def test_what_a_branch_saved_is_read_in_the_same_branch(truth: str) -> None:
     text = BRANCHES.replace("READ", READ.format(limit="%n", history="%s")).replace("OPEN", OPEN)
-    graph = verify(from_text(text.replace("TRUTH", truth)))
-    assert astray(graph) is (truth == "%q")
+    graph = verify(graph_from_text(text.replace("TRUTH", truth)))
+    assert reads_history_out_of_scope(graph) is (truth == "%q")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.passes.inline import SMALL
+from difflang.passes.inline import MAX_INLINE_EQNS
 
 SOURCE = f"""float f64
 fn f(x: f64, k: i32) -> f64 {{
   var s = x
   for _ in 0..k {{ s = 0.5 * s + sin(s) }}
-  s{"".join(f" + sin({i}.0 * s)" for i in range(1, SMALL))}
+  s{"".join(f" + sin({i}.0 * s)" for i in range(1, MAX_INLINE_EQNS))}
 }}
 fn twice(x: f64, k: i32) -> f64 = grad(f)(x, k) + grad(f)(2.0 * x, k + 1)
 fn together(x: f64, k: i32) -> f64 = grad(|x| f(x, k) * f(2.0 * x, k))(x)

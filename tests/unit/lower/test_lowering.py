@@ -11,14 +11,14 @@ import pytest
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source, Span
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor
 from difflang.lower import program_size
 from difflang.lower.graph_to_jax import Lowering
-from difflang.runtime.compile import compile, lower_for
+from difflang.runtime.compile import compile_graph, lower_for_platform
 from support.graphs import arguments, random_graph
 
 SCALAR, INDEX, VECTOR = Tensor(F64), Tensor(I32), Tensor(F64, (4,))
@@ -27,7 +27,7 @@ SCALAR, INDEX, VECTOR = Tensor(F64), Tensor(I32), Tensor(F64, (4,))
 def same(graph: Graph, *given: Any, rel: float = 1e-12) -> list[Any]:
     """Run by both engines."""
     wanted = evaluate(graph, *[np.asarray(x) for x in given])
-    found = [np.asarray(x) for x in compile(graph)(*given)]
+    found = [np.asarray(x) for x in compile_graph(graph)(*given)]
     for a, b in zip(found, wanted, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         np.testing.assert_allclose(a, b, rtol=rel)
@@ -39,7 +39,7 @@ def test_random_graphs(seed: int) -> None:
     graph = random_graph(seed)
     given = arguments(graph, seed)
     wanted = evaluate(graph, *given)
-    for found, value in zip(compile(graph)(*given), wanted, strict=True):
+    for found, value in zip(compile_graph(graph)(*given), wanted, strict=True):
         assert (found.dtype, found.shape) == (value.dtype, value.shape)
         narrow = value.dtype == np.float32
         with np.errstate(all="ignore"):
@@ -57,8 +57,8 @@ def counting(go: bool, length: int | None, reverse: bool = False, exact: bool = 
 
     builder = Builder()
     limit, a, s = builder.param(INDEX), builder.param(SCALAR), builder.param(SCALAR)
-    stop = region([INDEX, SCALAR, SCALAR], lambda i, a, s: [OPS["lt"].one(s, s.home.const(20.0, SCALAR))])
-    body = region([INDEX, SCALAR, SCALAR], step)
+    stop = build_region([INDEX, SCALAR, SCALAR], lambda i, a, s: [OPS["lt"].one(s, s.home.const(20.0, SCALAR))])
+    body = build_region([INDEX, SCALAR, SCALAR], step)
     out = builder.emit(
         OPS["loop"], [limit, a, s], (body, stop) if go else (body,),
         consts=1, carry=1, length=length, exact=exact, reverse=reverse,
@@ -87,7 +87,7 @@ def test_exact_loops(length: int, reverse: bool) -> None:
 def test_branches() -> None:
     builder = Builder()
     p, x = builder.param(Tensor(BOOL)), builder.param(SCALAR)
-    then, other = region([SCALAR], lambda x: [x * x]), region([SCALAR], lambda x: [OPS["sin"].one(x)])
+    then, other = build_region([SCALAR], lambda x: [x * x]), build_region([SCALAR], lambda x: [OPS["sin"].one(x)])
     graph = builder.finish(builder.emit(OPS["cond"], [p, x], (then, other)))
     assert same(graph, True, 3.0) == [9.0]
     same(graph, False, 3.0)
@@ -96,7 +96,7 @@ def test_branches() -> None:
 def test_maps() -> None:
     builder = Builder()
     c, xs = builder.param(SCALAR), builder.param(VECTOR)
-    body = region([SCALAR, SCALAR], lambda c, x: [c * x, c])
+    body = build_region([SCALAR, SCALAR], lambda c, x: [c * x, c])
     graph = builder.finish(builder.emit(OPS["map"], [c, xs], (body,), consts=1, length=4))
     same(graph, 2.0, np.arange(4.0))
 
@@ -116,7 +116,7 @@ def calling(times: int, length: int) -> Graph:
             x = OPS["sin"].one(x)
         return [x]
 
-    function, builder = region([SCALAR], body, "sines"), Builder()
+    function, builder = build_region([SCALAR], body, "sines"), Builder()
     x = builder.param(SCALAR)
     for _ in range(times):
         (x,) = builder.emit(OPS["call"], [x], (function,), name="sines")
@@ -125,16 +125,16 @@ def calling(times: int, length: int) -> Graph:
 
 def test_a_function_called_often_is_lowered_once() -> None:
     same(calling(3, 10), 0.5)
-    text = lower_for(calling(3, 10), "tpu")
+    text = lower_for_platform(calling(3, 10), "tpu")
     assert text.count("stablehlo.sine") == 10
     assert text.count("call @sines") == 3
-    assert "call @" not in lower_for(calling(1, 10), "tpu"), "called once: no function"
-    assert "call @" not in lower_for(calling(3, 2), "tpu"), "tiny: no function"
+    assert "call @" not in lower_for_platform(calling(1, 10), "tpu"), "called once: no function"
+    assert "call @" not in lower_for_platform(calling(3, 2), "tpu"), "tiny: no function"
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
 def test_programs_lower_for_machines_that_are_not_here(platform: str) -> None:
-    text = lower_for(counting(True, 9), platform)
+    text = lower_for_platform(counting(True, 9), platform)
     assert "stablehlo.while" in text
     assert "f64" in text
 
@@ -144,32 +144,32 @@ def test_a_history_read_over_other_steps_is_refused_at_its_place() -> None:
     span = Span(source, 0, 5)
     builder = Builder()
     limit, y_count, x = builder.param(INDEX), builder.param(INDEX), builder.param(SCALAR)
-    body = region([INDEX, SCALAR], lambda i, x: [x * x, x])
+    body = build_region([INDEX, SCALAR], lambda i, x: [x * x, x])
     _, y, saved = builder.emit(
         OPS["loop"], [limit, x], (body,), span=span, consts=0, carry=1, length=None, exact=False, reverse=False
     )
-    back = region([INDEX, SCALAR, SCALAR], lambda i, ct, x: [ct * x])
+    back = build_region([INDEX, SCALAR, SCALAR], lambda i, ct, x: [ct * x])
     _, ct = builder.emit(
         OPS["loop"], [y_count, y, saved], (back,), span=span, consts=0, carry=1, length=None, exact=False, reverse=True
     )
     with pytest.raises(InternalError, match="history"):
-        compile(builder.finish([ct])).build()
+        compile_graph(builder.finish([ct])).build()
 
 
 def test_a_program_too_large_is_refused_before_anything_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_size, "LIMIT", 25)
+    monkeypatch.setattr(program_size, "MAX_PROGRAM_SIZE", 25)
     with pytest.raises(DifflangError, match="32 equations") as caught:
-        compile(calling(2, 15)).build()
+        compile_graph(calling(2, 15)).build()
     assert caught.value.diagnostics[0].code == "DL1010"
-    compile(calling(2, 11)).build()
+    compile_graph(calling(2, 11)).build()
 
 
 def test_doubling_functions_are_counted_without_writing_them_out() -> None:
-    body = region([VECTOR], lambda x: [OPS["sin"].one(x)])
+    body = build_region([VECTOR], lambda x: [OPS["sin"].one(x)])
     for _ in range(150):
         body = twice(body)
     with pytest.raises(DifflangError, match="more than 10¹² equations") as caught:
-        compile(body).build()
+        compile_graph(body).build()
     assert caught.value.diagnostics[0].code == "DL1010"
 
 
@@ -178,7 +178,7 @@ def twice(f: Graph) -> Graph:
         (y,) = x.home.emit(OPS["call"], [x], (f,), name="f")
         return list(x.home.emit(OPS["call"], [y], (f,), name="f"))
 
-    return region([VECTOR], body)
+    return build_region([VECTOR], body)
 
 
 def test_a_rule_that_gives_too_few_results_is_our_fault() -> None:

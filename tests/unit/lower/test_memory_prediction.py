@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check
+from difflang.driver.check_and_run import check_program
 from difflang.ir.graph import Graph
 from difflang.lower import fusion_model as kernels_module
-from difflang.lower.buffer_assignment import Account, Buffer, lent
-from difflang.lower.lowering_pipeline import finished
-from difflang.runtime.compile import compile
-from difflang.runtime.predict_memory import predicted
-from difflang.tools.emit import Wanted, graph_of
+from difflang.lower.buffer_assignment import Buffer, BufferAssignment, reuse_result_buffers
+from difflang.lower.lowering_pipeline import finalize_graph
+from difflang.runtime.compile import compile_graph
+from difflang.runtime.predict_memory import predict_memory
+from difflang.tools.emit import EmitRequest, function_graph
 
 PROGRAMS = {
     "layers": """fn f(w: f32[n, n], v: f32[n, n], x: f32[2 * n, n]) -> f32 {
@@ -84,14 +84,16 @@ PROGRAMS = {
 
 def graph(name: str, size: int) -> Graph:
     """The gradient of a program in its first parameter."""
-    checked = check(Source(name, PROGRAMS[name]), None, Path(), ())
+    checked = check_program(Source(name, PROGRAMS[name]), None, Path(), ())
     assert not checked.diagnostics
-    return finished(graph_of(checked, checked.module.fns["f"], Wanted("ir", "f", {"n": str(size)}, "0")))
+    return finalize_graph(
+        function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": str(size)}, "0"))
+    )
 
 
 def off(graph: Graph) -> float:
     """How far the prediction is from what XLA takes."""
-    return predicted(graph).peak / compile(graph).bytes - 1
+    return predict_memory(graph).peak / compile_graph(graph).bytes - 1
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -112,12 +114,12 @@ def test_without_fusion_the_prediction_is_wrong(monkeypatch: pytest.MonkeyPatch)
     def every(self: Any, step: Any, where: Any) -> bool:
         return True
 
-    monkeypatch.setattr(kernels_module.Fusion, "by_itself", every)
+    monkeypatch.setattr(kernels_module.FusionModel, "by_itself", every)
     assert abs(off(whole)) > 0.1
 
 
 def test_every_line_is_accounted_for() -> None:
-    found = predicted(graph("layers", 32))
+    found = predict_memory(graph("layers", 32))
     places = {b.place for b in found.at_the_peak() if b.role == "between" and b.bytes}
     assert places and all(place is not None and place[0] == "layers" for place in places)
     assert sum(b.bytes for b in found.at_the_peak()) == found.peak
@@ -129,6 +131,6 @@ def test_the_room_of_a_result_is_lent_to_one_after_the_other() -> None:
         Buffer(n, None, *when) for n, when in ((80, (0, 4)), (101, (0, 4)), (60, (3, 6)), (50, (5, 9)))
     )
     buffers = [result, early, too_large, at_once, later]
-    taken = frozenset(lent(buffers))
+    taken = frozenset(reuse_result_buffers(buffers))
     assert taken == {early, later}
-    assert Account(tuple(buffers), taken, 20).peak == 100 + 161
+    assert BufferAssignment(tuple(buffers), taken, 20).peak == 100 + 161

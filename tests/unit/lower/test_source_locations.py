@@ -16,9 +16,9 @@ from difflang.ir.graph import Graph
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.lower.graph_to_jax import Lowering
-from difflang.lower.source_locations import Frames
+from difflang.lower.source_locations import SourceFrames
 from difflang.passes.dce import dce
-from difflang.runtime.compile import compile, lower_for
+from difflang.runtime.compile import compile_graph, lower_for_platform
 from support.work import work
 
 TEXT = "fn f(x: f64) -> f64 {\n  let é = sin(x)\n  é * x\n}\n"
@@ -60,7 +60,7 @@ def places(text: str) -> set[tuple[str, int, int]]:
 
 
 def test_every_operation_stands_at_its_line_and_column() -> None:
-    found = places(lower_for(program(), "cpu", debug_info=True))
+    found = places(lower_for_platform(program(), "cpu", debug_info=True))
     assert ("sine", 2, 11) in found, "columns as in Python: from 0, in bytes; é takes two"
     assert ("multiply", 3, 2) in found
 
@@ -69,7 +69,7 @@ def test_derivative_equations_stand_where_the_primal_does() -> None:
     builder = Builder()
     x, ct = builder.param(SCALAR), builder.param(SCALAR)
     out = builder.emit(OPS["vjp"], [x, ct], (program(),), wrt=(True,))
-    found = places(lower_for(dce(differentiate(builder.finish(out))), "cpu", debug_info=True))
+    found = places(lower_for_platform(dce(differentiate(builder.finish(out))), "cpu", debug_info=True))
     assert ("cosine", 2, 11) in found
     assert {line for op, line, _ in found if op == "multiply"} == {2, 3}
 
@@ -80,7 +80,7 @@ def test_hlo_of_a_cut_chain_points_at_the_program() -> None:
     builder.span = spot("sin(x)")
     for _ in range(100):
         y = OPS["sin"].one(y)
-    executable = compile(builder.finish([y]))
+    executable = compile_graph(builder.finish([y]))
     text = executable.build().as_text()  # pyright: ignore[reportFunctionMemberAccess]
     assert "dir/file.dfl" in text
     assert 'op_name="jit(program)' in text
@@ -109,7 +109,7 @@ def test_spans_of_several_lines_and_wide_columns() -> None:
     span = Span(source, 4990, len(source.text))
 
     def code_of(*_: object) -> list[tuple[int | None, ...]]:
-        return list(Frames().at(span).__code__.co_positions())  # pyright: ignore[reportFunctionMemberAccess]
+        return list(SourceFrames().at(span).__code__.co_positions())  # pyright: ignore[reportFunctionMemberAccess]
 
     assert set(code_of()) == {(1, 301, 4990, 3)}
 
@@ -117,7 +117,7 @@ def test_spans_of_several_lines_and_wide_columns() -> None:
 def test_a_frame_is_made_once_a_span_with_little_work() -> None:
     source = Source("many.dfl", "x + y\n" * 2000)
     spans = [Span(source, 6 * i, 6 * i + 5) for i in range(2000)]
-    frames = Frames()
+    frames = SourceFrames()
     made: list[object] = []
     assert work(lambda: made.extend(frames.at(s) for s in spans)) < 2000 * 60
     assert [frames.at(s) for s in spans] == made

@@ -12,12 +12,12 @@ from difflang.base.diagnostics import Diagnostic, to_json
 from difflang.base.source import Source
 from difflang.driver import check_and_run
 from difflang.lsp import completion_items, hover_and_hints, quick_fixes, symbols_and_folding
-from difflang.lsp.incremental_check import Interrupted
-from difflang.lsp.incremental_parse import cut
-from difflang.lsp.name_resolution import found_at, references, target
-from difflang.lsp.positions import UNITS, Places
-from difflang.lsp.semantic_tokens import colours
-from difflang.lsp.workspace import Document, Workspace, place
+from difflang.lsp.incremental_check import CheckCancelled
+from difflang.lsp.incremental_parse import split_into_parts
+from difflang.lsp.name_resolution import definition_of, occurrence_at, references
+from difflang.lsp.positions import ENCODING_LENGTHS, PositionMap
+from difflang.lsp.semantic_tokens import encode_tokens
+from difflang.lsp.workspace import Document, Workspace, document_range
 from support.seeds import SEED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,7 +46,7 @@ def said(document: Document) -> list[str]:
 def spelled(d: Diagnostic) -> str:
     places = []
     for label in d.labels:
-        there = place(label.span)
+        there = document_range(label.span)
         at = there[1:] if there is not None else (label.span.start, label.span.end)
         places.append((label.span.source.name, at, label.text))
     return repr((d.code, d.severity, d.message, places, d.helps))
@@ -94,7 +94,7 @@ def test_a_file_in_parts_is_told_the_same_as_by_the_command_line(name: str, wron
     path = ROOT / name
     text = path.read_text(encoding="utf-8").replace("mean(", f"{wrong}mean(") + wrong
     _, document = opened(path, text)
-    whole = check_and_run.check(Source(path.name, text), None, path, examples=True)
+    whole = check_and_run.check_program(Source(path.name, text), None, path, examples=True)
     assert said(document) == sorted(map(spelled, whole.diagnostics))
     assert bool(said(document)) == bool(wrong)
 
@@ -135,7 +135,7 @@ def test_a_change_reaches_all_that_it_concerns(before: str, after: str, codes: s
 
 def test_a_body_at_the_margin_is_one_part_with_its_head() -> None:
     text = "fn f(x: f32) -> f32 {\nlet y = x\ny * y\n}\n\nprint(f(2.0))\n"
-    assert len(cut(text)) > 2
+    assert len(split_into_parts(text)) > 2
     _, document = opened(Path("/main.dfl"), text)
     assert [len(p.items) for p in document.parts] == [1, 1] and said(document) == []
 
@@ -152,9 +152,9 @@ def test_a_check_that_is_given_up_is_taken_up_again(patience: int) -> None:
     def pause() -> None:
         left[0] -= 1
         if not left[0]:
-            raise Interrupted
+            raise CheckCancelled
 
-    with contextlib.suppress(Interrupted):
+    with contextlib.suppress(CheckCancelled):
         workspace.check(document, pause, nothing)
     workspace.check(document, nothing, nothing)
     assert said(document) == said(opened(path, document.text, workspace)[1])
@@ -171,9 +171,9 @@ def test_a_module_of_which_the_check_was_given_up_at_its_end_is_new_to_who_impor
 
     def pause() -> None:
         if other.analysis is not None and other.parts[0].result is not None:
-            raise Interrupted  # only its examples are left
+            raise CheckCancelled  # only its examples are left
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(CheckCancelled):
         workspace.check(other, pause, nothing)
     workspace.check(document, nothing, nothing)
     assert document.analysis is not None
@@ -195,9 +195,9 @@ def test_a_program_typed_key_by_key_is_never_too_much() -> None:
     for i in range(len(text)):
         document.put(text[: i + 1])
         workspace.check(document, nothing, nothing)
-        places = Places(Source("typed.dfl", document.text))
-        completion_items.proposals(document, i + 1, places)
-        hover_and_hints.call_help(document, i + 1)
+        places = PositionMap(Source("typed.dfl", document.text))
+        completion_items.complete_at(document, i + 1, places)
+        hover_and_hints.signature_help(document, i + 1)
         if i % 7 == 0:
             ask_everything(document, places, i)
     assert said(document) == []
@@ -227,36 +227,36 @@ def test_a_strange_text_is_no_fault_of_ours() -> None:
     for text in STRANGE:
         document.put(text)
         workspace.check(document, nothing, nothing)
-        places = Places(Source("typed.dfl", text))
+        places = PositionMap(Source("typed.dfl", text))
         for offset in {0, len(text) // 2, len(text)}:
             ask_everything(document, places, offset)
-            completion_items.proposals(document, offset, places)
-            hover_and_hints.call_help(document, offset)
-            hover_and_hints.expression(document, offset)
+            completion_items.complete_at(document, offset, places)
+            hover_and_hints.signature_help(document, offset)
+            hover_and_hints.expression_hover(document, offset)
         assert said(document) == said(opened(Path("/typed.dfl"), text)[1])
 
 
 @pytest.mark.parametrize(("encoding", "columns"), [("utf-8", 18), ("utf-16", 14), ("utf-32", 12)])
 def test_columns_are_counted_as_was_agreed(encoding: str, columns: int) -> None:
     text = 'let y = 1.0\nprint("𝛼𝛽", oops)\n'
-    places = Places(Source("main.dfl", text), UNITS[encoding])
+    places = PositionMap(Source("main.dfl", text), ENCODING_LENGTHS[encoding])
     at = places.position(text.index("oops"))
     assert (at.line, at.character) == (1, columns) and places.offset(at) == text.index("oops")
 
 
-def ask_everything(document: Document, places: Places, offset: int) -> None:
+def ask_everything(document: Document, places: PositionMap, offset: int) -> None:
     assert document.analysis is not None
     document.analysis.diagnostics()
-    found = found_at(document, offset)
+    found = occurrence_at(document, offset)
     if found is not None:
-        hover_and_hints.told(found)
-        goal = target(found)
+        hover_and_hints.name_hover(found)
+        goal = definition_of(found)
         assert goal is None or goal.binding is None or list(references(goal, [document]))
-    list(hover_and_hints.hints(document, 0, len(document.text), places))
-    symbols_and_folding.symbols(document, places)
-    list(symbols_and_folding.folds(document))
-    assert len(colours(document, places)) % 5 == 0
-    quick_fixes.laid_out(places.source)
+    list(hover_and_hints.inlay_hints(document, 0, len(document.text), places))
+    symbols_and_folding.document_symbols(document, places)
+    list(symbols_and_folding.folding_ranges(document))
+    assert len(encode_tokens(document, places)) % 5 == 0
+    quick_fixes.formatting_edits(places.source)
 
 
 def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:
@@ -264,6 +264,6 @@ def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:
     workspace, document = opened(Path("/main.dfl"), text)
     document.put(text.replace("\n  there\n", "\n  the"))
     workspace.check(document, nothing, nothing)
-    places = Places(Source("main.dfl", document.text))
-    found = completion_items.proposals(document, document.text.index("\n  the") + 6, places)
+    places = PositionMap(Source("main.dfl", document.text))
+    found = completion_items.complete_at(document, document.text.index("\n  the") + 6, places)
     assert [(p.label, p.detail) for p in found][:1] == [("there", "f32[n]")]

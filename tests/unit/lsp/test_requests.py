@@ -11,10 +11,10 @@ from lsprotocol import types as lsp
 
 from difflang.base.source import Source
 from difflang.lsp import completion_items, hover_and_hints, rename_symbol
-from difflang.lsp.language_server import Server
-from difflang.lsp.name_resolution import found_at
-from difflang.lsp.positions import Places, utf16
-from difflang.lsp.quick_fixes import applied
+from difflang.lsp.language_server import DifflangServer
+from difflang.lsp.name_resolution import occurrence_at
+from difflang.lsp.positions import PositionMap, utf16_length
+from difflang.lsp.quick_fixes import apply_edits
 from difflang.lsp.request_handlers import formatting
 from difflang.lsp.workspace import Document, Workspace
 
@@ -53,12 +53,12 @@ def test_a_variant_of_a_module_is_renamed_in_a_case(name: str, tmp_path: Path) -
     shapes, main = opened(workspace, SHAPES, tmp_path / "shapes.dfl"), opened(workspace, AREA, tmp_path / "main.dfl")
     assert main.analysis is not None and main.analysis.diagnostics() == []
     for document in (shapes, main):  # from where it is declared, and from the case
-        found = found_at(document, document.text.index(name) + 1)
+        found = occurrence_at(document, document.text.index(name) + 1)
         assert found is not None
-        edits = rename_symbol.renamed(found, "Other", [shapes, main])
-        rename_symbol.prove(workspace, found, edits, lambda: None)
-        assert applied(main.text, edits[main]) == AREA.replace(name, "Other")
-        assert applied(shapes.text, edits[shapes]) == SHAPES.replace(name, "Other")
+        edits = rename_symbol.rename_edits(found, "Other", [shapes, main])
+        rename_symbol.verify_rename(workspace, found, edits, lambda: None)
+        assert apply_edits(main.text, edits[main]) == AREA.replace(name, "Other")
+        assert apply_edits(shapes.text, edits[shapes]) == SHAPES.replace(name, "Other")
 
 
 RULED = "record Rod { a: f64 }\n\nfn f(r: Rod) -> f64 = r.a\n\nrule f(r: Rod) { (f(r), |d| 1.0 * d.a) }\n"
@@ -83,11 +83,11 @@ def renamed(text: str, old: str, nth: int, new: str) -> str:
     at = -1
     for _ in range(nth + 1):
         at = text.index(old, at + 1)
-    found = found_at(document, at)
+    found = occurrence_at(document, at)
     assert found is not None
-    edits = rename_symbol.renamed(found, new, [document])
-    rename_symbol.prove(workspace, found, edits, lambda: None)
-    return applied(text, edits[document])
+    edits = rename_symbol.rename_edits(found, new, [document])
+    rename_symbol.verify_rename(workspace, found, edits, lambda: None)
+    return apply_edits(text, edits[document])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_name_is_changed_where_the_language_repeats_it(text: str, old: str, nt
 
 def test_a_refusal_names_the_mistake_that_would_be_new() -> None:
     text = "fn f(e: f64, m: f64) -> f64 = e * m\nlet wrong = 1.0.nothing\nlet d = grad[e, m](f)(1.0, 2.0)\nprint(d.e)\n"
-    with pytest.raises(rename_symbol.Refused, match=r"in line 4: .*`e`"):
+    with pytest.raises(rename_symbol.RenameRefused, match=r"in line 4: .*`e`"):
         renamed(text, "e:", 0, "rest")
 
 
@@ -126,7 +126,7 @@ def test_a_refusal_names_the_mistake_that_would_be_new() -> None:
 )
 def test_what_a_call_takes_next_is_shown(typed: str, label: str | None, active: int | None) -> None:
     document = opened(Workspace(), ADDED + "  " + typed)
-    told = hover_and_hints.call_help(document, len(document.text))
+    told = hover_and_hints.signature_help(document, len(document.text))
     assert (told.signatures[0].label if told else None, told.active_parameter if told else None) == (label, active)
 
 
@@ -145,22 +145,22 @@ def test_what_a_call_takes_next_is_shown(typed: str, label: str | None, active: 
 def test_names_are_proposed_where_an_expression_stands(typed: str, first: list[str]) -> None:
     document = opened(Workspace(), ADDED + "  x\n}\n")
     document.put(ADDED + "  " + typed)
-    places = Places(Source("main.dfl", document.text))
-    found = [item.label for item in completion_items.proposals(document, len(document.text), places)]
+    places = PositionMap(Source("main.dfl", document.text))
+    found = [item.label for item in completion_items.complete_at(document, len(document.text), places)]
     assert found[:1] == first[:1] and set(first) <= set(found)
 
 
 def test_a_result_is_hinted_behind_what_is_taken_not_in_a_comment() -> None:
     text = "fn f(\n  x: f32,  # a slope (in m)\n  y: f32  # a place (in m)\n) = x * y\n"
-    places = Places(Source("main.dfl", text))
-    (hint,) = hover_and_hints.hints(opened(Workspace(), text), 0, len(text), places)
+    places = PositionMap(Source("main.dfl", text))
+    (hint,) = hover_and_hints.inlay_hints(opened(Workspace(), text), 0, len(text), places)
     assert (hint.label, hint.position.line, hint.position.character) == (" -> f32", 3, 1)
 
 
 def test_a_file_is_laid_out_while_another_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who saves a file does not wait for the thread that checks, which may be at something long."""
-    monkeypatch.setattr(Server, "units", property(lambda _: utf16))
-    server, checked = Server(), threading.Event()
+    monkeypatch.setattr(DifflangServer, "units", property(lambda _: utf16_length))
+    server, checked = DifflangServer(), threading.Event()
     server.worker.submit(checked.wait)
     document = opened(server.files, "let   x = 1.0\n")
     server.opened[document.uri] = document
@@ -190,13 +190,13 @@ fn g(a: A) -> f32 {
 def test_a_field_of_what_an_unknown_call_gives_is_nobody_s() -> None:
     """What `a` is says nothing of what `a.made(2.0)` is."""
     document = opened(Workspace(), CHAINED)
-    found = found_at(document, document.text.index("w: f32"))
+    found = occurrence_at(document, document.text.index("w: f32"))
     assert found is not None
-    assert applied(document.text, rename_symbol.renamed(found, "v", [document])[document]).endswith(
+    assert apply_edits(document.text, rename_symbol.rename_edits(found, "v", [document])[document]).endswith(
         "a.made(2.0).w\n}\n"
     )
 
 
 def test_a_hint_is_placed_at_once_whatever_the_comments_hold() -> None:
     """A declaration that is not closed, with comments: each may be read in one way only."""
-    assert hover_and_hints.CLOSED.match("(a: f32," + "# twenty letters long.\n" * 60) is None
+    assert hover_and_hints.PARAMETER_LIST_END.match("(a: f32," + "# twenty letters long.\n" * 60) is None

@@ -141,7 +141,7 @@ KEY = np.array([1, 2], np.uint32)
 
 def test_the_cipher_has_its_published_values() -> None:
     """The known answers of Threefry-2x32-20 that come with Random123."""
-    from difflang.ops.arrays.threefry_random import NumPyWords, threefry
+    from difflang.ops.arrays.threefry_random import NumpyUint32Arithmetic, threefry
 
     answers = [
         ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
@@ -149,7 +149,9 @@ def test_the_cipher_has_its_published_values() -> None:
         ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
     ]
     for key, counter, want in answers:
-        words = threefry(NumPyWords(), *(tuple(np.array([w], np.uint32) for w in pair) for pair in (key, counter)))
+        words = threefry(
+            NumpyUint32Arithmetic(), *(tuple(np.array([w], np.uint32) for w in pair) for pair in (key, counter))
+        )
         assert tuple(int(w[0]) for w in words) == want
 
 

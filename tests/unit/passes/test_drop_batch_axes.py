@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
-from difflang.passes.drop_batch_axes import unbatch
+from difflang.passes.drop_batch_axes import drop_batch_axes
 
 HEADS, ROWS, INNER, COLUMNS = 3, 2, 4, 5
 X, Y = Tensor(F64, (HEADS, ROWS, INNER)), Tensor(F64, (HEADS, INNER, COLUMNS))
@@ -79,14 +79,14 @@ def batches(graph: Graph) -> list[int]:
 @pytest.mark.parametrize("name", FORMS)
 def test_the_batch_is_gone_and_the_values_are_the_same(name: str) -> None:
     types, body, wanted = FORMS[name]
-    before = region(types, body)
-    after = dce(verify(unbatch(before), after="unbatch"))
+    before = build_region(types, body)
+    after = dce(verify(drop_batch_axes(before), after="unbatch"))
     assert batches(after) == wanted
     xs = [np.random.default_rng(i).normal(size=t.shape) for i, t in enumerate(types)]
     for a, b in zip(evaluate(after, *xs), evaluate(before, *xs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
     if 1 in wanted:
-        assert unbatch(before) is before
+        assert drop_batch_axes(before) is before
 
 
 LANES = """float f64

@@ -14,7 +14,7 @@ import difflang
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.tensor_types import Tensor
 from difflang.passes import sums_to_contractions
-from difflang.passes.sums_to_contractions import FEW
+from difflang.passes.sums_to_contractions import MAX_SMALL_PRODUCT
 
 RNG = np.random.default_rng(0)
 A, B, C = (RNG.normal(size=s) for s in ((4, 5), (5, 3), (2, 4, 5)))
@@ -102,7 +102,7 @@ def module(form: Form) -> Any:
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_notation_is_done_on_whole_arrays(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums_to_contractions, "FEW", 0)
+    monkeypatch.setattr(sums_to_contractions, "MAX_SMALL_PRODUCT", 0)
     *_, arguments, twin, counts = form
     f = module(form).f
     found = ops(f.lower(*arguments).graph)
@@ -127,7 +127,7 @@ def test_its_gradient_is_too(form: Form) -> None:
 def test_few_products_of_a_matrix_and_a_vector_are_summed_where_they_are_made() -> None:
     """More are a contraction, and so are those of two matrices, of which each number is read several times."""
     f = module(FORMS["a matrix and a vector"]).f
-    for rows, found in ((FEW // 5, 0), (FEW // 5 + 1, 1)):
+    for rows, found in ((MAX_SMALL_PRODUCT // 5, 0), (MAX_SMALL_PRODUCT // 5 + 1, 1)):
         a = RNG.normal(size=(rows, 5))
         assert ops(f.lower(a, X).graph)["dot_general"] == found
         np.testing.assert_allclose(f(a, X), a @ X, rtol=1e-13, atol=1e-14)

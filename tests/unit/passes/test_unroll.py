@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.passes import unroll as unrolling
-from difflang.passes.unroll import DEEP, HEAVY, LARGE, LAYERS, MOST, unroll
+from difflang.passes.unroll import (
+    MAX_ELEMENTWISE_DEPTH,
+    MAX_INNER_BYTES,
+    MAX_LAYER_BYTES,
+    MAX_LAYERS,
+    MAX_UNROLLED_EQNS,
+    unroll,
+)
 
 INDEX, VECTOR = Tensor(I32), Tensor(F64, (3,))
 TAKES = "(w: f64[3], x: f64[3])"
@@ -65,7 +72,7 @@ def test_values_and_derivatives_are_those_of_the_loop(name: str, monkeypatch: py
     short: Any = difflang.loads(program(INNER[name]), name="short")
     assert loops(short.f.ir("optimized", W, X)) == 1
     found = results(short)
-    monkeypatch.setattr(unrolling, "MOST", 0)
+    monkeypatch.setattr(unrolling, "MAX_UNROLLED_EQNS", 0)
     whole: Any = difflang.loads(program(INNER[name]), name="whole")
     if name != "none":
         assert loops(whole.f.ir("optimized", W, X)) > 1
@@ -75,10 +82,10 @@ def test_values_and_derivatives_are_those_of_the_loop(name: str, monkeypatch: py
 
 LEFT = {
     "what the program says is kept": "@checkpoint(revolve, slots = 2)\nfor j in 0..3 { y = sin(w * y) }",
-    "a deep step": f"for j in 0..2 {{ {'y = sin(w * y)' + chr(10)} {('y = cos(y)' + chr(10)) * (DEEP // 2)} }}",
+    "a deep step": f"for j in 0..2 {{ {'y = sin(w * y)' + chr(10)} {('y = cos(y)' + chr(10)) * (MAX_ELEMENTWISE_DEPTH // 2)} }}",
     "a condition": "var j = 0\nwhile j < 3 and sum(y) < 9.0 { y = sin(w * y)\nj += 1 }",
-    "too many steps": f"for j in 0..{MOST} {{ y = sin(w * y) }}",
-    "a long loop within": f"for j in 0..2 {{ for k in 0..{MOST} {{ y = sin(w * y) }} }}",
+    "too many steps": f"for j in 0..{MAX_UNROLLED_EQNS} {{ y = sin(w * y) }}",
+    "a long loop within": f"for j in 0..2 {{ for k in 0..{MAX_UNROLLED_EQNS} {{ y = sin(w * y) }} }}",
     "a derivative": "for j in 0..3 { y = y - 0.1 * grad(|v: f64[3]| sum(sin(w * v)))(y) }",
 }
 
@@ -98,8 +105,8 @@ def test_a_loop_that_is_in_no_other_stays_one() -> None:
 LAYERED = {
     "weights": ("@", 4, 3, False),
     "weights that are transposed": ("@ transpose", 4, 3, False),
-    "too many": ("@", LAYERS + 1, 3, True),
-    "large ones": ("@", 4, int((HEAVY / 8 / 4 / 2) ** 0.5) + 1, True),
+    "too many": ("@", MAX_LAYERS + 1, 3, True),
+    "large ones": ("@", 4, int((MAX_LAYER_BYTES / 8 / 4 / 2) ** 0.5) + 1, True),
     "no product": ("*", 4, 3, True),
 }
 
@@ -120,7 +127,7 @@ fn g(w: f64[k, n, n], x: f64[n, n]) = grad(|w| sum(grad(f)(w, x)^2))(w)
     short: Any = difflang.loads(source, name="short")
     assert loops(short.f.ir("optimized", *given)) == 1
     assert loops(short.f.grad(0).ir("optimized", *given)) == 2 * stays
-    monkeypatch.setattr(unrolling, "LAYERS", 0)
+    monkeypatch.setattr(unrolling, "MAX_LAYERS", 0)
     whole: Any = difflang.loads(source, name="whole")
     assert loops(whole.f.grad(0).ir("optimized", *given)) == 2
     for a, b in zip((short.f, short.f.grad(0), short.g), (whole.f, whole.f.grad(0), whole.g), strict=True):
@@ -136,7 +143,7 @@ def nested(depth: int, size: int, type: Tensor = VECTOR) -> Graph:
             x = OPS["sin"].one(x)
         return x
 
-    step = region([INDEX, type], lambda i, x: [sines(x)])
+    step = build_region([INDEX, type], lambda i, x: [sines(x)])
     for level in range(depth, -1, -1):
         length = 1000 if level == 0 else 2
 
@@ -145,7 +152,9 @@ def nested(depth: int, size: int, type: Tensor = VECTOR) -> Graph:
             return x.home.emit(OPS["loop"], [x.home.const(length, INDEX), x], (step,), **attrs)[1]
 
         step = (
-            region([INDEX, type], lambda i, x, loop=loop: [loop(x)]) if level else region([type], lambda x: [loop(x)])
+            build_region([INDEX, type], lambda i, x, loop=loop: [loop(x)])
+            if level
+            else build_region([type], lambda x: [loop(x)])
         )
     return step
 
@@ -158,19 +167,19 @@ def size_of(graph: Graph) -> int:
 def test_loops_within_loops_do_not_multiply(depth: int) -> None:
     small = nested(depth, 3)
     found = size_of(unroll(small))
-    assert found <= MOST + size_of(small)
+    assert found <= MAX_UNROLLED_EQNS + size_of(small)
     assert found > 2 * 3
 
 
 def test_large_steps_and_empty_ones_in_great_number_stay_loops() -> None:
-    large = nested(1, 3, Tensor(F64, (LARGE // 8,)))
+    large = nested(1, 3, Tensor(F64, (MAX_INNER_BYTES // 8,)))
     assert unroll(large) is large
-    empty = region([INDEX, VECTOR], lambda i, x: [x])
+    empty = build_region([INDEX, VECTOR], lambda i, x: [x])
     attrs = {"consts": 0, "carry": 1, "length": 10**6, "exact": True, "reverse": False}
 
     def many(x: Any, step: Graph) -> Any:
         return x.home.emit(OPS["loop"], [x.home.const(10**6, INDEX), x], (step,), **attrs)[1]
 
-    outer = region([INDEX, VECTOR], lambda i, x: [many(x, empty)])
-    graph = region([VECTOR], lambda x: [many(x, outer)])
+    outer = build_region([INDEX, VECTOR], lambda i, x: [many(x, empty)])
+    graph = build_region([VECTOR], lambda x: [many(x, outer)])
     assert unroll(graph) is graph

@@ -10,13 +10,13 @@ import pytest
 import difflang
 from derivative_programs import Program, programs
 from derivatives import composed
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.ir.verify import verify
 from difflang.ops.control.map import map_
-from difflang.passes.vectorize_maps import widen
+from difflang.passes.vectorize_maps import vectorize_maps
 
 HEADER = "float f64\n"
 GONE = {
@@ -65,10 +65,10 @@ def test_a_number_written_at_a_place_of_the_lanes_own_is_chosen_element_by_eleme
     """Such is the derivative of a lookup. A place outside is moved inside, along each axis, as without lanes."""
     grid = Tensor(F64, (3, 4))
     types = [grid, Tensor(F64, (1, 1)), Tensor(I32), Tensor(I32)]
-    body = region(types, lambda x, u, i, j: OPS["dynamic_update"](x, u, i, j))
+    body = build_region(types, lambda x, u, i, j: OPS["dynamic_update"](x, u, i, j))
     outer = [grid, Tensor(F64, (5, 1, 1)), Tensor(I32, (5,)), Tensor(I32, (5,))]
-    graph = region(outer, lambda *xs: xs[0].home.emit(map_, xs, (body,), consts=1, length=5))
-    wide = widen(graph)
+    graph = build_region(outer, lambda *xs: xs[0].home.emit(map_, xs, (body,), consts=1, length=5))
+    wide = vectorize_maps(graph)
     verify(wide)
     assert "map" not in [eqn.op.name for eqn in wide.eqns]
     xs = [np.arange(12.0).reshape(3, 4), -1.0 - np.arange(5.0).reshape(5, 1, 1)]
@@ -90,7 +90,7 @@ def test_only_what_needs_lanes_stays_in_them(body: str) -> None:
 @pytest.mark.parametrize("program", [p for p in programs() if p.name.startswith(("lanes", "table"))], ids=str)
 def test_programs_with_maps_compute_the_same(program: Program, order: str) -> None:
     graph = composed(order, program.graph)
-    wide = widen(graph)
+    wide = vectorize_maps(graph)
     verify(wide)
     rng = np.random.default_rng(0)
     xs = [np.asarray(x, np.float64) for x in program.arguments]
@@ -101,4 +101,4 @@ def test_programs_with_maps_compute_the_same(program: Program, order: str) -> No
 
 def test_a_graph_without_maps_stays_itself() -> None:
     graph = next(p.graph for p in programs() if p.name == "rotation-exact-7")
-    assert widen(graph) is graph
+    assert vectorize_maps(graph) is graph

@@ -13,16 +13,16 @@ import pytest
 import difflang
 from difflang.base.errors import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import access_to, check, run
+from difflang.driver.check_and_run import check_program, file_access, run_program
 from difflang.execution.engine import Engine
 from difflang.ir.graph import Graph
-from difflang.ir.json_codec import from_json, to_json
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
-from difflang.lower.buffer_assignment import Account
-from difflang.plan.budget_errors import refusal
-from difflang.plan.budget_search import limit_of, planned
-from difflang.plan.knapsack import Table, greedily, solved
+from difflang.ir.json_codec import graph_from_json, graph_to_json
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
+from difflang.lower.buffer_assignment import BufferAssignment
+from difflang.plan.budget_errors import budget_error
+from difflang.plan.budget_search import memory_limit, plan_memory
+from difflang.plan.knapsack import OptionTable, solve_greedily, solve_knapsack
 
 SOURCE = """
 @memory(LIMIT)
@@ -81,7 +81,7 @@ fn pushed(w: f32, v: f32[2, 500]) -> f32 = grad(called)(w, v)
 @pytest.mark.parametrize(("name", "rest"), [("called", ()), ("by_a_lambda", ()), ("again", ("i32",)), ("pushed", ())])
 def test_a_limit_holds_for_what_calls_the_function(name: str, rest: tuple[str, ...]) -> None:
     module = difflang.loads((SOURCE + CALLERS).replace("LIMIT", "90 KiB"), name="limited")
-    assert limit_of(module[name].grad("w")._entry(("f32", "f32[2, 500]", *rest), {}).graph) == 90 * 1024
+    assert memory_limit(module[name].grad("w")._entry(("f32", "f32[2, 500]", *rest), {}).graph) == 90 * 1024
 
 
 def test_what_the_library_and_rules_take_of_it_is_no_concern_of_a_limit() -> None:
@@ -103,13 +103,13 @@ def test_the_least_limit_of_several_functions_holds() -> None:
     text = SOURCE.replace("LIMIT", "90 KiB", 1).replace("LIMIT", "1 MiB", 1)
     text += "fn both(w: f32, v: f32[2, 500]) -> f32 = turned(w, v) + two(w, ones(800))"
     module = difflang.loads(text + "\nfn second(w: f32) -> f32 = two(w, ones(800))", name="limited")
-    assert limit_of(module.both.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph) == 90 * 1024
-    assert limit_of(module.second.grad("w")._entry(("f32",), {}).graph) == 1024 * 1024
+    assert memory_limit(module.both.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph) == 90 * 1024
+    assert memory_limit(module.second.grad("w")._entry(("f32",), {}).graph) == 1024 * 1024
 
 
 def test_several_loops_share_a_limit() -> None:
     graph = limited("two", "250 KiB")._entry(("f32", "f32[800]"), {}).graph
-    plan = planned(graph, limit_of(graph))
+    plan = plan_memory(graph, memory_limit(graph))
     assert plan.account.peak <= 250 * 1024 < plan.before.peak
     assert len(plan.choices) == 2 and not plan.greedy
 
@@ -118,9 +118,9 @@ def test_several_loops_share_a_limit() -> None:
 def test_what_the_program_says_of_a_loop_is_left_as_it_is(how: str) -> None:
     text = SOURCE.replace("LIMIT", "1 GiB").replace("  for i", f"  @checkpoint({how})\n  for i")
     graph = difflang.loads(text, name="limited").turned.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph
-    assert not planned(graph, 0).choices
+    assert not plan_memory(graph, 0).choices
     with pytest.raises(DifflangError, match="DL1012") as refused:
-        planned(graph, planned(graph, 0).account.peak - 1)
+        plan_memory(graph, plan_memory(graph, 0).account.peak - 1)
     assert any("with `@checkpoint(auto)` the limit decides" in help for help in refused.value.diagnostics[0].helps)
 
 
@@ -237,8 +237,8 @@ def test_a_predicted_limit_is_told_as_such() -> None:
 
 
 def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:
-    nothing = Graph((), (), ()), Account((), frozenset(), 0)
-    said = [refusal(nothing[0], limit, nothing[1], 100_000).diagnostics[0] for limit in (90_000, 99_999)]
+    nothing = Graph((), (), ()), BufferAssignment((), frozenset(), 0)
+    said = [budget_error(nothing[0], limit, nothing[1], 100_000).diagnostics[0] for limit in (90_000, 99_999)]
     assert [d.message for d in said] == [
         "this derivative does not fit in 87.9 KiB: it takes 97.7 KiB at least",
         "this derivative does not fit in 99,999 B: it takes 100,000 B at least",
@@ -247,41 +247,45 @@ def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:
 
 def test_a_budget_counts_for_programs_with_derivatives(tmp_path: Path) -> None:
     text = SOURCE.replace("@memory(LIMIT)", "") + "print(grad(turned)(0.7, ones(2, 500)))\nprint(1.0 + 1.0)\n"
-    checked = check(Source("budget.dfl", text), path=tmp_path / "budget.dfl")
+    checked = check_program(Source("budget.dfl", text), path=tmp_path / "budget.dfl")
     printed: list[str] = []
     with pytest.raises(DifflangError, match="DL1012"):
-        run(checked, Engine(budget=20_000), access_to(tmp_path / "budget.dfl"), 0, printed.append)
-    run(checked, Engine(budget=100_000), access_to(tmp_path / "budget.dfl"), 0, printed.append)
+        run_program(checked, Engine(budget=20_000), file_access(tmp_path / "budget.dfl"), 0, printed.append)
+    run_program(checked, Engine(budget=100_000), file_access(tmp_path / "budget.dfl"), 0, printed.append)
     assert len(printed) == 2
 
 
 def test_a_limit_is_part_of_the_graph() -> None:
     function: Any = difflang.loads(SOURCE.replace("LIMIT", "90 KiB"), name="limited").turned.grad("w")
     graph = function._entry(("f32", "f32[2, 500]"), {}).graph
-    assert limit_of(graph) == 90 * 1024
-    assert limit_of(from_text(to_text(graph))) == limit_of(from_json(to_json(graph))) == 90 * 1024
-    assert limit_of(graph, 50) == 50
-    plan = planned(graph, 90 * 1024)
+    assert memory_limit(graph) == 90 * 1024
+    assert (
+        memory_limit(graph_from_text(graph_to_text(graph)))
+        == memory_limit(graph_from_json(graph_to_json(graph)))
+        == 90 * 1024
+    )
+    assert memory_limit(graph, 50) == 50
+    plan = plan_memory(graph, 90 * 1024)
     assert plan.account.peak <= 90 * 1024 < plan.before.peak and not plan.greedy
     assert all(choice.slots for choice in plan.choices)
 
 
 TABLES = [
-    Table([(2, 0), (4, 0), (8, 0), (0, 0)], [0, 10, 30, 100], [90.0, 40.0, 20.0, 0.0]),
-    Table([(2, 0), (4, 0), (0, 0)], [0, 20, 45], [30.0, 25.0, 0.0]),
+    OptionTable([(2, 0), (4, 0), (8, 0), (0, 0)], [0, 10, 30, 100], [90.0, 40.0, 20.0, 0.0]),
+    OptionTable([(2, 0), (4, 0), (0, 0)], [0, 20, 45], [30.0, 25.0, 0.0]),
 ]
 
 
 @pytest.mark.parametrize(("room", "time"), [(0, 120), (10, 70), (45, 90), (55, 40), (75, 20), (145, 0), (1000, 0)])
 def test_choices_go_together_in_the_least_time(room: float, time: float) -> None:
-    picks, greedy = solved(TABLES, room)
+    picks, greedy = solve_knapsack(TABLES, room)
     assert picks is not None and not greedy
     assert sum(t.times[i] for t, i in zip(TABLES, picks, strict=True)) <= time
     assert sum(t.bytes[i] for t, i in zip(TABLES, picks, strict=True)) <= room
-    held = greedily(TABLES, room)
+    held = solve_greedily(TABLES, room)
     assert sum(t.bytes[i] for t, i in zip(TABLES, held, strict=True)) <= room
 
 
 def test_there_may_be_no_choice() -> None:
-    assert solved(TABLES, -1) == (None, False)
-    assert solved([], 10) == (None, False)
+    assert solve_knapsack(TABLES, -1) == (None, False)
+    assert solve_knapsack([], 10) == (None, False)

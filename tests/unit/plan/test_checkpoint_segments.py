@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check
+from difflang.driver.check_and_run import check_program
 from difflang.ir.graph import Attrs, Graph
 from difflang.ir.interpreter import evaluate
-from difflang.ir.verify import verified
-from difflang.passes.pipelines import tidied
-from difflang.plan.checkpoint_segments import Piece, at_hand, crossing, in_blocks, opened, pieces
-from difflang.tools.emit import Wanted, graph_of
+from difflang.ir.verify import verify_if_enabled
+from difflang.passes.pipelines import prepare_for_ad
+from difflang.plan.checkpoint_segments import (
+    CheckpointSegment,
+    boundary_bytes,
+    checkpoint_segments,
+    find_segments,
+    inline_calls,
+    split_views,
+)
+from difflang.tools.emit import EmitRequest, function_graph
 
 LAYERS = """
 fn layer(x: f64[n], w: f64[n, n]) -> f64[n] {
@@ -31,46 +38,50 @@ fn f(w: f64[4, n, n], x: f64[n]) -> f64 {
 
 
 def graph(loop: str = "let b = a") -> Graph:
-    checked = check(Source("layers", LAYERS.replace("LOOP", loop)), None, Path(), ())
+    checked = check_program(Source("layers", LAYERS.replace("LOOP", loop)), None, Path(), ())
     assert not checked.diagnostics
-    whole = tidied(graph_of(checked, checked.module.fns["f"], Wanted("ir", "f", {"n": "5"})))
-    return tidied(opened(whole, 1000))
+    whole = prepare_for_ad(function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": "5"})))
+    return prepare_for_ad(inline_calls(whole, 1000))
 
 
 def test_layers_are_found_and_what_is_called_is_written_out() -> None:
     whole = graph()
     assert all(e.op.name != "call" for e in whole.eqns)
-    found = pieces(whole, 4)
+    found = find_segments(whole, 4)
     assert [len(p.eqns) for p in found[:-1]] == [len(found[0].eqns)] * 3
-    assert crossing(whole, found) == 3 * 5 * 8 + 8  # between layers a vector is alive, and the result at the end
-    views, rest = at_hand(whole)
+    assert boundary_bytes(whole, found) == 3 * 5 * 8 + 8  # between layers a vector is alive, and the result at the end
+    views, rest = split_views(whole)
     assert [e for p in found for e in p.eqns] == rest
     assert {e.op.name for e in views} == {"const", "slice", "reshape"}
 
 
 def test_a_function_that_would_grow_too_large_is_left_as_it_is() -> None:
     whole = graph()
-    assert opened(whole, 10) is whole
-    checked = check(Source("layers", LAYERS.replace("LOOP", "let b = a")), None, Path(), ())
-    calls = tidied(graph_of(checked, checked.module.fns["f"], Wanted("ir", "f", {"n": "5"})))
+    assert inline_calls(whole, 10) is whole
+    checked = check_program(Source("layers", LAYERS.replace("LOOP", "let b = a")), None, Path(), ())
+    calls = prepare_for_ad(function_graph(checked, checked.module.fns["f"], EmitRequest("ir", "f", {"n": "5"})))
     assert any(e.op.name == "call" for e in calls.eqns)
-    assert opened(calls, 30) is calls
+    assert inline_calls(calls, 30) is calls
 
 
 @pytest.mark.parametrize("attrs", [{}, {"cut": True}, {"step": True}], ids=str)
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_blocks_compute_the_same(count: int, attrs: Attrs) -> None:
     whole = graph()
-    found = in_blocks(whole, dict.fromkeys(pieces(whole, count)[:-1] if count > 1 else pieces(whole, 1), attrs))
+    found = checkpoint_segments(
+        whole, dict.fromkeys(find_segments(whole, count)[:-1] if count > 1 else find_segments(whole, 1), attrs)
+    )
     assert len([e for e in found.eqns if e.op.name == "checkpoint"]) == max(1, count - 1)
     rng = np.random.default_rng(0)
     arrays = rng.normal(size=(4, 5, 5)), rng.normal(size=5)
-    np.testing.assert_array_equal(evaluate(verified(found, after="in_blocks"), *arrays), evaluate(whole, *arrays))
+    np.testing.assert_array_equal(
+        evaluate(verify_if_enabled(found, after="in_blocks"), *arrays), evaluate(whole, *arrays)
+    )
 
 
 def test_loops_are_in_no_piece() -> None:
     whole = graph("var b = a\n for i in 0..3 { b = b + 0.1 * sin(b) }")
-    found = pieces(whole, 4)
+    found = find_segments(whole, 4)
     assert found and not any(e.op.name == "loop" for p in found for e in p.eqns)
     (loop,) = [e for e in whole.eqns if e.op.name == "loop"]
     at = whole.eqns.index(loop)
@@ -79,6 +90,6 @@ def test_loops_are_in_no_piece() -> None:
 
 def test_nothing_makes_no_piece() -> None:
     whole = graph()
-    assert in_blocks(whole, {}) is whole
-    assert pieces(whole.with_eqns([e for e in whole.eqns if not e.operands]).with_results([]), 3) == []
-    assert Piece(whole.eqns).span.source.name == "layers"
+    assert checkpoint_segments(whole, {}) is whole
+    assert find_segments(whole.with_eqns([e for e in whole.eqns if not e.operands]).with_results([]), 3) == []
+    assert CheckpointSegment(whole.eqns).span.source.name == "layers"

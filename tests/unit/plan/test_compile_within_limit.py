@@ -9,14 +9,14 @@ import pytest
 
 import difflang
 from difflang.ir.graph import Graph
-from difflang.lower.capacity import LITTLE
-from difflang.ops.loop.binomial_schedule import legs, taped_legs
-from difflang.plan.budget_search import Plan, Planner, Planners, planned
-from difflang.plan.checkpoint_segments import Piece
-from difflang.plan.compile_within_limit import as_ordered, fitted
-from difflang.plan.save_policies import Way, work_again
-from difflang.runtime.compile import compile
-from difflang.runtime.predict_memory import predicted
+from difflang.lower.capacity import INITIAL_CAPACITY
+from difflang.ops.loop.binomial_schedule import plan_residual_segments, plan_segments
+from difflang.plan.budget_search import BudgetPlanner, MemoryPlan, SegmentedPlanner, plan_memory
+from difflang.plan.checkpoint_segments import CheckpointSegment
+from difflang.plan.compile_within_limit import compile_within_limit, with_kernel_order
+from difflang.plan.save_policies import SavePolicy, recompute_work
+from difflang.runtime.compile import compile_graph
+from difflang.runtime.predict_memory import predict_memory
 
 DEEP = (
     "fn f(w: f32[d, d], x: f32[b, d]) -> f32 {\n  var h = x\n"
@@ -34,9 +34,9 @@ def deep() -> Any:
 @pytest.mark.parametrize("part", [0.7, 0.45])
 def test_straight_code_is_kept_under_a_limit(part: float, deep: Any) -> None:
     """The plan, what XLA makes of it, and the gradient."""
-    _, whole = fitted(deep, 0, LITTLE, compile)
+    _, whole = compile_within_limit(deep, 0, INITIAL_CAPACITY, compile_graph)
     limit = int(part * whole.bytes)
-    plan, made = fitted(deep, limit, LITTLE, compile)
+    plan, made = compile_within_limit(deep, limit, INITIAL_CAPACITY, compile_graph)
     assert made.bytes <= limit and plan.choices  # and what was predicted may be more
     assert abs(plan.account.peak / made.bytes - 1) <= 0.1
     rng = np.random.default_rng(0)
@@ -46,10 +46,10 @@ def test_straight_code_is_kept_under_a_limit(part: float, deep: Any) -> None:
 
 
 def test_a_tighter_limit_takes_more_time_and_never_more_room(deep: Any) -> None:
-    planner = Planner(deep, LITTLE)
+    planner = SegmentedPlanner(deep, INITIAL_CAPACITY)
     whole = planner.usual.account.peak
     plans = [planner.plan(int(part * whole)) for part in (1.0, 0.8, 0.6, 0.45, 0.4)]
-    again = [sum(work_again(p.eqns, plan_way(plan, p)) for p in planner.pieces) for plan in plans if plan]
+    again = [sum(recompute_work(p.eqns, plan_way(plan, p)) for p in planner.pieces) for plan in plans if plan]
     assert again[0] == 0 and again == sorted(again)
     assert planner.smallest.account.peak < 0.4 * whole
     assert planner.plan(planner.smallest.account.peak - 1) is None
@@ -64,15 +64,15 @@ class Smaller(NamedTuple):
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_what_xla_leaves_of_a_limit_is_used_if_the_quicker_plan_fits(fits: bool, deep: Any) -> None:
-    first, wider = [planned(deep, int(part * planned(deep, 0).account.peak)) for part in (0.5, 0.5 / 0.8)]
+    first, wider = [plan_memory(deep, int(part * plan_memory(deep, 0).account.peak)) for part in (0.5, 0.5 / 0.8)]
     made: list[int] = []
 
     def make(graph: Graph, *, sparing: bool = False) -> Smaller:
-        made.append(int((0.8 if not made or fits else 1.1) * predicted(graph).peak))
+        made.append(int((0.8 if not made or fits else 1.1) * predict_memory(graph).peak))
         return Smaller(made[-1])
 
-    limit = int(0.5 * planned(deep, 0).account.peak)
-    plan, program = fitted(deep, limit, LITTLE, make)
+    limit = int(0.5 * plan_memory(deep, 0).account.peak)
+    plan, program = compile_within_limit(deep, limit, INITIAL_CAPACITY, make)
     assert first.choices != wider.choices and len(made) == 2 and program.bytes <= limit
     assert plan.choices == (wider.choices if fits else first.choices)
 
@@ -84,14 +84,14 @@ def test_what_takes_nothing_keeps_any_limit() -> None:
 
 def test_pieces_are_cut_again_where_that_alone_fits(deep: Any) -> None:
     """Down to the inputs of a few pieces, and within each of these of a few more."""
-    first, *deeper = Planners(deep, LITTLE)
+    first, *deeper = BudgetPlanner(deep, INITIAL_CAPACITY)
     limit = first.smallest.account.peak - 1
     assert first.plan(limit) is None and any(planner.cutting.deep for planner in deeper)
-    plan, made = fitted(deep, limit, LITTLE, compile)
+    plan, made = compile_within_limit(deep, limit, INITIAL_CAPACITY, compile_graph)
     assert plan.account.peak <= limit and made.bytes <= limit
     rng = np.random.default_rng(1)
     arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
-    got, want = [np.asarray(p(*arrays)[0]) for p in (made, compile(first.usual.graph))]
+    got, want = [np.asarray(p(*arrays)[0]) for p in (made, compile_graph(first.usual.graph))]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
 
 
@@ -116,37 +116,37 @@ def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> Non
     """The cotangents of every step would be as much as what it reads."""
     graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
     read = 60 * 8 * 16 * 4
-    _, whole = fitted(graph, 0, LITTLE, compile)
-    _, made = fitted(graph, int(1.5 * read), LITTLE, compile)
+    _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
+    _, made = compile_within_limit(graph, int(1.5 * read), INITIAL_CAPACITY, compile_graph)
     assert made.bytes <= 1.5 * read < whole.bytes
 
 
 def test_where_plans_take_too_much_in_one_order_of_kernels_the_first_is_asked_for_in_the_other(deep: Any) -> None:
-    limit, asked = int(0.9 * planned(deep, 0).account.peak), list[tuple[int, bool]]()
+    limit, asked = int(0.9 * plan_memory(deep, 0).account.peak), list[tuple[int, bool]]()
 
     def make(graph: Graph, *, sparing: bool = False) -> Smaller:
-        peak = predicted(graph).peak
+        peak = predict_memory(graph).peak
         asked.append((peak, sparing))
         return Smaller(peak if sparing else peak + limit // 2)
 
-    _, program = fitted(deep, limit, LITTLE, make)
+    _, program = compile_within_limit(deep, limit, INITIAL_CAPACITY, make)
     peaks, sparing = zip(*asked, strict=True)
     assert program.bytes <= limit and sparing == (False, False, True) and peaks[1] < peaks[0] == peaks[2]
 
 
 @pytest.mark.parametrize("orders", [True, False])
 def test_before_a_limit_is_refused_the_smallest_plan_is_had_in_either_order_once(orders: bool, deep: Any) -> None:
-    least, asked = Planners(deep, LITTLE).smallest.account.peak, list[bool]()
+    least, asked = BudgetPlanner(deep, INITIAL_CAPACITY).smallest.account.peak, list[bool]()
 
     def make(graph: Graph, *, sparing: bool = False) -> Smaller:
         asked.append(sparing)
-        return Smaller(int((1.04 if sparing else 1.06) * predicted(graph).peak), orders)
+        return Smaller(int((1.04 if sparing else 1.06) * predict_memory(graph).peak), orders)
 
     if orders:
-        assert fitted(deep, int(1.05 * least), LITTLE, make)[1].bytes <= 1.05 * least
+        assert compile_within_limit(deep, int(1.05 * least), INITIAL_CAPACITY, make)[1].bytes <= 1.05 * least
         asked.clear()
     with pytest.raises(difflang.DifflangError, match="DL1012"):
-        fitted(deep, int((1.03 if orders else 1.05) * least), LITTLE, make)
+        compile_within_limit(deep, int((1.03 if orders else 1.05) * least), INITIAL_CAPACITY, make)
     assert asked == ([False, True] if orders else [False])
 
 
@@ -160,11 +160,11 @@ CONVOLUTIONS = (
 def test_where_no_plan_is_predicted_to_fit_the_order_of_least_memory_may_and_is_predicted_too() -> None:
     f = difflang.loads(CONVOLUTIONS, name="images").f
     graph = f.grad("w")._entry(("f32[3, 3, 8, 8]", "f32[4, 32, 32, 8]"), {}).graph
-    limit = int(0.6 * planned(graph, 0).account.peak)
-    assert Planners(graph, LITTLE).plan(limit) is None
-    plan, made = fitted(graph, limit, LITTLE, compile)
+    limit = int(0.6 * plan_memory(graph, 0).account.peak)
+    assert BudgetPlanner(graph, INITIAL_CAPACITY).plan(limit) is None
+    plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
     assert made.sparing and made.bytes <= limit
-    assert abs(as_ordered(plan, sparing=True).account.peak / made.bytes - 1) < 0.1
+    assert abs(with_kernel_order(plan, sparing=True).account.peak / made.bytes - 1) < 0.1
 
 
 HISTORIES = """
@@ -196,27 +196,27 @@ def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: 
     """By an option of XLA's, which another version of it may not have: then the limit is kept in another way."""
     f = difflang.loads(HISTORIES, name="histories").f
     graph = f.grad()._entry(("f64[2]",), {}).graph
-    whole, p = planned(graph, 0), np.asarray([2.0, 0.2])
-    plain, sparing = compile(whole.graph), compile(whole.graph, sparing=True)
+    whole, p = plan_memory(graph, 0), np.asarray([2.0, 0.2])
+    plain, sparing = compile_graph(whole.graph), compile_graph(whole.graph, sparing=True)
     assert plain.bytes > 1.2 * sparing.bytes and abs(sparing.bytes / whole.account.peak - 1) < 0.05
     np.testing.assert_array_equal(plain(p)[0], sparing(p)[0])
-    monkeypatch.setattr("difflang.runtime.compile.SPARING", {"xla_of_another_version": True})
-    assert compile(whole.graph, sparing=True).bytes == plain.bytes
-    monkeypatch.setattr("difflang.runtime.compile.SPARING", {"xla_cpu_scheduler_type": "OF_ANOTHER_VERSION"})
-    assert compile(whole.graph, sparing=True).bytes == plain.bytes
+    monkeypatch.setattr("difflang.runtime.compile.LOW_MEMORY_OPTIONS", {"xla_of_another_version": True})
+    assert compile_graph(whole.graph, sparing=True).bytes == plain.bytes
+    monkeypatch.setattr("difflang.runtime.compile.LOW_MEMORY_OPTIONS", {"xla_cpu_scheduler_type": "OF_ANOTHER_VERSION"})
+    assert compile_graph(whole.graph, sparing=True).bytes == plain.bytes
 
 
 def test_where_xla_takes_as_much_more_of_any_plan_one_is_found_that_keeps_more_than_the_smallest() -> None:
     graph = difflang.loads(RECURRENT, name="recurrent").steps.grad("w")._entry(("f32", "f32[2000]"), {}).graph
-    whole, tried = planned(graph, 0).account.peak, list[int]()
+    whole, tried = plan_memory(graph, 0).account.peak, list[int]()
 
     def make(graph: Graph, *, sparing: bool = False) -> Smaller:
-        tried.append(int(predicted(graph).peak + 0.35 * whole))
+        tried.append(int(predict_memory(graph).peak + 0.35 * whole))
         return Smaller(tried[-1])
 
-    plan, program = fitted(graph, whole // 2, LITTLE, make)
+    plan, program = compile_within_limit(graph, whole // 2, INITIAL_CAPACITY, make)
     assert len(tried) <= 5 and program.bytes <= whole // 2
-    assert plan.account.peak > 1.2 * Planner(graph, LITTLE).smallest.account.peak
+    assert plan.account.peak > 1.2 * SegmentedPlanner(graph, INITIAL_CAPACITY).smallest.account.peak
 
 
 SEQUENCES = """
@@ -236,14 +236,14 @@ def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> N
     """The products of all inputs, and their cotangents, are each as large as three states of every step."""
     graph = difflang.loads(SEQUENCES, name="sequences").f.grad("w", "u")
     graph = graph._entry(("f32[8, 600]", "f32[200, 600]", "f32[60, 4, 8]"), {}).graph
-    planners = Planners(graph, LITTLE)
+    planners = BudgetPlanner(graph, INITIAL_CAPACITY)
     first, *_ = planners
-    plan, made = fitted(graph, int(0.8 * first.smallest.account.peak), LITTLE, compile)
+    plan, made = compile_within_limit(graph, int(0.8 * first.smallest.account.peak), INITIAL_CAPACITY, compile_graph)
     assert made.bytes <= 0.8 * first.smallest.account.peak
     assert plan.account.peak < first.smallest.account.peak
     draw = np.random.default_rng(0)
     arrays = [0.05 * draw.normal(size=s).astype(np.float32) for s in ((8, 600), (200, 600), (60, 4, 8))]
-    for got, want in zip(made(*arrays), compile(first.usual.graph)(*arrays), strict=True):
+    for got, want in zip(made(*arrays), compile_graph(first.usual.graph)(*arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
@@ -251,18 +251,18 @@ def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> N
 def test_no_more_steps_are_taken_again_than_the_limit_asks_for(part: float, most: int) -> None:
     """Of 100: those for which nothing is kept, once; none where a step may keep its state."""
     graph = difflang.loads(RECURRENT, name="steps").steps.grad("w", "v")._entry(("f32", "f32[2000]"), {}).graph
-    planner = Planner(graph, LITTLE)
+    planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     plan = planner.plan(int(part * planner.usual.account.peak))
     assert plan is not None
     (choice,) = plan.choices
     assert steps_again(100, choice.way) <= most
 
 
-def steps_again(steps: int, way: Way) -> int:
+def steps_again(steps: int, way: SavePolicy) -> int:
     """How many steps are taken again on the way back, each with all of what it writes."""
     if not way.slots:
         return 0
-    rows = taped_legs(steps, way.slots, way.taped) if way.taped else legs(steps, way.slots + 1)
+    rows = plan_residual_segments(steps, way.slots, way.taped) if way.taped else plan_segments(steps, way.slots + 1)
     assert rows is not None
     return int(rows[:, 2].sum() + rows[:, 3].sum())
 
@@ -271,10 +271,10 @@ def steps_again(steps: int, way: Way) -> int:
 def test_a_step_makes_again_what_its_own_derivative_reads(part: float, kept: str) -> None:
     """Numbers made for who reads them in the same step are not written down: cheaper than to take steps again."""
     graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
-    planner = Planner(graph, LITTLE)
+    planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     plan = planner.plan(int(part * planner.usual.account.peak))
     assert plan is not None and [choice.way.kept for choice in plan.choices] == [kept]
 
 
-def plan_way(plan: Plan, piece: Piece) -> Any:
+def plan_way(plan: MemoryPlan, piece: CheckpointSegment) -> Any:
     return next((c.way.kept for c in plan.choices if c.span is piece.span and not c.loop), "all")

@@ -10,11 +10,11 @@ import pytest
 import difflang
 from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import evaluate
-from difflang.ir.text_printer import to_text
+from difflang.ir.text_printer import graph_to_text
 from difflang.ir.verify import verify
 from difflang.ops.loop.loop_op import loop
-from difflang.passes.pipelines import tidied
-from difflang.plan.sink_into_loops import sunk
+from difflang.passes.pipelines import prepare_for_ad
+from difflang.plan.sink_into_loops import sink_into_loops
 
 PARAMETERS = "xs: f64[6, 4, 3], w: f64[3, 50], b: f64[50], v: f64[50, 4]"
 SUNK = {
@@ -37,7 +37,7 @@ def body(what: str, after: str = "sum(s^2)") -> Graph:
     source = f"float f64\nfn f({PARAMETERS}) -> f64 {{\n let r = {what}\n var s = zeros_like(r[0])\n"
     source += f" for t in 0..6 {{ s = tanh(s + r[t]) }}\n {after}\n}}\n"
     f: Any = difflang.loads(source, name="sink").f
-    return tidied(f._entry(GIVEN, {}).graph)
+    return prepare_for_ad(f._entry(GIVEN, {}).graph)
 
 
 def loop_of(graph: Graph) -> Eqn:
@@ -48,9 +48,9 @@ def loop_of(graph: Graph) -> Eqn:
 @pytest.mark.parametrize("what", SUNK.values(), ids=SUNK)
 def test_what_the_steps_can_make_is_made_there(what: str) -> None:
     before = body(what)
-    after = sunk(before)
+    after = sink_into_loops(before)
     verify(after)
-    assert "dot_general" in to_text(loop_of(after).regions[0])
+    assert "dot_general" in graph_to_text(loop_of(after).regions[0])
     assert max(v.type.bytes for v in loop_of(after).operands) <= 8 * 200
     np.testing.assert_allclose(evaluate(after, *GIVEN), evaluate(before, *GIVEN), rtol=1e-12)
 
@@ -58,9 +58,9 @@ def test_what_the_steps_can_make_is_made_there(what: str) -> None:
 @pytest.mark.parametrize("what", STAYS.values(), ids=STAYS)
 def test_what_gains_nothing_stays(what: str) -> None:
     graph = body(what)
-    assert loop_of(sunk(graph)) is loop_of(graph)
+    assert loop_of(sink_into_loops(graph)) is loop_of(graph)
 
 
 def test_what_is_read_elsewhere_stays() -> None:
     graph = body("xs @ w", "sum(s^2) + sum(r)")
-    assert sunk(graph) is graph
+    assert sink_into_loops(graph) is graph

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ir.graph import Eqn, Graph, inner_first
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
-from difflang.ir.verify import verified
-from difflang.lower.capacity import LITTLE
-from difflang.plan.budget_search import Planner, planned
-from difflang.plan.checkpoint_segments import opened
-from difflang.plan.save_policies import ALL, Way
-from difflang.plan.split_loop import can_be_two, in_two
-from difflang.runtime.compile import compile, lower_for
+from difflang.ir.verify import verify_if_enabled
+from difflang.lower.capacity import INITIAL_CAPACITY
+from difflang.plan.budget_search import SegmentedPlanner, plan_memory
+from difflang.plan.checkpoint_segments import inline_calls
+from difflang.plan.save_policies import SAVE_ALL, SavePolicy
+from difflang.plan.split_loop import is_splittable, split_loop
+from difflang.runtime.compile import compile_graph, lower_for_platform
 
 SOURCE = """float f64
 fn walk(w: f64[n], xs: f64[12, n]) -> (f64[12, n], f64[n], f64) {
@@ -62,18 +62,18 @@ def graph_of(f: Any, *arguments: object) -> Graph:
 
 
 def loops(graph: Graph) -> list[Eqn]:
-    return [e for g in inner_first(graph)[0] for e in g.eqns if e.op.name == "loop"]
+    return [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.name == "loop"]
 
 
 @pytest.mark.parametrize("last", [1, 5, 11])
 def test_both_together_are_the_loop(last: int) -> None:
     """Its carries, what it gives, its index and how many steps it takes."""
     given = RNG.normal(size=3), RNG.normal(size=(12, 3))
-    whole = opened(graph_of(MODULE.walk, *given), 1000)
+    whole = inline_calls(graph_of(MODULE.walk, *given), 1000)
     (loop,) = loops(whole)
-    assert can_be_two(loop)
-    eqns = [e for eqn in whole.eqns for e in (in_two(loop, loop, last) if eqn is loop else [eqn])]
-    both = verified(whole.with_eqns(eqns), after="in_two")
+    assert is_splittable(loop)
+    eqns = [e for eqn in whole.eqns for e in (split_loop(loop, loop, last) if eqn is loop else [eqn])]
+    both = verify_if_enabled(whole.with_eqns(eqns), after="in_two")
     assert [e.attrs["length"] for e in loops(both)] == [12 - last, last]
     for got, want in zip(evaluate(both, *given), evaluate(whole, *given), strict=True):
         np.testing.assert_array_equal(got, want)
@@ -81,22 +81,22 @@ def test_both_together_are_the_loop(last: int) -> None:
 
 def test_others_stay_one() -> None:
     """Those of which only the run knows the length, short ones, and those that go back."""
-    back = Planner(graph_of(MODULE.learned.grad("w"), *LEARNED), LITTLE).as_usual[0]
+    back = SegmentedPlanner(graph_of(MODULE.learned.grad("w"), *LEARNED), INITIAL_CAPACITY).as_usual[0]
     found = loops(graph_of(MODULE.others, "f64[3]", "i32")), [e for e in loops(back) if e.attrs["reverse"]]
-    assert len(found[0]) == 3 and len(found[1]) == 1 and not any(map(can_be_two, [*found[0], *found[1]]))
+    assert len(found[0]) == 3 and len(found[1]) == 1 and not any(map(is_splittable, [*found[0], *found[1]]))
 
 
 @pytest.mark.parametrize("kept", ["least", "nothing"])
 def test_of_the_last_steps_all_is_kept(kept: Any) -> None:
-    planner = Planner(graph_of(MODULE.learned.grad("w", "v"), *LEARNED), LITTLE)
+    planner = SegmentedPlanner(graph_of(MODULE.learned.grad("w", "v"), *LEARNED), INITIAL_CAPACITY)
     (loop,) = planner.loops
-    ways = [Way(kept=kept), *[Way(kept=kept, last=n) for n in (10, 20, 30)], ALL]
+    ways = [SavePolicy(kept=kept), *[SavePolicy(kept=kept, last=n) for n in (10, 20, 30)], SAVE_ALL]
     made = [planner.made({loop: way}) for way in ways]
     peaks = [account.peak for _, account in made]
     assert peaks == sorted(peaks) and peaks[0] < 0.7 * peaks[-1]
-    want = compile(made[-1][0])(*LEARNED)
+    want = compile_graph(made[-1][0])(*LEARNED)
     for graph, account in made:
-        program = compile(graph)
+        program = compile_graph(graph)
         assert abs(account.peak / program.bytes - 1) < 0.1
         for got, expected in zip(program(*LEARNED), want, strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
@@ -104,24 +104,27 @@ def test_of_the_last_steps_all_is_kept(kept: Any) -> None:
 
 def test_a_limit_between_two_ways_has_a_plan_between() -> None:
     graph = graph_of(MODULE.learned.grad("w", "v"), *LEARNED)
-    whole = planned(graph, 0).account.peak
-    plan = planned(graph, int(0.8 * whole))
+    whole = plan_memory(graph, 0).account.peak
+    plan = plan_memory(graph, int(0.8 * whole))
     (choice,) = plan.choices
     assert 0 < choice.way.last < 40 and f", and what the last {choice.way.last} need" in str(choice)
     assert 0.7 * whole < plan.account.peak <= 0.8 * whole
 
 
 def test_a_loop_in_a_loop() -> None:
-    planner = Planner(graph_of(MODULE.nested.grad("w"), "f64[50]"), LITTLE)
+    planner = SegmentedPlanner(graph_of(MODULE.nested.grad("w"), "f64[50]"), INITIAL_CAPACITY)
     outer, inner = sorted(planner.loops, key=lambda e: len(e.regions[0].eqns), reverse=True)
     w = RNG.normal(size=50)
-    want = compile(planner.made({})[0])(w)
-    for ways in ({inner: Way(kept="nothing", last=4)}, {outer: Way(kept="nothing", last=3), inner: ALL}):
-        np.testing.assert_allclose(compile(planner.made(ways)[0])(w)[0], want[0], rtol=1e-13)
+    want = compile_graph(planner.made({})[0])(w)
+    for ways in (
+        {inner: SavePolicy(kept="nothing", last=4)},
+        {outer: SavePolicy(kept="nothing", last=3), inner: SAVE_ALL},
+    ):
+        np.testing.assert_allclose(compile_graph(planner.made(ways)[0])(w)[0], want[0], rtol=1e-13)
 
 
 def test_what_a_step_computes_again_is_fused_with_what_reads_it() -> None:
     """A step of another loop knows nothing already, so nothing has to be kept apart there."""
-    planner = Planner(graph_of(MODULE.learned.grad("w", "v"), *LEARNED), LITTLE)
-    graph, _ = planner.made({planner.loops[0]: Way(kept="least")})
-    assert "inlineable" not in lower_for(graph, "cpu")
+    planner = SegmentedPlanner(graph_of(MODULE.learned.grad("w", "v"), *LEARNED), INITIAL_CAPACITY)
+    graph, _ = planner.made({planner.loops[0]: SavePolicy(kept="least")})
+    assert "inlineable" not in lower_for_platform(graph, "cpu")

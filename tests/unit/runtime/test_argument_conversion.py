@@ -12,11 +12,11 @@ import pytest
 
 from difflang.base.diagnostics import DifflangError
 from difflang.ir.tensor_types import BF16, BOOL, C64, DTYPES, F16, F32, F64, I8, I32, U8, DType, Tensor
-from difflang.runtime.argument_conversion import converter
+from difflang.runtime.argument_conversion import argument_converter
 
 
 def given(value: Any, dtype: DType, *shape: int) -> Any:
-    return converter(Tensor(dtype, shape), "x")(value)
+    return argument_converter(Tensor(dtype, shape), "x")(value)
 
 
 def refused(value: Any, dtype: DType, *shape: int) -> tuple[str, str, str]:

@@ -12,16 +12,16 @@ import pytest
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
 from difflang.base.diagnostics import DifflangError
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, F64, I32, DType, Tensor
 from difflang.runtime import compile as module
-from difflang.runtime.compile import Executable, compile
+from difflang.runtime.compile import Executable, compile_graph
 
 
 def square(dtype: DType, *shape: int) -> Executable:
     t = Tensor(dtype, shape)
-    return compile(region([t], lambda x: [x * x + 0.1]))
+    return compile_graph(build_region([t], lambda x: [x * x + 0.1]))
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -89,7 +89,7 @@ def test_arrays_that_do_not_fit_are_refused_after_the_first_call_too() -> None:
 
 
 def test_on_a_device_that_is_named() -> None:
-    f = compile(region([Tensor(F64)], lambda x: [x + 1.0]), device=jax.devices("cpu")[0])
+    f = compile_graph(build_region([Tensor(F64)], lambda x: [x + 1.0]), device=jax.devices("cpu")[0])
     (y,) = f(1.0)
     assert y.devices() == {jax.devices("cpu")[0]}
     assert float(f(y)[0]) == 3.0
@@ -98,18 +98,18 @@ def test_on_a_device_that_is_named() -> None:
 def test_a_program_without_params_and_one_that_gives_its_param() -> None:
     builder = Builder()
     three = builder.const(3.0, Tensor(F64, (2,)))
-    assert compile(builder.finish([three]))()[0].tolist() == [3.0, 3.0]
-    assert [float(y) for y in compile(region([Tensor(F64)], lambda x: [x, x]))(1.5)] == [1.5, 1.5]
+    assert compile_graph(builder.finish([three]))()[0].tolist() == [3.0, 3.0]
+    assert [float(y) for y in compile_graph(build_region([Tensor(F64)], lambda x: [x, x]))(1.5)] == [1.5, 1.5]
 
 
 def test_it_is_compiled_once_for_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    f, lowered, count = square(F32, 5), module.lowered, []
+    f, lowered, count = square(F32, 5), module.lower_graph, []
 
     def counted(*args: Any, **rest: Any) -> Any:
         count.append(1)
         return lowered(*args, **rest)
 
-    monkeypatch.setattr(module, "lowered", counted)
+    monkeypatch.setattr(module, "lower_graph", counted)
     threads = [threading.Thread(target=f, args=(np.ones(5, np.float32),)) for _ in range(8)]
     for t in threads:
         t.start()
@@ -122,4 +122,4 @@ def test_names_of_params_are_in_messages() -> None:
     builder = Builder()
     x = builder.param(Tensor(F32), "m.w")
     with pytest.raises(DifflangError, match=r"`m\.w` is a f32\[\]"):
-        compile(builder.finish([OPS["sin"].one(x)]))(np.float64(1.0))
+        compile_graph(builder.finish([OPS["sin"].one(x)]))(np.float64(1.0))

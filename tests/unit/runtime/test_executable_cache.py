@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from difflang.runtime.executable_cache import Cache
+from difflang.runtime.executable_cache import ExecutableCache
 
 
 def test_a_key_is_made_once() -> None:
-    cache, made = Cache[int](), list[int]()
+    cache, made = ExecutableCache[int](), list[int]()
 
     def make() -> int:
         made.append(1)
@@ -30,7 +30,7 @@ def test_a_key_is_made_once() -> None:
 
 
 def test_what_raises_is_tried_again() -> None:
-    cache = Cache[int]()
+    cache = ExecutableCache[int]()
 
     def fails() -> int:
         raise ValueError
@@ -41,7 +41,7 @@ def test_what_raises_is_tried_again() -> None:
 
 
 def test_cleared() -> None:
-    cache = Cache[int]()
+    cache = ExecutableCache[int]()
     cache.get("a", lambda: 1)
     cache.clear()
     assert cache.get("a", lambda: 2) == 2

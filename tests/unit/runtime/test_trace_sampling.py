@@ -10,8 +10,15 @@ import jax
 import pytest
 
 from difflang.runtime import profiler_traces, trace_sampling
-from difflang.runtime.profiler_traces import Traces, steps_of
-from difflang.runtime.trace_sampling import LARGE, LONGEST, SHORT, UNWATCHED, Sample, Sampling
+from difflang.runtime.profiler_traces import ProfilerTraces, max_op_count
+from difflang.runtime.trace_sampling import (
+    FIRST_SAMPLE_SECONDS,
+    MAX_SAMPLE_SECONDS,
+    MAX_UNMONITORED_SECONDS,
+    TARGET_TRACE_BYTES,
+    TraceSample,
+    TraceSampler,
+)
 
 HLO = """HloModule jit_f_0, is_scheduled=true, entry_computation_layout={(f64[3]{0})->f64[3]{0}}
 
@@ -39,11 +46,11 @@ ENTRY %main (x: f64[3]) -> f64[3] {
 
 def test_the_steps_of_a_program_are_known_where_its_loops_are() -> None:
     loop, branch = 1 + 61 * (1 + 2), 1 + (2 + 1)
-    assert steps_of(HLO) == loop + branch + 1
-    assert steps_of(HLO.replace("known_trip_count", "else")) == float("inf")
+    assert max_op_count(HLO) == loop + branch + 1
+    assert max_op_count(HLO.replace("known_trip_count", "else")) == float("inf")
     callback = 'custom-call(%w), custom_call_target="xla_ffi_python_cpu_callback"'
-    assert steps_of(HLO.replace("negate(%w)", callback)) == float("inf")
-    assert steps_of("") == float("inf")
+    assert max_op_count(HLO.replace("negate(%w)", callback)) == float("inf")
+    assert max_op_count("") == float("inf")
 
 
 @pytest.fixture
@@ -61,7 +68,7 @@ def test_a_sample_is_longer_after_one_of_little_and_shorter_after_one_of_much(
     memory: int, written: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[float] = []
-    sampling = Sampling(apart=True)
+    sampling = TraceSampler(apart=True)
 
     def hold(length: float) -> None:
         held.append(length)
@@ -69,21 +76,21 @@ def test_a_sample_is_longer_after_one_of_little_and_shorter_after_one_of_much(
             sampling.over.set()
 
     monkeypatch.setattr(sampling, "hold", hold)
-    monkeypatch.setattr(trace_sampling, "APART", 0.0)
-    monkeypatch.setattr(trace_sampling, "resident", lambda: memory)
-    written.extend([b""] * 9 + [bytes(4 * LARGE)] * 2)
+    monkeypatch.setattr(trace_sampling, "SAMPLE_SPACING", 0.0)
+    monkeypatch.setattr(trace_sampling, "resident_bytes", lambda: memory)
+    written.extend([b""] * 9 + [bytes(4 * TARGET_TRACE_BYTES)] * 2)
     with sampling:
         sampling.over.wait(10.0)
-    longest = LONGEST if memory else UNWATCHED
-    lengths = [min(SHORT * 2**k, longest) for k in range(10)]
+    longest = MAX_SAMPLE_SECONDS if memory else MAX_UNMONITORED_SECONDS
+    lengths = [min(FIRST_SAMPLE_SECONDS * 2**k, longest) for k in range(10)]
     assert held == pytest.approx([*lengths, lengths[-1] / 4])
 
 
 def test_samples_are_rarer_the_longer_a_call_takes(written: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_sampling, "LONGEST", 0.001)
-    monkeypatch.setattr(trace_sampling, "UNWATCHED", 0.001)
+    monkeypatch.setattr(trace_sampling, "MAX_SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr(trace_sampling, "MAX_UNMONITORED_SECONDS", 0.001)
     written.extend([b""] * 1000)
-    with Sampling(apart=True) as sampling:
+    with TraceSampler(apart=True) as sampling:
         time.sleep(0.2)
     begins = [sample.begin for sample in sampling.samples]
     assert 1 < len(begins) < 30 and begins[0] == 0.0
@@ -91,19 +98,23 @@ def test_samples_are_rarer_the_longer_a_call_takes(written: list[bytes], monkeyp
 
 
 def test_a_sample_ends_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = iter([10, 10, 11 + trace_sampling.GROWN])
-    monkeypatch.setattr(trace_sampling, "resident", lambda: next(sizes))
-    Sampling(apart=True).hold(1e6)
+    sizes = iter([10, 10, 11 + trace_sampling.MAX_GROWTH_BYTES])
+    monkeypatch.setattr(trace_sampling, "resident_bytes", lambda: next(sizes))
+    TraceSampler(apart=True).hold(1e6)
     assert not list(sizes)
 
 
 def test_what_happened_at_the_edges_of_a_sample_is_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample stands for the time to the next; an operation that it does not hold as a whole is not known."""
     found = {b"half": ({"a": 0.25, "b": 0.125}, 0.5), b"nothing": ({}, 0.0), b"all": ({"b": 1.0}, 1.0)}
-    monkeypatch.setattr(profiler_traces, "seconds_of", lambda trace, _: found[trace])
-    taken, sampling = Traces(), Sampling(apart=True)
+    monkeypatch.setattr(profiler_traces, "op_seconds", lambda trace, _: found[trace])
+    taken, sampling = ProfilerTraces(), TraceSampler(apart=True)
     taken.modules["f"] = "jit_f"
-    sampling.samples = [Sample(0.0, 1.0, b"half"), Sample(3.0, 4.0, b"nothing"), Sample(6.0, 10.0, b"all")]
+    sampling.samples = [
+        TraceSample(0.0, 1.0, b"half"),
+        TraceSample(3.0, 4.0, b"nothing"),
+        TraceSample(6.0, 10.0, b"all"),
+    ]
     taken.add("f", sampling, 10.0)
     assert taken.ops["f"] == pytest.approx({"a": 1.0, "b": 0.5 + 4.0})
     assert taken.unseen["f"] == pytest.approx(1.5 + 3.0)
@@ -116,6 +127,6 @@ def test_a_trace_that_cannot_be_kept_is_told(apart: bool, monkeypatch: pytest.Mo
         raise OSError("no space left on device")
 
     monkeypatch.setattr(trace_sampling.tempfile, "TemporaryDirectory", full)
-    with Sampling(apart=apart) as sampling:
+    with TraceSampler(apart=apart) as sampling:
         pass
     assert sampling.failed == "no space left on device" and not sampling.samples

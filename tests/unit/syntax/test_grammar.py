@@ -11,31 +11,31 @@ from lark.exceptions import GrammarError, UnexpectedInput
 
 from difflang.base import package_data
 from difflang.base.source import Source
-from difflang.syntax.lexer import CLOSES, ENDS, OPENS
+from difflang.syntax.lexer import CLOSER_OF, CLOSERS, STATEMENT_ENDERS
 from difflang.syntax.parse import parse, parse_expression
-from difflang.syntax.parser_tables import tables
+from difflang.syntax.parser_tables import load_tables
 from support.programs import programs
 from support.snippets import CONTEXTUAL, REFUSED, SAME, STATEMENTS, forms, snippets
 from support.trees import shape
 
-RESERVED = sorted(tables().lexis.words)
+RESERVED = sorted(load_tables().lexis.words)
 NAMES = [f"let {word} = {word}(1, {word} = 2)\n{word}.{word} = {word}[0]" for word in CONTEXTUAL]
 
 
 class Newlines:
     """For lark: a newline counts directly in a file or in braces, after a token that can end a statement."""
 
-    always_accept = ("_NL", "NAME", *tables().lexis.words.values())
+    always_accept = ("_NL", "NAME", *load_tables().lexis.words.values())
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         opened = ["LBRACE"]
         last = ""
         for token in stream:
-            if token.type == "_NL" and (opened[-1] != "LBRACE" or last not in ENDS):
+            if token.type == "_NL" and (opened[-1] != "LBRACE" or last not in STATEMENT_ENDERS):
                 continue
-            if token.type in OPENS:
+            if token.type in CLOSER_OF:
                 opened.append(token.type)
-            elif token.type in CLOSES and len(opened) > 1:
+            elif token.type in CLOSERS and len(opened) > 1:
                 opened.pop()
             last = token.type
             yield token
@@ -44,7 +44,7 @@ class Newlines:
 @cache
 def lark() -> Lark:
     """Lark's own parser of the grammar; strict mode refuses conflicts and terminals that overlap."""
-    return Lark(package_data.grammar(), parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])
+    return Lark(package_data.grammar_text(), parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])
 
 
 def lark_takes(text: str) -> bool:
@@ -115,13 +115,13 @@ LATER = {
 @pytest.mark.parametrize("name", LATER)
 def test_there_is_room_for_what_may_come(name: str) -> None:
     old, new, more = LATER[name]
-    grammar = package_data.grammar()
+    grammar = package_data.grammar_text()
     assert old in grammar
     grammar = grammar.replace(old, new, 1) + more
     Lark(grammar, parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])
 
 
 def test_a_conflict_would_be_noticed() -> None:
-    ambiguous = package_data.grammar().replace("?sum: product |", "?sum: product | sum PERCENT sum |", 1)
+    ambiguous = package_data.grammar_text().replace("?sum: product |", "?sum: product | sum PERCENT sum |", 1)
     with pytest.raises(GrammarError):
         Lark(ambiguous, parser="lalr", strict=True, postlex=Newlines(), start=["start", "expr"])

@@ -19,14 +19,14 @@ from difflang.syntax import parser_tables
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, and tables that are not in memory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    parser_tables.tables.cache_clear()
+    parser_tables.load_tables.cache_clear()
     yield tmp_path / "difflang"
-    parser_tables.tables.cache_clear()
+    parser_tables.load_tables.cache_clear()
 
 
-def fresh() -> parser_tables.Tables:
-    parser_tables.tables.cache_clear()
-    return parser_tables.tables()
+def fresh() -> parser_tables.ParserTables:
+    parser_tables.load_tables.cache_clear()
+    return parser_tables.load_tables()
 
 
 def kept(folder: Path) -> Path:
@@ -38,7 +38,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(grammar: str) -> dict[str, object]:
         raise AssertionError("the tables were made again")
 
-    monkeypatch.setattr(parser_tables, "build", build)
+    monkeypatch.setattr(parser_tables, "build_tables", build)
 
 
 def test_kept_tables_are_those_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +74,8 @@ def test_a_changed_number_is_noticed(folder: Path) -> None:
 
 def test_another_grammar_has_its_own_entry(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh()
-    text = package_data.grammar() + "\n// changed\n"
-    monkeypatch.setattr(package_data, "grammar", lambda: text)
+    text = package_data.grammar_text() + "\n// changed\n"
+    monkeypatch.setattr(package_data, "grammar_text", lambda: text)
     fresh()
     assert len(list(folder.iterdir())) == 2
 
@@ -84,17 +84,17 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert fresh().rows
-    parser_tables.tables.cache_clear()
+    parser_tables.load_tables.cache_clear()
 
 
 def test_every_rule_has_its_callback() -> None:
-    from difflang.syntax.tree_builder import Build
+    from difflang.syntax.tree_builder import TreeBuilder
 
     named = {
-        rule.callback for rule in parser_tables.tables().rules if not rule.origin.startswith("_") and not rule.unit
+        rule.callback for rule in parser_tables.load_tables().rules if not rule.origin.startswith("_") and not rule.unit
     }
     passed_on = {"item", "stmt", "fn", "loop", "value", "expr", "atom", "attribute_arg", "type_atom", "pattern"}
-    assert {name for name in named if not hasattr(Build, name)} <= passed_on
+    assert {name for name in named if not hasattr(TreeBuilder, name)} <= passed_on
 
 
 @pytest.mark.slow

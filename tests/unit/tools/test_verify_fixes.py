@@ -9,23 +9,28 @@ import pytest
 from click.testing import CliRunner
 
 from difflang.base.diagnostics import Diagnostic, render, to_json
-from difflang.base.fixes import applied
+from difflang.base.fixes import apply_fixes
 from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver import check_and_run
 from difflang.syntax.parse import parse
-from difflang.syntax.recovery.common_mistakes import ELSE_IF, MISTAKES, WRITTEN, Mistake
-from difflang.tools.verify_fixes import certain, judged, mended
+from difflang.syntax.recovery.common_mistakes import (
+    COMMON_MISTAKES,
+    ELSE_IF,
+    FOREIGN_KEYWORD_REPLACEMENTS,
+    CommonMistake,
+)
+from difflang.tools.verify_fixes import apply_certain_fixes, certain_fixes, verify_fixes
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def check(source: Source) -> tuple[Diagnostic, ...]:
-    return check_and_run.check(source, examples=True).diagnostics
+    return check_and_run.check_program(source, examples=True).diagnostics
 
 
 def after(text: str) -> str:
-    return mended(Source("wrong.dfl", text), check).source.text
+    return apply_certain_fixes(Source("wrong.dfl", text), check).source.text
 
 
 # ---- What is certain
@@ -117,7 +122,7 @@ UNSURE = (
 @pytest.mark.parametrize("text", UNSURE)
 def test_what_could_mean_something_else_is_left_alone(text: str) -> None:
     source = Source("wrong.dfl", text)
-    assert not certain(judged(source, check(source), check))
+    assert not certain_fixes(verify_fixes(source, check(source), check))
     assert after(text) == text
 
 
@@ -125,7 +130,7 @@ def test_what_was_judged_says_so_as_data_and_to_people() -> None:
     source = Source("wrong.dfl", "let total = 1.0\nprint(totl)\n")
     unjudged = check(source)
     assert "= fix:" not in render(unjudged) and not any(f["certain"] for f in to_json(unjudged)[0]["fixes"])
-    (report, *_) = judged(source, unjudged, check)
+    (report, *_) = verify_fixes(source, unjudged, check)
     (data,) = to_json([report])[0]["fixes"]
     (edit,) = data["edits"]
     assert (data["text"], data["certain"], edit["replacement"]) == ("write `total`", True, "total")
@@ -143,7 +148,7 @@ def test_without_proposals_nothing_is_checked_again() -> None:
 
     source = Source("wrong.dfl", "print(1.0)\nenum E { A, B }\nfn f(e: E) -> f32 = match e { A => 1.0 }\n")
     found = check(source)
-    assert found and judged(source, found, never) == found
+    assert found and verify_fixes(source, found, never) == found
 
 
 def test_few_proposals_of_a_file_are_judged_at_a_time_and_all_are_made() -> None:
@@ -154,20 +159,20 @@ def test_few_proposals_of_a_file_are_judged_at_a_time_and_all_are_made() -> None
         return check(source)
 
     source = Source("wrong.dfl", "let total = 1.0\n" + "print(totl)\n" * 22)
-    assert len(certain(judged(source, check(source), counting))) == len(checks) == 20
+    assert len(certain_fixes(verify_fixes(source, check(source), counting))) == len(checks) == 20
     assert after(source.text) == source.text.replace("totl", "total")
 
 
 # ---- The tables of mistakes
 
 
-@pytest.mark.parametrize("mistake", [m for m in MISTAKES if m.writes is not None], ids=lambda m: m.example)
-def test_a_known_mistake_is_gone_when_it_is_written_as_proposed(mistake: Mistake) -> None:
+@pytest.mark.parametrize("mistake", [m for m in COMMON_MISTAKES if m.writes is not None], ids=lambda m: m.example)
+def test_a_known_mistake_is_gone_when_it_is_written_as_proposed(mistake: CommonMistake) -> None:
     source = Source("wrong.dfl", mistake.example)
     (report,) = parse(source).diagnostics
-    right = applied(source, report.fixes[:1])
+    right = apply_fixes(source, report.fixes[:1])
     assert not parse(Source("right.dfl", right)).diagnostics, right
-    assert not any(parse(Source("right.dfl", applied(source, [fix]))).diagnostics for fix in report.fixes)
+    assert not any(parse(Source("right.dfl", apply_fixes(source, [fix]))).diagnostics for fix in report.fixes)
 
 
 WORDS_IN_PLACE = {
@@ -178,7 +183,7 @@ WORDS_IN_PLACE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("word", WRITTEN)
+@pytest.mark.parametrize("word", FOREIGN_KEYWORD_REPLACEMENTS)
 def test_a_word_of_another_language_is_written_as_ours(word: str) -> None:
     wrong = WORDS_IN_PLACE[word].format(word) + "\n"
     assert (right := after(wrong)) != wrong
@@ -208,9 +213,9 @@ def test_a_certain_fix_removes_the_error_and_adds_none(text: str) -> None:
     if not any(report.fixes for report in found):
         return
     told = [(d.code, d.message) for d in found]
-    for report in judged(source, found, check):
-        for fix in certain([report]):
-            left = [(d.code, d.message) for d in check(Source("wrong.dfl", applied(source, [fix])))]
+    for report in verify_fixes(source, found, check):
+        for fix in certain_fixes([report]):
+            left = [(d.code, d.message) for d in check(Source("wrong.dfl", apply_fixes(source, [fix])))]
             assert left.count((report.code, report.message)) < told.count((report.code, report.message))
             assert all(left.count(one) <= told.count(one) for one in left)
 
@@ -269,6 +274,8 @@ def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 def test_a_repair_in_several_places_is_said_once() -> None:
     text = "record P { mass: f32 }\nlet a = P(maas = 1.0)\nlet b = a.maas + a.maas\n"
     source = Source("wrong.dfl", text)
-    found = judged(source, check(source), check)
-    assert [fix.text for fix in certain(found)] == ["write `mass`"] * len(certain(found)) and certain(found)
+    found = verify_fixes(source, check(source), check)
+    assert [fix.text for fix in certain_fixes(found)] == ["write `mass`"] * len(certain_fixes(found)) and certain_fixes(
+        found
+    )
     assert after(text) == text.replace("maas", "mass")

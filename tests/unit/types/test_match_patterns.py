@@ -12,9 +12,16 @@ from difflang.base.source import Source
 from difflang.ir.tensor_types import BOOL, I32, Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import LangType, SumType, TupleType, VariantType
-from difflang.types.match_patterns import TUPLE, WILD, Anything, Begins, Coverage, Fit
+from difflang.types.match_patterns import (
+    TUPLE_KEY,
+    WILDCARD,
+    CheckedPattern,
+    ConstructorPattern,
+    ExhaustivenessChecker,
+    WildcardPattern,
+)
 from difflang.types.unify import Unifier
 
 SOURCE = Source(
@@ -22,7 +29,7 @@ SOURCE = Source(
 )
 DECLARED = {item.name: item for item in parse(SOURCE).module.items if isinstance(item, tree.Enum)}
 UNIFIER = Unifier()
-MOVE, SIDE = (Annotations(UNIFIER, DECLARED.get).declared(DECLARED[name], {}) for name in ("Move", "Side"))
+MOVE, SIDE = (AnnotationResolver(UNIFIER, DECLARED.get).declared(DECLARED[name], {}) for name in ("Move", "Side"))
 TYPES: list[LangType] = [MOVE, SIDE, TupleType((MOVE, Tensor(BOOL))), TupleType((SIDE, SIDE, Tensor(BOOL)))]
 Value = tuple[object, ...]
 
@@ -32,7 +39,7 @@ def beginnings(type: LangType) -> list[tuple[tuple[str, object], tuple[LangType,
         case SumType(options=options):
             return [(("variant", o.index), o.fields) for o in options if isinstance(o, VariantType)]
         case TupleType(items=items):
-            return [(TUPLE, items)]
+            return [(TUPLE_KEY, items)]
         case _:
             return [(("literal", b), ()) for b in (True, False)]
 
@@ -44,15 +51,15 @@ def values(type: LangType) -> Iterator[Value]:
             yield (key, *inside)
 
 
-def pattern(random: Random, type: LangType, depth: int) -> Fit:
+def pattern(random: Random, type: LangType, depth: int) -> CheckedPattern:
     if depth == 0 or random.random() < 0.4:
-        return WILD if random.random() < 0.7 else Anything("x")
+        return WILDCARD if random.random() < 0.7 else WildcardPattern("x")
     key, parts = random.choice(beginnings(type))
-    return Begins(key, tuple([pattern(random, t, depth - 1) for t in parts]))
+    return ConstructorPattern(key, tuple([pattern(random, t, depth - 1) for t in parts]))
 
 
-def fits(fit: Fit, value: Value) -> bool:
-    if isinstance(fit, Anything):
+def fits(fit: CheckedPattern, value: Value) -> bool:
+    if isinstance(fit, WildcardPattern):
         return True
     key, *parts = value
     return key == fit.key and all(fits(f, p) for f, p in zip(fit.items, parts, strict=True))  # type: ignore[arg-type]
@@ -63,7 +70,7 @@ def test_coverage_is_that_of_trying_every_value(seed: int) -> None:
     random = Random(seed)
     type = TYPES[seed % len(TYPES)]
     rows = [pattern(random, type, 3) for _ in range(random.randint(1, 6))]
-    coverage = Coverage(UNIFIER, DECLARED["Move"].span)
+    coverage = ExhaustivenessChecker(UNIFIER, DECLARED["Move"].span)
     everything = list(values(type))
     missing = coverage.missing([[r] for r in rows], [type])
     assert bool(missing) == any(not any(fits(r, v) for r in rows) for v in everything)
@@ -73,15 +80,15 @@ def test_coverage_is_that_of_trying_every_value(seed: int) -> None:
 
 
 def test_every_variant_that_is_missing_is_named() -> None:
-    coverage = Coverage(UNIFIER, DECLARED["Move"].span)
-    left = Begins(("variant", 0), (Begins(("variant", 0), ()), WILD))
+    coverage = ExhaustivenessChecker(UNIFIER, DECLARED["Move"].span)
+    left = ConstructorPattern(("variant", 0), (ConstructorPattern(("variant", 0), ()), WILDCARD))
     assert coverage.missing([[left]], [MOVE]) == [["Turn(Right, _)"], ["Stay"], ["Wait(_)"]]
 
 
 def test_a_long_match_is_gone_through_in_time() -> None:
     """Cases of 200 numbers, each needed."""
-    rows: list[Fit] = [Begins(("literal", i), ()) for i in range(200)]
-    coverage = Coverage(UNIFIER, DECLARED["Move"].span)
+    rows: list[CheckedPattern] = [ConstructorPattern(("literal", i), ()) for i in range(200)]
+    coverage = ExhaustivenessChecker(UNIFIER, DECLARED["Move"].span)
 
     assert all(coverage.useful([[r] for r in rows[:i]], [row], [Tensor(I32)]) for i, row in enumerate(rows))
     assert coverage.missing([[r] for r in rows], [Tensor(I32)]) == [["_"]]

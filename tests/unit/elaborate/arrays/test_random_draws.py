@@ -83,10 +83,10 @@ def test_no_two_draws_of_an_example_share_a_key(path: Path) -> None:
     """Of three epochs: the loops are cut, the statements and functions are those of the file."""
     text = re.sub(r"progress\(0\.\.\w+\)", "0..3", path.read_text(encoding="utf-8"))
     with recorded() as keys:
-        check_and_run.run(
-            check_and_run.check(Source(path.name, text)),
+        check_and_run.run_program(
+            check_and_run.check_program(Source(path.name, text)),
             Engine("interpret"),
-            check_and_run.access_to(path),
+            check_and_run.file_access(path),
             0,
             lambda line: None,
         )

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import difflang
 from difflang.cli import main
-from difflang.lower.capacity import LITTLE
+from difflang.lower.capacity import INITIAL_CAPACITY
 from support.language import codes, ran
 
 PROGRAM = """
@@ -219,9 +219,9 @@ def test_a_call_that_comes_last_is_a_step_of_a_loop(m: Any) -> None:
 
 
 def test_what_is_too_small_for_a_run_is_made_larger(m: Any) -> None:
-    n = 20 * LITTLE.frames
+    n = 20 * INITIAL_CAPACITY.frames
     x = 1.0 + 1.0 / n
-    assert 4 * n > LITTLE.steps
+    assert 4 * n > INITIAL_CAPACITY.steps
     assert float(m.power(x, np.int32(n))) == pytest.approx(x**n, rel=1e-11)
     assert float(m.power.grad()(x, np.int32(n))) == pytest.approx(n * x ** (n - 1), rel=1e-11)
     assert float(m.power.interpret(x, np.int32(n))) == pytest.approx(x**n, rel=1e-11)
@@ -256,7 +256,7 @@ def program(text: str) -> Any:
 
 def test_inside_a_jax_program_too_little_room_is_nan(m: Any, capsys: pytest.CaptureFixture[str]) -> None:
     fresh = difflang.loads(PROGRAM, name="recursion")
-    deep = np.int32(10 * LITTLE.frames)
+    deep = np.int32(10 * INITIAL_CAPACITY.frames)
     with jax.enable_x64(True):
         traced = jax.jit(lambda x, n: fresh.power(x, n))
         assert traced(1.0, np.int32(5)) == 1.0
@@ -307,14 +307,14 @@ def test_no_step_copies_the_stack(m: Any) -> None:
     for f in (m.tree, m.tree.grad()):
         text = f.lower("f64", "i32").compile().as_text()
         bodies = text[: text.index("ENTRY")]
-        assert re.search(rf"\[{LITTLE.frames + 1}\]", bodies)
-        assert not re.search(rf"\[{LITTLE.frames + 1}\]\S* copy\(", bodies)
+        assert re.search(rf"\[{INITIAL_CAPACITY.frames + 1}\]", bodies)
+        assert not re.search(rf"\[{INITIAL_CAPACITY.frames + 1}\]\S* copy\(", bodies)
 
 
 def test_its_derivative_can_be_audited(m: Any) -> None:
     """Also where there is more to keep than there is room for at first."""
     assert m.tree.check_grad(0.7, np.int32(4), compiled=False, directions=1).right
-    assert m.power.check_grad(1.01, np.int32(LITTLE.frames + 2), compiled=False, directions=1).right
+    assert m.power.check_grad(1.01, np.int32(INITIAL_CAPACITY.frames + 2), compiled=False, directions=1).right
 
 
 FAILING = """

@@ -15,7 +15,7 @@ import difflang
 from difflang.execution.engine import Engine
 from difflang.host.values import HostValue
 from difflang.ir.tensor_types import F64, Tensor
-from difflang.tools.testing.derivative_rule_comparison import Comparison, compare
+from difflang.tools.testing.derivative_rule_comparison import RuleComparison, compare_rule
 from support.language import INTERPRETER, answer, checked, codes
 from support.solvers import CG
 from support.values import compare as compare_values
@@ -358,9 +358,9 @@ def test_refused(source: str, code: str) -> None:
 # ---- Rules held against the bodies
 
 
-def compared(source: str, name: str, *arguments: object) -> Comparison:
+def compared(source: str, name: str, *arguments: object) -> RuleComparison:
     values = [HostValue(Tensor(F64, np.shape(a)), (np.asarray(a, float),)) for a in arguments]
-    return compare(checked(f"float f64\n{source}\n"), name, values)
+    return compare_rule(checked(f"float f64\n{source}\n"), name, values)
 
 
 SOUND = [

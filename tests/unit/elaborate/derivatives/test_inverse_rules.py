@@ -15,17 +15,17 @@ import pytest
 import difflang
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.errors import DifflangError
-from difflang.ir.graph import Graph, inner_first
+from difflang.ir.graph import Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
-from difflang.ir.json_codec import from_json, to_json
+from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.op import OPS
-from difflang.ir.structural_equality import same
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
+from difflang.ir.structural_equality import graphs_equal
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.loop import loop_execution
-from difflang.ops.loop.reversible_loop import taken_back
-from difflang.runtime.compile import compile
+from difflang.ops.loop.reversible_loop import invert_step
+from difflang.runtime.compile import compile_graph
 
 SOURCE = """
 float f64
@@ -171,7 +171,7 @@ def given(name: str) -> list[np.ndarray]:
 
 
 def compiled(graph: Graph, *given: Any) -> list[Any]:
-    return compile(graph)(*given)
+    return compile_graph(graph)(*given)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -179,12 +179,12 @@ def test_a_gradient_is_that_of_a_loop_that_stores(name: str, ruled: Any, monkeyp
     """Run backwards are loops whose states inverses give back; one that chooses otherwise, or needs more, stores."""
     taped: list[Any] = []
 
-    class Tape(loop_execution.Tape):
+    class Tape(loop_execution.CheckpointStore):
         def __init__(self, *given: Any) -> None:
             taped.append(given)
             super().__init__(*given)
 
-    monkeypatch.setattr(loop_execution, "Tape", Tape)
+    monkeypatch.setattr(loop_execution, "CheckpointStore", Tape)
     graph, arrays = lowered(ruled, name), given(name)
     for got, want in zip(compiled(graph, *arrays), evaluate(graph, *arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12)
@@ -414,14 +414,14 @@ fn often(x0: f64[n], k: i32, i: i32) -> f64 {
 
 def test_text_and_json_come_back(ruled: Any) -> None:
     graph = lowered(ruled, "records")
-    assert "invertible" in to_text(graph) and "undo = true" in to_text(graph)
-    assert same(from_text(to_text(graph)), graph, names=False)
-    assert same(from_json(to_json(graph)), graph, names=False)
+    assert "invertible" in graph_to_text(graph) and "undo = true" in graph_to_text(graph)
+    assert graphs_equal(graph_from_text(graph_to_text(graph)), graph, names=False)
+    assert graphs_equal(graph_from_json(graph_to_json(graph)), graph, names=False)
 
 
 def test_without_reverse_mode_it_is_a_call(ruled: Any) -> None:
     for program in (ruled.records, ruled.open_push):
-        assert "invertible" not in to_text(program.lower("f64", "f64[2]", "i32").graph)
+        assert "invertible" not in graph_to_text(program.lower("f64", "f64[2]", "i32").graph)
     assert OPS["invertible"].plain is not None
 
 
@@ -481,7 +481,7 @@ def test_a_function_that_a_step_reaches_on_many_ways_is_looked_at_once() -> None
 }}
 """
     graph = difflang.loads(text, name="ways").often.grad()._entry(("f64", "i32"), {}).graph
-    assert len(inner_first(differentiate(graph))[0]) < 500
+    assert len(graphs_postorder(differentiate(graph))[0]) < 500
 
 
 def test_what_a_call_passes_on_is_known_before_it_too() -> None:
@@ -510,6 +510,6 @@ fn long(x0: f64, k: i32) -> f64 {{
 }}
 """
     graph = differentiate(difflang.loads(text, name="passed").long.grad()._entry(("f64", "i32"), {}).graph)
-    (eqn,) = [e for g in inner_first(graph)[0] for e in g.eqns if e.attrs.get("undo")]
+    (eqn,) = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("undo")]
     carry = eqn.attrs["carry"]
-    assert taken_back(eqn.regions[0], 1 + eqn.attrs["consts"], carry, range(carry)) is not None
+    assert invert_step(eqn.regions[0], 1 + eqn.attrs["consts"], carry, range(carry)) is not None

@@ -11,12 +11,12 @@ import pytest
 from difflang.base.diagnostics import DifflangError
 from difflang.execution.engine import Engine
 from difflang.ir.interpreter import evaluate
-from difflang.ir.json_codec import from_json, to_json
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
+from difflang.ir.json_codec import graph_from_json, graph_to_json
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops import value_formatting
-from difflang.ops.control.print_effect import halved, whole
+from difflang.ops.control.print_effect import join_64bit, split_64bit
 from support.language import INTERPRETER, codes, ran
 
 ENGINES = pytest.mark.parametrize("engine", [INTERPRETER, Engine()], ids=["interpreted", "compiled"])
@@ -99,10 +99,10 @@ def test_all_bits_arrive(dtype: str, shape: tuple[int, ...]) -> None:
     seen: list[np.ndarray] = []
 
     def told(words: object) -> None:
-        seen.append(whole(np.asarray(words), np.dtype(kind)))
+        seen.append(join_64bit(np.asarray(words), np.dtype(kind)))
 
     def program(x: object) -> None:
-        jax.experimental.io_callback(told, None, halved(jax, x), ordered=True)
+        jax.experimental.io_callback(told, None, split_64bit(jax, x), ordered=True)
 
     with jax.enable_x64(True):
         jax.jit(program)(x)
@@ -118,10 +118,10 @@ def test_a_template_is_read_back() -> None:
         '  say %w, %t, %x, %y {site = 0, text = ("a \\"b\\"\\n\\u00e9 ", ("among", (0, 2), (("C(", ("number", ".2f"), ")"), ("E",))), '
         '" ", ("text", ("<", ("number", ""), ">"), ">14"))}\n  yield\n}\n'
     )
-    graph = from_text(source)
-    assert to_text(from_text(to_text(graph))) == to_text(graph)
-    assert to_text(from_json(to_json(graph))) == to_text(graph)
-    for read in (graph, from_json(to_json(graph))):
+    graph = graph_from_text(source)
+    assert graph_to_text(graph_from_text(graph_to_text(graph))) == graph_to_text(graph)
+    assert graph_to_text(graph_from_json(graph_to_json(graph))) == graph_to_text(graph)
+    for read in (graph, graph_from_json(graph_to_json(graph))):
         said: list[tuple[int, str]] = []
         for when, tag in ((True, 0), (False, 0), (True, 2)):
             arrays = np.bool_(when), np.int32(tag), np.float32(1.0), np.array([0.5, 1.0])
@@ -132,17 +132,20 @@ def test_a_template_is_read_back() -> None:
 def test_a_text_takes_as_many_values_as_it_has_places() -> None:
     source = 'graph @f(%w: bool[], %x: f32[]) {\n  say %w, %x {site = 0, text = ("a",)}\n  yield\n}\n'
     with pytest.raises(DifflangError, match="takes 0 values, not 1"):
-        from_text(source)
+        graph_from_text(source)
     assert (
-        value_formatting.count(("a", ("number", ""), ("skip", 3), ("among", (0, 1), (("b",), (("number", ""),))))) == 6
+        value_formatting.count_arrays(
+            ("a", ("number", ""), ("skip", 3), ("among", (0, 1), (("b",), (("number", ""),))))
+        )
+        == 6
     )
 
 
 def test_arrays_of_tags_are_written_item_by_item() -> None:
     template = (("among", (0, 3), (("C(", ("number", ""), ")"), ("E",))),)
     tags, radii = np.array([[0, 3], [3, 0]]), np.array([[1.0, 0.0], [0.0, 2.0]])
-    assert value_formatting.written(template, [tags, radii]) == "[[C(1.0), E], [E, C(2.0)]]"
-    assert value_formatting.written(template, [tags[:0], radii[:0]]) == "[]"
+    assert value_formatting.render_template(template, [tags, radii]) == "[[C(1.0), E], [E, C(2.0)]]"
+    assert value_formatting.render_template(template, [tags[:0], radii[:0]]) == "[]"
 
 
 def test_what_is_declared_is_as_good_as_known_while_a_definition_is_checked() -> None:
@@ -154,6 +157,6 @@ def test_lowering_alone_says_nothing() -> None:
     import jax
 
     source = 'graph @f(%w: bool[], %x: f32[]) {\n  say %w, %x {site = 0, text = (("number", ""),)}\n  yield %x\n}\n'
-    graph = from_text(source)
+    graph = graph_from_text(source)
     (found,) = jax.jit(lambda *xs: Lowering(jax).graph(graph, *xs))(np.bool_(True), np.float32(1.0))
     assert float(found) == 1.0

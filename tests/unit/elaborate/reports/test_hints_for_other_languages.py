@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import difflang
-from difflang.base.package_data import stdlib_files, stdlib_names
+from difflang.base.package_data import stdlib_files, stdlib_module_of_name
 
 PROGRAMS = {
     "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value called `sum` hides the function here: give it another name",
@@ -66,7 +66,7 @@ def test_what_a_derivative_is_taken_in_is_no_unknown_name() -> None:
 
 def test_what_is_to_be_imported_can_be() -> None:
     """Every name of the library, from the module that a report names."""
-    found = stdlib_names()
+    found = stdlib_module_of_name()
     assert {path.stem for path in stdlib_files()} == {"prelude", *found.values()}
     for module in set(found.values()):
         names = ", ".join(name for name, of in found.items() if of == module)

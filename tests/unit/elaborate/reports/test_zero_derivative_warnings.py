@@ -77,7 +77,7 @@ KEPT = {
 
 
 def warnings(source: str) -> tuple[Diagnostic, ...]:
-    found = check_and_run.check(Source("test.dfl", "float f64\n" + source))
+    found = check_and_run.check_program(Source("test.dfl", "float f64\n" + source))
     assert not found.errors, found.errors
     return found.diagnostics
 
@@ -134,6 +134,6 @@ def test_a_chain_of_calls_is_walked_once_for_each_function() -> None:
 
 def test_a_function_given_to_the_library_is_told_where_it_stands() -> None:
     text = "float f64\nimport minimize (lbfgs)\nlet fit = lbfgs(|b: f64[2]| 3.0, [1.0, 2.0])\nprint(fit.steps)\n"
-    (warning,) = check_and_run.check(Source("mine.dfl", text)).diagnostics
+    (warning,) = check_and_run.check_program(Source("mine.dfl", text)).diagnostics
     assert warning.code == "DL0409" and warning.span is not None
     assert (warning.span.source.name, warning.span.text) == ("mine.dfl", "b: f64[2]")

@@ -11,10 +11,10 @@ import pytest
 
 import difflang
 from difflang.base.errors import DifflangError
-from difflang.ir.graph import Eqn, Graph, inner_first
-from difflang.ir.json_codec import from_json, to_json
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
+from difflang.ir.graph import Eqn, Graph, graphs_postorder
+from difflang.ir.json_codec import graph_from_json, graph_to_json
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
 
 SOURCE = """
 float f64
@@ -140,7 +140,7 @@ def text_of(blocks: bool, name: str = "") -> str:
 
 
 def equations(graph: Graph, name: str) -> Iterator[tuple[Graph, Eqn]]:
-    for inner in inner_first(graph)[0]:
+    for inner in graphs_postorder(graph)[0]:
         yield from ((inner, eqn) for eqn in inner.eqns if eqn.op.name == name)
 
 
@@ -202,8 +202,8 @@ def test_the_equation_that_computes_again_takes_inputs_and_what_is_saved(save: s
     inner = [e.op.name for e in again.regions[0].eqns]
     assert ("exp" in inner) == (save != "save a")
     assert ("sin" in inner) == (save != "save b")
-    assert to_text(from_text(to_text(graph))) == to_text(graph)
-    assert to_text(from_json(to_json(graph))) == to_text(graph)
+    assert graph_to_text(graph_from_text(graph_to_text(graph))) == graph_to_text(graph)
+    assert graph_to_text(graph_from_json(graph_to_json(graph))) == graph_to_text(graph)
 
 
 def layers(blocks: int, kind: str, save: str = "") -> str:

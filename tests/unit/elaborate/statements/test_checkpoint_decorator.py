@@ -14,11 +14,11 @@ import pytest
 
 import difflang
 from difflang.base.errors import DifflangError, DifflangWarning
-from difflang.ir.json_codec import from_json, to_json
+from difflang.ir.json_codec import graph_from_json, graph_to_json
 from difflang.ir.tensor_types import F64, History, Tensor
-from difflang.ir.text_parser import from_text
-from difflang.ir.text_printer import to_text
-from difflang.ops.loop.checkpoint_store import Asked, Size, placed
+from difflang.ir.text_parser import graph_from_text
+from difflang.ir.text_printer import graph_to_text
+from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize, plan_checkpoints
 
 TURN = "[0.6 * x[0] - 0.8 * x[1], 0.8 * x[0] + 0.6 * x[1]]"
 SOURCE = f"""
@@ -156,8 +156,8 @@ def test_what_is_kept_stands_in_the_graph() -> None:
         loops = [e for e in graph.eqns if e.op.name == "loop"]
         assert loops and all(e.attrs["keep"] == (3, 0) for e in loops)
         assert any(e.attrs.get("again") for e in loops) == (name == "counted")
-        assert to_text(from_text(to_text(graph))) == to_text(graph)
-        assert to_text(from_json(to_json(graph))) == to_text(graph)
+        assert graph_to_text(graph_from_text(graph_to_text(graph))) == graph_to_text(graph)
+        assert graph_to_text(graph_from_json(graph_to_json(graph))) == graph_to_text(graph)
 
 
 def test_a_loop_that_yields_runs_once_before_the_reverse_pass() -> None:
@@ -168,13 +168,15 @@ def test_a_loop_that_yields_runs_once_before_the_reverse_pass() -> None:
     assert any(not isinstance(r.type, History) and r.type.shape == (23,) for r in forwards[0].results)
 
 
-@pytest.mark.parametrize(("steps", "asked"), [(100, Asked(5, 1, 100)), (90, Asked(4, 8, 90)), (6, Asked(5, 1, 6))])
-def test_of_a_known_length_it_is_planned_what_is_kept(steps: int, asked: Asked) -> None:
-    size = Size.of([], 1, asked)
+@pytest.mark.parametrize(
+    ("steps", "asked"), [(100, StoreRequest(5, 1, 100)), (90, StoreRequest(4, 8, 90)), (6, StoreRequest(5, 1, 6))]
+)
+def test_of_a_known_length_it_is_planned_what_is_kept(steps: int, asked: StoreRequest) -> None:
+    size = StoreSize.of([], 1, asked)
     if steps <= size.whole:
         assert not size.planned
     else:
-        assert size.planned == placed(steps, asked.slots + asked.steps)
+        assert size.planned == plan_checkpoints(steps, asked.slots + asked.steps)
 
 
 def test_products_stay_in_a_loop_whose_states_are_had_again() -> None:
@@ -199,7 +201,9 @@ def test_products_stay_in_a_loop_whose_states_are_had_again() -> None:
 
 def test_there_are_no_more_slots_than_states() -> None:
     state = (Tensor(F64, (1000,)),)
-    sizes = [Size.of(state, 1, Asked(slots=slots, length=200)).room for slots in (150, 200, 10_000, 1_000_000)]
+    sizes = [
+        StoreSize.of(state, 1, StoreRequest(slots=slots, length=200)).room for slots in (150, 200, 10_000, 1_000_000)
+    ]
     assert sizes == [151, 201, 201, 201]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ir.graph import Graph, inner_first
+from difflang.ir.graph import Graph, graphs_postorder
 from difflang.runtime import compile
 
 SOURCE = """
@@ -79,7 +79,7 @@ def module(strategy: str) -> Any:
 
 
 def moves(graph: Graph) -> tuple[int, int]:
-    names = [eqn.op.name for g in inner_first(graph)[0] for eqn in g.eqns]
+    names = [eqn.op.name for g in graphs_postorder(graph)[0] for eqn in g.eqns]
     return names.count("to_host"), names.count("to_device")
 
 
@@ -122,7 +122,7 @@ def test_what_lanes_keep_stays_where_it_is() -> None:
 
 def test_lanes_say_that_nothing_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where there is a host to move to."""
-    monkeypatch.setattr(compile, "platform_of", lambda device: "gpu")
+    monkeypatch.setattr(compile, "device_platform", lambda device: "gpu")
     alone, lanes = [getattr(module("offload"), n).grad("w", "x").lower(*TYPES).graph for n in ("relaxed", "lanes")]
     assert not compile.Executable(alone).notes
     (note,) = compile.Executable(lanes).notes

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.driver.check_and_run import run
+from difflang.driver.check_and_run import run_program
 from difflang.execution.engine import Engine
-from difflang.host.data.file_access import Access
+from difflang.host.data.file_access import FileAccess
 from difflang.ops.loop import checkpoint_store
 from support.language import HERE, INTERPRETER, checked, codes, ran
 
@@ -283,7 +283,7 @@ def test_it_would_be_seen_if_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
         " for i in 0..k {\n  print(i)\n  y = sin(y)\n }\n y\n}\nlet a = grad(f)(0.5, 4)"
     )
     assert len(printed(source, Engine())) == 4
-    monkeypatch.setattr(checkpoint_store, "silent", lambda graph: graph)
+    monkeypatch.setattr(checkpoint_store, "without_prints", lambda graph: graph)
     assert len(printed(source, Engine())) > 4
 
 
@@ -362,7 +362,7 @@ def test_what_comes_after_a_failure_is_not_printed(case: str, engine: Engine) ->
     declared, call, lines = AFTER_FAILURES[case]
     seen: list[str] = []
     with pytest.raises(difflang.DifflangError):
-        run(checked(f"{declared}\nlet a = {call}"), engine, Access(HERE), 0, seen.append)
+        run_program(checked(f"{declared}\nlet a = {call}"), engine, FileAccess(HERE), 0, seen.append)
     assert seen == lines
 
 
@@ -446,7 +446,7 @@ def test_what_goes_wrong_in_writing_is_told() -> None:
     source = "fn f(x: f32[n]) -> f32 {\n for v in x { print(v) }\n sum(x)\n}\nlet a = f(ones(40))"
     for engine in (Engine("interpret"), Engine()):
         with pytest.raises(BrokenPipeError, match=r"1\.0"):
-            run(checked(source), engine, Access(HERE), 0, broken)
+            run_program(checked(source), engine, FileAccess(HERE), 0, broken)
 
 
 def test_it_takes_no_names() -> None:

@@ -209,7 +209,7 @@ fn back(x: f64, n: i32) -> f64 = grad(f)(x, n)
 
 
 def test_memory_for_items_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(capacity.MOST, "items", 256)
+    monkeypatch.setitem(capacity.MAX_CAPACITY, "items", 256)
     source = """fn f(x: f32, n: i32) -> f32 {
   let h = for j in 0..n { yield x * f32(j) }
   var s = 0.0

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
-from difflang.driver.check_and_run import check, run
+from difflang.driver.check_and_run import check_program, run_program
 from difflang.execution.engine import Engine
-from difflang.host.data.file_access import Access
+from difflang.host.data.file_access import FileAccess
 from difflang.host.values import HostValue
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DTYPES, Tensor
 from difflang.syntax import tree
-from difflang.types.annotations import Annotations
+from difflang.types.annotations import AnnotationResolver
 from difflang.types.language_types import LangType, RecordType, TextType, TupleType, VariantType, leaf_types
 from difflang.types.unify import Unifier
 
@@ -34,8 +34,8 @@ FORMATS = ["npz", "json", "safetensors"]
 
 def ran(folder: Path, program: str) -> list[str]:
     lines: list[str] = []
-    checked = check(Source("test.dfl", program))
-    run(checked, Engine("interpret"), Access(folder), 0, lines.append)
+    checked = check_program(Source("test.dfl", program))
+    run_program(checked, Engine("interpret"), FileAccess(folder), 0, lines.append)
     return lines
 
 
@@ -208,18 +208,22 @@ def through(format: str, folder: Path, value: HostValue) -> HostValue:
     """A value written to a file and read with its own type, texts unsaid."""
     from difflang.base.source import Span
     from difflang.host.data import json_values
-    from difflang.host.data.array_files import ALONE, READ, WRITTEN
-    from difflang.host.data.state_dict import Loading, parts, stored
-    from difflang.types.join_types import without_texts
+    from difflang.host.data.array_files import FORMAT_READERS, FORMAT_WRITERS, UNNAMED
+    from difflang.host.data.state_dict import StateDictLoader, leaf_paths, to_state_dict
+    from difflang.types.join_types import erase_texts
 
     at = Span(Source("t.dfl", "x"), 0, 1)
-    path, held, wanted = folder / f"a.{format}", stored(value), without_texts(value.type)
-    path.write_bytes(json_values.text(value.type, held).encode() if format == "json" else WRITTEN[format](held, at))
-    holds = dict(json_values.read(path.read_bytes(), wanted) if format == "json" else READ[format](path, at))
-    if "" in [p for p, _ in parts(value.type)] and ALONE in holds:
-        holds = {"" if p == ALONE else p: x for p, x in holds.items()}
+    path, held, wanted = folder / f"a.{format}", to_state_dict(value), erase_texts(value.type)
+    path.write_bytes(
+        json_values.json_text(value.type, held).encode() if format == "json" else FORMAT_WRITERS[format](held, at)
+    )
+    holds = dict(
+        json_values.read_json(path.read_bytes(), wanted) if format == "json" else FORMAT_READERS[format](path, at)
+    )
+    if "" in [p for p, _ in leaf_paths(value.type)] and UNNAMED in holds:
+        holds = {"" if p == UNNAMED else p: x for p, x in holds.items()}
     decls = {d.name: d for d in declared(value.type)}
-    return Loading("a", holds, at, at).value(wanted, Annotations(Unifier(), decls.get).records)
+    return StateDictLoader("a", holds, at, at).value(wanted, AnnotationResolver(Unifier(), decls.get).records)
 
 
 def declared(type: LangType) -> list[tree.Record | tree.Enum]:

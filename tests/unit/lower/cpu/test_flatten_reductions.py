@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ir.verify import verify
-from difflang.lower.cpu.flatten_reductions import flat
-from difflang.runtime.compile import compile
+from difflang.lower.cpu.flatten_reductions import flatten_reductions
+from difflang.runtime.compile import compile_graph
 
 MATRIX, SMALL, ROW = (20, 30), (3, 5), (30,)
 
@@ -27,7 +27,7 @@ def spread(x: Value) -> Value:
 
 
 def case(shape: tuple[int, ...], body: Callable[[Value, Value], list[Value]]) -> Graph:
-    return region([Tensor(F64, shape)] * 2, body)
+    return build_region([Tensor(F64, shape)] * 2, body)
 
 
 FLAT = {
@@ -55,15 +55,15 @@ STAYS = {
 @pytest.mark.parametrize("name", FLAT)
 def test_the_sum_goes_over_one_axis(name: str) -> None:
     graph = FLAT[name]
-    rows = Graph(graph.params, tuple(flat(graph.eqns, graph.results)), graph.results)
+    rows = Graph(graph.params, tuple(flatten_reductions(graph.eqns, graph.results)), graph.results)
     verify(rows)
     assert {e.attrs["axes"] for e in rows.eqns if e.op.name == "reduce_sum"} == {(0,)}
     x, y = np.random.default_rng(0).normal(size=(2, *MATRIX))
     want = {"a product": np.sum(x * y), "a square": np.sum((x - y) ** 2)}.get(name, np.sum(x * x) * np.sum(y * y))
-    np.testing.assert_allclose(compile(rows)(x, y)[0], want, rtol=1e-12)
+    np.testing.assert_allclose(compile_graph(rows)(x, y)[0], want, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", STAYS)
 def test_others_stay(name: str) -> None:
     graph = STAYS[name]
-    assert tuple(flat(graph.eqns, graph.results)) == graph.eqns
+    assert tuple(flatten_reductions(graph.eqns, graph.results)) == graph.eqns

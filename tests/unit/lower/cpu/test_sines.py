@@ -12,10 +12,10 @@ from mpmath import mp
 import difflang
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, F64
-from difflang.lower.cpu.polynomial_sines import BRANCHES
+from difflang.lower.cpu.polynomial_sines import MAX_BRANCHES
 from difflang.ops.elementwise import vectorized_sincos
-from difflang.ops.elementwise.vectorized_sincos import FARTHEST
-from difflang.runtime.compile import compile
+from difflang.ops.elementwise.vectorized_sincos import MAX_ARGUMENT
+from difflang.runtime.compile import compile_graph
 from support.op_calls import Call
 
 SOURCE = """float {0}
@@ -31,7 +31,7 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 def near(dtype: Any) -> np.ndarray[Any, Any]:
     """Numbers of every size up to the farthest, multiples of a quarter turn among them, and zeros."""
-    far = 0.999 * FARTHEST[F32 if dtype == np.float32 else F64]
+    far = 0.999 * MAX_ARGUMENT[F32 if dtype == np.float32 else F64]
     rng = np.random.default_rng(0)
     parts = (
         rng.uniform(-4, 4, 300), rng.uniform(-far, far, 300), np.exp(rng.uniform(-80, np.log(far), 300)),
@@ -55,7 +55,7 @@ def ulps(got: Any, x: Any, function: Any) -> Any:
 
 
 def compiled(x: Any, **attrs: Any) -> list[Any]:
-    return compile(Call(OPS["sin_and_cos"], (x,), attrs).graph())(x)
+    return compile_graph(Call(OPS["sin_and_cos"], (x,), attrs).graph())(x)
 
 
 @DTYPES
@@ -117,10 +117,10 @@ def test_how_many_pay(function: str, size: str, branches: int) -> None:
 
 
 def test_so_many_that_they_would_be_compiled_for_long_are_the_librarys() -> None:
-    calls = " + ".join([f"sin({i}.0 * x)" for i in range(2, 2 + BRANCHES + 1)])
+    calls = " + ".join([f"sin({i}.0 * x)" for i in range(2, 2 + MAX_BRANCHES + 1)])
     f = difflang.loads(f"fn f(x: f32[n]) -> f32[n] = {calls}", name="many").f
     text = f.lower("f32[100_000]", platform="cpu").as_text()
-    assert text.count("stablehlo.sine") == BRANCHES + 1 and "stablehlo.case" not in text
+    assert text.count("stablehlo.sine") == MAX_BRANCHES + 1 and "stablehlo.case" not in text
 
 
 BODIES = {  # of a step on x, y and t, with a and b between: what is computed, and how many looks that takes
@@ -150,7 +150,7 @@ def test_what_is_done_with_sines_is_done_in_their_branch(body: str, monkeypatch:
       }}
       sum(x * y)
     }}"""
-    monkeypatch.setattr(vectorized_sincos, "WORTH", {F64: 64})
+    monkeypatch.setattr(vectorized_sincos, "MIN_BYTES_IN_LOOP", {F64: 64})
     f = difflang.loads(source, name="steps").f
     assert f.lower("f64[40]", "f64[40]", "f64", platform="cpu").as_text().count("stablehlo.case") == BODIES[body]
     x, y = np.random.default_rng(0).normal(size=(2, 40))
@@ -188,7 +188,7 @@ fn f(p: f64[n]) -> f64 {
 def test_what_is_said_between_sines_is_said_in_its_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(vectorized_sincos, "WORTH", {F64: 64})
+    monkeypatch.setattr(vectorized_sincos, "MIN_BYTES_IN_LOOP", {F64: 64})
     f, x = difflang.loads(EFFECTS, name="effects").f, np.linspace(-1, 2, 40)
     want = f.interpret(x)
     said = capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 
 import difflang
 from difflang.ir.op import OPS
-from difflang.runtime.compile import compile
+from difflang.runtime.compile import compile_graph
 from support.op_calls import Call
 
 STEP = "s = 0.01 * sum(exp(-(s * change)), axis = 0)"
@@ -138,4 +138,4 @@ def test_of_what_is_alike_the_difference_is_none(dtype: str) -> None:
 
 def compiled(*given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     op = OPS["exp_of_few" if len(given) == 1 else "exp_sub_of_few"]
-    return np.asarray(compile(Call(op, given, {}).graph())(*given)[0])
+    return np.asarray(compile_graph(Call(op, given, {}).graph())(*given)[0])

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import difflang.ops  # noqa: F401  # pyright: ignore[reportUnusedImport]  fills the registry
-from difflang.ir.builder import Builder, region
+from difflang.ir.builder import Builder, build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
-from difflang.lower.cpu.outlining import LARGE, LARGE_LINK, LINK, SEGMENT, Segment
-from difflang.lower.cpu.split_fusion_chains import DEPTH, LENGTH, Chains
-from difflang.lower.program_size import census
-from difflang.runtime.compile import compile
+from difflang.lower.cpu.outlining import LARGE_ELEMENTS, LARGE_LINK_WEIGHT, LINK_WEIGHT, SEGMENT_SIZE, OutlinedSegment
+from difflang.lower.cpu.split_fusion_chains import MAX_CHAIN_DEPTH, MAX_GRAPH_LENGTH, ChainSplitter
+from difflang.lower.program_size import count_equations
+from difflang.runtime.compile import compile_graph
 
 VECTOR = Tensor(F64, (3,))
 SQUARE = Tensor(F64, (3, 3))
@@ -31,23 +31,28 @@ def chain(length: int, type: Tensor = VECTOR) -> Graph:
     return builder.finish([x])
 
 
-def segments(graph: Graph) -> list[Segment]:
-    return [s for s in Chains().plan(graph) if isinstance(s, Segment)]
+def segments(graph: Graph) -> list[OutlinedSegment]:
+    return [s for s in ChainSplitter().plan(graph) if isinstance(s, OutlinedSegment)]
 
 
 def test_short_chains_are_left_alone() -> None:
-    graph = chain(DEPTH)
-    assert Chains().plan(graph) == graph.eqns
+    graph = chain(MAX_CHAIN_DEPTH)
+    assert ChainSplitter().plan(graph) == graph.eqns
 
 
 def test_a_long_chain_is_cut_whole() -> None:
-    graph = chain(DEPTH + 1)
-    assert [len(s.eqns) for s in segments(graph)] == [SEGMENT // LINK, (DEPTH + 1) - SEGMENT // LINK]
+    graph = chain(MAX_CHAIN_DEPTH + 1)
+    assert [len(s.eqns) for s in segments(graph)] == [
+        SEGMENT_SIZE // LINK_WEIGHT,
+        (MAX_CHAIN_DEPTH + 1) - SEGMENT_SIZE // LINK_WEIGHT,
+    ]
     assert all(len(s.operands) == len(s.results) == 1 for s in segments(graph))
 
 
 def test_segments_of_large_arrays_are_shorter() -> None:
-    assert {len(s.eqns) for s in segments(chain(60, Tensor(F64, (LARGE,))))} == {SEGMENT // LARGE_LINK}
+    assert {len(s.eqns) for s in segments(chain(60, Tensor(F64, (LARGE_ELEMENTS,))))} == {
+        SEGMENT_SIZE // LARGE_LINK_WEIGHT
+    }
 
 
 def test_many_short_chains_side_by_side_are_left_alone() -> None:
@@ -73,9 +78,9 @@ def test_a_product_of_matrices_ends_a_chain() -> None:
 def test_a_thousand_products_are_gathered() -> None:
     builder = Builder()
     x, y = builder.param(SQUARE), builder.param(SQUARE)
-    for _ in range(LENGTH + 1):
+    for _ in range(MAX_GRAPH_LENGTH + 1):
         y = OPS["dot_general"].one(x, y, contract=((1,), (0,)), batch=((), ()))
-    assert {len(s.eqns) for s in segments(builder.finish([y]))} == {SEGMENT, (LENGTH + 1) % SEGMENT}
+    assert {len(s.eqns) for s in segments(builder.finish([y]))} == {SEGMENT_SIZE, (MAX_GRAPH_LENGTH + 1) % SEGMENT_SIZE}
 
 
 def test_constants_are_copied_and_not_passed() -> None:
@@ -106,7 +111,7 @@ def test_what_is_had_from_one_value_is_made_again_and_not_passed() -> None:
     assert len(passed & set(reads)) < 20  # of 120: where a segment ends between the two
     assert len(passed & set(links)) > 40
     given = np.array([0.1, 0.2, 0.3])
-    (found,) = compile(graph)(given)
+    (found,) = compile_graph(graph)(given)
     np.testing.assert_allclose(np.asarray(found), evaluate(graph, given)[0], rtol=1e-14)
 
 
@@ -121,17 +126,19 @@ def test_what_is_had_from_one_value_is_passed_where_that_takes_no_more() -> None
 
 
 def test_calls_count_as_long_as_they_are() -> None:
-    body = region([VECTOR], lambda x: [OPS["sin"].one(OPS["cos"].one(x))])
+    body = build_region([VECTOR], lambda x: [OPS["sin"].one(OPS["cos"].one(x))])
     builder = Builder()
     x = builder.param(VECTOR)
     for _ in range(40):
         (x,) = builder.emit(OPS["call"], [x], (body,), name="f")
-    assert {len(s.eqns) for s in segments(builder.finish([x]))} == {SEGMENT // LINK // 2 + 1, 1}
+    assert {len(s.eqns) for s in segments(builder.finish([x]))} == {SEGMENT_SIZE // LINK_WEIGHT // 2 + 1, 1}
 
 
 def test_what_a_cut_function_leaves_whole_counts_where_it_is_called() -> None:
     """One result is a long chain and cut; the other is a shorter one, and grows from call to call."""
-    body = region([VECTOR, VECTOR], lambda x, y: [sines(x, DEPTH + 1), sines(y, DEPTH // 2 + 1)])
+    body = build_region(
+        [VECTOR, VECTOR], lambda x, y: [sines(x, MAX_CHAIN_DEPTH + 1), sines(y, MAX_CHAIN_DEPTH // 2 + 1)]
+    )
     assert {r for s in segments(body) for e in s.eqns for r in e.results}.isdisjoint(body.results[1:])
     builder = Builder()
     x, y = builder.param(VECTOR), builder.param(VECTOR)
@@ -145,15 +152,15 @@ def test_what_a_cut_function_leaves_whole_counts_where_it_is_called() -> None:
 
 
 def test_a_chain_inside_a_loop_is_cut() -> None:
-    body = region([Tensor(I32), VECTOR], lambda i, x: [sines(x, 100)])
+    body = build_region([Tensor(I32), VECTOR], lambda i, x: [sines(x, 100)])
     builder = Builder()
     limit, x = builder.const(2, Tensor(I32)), builder.param(VECTOR)
     _, y = builder.emit(OPS["loop"], [limit, x], (body,), consts=0, carry=1, length=2, exact=True, reverse=False)
     graph = builder.finish([y])
     assert segments(graph) == []
-    assert len(segments(body)) == 100 * LINK // SEGMENT
+    assert len(segments(body)) == 100 * LINK_WEIGHT // SEGMENT_SIZE
     given = np.array([0.1, 0.2, 0.3])
-    (found,) = compile(graph)(given)
+    (found,) = compile_graph(graph)(given)
     np.testing.assert_allclose(np.asarray(found), evaluate(graph, given)[0], rtol=1e-14)
 
 
@@ -177,11 +184,11 @@ def test_a_cut_program_computes_the_same(seed: int) -> None:
             deep = OPS["dot_general"].one(deep, other, contract=((1,), (0,)), batch=((), ()))
         values.append(deep if draw.random() < 0.5 else OPS["cos"].one(other))
     graph = builder.finish([deep, *values[-3:], values[60], values[0]])
-    plan = Chains().plan(graph)
-    assert any(isinstance(s, Segment) for s in plan)
+    plan = ChainSplitter().plan(graph)
+    assert any(isinstance(s, OutlinedSegment) for s in plan)
     known = set(graph.params)
     for step in plan:
-        inner = [step] if not isinstance(step, Segment) else list(step.eqns)
+        inner = [step] if not isinstance(step, OutlinedSegment) else list(step.eqns)
         assert known.issuperset(step.operands)
         mine = set(step.operands)
         for eqn in inner:
@@ -189,7 +196,7 @@ def test_a_cut_program_computes_the_same(seed: int) -> None:
             mine.update(eqn.results)
         known.update(step.results)
     given = [np.random.default_rng(seed + i).normal(size=(3, 3)) for i in range(3)]
-    for found, wanted in zip(compile(graph)(*given), evaluate(graph, *given), strict=True):
+    for found, wanted in zip(compile_graph(graph)(*given), evaluate(graph, *given), strict=True):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-9, atol=1e-12)
 
 
@@ -197,7 +204,7 @@ def test_the_census_counts_shared_functions_once() -> None:
     body = chain(12)
     for _ in range(40):
         body = twice(body)
-    found = census(body)
+    found = count_equations(body)
     assert found.size == 12 + 40 * 2
     assert found.expanded == 12 * 2**40 + 2 * (2**40 - 1)
 
@@ -207,7 +214,7 @@ def twice(f: Graph) -> Graph:
         (y,) = x.home.emit(OPS["call"], [x], (f,), name="f")
         return list(x.home.emit(OPS["call"], [y], (f,), name="f"))
 
-    return region([VECTOR], body)
+    return build_region([VECTOR], body)
 
 
 def test_a_chain_ends_in_a_function_with_a_product_between() -> None:
@@ -215,13 +222,13 @@ def test_a_chain_ends_in_a_function_with_a_product_between() -> None:
         y = OPS["dot_general"].one(sines(x, 12), x, contract=((1,), (0,)), batch=((), ()))
         return [sines(y, 12)]
 
-    function, builder = region([SQUARE], body), Builder()
+    function, builder = build_region([SQUARE], body), Builder()
     x = builder.param(SQUARE)
-    for _ in range(DEPTH):
+    for _ in range(MAX_CHAIN_DEPTH):
         (x,) = builder.emit(OPS["call"], [x], (function,), name="f")
     graph = builder.finish([x])
     assert segments(graph) == []
-    assert Chains().depth(graph) == 24  # from a product to the next
+    assert ChainSplitter().depth(graph) == 24  # from a product to the next
 
 
 def test_what_a_function_gives_beside_a_chain_is_on_none() -> None:
@@ -231,7 +238,7 @@ def test_what_a_function_gives_beside_a_chain_is_on_none() -> None:
         beside = OPS["dot_general"].one(x, x, contract=((1,), (0,)), batch=((), ()))
         return [sines(x, 30), beside]
 
-    function, builder = region([SQUARE], body), Builder()
+    function, builder = build_region([SQUARE], body), Builder()
     x, others = builder.param(SQUARE), list[Value]()
     for _ in range(4):
         x, beside = builder.emit(OPS["call"], [x], (function,), name="f")
@@ -264,7 +271,7 @@ def maxima(depth: int, before: int) -> Graph:
 def test_a_maximum_is_attained_far_from_where_it_was_taken(before: int) -> None:
     """A product and a sum made again in one kernel are rounded once: no element would be as large as the largest."""
     graph, draw = maxima(56, before), np.random.default_rng(1)
-    program = compile(graph)
+    program = compile_graph(graph)
     for _ in range(40):
         *counts, _ = program(draw.normal(size=8))
         assert min(map(float, counts)) >= 1.0

@@ -8,7 +8,7 @@ import numpy as np
 
 import difflang
 from difflang.ir.op import OPS
-from difflang.runtime.compile import compile
+from difflang.runtime.compile import compile_graph
 from support.op_calls import Call
 
 SOURCE = """float {0}
@@ -57,7 +57,7 @@ def test_second_derivatives() -> None:
 def test_edges_are_those_of_the_function() -> None:
     """With the slope beside it: of 0 its sign is kept, and NaN stays alone."""
     edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 0.625, -0.625, 1e-300, 800.0, -22.0])
-    y, slope = map(np.asarray, compile(Call(OPS["tanh_and_slope"], (edges,), {}).graph())(edges))
+    y, slope = map(np.asarray, compile_graph(Call(OPS["tanh_and_slope"], (edges,), {}).graph())(edges))
     np.testing.assert_allclose(y, np.tanh(edges), rtol=1e-15)
     np.testing.assert_array_equal(np.signbit(y[:4]), np.signbit(edges[:4]))
     with np.errstate(over="ignore"):

@@ -14,9 +14,9 @@ import difflang
 from difflang.base.diagnostics import InternalError
 from difflang.ir.builder import Builder
 from difflang.ir.tensor_types import F64, I32, Tensor
-from difflang.lower.source_locations import Frames
-from difflang.lower.stablehlo.graph_primitive import Body, run_p, written
-from difflang.runtime.compile import traced
+from difflang.lower.source_locations import SourceFrames
+from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph, graph_p
+from difflang.runtime.compile import trace_graph
 
 Function = Callable[..., list[Any]]  # (jax or what stands in for it, *arrays) -> arrays
 X = np.array([[0.5, -1.5, 2.0], [3.0, -0.0, 1e-3]])
@@ -107,12 +107,12 @@ def ours(function: Function, *arrays: Any) -> list[Any]:
     """What is written, in a trace of JAX."""
     known = jax.make_jaxpr(lambda *xs: function(jax, *xs))(*arrays).out_avals
 
-    class Found(Body):
+    class Found(PrimitiveBody):
         def avals(self) -> list[Any]:
             return [ShapedArray(a.shape, a.dtype) for a in known]
 
-    body = Found(Builder().finish([]), lambda module, frames, graph, given: function(module, *given), Frames())
-    return run_p.bind(*arrays, body=body)
+    body = Found(Builder().finish([]), lambda module, frames, graph, given: function(module, *given), SourceFrames())
+    return graph_p.bind(*arrays, body=body)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_a_region_that_gives_another_type_is_a_fault_of_the_compiler() -> None:
 
     graph = Builder()
     x, n = graph.param(Tensor(F64, X.shape)), graph.param(Tensor(I32))
-    body = Body(
-        graph.finish([n], params=(x, n)), lambda module, frames, graph, given: widening(module, *given), Frames()
+    body = PrimitiveBody(
+        graph.finish([n], params=(x, n)), lambda module, frames, graph, given: widening(module, *given), SourceFrames()
     )
     with jax.enable_x64(True), pytest.raises(InternalError, match="other types"):
-        jax.jit(lambda *xs: written(body, xs)).lower(X, N)
+        jax.jit(lambda *xs: bind_graph(body, xs)).lower(X, N)
 
 
 SOURCE = """
@@ -164,7 +164,7 @@ def test_a_program_with_loops_is_one_step_to_jax() -> None:
     gradient = difflang.loads(SOURCE, name="one").stepped.grad("w")
     x, w = np.array([0.5, 0.1, -0.2]), np.eye(3) * 0.3
     with jax.enable_x64(True):
-        steps = traced(gradient.lower(x, w).graph, "cpu").jaxpr.eqns
+        steps = trace_graph(gradient.lower(x, w).graph, "cpu").jaxpr.eqns
     assert [str(step.primitive) for step in steps] == ["straight"]
     np.testing.assert_allclose(gradient(x, w), gradient.interpret(x, w), rtol=1e-12)
 

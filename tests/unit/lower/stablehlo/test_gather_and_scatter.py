@@ -15,9 +15,9 @@ import difflang
 from difflang.ir.builder import Builder
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F32, Tensor
-from difflang.lower.graph_to_jax import taken
-from difflang.lower.source_locations import Frames
-from difflang.lower.stablehlo.graph_primitive import Body, written
+from difflang.lower.graph_to_jax import lower_eqns_with
+from difflang.lower.source_locations import SourceFrames
+from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph
 from support.op_calls import calls_of
 
 Mode = jax.lax.GatherScatterMode
@@ -45,8 +45,8 @@ def test_each_mode_is_that_of_jax(name: str) -> None:
     theirs = np.asarray(jax.jit(partial(CALLS[name], jax.lax))(x))
     builder = Builder()
     like = builder.finish([builder.const(0, Tensor(F32, theirs.shape))])
-    body = Body(like, lambda jax, _, graph, xs: [CALLS[name](jax.lax, *xs)], Frames())
-    (ours,) = jax.jit(lambda x: written(body, [x]))(x)
+    body = PrimitiveBody(like, lambda jax, _, graph, xs: [CALLS[name](jax.lax, *xs)], SourceFrames())
+    (ours,) = jax.jit(lambda x: bind_graph(body, [x]))(x)
     assert np.asarray(ours).tobytes() == theirs.tobytes()
 
 
@@ -60,11 +60,11 @@ def test_other_platforms_get_what_jax_would_give_them(op: Op) -> None:
     for call in calls_of(op):
         builder = Builder()
         graph = builder.finish(builder.emit(op, [builder.param(t) for t in call.types], **call.attrs))
-        body = Body(graph, partial(taken, "cuda", False), Frames())
+        body = PrimitiveBody(graph, partial(lower_eqns_with, "cuda", False), SourceFrames())
         with jax.enable_x64(True):
             texts = [
                 jax.jit(f).trace(*call.arrays).lower(lowering_platforms=("cuda",)).as_text()
-                for f in (lambda *xs, body=body: written(body, xs), call.lower)
+                for f in (lambda *xs, body=body: bind_graph(body, xs), call.lower)
             ]
         ours, theirs = map(attributes, texts)
         assert ours == theirs, str(call)

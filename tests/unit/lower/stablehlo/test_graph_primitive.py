@@ -16,10 +16,10 @@ from difflang.ir.builder import Builder
 from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import F32, FLOATS, I32, DType, Tensor, Type
-from difflang.lower.graph_to_jax import taken
-from difflang.lower.source_locations import Frames
-from difflang.lower.stablehlo.equation_runs import Run, in_runs
-from difflang.lower.stablehlo.graph_primitive import Body, written
+from difflang.lower.graph_to_jax import lower_eqns_with
+from difflang.lower.source_locations import SourceFrames
+from difflang.lower.stablehlo.equation_runs import EqnRun, group_runs
+from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph
 from support.op_calls import DRAWN, DTYPE_OF, calls_of
 
 FORMULAS = [op for op in OPS.values() if op.formula]
@@ -31,15 +31,15 @@ ATTRS: dict[str, list[dict[str, Any]]] = {
 MANY = 16  # steps that take longer to trace than to write
 
 
-def run_of(op: Op, types: Sequence[Type], attrs: dict[str, Any]) -> Body:
+def run_of(op: Op, types: Sequence[Type], attrs: dict[str, Any]) -> PrimitiveBody:
     builder = Builder()
     results = builder.emit(op, [builder.param(t) for t in types], **attrs)
-    return Body(builder.finish(results), partial(taken, "cpu", False), Frames())
+    return PrimitiveBody(builder.finish(results), partial(lower_eqns_with, "cpu", False), SourceFrames())
 
 
 def alone(op: Op, x: Any, **attrs: Any) -> Any:
     """An op of one array, written."""
-    (found,) = written(run_of(op, [Tensor(DTYPE_OF[np.dtype(x.dtype)], x.shape)], attrs), [x])
+    (found,) = bind_graph(run_of(op, [Tensor(DTYPE_OF[np.dtype(x.dtype)], x.shape)], attrs), [x])
     return found
 
 
@@ -118,7 +118,7 @@ def test_every_straight_op_is_written_as_it_is_traced(op: Op) -> None:
 
     def both(given: list[list[Any]]) -> list[Any]:
         pairs = zip(calls, given, strict=True)
-        return [(*call.lower(*xs), *written(run_of(call.op, call.types, call.attrs), xs)) for call, xs in pairs]
+        return [(*call.lower(*xs), *bind_graph(run_of(call.op, call.types, call.attrs), xs)) for call, xs in pairs]
 
     with jax.enable_x64(True):
         found = jax.jit(both)([[*call.arrays] for call in calls])
@@ -137,8 +137,8 @@ def test_arrays_of_different_shapes_are_repeated_as_in_numpy() -> None:
     x, y = np.ones((3, 1), np.float32), np.linspace(0, 2, 4, dtype=np.float32)
     builder = Builder()
     like = builder.finish([builder.const(0.0, Tensor(F32, (3, 4)))])
-    body = Body(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], Frames())
-    assert np.array_equal(jax.jit(lambda *xs: written(body, xs))(x, y)[0], formula(np, x, y))
+    body = PrimitiveBody(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], SourceFrames())
+    assert np.array_equal(jax.jit(lambda *xs: bind_graph(body, xs))(x, y)[0], formula(np, x, y))
 
 
 SOURCE = """
@@ -165,8 +165,8 @@ def test_a_move_that_is_read_after_a_run_is_put_off() -> None:
     moved = builder.one("transpose", y, perm=(1, 0))
     z = builder.one("exp", moved)
     graph = builder.finish([z, moved])
-    first, after = in_runs(graph.eqns, graph.results)
-    assert isinstance(first, Run)
+    first, after = group_runs(graph.eqns, graph.results)
+    assert isinstance(first, EqnRun)
     assert first.results == (y, z)
     assert len(first.eqns) == 4
     assert after is graph.eqns[2]
@@ -192,8 +192,8 @@ def test_functions_of_the_stand_in_are_those_of_jax(name: str) -> None:
     theirs = jax.jit(lambda x: FUNCTIONS[name](jax.numpy, x))(x)
     builder = Builder()
     like = builder.finish([builder.const(0, Tensor(DTYPE_OF[np.dtype(theirs.dtype)], theirs.shape))])
-    body = Body(like, lambda jax, _, graph, xs: [FUNCTIONS[name](jax.numpy, *xs)], Frames())
-    (ours,) = jax.jit(lambda x: written(body, [x]))(x)
+    body = PrimitiveBody(like, lambda jax, _, graph, xs: [FUNCTIONS[name](jax.numpy, *xs)], SourceFrames())
+    (ours,) = jax.jit(lambda x: bind_graph(body, [x]))(x)
     assert ours.dtype == theirs.dtype
     assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes()
 
@@ -210,9 +210,9 @@ def test_functions_of_the_stand_in_are_those_of_jax(name: str) -> None:
 def test_numbers_that_an_array_cannot_hold_and_decisions_are_refused(formula: Any) -> None:
     builder = Builder()
     like = builder.finish([builder.const(0, Tensor(I32, (3,)))])
-    body = Body(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], Frames())
+    body = PrimitiveBody(like, lambda jax, _, graph, xs: [formula(jax.numpy, *xs)], SourceFrames())
     with pytest.raises(TypeError):
-        jax.jit(lambda x: written(body, [x])).lower(np.arange(3, dtype=np.int32))
+        jax.jit(lambda x: bind_graph(body, [x])).lower(np.arange(3, dtype=np.int32))
 
 
 CONVERTED = ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
@@ -230,8 +230,10 @@ def test_element_types_are_converted_as_by_jax(source: str) -> None:
             theirs = jax.jit(lambda x, end=end: jax.lax.convert_element_type(x, end))(x)
             builder = Builder()
             like = builder.finish([builder.const(0, Tensor(DTYPE_OF[np.dtype(end)], theirs.shape))])
-            body = Body(like, lambda jax, _, graph, xs, end=end: [jax.lax.convert_element_type(*xs, end)], Frames())
-            (ours,) = jax.jit(lambda x, body=body: written(body, [x]))(x)
+            body = PrimitiveBody(
+                like, lambda jax, _, graph, xs, end=end: [jax.lax.convert_element_type(*xs, end)], SourceFrames()
+            )
+            (ours,) = jax.jit(lambda x, body=body: bind_graph(body, [x]))(x)
             assert ours.dtype == theirs.dtype
             assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), f"{source} to {name}"
 

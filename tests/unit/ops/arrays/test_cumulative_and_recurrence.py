@@ -8,10 +8,14 @@ import jax
 import numpy as np
 import pytest
 
-from difflang.ops.arrays.cumulative_and_recurrence import as_a_tree, in_turn, recurrence_reference
+from difflang.ops.arrays.cumulative_and_recurrence import (
+    associative_recurrence,
+    recurrence_reference,
+    sequential_recurrence,
+)
 
 
-@pytest.mark.parametrize("how", [in_turn, as_a_tree])
+@pytest.mark.parametrize("how", [sequential_recurrence, associative_recurrence])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 13, 64])
 def test_one_after_the_other_and_as_a_tree(how: Any, reverse: bool, size: int) -> None:
@@ -29,7 +33,7 @@ def test_one_after_the_other_and_as_a_tree(how: Any, reverse: bool, size: int) -
 
 def test_the_factor_of_the_first_place_counts_for_nothing() -> None:
     a, b = np.array([np.inf, 2.0]), np.array([1.0, 3.0])
-    for how in (in_turn, as_a_tree):
+    for how in (sequential_recurrence, associative_recurrence):
         with jax.enable_x64(True):
             got = how(jax, np.zeros(2, bool), a, b, axis=0, reverse=False)
         assert np.asarray(got).tolist() == [1.0, 5.0]

@@ -12,10 +12,19 @@ import pytest
 
 import difflang
 from difflang.ir.op import OPS
-from difflang.ops.arrays.axis_reductions import FOLDS, LITTLE, ROWS
+from difflang.ops.arrays.axis_reductions import HALVING_STEPS, SMALL_SIZE, VECTOR_ROWS
 
 SHAPES = {
-    "reduce_any": [(ROWS + 1,), (LITTLE,), (2003,), (64 * ROWS,), (35, 31), (1, 1031), (1031, 1), (3, 3, 3, 41)],
+    "reduce_any": [
+        (VECTOR_ROWS + 1,),
+        (SMALL_SIZE,),
+        (2003,),
+        (64 * VECTOR_ROWS,),
+        (35, 31),
+        (1, 1031),
+        (1031, 1),
+        (3, 3, 3, 41),
+    ],
     "reduce_all": [(1500,), (4, 257)],
     "reduce_max": [(1500,), (13, 1, 81)],
 }
@@ -48,7 +57,7 @@ def test_extremes_of_many(dtype: Any) -> None:
 
 
 def test_lanes_of_many_are_reduced_lane_by_lane() -> None:
-    x = np.zeros((3, 2 * LITTLE), bool)
+    x = np.zeros((3, 2 * SMALL_SIZE), bool)
     x[1, 1999] = True
     assert jax.vmap(lowered("reduce_any"))(x).tolist() == [False, True, False]
 
@@ -57,11 +66,11 @@ def test_an_array_is_halved_as_it_stands() -> None:
     """In rows of other lengths than its own, each element of what is fused into the reduction would be looked for."""
     x = jax.ShapeDtypeStruct((64, 4, 4, 32), np.bool_)
     program = lowered("reduce_any").lower(x).as_text()  # pyright: ignore[reportFunctionMemberAccess]  jitted
-    assert "reshape" not in program and program.count("stablehlo.or %") == FOLDS
+    assert "reshape" not in program and program.count("stablehlo.or %") == HALVING_STEPS
 
 
 def test_rows_that_leave_nothing_over_are_not_cut() -> None:
-    program = lowered("reduce_any").lower(jax.ShapeDtypeStruct((64 * ROWS,), np.bool_)).as_text()  # pyright: ignore[reportFunctionMemberAccess]  jitted
+    program = lowered("reduce_any").lower(jax.ShapeDtypeStruct((64 * VECTOR_ROWS,), np.bool_)).as_text()  # pyright: ignore[reportFunctionMemberAccess]  jitted
     assert program.count("stablehlo.slice") == 2  # 64 of 2048, 2 of 64
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
@@ -122,7 +122,7 @@ def test_a_wrong_winner_is_noticed() -> None:
     )
     types = [Tensor(F64, (3,)), Tensor(F64, (6,)), Tensor(I32, (6,))]
     x, u = np.zeros(3), np.array([1.0, 5.0, 5.0, -1.0, 1.0, 5.0])
-    back = pulled(region(types, lambda *xs: OPS["scatter_max"](*xs, axes=(0,))), (True, True, False))
+    back = pulled(build_region(types, lambda *xs: OPS["scatter_max"](*xs, axes=(0,))), (True, True, False))
     broken = back.with_eqns([Eqn(wrong, e.operands, e.results, e.attrs) if e.op is first else e for e in back.eqns])
     right, off = (evaluate(g, x, u, INDICES, np.ones(3))[1].tolist() for g in (back, broken))
     assert right != off

@@ -10,18 +10,18 @@ import pytest
 
 from derivative_programs import Program, programs
 from derivatives import FLOAT, INT, TRUTH, composed, literal, mapped, op, repeat
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, TypeMismatch
 from difflang.ir.tensor_types import F32, F64, History, Tensor, Type
-from difflang.runtime.compile import compile
+from difflang.runtime.compile import compile_graph
 
 VECTOR = Tensor(F64, (3,))
 
 
 def compiled(graph: Graph, *arrays: Any) -> list[Any]:
-    return compile(graph)(*arrays)
+    return compile_graph(graph)(*arrays)
 
 
 PROGRAMS = [p for p in programs() if not p.name.endswith("-50")]
@@ -42,13 +42,13 @@ def test_compiled_is_interpreted(program: Program, order: str) -> None:
 
 
 def test_a_map_over_no_lanes_compiles() -> None:
-    graph = region([FLOAT, Tensor(F64, (0,))], lambda w, xs: mapped(0, lambda w, x: [w * x], [w], [xs]))
+    graph = build_region([FLOAT, Tensor(F64, (0,))], lambda w, xs: mapped(0, lambda w, x: [w * x], [w], [xs]))
     (ys,) = compiled(graph, np.float64(1.0), np.zeros(0))
     assert ys.shape == (0,)
 
 
 def test_a_map_that_reads_nothing_in_items_compiles() -> None:
-    (ys,) = compiled(region([FLOAT], lambda w: mapped(3, lambda w: [w * w], [w], [])), np.float64(2.0))
+    (ys,) = compiled(build_region([FLOAT], lambda w: mapped(3, lambda w: [w * w], [w], [])), np.float64(2.0))
     np.testing.assert_array_equal(ys, [4.0] * 3)
 
 
@@ -60,9 +60,9 @@ def loop_of(step: Graph, *operands: Value, go: Graph | None = None, **attrs: Any
     return OPS["loop"](*operands, regions=(step,) if go is None else (step, go), **given)
 
 
-STEP = region([INT, FLOAT], lambda i, s: [s])
-YIELDING = region([INT, FLOAT, FLOAT], lambda i, s, x: [s, x])
-GO = region([INT, FLOAT], lambda i, s: [op("gt", s, s)])
+STEP = build_region([INT, FLOAT], lambda i, s: [s])
+YIELDING = build_region([INT, FLOAT, FLOAT], lambda i, s, x: [s, x])
+GO = build_region([INT, FLOAT], lambda i, s: [op("gt", s, s)])
 Case = Callable[..., tuple[Value, ...]]
 
 
@@ -93,7 +93,7 @@ Case = Callable[..., tuple[Value, ...]]
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(types: list[Type], build: Case, message: str) -> None:
     with pytest.raises(TypeMismatch, match=message):
-        region(types, build)
+        build_region(types, build)
 
 
 def test_what_a_loop_gives_depends_on_whether_its_length_is_known() -> None:
@@ -102,5 +102,5 @@ def test_what_a_loop_gives_depends_on_whether_its_length_is_known() -> None:
         (None, (History(FLOAT), History(TRUTH))),
         (4, (Tensor(F64, (4,)), Tensor(TRUTH.dtype, (4,)))),
     ):
-        graph = region([FLOAT], lambda s, length=length: repeat(2, step, [], [s], length=length))
+        graph = build_region([FLOAT], lambda s, length=length: repeat(2, step, [], [s], length=length))
         assert graph.type[1] == (INT, FLOAT, *expected)

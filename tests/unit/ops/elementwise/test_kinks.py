@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
@@ -240,13 +240,13 @@ def test_the_side_not_selected_contributes_nothing(
 def test_a_numeric_zero_times_inf_is_nan() -> None:
     """Only a structural zero is absent: `x * sqrt(x)` at 0 is NaN, as the docs say."""
     (dy,) = evaluate(
-        pushed(region([Tensor(F64)], lambda x: [x * OPS["sqrt"].one(x)]), (True,)), np.array(0.0), np.array(1.0)
+        pushed(build_region([Tensor(F64)], lambda x: [x * OPS["sqrt"].one(x)]), (True,)), np.array(0.0), np.array(1.0)
     )
     assert np.isnan(dy)
 
 
 def test_a_stopped_path_contributes_nothing() -> None:
-    graph = region([Tensor(F64)], lambda x: [x * OPS["stop"].one(OPS["sqrt"].one(x))])
+    graph = build_region([Tensor(F64)], lambda x: [x * OPS["stop"].one(OPS["sqrt"].one(x))])
     assert evaluate(pulled(graph, (True,)), np.array(0.0), np.array(1.0))[0] == 0.0
 
 
@@ -259,7 +259,7 @@ def test_integers_and_truths_lose_the_derivative() -> None:
         positive = OPS["convert"].one(OPS["truncate"].one(x, dtype=BOOL), dtype=F64)
         return [x * 2.0 + back + positive]
 
-    graph = region([Tensor(F64)], body)
+    graph = build_region([Tensor(F64)], body)
     assert evaluate(pulled(graph, (True,)), np.array(1.5), np.array(1.0))[0] == 2.0
 
 

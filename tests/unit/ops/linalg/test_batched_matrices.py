@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from derivatives import total
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
@@ -121,7 +121,7 @@ def weighted(call: Call, weights: list[Array]) -> Graph:
         terms = [total(y * w) for y, w in zip(ys, values[count:], strict=True)]
         return [sum(terms[1:], terms[0])]
 
-    return region([Tensor(F64, x.shape) for x in (*call.arrays, *weights)], body)
+    return build_region([Tensor(F64, x.shape) for x in (*call.arrays, *weights)], body)
 
 
 def differences(f: Callable[[Any], Any], a: Array, step: Any, along: Array | None = None) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from derivatives import total
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
@@ -39,11 +39,11 @@ def both(graph: Graph, *xs: Any) -> Iterator[list[Array]]:
 
 def of(f: Any, *shapes: tuple[int, ...]) -> Graph:
     """A function of arrays as a graph with one result."""
-    return region([Tensor(F64, s) for s in shapes], lambda *xs: [f(*xs)])
+    return build_region([Tensor(F64, s) for s in shapes], lambda *xs: [f(*xs)])
 
 
 def single(name: str, *shapes: tuple[int, ...], **attrs: Any) -> Graph:
-    return region([Tensor(F64, s) for s in shapes], lambda *xs: OPS[name](*xs, **attrs))
+    return build_region([Tensor(F64, s) for s in shapes], lambda *xs: OPS[name](*xs, **attrs))
 
 
 # --------------------------------------------------------------------------------------------- determinants

@@ -15,8 +15,8 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.loop import binomial_schedule, checkpoint_store, treeverse
-from difflang.ops.loop.checkpoint_store import Asked, Size, in_order
-from difflang.runtime.compile import compile
+from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize, insert_checkpoint
+from difflang.runtime.compile import compile_graph
 
 PROGRAMS = {p.name: p for p in programs()}
 LONG = ("rotation-while-50", "rotation-exact-50", "while-in-while-7", "branchy-50", "early-50", "lanes-4", "calls-7")
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch, slots: int, steps: int) -> None:
         "MOST_STEPS": steps,
     }.items():
         monkeypatch.setattr(checkpoint_store, name, number)
-    monkeypatch.setattr(checkpoint_store, "FEWEST_STEPS", steps)
+    monkeypatch.setattr(checkpoint_store, "MIN_INTERVAL", steps)
 
 
 def agrees(program: Program, order: str) -> None:
@@ -41,7 +41,7 @@ def agrees(program: Program, order: str) -> None:
     rng = np.random.default_rng(0)
     xs = [np.asarray(x, np.float64) for x in program.arguments]
     xs += [rng.normal(size=p.type.shape) for p in graph.params[len(xs) :]]
-    found = compile(graph)(*xs)
+    found = compile_graph(graph)(*xs)
     for got, want in zip(found, evaluate(graph, *xs), strict=True):
         scale = max(1e-9, float(np.max(np.abs(want), initial=0.0)))
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * scale)
@@ -54,7 +54,7 @@ def test_small_tapes_give_the_same(
 ) -> None:
     small(monkeypatch, slots, steps)
     if (len(name) + slots) % 2:  # only what is kept is written
-        monkeypatch.setattr(checkpoint_store, "LARGE", 0)
+        monkeypatch.setattr(checkpoint_store, "LARGE_STATE_BYTES", 0)
     agrees(PROGRAMS[name], order)
 
 
@@ -63,14 +63,14 @@ def test_beyond_its_room_a_tape_of_each_state_is_gone_back_through_leg_by_leg(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Step by step, each state would be had again from the last one kept before it."""
-    made: list[treeverse.Decided] = []
+    made: list[treeverse.OnlineSegments] = []
 
-    class Noted(treeverse.Decided):
+    class Noted(treeverse.OnlineSegments):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr(treeverse, "Decided", Noted)
+    monkeypatch.setattr(treeverse, "OnlineSegments", Noted)
     step = "while i < k {\n y = sin(y)\n i += 1\n }"
     text = f"fn f(x: f64, k: i32) -> f64 {{\n var y = x\n var i = 0\n HOW\n {step}\n y\n}}"
     f, plain = (difflang.loads(text.replace("HOW", s), name="long").f for s in (f"@checkpoint({how})", ""))
@@ -82,7 +82,7 @@ def test_beyond_its_room_a_tape_of_each_state_is_gone_back_through_leg_by_leg(
 @pytest.mark.parametrize("name", ["rotation-while-50", "while-in-while-7", "lanes-4"])
 def test_large_states_that_are_not_kept_are_not_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And none is lost by that, whether all, some or planned ones are kept."""
-    monkeypatch.setattr(checkpoint_store, "LARGE", 0)
+    monkeypatch.setattr(checkpoint_store, "LARGE_STATE_BYTES", 0)
     agrees(PROGRAMS[name], "V")
     small(monkeypatch, 3, 2)
     agrees(PROGRAMS[name], "V")
@@ -92,7 +92,7 @@ def test_other_platforms_write_every_state(monkeypatch: pytest.MonkeyPatch) -> N
     text = "fn f(x: f64[600], k: i32) -> f64 {\n  var y = x\n  for i in 0..k { y = sin(y) }\n  sum(y)\n}"
     x, k, shown = np.ones(600), np.int32(3), list[tuple[str, str]]()
     for large in (0, 1 << 30):
-        monkeypatch.setattr(checkpoint_store, "LARGE", large)
+        monkeypatch.setattr(checkpoint_store, "LARGE_STATE_BYTES", large)
         gradient = difflang.loads(text, name="states").f.grad("x")
         shown.append((gradient.lower(x, k, platform="cpu").as_text(), gradient.lower(x, k, platform="cuda").as_text()))
     assert shown[0][0] != shown[1][0] and shown[0][1] == shown[1][1]
@@ -124,13 +124,21 @@ def test_reverse_mode_four_deep() -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [Size(2, 2, 1), Size(5, 5, 1), Size(8, 8, 2), Size(4, 6, 4), Size(0, 3, 4), Size(64, 8, 16)]
+    "size",
+    [
+        StoreSize(2, 2, 1),
+        StoreSize(5, 5, 1),
+        StoreSize(8, 8, 2),
+        StoreSize(4, 6, 4),
+        StoreSize(0, 3, 4),
+        StoreSize(64, 8, 16),
+    ],
 )
-def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: Size) -> None:
+def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: StoreSize) -> None:
     order = size.order
-    held = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < binomial_schedule.MOST}
+    held = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < binomial_schedule.INT32_MAX}
     kept = sorted(held.values())
-    taken, place = jax.jit(lambda order, place, step: in_order(jax, size, order, place, step)), np.int32(1)
+    taken, place = jax.jit(lambda order, place, step: insert_checkpoint(jax, size, order, place, step)), np.int32(1)
     for step in range(size.whole, 400):
         if step % size.steps:
             continue
@@ -139,24 +147,24 @@ def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: 
         more = np.asarray([*kept, step], np.int32) // size.steps
         kept.append(step)
         if len(kept) > size.slots:
-            del kept[int(binomial_schedule.dropped(np, more, more[-1] + 1, binomial_schedule.sums_from_the_end))]
+            del kept[int(binomial_schedule.choose_dropped(np, more, more[-1] + 1, binomial_schedule.suffix_sums))]
         held[int(slot)] = step
-        found = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < binomial_schedule.MOST}
+        found = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < binomial_schedule.INT32_MAX}
         assert found == held and sorted(held.values()) == kept
 
 
 def test_large_states_get_few_slots_and_small_ones_many() -> None:
-    assert Size.of([Tensor(F64)], 1, Asked()) == Size(16384, 256, 512)
-    assert Size.of([Tensor(F64)], 1, Asked(), inside=True) == Size(4096, 256, 512)
-    assert Size.of([Tensor(F64, (1000,))], 1, Asked()) == Size(256, 256, 64)
-    assert Size.of([Tensor(F64, (10**7,))], 1, Asked()) == Size(16, 16, 4)
-    assert Size.of([Tensor(F64)], 1000, Asked()) == Size(16, 16, 4)
-    assert Size.of([], 1, Asked()) == Size(16384, 256, 512)
-    full = Size.of([Tensor(F64)], 1, Asked(1000, 1))
-    assert full == Size(1001, 1001, 1)  # while there is room nothing is decided
-    assert Size.of([Tensor(F64)], 1, Asked(1000, 0)).whole == 0
-    assert Size.of([Tensor(F64)], 1, Asked(7, 6)).whole == 0
-    assert Size.of([Tensor(F64)], 1, Asked(1000, 1, 500)).planned == tuple(range(500))
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest()) == StoreSize(16384, 256, 512)
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(), inside=True) == StoreSize(4096, 256, 512)
+    assert StoreSize.of([Tensor(F64, (1000,))], 1, StoreRequest()) == StoreSize(256, 256, 64)
+    assert StoreSize.of([Tensor(F64, (10**7,))], 1, StoreRequest()) == StoreSize(16, 16, 4)
+    assert StoreSize.of([Tensor(F64)], 1000, StoreRequest()) == StoreSize(16, 16, 4)
+    assert StoreSize.of([], 1, StoreRequest()) == StoreSize(16384, 256, 512)
+    full = StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 1))
+    assert full == StoreSize(1001, 1001, 1)  # while there is room nothing is decided
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 0)).whole == 0
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(7, 6)).whole == 0
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 1, 500)).planned == tuple(range(500))
 
 
 SOURCE = """

@@ -11,8 +11,8 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, Tensor
-from difflang.ops.loop.min_cut_residuals import is_cheap, least_cut
-from difflang.ops.loop.residual_selection import size
+from difflang.ops.loop.min_cut_residuals import find_min_cut, is_cheap_to_recompute
+from difflang.ops.loop.residual_selection import total_bytes
 
 
 def drawn(seed: int) -> tuple[Graph, list[Value]]:
@@ -44,7 +44,7 @@ def enough(graph: Graph, kept: set[Value], wanted: list[Value]) -> bool:
     """Whether cheap equations make what is wanted of what is kept and of the params."""
     had = {*graph.params, *kept}
     for eqn in graph.eqns:
-        if is_cheap(eqn) and had.issuperset(eqn.operands):
+        if is_cheap_to_recompute(eqn) and had.issuperset(eqn.operands):
             had.update(eqn.results)
     return had.issuperset(wanted)
 
@@ -52,10 +52,10 @@ def enough(graph: Graph, kept: set[Value], wanted: list[Value]) -> bool:
 @pytest.mark.parametrize("seed", range(12))
 def test_no_smaller_set_will_do(seed: int) -> None:
     graph, wanted = drawn(seed)
-    kept = least_cut(graph, graph.params, wanted)
+    kept = find_min_cut(graph, graph.params, wanted)
     assert enough(graph, set(kept), wanted)
     values = [r for e in graph.eqns for r in e.results if e.operands]
-    smaller = [s for n in range(5) for s in combinations(values, n) if size(s) < size(kept)]
+    smaller = [s for n in range(5) for s in combinations(values, n) if total_bytes(s) < total_bytes(kept)]
     assert not any(enough(graph, set(s), wanted) for s in smaller)
 
 
@@ -66,9 +66,9 @@ def test_of_two_least_sets_the_later_one_is_kept() -> None:
     once = OPS["sin"].one(product)
     twice = OPS["exp"].one(once)
     graph = builder.finish([twice])
-    assert least_cut(graph, [x], [twice]) == [twice]
-    assert least_cut(graph, [x], [once, twice]) == [once]
-    assert least_cut(graph, [x], []) == []
+    assert find_min_cut(graph, [x], [twice]) == [twice]
+    assert find_min_cut(graph, [x], [once, twice]) == [once]
+    assert find_min_cut(graph, [x], []) == []
 
 
 def test_arrays_of_terabytes_are_weighed_too() -> None:
@@ -77,4 +77,4 @@ def test_arrays_of_terabytes_are_weighed_too() -> None:
     total = OPS["reduce_sum"].one(x, axes=(1,))
     wide = OPS["broadcast"].one(total, axes=(0,), shape=(1 << 20, 1 << 20))
     graph = builder.finish([wide])
-    assert least_cut(graph, [x], [wide]) == [total]
+    assert find_min_cut(graph, [x], [wide]) == [total]

@@ -83,7 +83,7 @@ def kept(f: Any, *arguments: Any) -> list[str]:
 def test_positions_are_kept_and_distances_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     source, arguments = PROGRAMS["bodies"]
     assert kept(difflang.loads(HEADER + source, name="b").f, *arguments) == ["f64[6, 5, 3]"]
-    monkeypatch.setattr(loop_op, "frugal", lambda lin, *_: lin)
+    monkeypatch.setattr(loop_op, "minimize_residuals", lambda lin, *_: lin)
     assert kept(difflang.loads(HEADER + source, name="b").f, *arguments).count("f64[6, 5, 5, 3]") > 1
 
 
@@ -174,7 +174,7 @@ def test_derivatives_are_those_with_everything_kept(name: str, operator: str, mo
     text = f"{HEADER}{source}fn g({takes}) = {asked}\n"
     thrifty: Any = difflang.loads(text, name="thrifty").g
     found, interpreted = thrifty(*arguments), thrifty.interpret(*arguments)
-    monkeypatch.setattr(loop_op, "frugal", lambda lin, *_: lin)
+    monkeypatch.setattr(loop_op, "minimize_residuals", lambda lin, *_: lin)
     want = difflang.loads(text, name="lavish").g.interpret(*arguments)
     for value in (found, interpreted):
         np.testing.assert_allclose(value, want, rtol=1e-13, atol=1e-13)
@@ -186,11 +186,11 @@ def test_never_more_is_kept_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) 
     made: list[tuple[int, int]] = []
 
     def spied(lin: Any, *at_hand: Any) -> Any:
-        found = residual_selection.frugal(lin, *at_hand)
-        made.append((residual_selection.size(found.made), residual_selection.size(lin.made)))
+        found = residual_selection.minimize_residuals(lin, *at_hand)
+        made.append((residual_selection.total_bytes(found.made), residual_selection.total_bytes(lin.made)))
         return found
 
-    monkeypatch.setattr(loop_op, "frugal", spied)
+    monkeypatch.setattr(loop_op, "minimize_residuals", spied)
     for source, arguments in [*PROGRAMS.values(), (ITEMS, (np.arange(3.0), np.ones((4, 3))))]:
         difflang.loads(HEADER + source, name="spied").f.grad(0)(*arguments)
     assert made
@@ -199,7 +199,7 @@ def test_never_more_is_kept_than_was_asked_for(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_jumps_or_decides_is_kept() -> None:
     """A truth, an integer or a whole number computed again might fall on the other side of a rounding."""
-    assert residual_selection.LIGHT.isdisjoint(
+    assert residual_selection.LIGHT_OPS.isdisjoint(
         {"lt", "le", "eq", "sign", "floor", "round", "truncate", "rem", "argmax"}
     )
 
@@ -248,7 +248,7 @@ def test_calls_write_nothing_down_that_repeats_or_that_only_the_tangent_reads(mo
     made: list[tuple[Any, Any]] = []
 
     def spied(lin: Any) -> Any:
-        made.append((lin, residual_selection.lean(lin)))
+        made.append((lin, residual_selection.trim_residuals(lin)))
         return made[-1][1]
 
     x, w = np.random.default_rng(3).normal(size=(30, 70)), np.linspace(0.5, 1.5, 70)
@@ -257,10 +257,10 @@ def test_calls_write_nothing_down_that_repeats_or_that_only_the_tangent_reads(mo
         f"fn {name}(x: f64[n, k], w: f64[k]) -> f64[n, k] = {text}\n" for name, text in asked.items()
     )  # fmt: skip
     with monkeypatch.context() as patched:
-        patched.setattr(derivative_cache, "lean", lambda lin: lin)
+        patched.setattr(derivative_cache, "trim_residuals", lambda lin: lin)
         lavish: Any = difflang.loads(source, name="lavish")
         want = {name: np.asarray(getattr(lavish, name).interpret(x, w)) for name in asked}
-    monkeypatch.setattr(derivative_cache, "lean", spied)
+    monkeypatch.setattr(derivative_cache, "trim_residuals", spied)
     thrifty: Any = difflang.loads(source, name="thrifty")
     for name in asked:
         found = getattr(thrifty, name)
@@ -269,9 +269,10 @@ def test_calls_write_nothing_down_that_repeats_or_that_only_the_tangent_reads(mo
     lin, found = made[0]
     maker = {r: eqn.op.name for eqn in found.primal.eqns for r in eqn.results}
     assert not {"broadcast", "gelu_slope", "neg", "cos"} & {maker[r] for r in found.made}
-    assert residual_selection.size(found.made) < 0.7 * residual_selection.size(lin.made)
+    assert residual_selection.total_bytes(found.made) < 0.7 * residual_selection.total_bytes(lin.made)
     assert all(
-        residual_selection.size(b.residuals) <= residual_selection.ROOM * residual_selection.size(a.residuals)
+        residual_selection.total_bytes(b.residuals)
+        <= residual_selection.SIZE_SLACK * residual_selection.total_bytes(a.residuals)
         for a, b in made
     )
 
@@ -285,5 +286,5 @@ def test_what_is_pulled_through_again_and_again_computes_nothing_again(monkeypat
     program: Any = difflang.loads(HEADER + CALLS + text, name="often")
     x, w = np.random.default_rng(3).normal(size=(30, 70)), np.linspace(0.5, 1.5, 70)
     want = program.f.grad(0).interpret(x, w)
-    monkeypatch.setattr(derivative_cache, "lean", never)
+    monkeypatch.setattr(derivative_cache, "trim_residuals", never)
     np.testing.assert_allclose(program.g.interpret(x, w), want, rtol=1e-12, atol=1e-12)

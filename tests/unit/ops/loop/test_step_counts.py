@@ -13,8 +13,14 @@ from difflang.ir.graph import Graph
 from difflang.ir.interpreter import evaluate
 from difflang.lower.graph_to_jax import Lowering
 from difflang.ops.loop import checkpoint_store
-from difflang.ops.loop.binomial_schedule import advances, dropped, left_to_do, reaches, sums_from_the_end
-from difflang.ops.loop.checkpoint_store import Size
+from difflang.ops.loop.binomial_schedule import (
+    choose_dropped,
+    min_forward_steps,
+    reach_table,
+    remaining_forward_steps,
+    suffix_sums,
+)
+from difflang.ops.loop.checkpoint_store import StoreSize
 
 SOURCE = """
 float f64
@@ -58,11 +64,11 @@ def online(slots: int, units: int) -> np.ndarray:
     kept = np.arange(min(slots, units), dtype=np.int32)
     for end in range(slots, units):
         more = np.append(kept, np.int32(end))
-        kept = np.delete(more, int(dropped(np, more, np.int32(end + 1), sums_from_the_end)))
+        kept = np.delete(more, int(choose_dropped(np, more, np.int32(end + 1), suffix_sums)))
     return kept
 
 
-def expected(size: Size, steps: int) -> int:
+def expected(size: StoreSize, steps: int) -> int:
     """Forwards, then what the schedule says, then each unit once more but for its last step."""
     if steps <= size.whole:
         return steps
@@ -72,23 +78,28 @@ def expected(size: Size, steps: int) -> int:
 
 
 def taken_back(kept: np.ndarray, units: int, slots: int) -> int:
-    row = reaches(slots)
+    row = reach_table(slots)
     if len(kept) == slots:
-        return int(left_to_do(np, kept, np.int32(units)))
+        return int(remaining_forward_steps(np, kept, np.int32(units)))
     ends = np.append(kept[1:], units)
     return sum(
-        int(advances(np, np.int32(e - k), row[slots - i])) for i, (k, e) in enumerate(zip(kept, ends, strict=True))
+        int(min_forward_steps(np, np.int32(e - k), row[slots - i]))
+        for i, (k, e) in enumerate(zip(kept, ends, strict=True))
     )
 
 
-@pytest.mark.parametrize("size", [Size(6, 6, 1), Size(0, 6, 1), Size(8, 5, 4), Size(32, 4, 16), Size(0, 5, 4)], ids=str)
+@pytest.mark.parametrize(
+    "size",
+    [StoreSize(6, 6, 1), StoreSize(0, 6, 1), StoreSize(8, 5, 4), StoreSize(32, 4, 16), StoreSize(0, 5, 4)],
+    ids=str,
+)
 def test_the_steps_taken_are_those_of_the_schedule(
-    gradient: Graph, size: Size, monkeypatch: pytest.MonkeyPatch
+    gradient: Graph, size: StoreSize, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the gradient is that of the interpreter, which keeps everything."""
-    monkeypatch.setattr(Size, "of", lambda *_, **__: size)
+    monkeypatch.setattr(StoreSize, "of", lambda *_, **__: size)
     monkeypatch.setattr(
-        checkpoint_store, "LARGE", 0 if size.whole else checkpoint_store.LARGE
+        checkpoint_store, "LARGE_STATE_BYTES", 0 if size.whole else checkpoint_store.LARGE_STATE_BYTES
     )  # at 0 what is not kept is not written
     lowering = Counting()
     with jax.enable_x64(True):

@@ -8,14 +8,23 @@ import numpy as np
 import pytest
 
 import difflang
-from difflang.lower.capacity import LITTLE
+from difflang.lower.capacity import INITIAL_CAPACITY
 from difflang.ops.loop import checkpoint_store
-from difflang.ops.loop.binomial_schedule import FARTHEST, MOST_LEGS, Leg, advances, legs, placed, reaches, taped_legs
-from difflang.ops.loop.checkpoint_store import Asked, Size
-from difflang.plan.budget_search import Planner
-from difflang.plan.loop_ways import first_way, ways_of_loop
-from difflang.plan.save_policies import Way
-from difflang.runtime.compile import compile
+from difflang.ops.loop.binomial_schedule import (
+    MAX_REPEATS,
+    MAX_SEGMENTS,
+    TreeverseSegment,
+    min_forward_steps,
+    plan_checkpoints,
+    plan_residual_segments,
+    plan_segments,
+    reach_table,
+)
+from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
+from difflang.plan.budget_search import SegmentedPlanner
+from difflang.plan.loop_ways import last_forward_checkpoint, loop_policies
+from difflang.plan.save_policies import SavePolicy
+from difflang.runtime.compile import compile_graph
 
 
 def followed(rows: np.ndarray, kept: list[int], slots: int, *, taped: int = 0) -> tuple[list[int], int]:
@@ -24,7 +33,7 @@ def followed(rows: np.ndarray, kept: list[int], slots: int, *, taped: int = 0) -
     room: list[int] = []
     back, count = list[int](), 0
     for number, row in enumerate(rows.tolist()):
-        leg = Leg(*row)
+        leg = TreeverseSegment(*row)
         at = held[leg.slot] if not taped or number else leg.first
         assert at == leg.first
         if leg.skipped:
@@ -44,19 +53,21 @@ def followed(rows: np.ndarray, kept: list[int], slots: int, *, taped: int = 0) -
 @pytest.mark.parametrize("slots", [1, 2, 3, 5, 9, 40])
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 30, 100])
 def test_each_step_is_gone_back_through_once(steps: int, slots: int) -> None:
-    kept = placed(steps, slots)
-    rows = legs(steps, slots)
+    kept = plan_checkpoints(steps, slots)
+    rows = plan_segments(steps, slots)
     assert rows is not None
     back, count = followed(rows, list(kept), slots)
     assert back == list(reversed(range(steps)))
-    assert count + kept[-1] <= int(advances(np, np.int32(steps), reaches(slots)[slots]))  # the spare slot helps
+    assert count + kept[-1] <= int(
+        min_forward_steps(np, np.int32(steps), reach_table(slots)[slots])
+    )  # the spare slot helps
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 8])
 @pytest.mark.parametrize(("steps", "each"), [(7, 7), (7, 3), (9, 3), (30, 1), (30, 4), (100, 13), (2, 1)])
 def test_so_it_is_where_what_is_read_back_is_kept_of_a_few_steps(steps: int, each: int, slots: int) -> None:
-    size = Size.of([], 1, Asked(slots, each, steps, taped=True))
-    rows = taped_legs(steps, slots, each)
+    size = StoreSize.of([], 1, StoreRequest(slots, each, steps, taped=True))
+    rows = plan_residual_segments(steps, slots, each)
     assert rows is not None and size.taped == each and size.head == steps - each
     back, count = followed(rows, list(size.planned), slots, taped=each)
     assert back == list(reversed(range(steps)))
@@ -65,26 +76,29 @@ def test_so_it_is_where_what_is_read_back_is_kept_of_a_few_steps(steps: int, eac
 
 
 def test_one_slot_is_enough_for_more_steps_than_the_table_reaches() -> None:
-    steps = FARTHEST + 100
-    rows = legs(steps, 1)
+    steps = MAX_REPEATS + 100
+    rows = plan_segments(steps, 1)
     assert rows is not None
     assert followed(rows, [0], 1)[0] == list(reversed(range(steps)))
 
 
 def test_a_plan_that_is_too_long_is_none() -> None:
-    assert legs(100_000, 2) is None and taped_legs(100_000, 2, 1) is None
-    short = legs(100_000, 500)
-    assert short is not None and len(short) <= MOST_LEGS
+    assert plan_segments(100_000, 2) is None and plan_residual_segments(100_000, 2, 1) is None
+    short = plan_segments(100_000, 500)
+    assert short is not None and len(short) <= MAX_SEGMENTS
 
 
 def test_the_last_state_kept_is_counted_as_it_is_placed() -> None:
     for steps in (1, 2, 3, 10, 99, 400):
-        assert all(first_way(steps, slots) == placed(steps, slots)[-1] for slots in (1, 2, 3, 7, 20, 60))
+        assert all(
+            last_forward_checkpoint(steps, slots) == plan_checkpoints(steps, slots)[-1]
+            for slots in (1, 2, 3, 7, 20, 60)
+        )
 
 
 def test_what_is_estimated_of_a_way_is_what_its_legs_take() -> None:
-    for way, again in ways_of_loop(60, known=True)[::29]:
-        rows = taped_legs(60, way.slots, way.taped) if way.taped else legs(60, way.slots + 1)
+    for way, again in loop_policies(60, known=True)[::29]:
+        rows = plan_residual_segments(60, way.slots, way.taped) if way.taped else plan_segments(60, way.slots + 1)
         assert rows is not None
         took = int(rows[:, 2].sum() + rows[:, 3].sum())
         assert took <= again <= took + max(2 * way.taped, 12)  # the spare slot, and a last unit that is not whole
@@ -127,20 +141,27 @@ fn inner(w: f64, v: f64[3]) -> f64 {
   sum(x * x)
 }
 """
-WAYS = [Way(1, taped=1), Way(1, taped=20), Way(2, taped=3), Way(4, taped=5), Way(3), Way(12)]
+WAYS = [
+    SavePolicy(1, taped=1),
+    SavePolicy(1, taped=20),
+    SavePolicy(2, taped=3),
+    SavePolicy(4, taped=5),
+    SavePolicy(3),
+    SavePolicy(12),
+]
 
 
-@pytest.mark.parametrize("large", [0, checkpoint_store.LARGE])  # at 0 what is not kept is not written
+@pytest.mark.parametrize("large", [0, checkpoint_store.LARGE_STATE_BYTES])  # at 0 what is not kept is not written
 @pytest.mark.parametrize("name", ["plain", "reads", "yields", "lanes", "inner", "pushed", "slope"])
 def test_gradients_are_those_that_keep_all(name: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_store, "LARGE", large)
+    monkeypatch.setattr(checkpoint_store, "LARGE_STATE_BYTES", large)
     function: Any = difflang.loads(SOURCE, name="ways")[name].grad("w", "v")
     graph = function._entry(("f64", "f64[3]"), {}).graph
-    planner = Planner(graph, LITTLE)
+    planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     given = np.float64(0.7), np.asarray([0.3, -0.4, 1.1])
-    wanted = compile(planner.as_usual[0])(*given)
+    wanted = compile_graph(planner.as_usual[0])(*given)
     assert planner.loops
     for way in WAYS:
         done, _ = planner.made({e: way for e in planner.loops if way.slots + way.taped < e.attrs["length"]})
-        for got, want in zip(compile(done)(*given), wanted, strict=True):
+        for got, want in zip(compile_graph(done)(*given), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-13)

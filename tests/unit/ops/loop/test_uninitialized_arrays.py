@@ -30,7 +30,7 @@ def histories_copied(f: Any) -> int:
 
 def test_no_array_of_a_loop_of_known_length_begins_as_a_copy_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assert histories_copied(difflang.loads(SOURCE, name="b").f.grad(0)) == 0
-    monkeypatch.setattr(loop_execution, "blank", lambda type, number: np.zeros((), np.float64))
+    monkeypatch.setattr(loop_execution, "initial_fill", lambda type, number: np.zeros((), np.float64))
     assert histories_copied(difflang.loads(SOURCE, name="c").f.grad(0)) > 0, "arrays that begin alike are copied"
 
 
@@ -40,7 +40,7 @@ def test_what_it_holds_before_is_never_read(monkeypatch: pytest.MonkeyPatch) -> 
     def poisoned(type: Tensor, number: int) -> Any:
         return np.full((), np.nan)
 
-    monkeypatch.setattr(loop_execution, "blank", poisoned)
+    monkeypatch.setattr(loop_execution, "initial_fill", poisoned)
     found = difflang.loads(SOURCE, name="c").f.grad(0)(X, Y)
     np.testing.assert_array_equal(found, want)
 

@@ -9,23 +9,27 @@ import numpy as np
 import pytest
 
 from derivatives import jvp, vjp
-from difflang.ir.builder import region
+from difflang.ir.builder import build_region
 from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate, numpy_dtype
 from difflang.ir.op import OPS
-from difflang.ir.structural_equality import same
+from difflang.ir.structural_equality import graphs_equal
 from difflang.ir.tensor_types import BOOL, C128, F32, F64, DType, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
-from difflang.passes.rules.affine_indices import PLACES
-from difflang.passes.rules.algebraic_identities import RULES, Rule
-from difflang.passes.rules.control_flow_rules import CONTROL
-from difflang.passes.rules.reshapes_and_constants import SHAPES
-from difflang.passes.rules.value_properties import FACTS
-from difflang.passes.simplify import Guarded, simplify
+from difflang.passes.rules.affine_indices import AFFINE_INDEX_RULES
+from difflang.passes.rules.algebraic_identities import ALGEBRAIC_IDENTITIES, ProgramPair
+from difflang.passes.rules.control_flow_rules import CONTROL_FLOW_RULES
+from difflang.passes.rules.reshapes_and_constants import RESHAPE_AND_CONSTANT_RULES
+from difflang.passes.rules.value_properties import VALUE_PROPERTY_RULES
+from difflang.passes.simplify import GuardedRule, simplify
 from support.graphs import SPECIAL, bits
 
-SAMPLES = [(rule, i) for rule in (*SHAPES, *CONTROL, *FACTS, *PLACES) for i in range(len(rule.samples))]
+SAMPLES = [
+    (rule, i)
+    for rule in (*RESHAPE_AND_CONSTANT_RULES, *CONTROL_FLOW_RULES, *VALUE_PROPERTY_RULES, *AFFINE_INDEX_RULES)
+    for i in range(len(rule.samples))
+]
 
 
 def numbers(draw: Random, type: Tensor) -> Any:
@@ -52,20 +56,20 @@ def agree(lhs: Graph, rhs: Graph) -> None:
         assert bits(evaluate(lhs, *xs)) == bits(evaluate(rhs, *xs))
 
 
-@pytest.mark.parametrize("number", range(len(RULES)))
+@pytest.mark.parametrize("number", range(len(ALGEBRAIC_IDENTITIES)))
 def test_both_sides_of_a_rule_are_the_same_function(number: int) -> None:
-    rule: Rule = RULES[number]
+    rule: ProgramPair = ALGEBRAIC_IDENTITIES[number]
     for dtype in rule.dtypes:
         lhs, rhs = rule.traced(rule.left, dtype), rule.traced(rule.right, dtype)
         agree(lhs, rhs)
         after = dce(verify(simplify(lhs), after="simplify"))
-        assert same(after, dce(rhs), names=False), f"not rewritten for {dtype}"
+        assert graphs_equal(after, dce(rhs), names=False), f"not rewritten for {dtype}"
 
 
-@pytest.mark.parametrize("number", [i for i, rule in enumerate(RULES) if F64 in rule.dtypes])
+@pytest.mark.parametrize("number", [i for i, rule in enumerate(ALGEBRAIC_IDENTITIES) if F64 in rule.dtypes])
 def test_both_sides_of_a_rule_have_one_derivative(number: int) -> None:
     """Pushed and pulled, NaN and Inf included; zeros may differ in sign, where one is structural."""
-    rule = RULES[number]
+    rule = ALGEBRAIC_IDENTITIES[number]
     for derivative in (jvp, vjp):
         lhs, rhs = (derivative(rule.traced(side, F64)) for side in (rule.left, rule.right))
         for seed in range(40):
@@ -76,11 +80,11 @@ def test_both_sides_of_a_rule_have_one_derivative(number: int) -> None:
 
 
 @pytest.mark.parametrize(("rule", "i"), SAMPLES, ids=lambda v: str(v))
-def test_a_guarded_rule_fires_and_keeps_what_its_samples_compute(rule: Guarded, i: int) -> None:
+def test_a_guarded_rule_fires_and_keeps_what_its_samples_compute(rule: GuardedRule, i: int) -> None:
     graph = rule.samples[i]()
     verify(graph)
     after = verify(simplify(graph), after="simplify")
-    assert not same(after, graph)
+    assert not graphs_equal(after, graph)
     agree(graph, after)
     assert work(after) <= work(graph) + MORE.get(str(rule), 0)
 
@@ -119,12 +123,12 @@ KEPT = {
 @pytest.mark.parametrize("text", KEPT)
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_what_floats_do_not_allow_is_left_alone(text: str, dtype: DType) -> None:
-    graph = region([Tensor(dtype, (3,))] * 2, lambda x, y: [KEPT[text](x, y)])
+    graph = build_region([Tensor(dtype, (3,))] * 2, lambda x, y: [KEPT[text](x, y)])
     assert simplify(graph) is graph
 
 
 def test_a_product_with_zero_stays_one_whichever_comes_first() -> None:
-    graph = region([Tensor(F64, (3,))], lambda x: [0.0 * x])
+    graph = build_region([Tensor(F64, (3,))], lambda x: [0.0 * x])
     (*_, product) = simplify(graph).eqns
     assert product.op.name == "mul"
     assert product.operands[0] is graph.params[0]
@@ -137,15 +141,15 @@ def test_a_wrong_rule_would_be_caught() -> None:
         (lambda x: x * 0.0, lambda x: x.home.const(0.0, x.type)),
         (lambda x: x - x, lambda x: x.home.const(0.0, x.type)),
     ):
-        wrong = Rule(left, right, (F64,))
+        wrong = ProgramPair(left, right, (F64,))
         with pytest.raises(AssertionError):
             agree(wrong.lhs, wrong.rhs)
 
 
-@pytest.mark.parametrize("number", [i for i, r in enumerate(RULES) if not {BOOL, C128} & set(r.dtypes)])
+@pytest.mark.parametrize("number", [i for i, r in enumerate(ALGEBRAIC_IDENTITIES) if not {BOOL, C128} & set(r.dtypes)])
 def test_a_rule_of_real_numbers_leaves_complex_ones_alone(number: int) -> None:
     """`-x / -y` of complex numbers is not `x / y` in the signs of its zeros."""
-    rule = RULES[number]
+    rule = ALGEBRAIC_IDENTITIES[number]
     if "abs" not in {e.op.name for e in rule.lhs.eqns}:
         graph = rule.traced(rule.left, C128)
         assert [e.op for e in simplify(graph).eqns] == [e.op for e in graph.eqns]
@@ -156,5 +160,5 @@ def test_a_rule_of_real_numbers_leaves_complex_ones_alone(number: int) -> None:
 ])  # fmt: skip
 def test_what_makes_infinity_of_finite_numbers_is_not_folded(op: str, a: float, b: float, kept: bool) -> None:
     """It can be found then: `difflang run --check-nans`."""
-    graph = region([Tensor(F64)], lambda x: [OPS[op].one(x.home.const(a, x.type), x.home.const(b, x.type))])
+    graph = build_region([Tensor(F64)], lambda x: [OPS[op].one(x.home.const(a, x.type), x.home.const(b, x.type))])
     assert (op in [e.op.name for e in simplify(graph).eqns]) is kept

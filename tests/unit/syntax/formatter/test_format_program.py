@@ -9,7 +9,7 @@ import pytest
 from difflang.base.diagnostics import DifflangError, InternalError
 from difflang.base.source import Source
 from difflang.syntax.formatter import format_program as formatting
-from difflang.syntax.formatter.format_program import format, same_program
+from difflang.syntax.formatter.format_program import format_program, is_same_program
 from difflang.syntax.parse import parse
 from support.documents import documents, fenced
 from support.snippets import FORMS
@@ -19,7 +19,7 @@ OURS = [*sorted((ROOT / "stdlib").glob("*.dfl")), *sorted((ROOT / "examples").rg
 
 
 def laid(text: str, width: int = 100) -> str:
-    return format(Source("a.dfl", text), width)
+    return format_program(Source("a.dfl", text), width)
 
 
 def check(before: str, after: str, width: int = 100) -> None:
@@ -171,7 +171,7 @@ def test_every_program_means_the_same_and_is_left_alone_the_second_time(text: st
     for width in (100, 30):
         once = laid(text, width)
         assert laid(once, width) == once
-        assert same_program(parse(Source("a.dfl", text)), parse(Source("a.dfl", once)))
+        assert is_same_program(parse(Source("a.dfl", text)), parse(Source("a.dfl", once)))
 
 
 def test_a_comment_beside_a_type_in_parentheses() -> None:
@@ -203,6 +203,6 @@ def test_depth_costs_no_stack(depth: int) -> None:
 def test_a_layout_that_changes_the_program_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: what would lose a sign or a comment never gets out."""
     for text, wrong in (("let x = -1", "let x = 1\n"), ("let x = 1 # one", "let x = 1\n"), ("let x = 1", "let x =\n")):
-        monkeypatch.setattr(formatting, "pretty", lambda doc, width, wrong=wrong: wrong)
+        monkeypatch.setattr(formatting, "render_doc", lambda doc, width, wrong=wrong: wrong)
         with pytest.raises(InternalError):
             laid(text)

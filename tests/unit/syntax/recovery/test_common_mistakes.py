@@ -6,17 +6,22 @@ import random
 
 import pytest
 
-from difflang.base.error_codes import CODES
+from difflang.base.error_codes import CODE_TITLES
 from difflang.base.source import Source
 from difflang.syntax import tree
-from difflang.syntax.parse import Parsed, parse
-from difflang.syntax.recovery.common_mistakes import MISTAKES, WORDS, Mistake, situation_of
+from difflang.syntax.parse import ParsedModule, parse
+from difflang.syntax.recovery.common_mistakes import (
+    COMMON_MISTAKES,
+    FOREIGN_KEYWORDS,
+    CommonMistake,
+    context_of_example,
+)
 from support.mistakes import plant
 from support.programs import programs
 from support.snippets import forms
 
 
-def read(text: str) -> Parsed:
+def read(text: str) -> ParsedModule:
     return parse(Source("test", text))
 
 
@@ -24,25 +29,25 @@ def codes(text: str) -> list[str]:
     return [report.code for report in read(text).diagnostics]
 
 
-def lets(parsed: Parsed) -> list[str]:
+def lets(parsed: ParsedModule) -> list[str]:
     patterns = [item.pattern for item in parsed.module.items if isinstance(item, tree.Let)]
     return [pattern.name for pattern in patterns if isinstance(pattern, tree.NamePattern)]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.example)
-def test_each_example_is_explained_by_its_own_row(mistake: Mistake) -> None:
+@pytest.mark.parametrize("mistake", COMMON_MISTAKES, ids=lambda mistake: mistake.example)
+def test_each_example_is_explained_by_its_own_row(mistake: CommonMistake) -> None:
     parsed = read(f"{mistake.example}\nlet below = 1\n")
     assert [(report.code, report.message) for report in parsed.diagnostics] == [(mistake.code, mistake.message)]
-    assert mistake.code in CODES
+    assert mistake.code in CODE_TITLES
     assert "below" in lets(parsed)
 
 
 def test_an_example_without_a_mistake_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing is wrong"):
-        situation_of("let x = 1")
+        context_of_example("let x = 1")
 
 
-@pytest.mark.parametrize("word", sorted(WORDS))
+@pytest.mark.parametrize("word", sorted(FOREIGN_KEYWORDS))
 def test_words_of_other_languages(word: str) -> None:
     assert codes(f"{word} f(x) {{\n  y\n}}\n" if word in ("def", "fun") else f"{word} x\n") in (["DL0108"], [])
     assert codes(f"let {word} = 1\n{word}(x)\n{word} = x.{word}") == []

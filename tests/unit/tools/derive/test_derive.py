@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.check_and_run import Checked
-from difflang.tools.derive.derive import Mode, Options, derive_of, formulas
+from difflang.driver.check_and_run import CheckedProgram
+from difflang.tools.derive.derive import DeriveOptions, Mode, derive_formulas, derive_function
 from support.derived import Held, checked_file, checked_text, held, suitable, twice
 
 ROOT = Path(__file__).parents[4]
@@ -111,7 +111,7 @@ LIBRARY = [
 
 
 @pytest.fixture(scope="module")
-def program() -> Checked:
+def program() -> CheckedProgram:
     return checked_text(PROGRAM, "program.dfl")
 
 
@@ -120,7 +120,7 @@ def derivatives() -> dict[str, Held]:
     return {}
 
 
-def derived(program: Checked, made: dict[str, Held], name: str) -> Held:
+def derived(program: CheckedProgram, made: dict[str, Held], name: str) -> Held:
     if name not in made:
         decl = program.module.fns[name]
         made[name] = held(program, decl, suitable(program, decl))
@@ -128,12 +128,12 @@ def derived(program: Checked, made: dict[str, Held], name: str) -> Held:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_it_gives_what_the_derivative_gives(program: Checked, derivatives: dict[str, Held], name: str) -> None:
+def test_it_gives_what_the_derivative_gives(program: CheckedProgram, derivatives: dict[str, Held], name: str) -> None:
     assert derived(program, derivatives, name).ratio <= MOST.get(name, 4.0)
 
 
 @pytest.mark.parametrize("name", OFTEN)
-def test_it_is_derived_again(program: Checked, derivatives: dict[str, Held], name: str) -> None:
+def test_it_is_derived_again(program: CheckedProgram, derivatives: dict[str, Held], name: str) -> None:
     twice(derived(program, derivatives, name))
 
 
@@ -147,17 +147,17 @@ def test_functions_of_the_library(module: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("book", Options(mode="jvp", wrt="x1,x2")),
-        ("book", Options(mode="hvp")),
-        ("book", Options(order=3)),
-        ("loss", Options(mode="jvp", wrt="m.w")),
-        ("loss", Options(mode="hvp", wrt="m.b")),
-        ("root", Options(mode="jvp")),
-        ("root", Options(order=2)),
-        ("table", Options(mode="jvp", wrt="y")),
+        ("book", DeriveOptions(mode="jvp", wrt="x1,x2")),
+        ("book", DeriveOptions(mode="hvp")),
+        ("book", DeriveOptions(order=3)),
+        ("loss", DeriveOptions(mode="jvp", wrt="m.w")),
+        ("loss", DeriveOptions(mode="hvp", wrt="m.b")),
+        ("root", DeriveOptions(mode="jvp")),
+        ("root", DeriveOptions(order=2)),
+        ("table", DeriveOptions(mode="jvp", wrt="y")),
     ],
 )
-def test_every_mode(program: Checked, name: str, options: Options) -> None:
+def test_every_mode(program: CheckedProgram, name: str, options: DeriveOptions) -> None:
     held(program, program.module.fns[name], options)
 
 
@@ -181,18 +181,18 @@ fn drawn(s: Shape[n], x: f64[m]) -> f64[m] {
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("area", Options()),
-        ("area", Options(wrt="s,k")),
-        ("area", Options(wrt="k", order=2)),
-        ("area", Options(wrt="k", mode="jvp")),
-        ("both", Options(wrt="b,k")),
-        ("both", Options(wrt="k", mode="hvp")),
-        ("drawn", Options(mode="vjp")),
-        ("drawn", Options(wrt="x,s", mode="vjp")),
-        ("drawn", Options(wrt="x", mode="jvp")),
+        ("area", DeriveOptions()),
+        ("area", DeriveOptions(wrt="s,k")),
+        ("area", DeriveOptions(wrt="k", order=2)),
+        ("area", DeriveOptions(wrt="k", mode="jvp")),
+        ("both", DeriveOptions(wrt="b,k")),
+        ("both", DeriveOptions(wrt="k", mode="hvp")),
+        ("drawn", DeriveOptions(mode="vjp")),
+        ("drawn", DeriveOptions(wrt="x,s", mode="vjp")),
+        ("drawn", DeriveOptions(wrt="x", mode="jvp")),
     ],
 )
-def test_enums_are_matched(name: str, options: Options) -> None:
+def test_enums_are_matched(name: str, options: DeriveOptions) -> None:
     """A derivative for each choice of variants, at several draws of which one it is."""
     program = checked_text(ENUMS, "enums.dfl")
     for seed in range(6):
@@ -201,11 +201,11 @@ def test_enums_are_matched(name: str, options: Options) -> None:
 
 def test_a_derivative_with_enums_is_derived_again() -> None:
     program = checked_text(ENUMS, "enums.dfl")
-    twice(held(program, program.module.fns["both"], Options(wrt="k")))
+    twice(held(program, program.module.fns["both"], DeriveOptions(wrt="k")))
 
 
-def test_it_reads_like_the_original(program: Checked) -> None:
-    text = derive_of(program, program.module.fns["loss"], Options())
+def test_it_reads_like_the_original(program: CheckedProgram) -> None:
+    text = derive_function(program, program.module.fns["loss"], DeriveOptions())
     assert "record Layer[i, o] { w: f64[i, o], b: f64[o] }" in text
     assert "fn d_loss(m: Layer[d, 1], x: f64[n, d], y: f64[n]) -> D(Layer[d, 1]) {" in text
     assert "let z = " in text and "let d_z = " in text and "zeros_like(m) with (w = " in text
@@ -220,20 +220,22 @@ def test_it_reads_like_the_original(program: Checked) -> None:
         ("until", "if stop_0 {", ("not (not",)),
     ],
 )
-def test_it_says_nothing_in_vain(program: Checked, name: str, says: str, not_these: tuple[str, ...]) -> None:
+def test_it_says_nothing_in_vain(program: CheckedProgram, name: str, says: str, not_these: tuple[str, ...]) -> None:
     decl = program.module.fns[name]
-    text = derive_of(program, decl, suitable(program, decl))
+    text = derive_function(program, decl, suitable(program, decl))
     assert says in text
     assert not [word for word in not_these if word in text], text
 
 
-def test_loops_save_by_yield(program: Checked) -> None:
-    text = derive_of(program, program.module.fns["root"], Options())
+def test_loops_save_by_yield(program: CheckedProgram) -> None:
+    text = derive_function(program, program.module.fns["root"], DeriveOptions())
     assert "let saved = while " in text and "yield x" in text and "in reverse(saved)" in text
 
 
-def test_values_of_the_file_become_parameters(program: Checked) -> None:
-    assert "fn d_shifted(x: f64[2], offsets: f64[2])" in derive_of(program, program.module.fns["shifted"], Options())
+def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
+    assert "fn d_shifted(x: f64[2], offsets: f64[2])" in derive_function(
+        program, program.module.fns["shifted"], DeriveOptions()
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,17 +269,17 @@ def test_values_of_the_file_become_parameters(program: Checked) -> None:
 def test_what_is_not_written_down(source: str, line: int, says: str) -> None:
     program = checked_text(source)
     with pytest.raises(DifflangError) as found:
-        derive_of(program, program.module.fns["f"], Options())
+        derive_function(program, program.module.fns["f"], DeriveOptions())
     (report,) = found.value.diagnostics
     assert report.code == "DL0802" and says in report.message
     assert report.span is not None and report.span.position[0] == line
 
 
 NAMED_LIKE_OURS = {
-    "sum": ("fn sum(x: f64) -> f64 = x * 100.0\nfn f(x: f64, y: f64) -> f64 = x^2 * y", "f", Options(mode="vjp")),
-    "a parameter": ("fn f(x: f64, sum: f64) -> f64 = sin(x) * sum", "f", Options(mode="vjp")),
-    "derivative": ("fn derivative(x: f64) -> f64 = x^3", "derivative", Options()),
-    "a tangent": ("fn d_x(x: f64) -> f64 = x^3", "d_x", Options(mode="jvp")),
+    "sum": ("fn sum(x: f64) -> f64 = x * 100.0\nfn f(x: f64, y: f64) -> f64 = x^2 * y", "f", DeriveOptions(mode="vjp")),
+    "a parameter": ("fn f(x: f64, sum: f64) -> f64 = sin(x) * sum", "f", DeriveOptions(mode="vjp")),
+    "derivative": ("fn derivative(x: f64) -> f64 = x^3", "derivative", DeriveOptions()),
+    "a tangent": ("fn d_x(x: f64) -> f64 = x^3", "d_x", DeriveOptions(mode="jvp")),
 }
 
 
@@ -303,7 +305,7 @@ def test_names_of_the_program_are_not_taken_for_ours(name: str) -> None:
 def test_a_name_that_hides_what_a_derivative_needs(source: str, mode: Mode, says: str) -> None:
     program = checked_text(source)
     with pytest.raises(DifflangError) as found:
-        derive_of(program, program.module.fns["f"], Options(mode=mode))
+        derive_function(program, program.module.fns["f"], DeriveOptions(mode=mode))
     (report,) = found.value.diagnostics
     assert report.code == "DL0802" and says in report.message
     assert report.span is not None and report.span.source is program.module.source
@@ -314,13 +316,13 @@ def test_a_record_in_a_tuple() -> None:
         "record In { a: f64, b: f64[2] }\nrecord Out { i: In, c: f64, tag: i32 }\n"
         "fn f(p: (Out, f64)) -> f64 {\n  let (o, w) = p\n  o.i.a * sum(o.i.b^2) * w + o.c^3\n}"
     )
-    held(program, program.module.fns["f"], Options())
+    held(program, program.module.fns["f"], DeriveOptions())
 
 
 def test_sizes_that_decide_are_told() -> None:
     program = checked_text("fn f(x: f64[n]) -> f64 = prod(x)")
-    assert "x: f64[3]" in derive_of(program, program.module.fns["f"], Options(told={"n": "3"}))
-    held(program, program.module.fns["f"], Options(told={"n": "3"}))
+    assert "x: f64[3]" in derive_function(program, program.module.fns["f"], DeriveOptions(told={"n": "3"}))
+    held(program, program.module.fns["f"], DeriveOptions(told={"n": "3"}))
 
 
 @pytest.mark.parametrize("name", ["items", "steps", "frames"])
@@ -331,19 +333,19 @@ def test_sizes_called_like_the_room_that_a_program_has(name: str) -> None:
         f"  for _ in 0..m {{\n    for _ in 0..{name} {{ s = s * sin(s) + x }}\n    yield s\n  }}\n}}\n"
         f"fn g(x: f64[{name}]) -> f64 {{\n  var s = 0.0\n  for v in x {{ s += v * s + v }}\n  s\n}}"
     )
-    twice(held(program, program.module.fns["f"], Options(mode="vjp")))
-    held(program, program.module.fns["g"], Options())
+    twice(held(program, program.module.fns["f"], DeriveOptions(mode="vjp")))
+    held(program, program.module.fns["g"], DeriveOptions())
 
 
-def test_formulas(program: Checked) -> None:
-    options = Options(wrt="x1,x2")
-    assert formulas(program, None, "book", options) == "d_x1 = x2 + 1 / x1\nd_x2 = x1 - cos(x2)\n"
-    first, second = formulas(program, None, "book", options, latex=True).splitlines()
+def test_formulas(program: CheckedProgram) -> None:
+    options = DeriveOptions(wrt="x1,x2")
+    assert derive_formulas(program, None, "book", options) == "d_x1 = x2 + 1 / x1\nd_x2 = x1 - cos(x2)\n"
+    first, second = derive_formulas(program, None, "book", options, latex=True).splitlines()
     assert first == r"\frac{\partial \mathrm{book}}{\partial x_{1}} = x_{2} + \frac{1}{x_{1}}"
     assert second == r"\frac{\partial \mathrm{book}}{\partial x_{2}} = x_{1} - \cos\left(x_{2}\right)"
     for name in ("root", "branch", "normed"):
         with pytest.raises(DifflangError, match="DL0802"):
-            formulas(program, None, name, Options())
+            derive_formulas(program, None, name, DeriveOptions())
 
 
 KEPT = """float f64
@@ -363,7 +365,7 @@ fn root(a: f64) -> f64 {
 @pytest.mark.parametrize(("name", "word"), [("walk", "for _ in"), ("root", "while")])
 def test_a_pullback_runs_each_loop_once(name: str, word: str) -> None:
     program = checked_text(KEPT)
-    text = held(program, program.module.fns[name], Options(mode="vjp")).text
+    text = held(program, program.module.fns[name], DeriveOptions(mode="vjp")).text
     assert text.count(word) == 1
 
 

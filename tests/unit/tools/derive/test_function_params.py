@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from difflang.base.diagnostics import DifflangError
-from difflang.driver.check_and_run import Checked
-from difflang.tools.derive.derive import Options, derive_of, formulas
+from difflang.driver.check_and_run import CheckedProgram
+from difflang.tools.derive.derive import DeriveOptions, derive_formulas, derive_function
 from support.derived import checked_file, checked_text, held, suitable, twice
 
 ROOT = Path(__file__).parents[4]
@@ -57,12 +57,12 @@ LIBRARY = [("roots", "fixed_point"), ("ode", "midpoint"), ("linalg", "cg"), ("qu
 
 
 @pytest.fixture(scope="module")
-def program() -> Checked:
+def program() -> CheckedProgram:
     return checked_text(PROGRAM, "program.dfl")
 
 
 @pytest.mark.parametrize("name", ["newton", "step", "each", "times", "captured", "matrix", *THRICE])
-def test_it_gives_what_the_derivative_gives(program: Checked, name: str) -> None:
+def test_it_gives_what_the_derivative_gives(program: CheckedProgram, name: str) -> None:
     decl = program.module.fns[name]
     found = held(program, decl, suitable(program, decl))
     assert found.functions >= 2
@@ -83,27 +83,27 @@ def test_functions_of_the_library(module: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("step", Options(mode="jvp", wrt="y"), "jvp[1](f)(t, y, d_y)"),
-        ("energy", Options(mode="hvp"), "jvp[0, 1](|a, b| hvp(v)(a, b))("),
-        ("one", Options(order=2), "f''("),
-        ("vector", Options(mode="vjp", told={"x": "f64[3]"}), "f: (f64[3]) -> f64[3], x: f64[3]"),
-        ("vector", Options(mode="jvp", told={"V": "f64[2]"}), "f: (f64[2]) -> f64[2], x: f64[2]"),
+        ("step", DeriveOptions(mode="jvp", wrt="y"), "jvp[1](f)(t, y, d_y)"),
+        ("energy", DeriveOptions(mode="hvp"), "jvp[0, 1](|a, b| hvp(v)(a, b))("),
+        ("one", DeriveOptions(order=2), "f''("),
+        ("vector", DeriveOptions(mode="vjp", told={"x": "f64[3]"}), "f: (f64[3]) -> f64[3], x: f64[3]"),
+        ("vector", DeriveOptions(mode="jvp", told={"V": "f64[2]"}), "f: (f64[2]) -> f64[2], x: f64[2]"),
     ],
 )
-def test_every_mode(program: Checked, name: str, options: Options, says: str) -> None:
+def test_every_mode(program: CheckedProgram, name: str, options: DeriveOptions, says: str) -> None:
     assert says in held(program, program.module.fns[name], options).text
 
 
-def test_the_first_parameter_that_is_no_function_is_meant(program: Checked) -> None:
-    assert "in `x`" in derive_of(program, program.module.fns["one"], Options())
+def test_the_first_parameter_that_is_no_function_is_meant(program: CheckedProgram) -> None:
+    assert "in `x`" in derive_function(program, program.module.fns["one"], DeriveOptions())
     with pytest.raises(DifflangError) as found:
-        derive_of(program, program.module.fns["one"], Options(wrt="f"))
+        derive_function(program, program.module.fns["one"], DeriveOptions(wrt="f"))
     assert found.value.diagnostics[0].code == "DL0401"
 
 
 def test_a_formula_of_a_function_that_is_given() -> None:
     program = checked_text("float f64\nfn f(g: (f64) -> f64, x: f64) -> f64 = x^2 * g(x)")
-    assert formulas(program, None, "f", Options()) == "d_x = x^2 * g'(x) + 2 * g(x) * x\n"
+    assert derive_formulas(program, None, "f", DeriveOptions()) == "d_x = x^2 * g'(x) + 2 * g(x) * x\n"
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,15 @@ def test_a_formula_of_a_function_that_is_given() -> None:
 def test_types_that_do_not_fit(told: dict[str, str], says: str) -> None:
     program = checked_text("fn f[T: float](x: T[n]) -> T = sum(x^2)")
     with pytest.raises(DifflangError) as found:
-        derive_of(program, program.module.fns["f"], Options(told=told))
+        derive_function(program, program.module.fns["f"], DeriveOptions(told=told))
     assert says in found.value.diagnostics[0].message
 
 
 def test_sizes_and_element_types_are_told_by_a_parameter() -> None:
     program = checked_text("fn f[T: float](x: T[n]) -> T = prod(x)\nfn g[P](p: P, v: D(P)) -> P = p + v")
-    assert "d_f(x: f64[3]) -> f64[3]" in derive_of(program, program.module.fns["f"], Options(told={"x": "f64[3]"}))
-    assert "vjp_g(p: f64[2], v: f64[2]" in derive_of(
-        program, program.module.fns["g"], Options(mode="vjp", told={"P": "f64[2]"})
+    assert "d_f(x: f64[3]) -> f64[3]" in derive_function(
+        program, program.module.fns["f"], DeriveOptions(told={"x": "f64[3]"})
+    )
+    assert "vjp_g(p: f64[2], v: f64[2]" in derive_function(
+        program, program.module.fns["g"], DeriveOptions(mode="vjp", told={"P": "f64[2]"})
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from difflang.driver.check_and_run import Checked
+from difflang.driver.check_and_run import CheckedProgram
 from difflang.elaborate.context import Session
-from difflang.tools.check_grad import chosen_entry
-from difflang.tools.derive.derive import Options, derive_of
+from difflang.tools.check_grad import elaborate_first_choice
+from difflang.tools.derive.derive import DeriveOptions, derive_function
 from support.derived import checked_text, held, results, suitable, twice
 
 PROGRAM = """float f64
@@ -40,12 +40,12 @@ THRICE = ("several", "keyed", "some", "narrow")
 
 
 @pytest.fixture(scope="module")
-def program() -> Checked:
+def program() -> CheckedProgram:
     return checked_text(PROGRAM, "program.dfl")
 
 
 @pytest.mark.parametrize("name", ["several", "walk", "sized", "keyed", "rows", "some", "mixed", "narrow", "dropped"])
-def test_it_draws_what_the_derivative_draws(program: Checked, name: str) -> None:
+def test_it_draws_what_the_derivative_draws(program: CheckedProgram, name: str) -> None:
     decl = program.module.fns[name]
     found = held(program, decl, suitable(program, decl))
     assert "with_key(" in found.text
@@ -53,26 +53,26 @@ def test_it_draws_what_the_derivative_draws(program: Checked, name: str) -> None
         found = twice(found)
 
 
-def test_the_key_is_a_parameter(program: Checked) -> None:
-    text = derive_of(program, program.module.fns["several"], Options())
+def test_the_key_is_a_parameter(program: CheckedProgram) -> None:
+    text = derive_function(program, program.module.fns["several"], DeriveOptions())
     assert "fn d_several(x: f64[n], s: f64, k: key) -> f64[n] {" in text
     assert "# The gradient of `several` in `x`, with draws from the key `k`: program.dfl, line 3." in text
     assert "let (_, _, u, w): (f32, f32, f64, f64[n]) = with_key(t1) {" in text  # `_`: the call, and what is unread
     assert "(uniform(), uniform(), uniform(), normal(n))" in text
 
 
-def test_a_value_and_its_pullback_draw_once(program: Checked) -> None:
-    text = held(program, program.module.fns["keyed"], Options(mode="vjp", wrt="x")).text
+def test_a_value_and_its_pullback_draw_once(program: CheckedProgram) -> None:
+    text = held(program, program.module.fns["keyed"], DeriveOptions(mode="vjp", wrt="x")).text
     assert text.count("{ normal(n) }") == 1
-    text = held(program, program.module.fns["narrow"], Options(mode="vjp")).text
+    text = held(program, program.module.fns["narrow"], DeriveOptions(mode="vjp")).text
     assert text.count("{ normal(n) }") == 1
 
 
 def test_it_is_what_the_operator_gives_with_that_key() -> None:
     source = "float f64\nfn f(x: f64[n]) -> f64 = sum(x^2 * normal(n)) * uniform()\n"
     program = checked_text(source)
-    text = derive_of(program, program.module.fns["f"], Options())
+    text = derive_function(program, program.module.fns["f"], DeriveOptions())
     gap = "fn gap(x: f64[3]) -> f64 = max(abs(d_f(x, key(7)) - with_key(key(7)) { grad(f)(x) }))\n"
     whole = checked_text(source + text.removeprefix("float f64\n") + gap)
-    entry, _ = chosen_entry(Session(), whole, whole.module.fns["gap"], {})
+    entry, _ = elaborate_first_choice(Session(), whole, whole.module.fns["gap"], {})
     assert results(entry, [np.array([1.0, 2.0, 3.0])])[0] == 0.0

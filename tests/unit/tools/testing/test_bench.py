@@ -11,8 +11,8 @@ from difflang.execution.engine import Engine
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.tools.testing import bench
-from difflang.tools.testing.bench import Benchmarks, Timing, change, parts, timed_runs, wait
-from difflang.tools.testing.suite import Options
+from difflang.tools.testing.bench import Benchmarks, Timing, measure_runs, slowdown, split_setup, wait_for_arrays
+from difflang.tools.testing.suite import SuiteOptions
 
 
 class Clock:
@@ -31,15 +31,15 @@ class Clock:
 
 def timed(*times: float, seconds: float = 1.0) -> tuple[Timing, Clock]:
     clock = Clock(*times)
-    return timed_runs(clock.run, seconds, clock), clock
+    return measure_runs(clock.run, seconds, clock), clock
 
 
 def test_the_first_run_stands_alone() -> None:
     timing, clock = timed(5.0, 0.01)
     assert (timing.first, timing.median, timing.fastest) == pytest.approx((5.0, 0.01, 0.01))
     assert timing.spread == pytest.approx(0.0, abs=1e-9)
-    assert (timing.samples, timing.loops) == (bench.FEWEST, 1)
-    assert clock.runs == 2 + bench.FEWEST
+    assert (timing.samples, timing.loops) == (bench.MIN_SAMPLES, 1)
+    assert clock.runs == 2 + bench.MIN_SAMPLES
 
 
 def test_the_warm_up_is_not_counted() -> None:
@@ -49,14 +49,14 @@ def test_the_warm_up_is_not_counted() -> None:
 
 def test_short_runs_are_timed_many_at_a_time() -> None:
     timing, _ = timed(1.0, 1e-5)
-    assert timing.loops == pytest.approx(bench.SAMPLE / 1e-5)
+    assert timing.loops == pytest.approx(bench.MIN_SAMPLE_SECONDS / 1e-5)
     assert timing.median == pytest.approx(1e-5)
 
 
 def test_more_samples_where_times_vary_until_the_time_is_over() -> None:
     steady, _ = timed(1.0, *[0.01, 0.0101] * 2000)
     restless, clock = timed(1.0, *[0.01, 0.02] * 2000)
-    assert steady.samples == bench.FEWEST < restless.samples
+    assert steady.samples == bench.MIN_SAMPLES < restless.samples
     assert clock.now == pytest.approx(2.0, abs=0.1)
     assert restless.spread == pytest.approx(1 / 3, rel=0.01)
 
@@ -81,7 +81,7 @@ def took(median: float, half: float = 0.0) -> Timing:
     ],
 )
 def test_a_difference_within_the_noise_is_none(before: Timing, now: Timing, expected: float | None) -> None:
-    assert change(now, before) == (None if expected is None else pytest.approx(expected))
+    assert slowdown(now, before) == (None if expected is None else pytest.approx(expected))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_difference_within_the_noise_is_none(before: Timing, now: Timing, expe
 def test_lets_at_the_head_prepare(body: str, count: int) -> None:
     (item,) = parse(Source("b.dfl", f'bench "b" {{\n{body}\n}}')).module.items
     assert isinstance(item, tree.Bench)
-    before, rest = parts(item.body)
+    before, rest = split_setup(item.body)
     assert len(before) == count and (*before, *rest) == item.body.stmts
 
 
@@ -104,7 +104,7 @@ def test_what_is_computed_is_waited_for() -> None:
             self.kept = True
 
     promise = Promise()
-    wait([1.0, promise])
+    wait_for_arrays([1.0, promise])
     assert promise.kept
 
 
@@ -112,7 +112,7 @@ def test_what_is_computed_is_waited_for() -> None:
 def test_a_benchmark_runs_apart_from_its_file(tmp_path: Path, engine: str) -> None:
     path = tmp_path / "b.dfl"
     path.write_text('print("no")\nlet x = ones(9)\nbench "sum" {\n  var s = 0.0\n  s += sum(x)\n  print("no")\n}\n')
-    found = Benchmarks(str(path), Options(Engine(engine))).measured(0, 0.01)  # type: ignore[arg-type]
+    found = Benchmarks(str(path), SuiteOptions(Engine(engine))).measured(0, 0.01)  # type: ignore[arg-type]
     assert (found.name, found.line) == ("sum", 3)
     assert 0 < found.timing.fastest <= found.timing.low <= found.timing.median <= found.timing.high
     assert found.to_json()["median"] == found.timing.median

@@ -10,16 +10,16 @@ import pytest
 from difflang.base.source import Source
 from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
-from difflang.host.data.file_access import Access
-from difflang.host.let_dependencies import needed
-from difflang.tools.testing.suite import Options, Outcome, Suite
+from difflang.host.data.file_access import FileAccess
+from difflang.host.let_dependencies import required_lets
+from difflang.tools.testing.suite import Outcome, Suite, SuiteOptions
 
 INTERPRETED = Engine("interpret")
 
 
 def suite(text: str, folder: Path | None = None, seed: int = 0) -> Suite:
     path = folder / "file.dfl" if folder is not None else None
-    return Suite(Source("file.dfl", text), path, Options(INTERPRETED, seed))
+    return Suite(Source("file.dfl", text), path, SuiteOptions(INTERPRETED, seed))
 
 
 def run(text: str, folder: Path | None = None, seed: int = 0) -> list[Outcome]:
@@ -86,8 +86,11 @@ def test_a_file_that_does_not_check_is_one_failure() -> None:
 
 def test_tests_are_checked_with_the_file_and_examples_where_they_are_asked_for() -> None:
     source = Source("f.dfl", '## > f(true)\n## 1.0\nfn f(x: f32) -> f32 = x\ntest "t" { assert f([1.0]) == 1.0 }\n')
-    assert [d.span.position[0] for d in check_and_run.check(source).errors if d.span] == [4]
-    assert sorted(d.span.position[0] for d in check_and_run.check(source, examples=True).errors if d.span) == [1, 4]
+    assert [d.span.position[0] for d in check_and_run.check_program(source).errors if d.span] == [4]
+    assert sorted(d.span.position[0] for d in check_and_run.check_program(source, examples=True).errors if d.span) == [
+        1,
+        4,
+    ]
 
 
 # ---- What they may use
@@ -95,8 +98,10 @@ def test_tests_are_checked_with_the_file_and_examples_where_they_are_asked_for()
 
 def test_they_do_not_run_with_the_file() -> None:
     shown: list[str] = []
-    checked = check_and_run.check(Source("f.dfl", 'test "no" {\n  print("no")\n  assert false\n}\nprint("yes")\n'))
-    check_and_run.run(checked, INTERPRETED, Access(Path()), 0, shown.append)
+    checked = check_and_run.check_program(
+        Source("f.dfl", 'test "no" {\n  print("no")\n  assert false\n}\nprint("yes")\n')
+    )
+    check_and_run.run_program(checked, INTERPRETED, FileAccess(Path()), 0, shown.append)
     assert shown == ["yes"]
 
 
@@ -124,7 +129,7 @@ test "read" { assert sum(unread) == 0.0 }
 """
     assert list(results(text).values()) == ["passed", "passed", "passed", "failed"]
     checked = suite(text).checked
-    found = needed(checked.module, checked.items, checked.items[5].body)  # type: ignore[union-attr]
+    found = required_lets(checked.module, checked.items, checked.items[5].body)  # type: ignore[union-attr]
     assert [item.pattern.span.text for item in found] == ["a", "b"]
 
 
@@ -268,7 +273,7 @@ def test_a_fault_of_ours_ends_one_case(monkeypatch: pytest.MonkeyPatch, tmp_path
         raise TypeError("planted")
 
     with monkeypatch.context() as planted:
-        planted.setattr("difflang.host.run_statements.Runner.asserted", broken)
+        planted.setattr("difflang.host.run_statements.HostRunner.asserted", broken)
         outcome = found.run(0)
     assert outcome.crashed and "planted" in outcome.report
     assert found.run(1).result == "passed"
