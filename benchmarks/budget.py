@@ -124,7 +124,7 @@ def rows(name: str, rounds: int) -> list[tuple[str, ...]]:
     _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     found: list[tuple[str, ...]] = []
     for part in PARTS:
-        limit = int(whole.bytes * part)
+        limit = int(whole.memory_bytes * part)
         head = name, format_bytes(limit), f"{part:.0%}"
         try:
             plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
@@ -134,10 +134,12 @@ def rows(name: str, rounds: int) -> list[tuple[str, ...]]:
         exact, limited = np.asarray(whole(*given)[0]), np.asarray(made(*given)[0])
         apart = float(np.max(np.abs(limited - exact)) / np.max(np.abs(exact)))
         seconds = interleaved({"limited": waiting(made, *given), "free": waiting(whole, *given)}, rounds, 0.0)
-        plan = with_kernel_order(plan, sparing=made.sparing)
-        off = f"{plan.account.peak / made.bytes - 1:+.1%}{' *' * made.sparing}"
+        plan = with_kernel_order(plan, sparing=made.low_memory)
+        off = f"{plan.account.peak / made.memory_bytes - 1:+.1%}{' *' * made.low_memory}"
         over = str(ratio(seconds["limited"], seconds["free"]))
-        found.append((*head, format_bytes(plan.account.peak), format_bytes(made.bytes), off, over, f"{apart:.0e}"))
+        found.append(
+            (*head, format_bytes(plan.account.peak), format_bytes(made.memory_bytes), off, over, f"{apart:.0e}")
+        )
     return found
 
 

@@ -106,7 +106,7 @@ def waiting(program: Callable[..., Any], arguments: Sequence[object]) -> Run:
 def between(program: Executable) -> int:
     """Bytes that it takes beside its arguments and results."""
     program.build()
-    return int(program.made.memory_analysis().temp_size_in_bytes)
+    return int(program.xla_executable.memory_analysis().temp_size_in_bytes)
 
 
 def measured(name: str, rounds: int) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def measured(name: str, rounds: int) -> tuple[str, ...]:
     runs = {"all": waiting(whole, flat), "scan": waiting(scan, given)}
     try:
         _, half = compile_within_limit(
-            graph, whole.bytes - between(whole) + theirs // 2, INITIAL_CAPACITY, compile_graph
+            graph, whole.memory_bytes - between(whole) + theirs // 2, INITIAL_CAPACITY, compile_graph
         )
         runs["half"] = waiting(half, flat)
         room = f"{between(half) / 1e6:.2f}"

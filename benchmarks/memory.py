@@ -142,7 +142,7 @@ def taken(row: Row) -> float:
         return 1.0
     asked = StoreRequest(slots=kept_by(row) if row.way else 0)
     size = StoreSize.of([Tensor(F32, (row.floats,))], 1, asked)
-    if row.steps <= size.whole:
+    if row.steps <= size.store_all_up_to:
         return 1.0
     units = -(-row.steps // size.steps)
     kept = last(online(size.slots, units)) if units > size.slots else np.arange(units, dtype=np.int32)

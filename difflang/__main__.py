@@ -19,7 +19,7 @@ def main() -> None:
 
         command()
     except ProcessStopped as stopped:
-        sys.stderr.write(f"{stopped.said}\n")
+        sys.stderr.write(f"{stopped.message}\n")
         sys.exit(stopped.code)
     finally:
         disarm_signals()

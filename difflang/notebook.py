@@ -46,8 +46,8 @@ class Notebook:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.cells = CellSession(publish=self.publish)
-        self.known: dict[str, Any] = {}  # what each name stood for when it was given last
-        self.given: dict[str, Any] = {}
+        self.declared: dict[str, Any] = {}  # what each name stood for when it was given last
+        self.exported: dict[str, Any] = {}
         self.loaded: LoadedProgram | None = None  # the last one
 
     def publish(self, data: MimeBundle) -> None:
@@ -61,23 +61,23 @@ class Notebook:
         """
         if line.strip():
             raise magic_line_error(f"%%difflang {line}", len("%%difflang "))
-        self.tell(cell, 2)
+        self.run_input(cell, 2)
 
     def line(self, line: str) -> None:
         """An expression, a declaration, or a command such as `:t f`, `:g f`, `:doc f`; `:help` lists them."""
-        self.tell(line, 1)
+        self.run_input(line, 1)
 
-    def tell(self, text: str, line: int) -> None:
+    def run_input(self, text: str, line: int) -> None:
         try:
-            self.cells.carry_out(text, f"In[{len(self.shell.history_manager.input_hist_parsed) - 1}]", line)
+            self.cells.run_cell(text, f"In[{len(self.shell.history_manager.input_hist_parsed) - 1}]", line)
         except DifflangError as error:
             self.cells.last_code = error.diagnostics[0].code
             raise classify_error(error) from None
         finally:
-            if self.cells.made is not None:
-                self.give(self.cells.made.kept())
+            if self.cells.interactive is not None:
+                self.export_names(self.cells.interactive.snapshot())
 
-    def give(self, kept: SessionSnapshot) -> None:
+    def export_names(self, kept: SessionSnapshot) -> None:
         """Let Python have what is declared. Where something was replaced, all functions are made anew.
 
         A name that Python uses for something else by now is left to it, until a cell declares it again.
@@ -90,21 +90,21 @@ class Notebook:
             **module.records,
             **{n: e[0] for n, e in module.variants.items()},
         }
-        new = {n for n, what in now.items() if n not in self.known or self.known[n] is not what}
-        replaced = any(now.get(n) is not what for n, what in self.known.items())
-        for name in [n for n in self.given if n not in now]:
-            if names.get(name) is self.given.pop(name):
+        new = {n for n, what in now.items() if n not in self.declared or self.declared[n] is not what}
+        replaced = any(now.get(n) is not what for n, what in self.declared.items())
+        for name in [n for n in self.exported if n not in now]:
+            if names.get(name) is self.exported.pop(name):
                 del names[name]
         if new or replaced:
             loaded = LoadedProgram(kept.checked, "notebook", None, 0, kept)
-            loaded.follow(self.loaded or loaded)
+            loaded.continue_from(self.loaded or loaded)
             self.loaded = loaded
             made = Module(loaded, module, "notebook", None)
             for name in made:
-                ours = name in self.given and names.get(name) is self.given[name]
+                ours = name in self.exported and names.get(name) is self.exported[name]
                 if name in new or (replaced and ours):
-                    self.given[name] = names[name] = made[name]
-        self.known = now
+                    self.exported[name] = names[name] = made[name]
+        self.declared = now
 
 
 def magic_line_error(text: str, start: int) -> DifflangError:

@@ -24,62 +24,62 @@ class CotangentAccumulator:
     def __init__(self, builder: Builder, choices: Mapping[Value, Value] | None = None) -> None:
         self.builder = builder
         self.whole: dict[Value, Value] = {}
-        self.pieces: dict[Value, dict[int, dict[AxisWindow, Value]]] = {}
-        self.choices: dict[Value, Value] = dict(choices or {})  # cotangents that are zero but where this holds
-        self.others: dict[Value, Value] = {}
+        self.slices: dict[Value, dict[int, dict[AxisWindow, Value]]] = {}
+        self.masks: dict[Value, Value] = dict(choices or {})  # cotangents that are zero but where this holds
+        self.negated_masks: dict[Value, Value] = {}
 
     def add(self, value: Value, ct: Value) -> None:
         """One more cotangent of a value."""
         self.whole[value] = self.sum(self.whole.get(value), ct)
 
-    def put(self, value: Value, axis: int, window: AxisWindow, ct: Value) -> None:
+    def add_slice(self, value: Value, axis: int, window: AxisWindow, ct: Value) -> None:
         """One more cotangent of a part of a value."""
-        part = self.pieces.setdefault(value, {}).setdefault(axis, {})
+        part = self.slices.setdefault(value, {}).setdefault(axis, {})
         part[window] = self.sum(part.get(window), ct)
 
     def take(self, value: Value) -> MaybeValue:
         """The sum of all that has arrived, `None` for nothing."""
         total = self.whole.pop(value, None)
-        for axis, parts in self.pieces.pop(value, {}).items():
+        for axis, parts in self.slices.pop(value, {}).items():
             for row in nonoverlapping_rows(parts.items()):
-                total = self.sum(total, self.in_place(row, axis, value))
+                total = self.sum(total, self.join_slices(row, axis, value))
         return total
 
     def sum(self, before: MaybeValue, ct: Value) -> Value:
         """The sum of two cotangents. If both are zero by choices it is so where neither fell on them."""
         total = add_tangents(before, ct)
         assert total is not None
-        first, second = None if before is None else self.choices.get(before), self.choices.get(ct)
+        first, second = None if before is None else self.masks.get(before), self.masks.get(ct)
         if first is not None and second is not None:
-            self.choices[total] = first if first is second else or_choices(first, second)
+            self.masks[total] = first if first is second else or_choices(first, second)
         return total
 
-    def in_place(self, row: list[tuple[AxisWindow, Value]], axis: int, like: Value) -> Value:
+    def join_slices(self, row: list[tuple[AxisWindow, Value]], axis: int, like: Value) -> Value:
         """Pieces side by side. Where some are zero by choices so is the whole, which may be anything in the others."""
         whole = stack_real_imaginary(self.builder, row, axis, like.type)
-        choices = [self.choices.get(piece) for _, piece in row]
+        choices = [self.masks.get(piece) for _, piece in row]
         if any(c is not None for c in choices):
             assert isinstance(like.type, Tensor)
             kept = [
                 (window, self.builder.const(True, choice_type(piece.type)) if c is None else c)
                 for (window, piece), c in zip(row, choices, strict=True)
             ]
-            self.choices[whole] = stack_real_imaginary(self.builder, kept, axis, choice_type(like.type))
+            self.masks[whole] = stack_real_imaginary(self.builder, kept, axis, choice_type(like.type))
         return whole
 
-    def choose(self, ct: Value, *choices: MaybeValue) -> Value:
+    def set_mask(self, ct: Value, *choices: MaybeValue) -> Value:
         """The cotangent, noted to be zero but where all of these hold."""
         kept = [c for c in choices if c is not None]
-        self.choices[ct] = kept[0] if len(kept) == 1 else OPS["logical_and"].one(*kept)
+        self.masks[ct] = kept[0] if len(kept) == 1 else OPS["logical_and"].one(*kept)
         return ct
 
-    def side(self, truth: Value, number: int) -> Value:
+    def select_mask(self, truth: Value, number: int) -> Value:
         """Where a truth chooses operand 1 or operand 2: one value, however often it is asked for."""
         if number == 1:
             return truth
-        if truth not in self.others:
-            self.others[truth] = OPS["logical_not"].one(truth)
-        return self.others[truth]
+        if truth not in self.negated_masks:
+            self.negated_masks[truth] = OPS["logical_not"].one(truth)
+        return self.negated_masks[truth]
 
 
 def nonoverlapping_rows(pieces: Iterable[tuple[AxisWindow, Value]]) -> list[list[tuple[AxisWindow, Value]]]:
@@ -113,6 +113,6 @@ def stack_real_imaginary(builder: Builder, row: list[tuple[AxisWindow, Value]], 
         if start > end:
             parts.append(zeros(builder, type.resized(axis, start - end)))
         if piece is not None:
-            parts.append(builder.own(piece))
+            parts.append(builder.capture(piece))
         end = stop
     return parts[0] if len(parts) == 1 else OPS["concat"].one(*parts, axis=axis)

@@ -23,7 +23,7 @@ CotangentMask = Any  # a value; of an op with several results, one for each
 def incoming_mask(eqn: Eqn, builder: Builder, cts: MaybeValues, choices: Mapping[Value, Value]) -> CotangentMask | None:
     """The choice beside the cotangent of an equation's result; of several results, one for each if there is any."""
     found = choices_of(cts, choices)
-    if len(cts) == 1 or eqn.op.reach is None or not any(presence_mask(found)):
+    if len(cts) == 1 or eqn.op.mask_transpose is None or not any(presence_mask(found)):
         return found[0] if len(cts) == 1 else None
     return tuple([
         builder.const(ct is not None, choice_type(r.type)) if choice is None else choice
@@ -43,9 +43,9 @@ def propagate_mask(
     scaled = any([isinstance(v, Value) and v.type.tangent is not None for v in operands])
     if op.elementwise:
         return apply_mask(choice, ct) if scaled else ct, choice
-    if op.reach is not None:
-        return ct, op.reach(choice, place, *operands, **eqn.attrs)
-    if op.shuffles:
+    if op.mask_transpose is not None:
+        return ct, op.mask_transpose(choice, place, *operands, **eqn.attrs)
+    if op.disjoint_transpose:
         return ct, rule(choice, *operands, **eqn.attrs)
     if op.carries:
         ones = rule(mask_as_numbers(choice, tensor_type(ct)), *operands, **eqn.attrs)  # no sum of them is zero

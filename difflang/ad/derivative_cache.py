@@ -17,65 +17,82 @@ from difflang.ops.loop.residual_selection import trim_residuals
 class DerivativeCache:
     """Remembers what it differentiated by graph identity, so a function called many times is differentiated once."""
 
-    __slots__ = ("lean", "linearized", "often", "pushed", "transposed")
+    __slots__ = ("jvps", "lean", "linearized", "reused", "transposed")
 
     def __init__(self, *, often: bool = False) -> None:
-        self.often = often  # whether tangent graphs are run again and again: then they compute nothing themselves
+        self.reused = often  # whether tangent graphs are run again and again: then they compute nothing themselves
         self.lean: dict[tuple[Graph, Mask], LinearizedGraph] = {}
         self.linearized: dict[tuple[Graph, Mask, Mask], LinearizedGraph] = {}
-        self.pushed: dict[tuple[Graph, Mask, Mask], JvpGraph] = {}
+        self.jvps: dict[tuple[Graph, Mask, Mask], JvpGraph] = {}
         self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], TransposedGraph] = {}
 
-    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> LinearizedGraph:
+    def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph:
         """Primal and tangent of a graph in its `active` params; the `wanted` results get a tangent even if it is 0."""
-        key = graph, active, wanted
+        key = graph, active, force_active
         if key not in self.linearized:
-            if wanted:
+            if force_active:
                 plain = self.linearize(graph, active)
-                found = forward.instantiate_tangents(plain, wanted) if adds_active(wanted, plain.active) else plain
+                found = (
+                    forward.instantiate_tangents(plain, force_active)
+                    if adds_active(force_active, plain.active)
+                    else plain
+                )
             else:
                 found = forward.linearize(self, graph, active)
             self.linearized[key] = found
         return self.linearized[key]
 
-    def linearize_once(self, graph: Graph, active: Mask) -> LinearizedGraph:
+    def linearize_lean(self, graph: Graph, active: Mask) -> LinearizedGraph:
         """The same for a graph that is run once, as is its tangent: that makes what it reads of fewer residuals."""
-        if self.often:
+        if self.reused:
             return self.linearize(graph, active)
         key = graph, active
         if key not in self.lean:
             self.lean[key] = trim_residuals(self.linearize(graph, active))
         return self.lean[key]
 
-    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> JvpGraph:
+    def jvp(self, graph: Graph, active: Mask, force_active: Mask = ()) -> JvpGraph:
         """The graph with its tangent in one; the `wanted` results get a tangent even if it is 0."""
-        key = graph, active, wanted
-        if key not in self.pushed:
-            if wanted:
+        key = graph, active, force_active
+        if key not in self.jvps:
+            if force_active:
                 plain = self.jvp(graph, active)
-                found = forward.instantiate_jvp_tangents(plain, wanted) if adds_active(wanted, plain.active) else plain
+                found = (
+                    forward.instantiate_jvp_tangents(plain, force_active)
+                    if adds_active(force_active, plain.active)
+                    else plain
+                )
             else:
                 found = forward.jvp(self, graph, active)
-            self.pushed[key] = found
-        return self.pushed[key]
+            self.jvps[key] = found
+        return self.jvps[key]
 
     def transpose(
-        self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = (), *, given: Mask = (), marked: Mask = ()
+        self,
+        graph: Graph,
+        linear: Mask,
+        present: Mask,
+        force_active: Mask = (),
+        *,
+        has_choice: Mask = (),
+        force_choice: Mask = (),
     ) -> TransposedGraph:
         """A graph turned round that is linear in its `linear` params, given the cotangents that are `present`.
 
         `given` says which of these are zero by a choice, `marked` which params' cotangents are to have a choice.
         """
-        key = graph, linear, present, wanted, given, marked
+        key = graph, linear, present, force_active, has_choice, force_choice
         if key not in self.transposed:
-            if wanted or marked:
-                plain = self.transpose(graph, linear, present, given=given)
-                more = tuple([w and is_linear for w, is_linear in zip(wanted or plain.active, linear, strict=True)])
-                marks = marked or plain.chosen
+            if force_active or force_choice:
+                plain = self.transpose(graph, linear, present, has_choice=has_choice)
+                more = tuple(
+                    [w and is_linear for w, is_linear in zip(force_active or plain.active, linear, strict=True)]
+                )
+                marks = force_choice or plain.chosen
                 enough = not adds_active(more, plain.active) and not adds_active(marks, plain.chosen)
                 found = plain if enough else backward.instantiate_cotangents(graph, plain, more, marks)
             else:
-                found = backward.transpose(self, graph, linear, present, given or (False,) * len(present))
+                found = backward.transpose(self, graph, linear, present, has_choice or (False,) * len(present))
             self.transposed[key] = found
         return self.transposed[key]
 
@@ -95,9 +112,9 @@ class DerivativeCache:
         tangent = Builder(outer=builder)
         dxs = forward.tangent_params(tangent, graph.params, wrt)
         ys, dys = forward.pushforward(self, graph, builder, xs, tangent, dxs)
-        pairs = [(tangent.own(d), ct) for d, ct in zip(dys, cts, strict=True) if d is not None]
+        pairs = [(tangent.capture(d), ct) for d, ct in zip(dys, cts, strict=True) if d is not None]
         eqns, _ = forward.live_equations(tangent.eqns, [d for d, _ in pairs])
-        env = {inside: outside for outside, inside in tangent.captured.items()}
+        env = {inside: outside for outside, inside in tangent.captures.items()}
         tangent.release()
         found = backward.pullback(self, eqns, builder, env, {d for d in dxs if d is not None}, pairs)
         return ys, [None if d is None else found.take(d) for d in dxs]

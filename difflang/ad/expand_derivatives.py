@@ -35,19 +35,19 @@ def drop_custom_rules(graph: Graph) -> Graph:
     What can be undone stays so in steps that a loop is to undo.
     """
     order, _ = graphs_postorder(graph)
-    if not any([e.op.plain for inner in order for e in inner.eqns]):
+    if not any([e.op.without_derivative for inner in order for e in inner.eqns]):
         return graph
     undone = reversible_steps(order)
     done: dict[tuple[Graph, bool], Graph] = {}
 
-    def plain(eqn: Eqn, within: bool) -> Eqn:
+    def lower_eqn(eqn: Eqn, within: bool) -> Eqn:
         if eqn.regions:
             eqn = eqn.with_regions([done[g, g in undone and runs_in_reverse(eqn, within)] for g in eqn.regions])
-        return eqn if eqn.op.plain is None else eqn.op.plain(eqn, within)
+        return eqn if eqn.op.without_derivative is None else eqn.op.without_derivative(eqn, within)
 
     for inner in order:
         for within in (False, True) if inner in undone else (False,):
-            done[inner, within] = inner.with_eqns([plain(e, within) for e in inner.eqns])
+            done[inner, within] = inner.with_eqns([lower_eqn(e, within) for e in inner.eqns])
     return done[graph, False]
 
 
@@ -71,8 +71,8 @@ def runs_in_reverse(eqn: Eqn, within: bool) -> bool:
 class DerivativeExpansion:
     """One run over a graph and its regions; `often` if what it linearizes is pushed or pulled through many times."""
 
-    def __init__(self, *, often: bool = False) -> None:
-        self.ad = DerivativeCache(often=often)
+    def __init__(self, *, reused: bool = False) -> None:
+        self.ad = DerivativeCache(often=reused)
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -80,13 +80,13 @@ class DerivativeExpansion:
             self.done[graph] = self.expanded(graph)
         return self.done[graph]
 
-    def inside(self, eqn: Eqn, region: Graph) -> Graph:
+    def expand_region(self, eqn: Eqn, region: Graph) -> Graph:
         """A region without derivative equations; one that is differentiated again brings no dead code along."""
         plain = self.graph(region)
         return dce(plain) if eqn.op.expand and plain is not region else plain
 
     def expanded(self, graph: Graph) -> Graph:
-        eqns = [e.with_regions([self.inside(e, r) for r in e.regions]) if e.regions else e for e in graph.eqns]
+        eqns = [e.with_regions([self.expand_region(e, r) for r in e.regions]) if e.regions else e for e in graph.eqns]
         if not any(e.op.expand for e in eqns):
             return graph if all(a is b for a, b in zip(eqns, graph.eqns, strict=True)) else graph.with_eqns(eqns)
         builder = Builder()

@@ -32,7 +32,7 @@ def linearize_function(graph: Graph, active: Mask) -> LinearizedFunction:
 
     Cost: linear. Derivative equations in the graph are expanded first.
     """
-    ad = DerivativeExpansion(often=True)
+    ad = DerivativeExpansion(reused=True)
     plain = dce(ad.graph(prepare_for_ad(drop_step_limit_in_loops(graph))))
     wanted = tuple([r.type.tangent is not None for r in plain.results])
     lin = ad.ad.linearize(plain, active, wanted)

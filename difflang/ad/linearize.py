@@ -35,9 +35,9 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
     tangent = Builder(outer=primal)
     xs = [primal.param(p.type, p.hint) for p in graph.params]
     ys, dys = pushforward(ad, graph, primal, xs, tangent, tangent_params(tangent, graph.params, active))
-    results = tuple([tangent.own(d) for d in dys if d is not None])
+    results = tuple([tangent.capture(d) for d in dys if d is not None])
     eqns, used = live_equations(tangent.eqns, results)
-    captured = {inside: outside for outside, inside in tangent.captured.items() if inside in used}
+    captured = {inside: outside for outside, inside in tangent.captures.items() if inside in used}
     again = recreate_constants(primal, captured)
     residuals = {inside: outside for inside, outside in captured.items() if inside not in again}
     params = (*residuals, *tangent.params)
@@ -67,7 +67,7 @@ def pushforward(
 
     Gives the results and their tangents, `None` where a result does not depend on a param with a tangent.
     """
-    env = dict(zip(graph.params, map(primal.own, xs), strict=True))
+    env = dict(zip(graph.params, map(primal.capture, xs), strict=True))
     dot = {p: d for p, d in zip(graph.params, dxs, strict=True) if d is not None}
     for eqn in graph.eqns:
         operands = tuple([env[v] for v in eqn.operands])
@@ -82,7 +82,7 @@ def pushforward(
         for y, dy in zip(eqn.results, dys, strict=True):
             if dy is not None:
                 dot[y] = check_tangent_type(eqn, dy, y)
-                dy.called_after(y)
+                dy.name_as_tangent_of(y)
     return [env[r] for r in graph.results], [dot.get(r) for r in graph.results]
 
 
@@ -127,16 +127,16 @@ def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
         if dx is None:
             continue
         operand_rule(eqn, rules, i)
-        if op.term_by_term:
-            operands = tuple(map(builder.own, (*xs[:i], dx, *xs[i + 1 :])))
+        if op.linear_in_each:
+            operands = tuple(map(builder.capture, (*xs[:i], dx, *xs[i + 1 :])))
             total = add_terms(total, builder.append(op, operands, types, **eqn.attrs))
-    if op.term_by_term:
+    if op.linear_in_each:
         return total
     whole = [
         or_zeros(builder, dx, x.type) if find_operand_rule(rules, i) is not None and x.type.tangent is not None else x
         for i, (x, dx) in enumerate(zip(xs, dxs.values, strict=True))
     ]
-    return list(builder.append(op, tuple(map(builder.own, whole)), types, **eqn.attrs))
+    return list(builder.append(op, tuple(map(builder.capture, whole)), types, **eqn.attrs))
 
 
 def find_operand_rule(rules: Sequence[OpRule | None], i: int) -> OpRule | None:
@@ -197,24 +197,24 @@ def recreate_constants(primal: Builder, captured: dict[Value, Value]) -> dict[Va
     }
 
 
-def instantiate_tangents(lin: LinearizedGraph, wanted: Mask) -> LinearizedGraph:
+def instantiate_tangents(lin: LinearizedGraph, force_active: Mask) -> LinearizedGraph:
     """The same, where the `wanted` results have a tangent even if it is zero."""
     types = [r.type for r in lin.primal.results[: len(lin.active)]]
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in lin.tangent.params]
     dys = spread_by_mask(builder.inline(lin.tangent, *params), lin.active)
-    active = tuple([a or w for a, w in zip(lin.active, wanted, strict=True)])
+    active = tuple([a or w for a, w in zip(lin.active, force_active, strict=True)])
     results = [or_zeros(builder, d, t) for d, t, a in zip(dys, types, active, strict=True) if a]
     return LinearizedGraph(lin.primal, builder.finish(results, name=lin.tangent.name), lin.residuals, active)
 
 
-def instantiate_jvp_tangents(pushed: JvpGraph, wanted: Mask) -> JvpGraph:
+def instantiate_jvp_tangents(pushed: JvpGraph, force_active: Mask) -> JvpGraph:
     """The same, where the `wanted` results have a tangent even if it is zero."""
     n = len(pushed.active)
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in pushed.graph.params]
     results = builder.inline(pushed.graph, *params)
     ys, dys = results[:n], spread_by_mask(results[n:], pushed.active)
-    active = tuple([a or w for a, w in zip(pushed.active, wanted, strict=True)])
+    active = tuple([a or w for a, w in zip(pushed.active, force_active, strict=True)])
     tangents = [d if d is not None else zeros(builder, y.type) for y, d, a in zip(ys, dys, active, strict=True) if a]
     return JvpGraph(builder.finish([*ys, *tangents], name=pushed.graph.name), active)

@@ -26,13 +26,13 @@ class SeriesPowers:
     def __init__(self, builder: Builder, u: Callable[[int], MaybeValue], like: Tensor, order: int) -> None:
         self.builder, self.u, self.like, self.order = builder, u, like, order
         self.columns: list[Value] = []  # [1, order, ...]: coefficient n of all powers, zero above power n
-        self.there: list[Mask] = []  # which of the first n do not vanish structurally
+        self.present: list[Mask] = []  # which of the first n do not vanish structurally
 
     def column(self, n: int) -> tuple[Value, Mask]:
         """Coefficient n of the powers."""
         while len(self.columns) < n:
             self.append(len(self.columns) + 1)
-        return self.columns[n - 1], self.there[n - 1]
+        return self.columns[n - 1], self.present[n - 1]
 
     def append(self, n: int) -> None:
         """u^(j+1) = u u^j: coefficient n is the sum of `u_i` times coefficient n - i."""
@@ -40,14 +40,14 @@ class SeriesPowers:
         terms = [(u, n - i) for i in before if (u := self.u(i)) is not None]
         parts = [self.raised(first, 2)]
         if n > 1:
-            parts.append(self.higher(n, terms))
+            parts.append(self.higher_powers(n, terms))
         if n < self.order:
             parts.append(self.zeros(1, self.order - n))
-        there = [any(self.there[m - 1][j] for _, m in terms if j < m) for j in range(n - 1)]
+        there = [any(self.present[m - 1][j] for _, m in terms if j < m) for j in range(n - 1)]
         self.columns.append(concat.one(*parts, axis=1) if len(parts) > 1 else parts[0])
-        self.there.append((first is not None, *there))
+        self.present.append((first is not None, *there))
 
-    def higher(self, n: int, terms: Sequence[tuple[Value, int]]) -> Value:
+    def higher_powers(self, n: int, terms: Sequence[tuple[Value, int]]) -> Value:
         """Coefficient n of u^2 ... u^n."""
         if not terms:
             return self.zeros(1, n - 1)
@@ -67,7 +67,7 @@ class SeriesPowers:
     def zeros(self, *lead: int) -> Value:
         return self.builder.const(0.0, Tensor(self.like.dtype, (*lead, *self.like.shape)))
 
-    def weighted(self, n: int, f: Callable[[int], MaybeValue]) -> MaybeValue:
+    def weighted_sum(self, n: int, f: Callable[[int], MaybeValue]) -> MaybeValue:
         """Coefficient n of `f_1 u + f_2 u^2 + ...`; what vanishes structurally meets nothing."""
         column, there = self.column(n)
         chosen = [(j, c) for j, present in enumerate(there, 1) if present and (c := f(j)) is not None]

@@ -67,30 +67,30 @@ class TaylorCache:
         self.rules: dict[RuleKey, Graph] = {}
 
     def graph(
-        self, graph: Graph, given: CoefficientMasks, wanted: CoefficientMasks = ()
+        self, graph: Graph, param_masks: CoefficientMasks, force_active: CoefficientMasks = ()
     ) -> tuple[Graph, CoefficientMasks]:
-        """A graph on the coefficients that are `given` of its params: to those of its results, at least the `wanted`.
+        """A graph on the coefficients that `param_masks` says its params have: to those of its results, at least those of `force_active`.
 
         A result that varies has every coefficient that does not vanish; one that does not has its head alone.
         """
-        key = graph, given, wanted
+        key = graph, param_masks, force_active
         if key not in self.graphs:
             builder = Builder()
             xs: list[TaylorSeries] = []
-            for param, present in zip(graph.params, given, strict=True):
+            for param, present in zip(graph.params, param_masks, strict=True):
                 head = builder.param(param.type, param.hint)
                 rest = [builder.param(param.type, param.hint) if p else None for p in present]
                 xs.append(series_from_terms([head, *rest]))
             ys = TaylorPropagation(self, builder).graph(graph, xs)
-            least = wanted or ((),) * len(ys)
-            found = tuple([self.present(y, w) for y, w in zip(ys, least, strict=True)])
+            least = force_active or ((),) * len(ys)
+            found = tuple([self.present_coefficients(y, w) for y, w in zip(ys, least, strict=True)])
             results: list[Value] = []
             for y, present in zip(ys, found, strict=True):
                 results += emit_coefficients(builder, y, present)
             self.graphs[key] = builder.finish(results, name=graph.name), found
         return self.graphs[key]
 
-    def present(self, y: TaylorSeries, least: Mask) -> Mask:
+    def present_coefficients(self, y: TaylorSeries, least: Mask) -> Mask:
         """Which coefficients of a series there are, the `least` ones counted as such."""
         own = () if y.constant else tuple([y[n] is not None for n in range(1, self.order + 1)])
         return union_masks(own, least)
@@ -108,18 +108,20 @@ class TaylorCache:
             self.rules[key] = builder.finish([or_zeros(builder, d, y.type) for d, y in zip(dys, ys, strict=True)])
         return self.rules[key]
 
-    def parted(self, eqn: Eqn) -> Graph:
+    def product_form(self, eqn: Eqn) -> Graph:
         """A use of an op as an equal product."""
-        assert eqn.op.parted is not None
+        assert eqn.op.factored is not None
         builder = Builder(span=eqn.span)
         xs = [builder.param(v.type) for v in eqn.operands]
-        return builder.finish([eqn.op.parted(*xs, **eqn.attrs)])
+        return builder.finish([eqn.op.factored(*xs, **eqn.attrs)])
 
 
 def unsupported_series_error(eqn: Eqn) -> DifflangError:
-    name = eqn.op.declared(eqn) if eqn.op.declared is not None else eqn.op
+    name = eqn.op.custom_rule_name(eqn) if eqn.op.custom_rule_name is not None else eqn.op
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
-    if eqn.op.declared is not None and not eqn.regions:  # Python gave it: whether it has one derivative is not said
+    if (
+        eqn.op.custom_rule_name is not None and not eqn.regions
+    ):  # Python gave it: whether it has one derivative is not said
         way = (f"write `{name}` in the language, or its rule and nest `f'`",)
     return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{name}`", (Label(eqn.span),), way))
 
@@ -174,27 +176,27 @@ class TaylorPropagation:
         if op.expand is not None:
             raise InternalError(f"{op} must be expanded before it is differentiated")
         varying = not op.inactive and not all([x.constant for x in xs])
-        if varying and op.layout is not None:
-            return self.regions(eqn, op.layout(eqn), xs)
-        if varying and op.declared is not None:  # its rule calls the function itself, without end
+        if varying and op.region_dataflow is not None:
+            return self.regions(eqn, op.region_dataflow(eqn), xs)
+        if varying and op.custom_rule_name is not None:  # its rule calls the function itself, without end
             raise unsupported_series_error(eqn)
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(TaylorSeries, heads))
         if op.directional and not xs[0].constant:  # a derivative is the op with one operand more, without end
             raise unsupported_series_error(eqn)
-        if op.term_by_term:
+        if op.linear_in_each:
             return [TaylorSeries(heads[0], lambda n: self.convolved(eqn, xs, n))]
         linear = [find_operand_rule(op.transpose or (), i) is not None for i in range(len(xs))]
         if op.transpose and all([x.constant or by for x, by in zip(xs, linear, strict=True)]):
             straight = all([x.constant or x.line for x in xs])
-            return self.together(heads, lambda n: self.linear(eqn, heads, xs, n), line=straight)
+            return self.joint_series(heads, lambda n: self.linear(eqn, heads, xs, n), line=straight)
         if op.elementwise and sum(linear) == 1 and xs[linear.index(True)] is not self.one(heads[0].type):
             return self.times(eqn, heads[0], xs, linear.index(True))
         varies = [i for i, x in enumerate(xs) if not x.constant]
-        if op.parted is not None and len(varies) > 1:
-            return self.parted(eqn, heads[0], xs)
-        if op.elementwise and len(varies) == 1 and not xs[varies[0]].line and self.endless(eqn, xs):
+        if op.factored is not None and len(varies) > 1:
+            return self.as_product(eqn, heads[0], xs)
+        if op.elementwise and len(varies) == 1 and not xs[varies[0]].line and self.rule_diverges(eqn, xs):
             return self.composed(eqn, heads[0], xs, varies[0])
         return self.by_rule(eqn, heads, xs)
 
@@ -213,7 +215,7 @@ class TaylorPropagation:
         product = Eqn(OPS["mul"], (head, head), (head,), {}, (), eqn.span)
         return [TaylorSeries(head, lambda n: self.convolved(product, [xs[i], factor], n))]
 
-    def endless(self, eqn: Eqn, xs: list[TaylorSeries]) -> bool:
+    def rule_diverges(self, eqn: Eqn, xs: list[TaylorSeries]) -> bool:
         """Whether the rule leads on, to the op with other attributes, and not back."""
         rule = self.jets.rule(eqn, tuple([not x.constant for x in xs]))
         return any(e.op is eqn.op and e.attrs != eqn.attrs for e in rule.eqns)
@@ -223,23 +225,23 @@ class TaylorPropagation:
         x = xs[i]
         if x not in self.powers:
             self.powers[x] = SeriesPowers(self.builder, x.__getitem__, tensor_type(x.head), self.order)
-        powers, straight = self.powers[x], self.straight(x)
+        powers, straight = self.powers[x], self.unit_line(x)
         (f,) = self.equation(eqn, [straight if k == i else other for k, other in enumerate(xs)])
-        return [TaylorSeries(head, lambda n: powers.weighted(n, f.__getitem__))]
+        return [TaylorSeries(head, lambda n: powers.weighted_sum(n, f.__getitem__))]
 
-    def parted(self, eqn: Eqn, head: Value, xs: list[TaylorSeries]) -> list[TaylorSeries]:
+    def as_product(self, eqn: Eqn, head: Value, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """The op as an equal product; its own value is not rounded a second time."""
-        (product,) = self.run(self.jets.parted(eqn), xs, 0)
+        (product,) = self.run(self.jets.product_form(eqn), xs, 0)
         return [TaylorSeries(head, product.__getitem__)]
 
-    def straight(self, x: TaylorSeries) -> TaylorSeries:
+    def unit_line(self, x: TaylorSeries) -> TaylorSeries:
         """The line through a head in the direction 1."""
         key = ("line", id(x))
         if key not in self.made:
             self.made[key] = [TaylorSeries(x.head, lambda n: full_like(x.head, 1.0) if n == 1 else None, line=True)]
         return self.made[key][0]
 
-    def together(
+    def joint_series(
         self, heads: Values, all_of: Callable[[int], list[MaybeValue]], *, line: bool = False
     ) -> list[TaylorSeries]:
         """Series whose coefficients come several at a time."""
@@ -294,7 +296,7 @@ class TaylorPropagation:
             found = [r[n - 1] for r in rates]
             return [f if f is None or n == 1 else f / float(n) for f in found]
 
-        ys = self.together(heads, all_of)  # the rule's graph reads them
+        ys = self.joint_series(heads, all_of)  # the rule's graph reads them
         return ys
 
     def rate(self, x: TaylorSeries) -> TaylorSeries:
@@ -314,7 +316,7 @@ class TaylorPropagation:
 
     def regions(self, eqn: Eqn, layout: RegionDataflow, xs: list[TaylorSeries]) -> list[TaylorSeries]:
         """The same op; where a value varies, its coefficients stand in its place, in and out of the regions."""
-        ins: dict[int, Mask] = {i: self.jets.present(x, ()) for i, x in enumerate(xs)}
+        ins: dict[int, Mask] = {i: self.jets.present_coefficients(x, ()) for i, x in enumerate(xs)}
         while True:
             graphs, outs = self.inside(eqn, layout, ins)
             grown = {
@@ -335,13 +337,13 @@ class TaylorPropagation:
             elif slot.counted and slot.result is not None:
                 attrs[slot.counted] = attrs[slot.counted] + sum(outs[slot.result])
         results = iter(self.builder.emit(eqn.op, operands, graphs, **attrs))
-        return [self.taken(results, outs.get(j, ())) for j in range(len(eqn.results))]
+        return [self.read_series(results, outs.get(j, ())) for j in range(len(eqn.results))]
 
     def inside(
         self, eqn: Eqn, layout: RegionDataflow, ins: dict[int, Mask]
     ) -> tuple[tuple[Graph, ...], dict[int, Mask]]:
         """The regions on coefficients, and which of them the results have: those that any region gives."""
-        given = [self.given(k, g, layout, ins) for k, g in enumerate(eqn.regions)]
+        given = [self.param_coefficients(k, g, layout, ins) for k, g in enumerate(eqn.regions)]
         returned: list[dict[int, int]] = []
         for k in range(len(eqn.regions)):
             places = [(s.returns[k], s.result) for s in layout.slots if s.returns and s.result is not None]
@@ -356,7 +358,9 @@ class TaylorPropagation:
         triples = zip(eqn.regions, given, wanted, strict=True)
         return tuple([self.jets.graph(g, present, least)[0] for g, present, least in triples]), outs
 
-    def given(self, k: int, region: Graph, layout: RegionDataflow, ins: dict[int, Mask]) -> CoefficientMasks:
+    def param_coefficients(
+        self, k: int, region: Graph, layout: RegionDataflow, ins: dict[int, Mask]
+    ) -> CoefficientMasks:
         """Which coefficients of its params region k is given."""
         found: dict[int, Mask] = {}
         for s in layout.slots:
@@ -365,7 +369,7 @@ class TaylorPropagation:
                 found[place] = ins[s.operand]
         return tuple([found.get(p, ()) for p in range(len(region.params))])
 
-    def taken(self, results: Iterator[Value], present: Mask) -> TaylorSeries:
+    def read_series(self, results: Iterator[Value], present: Mask) -> TaylorSeries:
         """The next value with its coefficients."""
         return series_from_terms([next(results), *[next(results) if p else None for p in present]])
 
@@ -388,9 +392,9 @@ def jet(
     """
     tower = TaylorPropagation(TaylorCache(order), builder)
     curves = [
-        TaylorSeries(builder.own(x))
+        TaylorSeries(builder.capture(x))
         if d is None
-        else series_from_terms([builder.own(x), builder.own(d), *[None] * order], line=True)
+        else series_from_terms([builder.capture(x), builder.capture(d), *[None] * order], line=True)
         for x, d in zip(xs, dxs, strict=True)
     ]
     return tower.graph(graph, curves)

@@ -31,7 +31,7 @@ from difflang.ops.control.print_effect import without_prints
 Env = dict[Value, Value]
 
 
-def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -> TransposedGraph:
+def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, has_choice: Mask) -> TransposedGraph:
     """A linear graph turned round: from cotangents of its results to cotangents of its linear params.
 
     What it says is not said once more.
@@ -49,14 +49,14 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, given: Mask) -
         builder.param(r.type, cotangent_hint(r)) if p else None for r, p in zip(graph.results, arriving, strict=True)
     ]
     choices = {
-        ct: builder.param(choice_type(ct.type)) for ct, g in zip(cts, given, strict=True) if g and ct is not None
+        ct: builder.param(choice_type(ct.type)) for ct, g in zip(cts, has_choice, strict=True) if g and ct is not None
     }
     found = pullback(ad, graph.eqns, builder, env, params, list(zip(graph.results, cts, strict=True)), choices)
     back = [found.take(p) for p in graph.params]
     for param, ct in zip(graph.params, back, strict=True):
         if ct is not None:
-            ct.called_after(param)
-    kept = choices_of(back, found.choices)
+            ct.name_as_tangent_of(param)
+    kept = choices_of(back, found.masks)
     return TransposedGraph(
         builder.finish([*present_values(back), *present_values(kept)], name=graph.name),
         presence_mask(back),
@@ -100,13 +100,13 @@ def pullback(
         arriving = [found.take(r) for r in eqn.results]
         for result, ct in zip(eqn.results, arriving, strict=True):
             if ct is not None:
-                ct.called_after(result)
+                ct.name_as_tangent_of(result)
         if not any(ct is not None for ct in arriving):
             continue
-        part = eqn.op.window(eqn) if eqn.op.window is not None else None
+        part = eqn.op.slice_bounds(eqn) if eqn.op.slice_bounds is not None else None
         if part is not None and arriving[0] is not None:
             axis, window = part
-            found.put(eqn.operands[0], axis, window, arriving[0])
+            found.add_slice(eqn.operands[0], axis, window, arriving[0])
             continue
         leaving = pullback_eqn(ad, eqn, builder, arriving, env, linear, found)
         for value, ct in zip(eqn.operands, leaving, strict=True):
@@ -123,13 +123,13 @@ def pullback_eqn(
     is_linear = tuple([v in linear for v in eqn.operands])
     if op.transpose_region is not None:
         known = [env.get(v) for v in eqn.operands]
-        return op.transpose_region(ad, eqn, TransposeRequest(builder, cts, is_linear, known, found.choices))
+        return op.transpose_region(ad, eqn, TransposeRequest(builder, cts, is_linear, known, found.masks))
     rules = op.transpose
-    if rules is None or (op.term_by_term and sum(is_linear) != 1):
+    if rules is None or (op.linear_in_each and sum(is_linear) != 1):
         raise InternalError(f"{op} is not linear in its operands {[i for i, here in enumerate(is_linear) if here]}")
     operands = [unknown_operand(v) if here else env[v] for v, here in zip(eqn.operands, is_linear, strict=True)]
     ct = cts[0] if len(cts) == 1 else tuple(cts)
-    before = incoming_mask(eqn, builder, cts, found.choices)
+    before = incoming_mask(eqn, builder, cts, found.masks)
     back: list[MaybeValue] = []
     for i, here in enumerate(is_linear):
         rule = rules[min(i, len(rules) - 1)]
@@ -137,10 +137,10 @@ def pullback_eqn(
             raise InternalError(f"{op} is not linear in operand {i}")
         new = rule(ct, *operands, **eqn.attrs) if here and rule is not None else None
         if rule is not None and new is not None and new is not ct:
-            if op.chooses:
-                found.choose(new, before, found.side(env[eqn.operands[0]], i))
+            if op.selects:
+                found.set_mask(new, before, found.select_mask(env[eqn.operands[0]], i))
             elif before is not None:
-                new = found.choose(*propagate_mask(eqn, rule, i, operands, new, before))
+                new = found.set_mask(*propagate_mask(eqn, rule, i, operands, new, before))
         back.append(new)
     return back
 
@@ -155,7 +155,9 @@ def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
     return ct
 
 
-def instantiate_cotangents(graph: Graph, transposed: TransposedGraph, wanted: Mask, marked: Mask) -> TransposedGraph:
+def instantiate_cotangents(
+    graph: Graph, transposed: TransposedGraph, force_active: Mask, force_choice: Mask
+) -> TransposedGraph:
     """The same, where the `wanted` params get a cotangent even if it is zero, and the `marked` ones a choice.
 
     `graph` is what was transposed.
@@ -165,8 +167,8 @@ def instantiate_cotangents(graph: Graph, transposed: TransposedGraph, wanted: Ma
     outs = builder.inline(transposed.graph, *params)
     count = sum(transposed.active)
     cts, choices = spread_by_mask(outs[:count], transposed.active), spread_by_mask(outs[count:], transposed.chosen)
-    active = tuple([a or w for a, w in zip(transposed.active, wanted, strict=True)])
-    chosen = tuple([c or m for c, m in zip(transposed.chosen, marked, strict=True)])
+    active = tuple([a or w for a, w in zip(transposed.active, force_active, strict=True)])
+    chosen = tuple([c or m for c, m in zip(transposed.chosen, force_choice, strict=True)])
     results = [or_zeros(builder, ct, p.type) for ct, p, a in zip(cts, graph.params, active, strict=True) if a]
     kept = [
         or_zeros(builder, choice, choice_type(p.type))

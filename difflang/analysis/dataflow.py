@@ -22,10 +22,10 @@ class DataflowAnalysis(ABC, Generic[Fact]):
     Cost: one walk over each; a loop is looked at again while what is known of the values that it carries grows.
     """
 
-    nothing: Fact  # of a value that no param reaches
+    bottom: Fact  # of a value that no param reaches
 
     @abstractmethod
-    def entering(self, graph: Graph, place: int) -> Fact:
+    def param_fact(self, graph: Graph, place: int) -> Fact:
         """What is known of a param."""
 
     @abstractmethod
@@ -33,15 +33,15 @@ class DataflowAnalysis(ABC, Generic[Fact]):
         """What is known of an equation's results; regions without a layout are its own affair."""
 
     @abstractmethod
-    def joined(self, facts: Sequence[Fact]) -> Fact:
+    def join(self, facts: Sequence[Fact]) -> Fact:
         """What is known of a value that may be any of these."""
 
     @abstractmethod
-    def outside(self, eqn: Eqn, fact: Fact, param: Callable[[int], Fact]) -> Fact:
+    def lift_from_region(self, eqn: Eqn, fact: Fact, param: Callable[[int], Fact]) -> Fact:
         """What is known inside a region of an equation, said of the values that its params are."""
 
     @abstractmethod
-    def governed(self, fact: Fact, by: Sequence[Fact]) -> Fact:
+    def add_control_fact(self, fact: Fact, by: Sequence[Fact]) -> Fact:
         """What is known of a result, where these decide which region runs, or how often."""
 
     def results(self, graph: Graph) -> tuple[Fact, ...]:
@@ -52,13 +52,13 @@ class DataflowAnalysis(ABC, Generic[Fact]):
         return known[graph]
 
     def summary(self, graph: Graph, known: dict[Graph, tuple[Fact, ...]]) -> tuple[Fact, ...]:
-        at: dict[Value, Fact] = {p: self.entering(graph, i) for i, p in enumerate(graph.params)}
-        nothing = self.nothing
+        at: dict[Value, Fact] = {p: self.param_fact(graph, i) for i, p in enumerate(graph.params)}
+        nothing = self.bottom
         for eqn in graph.eqns:
             if at.keys().isdisjoint(eqn.operands):
                 continue
             facts = [at.get(v, nothing) for v in eqn.operands]
-            inside = eqn.regions and eqn.op.layout is not None
+            inside = eqn.regions and eqn.op.region_dataflow is not None
             found = self.through_regions(eqn, facts, known) if inside else self.after(eqn, facts)
             for result, fact in zip(eqn.results, found, strict=True):
                 if fact is not nothing:
@@ -66,21 +66,22 @@ class DataflowAnalysis(ABC, Generic[Fact]):
         return tuple([at.get(r, nothing) for r in graph.results])
 
     def through_regions(self, eqn: Eqn, facts: Sequence[Fact], known: dict[Graph, tuple[Fact, ...]]) -> Sequence[Fact]:
-        assert eqn.op.layout is not None
-        slots = eqn.op.layout(eqn).slots
-        held = [self.nothing if s.operand is None else facts[s.operand] for s in slots]
+        assert eqn.op.region_dataflow is not None
+        slots = eqn.op.region_dataflow(eqn).slots
+        held = [self.bottom if s.operand is None else facts[s.operand] for s in slots]
         inside = [known[region] for region in eqn.regions]
         holds = [{s.params[k]: i for i, s in enumerate(slots) if s.params} for k in range(len(inside))]
 
-        def found(region: int, place: int) -> Fact:
+        def region_fact(region: int, place: int) -> Fact:
             def param(i: int) -> Fact:
-                return held[holds[region][i]] if i in holds[region] else self.nothing
+                return held[holds[region][i]] if i in holds[region] else self.bottom
 
-            return self.outside(eqn, inside[region][place], param)
+            return self.lift_from_region(eqn, inside[region][place], param)
 
         while True:
             again = [
-                self.joined([h, *[found(k, p) for k, p in region_returns(s)]]) for s, h in zip(slots, held, strict=True)
+                self.join([h, *[region_fact(k, p) for k, p in region_returns(s)]])
+                for s, h in zip(slots, held, strict=True)
             ]
             settled = again == held or not any(s.params and s.returns for s in slots)
             held = again
@@ -88,9 +89,9 @@ class DataflowAnalysis(ABC, Generic[Fact]):
                 break
         read, given = {s.operand for s in slots}, {place for s in slots for place in region_returns(s)}
         by = [fact for i, fact in enumerate(facts) if i not in read]
-        by += [found(k, p) for k, region in enumerate(inside) for p in range(len(region)) if (k, p) not in given]
+        by += [region_fact(k, p) for k, region in enumerate(inside) for p in range(len(region)) if (k, p) not in given]
         outer = {s.result: fact for s, fact in zip(slots, held, strict=True)}
-        return [self.governed(outer.get(i, self.nothing), by) for i in range(len(eqn.results))]
+        return [self.add_control_fact(outer.get(i, self.bottom), by) for i in range(len(eqn.results))]
 
 
 def region_returns(slot: RegionSlot) -> Iterator[tuple[int, int]]:

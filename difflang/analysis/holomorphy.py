@@ -36,30 +36,30 @@ class HolomorphyAnalysis:
     """One question, with the answers to the same question about regions."""
 
     def __init__(self) -> None:
-        self.known: dict[SummaryKey, tuple[HolomorphicPath, ...]] = {}
+        self.summaries: dict[SummaryKey, tuple[HolomorphicPath, ...]] = {}
 
     def results(self, graph: Graph, inside: tuple[HolomorphicPath, ...]) -> tuple[HolomorphicPath, ...]:
         key = graph, inside
-        if key not in self.known:
+        if key not in self.summaries:
             at: dict[Value, HolomorphicPath] = dict(zip(graph.params, inside, strict=True))
             for eqn in graph.eqns:
                 paths = [at.get(v, False) for v in eqn.operands]
-                at.update(zip(eqn.results, self.after(eqn, paths), strict=True))
-            self.known[key] = tuple([at.get(r, False) for r in graph.results])
-        return self.known[key]
+                at.update(zip(eqn.results, self.transfer(eqn, paths), strict=True))
+            self.summaries[key] = tuple([at.get(r, False) for r in graph.results])
+        return self.summaries[key]
 
-    def after(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
+    def transfer(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """The paths to an equation's results."""
         path = join_paths(paths)
         if path is False or eqn.op.inactive:
             return [False] * len(eqn.results)
-        if eqn.regions and not eqn.op.conjugates:
+        if eqn.regions and not eqn.op.non_holomorphic:
             found = self.through_regions(eqn, paths)
         else:
-            found = [DependencyStep(eqn) if eqn.op.conjugates and path is True else path] * len(eqn.results)
+            found = [DependencyStep(eqn) if eqn.op.non_holomorphic and path is True else path] * len(eqn.results)
         return [p if r.type.tangent is not None else False for p, r in zip(found, eqn.results, strict=True)]
 
-    def inside(self, eqn: Eqn, region: Graph, paths: Sequence[HolomorphicPath]) -> list[HolomorphicPath]:
+    def region_results(self, eqn: Eqn, region: Graph, paths: Sequence[HolomorphicPath]) -> list[HolomorphicPath]:
         """The paths to a region's results. All that was lost before is one thing inside, to ask few questions."""
         before = join_paths(paths)
         found = self.results(region, tuple([None if isinstance(p, DependencyStep) else p for p in paths]))
@@ -68,9 +68,9 @@ class HolomorphyAnalysis:
         ]
 
     def through_regions(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
-        if eqn.op.layout is None:
+        if eqn.op.region_dataflow is None:
             return self.through_function(eqn, paths)
-        slots = eqn.op.layout(eqn).slots
+        slots = eqn.op.region_dataflow(eqn).slots
         entering = [paths[s.operand] if s.operand is not None else False for s in slots]
         while True:
             inside: list[list[HolomorphicPath]] = [[False] * len(region.params) for region in eqn.regions]
@@ -78,7 +78,7 @@ class HolomorphyAnalysis:
                 for params, place in zip(inside, slot.params, strict=False):
                     if place is not None:
                         params[place] = path
-            found = [self.inside(eqn, r, p) for r, p in zip(eqn.regions, inside, strict=True)]
+            found = [self.region_results(eqn, r, p) for r, p in zip(eqn.regions, inside, strict=True)]
             leaving = [
                 join_paths(
                     [path, *[f[place] for f, place in zip(found, slot.returns, strict=False) if place is not None]]
@@ -107,18 +107,20 @@ class HolomorphyAnalysis:
         (function,), wrt = eqn.regions, eqn.attrs["wrt"]
         values, tangents = paths[: len(function.params)], iter(paths[len(function.params) :])
         inside = tuple([join_paths([p, next(tangents)]) if w else p for p, w in zip(values, wrt, strict=True)])
-        found = self.inside(eqn, function, inside)
+        found = self.region_results(eqn, function, inside)
         moving = [p for p, r in zip(found, function.results, strict=True) if r.type.tangent is not None]
         return [*found, *moving * eqn.attrs.get("order", 1)]
 
     def through_rule(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """What the rule says counts, not how the value is computed."""
         given = [p for p, w in zip(paths, eqn.attrs["wrt"], strict=True) if w]
-        tangents = iter(self.inside(eqn, eqn.regions[1], (*paths, *given))[len(eqn.results) :])
+        tangents = iter(self.region_results(eqn, eqn.regions[1], (*paths, *given))[len(eqn.results) :])
         return [next(tangents) if r.type.tangent is not None else False for r in eqn.results]
 
     def through_solution(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """The x with A x = b is as holomorphic as A x is in x and in what A is made of."""
         consts = eqn.attrs["consts"]
-        found = self.inside(eqn, eqn.regions[2], (*paths[:consts], *[join_paths(paths)] * (len(paths) - consts)))
+        found = self.region_results(
+            eqn, eqn.regions[2], (*paths[:consts], *[join_paths(paths)] * (len(paths) - consts))
+        )
         return [join_paths([*paths, *found])] * len(eqn.results)

@@ -74,7 +74,7 @@ class LinearityProof:
     def results(self, eqn: Eqn, given: Statuses) -> Sequence[LinearityStatus]:
         if not eqn.results and not eqn.regions:  # what is only said
             return []
-        if eqn.regions and eqn.op.layout is not None:
+        if eqn.regions and eqn.op.region_dataflow is not None:
             try:
                 return self.through_regions(eqn, given)
             except NotLinear as fault:
@@ -88,15 +88,15 @@ class LinearityProof:
 
     def through_regions(self, eqn: Eqn, given: Statuses) -> Sequence[LinearityStatus]:
         """Regions whose values flow as the layout says; what a loop carries is asked for until nothing changes."""
-        assert eqn.op.layout is not None
-        slots = eqn.op.layout(eqn).slots
+        assert eqn.op.region_dataflow is not None
+        slots = eqn.op.region_dataflow(eqn).slots
         inside = {s.operand for s in slots}
         for i, status in enumerate(given):
             if i not in inside and status is LinearityStatus.LINEAR:
                 raise NotLinear(LinearityFault.CONDITION, eqn, i)
         held = [LinearityStatus.FIXED if s.operand is None else given[s.operand] for s in slots]
         while True:
-            found = self.once(eqn, slots, held)
+            found = self.run_regions(eqn, slots, held)
             again = [f if is_carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
             if again == held:
                 break
@@ -107,7 +107,9 @@ class LinearityProof:
                 results[slot.result] = status
         return results
 
-    def once(self, eqn: Eqn, slots: Sequence[RegionSlot], held: Sequence[LinearityStatus]) -> list[LinearityStatus]:
+    def run_regions(
+        self, eqn: Eqn, slots: Sequence[RegionSlot], held: Sequence[LinearityStatus]
+    ) -> list[LinearityStatus]:
         """What the slots hold after the regions ran once: what they give, or still what they were."""
         made: list[list[LinearityStatus]] = [[h] if is_carried(s) else [] for s, h in zip(slots, held, strict=True)]
         for number, region in enumerate(eqn.regions):
@@ -168,7 +170,7 @@ def linear_op_status(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> Linea
         if status is LinearityStatus.LINEAR and not here:
             raise NotLinear(LinearityFault.FUNCTION, eqn, i)
     inside = [s for s, here in zip(given, linear, strict=True) if here]
-    if eqn.op.term_by_term:
+    if eqn.op.linear_in_each:
         return product_status(eqn, inside, given)
     if all(s is LinearityStatus.ZERO for s in inside):
         return LinearityStatus.ZERO

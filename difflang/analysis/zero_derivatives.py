@@ -31,7 +31,7 @@ class DependencyStep(Struct, frozen=True, eq=False):
     inner: DependencyStep | None = None
 
     @property
-    def way(self) -> list[Eqn]:
+    def path(self) -> list[Eqn]:
         """The equations from the param to here, those around before those inside."""
         found: list[Eqn] = []
         step: DependencyStep | None = self
@@ -45,38 +45,40 @@ class DependencyStep(Struct, frozen=True, eq=False):
         return found
 
 
-def find_dropped_derivatives(graph: Graph, points: int, *, zero: bool = True) -> list[dict[DependencyStep, int]]:
+def find_dropped_derivatives(
+    graph: Graph, points: int, *, include_zero: bool = True
+) -> list[dict[DependencyStep, int]]:
     """For each result, the first steps that lose the derivative on the ways to it from the params `points`, a mask.
 
     With each step, the mask of those params that it loses. Without `zero`, only steps to what has no tangent count, and
     not those like `floor`, whose derivative is 0.
     """
-    found = DroppedDerivativeAnalysis(zero).results(graph)
-    return [{step: of & points for step, of in fact.losses.items() if of & points} for fact in found]
+    found = DroppedDerivativeAnalysis(include_zero).results(graph)
+    return [{step: of & points for step, of in fact.dropped.items() if of & points} for fact in found]
 
 
 class ReachabilityAnalysis(DataflowAnalysis[int]):
     """A fact is a mask of params."""
 
-    nothing = 0
+    bottom = 0
 
-    def entering(self, graph: Graph, place: int) -> int:
+    def param_fact(self, graph: Graph, place: int) -> int:
         return 1 << place if graph.params[place].type.tangent is not None else 0
 
     def after(self, eqn: Eqn, facts: Sequence[int]) -> Sequence[int]:
-        mask = 0 if eqn.op.inactive else self.joined(facts)
+        mask = 0 if eqn.op.inactive else self.join(facts)
         return [mask if mask and r.type.tangent is not None else 0 for r in eqn.results]
 
-    def joined(self, facts: Sequence[int]) -> int:
+    def join(self, facts: Sequence[int]) -> int:
         mask = 0
         for fact in facts:
             mask |= fact
         return mask
 
-    def outside(self, eqn: Eqn, fact: int, param: Callable[[int], int]) -> int:
-        return self.joined([param(i) for i in bit_indices(fact)])
+    def lift_from_region(self, eqn: Eqn, fact: int, param: Callable[[int], int]) -> int:
+        return self.join([param(i) for i in bit_indices(fact)])
 
-    def governed(self, fact: int, by: Sequence[int]) -> int:
+    def add_control_fact(self, fact: int, by: Sequence[int]) -> int:
         return fact
 
 
@@ -84,74 +86,79 @@ class ParamDependence(PartialEquality, frozen=True, eq=False):
     """How a value depends on params: on which with a tangent, on which at all, and what lost it on the other ways."""
 
     live: int = 0
-    all: int = 0
-    losses: Mapping[DependencyStep, int] = field(default_factory=dict[DependencyStep, int])
+    all_params: int = 0
+    dropped: Mapping[DependencyStep, int] = field(default_factory=dict[DependencyStep, int])
     last: DependencyStep | None = None  # on one of the ways with a tangent
 
 
 class DroppedDerivativeAnalysis(DataflowAnalysis[ParamDependence]):
     """A fact is how a value depends on the params."""
 
-    nothing = ParamDependence()
+    bottom = ParamDependence()
 
     def __init__(self, zero: bool) -> None:
         self.zero = zero
-        self.around: dict[
+        self.lifted_steps: dict[
             tuple[Eqn, DependencyStep], DependencyStep
         ] = {}  # steps inside an equation, as they are seen outside
 
-    def entering(self, graph: Graph, place: int) -> ParamDependence:
+    def param_fact(self, graph: Graph, place: int) -> ParamDependence:
         return ParamDependence(1 << place if graph.params[place].type.tangent is not None else 0, 1 << place)
 
-    def joined(self, facts: Sequence[ParamDependence]) -> ParamDependence:
+    def join(self, facts: Sequence[ParamDependence]) -> ParamDependence:
         live = everything = 0
         lost: dict[DependencyStep, int] = {}
         last: DependencyStep | None = None
         for fact in facts:
-            live, everything = live | fact.live, everything | fact.all
-            if fact.losses:
-                merge_dropped(lost, fact.losses)
+            live, everything = live | fact.live, everything | fact.all_params
+            if fact.dropped:
+                merge_dropped(lost, fact.dropped)
             last = last or (fact.last if fact.live else None)
         return ParamDependence(live, everything, lost, last)
 
     def after(self, eqn: Eqn, facts: Sequence[ParamDependence]) -> Sequence[ParamDependence]:
-        given = self.joined(facts)
-        if not given.all:
-            return [self.nothing] * len(eqn.results)
+        given = self.join(facts)
+        if not given.all_params:
+            return [self.bottom] * len(eqn.results)
         step = DependencyStep(eqn, given.last)
-        through = ParamDependence(given.live, given.all, given.losses, step)
-        lost = dict(given.losses)
+        through = ParamDependence(given.live, given.all_params, given.dropped, step)
+        lost = dict(given.dropped)
         if given.live:
             merge_dropped(lost, {step: given.live})
-        ended = ParamDependence(0, given.all, lost)
+        ended = ParamDependence(0, given.all_params, lost)
         zero = self.zero and eqn.op.inactive
         return [ended if zero or r.type.tangent is None else through for r in eqn.results]
 
-    def outside(self, eqn: Eqn, fact: ParamDependence, param: Callable[[int], ParamDependence]) -> ParamDependence:
-        found = self.joined([param(i) for i in bit_indices(fact.all)])
+    def lift_from_region(
+        self, eqn: Eqn, fact: ParamDependence, param: Callable[[int], ParamDependence]
+    ) -> ParamDependence:
+        found = self.join([param(i) for i in bit_indices(fact.all_params)])
         live = 0
         for i in bit_indices(fact.live):
             live |= param(i).live
-        lost = dict(found.losses)
-        for step, of in fact.losses.items():
+        lost = dict(found.dropped)
+        for step, of in fact.dropped.items():
             mask = 0
             for i in bit_indices(of):
                 mask |= param(i).live
             if mask:
-                merge_dropped(lost, {self.seen(eqn, step, found.last): mask})
+                merge_dropped(lost, {self.lift_step(eqn, step, found.last): mask})
         return ParamDependence(
-            live, found.all, lost, self.seen(eqn, fact.last, found.last) if live and fact.last else found.last
+            live,
+            found.all_params,
+            lost,
+            self.lift_step(eqn, fact.last, found.last) if live and fact.last else found.last,
         )
 
-    def seen(self, eqn: Eqn, inner: DependencyStep, before: DependencyStep | None) -> DependencyStep:
+    def lift_step(self, eqn: Eqn, inner: DependencyStep, before: DependencyStep | None) -> DependencyStep:
         """A step inside an equation as a step of the graph that holds the equation."""
-        return self.around.setdefault((eqn, inner), DependencyStep(eqn, before, inner))
+        return self.lifted_steps.setdefault((eqn, inner), DependencyStep(eqn, before, inner))
 
-    def governed(self, fact: ParamDependence, by: Sequence[ParamDependence]) -> ParamDependence:
-        what = self.joined(by)
-        if not what.all:
+    def add_control_fact(self, fact: ParamDependence, by: Sequence[ParamDependence]) -> ParamDependence:
+        what = self.join(by)
+        if not what.all_params:
             return fact
-        return ParamDependence(fact.live, fact.all | what.all, self.joined([fact, what]).losses, fact.last)
+        return ParamDependence(fact.live, fact.all_params | what.all_params, self.join([fact, what]).dropped, fact.last)
 
 
 def merge_dropped(into: dict[DependencyStep, int], more: Mapping[DependencyStep, int]) -> None:

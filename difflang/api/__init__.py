@@ -10,11 +10,12 @@ from difflang.api.checkify import Failure, checked
 from difflang.api.externs import Extern, extern, verify_externs
 from difflang.api.externs import bind_externs as bind_externs
 from difflang.api.function import Function
-from difflang.api.loaded_program import LoadedProgram, doorway
+from difflang.api.loaded_program import LoadedProgram
 from difflang.api.notebook_display import module_mimebundle
 from difflang.api.record_classes import RecordClasses
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
+from difflang.base.errors import classify_errors
 from difflang.base.source import Source
 from difflang.base.source_files import read_source
 from difflang.base.unpicklable import Unpicklable
@@ -38,7 +39,7 @@ class Module(Unpicklable):
         self.__name__ = name
         self.__file__ = file
         self._loaded, self._module = loaded, declarations
-        self._known: dict[str, Function | Module] = {}
+        self._members: dict[str, Function | Module] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -49,39 +50,39 @@ class Module(Unpicklable):
             raise AttributeError(error.args[0], name=name, obj=self) from None
 
     def __getitem__(self, name: str) -> Any:
-        found = self._known.get(name)
+        found = self._members.get(name)
         if found is not None:
             return found
         module = self._module
         if name in module.imported:
-            return self._beside(module.imported[name].module)[name]
+            return self._imported_module(module.imported[name].module)[name]
         if name in module.modules:
-            return self._known.setdefault(name, self._beside(module.modules[name]))
+            return self._members.setdefault(name, self._imported_module(module.modules[name]))
         if name in module.fns and not module.fns[name].host:
             type = ClosureType(FnCode(module.fns[name], module), ())
-            return self._known.setdefault(name, Function(self._loaded, type))
+            return self._members.setdefault(name, Function(self._loaded, type))
         if isinstance(record := module.records.get(name), tree.Record):
             return self._loaded.records.declared(record)
         if record is not None:
-            return self._loaded.records.enums.base(record)
+            return self._loaded.records.enums.base_class(record)
         if name in module.variants:
-            return self._loaded.records.enums.declared(*module.variants[name])
-        near = nearest_word(name, self._names())
+            return self._loaded.records.enums.declared_class(*module.variants[name])
+        near = nearest_word(name, self._public_names())
         raise KeyError(f"{self.__name__} has no function `{name}`" + (f"; did you mean `{near}`?" if near else ""))
 
-    def _beside(self, module: Declarations) -> Module:
+    def _imported_module(self, module: Declarations) -> Module:
         """A module that this one imports."""
         return Module(self._loaded, module, module.name, module.source.name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names()
+        return name in self._public_names()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return iter(self._public_names())
 
-    def _names(self) -> list[str]:
+    def _public_names(self) -> list[str]:
         module = self._module
-        own = [name for name, record in module.records.items() if module.home(record) is module]
+        own = [name for name, record in module.records.items() if module.declaring_module(record) is module]
         return [*(n for n, f in module.fns.items() if not f.host), *own, *module.variants]
 
     def __dir__(self) -> list[str]:
@@ -109,7 +110,7 @@ def load(
     Errors: ParseError, CheckError; DataError where there is no such file; ArgumentError for a function of Python that
     is not of its declared type.
     """
-    with doorway():
+    with classify_errors():
         place = Path(path)
         if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
             way = "`difflang.loads(…)` takes the text of a program"
@@ -130,7 +131,7 @@ def loads(
 
     `origin` says in which file, and on which line of it, the text begins: reports then point there.
     """
-    with doorway():
+    with classify_errors():
         if origin is not None:
             file, line = origin
             return build_module(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)

@@ -54,160 +54,177 @@ class ArgumentReader:
 
     def __init__(self, module: ModuleScope, specs: bool = False) -> None:
         self.module, self.specs = module, specs
-        self.order: list[int] = []
-        self.keys: list[int] = []  # which of these are random keys
+        self.leaf_order: list[int] = []
+        self.key_positions: list[int] = []  # which of these are random keys
         self.span: Span | None = None  # where the parameter in question is declared
         self.generics: dict[str, str | None] = {}
-        self.bound: dict[str, int] = {}  # the sizes that names were bound to before
-        self.whole: dict[str, tuple[tree.TypeExpr, TypeScope]] = {}  # what a record in hand is applied to, and where
+        self.bound_sizes: dict[str, int] = {}  # the sizes that names were bound to before
+        self.applied_types: dict[
+            str, tuple[tree.TypeExpr, TypeScope]
+        ] = {}  # what a record in hand is applied to, and where
 
     # ---- by a written type
 
-    def written(self, value: Any, written: tree.TypeExpr | None, path: str) -> LangType:
+    def read_declared(self, value: Any, declared: tree.TypeExpr | None, path: str) -> LangType:
         """The type of a value for which this type is written. Errors: DL12."""
-        if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str) and not is_str_type(written):
-            return self.spelled(value, written, path)
-        match written:
+        if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str) and not is_str_type(declared):
+            return self.spelled(value, declared, path)
+        match declared:
             case None:
                 return self.plain(value, path)
             case tree.TypeTuple(items=(only,)):
-                return self.written(value, only, path)
+                return self.read_declared(value, only, path)
             case tree.TypeTuple(items=items):
-                parts = self.parts(value, len(items), written.span.text, path)
+                parts = self.tuple_items(value, len(items), declared.span.text, path)
                 return TupleType(
-                    tuple(self.written(v, w, f"{path}[{i}]") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                    tuple(
+                        self.read_declared(v, w, f"{path}[{i}]")
+                        for i, (v, w) in enumerate(zip(parts, items, strict=True))
+                    )
                 )
             case tree.TypeCall(path=("D",), args=(inner,)):
-                return self.tangent(value, inner, path)
+                return self.read_tangent(value, inner, path)
             case tree.TypeFn():
-                return self.function(value, written.span.text, path)
-            case tree.TypeName(path=(name,)) if name in self.whole:
-                argument, place = self.whole[name]
-                with self.declaring(*place):
-                    return self.written(value, argument, path)
+                return self.read_function(value, declared.span.text, path)
+            case tree.TypeName(path=(name,)) if name in self.applied_types:
+                argument, place = self.applied_types[name]
+                with self.type_scope(*place):
+                    return self.read_declared(value, argument, path)
             case tree.TypeName(path=names) | tree.TypeApply(path=names):
-                return self.named(value, ".".join(names), written, path)
+                return self.read_named(value, ".".join(names), declared, path)
             case _:
                 return self.plain(value, path)
 
     def spelled(self, value: LeafSlot, written: tree.TypeExpr | None, path: str) -> LangType:
         """The type that a spec spells."""
         type = parse_type(value.value, self.module)
-        self.order += [value.index] * len(leaf_types(type))
+        self.leaf_order += [value.index] * len(leaf_types(type))
         want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
         if written is not None and want is not None and isinstance(type, Tensor) and type.dtype is not want:
             declared = " ".join(written.span.text.split())
             raise self.error("DL1201", f"`{path}` is declared {declared}, and {show_type(type)} was given")
         return type
 
-    def named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
+    def read_named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
         record = self.module.records.get(name)
         if record is not None and name not in self.generics:
             if isinstance(record, tree.Enum):
                 return enum_classes.read_enum(self, value, record, path)
-            return self.record(value, record, path, written)
+            return self.read_record(value, record, path, written)
         if name == "str":
             if isinstance(value, LeafSlot) and isinstance(value.value, str):
                 return TextType(value.value)
             raise self.refused(path, "str", value)
         if name == "key":
-            return self.key(value, path)
+            return self.read_key(value, path)
         if isinstance(written, tree.TypeApply) or name in DTYPES:
-            return self.tensor(value, DTYPES.get(name), written.span.text, path)
+            return self.read_array(value, DTYPES.get(name), written.span.text, path)
         return self.plain(value, path)
 
-    def record(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
+    def read_record(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
         """A record from anything that has its fields by name."""
-        given = self.fields(value, decl.name, [f.name for f in decl.fields], path)
-        home = self.module.home(decl)
+        given = self.record_fields(value, decl.name, [f.name for f in decl.fields], path)
+        home = self.module.declaring_module(decl)
         annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
         types: list[LangType] = []
-        with self.declaring(home, annotations.generics, self.applied(decl, written)):
+        with self.type_scope(home, annotations.generics, self.vector_arguments(decl, written)):
             for field in decl.fields:
                 here = f"{path}.{field.name}"
-                type = self.written(given[field.name], field.type, here)
+                type = self.read_declared(given[field.name], field.type, here)
                 if not annotations.match(field.type, type):
                     earlier = preceding_fields(decl.fields, field, path)
-                    raise self.misfit(here, field.type, type, annotations, field.type.span, earlier)
+                    raise self.declared_mismatch(here, field.type, type, annotations, field.type.span, earlier)
                 types.append(type)
         args = tuple(annotations.bound.get(g.name) for g in decl.generics)
         return RecordType(decl, tuple(given), tuple(types), args)
 
-    def applied(self, decl: tree.Record, written: tree.TypeExpr | None) -> dict[str, tuple[tree.TypeExpr, TypeScope]]:
+    def vector_arguments(
+        self, decl: tree.Record, written: tree.TypeExpr | None
+    ) -> dict[str, tuple[tree.TypeExpr, TypeScope]]:
         """The vectors that a written type `R[V]` puts for the names of a record, and where that is written."""
         if not isinstance(written, tree.TypeApply) or len(written.args) != len(decl.generics):
             return {}
-        place = (self.module, self.generics, self.whole)
+        place = (self.module, self.generics, self.applied_types)
         pairs = zip(decl.generics, written.args, strict=True)
         return {g.name: (a, place) for g, a in pairs if g.bound == "vec" and not isinstance(a, tree.AnyShape)}
 
     @contextmanager
-    def declaring(
+    def type_scope(
         self,
         module: ModuleScope,
         generics: dict[str, str | None],
-        whole: dict[str, tuple[tree.TypeExpr, TypeScope]] | None = None,
+        applied: dict[str, tuple[tree.TypeExpr, TypeScope]] | None = None,
     ) -> Generator[None]:
         """Inside, types are read as a declaration of that module writes them."""
-        outer = self.module, self.generics, self.whole
-        self.module, self.generics, self.whole = module, generics, whole or {}
+        outer = self.module, self.generics, self.applied_types
+        self.module, self.generics, self.applied_types = module, generics, applied or {}
         try:
             yield
         finally:
-            self.module, self.generics, self.whole = outer
+            self.module, self.generics, self.applied_types = outer
 
-    def tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
+    def read_tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
         """A value of a written `D(…)`."""
         match inner:
             case tree.TypeTuple(items=items) if len(items) != 1:
-                parts = self.parts(value, len(items), f"D({inner.span.text})", path)
+                parts = self.tuple_items(value, len(items), f"D({inner.span.text})", path)
                 return TupleType(
-                    tuple(self.tangent(v, w, f"{path}[{i}]") for i, (v, w) in enumerate(zip(parts, items, strict=True)))
+                    tuple(
+                        self.read_tangent(v, w, f"{path}[{i}]")
+                        for i, (v, w) in enumerate(zip(parts, items, strict=True))
+                    )
                 )
             case tree.TypeTuple(items=(only,)):
-                return self.tangent(value, only, path)
+                return self.read_tangent(value, only, path)
             case tree.TypeName(path=names) | tree.TypeApply(path=names) if ".".join(names) in self.module.records:
                 decl = self.module.records[".".join(names)]
                 if isinstance(decl, tree.Enum):
                     return enum_classes.read_enum(self, value, decl, path, tangent=True)
-                return self.changed(value, decl, path, inner)
+                return self.read_record_tangent(value, decl, path, inner)
             case _:
-                return self.written(value, inner, path) if has_tangent(inner, self.module) else UNIT
+                return self.read_declared(value, inner, path) if has_tangent(inner, self.module) else UNIT
 
-    def changed(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
+    def read_record_tangent(
+        self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None
+    ) -> RecordType:
         """A change of a record, from anything that has those of its fields by name."""
-        home = self.module.home(decl)
+        home = self.module.declaring_module(decl)
         fields = [f for f in decl.fields if has_tangent(f.type, home)]
-        given = self.fields(value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields])
-        with self.declaring(home, {g.name: g.bound for g in decl.generics}, self.applied(decl, written)):
-            types = tuple(self.tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
+        given = self.record_fields(
+            value, f"D({decl.name})", [f.name for f in fields], path, [f.name for f in decl.fields]
+        )
+        with self.type_scope(home, {g.name: g.bound for g in decl.generics}, self.vector_arguments(decl, written)):
+            types = tuple(self.read_tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
         return RecordType(decl, tuple(given), types, (), tangent=True)
 
     # ---- by a type that is known
 
-    def typed(self, value: Any, type: LangType, path: str) -> LangType:
+    def read_expected(self, value: Any, type: LangType, path: str) -> LangType:
         """A value that must be of this very type: a tangent, a cotangent."""
         match type:
             case Tensor():
-                found = self.tensor(value, prune_dtype(type.dtype), show_type(type), path)
+                found = self.read_array(value, prune_dtype(type.dtype), show_type(type), path)
                 if found.shape != type.shape:
                     raise self.refused(path, show_type(type), value)
                 return type
             case TupleType(items=items):
-                parts = self.parts(value, len(items), show_type(type), path)
+                parts = self.tuple_items(value, len(items), show_type(type), path)
                 return TupleType(
-                    tuple(self.typed(v, t, f"{path}[{i}]") for i, (v, t) in enumerate(zip(parts, items, strict=True)))
+                    tuple(
+                        self.read_expected(v, t, f"{path}[{i}]")
+                        for i, (v, t) in enumerate(zip(parts, items, strict=True))
+                    )
                 )
             case RecordType():
                 names = [f.name for f in type.decl.fields] or list(type.names)
-                given = self.fields(value, str(type), list(type.names), path, names)
+                given = self.record_fields(value, str(type), list(type.names), path, names)
                 for name, part in zip(type.names, type.fields, strict=True):
-                    self.typed(given[name], part, f"{path}.{name}")
+                    self.read_expected(given[name], part, f"{path}.{name}")
                 return type
             case VariantType() | SumType():
                 return enum_classes.read_expected_enum(self, value, type, path)
             case KeyType():
-                return self.key(value, path)
+                return self.read_key(value, path)
             case _:
                 return self.plain(value, path)
 
@@ -218,29 +235,31 @@ class ArgumentReader:
         found = record_of_value(value)
         if found is not None and found[0] is not None:
             decl, tangent = found[0], found[1]
-            return self.changed(value, decl, path) if tangent else self.record(value, decl, path)
+            return self.read_record_tangent(value, decl, path) if tangent else self.read_record(value, decl, path)
         if enum_classes.is_enum_value(value):
             return enum_classes.read_enum(self, value, None, path)
         if isinstance(getattr(value, "function_type", None), ClosureType):
-            return self.function(value, "", path)
+            return self.read_function(value, "", path)
         if isinstance(value, tuple):
             return TupleType(tuple(self.plain(v, f"{path}[{i}]") for i, v in enumerate(value)))
         if isinstance(value, LeafSlot) and isinstance(value.value, str) and not self.specs:
             return TextType(value.value)
-        return self.tensor(value, None, "", path)
+        return self.read_array(value, None, "", path)
 
     # ---- parts
 
     def has_tangent(self, written: tree.TypeExpr) -> bool:
         return has_tangent(written, self.module)
 
-    def parts(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
+    def tuple_items(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
         if isinstance(value, (tuple, list)) and len(value) == count:
             return value
         way = f"it has {count} parts, and {len(value)} are given" if isinstance(value, (tuple, list)) else ""
         raise self.refused(path, shown, value, way)
 
-    def fields(self, value: Any, shown: str, names: list[str], path: str, also: Sequence[str] = ()) -> dict[str, Any]:
+    def record_fields(
+        self, value: Any, shown: str, names: list[str], path: str, also: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""
         if isinstance(value, dict):
             given = value
@@ -258,7 +277,7 @@ class ArgumentReader:
             raise self.error("DL1207", f"`{path}`: {shown} {what}", f"its fields are {', '.join(names)}")
         return {n: static_slot(given[n]) for n in names}
 
-    def function(self, value: Any, shown: str, path: str) -> LangType:
+    def read_function(self, value: Any, shown: str, path: str) -> LangType:
         type = getattr(value, "function_type", None)
         if not isinstance(type, ClosureType):
             raise self.refused(
@@ -267,37 +286,37 @@ class ArgumentReader:
         if getattr(value, "sizes", ()):
             way = "sizes are bound for calls from Python: give the function that has them open"
             raise self.error("DL1206", f"`{path}` is a function whose sizes are bound", way)
-        self.order += [leaf.index for leaf in value.captured]
+        self.leaf_order += [leaf.index for leaf in value.captured]
         return type
 
-    def key(self, value: Any, path: str) -> LangType:
+    def read_key(self, value: Any, path: str) -> LangType:
         if not isinstance(value, LeafSlot):
             raise self.refused(path, "key", value)
-        self.keys.append(len(self.order))
-        self.order.append(value.index)
+        self.key_positions.append(len(self.leaf_order))
+        self.leaf_order.append(value.index)
         return KEY
 
-    def tensor(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
+    def read_array(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
         """An array or a number, of the element type that is declared if one is."""
         if not isinstance(value, LeafSlot):
             raise self.refused(path, shown or "an array", value)
-        self.order.append(value.index)
+        self.leaf_order.append(value.index)
         given = value.value
         if argument_conversion.is_python_number(given):
-            return self.number(given, want, path)
-        self.told(argument_conversion.refuse_masked, given, path)
+            return self.read_number(given, want, path)
+        self.run_check(argument_conversion.refuse_masked, given, path)
         found = pytrees.array_type(given)
         if found is None:
             raise self.refused(path, shown or "an array", value)
         dtype, shape = found
         if dtype is None:
             raise self.error("DL1201", f"`{path}`: an array of {given.dtype} has no counterpart in the language")
-        return self.fitting(dtype, shape, want, given, shown, path)
+        return self.coerce_dtype(dtype, shape, want, given, shown, path)
 
-    def number(self, given: complex, want: DType | None, path: str) -> Tensor:
+    def read_number(self, given: complex, want: DType | None, path: str) -> Tensor:
         """A Python number takes the declared element type, or the one that the other arguments decide."""
         if want is not None:
-            self.told(argument_conversion.convert_python_number, given, Tensor(want), path)
+            self.run_check(argument_conversion.convert_python_number, given, Tensor(want), path)
             return Tensor(want)
         if isinstance(given, bool):
             return Tensor(BOOL)
@@ -305,7 +324,7 @@ class ArgumentReader:
             return Tensor(DTypeVar(COMPLEXES, C128))
         return Tensor(literal_dtype(given, self.module.default_float))
 
-    def fitting(
+    def coerce_dtype(
         self, dtype: DType, shape: tuple[Any, ...], want: DType | None, given: Any, shown: str, path: str
     ) -> Tensor:
         if want is None or dtype is want:
@@ -317,7 +336,7 @@ class ArgumentReader:
 
     # ---- refusals
 
-    def told(self, check: Callable[..., object], *args: Any) -> None:
+    def run_check(self, check: Callable[..., object], *args: Any) -> None:
         """A check of the runtime, whose refusal then shows where the parameter is declared."""
         try:
             check(*args)
@@ -329,29 +348,31 @@ class ArgumentReader:
         labels = [(self.span, "declared here")] if self.span is not None else []
         return make_error(code, message, *labels, help=help)
 
-    def refused(self, path: str, shown: str, value: Any, help: str = "") -> DifflangError:
+    def refused(self, path: str, expected: str, value: Any, help: str = "") -> DifflangError:
         found = describe_value(value)
-        if isinstance(value, (list, tuple)) and not help and shown.endswith("]"):
-            help = argument_conversion.array_conversion_hint(path, shown)
+        if isinstance(value, (list, tuple)) and not help and expected.endswith("]"):
+            help = argument_conversion.array_conversion_hint(path, expected)
         code = "DL1202" if isinstance(value, LeafSlot) and pytrees.array_type(value.value) is not None else "DL1206"
-        return self.error(code, f"`{path}` is declared {shown}, and {found} was given", help)
+        return self.error(code, f"`{path}` is declared {expected}, and {found} was given", help)
 
-    def misfit(
+    def declared_mismatch(
         self,
         path: str,
         written: tree.TypeExpr,
         type: LangType,
         annotations: AnnotationResolver,
         span: Span,
-        earlier: PrecedingTypes,
+        preceding: PrecedingTypes,
     ) -> DifflangError:
         """A value whose type does not fit what is written, and what the names in it stand for by those before it."""
         names = sorted(n for n in mentioned_names(written) if n in annotations.bound)
         sources = {
-            n: first for n in names if (first := find_size_source(n, earlier)) is not None and n not in self.bound
+            n: first
+            for n in names
+            if (first := find_size_source(n, preceding)) is not None and n not in self.bound_sizes
         }
         told = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
-        bound = ", ".join(f"{n} is bound to {self.bound[n]}" for n in names if n in self.bound)
+        bound = ", ".join(f"{n} is bound to {self.bound_sizes[n]}" for n in names if n in self.bound_sizes)
         text = ", and ".join(["declared here", *filter(None, (told, bound))])
         return make_error(
             "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
@@ -372,7 +393,7 @@ def has_tangent(written: tree.TypeExpr, module: ModuleScope) -> bool:
             name = ".".join(names)
             if (decl := module.records.get(name)) is not None:
                 parts = decl.variants if isinstance(decl, tree.Enum) else (decl,)
-                return any(has_tangent(f.type, module.home(decl)) for part in parts for f in part.fields)
+                return any(has_tangent(f.type, module.declaring_module(decl)) for part in parts for f in part.fields)
             return name not in ("str", "key", "dim") and (name not in DTYPES or DTYPES[name].differentiable)
         case tree.TypeTuple(items=items):
             return any(has_tangent(w, module) for w in items)

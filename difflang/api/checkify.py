@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from difflang.api.function import Function
-from difflang.api.loaded_program import LoadedProgram, doorway
+from difflang.api.loaded_program import LoadedProgram
 from difflang.base.diagnostics import DifflangError
-from difflang.base.errors import classify_error
+from difflang.base.errors import classify_error, classify_errors
 from difflang.execution.check_failures import failure_error
 from difflang.runtime import pytrees
 from difflang.types.type_errors import make_error
@@ -76,7 +76,7 @@ def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
         )
 
     def call(*args: Any, **kwargs: Any) -> tuple[Failure, Any]:
-        with doorway():
+        with classify_errors():
             word, value = f.run_checked(args, kwargs)
             return Failure(f.loaded, *word), value
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from difflang.api import ExternBindings, Function, Module, loads
 from difflang.api.externs import is_extern
-from difflang.api.loaded_program import doorway
+from difflang.base.errors import classify_errors
 from difflang.types.type_errors import make_error
 
 QUOTES = re.compile(r"[a-zA-Z]*(?:\"{3}|'{3}|\"|')")
@@ -28,7 +28,7 @@ def select_function(module: Module, entry: str | None) -> Function:
     functions = [name for name in module if isinstance(f := module[name], Function) and not is_extern(f.function_type)]
     if entry is None and len(functions) == 1:
         (entry,) = functions
-    with doorway():
+    with classify_errors():
         if entry not in functions:
             has = f"it has {', '.join(functions)}" if functions else "it has none"
             message = f"there is no function `{entry}` in this text" if entry else "which function is meant is not said"
@@ -47,7 +47,7 @@ def define(function: Callable[..., Any]) -> Function:
     """
     text = getattr(function, "__doc__", None)
     if (not inspect.isroutine(function) and not hasattr(function, "__wrapped__")) or not text:
-        with doorway():
+        with classify_errors():
             raise make_error("DL1207", "`define` takes a function with a program in its docstring",
                           help="`difflang.compile(text)` takes a program by itself")  # fmt: skip
     return select_function(loads(*docstring_source(function, text)), function.__name__)

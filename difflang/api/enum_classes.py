@@ -23,31 +23,31 @@ class EnumClasses:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.known: dict[Any, type] = {}
+        self.classes: dict[Any, type] = {}
         self.bases: dict[tree.Enum, type] = {}
 
-    def of(self, type: VariantType) -> type:
+    def class_for_type(self, type: VariantType) -> type:
         """The class for values of this type. Tangents have the fields that have a tangent."""
-        return self.find(type.decl, type.index, type.names, type.tangent)
+        return self.lookup(type.decl, type.index, type.names, type.tangent)
 
-    def declared(self, decl: tree.Enum, index: int) -> type:
-        return self.find(decl, index, tuple(f.name for f in decl.variants[index].fields), False)
+    def declared_class(self, decl: tree.Enum, index: int) -> type:
+        return self.lookup(decl, index, tuple(f.name for f in decl.variants[index].fields), False)
 
-    def base(self, decl: tree.Enum) -> type:
+    def base_class(self, decl: tree.Enum) -> type:
         """The class that the variants of an enum are of."""
         if decl not in self.bases:
             self.bases[decl] = type(decl.name, (), {"__doc__": decl.doc, "__module__": self.name})
         return self.bases[decl]
 
-    def find(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
+    def lookup(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
         variant = decl.variants[index]
         tangent = tangent and names != tuple(f.name for f in variant.fields)
         key = (decl, index, names, tangent)
-        if key not in self.known:
-            self.known.setdefault(key, self.make(decl, index, names, tangent))
-        return self.known[key]
+        if key not in self.classes:
+            self.classes.setdefault(key, self.make_class(decl, index, names, tangent))
+        return self.classes[key]
 
-    def make(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
+    def make_class(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
         from difflang.api.record_classes import is_str_type
 
         variant = decl.variants[index]
@@ -56,7 +56,7 @@ class EnumClasses:
         space = {MARK: (decl, index, tangent)}
         static = tuple([n for n in names if is_str_type(written[n].type)])
         shape = RecordShape(self.name, shown, names, static)
-        return variant_class(VariantShape(decl.name, index, shape), space, None if tangent else self.base(decl))
+        return variant_class(VariantShape(decl.name, index, shape), space, None if tangent else self.base_class(decl))
 
 
 # ---- Reading
@@ -71,7 +71,7 @@ def read_enum(
 ) -> LangType:
     """The type of an enum's value, of any enum or of one. Errors: DL12."""
     if isinstance(value, Choice):
-        reader.tensor(value.tag, I32, "i32", f"{path}.tag")
+        reader.read_array(value.tag, I32, "i32", f"{path}.tag")
         shape = getattr(value.tag.value, "shape", ())
         options = tuple([read_enum(reader, option, decl, path, tangent=tangent) for option in value.options])
         return SumType(options, Tensor(I32, tuple(shape)))
@@ -88,18 +88,20 @@ def read_variant(
     reader: ArgumentReader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool
 ) -> LangType:
     """The type of a value of a known variant, or of the tangent of one."""
-    declared, home = decl.variants[index], reader.module.home(decl)
+    declared, home = decl.variants[index], reader.module.declaring_module(decl)
     annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
     types: list[LangType] = []
-    with reader.declaring(home, annotations.generics):
+    with reader.type_scope(home, annotations.generics):
         fields = [f for f in declared.fields if not tangent or reader.has_tangent(f.type)]
-        given = reader.fields(value, declared.name, [f.name for f in fields], path, [f.name for f in declared.fields])
+        given = reader.record_fields(
+            value, declared.name, [f.name for f in fields], path, [f.name for f in declared.fields]
+        )
         for field in fields:
             here = f"{path}.{field.name}"
-            type = (reader.tangent if tangent else reader.written)(given[field.name], field.type, here)
+            type = (reader.read_tangent if tangent else reader.read_declared)(given[field.name], field.type, here)
             if not tangent and not annotations.match(field.type, type):
                 earlier = preceding_fields(fields, field, path)
-                raise reader.misfit(here, field.type, type, annotations, field.type.span, earlier)
+                raise reader.declared_mismatch(here, field.type, type, annotations, field.type.span, earlier)
             types.append(type)
     args = tuple(annotations.bound.get(g.name) for g in decl.generics)
     return VariantType(decl, index, tuple(f.name for f in fields), tuple(types), args, tangent, home.records.get)

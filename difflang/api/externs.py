@@ -116,17 +116,17 @@ class BoundExtern:
     def __init__(self, given: Extern, records: RecordClasses) -> None:
         from difflang.embed.extern_functions import is_x64_enabled
 
-        self.given, self.records = given, records
+        self.binding, self.records = given, records
         self.wide = is_x64_enabled()
-        self.made: dict[Any, ExternFunction] = {}
+        self.adapters: dict[Any, ExternFunction] = {}
 
     def at(
         self, decl: tree.Fn, module: ModuleScope, arguments: tuple[LangType | int, ...], result: LangType
     ) -> ExternFunction:
         key = (arguments, result)
-        if key not in self.made:
-            self.made[key] = ExternAdapter(self, decl, module, arguments, result).whole()
-        return self.made[key]
+        if key not in self.adapters:
+            self.adapters[key] = ExternAdapter(self, decl, module, arguments, result).build()
+        return self.adapters[key]
 
 
 class ExternAdapter:
@@ -143,70 +143,70 @@ class ExternAdapter:
         self.bound, self.decl, self.module = bound, decl, module
         self.arguments, self.result = arguments, result
         self.types = [t for t in arguments if not isinstance(t, int)]
-        self.moving = [t for t in map(tangent_type, self.types) if t != UNIT]
+        self.tangent_types = [t for t in map(tangent_type, self.types) if t != UNIT]
         self.params = leaf_tensors(self.types)
         self.results = leaf_tensors([result])
 
-    def whole(self) -> ExternFunction:
+    def build(self) -> ExternFunction:
         """The function with its derivatives."""
-        given, name = self.bound.given, self.decl.name
-        function = self.made(given.function, name, [], self.result)
+        given, name = self.bound.binding, self.decl.name
+        function = self.adapt(given.function, name, [], self.result)
         if given.jvp is None and given.vjp is None:
             return function
-        self.derivable()
+        self.check_differentiable()
         change = tangent_type(self.result)
-        back = self.moving[0] if len(self.moving) == 1 else TupleType(tuple(self.moving))
+        back = self.tangent_types[0] if len(self.tangent_types) == 1 else TupleType(tuple(self.tangent_types))
         if given.jvp is not None:
-            function.pushed = self.made(given.jvp, f"{name}.jvp", self.moving, change)
+            function.jvp = self.adapt(given.jvp, f"{name}.jvp", self.tangent_types, change)
         if given.vjp is not None:
-            function.pulled = self.made(given.vjp, f"{name}.vjp", [change], back)
-        if function.pushed is not None and function.pulled is not None:
-            function.pushed.turned, function.pulled.turned = function.pulled, function.pushed
+            function.vjp = self.adapt(given.vjp, f"{name}.vjp", [change], back)
+        if function.jvp is not None and function.vjp is not None:
+            function.jvp.transposed, function.vjp.transposed = function.vjp, function.jvp
         return function
 
-    def made(self, python: PythonFunction, name: str, more: Sequence[LangType], result: LangType) -> ExternFunction:
+    def adapt(self, python: PythonFunction, name: str, more: Sequence[LangType], result: LangType) -> ExternFunction:
         from difflang.embed.extern_functions import HostExtern, JaxExtern
 
-        makers = [self.maker(type) for type in (*self.arguments, *more)]
+        makers = [self.argument_maker(type) for type in (*self.arguments, *more)]
 
-        def flat(*leaves: Any) -> list[Any]:
+        def on_leaves(*leaves: Any) -> list[Any]:
             rest = iter(leaves)
-            return self.read(python(*[make(rest) for make in makers]), result, name)
+            return self.flatten_result(python(*[make(rest) for make in makers]), result, name)
 
         params, results = (*self.params, *leaf_tensors(more)), leaf_tensors([result])
-        if self.bound.given.host:
-            return HostExtern(name, params, results, self.decl.name_span, flat)
-        return JaxExtern(name, params, results, self.decl.name_span, flat, self.bound.wide)
+        if self.bound.binding.host:
+            return HostExtern(name, params, results, self.decl.name_span, on_leaves)
+        return JaxExtern(name, params, results, self.decl.name_span, on_leaves, self.bound.wide)
 
-    def maker(self, type: LangType | int) -> ValueBuilder:
+    def argument_maker(self, type: LangType | int) -> ValueBuilder:
         return dim_maker(type) if isinstance(type, int) else result_maker(type, self.bound.records, reject_function)
 
-    def read(self, value: Any, result: LangType, name: str) -> list[Any]:
+    def flatten_result(self, value: Any, result: LangType, name: str) -> list[Any]:
         """The leaves of what the function gave. Errors: DL1230."""
         leaves, structure = pytrees.flatten_tree(value)
         reader = ArgumentReader(self.module)
-        reader.span = self.place
+        reader.span = self.result_span
         try:
-            reader.typed(pytrees.tree_of_slots(leaves, structure), result, f"{name}(…)")
+            reader.read_expected(pytrees.tree_of_slots(leaves, structure), result, f"{name}(…)")
         except DifflangError as error:
             raise result_type_error(error) from None
-        return [leaves[i] for i in reader.order]
+        return [leaves[i] for i in reader.leaf_order]
 
     @property
-    def place(self) -> Span:
+    def result_span(self) -> Span:
         return self.decl.result.span if self.decl.result is not None else self.decl.name_span
 
-    def derivable(self) -> None:
+    def check_differentiable(self) -> None:
         """Errors: DL1230 where a derivative given from Python could be misunderstood."""
         types = [*self.params, *self.results]
         what = ""
         if any(t.dtype.is_complex for t in types):
             what = "complex numbers, whose cotangents JAX and the language pair in different ways"
-        elif leaf_tensors(self.moving) != differentiable_types(self.params) or leaf_tensors(
+        elif leaf_tensors(self.tangent_types) != differentiable_types(self.params) or leaf_tensors(
             [tangent_type(self.result)]
         ) != differentiable_types(self.results):
             what = "enums"
-        elif not self.moving or not differentiable_types(self.results):
+        elif not self.tangent_types or not differentiable_types(self.results):
             what = "nothing that has a tangent"
         if what:
             message = f"`{self.decl.name}` has {what}: its derivative is not given from Python"
@@ -245,7 +245,7 @@ def verify_externs(module: ModuleScope) -> None:
     """
     for home, decl in {decl: (home, decl) for home, decl in dict(extern_declarations(module)).values()}.values():
         bound = home.externs.get(decl.name)
-        if isinstance(bound, BoundExtern) and not bound.given.host:
+        if isinstance(bound, BoundExtern) and not bound.binding.host:
             verify_extern(bound, decl, home)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from difflang.api.inspection import InspectMixin
-from difflang.api.loaded_program import CallArguments, Dims, LoadedProgram, doorway
+from difflang.api.loaded_program import CallArguments, Dims, LoadedProgram
 from difflang.api.notebook_display import function_mimebundle
 from difflang.api.option_values import parse_size
 from difflang.api.signature import Parameter, Signature, function_name, innermost_function, signature_of
 from difflang.api.specialization import UNKNOWN, DispatchCache, Specialization, derivative_operator
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
-from difflang.base.errors import GradientMismatch, classify_error
+from difflang.base.errors import GradientMismatch, classify_error, classify_errors
 from difflang.driver.python_warnings import issue_warning
 from difflang.gradcheck.report import GradcheckReport
 from difflang.runtime import pytrees
@@ -38,22 +38,22 @@ class Function(InspectMixin):
     ) -> None:
         self.loaded = loaded
         self.function_type = type
-        self.captured, self.sizes = captured, sizes
+        self.captures, self.sizes = captured, sizes
         base = innermost_function(type)
-        self.expected = base.code.takes if isinstance(base.code, LinearMapCode) else None
+        self.expected_type = base.code.domain if isinstance(base.code, LinearMapCode) else None
         self.whole: Signature = replace(signature_of(type), effects=loaded.effects_of(base), sizes=sizes)
-        self.signature: Signature = self.whole.without(dict(sizes))
+        self.signature: Signature = self.whole.drop_dims(dict(sizes))
         self.__name__ = self.__qualname__ = function_name(type)
         self.__module__ = loaded.name
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
         self._dims = {p.name: p.span for p in self.whole.parameters if p.is_dim}
-        self._open = any(p.is_dim for p in self.signature.parameters)
+        self._has_dims = any(p.is_dim for p in self.signature.parameters)
         with loaded.lock:
-            self._table: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache())
+            self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache())
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return self.signature.python
+        return self.signature.python_signature
 
     @property
     def operator(self) -> str:
@@ -62,7 +62,7 @@ class Function(InspectMixin):
 
     def __repr__(self) -> str:
         bound = f" with {self.signature.bound}" if self.sizes else ""
-        return f"<difflang function {self.__name__}{self.signature.python}{bound}>"
+        return f"<difflang function {self.__name__}{self.signature.python_signature}{bound}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """What a notebook shows: its signature, its text, and what it takes, in plain text, HTML and Markdown."""
@@ -72,57 +72,57 @@ class Function(InspectMixin):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything is traced; IndexFailure, AssertionFailure afterwards."""
-        if not kwargs and not self.captured:
+        if not kwargs and not self.captures:
             try:
-                value = self._table.call(args)
+                value = self._dispatch.try_call(args)
             except DifflangError as error:
                 raise classify_error(error) from None
             if value is not UNKNOWN:
                 return value
-        with doorway():
-            given, key = self._given(args, kwargs)
-            found = self._found(given)
+        with classify_errors():
+            given, key = self._bind_arguments(args, kwargs)
+            found = self._specialize(given)
             value = found.run(given.leaves, key)
-            if not kwargs and not self.captured and not self._open:
-                self._table.learn(found, args)
+            if not kwargs and not self.captures and not self._has_dims:
+                self._dispatch.remember(found, args)
             return value
 
     def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
-        with doorway():
-            given, key = self._given(args, kwargs)
-            return self._found(given).interpret(given.leaves, key)
+        with classify_errors():
+            given, key = self._bind_arguments(args, kwargs)
+            return self._specialize(given).interpret(given.leaves, key)
 
     def run_checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """The numbers of a failure and the value; see `checked`."""
-        given, key = self._given(args, kwargs)
-        return self._found(given).run_checked(given.leaves, key)
+        given, key = self._bind_arguments(args, kwargs)
+        return self._specialize(given).run_checked(given.leaves, key)
 
-    def _found(self, given: CallArguments) -> Specialization:
+    def _specialize(self, given: CallArguments) -> Specialization:
         key = given.key
-        found = self._table.found.get(key)
+        found = self._dispatch.specializations.get(key)
         if found is None:
             with self.loaded.lock:
-                found = self._table.found.get(key)
+                found = self._dispatch.specializations.get(key)
                 if found is None:
                     found = Specialization(self.loaded, self.__name__, self.whole, self.function_type, given, Function)
-                    self._table.found[key] = found
-                    issue_warning((*found.entry.warnings, *found.unlimited.made.executable.notes))
+                    self._dispatch.specializations[key] = found
+                    issue_warning((*found.entry.warnings, *found.unlimited.made.executable.offload_warnings))
         return found
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
+    def _bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
         """The arguments by name, the sizes among them apart, the rest as leaves."""
         key = kwargs.pop("key", None) if "key" not in self.signature.names else None
-        named = self._named(args, kwargs)
+        named = self._arguments_by_name(args, kwargs)
         if self.sizes:
             named |= {n: size for n, size in self.sizes if n in self._dims}
             named = {n: named[n] for n in self.whole.names if n in named}
         dims = tuple((n, parse_size(n, named[n], self._dims[n])) for n in named if n in self._dims)
         values = tuple(v for n, v in named.items() if n not in self._dims)
-        leaves, structure = pytrees.flatten_tree((self.captured, values))
-        return CallArguments(tuple(named), dims, leaves, structure, self.expected, self.sizes), key
+        leaves, structure = pytrees.flatten_tree((self.captures, values))
+        return CallArguments(tuple(named), dims, leaves, structure, self.expected_type, self.sizes), key
 
-    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _arguments_by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by parameter, in the parameters' order. Errors: DL1207."""
         signature, names = self.signature, self.signature.names
         if not signature.fixed:
@@ -166,10 +166,10 @@ class Function(InspectMixin):
         Errors: GradientMismatch where the derivative is wrong; it names the first operation at fault and its line.
         DifflangWarning where there is none: the kink is named.
         """
-        with doorway():
-            given, key = self._given(args, kwargs)
-            name = None if wrt is None else self._spelled(self._place(wrt))
-            report = self._found(given).audited(
+        with classify_errors():
+            given, key = self._bind_arguments(args, kwargs)
+            name = None if wrt is None else self._wrt_name(self._wrt_path(wrt))
+            report = self._specialize(given).gradient_report(
                 given.leaves, key, CheckGradOptions(order, directions, seed, name, compiled)
             )
             found = report.diagnostics()
@@ -190,14 +190,16 @@ class Function(InspectMixin):
 
         Errors: as a call's; DL1222 for a run of more than 100,000 steps.
         """
-        with doorway():
-            given, key = self._given(args, kwargs)
-            name = None if wrt is None else self._spelled(self._place(wrt))
-            return self._found(given).traced(given.leaves, key, tracing.TraceOptions(wrt=name, rows=rows))
+        with classify_errors():
+            given, key = self._bind_arguments(args, kwargs)
+            name = None if wrt is None else self._wrt_name(self._wrt_path(wrt))
+            return self._specialize(given).evaluation_trace(
+                given.leaves, key, tracing.TraceOptions(wrt=name, rows=rows)
+            )
 
 
 def wrong_call(function: Function, what: str, help: str = "") -> DifflangError:
-    shown = f"it is {function.__name__}{function.signature.python}"
+    shown = f"it is {function.__name__}{function.signature.python_signature}"
     return make_error("DL1207", f"`{function.__name__}` {what}", help=f"{help}\n{shown}" if help else shown)
 
 
@@ -210,7 +212,7 @@ def can_omit(signature: Signature, parameter: Parameter, named: dict[str, Any]) 
 
 
 def flatten_function(f: Function) -> tuple[tuple[Any, ...], Any]:
-    return f.captured, (f.loaded, f.function_type, f.sizes)
+    return f.captures, (f.loaded, f.function_type, f.sizes)
 
 
 def unflatten_function(rest: Any, captured: Any) -> Function:

@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from difflang.api.loaded_program import CallArguments, doorway, tangent_type_at
+from difflang.api.loaded_program import CallArguments, tangent_type_at
 from difflang.api.lowered import Lowered
 from difflang.api.option_values import parse_budget
 from difflang.api.signature import innermost_function
 from difflang.api.transforms import TransformMixin, WrtSpec, wrt_list
 from difflang.base.diagnostics import DifflangError
 from difflang.base.error_codes import nearest_word
-from difflang.base.errors import CheckError
+from difflang.base.errors import CheckError, classify_errors
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
 from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
@@ -38,27 +38,29 @@ from difflang.types.type_errors import make_error
 class InspectMixin(TransformMixin):
     """What shows a function's programs for arguments that are described, and runs none of them."""
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
+    def _bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
         raise NotImplementedError
 
-    def _entry(self, specs: tuple[Any, ...], named: dict[str, Any]) -> ElaboratedCall:
+    def _elaborate(self, specs: tuple[Any, ...], named: dict[str, Any]) -> ElaboratedCall:
         """The graph for arguments described by specs, made anew."""
-        return self.loaded.entry(self.__name__, self.function_type, self._arguments(specs, named), Session())
+        return self.loaded.elaborate_call(
+            self.__name__, self.function_type, self._argument_specs(specs, named), Session()
+        )
 
-    def _arguments(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[CallArgument, ...]:
+    def _argument_specs(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[CallArgument, ...]:
         """The arguments described by specs; without any, those that the declaration says."""
         base = innermost_function(self.function_type).code
         decl = (base.decl, base.module) if isinstance(base, FnCode) and not specs and not named else None
-        if decl is not None and (found := self._declared(*decl)) is not None:
+        if decl is not None and (found := self._declared_arguments(*decl)) is not None:
             return found
-        given, _ = self._given(specs, dict(named))
-        return self.loaded.typed(self.__name__, self.whole, given, specs=True).arguments
+        given, _ = self._bind_arguments(specs, dict(named))
+        return self.loaded.type_arguments(self.__name__, self.full_signature, given, specs=True).arguments
 
-    def _declared(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
+    def _declared_arguments(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
         """What a declaration and the sizes that are bound say, and tangents of that; nothing of what is mapped."""
         count = len(decl.params)
-        tangents = self.whole.parameters[count:]
-        if self.whole.lanes or any(p.tangent_of is None for p in tangents):
+        tangents = self.full_signature.parameters[count:]
+        if self.full_signature.vmap_depth or any(p.tangent_of is None for p in tangents):
             return None
         try:
             found = declared_arguments(module, decl, {n: str(size) for n, size in self.sizes})
@@ -70,7 +72,7 @@ class InspectMixin(TransformMixin):
         for p in tangents:
             assert p.tangent_of is not None
             position, path = p.tangent_of
-            types[p.name] = tangent_type_at(types[self.whole.names[position]], path)
+            types[p.name] = tangent_type_at(types[self.full_signature.names[position]], path)
             found = (*found, CallArgument(p.name, types[p.name]))
         return found
 
@@ -80,16 +82,16 @@ class InspectMixin(TransformMixin):
         A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. None
         are needed where the declaration says every size.
         """
-        with doorway():
-            entry = self._entry(specs, named)
+        with classify_errors():
+            entry = self._elaborate(specs, named)
             graph = finalize_within_limit(entry.graph)
             graph = with_check_number(graph) if entry.fails else graph
             return Lowered(graph, lower_to_stablehlo(graph, platform), entry)
 
     def ir(self, stage: str = "ir", *specs: Any, **named: Any) -> str:
         """The program's graph as text: elaborated (`ir`), without derivative operators (`derived`), or `optimized`."""
-        with doorway():
-            return graph_to_text(graph_at_stage(self._entry(specs, named).graph, stage))
+        with classify_errors():
+            return graph_to_text(graph_at_stage(self._elaborate(specs, named).graph, stage))
 
     def memory(
         self,
@@ -106,13 +108,13 @@ class InspectMixin(TransformMixin):
         """
         for name in set(named) - set(self.signature.names):
             if near := nearest_word(name.lower(), ("wrt", "budget", "compiled")):
-                with doorway():
+                with classify_errors():
                     raise make_error("DL1207", f"`memory` takes no `{name}`", help=f"did you mean `{near}`?")
         if wrt is not None:
             return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
-        with doorway():
+        with classify_errors():
             return graph_memory(
-                self._entry(specs, named).graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled
+                self._elaborate(specs, named).graph, f"`{self.__name__}`", parse_budget(budget), compiled=compiled
             )
 
     def cost(self, *specs: Any, wrt: WrtSpec | None = None, **named: Any) -> Expenses:
@@ -124,14 +126,14 @@ class InspectMixin(TransformMixin):
 
         Errors: those of `grad` where `wrt` is said; DL1210 where a size is not told.
         """
-        with doorway():
-            value = program_cost(self._entry(specs, named).graph)
+        with classify_errors():
+            value = program_cost(self._elaborate(specs, named).graph)
         gradient, places, why = None, "", ""
         try:
-            with doorway():
+            with classify_errors():
                 asked = wrt_list(0 if wrt is None else wrt)
-                places = ", ".join([self._spelled(self._place(w)) for w in asked])
-                gradient = program_cost((self.grad() if wrt is None else self.grad(wrt))._entry(specs, named).graph)
+                places = ", ".join([self._wrt_name(self._wrt_path(w)) for w in asked])
+                gradient = program_cost((self.grad() if wrt is None else self.grad(wrt))._elaborate(specs, named).graph)
         except CheckError as error:
             if wrt is not None:
                 raise
@@ -140,8 +142,8 @@ class InspectMixin(TransformMixin):
 
     def jaxpr(self, *specs: Any, **named: Any) -> str:
         """The program as JAX's primitives."""
-        with doorway():
-            return jaxpr_text(finalize_within_limit(self._entry(specs, named).graph))
+        with classify_errors():
+            return jaxpr_text(finalize_within_limit(self._elaborate(specs, named).graph))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
         """The program as XLA reads it."""
@@ -162,15 +164,15 @@ class InspectMixin(TransformMixin):
 
         Errors: ArtifactError for a function that prints, or takes or gives functions; DL1210 where a size is not told.
         """
-        with doorway():
-            if self.captured:
+        with classify_errors():
+            if self.captures:
                 raise export_error(
                     f"`{self.__name__}` holds values of this process", "export the function that made it"
                 )
             session = Session()
-            arguments = self._arguments(specs, named)
-            entry = self.loaded.entry(self.__name__, self.function_type, arguments, session)
-            made = self.loaded.made(self, entry, arguments, session)
+            arguments = self._argument_specs(specs, named)
+            entry = self.loaded.elaborate_call(self.__name__, self.function_type, arguments, session)
+            made = self.loaded.export_unit(self, entry, arguments, session)
             save_artifact(Path(path), made, platforms, source=source)
 
 

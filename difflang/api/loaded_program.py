@@ -58,7 +58,7 @@ class CallArguments(Struct, frozen=True, eq=False):
     dims: Dims
     leaves: list[Any]
     structure: Any
-    expected: LangType | None = None  # what a linear map takes
+    expected_type: LangType | None = None  # what a linear map takes
     sizes: Dims = ()  # that names in its types are bound to
 
     @property
@@ -97,13 +97,13 @@ class LoadedProgram:
     ) -> None:
         self.checked, self.name = checked, name
         self.module = checked.module
-        self.captured = values or load_values(checked, path, seed=seed)
+        self.global_values = values or load_values(checked, path, seed=seed)
         self.records = records or RecordClasses(checked.module, name)
         self.lock = threading.RLock()
         self.tables: dict[Any, Any] = {}
-        self.around = SharedContext(checked.session, self.lock, {})
-        self.draws = key_stream(seed)
-        self.given: dict[tuple[ClosureType, Capacity], ClosureType] = {}
+        self.run_context = SharedContext(checked.session, self.lock, {})
+        self.key_stream = key_stream(seed)
+        self.resized_types: dict[tuple[ClosureType, Capacity], ClosureType] = {}
         self.effects: dict[tree.Fn, tuple[str, ...]] = {}
 
     def effects_of(self, type: ClosureType) -> tuple[str, ...]:
@@ -115,48 +115,50 @@ class LoadedProgram:
             self.effects[decl] = tuple(sorted(transitive_effects(self.checked, decl)))
         return self.effects[decl]
 
-    def in_room(self, type: ClosureType, room: Capacity) -> ClosureType:
+    def with_capacity(self, type: ClosureType, capacity: Capacity) -> ClosureType:
         """The type of a function that a program with such room has given: what it holds is as large as that room."""
         with self.lock:
-            if (type, room) not in self.given:
-                self.given[type, room] = substitute_sizes(type, capacity_numbers(room))
-            return self.given[type, room]
+            if (type, capacity) not in self.resized_types:
+                self.resized_types[type, capacity] = substitute_sizes(type, capacity_numbers(capacity))
+            return self.resized_types[type, capacity]
 
-    def follow(self, before: LoadedProgram) -> None:
+    def continue_from(self, other: LoadedProgram) -> None:
         """Go on where another one is: draws come after its draws, and records that both declare have one class."""
-        self.draws = before.draws
-        self.records.join(before.records)
+        self.key_stream = other.key_stream
+        self.records.share_classes(other.records)
 
     def next_key(self) -> np.ndarray:
         """The key of the next random call of this session."""
         with self.lock:
-            return self.draws.next()
+            return self.key_stream.next()
 
-    def typed(self, name: str, signature: Signature, given: CallArguments, *, specs: bool = False) -> TypedArguments:
+    def type_arguments(
+        self, name: str, signature: Signature, call: CallArguments, *, specs: bool = False
+    ) -> TypedArguments:
         """Read the arguments by the declared types. Errors: DL12."""
         reader = ArgumentReader(signature.module or self.module, specs)
-        captured, values = pytrees.tree_of_slots(given.leaves, given.structure)
-        reader.order += [slot.index for slot in captured]
+        captured, values = pytrees.tree_of_slots(call.leaves, call.structure)
+        reader.leaf_order += [slot.index for slot in captured]
         reader.generics = dict(signature.generics)
-        types = ArgumentMatcher(self, name, signature, reader).types(given, values)
-        sizes = dict(given.dims)
+        types = ArgumentMatcher(self, name, signature, reader).types(call, values)
+        sizes = dict(call.dims)
         gap = False
         arguments: list[CallArgument] = []
-        for parameter in signature.parameters if signature.fixed else [Parameter(n) for n in given.names]:
+        for parameter in signature.parameters if signature.fixed else [Parameter(n) for n in call.names]:
             if parameter.name not in types:
                 gap = True
                 continue
             arguments.append(CallArgument(parameter.name, types[parameter.name], sizes.get(parameter.name), gap))
-        return TypedArguments(tuple(reader.order), tuple(arguments), tuple(reader.keys))
+        return TypedArguments(tuple(reader.leaf_order), tuple(arguments), tuple(reader.key_positions))
 
-    def entry(
+    def elaborate_call(
         self, name: str, type: ClosureType, arguments: Sequence[CallArgument], session: Session | None = None
     ) -> ElaboratedCall:
         """The graph of a call, and what it needs of the file's values."""
         with self.lock, pause_gc():
             return elaborate_call(session or self.checked.session, self.module, name, type, arguments)
 
-    def made(
+    def export_unit(
         self, function: Any, entry: ElaboratedCall, arguments: Sequence[CallArgument], session: Session
     ) -> ExportedFunction:
         """A function that was elaborated in a `session` of its own, for a file."""
@@ -164,11 +166,13 @@ class LoadedProgram:
         declared = {p.name: (p.shown, p.span) for p in function.signature.parameters}
         constants = [np.asarray(c) for c in self.constants(entry)]
         about = name, function.__doc__ or "", self.name
-        return ExportedFunction(*about, entry, arguments, declared, session, self.checked.session.in_order, constants)
+        return ExportedFunction(
+            *about, entry, arguments, declared, session, self.checked.session.deterministic, constants
+        )
 
     def constants(self, entry: ElaboratedCall) -> tuple[Any, ...]:
         """The file's own values that a graph reads."""
-        return tuple(pytrees.to_device(leaf) for name in entry.globals for leaf in self.captured.leaves(name))
+        return tuple(pytrees.to_device(leaf) for name in entry.globals for leaf in self.global_values.leaves(name))
 
 
 class ArgumentMatcher:
@@ -178,8 +182,10 @@ class ArgumentMatcher:
         self.loaded, self.name, self.signature, self.reader = loaded, name, signature, reader
         module = reader.module
         self.annotations = AnnotationResolver(Unifier(), module.records.get, {}, dict(signature.generics))
-        self.lanes = VmapSizes(name)
-        self.lane: dict[str, LangType] = {}  # of each argument that is mapped, or is not, the type in one lane
+        self.vmap_sizes = VmapSizes(name)
+        self.instance_types: dict[
+            str, LangType
+        ] = {}  # of each argument that is mapped, or is not, the type in one lane
 
     def types(self, given: CallArguments, values: Sequence[Any]) -> dict[str, LangType]:
         parameters = {p.name: p for p in self.signature.parameters}
@@ -187,7 +193,7 @@ class ArgumentMatcher:
         rest = iter(values)
         sizes = dict(given.dims)
         self.annotations.bound |= dict(given.sizes)
-        self.reader.bound = dict(given.sizes)
+        self.reader.bound_sizes = dict(given.sizes)
         for name in given.names:
             parameter = parameters.get(name, Parameter(name))
             self.reader.span = parameter.span
@@ -195,54 +201,54 @@ class ArgumentMatcher:
                 self.annotations.bound[name] = sizes[name]
                 types[name] = UNIT
                 continue
-            value, keys = self.lanes.one(next(rest), parameter, self.reader), len(self.reader.keys)
-            with self.lanes.explained(parameter):
-                self.lane[name] = self.typed(value, parameter, given)
-            if len(self.reader.keys) > keys:
-                self.lanes.refuse_key(parameter, self.reader)
-            types[name] = self.lanes.whole(self.lane[name], parameter.axes)
+            value, keys = self.vmap_sizes.one(next(rest), parameter, self.reader), len(self.reader.key_positions)
+            with self.vmap_sizes.explain_errors(parameter):
+                self.instance_types[name] = self.instance_type(value, parameter, given)
+            if len(self.reader.key_positions) > keys:
+                self.vmap_sizes.reject_key(parameter, self.reader)
+            types[name] = self.vmap_sizes.batched_type(self.instance_types[name], parameter.axes)
         return {n: default_open_dtypes(t) for n, t in types.items()}
 
-    def typed(self, value: Any, parameter: Parameter, given: CallArguments) -> LangType:
+    def instance_type(self, value: Any, parameter: Parameter, given: CallArguments) -> LangType:
         """The type of an argument, in one lane."""
         if parameter.tangent_of is not None:
-            return self.reader.typed(value, self.tangent(parameter), parameter.name)
-        if given.expected is not None:
-            return self.reader.typed(value, given.expected, parameter.name)
-        return self.match(parameter, value)
+            return self.reader.read_expected(value, self.expected_tangent(parameter), parameter.name)
+        if given.expected_type is not None:
+            return self.reader.read_expected(value, given.expected_type, parameter.name)
+        return self.match_declared(parameter, value)
 
-    def match(self, parameter: Parameter, value: Any) -> LangType:
-        type = self.reader.written(value, parameter.written, parameter.name)
-        if parameter.written is not None and not self.annotations.match(parameter.written, type):
+    def match_declared(self, parameter: Parameter, value: Any) -> LangType:
+        type = self.reader.read_declared(value, parameter.declared_type, parameter.name)
+        if parameter.declared_type is not None and not self.annotations.match(parameter.declared_type, type):
             assert parameter.span is not None
             others = self.signature.parameters
-            earlier = [(p.name, p.written) for p in others[: others.index(parameter)]]
-            written, span = parameter.written, parameter.span
-            raise self.reader.misfit(parameter.name, written, type, self.annotations, span, earlier)
+            earlier = [(p.name, p.declared_type) for p in others[: others.index(parameter)]]
+            written, span = parameter.declared_type, parameter.span
+            raise self.reader.declared_mismatch(parameter.name, written, type, self.annotations, span, earlier)
         return type
 
-    def tangent(self, parameter: Parameter) -> LangType:
+    def expected_tangent(self, parameter: Parameter) -> LangType:
         """What a tangent must be, by the argument that it belongs to."""
         assert parameter.tangent_of is not None
         position, path = parameter.tangent_of
         base, depth = self.signature.parameters[position], len(parameter.axes)
-        type = self.lanes.whole(self.lane[base.name], base.axes[depth:], depth)
+        type = self.vmap_sizes.batched_type(self.instance_types[base.name], base.axes[depth:], depth)
         return tangent_type_at(type, path)
 
 
 def substitute_sizes(type: ClosureType, number: DimValues) -> ClosureType:
     """A function value with numbers for the names of sizes in what it holds, and in linear maps that it is made of."""
 
-    def held(part: LangType) -> LangType:
+    def substitute(part: LangType) -> LangType:
         match part:
             case ClosureType():
                 return substitute_sizes(part, number)
             case TupleType(items=items):
-                return replace(part, items=tuple(map(held, items)))
+                return replace(part, items=tuple(map(substitute, items)))
             case RecordType(fields=fields) | VariantType(fields=fields):
-                return replace(part, fields=tuple(map(held, fields)))
+                return replace(part, fields=tuple(map(substitute, fields)))
             case SumType(options=options):
-                return replace(part, options=tuple(map(held, options)))
+                return replace(part, options=tuple(map(substitute, options)))
             case _:
                 return map_tensors(part, lambda t: substitute_in_attr(t, number))
 
@@ -251,9 +257,9 @@ def substitute_sizes(type: ClosureType, number: DimValues) -> ClosureType:
         code = replace(
             code,
             graph=substitute_graph_dims(code.graph, number),
-            back=code.back and substitute_graph_dims(code.back, number),
+            transposed=code.transposed and substitute_graph_dims(code.transposed, number),
         )
-    return ClosureType(code, tuple(map(held, type.captures)))
+    return ClosureType(code, tuple(map(substitute, type.captures)))
 
 
 def tangent_type_at(type: LangType, path: Sequence[str]) -> LangType:

@@ -21,7 +21,7 @@ COLUMNS = ("parameter", "type", "")
 def function_mimebundle(f: Function) -> dict[str, str]:
     """A function, in all forms."""
     signature = f.signature
-    rows = tuple([(p.name, p.shown or "any", parameter_remark(p)) for p in signature.parameters])
+    rows = tuple([(p.name, p.type_text or "any", parameter_remark(p)) for p in signature.parameters])
     return NotebookSheet(
         f"{f.__name__}{signature.types}", f.__doc__ or "", COLUMNS, rows, tuple(signature_notes(signature))
     ).bundle()
@@ -46,7 +46,7 @@ def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[Functi
     """A module: its functions with what is first said of them, and its records and enums."""
     rows = [(f"{f.__name__}{f.signature.types}", first_sentence(f.__doc__ or "")) for f in functions]
     for record in module.records.values():
-        if module.home(record) is module:
+        if module.declaring_module(record) is module:
             rows.append((one_line_declaration(record), first_sentence(record.doc or "")))
     return NotebookSheet(f"module {name}", "", ("", ""), tuple(rows)).bundle()
 

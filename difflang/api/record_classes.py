@@ -18,30 +18,30 @@ class RecordClasses:
 
     def __init__(self, module: ModuleScope, name: str) -> None:
         self.module, self.name = module, name
-        self.known: dict[Any, type] = {}
+        self.classes: dict[Any, type] = {}
         self.enums = EnumClasses(name)
 
-    def join(self, other: RecordClasses) -> None:
+    def share_classes(self, other: RecordClasses) -> None:
         """Have the classes of another one: declarations that both know stand for the same class."""
-        self.known, self.enums = other.known, other.enums
+        self.classes, self.enums = other.classes, other.enums
 
-    def of(self, type: RecordType) -> type:
+    def class_for_type(self, type: RecordType) -> type:
         """The class for values of this type. Tangents have the fields that have a tangent."""
-        decl = type.decl if type.decl in self.module.records.homes else None
-        return self.find(decl, type.decl.name, type.names, type.tangent)
+        decl = type.decl if type.decl in self.module.records.declaring_modules else None
+        return self.lookup(decl, type.decl.name, type.names, type.tangent)
 
     def declared(self, decl: tree.Record) -> type:
-        return self.find(decl, decl.name, tuple(f.name for f in decl.fields), False)
+        return self.lookup(decl, decl.name, tuple(f.name for f in decl.fields), False)
 
-    def find(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+    def lookup(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
         if tangent and decl is not None and names == tuple(f.name for f in decl.fields):
             tangent = False  # every field has a tangent: a change is held as a value is, as optimizers expect
         key = (decl, name, names, tangent)
-        if key not in self.known:
-            self.known.setdefault(key, self.make(decl, name, names, tangent))
-        return self.known[key]
+        if key not in self.classes:
+            self.classes.setdefault(key, self.make_class(decl, name, names, tangent))
+        return self.classes[key]
 
-    def make(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
+    def make_class(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
         shown = f"D_{name}" if tangent and decl is not None else name
         written = {f.name: f for f in decl.fields} if decl is not None else {}
         space: dict[str, Any] = {

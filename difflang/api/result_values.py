@@ -16,15 +16,18 @@ from difflang.types.language_types import ClosureType, LangType, RecordType, Var
 
 
 def result_maker(
-    type: LangType, records: RecordClasses, function: Callable[[ClosureType, tuple[Any, ...]], Any], like: Any = None
+    type: LangType,
+    records: RecordClasses,
+    make_function: Callable[[ClosureType, tuple[Any, ...]], Any],
+    like: Any = None,
 ) -> ValueBuilder:
     """A function from leaves, in order, to a value of that type, where it can be one of the kind of `like`."""
 
     def class_of(layout: RecordLayout) -> Any:
-        of: object = layout.of
+        of: object = layout.source_type
         if isinstance(of, VariantType):
-            return records.enums.of(of)
+            return records.enums.class_for_type(of)
         assert isinstance(of, RecordType)
-        return records.of(of)
+        return records.class_for_type(of)
 
-    return value_layouts.value_builder(layout_of_type(type, records.name), class_of, function, like)
+    return value_layouts.value_builder(layout_of_type(type, records.name), class_of, make_function, like)

@@ -25,7 +25,7 @@ class Parameter(Struct, frozen=True, eq=False):
     """One parameter. `written` is its declared type; `tangent_of` says of which parameter's part it is a tangent."""
 
     name: str
-    written: tree.TypeExpr | None = None
+    declared_type: tree.TypeExpr | None = None
     span: Span | None = None
     default: str = ""  # as it is shown, where there is one
     tangent_of: tuple[int, tuple[str, ...]] | None = None
@@ -33,18 +33,20 @@ class Parameter(Struct, frozen=True, eq=False):
 
     @property
     def is_dim(self) -> bool:
-        return is_dim(self.written)
+        return is_dim(self.declared_type)
 
     @property
     def optional(self) -> bool:
         return bool(self.default)
 
     @property
-    def shown(self) -> str:
+    def type_text(self) -> str:
         along = [axis for axis in self.axes if axis is not None]
-        if self.written is None:
+        if self.declared_type is None:
             return ""
-        return self.written.span.text + "".join([" per lane" + (f" of axis {axis}" if axis else "") for axis in along])
+        return self.declared_type.span.text + "".join(
+            [" per lane" + (f" of axis {axis}" if axis else "") for axis in along]
+        )
 
 
 class Signature(Struct, frozen=True, eq=False):
@@ -61,14 +63,14 @@ class Signature(Struct, frozen=True, eq=False):
     fixed: bool = True
     effects: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
-    lanes: int = 0  # how often it is mapped: what it gives is so for each lane
+    vmap_depth: int = 0  # how often it is mapped: what it gives is so for each lane
 
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of sizes in what it takes that are not bound, in the order in which they appear."""
         if self.module is None:
             return ()
-        bound, written = dict(self.sizes), [(p.name, p.written) for p in self.parameters]
+        bound, written = dict(self.sizes), [(p.name, p.declared_type) for p in self.parameters]
         return tuple([n for n in param_size_names(self.module, written, self.generics) if n not in bound])
 
     @property
@@ -76,7 +78,7 @@ class Signature(Struct, frozen=True, eq=False):
         """The element types that are written, by parameter: `f32`, or a name that stands for any, such as `T`."""
         found: dict[str, str] = {}
         for p in self.parameters:
-            match p.written:
+            match p.declared_type:
                 case tree.TypeName(path=(name,)) | tree.TypeApply(path=(name,)) if name in {*DTYPES, *self.generics}:
                     found[p.name] = name
                 case _:
@@ -88,7 +90,7 @@ class Signature(Struct, frozen=True, eq=False):
         return tuple(p.name for p in self.parameters)
 
     @property
-    def python(self) -> inspect.Signature:
+    def python_signature(self) -> inspect.Signature:
         """For `inspect.signature`; the types as the language writes them."""
         kind, nothing = parameter_kind(self.names), inspect.Parameter.empty
         rest = [all(p.optional for p in self.parameters[i:]) for i in range(len(self.parameters))]
@@ -98,22 +100,22 @@ class Signature(Struct, frozen=True, eq=False):
                     p.name,
                     kind,
                     default=UnquotedText(p.default) if may_miss else nothing,
-                    annotation=UnquotedText(p.shown) or nothing,
+                    annotation=UnquotedText(p.type_text) or nothing,
                 )
                 for p, may_miss in zip(self.parameters, rest, strict=True)
             ],
-            return_annotation=UnquotedText(self.shown_result) or inspect.Signature.empty,
+            return_annotation=UnquotedText(self.result_text) or inspect.Signature.empty,
         )
 
-    def without(self, sizes: Mapping[str, int]) -> Signature:
+    def drop_dims(self, sizes: Mapping[str, int]) -> Signature:
         """The same without the `dim`s that are bound."""
         kept = tuple([p for p in self.parameters if not (p.is_dim and p.name in sizes)])
         return self if len(kept) == len(self.parameters) else replace(self, parameters=kept)
 
     @property
-    def shown_result(self) -> str:
+    def result_text(self) -> str:
         """What it gives, where that is written."""
-        return self.result.span.text + " per lane" * self.lanes if self.result is not None else ""
+        return self.result.span.text + " per lane" * self.vmap_depth if self.result is not None else ""
 
     def __str__(self) -> str:
         """In one line: `(x: f32[n], k: f32 = 2.0) -> f32  # rand, with n = 3`."""
@@ -123,8 +125,10 @@ class Signature(Struct, frozen=True, eq=False):
     @property
     def types(self) -> str:
         """What it takes and gives, without its effects and what is bound: `(x: f32[n], k: f32 = 2.0) -> f32`."""
-        params = [p.name + f": {p.shown}" * bool(p.shown) + f" = {p.default}" * p.optional for p in self.parameters]
-        return f"({', '.join(params)})" + f" -> {self.shown_result}" * bool(self.shown_result)
+        params = [
+            p.name + f": {p.type_text}" * bool(p.type_text) + f" = {p.default}" * p.optional for p in self.parameters
+        ]
+        return f"({', '.join(params)})" + f" -> {self.result_text}" * bool(self.result_text)
 
     @property
     def bound(self) -> str:
@@ -157,7 +161,7 @@ def signature_of(type: ClosureType) -> Signature:
             inner = signature_of(inner_function(type))
             axes = axes or (0,) * len(inner.parameters)
             mapped = [replace(p, axes=(a, *p.axes)) for p, a in zip(inner.parameters, axes, strict=True)]
-            return replace(inner, parameters=tuple(mapped), lanes=inner.lanes + 1)
+            return replace(inner, parameters=tuple(mapped), vmap_depth=inner.vmap_depth + 1)
         case LinearMapCode():
             return Signature((Parameter("ct"),))
         case _:
@@ -174,12 +178,12 @@ def pattern_name(pattern: tree.Pattern, position: int) -> str:
     return pattern.name if isinstance(pattern, tree.NamePattern) and pattern.name.isidentifier() else f"_{position}"
 
 
-def tangent_parameter(inner: Signature, wrt: Wrt, taken: tuple[str, ...]) -> Parameter:
+def tangent_parameter(inner: Signature, wrt: Wrt, used_names: tuple[str, ...]) -> Parameter:
     first, *path = wrt
     position = first if isinstance(first, int) else inner.names.index(first)
     base = inner.parameters[position] if position < len(inner.parameters) else Parameter(f"_{position}")
     fields = tuple(map(str, path))
-    return Parameter(tangent_name(base.name, fields, taken), None, base.span, tangent_of=(position, fields))
+    return Parameter(tangent_name(base.name, fields, used_names), None, base.span, tangent_of=(position, fields))
 
 
 def innermost_function(type: ClosureType) -> ClosureType:

@@ -14,6 +14,6 @@ def preceding_fields(fields: Sequence[tree.Field], field: tree.Field, path: str)
     return [(f"{path}.{f.name}", f.type) for f in fields[: fields.index(field)]]
 
 
-def find_size_source(name: str, earlier: PrecedingTypes) -> str | None:
+def find_size_source(name: str, preceding: PrecedingTypes) -> str | None:
     """The first of some values that tells what a name in the types stands for."""
-    return next((n for n, w in earlier if n == name or (w is not None and name in mentioned_names(w))), None)
+    return next((n for n, w in preceding if n == name or (w is not None and name in mentioned_names(w))), None)

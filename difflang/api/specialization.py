@@ -45,37 +45,42 @@ class Specialization(CallableGraph):
         given: CallArguments,
         function: Any,
     ) -> None:
-        typed = loaded.typed(name, signature, given)
+        typed = loaded.type_arguments(name, signature, given)
         self.loaded, self.name = loaded, name
-        self.order, self.keys = typed.order, typed.keys
-        self.plain = typed.order == tuple(range(len(given.leaves)))  # the program takes the leaves as they come
-        self.entry: ElaboratedCall = loaded.entry(name, type, typed.arguments)
+        self.order, self.key_positions = typed.order, typed.keys
+        self.identity_order = typed.order == tuple(
+            range(len(given.leaves))
+        )  # the program takes the leaves as they come
+        self.entry: ElaboratedCall = loaded.elaborate_call(name, type, typed.arguments)
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
-        super().__init__(loaded.around, self.entry.graph, self.entry.fails, type, self.entry.limit)
-        self.direct = self.plain and not self.random and not self.constants  # nothing stands before the program
+        super().__init__(loaded.run_context, self.entry.graph, self.entry.fails, type, self.entry.limit)
+        self.direct = (
+            self.identity_order and not self.random and not self.constants
+        )  # nothing stands before the program
         like = gradient_template(type, signature, given)
 
-        def held(limit: int, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
-            return function(loaded, loaded.in_room(type, self.under(limit).room), leaves)
+        def function_value(limit: int, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
+            return function(loaded, loaded.with_capacity(type, self.program_under(limit).capacity), leaves)
 
-        self.make, self.make_unlimited = [
-            result_maker(self.entry.type, loaded.records, partial(held, limit), like) for limit in (self.limit, 0)
+        self.build_result, self.build_interpreted = [
+            result_maker(self.entry.type, loaded.records, partial(function_value, limit), like)
+            for limit in (self.limit, 0)
         ]
 
-    def arrays(self, leaves: Sequence[Any], key: Any) -> list[Any]:
+    def program_inputs(self, leaves: Sequence[Any], key: Any) -> list[Any]:
         """What the program takes."""
-        arrays = list(leaves) if self.plain else [leaves[i] for i in self.order]
-        for i in self.keys:
+        arrays = list(leaves) if self.identity_order else [leaves[i] for i in self.order]
+        for i in self.key_positions:
             arrays[i] = random_key(arrays[i])
         if self.random:
-            arrays.append(self.key(key, arrays))
+            arrays.append(self.random_key(key, arrays))
         elif key is not None:
             raise make_error("DL1207", "a key is given, and this function draws nothing")
         return [*arrays, *self.constants]
 
-    def key(self, key: Any, arrays: Sequence[Any]) -> Any:
+    def random_key(self, key: Any, arrays: Sequence[Any]) -> Any:
         if key is not None:
             return random_key(key)
         if pytrees.has_tracers(arrays) or pytrees.is_tracing():
@@ -84,7 +89,7 @@ class Specialization(CallableGraph):
             )
         return self.loaded.next_key()
 
-    def beside(self, leaves: Sequence[Any], there: frozenset[type]) -> list[Any] | None:
+    def convert_mixed(self, leaves: Sequence[Any], there: frozenset[type]) -> list[Any] | None:
         """What the program takes where some leaves are NumPy's and the others of JAX's classes `there`.
 
         None for anything else, and for NumPy arrays of other types; those of JAX's the program itself compares.
@@ -100,13 +105,13 @@ class Specialization(CallableGraph):
                     return None
         return arrays
 
-    def itself(self) -> Callable[..., list[Any]] | None:
+    def bare_compiled(self) -> Callable[..., list[Any]] | None:
         """The compiled program, where its one result is the value and nothing is looked at before or after it."""
         executable = self.executable
-        bare = executable.compiled is not None and executable.compiled is executable.made
-        return executable.compiled if bare and self.direct and self.make is next and not self.fails else None
+        bare = executable.compiled is not None and executable.compiled is executable.xla_executable
+        return executable.compiled if bare and self.direct and self.build_result is next and not self.fails else None
 
-    def straight(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
+    def try_compiled(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
         """The value for such arrays; `UNKNOWN` where the program, if it is compiled, takes others."""
         executable = self.program.made.executable
         if executable.compiled is None:
@@ -116,36 +121,36 @@ class Specialization(CallableGraph):
             results = executable.compiled(*arrays) if all_in_jax else executable.on_arrays(arrays)
         except (TypeError, ValueError):  # other types, or on another device
             return UNKNOWN
-        return self.value(results, arrays, met)
+        return self.checked_value(results, arrays, met)
 
     def run(self, leaves: Sequence[Any], key: Any = None) -> Any:
-        self.keep_up()
-        return self.called(self.arrays(leaves, key))
+        self.sync_capacity()
+        return self.call(self.program_inputs(leaves, key))
 
     def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
         """The word of a failure, and the value."""
-        self.keep_up(raises=False)
-        return self.checked(self.arrays(leaves, key))
+        self.sync_capacity(raises=False)
+        return self.call_with_failure(self.program_inputs(leaves, key))
 
-    def audited(self, leaves: Sequence[Any], key: Any, options: CheckGradOptions) -> GradcheckReport:
+    def gradient_report(self, leaves: Sequence[Any], key: Any, options: CheckGradOptions) -> GradcheckReport:
         """The audit of its derivative at arguments. Errors: as a call's, and what `check_grad.audited` refuses."""
-        converted = self.concrete(self.arrays(leaves, key), "an audit")
+        converted = self.concrete_arrays(self.program_inputs(leaves, key), "an audit")
         if self.fails:
             silent = compile_graph(self.executable.graph) if self.graph.effectful else self.executable
-            self.value(list(silent(*converted)), converted, self.voice.met)
+            self.checked_value(list(silent(*converted)), converted, self.voice.met)
         inputs = len(converted) - len(self.constants)
         entry = with_fitted_capacity(self.loaded.checked.session, self.entry, converted)
         return check_grad.run_gradient_check(self.loaded.module, self.name, entry, converted, inputs, options)
 
-    def traced(self, leaves: Sequence[Any], key: Any, options: trace_call.TraceOptions) -> trace_call.Trace:
+    def evaluation_trace(self, leaves: Sequence[Any], key: Any, options: trace_call.TraceOptions) -> trace_call.Trace:
         """The trace of a call, on the interpreter. Errors: as a call's, and what `trace.of_entry` refuses."""
-        converted = self.concrete(self.arrays(leaves, key), "a trace")
+        converted = self.concrete_arrays(self.program_inputs(leaves, key), "a trace")
         inputs = len(converted) - len(self.constants) - self.random
         return trace_call.trace_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
         """The same in NumPy, by the reference of each op."""
-        return self.interpreted(self.arrays(leaves, key))
+        return self.interpreted(self.program_inputs(leaves, key))
 
 
 class DispatchCache:
@@ -155,56 +160,56 @@ class DispatchCache:
     program compares the types of arrays itself, faster than anything written here.
     """
 
-    __slots__ = ("alone", "concrete", "found", "hosted", "known", "last", "several")
+    __slots__ = ("ambiguous", "by_structure", "by_types", "concrete", "hosted", "sole_program", "specializations")
 
     def __init__(self) -> None:
-        self.found: dict[Any, Specialization] = {}
-        self.last: dict[Any, Specialization] = {}  # by structure
-        self.known: dict[Any, Specialization] = {}  # by structure and types
+        self.specializations: dict[Any, Specialization] = {}
+        self.by_structure: dict[Any, Specialization] = {}  # by structure
+        self.by_types: dict[Any, Specialization] = {}  # by structure and types
         self.hosted = set[Any]()  # those keys of Python numbers and NumPy arrays only, before which nothing stands
-        self.several = set[Any]()  # structures that have more than one: which it is takes a look at types
+        self.ambiguous = set[Any]()  # structures that have more than one: which it is takes a look at types
         self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
-        self.alone: Callable[..., list[Any]] | None = None  # the only program, if it is called with arrays
+        self.sole_program: Callable[..., list[Any]] | None = None  # the only program, if it is called with arrays
 
-    def call(self, args: tuple[Any, ...]) -> Any:
+    def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` where a closer look is needed."""
         if self.concrete.issuperset(map(type, args)):
-            if self.alone is not None:
+            if self.sole_program is not None:
                 try:  # each frame of Python that a long program finds out of the cache takes microseconds
-                    return self.alone(*args)[0]
+                    return self.sole_program(*args)[0]
                 except (TypeError, ValueError):  # other types, or on another device
                     pass
             leaves, structure, concrete = args, len(args), True
         else:
             leaves, structure = flatten_arguments(args)
             concrete = self.concrete.issuperset(map(type, leaves))
-        last = self.last.get(structure)
+        last = self.by_structure.get(structure)
         if last is None:
             return UNKNOWN
-        if last.direct and (concrete or (structure not in self.several and without_python_numbers(leaves))):
-            arrays = leaves if concrete else last.beside(leaves, self.concrete)
-            value = UNKNOWN if arrays is None else last.straight(arrays, all_in_jax=concrete)
+        if last.direct and (concrete or (structure not in self.ambiguous and without_python_numbers(leaves))):
+            arrays = leaves if concrete else last.convert_mixed(leaves, self.concrete)
+            value = UNKNOWN if arrays is None else last.try_compiled(arrays, all_in_jax=concrete)
             if value is not UNKNOWN:
                 return value
         key = pytrees.fast_tree_key(leaves, structure)
-        known = self.known.get(key)
+        known = self.by_types.get(key)
         if known is None:
             return UNKNOWN
-        self.last[structure] = known
-        return known.of_host(leaves) if key in self.hosted else known.run(leaves)
+        self.by_structure[structure] = known
+        return known.call_on_host(leaves) if key in self.hosted else known.run(leaves)
 
-    def learn(self, found: Specialization, args: tuple[Any, ...]) -> None:
+    def remember(self, found: Specialization, args: tuple[Any, ...]) -> None:
         """Let the next call with such arguments take a short way."""
-        self.concrete = found.executable.plain
+        self.concrete = found.executable.array_classes
         arrays = self.concrete.issuperset(map(type, args))
-        if arrays or len(self.found) > 1:
-            self.alone = found.itself() if len(self.found) == 1 else None
+        if arrays or len(self.specializations) > 1:
+            self.sole_program = found.bare_compiled() if len(self.specializations) == 1 else None
         leaves, structure = (args, len(args)) if arrays else flatten_arguments(args)
         quick = pytrees.fast_tree_key(leaves, structure)
         if quick is not None and not pytrees.has_tracers(leaves):
-            if self.last.get(structure, found) is not found:
-                self.several.add(structure)
-            self.known[quick] = self.last[structure] = found
+            if self.by_structure.get(structure, found) is not found:
+                self.ambiguous.add(structure)
+            self.by_types[quick] = self.by_structure[structure] = found
             if found.direct and pytrees.all_outside_jax(leaves):
                 self.hosted.add(quick)
 

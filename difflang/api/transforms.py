@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from difflang.api.loaded_program import Dims, LoadedProgram, doorway
+from difflang.api.loaded_program import Dims, LoadedProgram
 from difflang.api.option_values import parse_jet_order, parse_size, with_article
 from difflang.api.signature import Signature
 from difflang.api.vmap_axes import InAxes, parse_in_axes, parse_out_axes
 from difflang.base.error_codes import nearest_word
+from difflang.base.errors import classify_errors
 from difflang.base.unpicklable import Unpicklable
 from difflang.driver.type_specs import MOST
 from difflang.types.function_code import DerivativeCode, VmapCode, Wrt
@@ -28,9 +29,9 @@ class TransformMixin(Unpicklable):
     __name__: str
     loaded: LoadedProgram
     function_type: ClosureType
-    captured: tuple[Any, ...]
+    captures: tuple[Any, ...]
     signature: Signature
-    whole: Signature
+    full_signature: Signature
     sizes: Dims
 
     # ---- derivatives
@@ -87,24 +88,24 @@ class TransformMixin(Unpicklable):
 
         Errors: DL0405 for what is no such order.
         """
-        with doorway():
+        with classify_errors():
             known = parse_jet_order(order)
         return self._derivative("jet", wrt, (), known)
 
     def _derivative(self, operator: str, wrt: WrtSpec, more: tuple[int | str, ...], order: int = 1) -> Function:
-        with doorway():
-            places = tuple(self._place(w) for w in (*wrt_list(wrt), *more))
+        with classify_errors():
+            places = tuple(self._wrt_path(w) for w in (*wrt_list(wrt), *more))
             if not places:
                 help = f"`{self.__name__}.{operator}()` takes it in the first"
                 raise make_error("DL0403", "a derivative is in one parameter at least", help=help)
-            return self._made(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
+            return self._with_type(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
 
-    def _made(self, type: ClosureType, sizes: Dims | None = None) -> Function:
+    def _with_type(self, type: ClosureType, sizes: Dims | None = None) -> Function:
         from difflang.api.function import Function
 
-        return Function(self.loaded, type, self.captured, self.sizes if sizes is None else sizes)
+        return Function(self.loaded, type, self.captures, self.sizes if sizes is None else sizes)
 
-    def _place(self, wrt: object) -> Wrt:
+    def _wrt_path(self, wrt: object) -> Wrt:
         """A parameter, and a path of fields in it. Errors: DL0403."""
         names = self.signature.names
         if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
@@ -129,7 +130,7 @@ class TransformMixin(Unpicklable):
             raise make_error("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 
-    def _spelled(self, place: Wrt) -> str:
+    def _wrt_name(self, place: Wrt) -> str:
         """A parameter, or a field of it, as its values are called."""
         first, *path = place
         return ".".join([self.signature.names[first] if isinstance(first, int) else first, *map(str, path)])
@@ -149,10 +150,10 @@ class TransformMixin(Unpicklable):
 
         Errors: ArgumentError for axes that do not fit, here or at the call; CheckError for a result that is a function.
         """
-        with doorway():
+        with classify_errors():
             axes = dict(zip(self.signature.names, parse_in_axes(self.__name__, self.signature, in_axes), strict=True))
-            code = VmapCode(tuple([axes.get(n) for n in self.whole.names]), parse_out_axes(out_axes))
-            return self._made(ClosureType(code, (self.function_type,)))
+            code = VmapCode(tuple([axes.get(n) for n in self.full_signature.names]), parse_out_axes(out_axes))
+            return self._with_type(ClosureType(code, (self.function_type,)))
 
     def bind(self, **dims: int) -> Function:
         """The function for these sizes: `dim`s that it takes, and names of sizes in the types of what it takes.
@@ -163,7 +164,7 @@ class TransformMixin(Unpicklable):
 
         Errors: ArgumentError for what is no size of it, or none that is free, and for what is no number that fits.
         """
-        with doorway():
+        with classify_errors():
             free, bound = self.signature.dims, dict(self.sizes)
             for name in dims:
                 if name in bound:
@@ -179,7 +180,7 @@ class TransformMixin(Unpicklable):
                 name: parse_size(name, size, declared.get(name), least=-MOST if name in declared else 0)
                 for name, size in dims.items()
             }
-            return self._made(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
+            return self._with_type(self.function_type, tuple(sorted([*self.sizes, *given.items()])))
 
 
 def wrt_list(wrt: WrtSpec) -> list[object]:

@@ -86,13 +86,13 @@ def unmappable_kind(parameter: Parameter) -> str:
     """What a parameter is that has no lanes: a size, a text, a function; nothing for any other."""
     if parameter.is_dim:
         return "a size"
-    if is_str_type(parameter.written):
+    if is_str_type(parameter.declared_type):
         return "a text"
-    return "a function" if isinstance(parameter.written, tree.TypeFn) else ""
+    return "a function" if isinstance(parameter.declared_type, tree.TypeFn) else ""
 
 
 def is_key_parameter(parameter: Parameter) -> bool:
-    return isinstance(parameter.written, tree.TypeName) and parameter.written.path == ("key",)
+    return isinstance(parameter.declared_type, tree.TypeName) and parameter.declared_type.path == ("key",)
 
 
 # ---- Reading arguments
@@ -102,24 +102,28 @@ class VmapSizes(Struct, frozen=True, eq=False):
     """How many lanes there are at each level of `vmap`, the outermost first, and which argument has said so."""
 
     name: str
-    found: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    lengths: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
 
     def one(self, value: Any, parameter: Parameter, reader: ArgumentReader) -> Any:
         """What one lane is given of an argument. Errors: DL1202, DL1206 where it has no such axis."""
         if all(axis is None for axis in parameter.axes):
             return value
-        if isinstance(value, list) and isinstance(parameter.written, tree.TypeApply):
-            raise reader.refused(parameter.name, parameter.written.span.text, value)
-        return pytrees.map_slots(value, parameter.name, lambda slot, path: self.lane(slot, path, parameter, reader))
+        if isinstance(value, list) and isinstance(parameter.declared_type, tree.TypeApply):
+            raise reader.refused(parameter.name, parameter.declared_type.span.text, value)
+        return pytrees.map_slots(
+            value, parameter.name, lambda slot, path: self.slice_array(slot, path, parameter, reader)
+        )
 
-    def lane(self, slot: pytrees.LeafSlot, name: str, parameter: Parameter, reader: ArgumentReader) -> pytrees.LeafSlot:
+    def slice_array(
+        self, slot: pytrees.LeafSlot, name: str, parameter: Parameter, reader: ArgumentReader
+    ) -> pytrees.LeafSlot:
         """What one lane is given of an array in an argument, which is called `name`."""
         given = slot.value
         if reader.specs and isinstance(given, str):
-            given = self.spelled(given, name, reader)
+            given = self.parse_spec(given, name, reader)
         if isinstance(given, str):  # a field of a record, which all lanes share
             return slot
-        reader.told(argument_conversion.refuse_masked, given, name)
+        reader.run_check(argument_conversion.refuse_masked, given, name)
         array = pytrees.array_type(given)
         if array is None:
             way = f"its lanes are along an axis: give an array, or `None` for `{parameter.name}` in `in_axes`"
@@ -131,10 +135,10 @@ class VmapSizes(Struct, frozen=True, eq=False):
             if not -len(shape) <= axis < len(shape):
                 message = f"`{name}` is mapped along axis {axis}, and {describe_value(slot)} has none"
                 raise reader.error("DL1202", message)
-            self.agree(level, shape.pop(axis), name, reader)
+            self.check_length(level, shape.pop(axis), name, reader)
         return pytrees.LeafSlot(slot.index, pytrees.shape_struct_like(tuple(shape), given))
 
-    def spelled(self, text: str, name: str, reader: ArgumentReader) -> Any:
+    def parse_spec(self, text: str, name: str, reader: ArgumentReader) -> Any:
         """What a text stands for in specs; one that spells no type is a text, or is refused where it is read."""
         try:
             type = parse_type(text, reader.module)
@@ -145,30 +149,30 @@ class VmapSizes(Struct, frozen=True, eq=False):
             raise reader.error("DL1210", f"`{name}` is mapped, and `{text}` does not say along which axis", way)
         return pytrees.shape_struct([d for d in type.shape if isinstance(d, int)], numpy_dtype(type.dtype))
 
-    def refuse_key(self, parameter: Parameter, reader: ArgumentReader) -> None:
+    def reject_key(self, parameter: Parameter, reader: ArgumentReader) -> None:
         """Errors: DL1206 for an argument with a random key in it, if it has lanes."""
         if any(axis is not None for axis in parameter.axes):
             way = f"give the key in an argument of its own, or `None` for `{parameter.name}`: what lanes draw differs"
             raise reader.error("DL1206", f"`{parameter.name}` is mapped, and all lanes share the key in it", way)
 
-    def agree(self, level: int, length: int, name: str, reader: ArgumentReader) -> None:
-        known, first = self.found.setdefault(level, (length, name))
+    def check_length(self, level: int, length: int, name: str, reader: ArgumentReader) -> None:
+        known, first = self.lengths.setdefault(level, (length, name))
         if known != length:
             lanes = f"{known} lane{'s' * (known != 1)}"
             message = f"`{self.name}` is mapped over {lanes} of `{first}`, and over {length} of `{name}`"
             raise reader.error("DL1202", message, "what all lanes share is `None` in `in_axes`")
 
-    def whole(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
+    def batched_type(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
         """The type of all lanes together, of that of one; the first of the axes are of that `level`."""
         for i in reversed(range(len(axes))):
             axis = axes[i]
             if axis is not None:
-                length, _ = self.found[level + i]
+                length, _ = self.lengths[level + i]
                 type = map_tensors(type, lambda t, axis=axis, length=length: insert_axis(t, axis, length))
         return type
 
     @contextmanager
-    def explained(self, parameter: Parameter) -> Generator[None]:
+    def explain_errors(self, parameter: Parameter) -> Generator[None]:
         """Refusals say that they are about one lane."""
         try:
             yield

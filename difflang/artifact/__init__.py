@@ -22,4 +22,4 @@ def load(path: str | Path) -> ArtifactFunction:
     """
     with classify_errors():
         contents = read(Path(path))
-        return ArtifactFunction(ArtifactContext(contents), GraphFunction.of(contents))
+        return ArtifactFunction(ArtifactContext(contents), GraphFunction.from_contents(contents))

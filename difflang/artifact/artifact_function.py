@@ -30,9 +30,9 @@ class ArtifactFunction(Unpicklable):
     """
 
     def __init__(self, surface: ArtifactContext, body: GraphFunction, held: Sequence[Any] | None = None) -> None:
-        self._surface, self._body = surface, body
-        self._held = surface.constants if held is None else held
-        self._begun: ArtifactProgram | None = None
+        self._context, self._body = surface, body
+        self._held_arrays = surface.constants if held is None else held
+        self._runner: ArtifactProgram | None = None
         self.__name__ = self.__qualname__ = body.name
         self.__module__ = surface.contents.module
         self.__doc__ = surface.contents.doc if body.name == surface.contents.name else None
@@ -62,7 +62,7 @@ class ArtifactFunction(Unpicklable):
             layout = layouts.pop()
             layouts += getattr(layout, "parts", ())
             if isinstance(layout, RecordLayout):
-                found[layout.shape.name] = self._surface.class_of(layout)
+                found[layout.shape.name] = self._context.class_of(layout)
         return found
 
     # ---- calls
@@ -70,8 +70,8 @@ class ArtifactFunction(Unpicklable):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything runs; IndexFailure, AssertionFailure afterwards."""
         with classify_errors():
-            self._program.keep_up()
-            return self._program.called(self._arrays(args, kwargs))
+            self._program.sync_capacity()
+            return self._program.call(self._arrays(args, kwargs))
 
     def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value by the interpreter: NumPy arrays in the same structure."""
@@ -80,41 +80,41 @@ class ArtifactFunction(Unpicklable):
 
     @property
     def _program(self) -> ArtifactProgram:
-        if self._begun is None:
-            with self._surface.around.lock:  # one for all that is made of the file
-                if self._begun is None:
-                    surface = self._surface
+        if self._runner is None:
+            with self._context.run_context.lock:  # one for all that is made of the file
+                if self._runner is None:
+                    surface = self._context
                     begun = ArtifactProgram(
                         surface, self._body, lambda body, held: ArtifactFunction(surface, body, held)
                     )
-                    issue_warning(begun.unlimited.made.executable.notes)
-                    self._begun = begun
-        return self._begun
+                    issue_warning(begun.unlimited.made.executable.offload_warnings)
+                    self._runner = begun
+        return self._runner
 
     def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         names = [p.name for p in self._body.params]
         key = kwargs.pop("key", None) if "key" not in names else None
-        return self._program.arrays(self._given(names, args, kwargs), key, self._held)
+        return self._program.program_inputs(self._bind_arguments(names, args, kwargs), key, self._held_arrays)
 
-    def _given(self, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _bind_arguments(self, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arguments in the order of the parameters; what is fixed may be left out. Errors: DL1207."""
         if len(args) > len(names):
-            raise self._wrong(f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
+            raise self._argument_error(f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
         named = dict(zip(names, args, strict=False))
         for name, value in kwargs.items():
             if name not in names:
                 near = nearest_word(name, names)
-                raise self._wrong(f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
+                raise self._argument_error(f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
             if name in named:
-                raise self._wrong(f"is given `{name}` twice")
+                raise self._argument_error(f"is given `{name}` twice")
             named[name] = value
         named = {p.name: p.layout.value for p in self._body.params if isinstance(p.layout, StaticLayout)} | named
         missing = [f"`{n}`" for n in names if n not in named]
         if missing:
-            raise self._wrong(f"needs {', '.join(missing)} too")
+            raise self._argument_error(f"needs {', '.join(missing)} too")
         return [named[n] for n in names]
 
-    def _wrong(self, what: str, help: str = "") -> DifflangError:
+    def _argument_error(self, what: str, help: str = "") -> DifflangError:
         shown = f"it is {self.__name__}{self.__signature__}"
         helps = (f"{help}\n{shown}" if help else shown,)
         return DifflangError(Diagnostic("DL1207", f"`{self.__name__}` {what}", helps=helps))
@@ -126,58 +126,58 @@ class ArtifactFunction(Unpicklable):
 
         Several give a record with those names. The function's result must be one real number.
         """
-        return self._derived(graph_derivatives.gradient, wrt, more)
+        return self._derive(graph_derivatives.gradient, wrt, more)
 
     def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """The value, and the gradient as `grad` gives it."""
-        return self._derived(graph_derivatives.value_and_gradient, wrt, more)
+        return self._derive(graph_derivatives.value_and_gradient, wrt, more)
 
     def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
-        return self._derived(graph_derivatives.jvp, wrt, more)
+        return self._derive(graph_derivatives.jvp, wrt, more)
 
     def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments: the value, and the pullback, a function of a cotangent of the value."""
-        return self._derived(graph_derivatives.vjp, wrt, more)
+        return self._derive(graph_derivatives.vjp, wrt, more)
 
     def linearize(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments: the value, and the derivative there, a function of a tangent."""
-        return self._derived(graph_derivatives.linearize, wrt, more)
+        return self._derive(graph_derivatives.linearize, wrt, more)
 
     def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
-        return self._derived(graph_derivatives.hvp, wrt, more)
+        return self._derive(graph_derivatives.hvp, wrt, more)
 
     def deriv(self, wrt: int | str = 0) -> ArtifactFunction:
         """The derivative of a function of one real number."""
-        return self._derived(graph_derivatives.deriv, wrt, ())
+        return self._derive(graph_derivatives.deriv, wrt, ())
 
     def hessian(self, wrt: int | str = 0) -> ArtifactFunction:
         """All second derivatives in an array, `[..argument, ..argument]`."""
-        return self._derived(jacobians.hessian, wrt, ())
+        return self._derive(jacobians.hessian, wrt, ())
 
     def jacobian(self, wrt: int | str = 0) -> ArtifactFunction:
         """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
-        return self._derived(jacobians.cheapest_jacobian, wrt, ())
+        return self._derive(jacobians.cheapest_jacobian, wrt, ())
 
     def jacfwd(self, wrt: int | str = 0) -> ArtifactFunction:
         """The same in forward mode."""
-        return self._derived(jacobians.jacfwd, wrt, ())
+        return self._derive(jacobians.jacfwd, wrt, ())
 
     def jacrev(self, wrt: int | str = 0) -> ArtifactFunction:
         """The same in reverse mode."""
-        return self._derived(jacobians.jacrev, wrt, ())
+        return self._derive(jacobians.jacrev, wrt, ())
 
-    def _derived(
+    def _derive(
         self,
         make: Callable[[GraphFunction, Sequence[WrtTarget]], GraphFunction],
         wrt: WrtSpec,
         more: tuple[int | str, ...],
     ) -> ArtifactFunction:
         wanted: list[int | str] = [*wrt] if isinstance(wrt, (list, tuple)) else [wrt]  # type: ignore[list-item]
-        with classify_errors(), self._surface.around.lock:
+        with classify_errors(), self._context.run_context.lock:
             return ArtifactFunction(
-                self._surface, make(self._body, wrt_targets(self._body, [*wanted, *more])), self._held
+                self._context, make(self._body, wrt_targets(self._body, [*wanted, *more])), self._held_arrays
             )
 
     # ---- the levels below
@@ -185,7 +185,7 @@ class ArtifactFunction(Unpicklable):
     @property
     def platforms(self) -> tuple[str, ...]:
         """For which platforms the file holds StableHLO."""
-        return tuple(self._surface.contents.exported)
+        return tuple(self._context.contents.exported)
 
     def exported(self, platform: str) -> Any:
         """The function itself as a `jax.export.Exported`, as the file holds it for a platform.
@@ -196,7 +196,7 @@ class ArtifactFunction(Unpicklable):
         from difflang.runtime.jax_export import load_exported
 
         with classify_errors():
-            contents = self._surface.contents
+            contents = self._context.contents
             if platform not in contents.exported:
                 way = f"it has {', '.join(contents.exported) or 'none'}"
                 raise DifflangError(Diagnostic("DL0601", f"this artifact has no `{platform}`", helps=(way,)))
@@ -204,7 +204,7 @@ class ArtifactFunction(Unpicklable):
 
 
 def flatten_function(f: ArtifactFunction) -> tuple[tuple[Any, ...], Any]:
-    return tuple(f._held), (f._surface, f._body)  # pyright: ignore[reportPrivateUsage]
+    return tuple(f._held_arrays), (f._context, f._body)  # pyright: ignore[reportPrivateUsage]
 
 
 def unflatten_function(rest: Any, held: Any) -> ArtifactFunction:

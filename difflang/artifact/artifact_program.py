@@ -29,24 +29,24 @@ class ArtifactContext:
 
     def __init__(self, contents: ArtifactContents) -> None:
         self.contents = contents
-        self.around = SharedContext(contents, threading.RLock(), {})
+        self.run_context = SharedContext(contents, threading.RLock(), {})
         self.constants = tuple(map(pytrees.to_device, contents.constants))
-        self.given: dict[tuple[GraphFunction, Capacity], GraphFunction] = {}
+        self.resized: dict[tuple[GraphFunction, Capacity], GraphFunction] = {}
 
     def class_of(self, layout: RecordLayout) -> type:
         """The class of a record or a variant: of the module which it is of, if that is loaded, else like it."""
-        with self.around.lock:
+        with self.run_context.lock:
             if not layout.enum:
                 return find_record_class(layout.shape)
-            return find_variant_class(VariantShape(layout.enum, layout.mark, layout.shape))
+            return find_variant_class(VariantShape(layout.enum, layout.variant_number, layout.shape))
 
-    def in_room(self, body: GraphFunction, room: Capacity) -> GraphFunction:
+    def with_capacity(self, body: GraphFunction, capacity: Capacity) -> GraphFunction:
         """A function that a program with such room has given: what it holds is as large as that room."""
-        with self.around.lock:
-            if (body, room) not in self.given:
-                graph = substitute_graph_dims(body.graph, capacity_numbers(room))
-                self.given[body, room] = body if graph is body.graph else replace(body, graph=graph)
-            return self.given[body, room]
+        with self.run_context.lock:
+            if (body, capacity) not in self.resized:
+                graph = substitute_graph_dims(body.graph, capacity_numbers(capacity))
+                self.resized[body, capacity] = body if graph is body.graph else replace(body, graph=graph)
+            return self.resized[body, capacity]
 
 
 class GraphFunction(Struct, frozen=True, eq=False):
@@ -64,17 +64,17 @@ class GraphFunction(Struct, frozen=True, eq=False):
     limit: int = 0
 
     @staticmethod
-    def of(contents: ArtifactContents) -> GraphFunction:
+    def from_contents(contents: ArtifactContents) -> GraphFunction:
         of = contents
         return GraphFunction(of.name, of.graph, of.params, of.result, of.random, of.fails, of.limit)
 
     @property
-    def word(self) -> int:
+    def failure_count(self) -> int:
         """How many of the last results are a failure."""
         return FAILURE_RESULTS if self.fails else 0
 
     @property
-    def leaves(self) -> int:
+    def leaf_count(self) -> int:
         """How many params of the graph are leaves of arguments."""
         return sum([leaf_count(p.layout) for p in self.params])
 
@@ -83,17 +83,17 @@ class ArtifactProgram(CallableGraph):
     """A body that runs; `function` makes what is given back where a result is a function."""
 
     def __init__(self, surface: ArtifactContext, body: GraphFunction, function: FunctionBuilder) -> None:
-        super().__init__(surface.around, body.graph, body.fails, body.graph, body.limit)
+        super().__init__(surface.run_context, body.graph, body.fails, body.graph, body.limit)
         self.body = body
 
-        def held(limit: int, map: GraphFunction, leaves: tuple[Any, ...]) -> Any:
-            return function(surface.in_room(map, self.under(limit).room), leaves)
+        def function_value(limit: int, map: GraphFunction, leaves: tuple[Any, ...]) -> Any:
+            return function(surface.with_capacity(map, self.program_under(limit).capacity), leaves)
 
-        self.make, self.make_unlimited = [
-            value_builder(body.result, surface.class_of, partial(held, limit)) for limit in (self.limit, 0)
+        self.build_result, self.build_interpreted = [
+            value_builder(body.result, surface.class_of, partial(function_value, limit)) for limit in (self.limit, 0)
         ]
 
-    def arrays(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
+    def program_inputs(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
         """What the program takes. Errors: DL1206, DL1207, DL1208."""
         found: list[Any] = []
         for param, value in zip(self.body.params, given, strict=True):
@@ -102,12 +102,12 @@ class ArtifactProgram(CallableGraph):
             except DifflangError as error:
                 raise label_parameter(error, param) from None
         if self.body.random:
-            found.append(self.key(key))
+            found.append(self.random_key(key))
         elif key is not None:
             raise DifflangError(Diagnostic("DL1207", "a key is given, and this function draws nothing"))
         return [*found, *held]
 
-    def key(self, key: Any) -> Any:
+    def random_key(self, key: Any) -> Any:
         if key is not None:
             return random_key(key)
         message = f"`{self.body.name}` draws random numbers: a function out of a file needs a key"

@@ -82,7 +82,7 @@ def field_names(value: Any) -> Sequence[str] | None:
 
 def flatten_choice(layout: UnionLayout, value: Any, path: str) -> list[Any]:
     """The tag and every option of a value that the run chose."""
-    if not isinstance(value, Choice) or value.marks != layout.marks:
+    if not isinstance(value, Choice) or value.variant_numbers != layout.variant_numbers:
         raise argument_error(f"`{path}` is a `Choice` of {layout}, and {describe_value(value)} was given")
     found = [value.tag]
     for part, option in zip(layout.parts, value.options, strict=True):

@@ -45,19 +45,19 @@ class WrtTarget(Struct, frozen=True):
     param: ArtifactParam
     name: str
     path: tuple[str, ...]
-    first: int
+    first_leaf: int
     layout: ValueLayout
 
     @property
-    def changes(self) -> list[tuple[int, bool]]:
+    def tangent_leaves(self) -> list[tuple[int, bool]]:
         """For each leaf of its tangent the param of the graph that it belongs to, and whether it is a number."""
-        return [(self.first + i, number) for i, number in tangent_leaves(self.layout)]
+        return [(self.first_leaf + i, number) for i, number in tangent_leaves(self.layout)]
 
 
 def wrt_targets(body: GraphFunction, wanted: Sequence[int | str]) -> list[WrtTarget]:
     """The places of these names. Errors: DL0401 for what has no tangent, DL0403 for what is not there, or twice."""
     places = [wrt_target(body, w) for w in wanted]
-    taken = [i for place in places for i, _ in place.changes]
+    taken = [i for place in places for i, _ in place.tangent_leaves]
     if len(set(taken)) != len(taken) or len({p.name for p in places}) != len(places):
         raise artifact_error(body, "DL0403", "a derivative is asked for twice in one place", "name each part once")
     return places
@@ -81,7 +81,7 @@ def wrt_target(body: GraphFunction, wanted: Any) -> WrtTarget:
         field = layout.shape.fields.index(name)
         start, layout = start + sum([leaf_count(p) for p in layout.parts[:field]]), layout.parts[field]
     place = WrtTarget(body.params[at], path[-1] if path else first, tuple(path), start, layout)
-    if not any(number for _, number in place.changes):
+    if not any(number for _, number in place.tangent_leaves):
         way = "differentiate in a float; convert with `f32(x)` outside"
         raise artifact_error(body, "DL0401", f"{layout} has no derivative: it has no tangent", way, body.params[at])
     return place
@@ -96,7 +96,7 @@ def artifact_error(
 
 def wrt_mask(body: GraphFunction, places: Sequence[WrtTarget]) -> Mask:
     """Which params of the graph a derivative is taken in."""
-    moved = {i for place in places for i, number in place.changes if number}
+    moved = {i for place in places for i, number in place.tangent_leaves if number}
     return tuple([i in moved for i in range(len(body.graph.params))])
 
 
@@ -114,16 +114,16 @@ class DerivativeBuilder:
     def __init__(self, body: GraphFunction, more: Sequence[ArtifactParam] = ()) -> None:
         self.body, self.builder = body, Builder()
         self.params = (*body.params, *more)
-        leaves = body.leaves
+        leaves = body.leaf_count
         given = [self.builder.param(p.type, p.hint) for p in body.graph.params[:leaves]]
-        self.more = [self.builder.param(leaf_type(leaf), p.name) for p in more for leaf in leaves_of(p.layout)]
+        self.added_params = [self.builder.param(leaf_type(leaf), p.name) for p in more for leaf in leaves_of(p.layout)]
         rest = [self.builder.param(p.type, p.hint) for p in body.graph.params[leaves:]]
         self.xs = [*given, *rest]
 
     def emit(self, op: Any, operands: Sequence[Value], **attrs: Any) -> Values:
         return self.builder.emit(op, operands, (self.body.graph,), **attrs)
 
-    def body_of(
+    def finish(
         self, results: Sequence[Value], layout: ValueLayout, word: Sequence[Value], prefix: str
     ) -> GraphFunction:
         name = f"{prefix}_{self.body.name}"
@@ -139,7 +139,7 @@ def leaf_type(leaf: LeafLayout | Tensor | None) -> Tensor:
 def failure_values(body: GraphFunction, results: Sequence[Value]) -> Sequence[Value]:
     """The failure among the first results of a derivative equation."""
     count = len(body.graph.results)
-    return results[count - body.word : count]
+    return results[count - body.failure_count : count]
 
 
 def limit_attrs(body: GraphFunction) -> dict[str, Any]:
@@ -168,11 +168,11 @@ def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: s
     wrt = wrt_mask(body, places)
     found = new.emit(VJP, [*new.xs, one], wrt=wrt, **limit_attrs(body))
     cts = values_by_param(wrt, found[len(body.graph.results) :])
-    slopes = [cts.get(i, new.xs[i]) for place in places for i, _ in place.changes]
+    slopes = [cts.get(i, new.xs[i]) for place in places for i, _ in place.tangent_leaves]
     layout = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
     if operator == "value_and_grad":
-        return new.body_of([found[0], *slopes], TupleLayout((result, layout)), failure_values(body, found), operator)
-    return new.body_of(slopes, layout, failure_values(body, found), operator)
+        return new.finish([found[0], *slopes], TupleLayout((result, layout)), failure_values(body, found), operator)
+    return new.finish(slopes, layout, failure_values(body, found), operator)
 
 
 def values_by_param(wrt: Mask, values: Sequence[Value]) -> dict[int, Value]:
@@ -184,10 +184,10 @@ def values_by_param(wrt: Mask, values: Sequence[Value]) -> dict[int, Value]:
 
 
 def jvp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    return build_jvp(body, places, "jvp", alone=False)
+    return build_jvp(body, places, "jvp", tangent_only=False)
 
 
-def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, alone: bool) -> GraphFunction:
+def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, tangent_only: bool) -> GraphFunction:
     """The value and its change along tangents that are given after the arguments, or the change `alone`."""
     require_tangent(body, prefix)
     more: list[ArtifactParam] = []
@@ -196,16 +196,16 @@ def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, 
         more.append(ArtifactParam(name, "", tangent_layout(p.layout), p.param.span))
     new = DerivativeBuilder(body, more)
     wrt = wrt_mask(body, places)
-    numbers = [i for place in places for i, _ in place.changes]
-    given = dict(zip(numbers, new.more, strict=True))
+    numbers = [i for place in places for i, _ in place.tangent_leaves]
+    given = dict(zip(numbers, new.added_params, strict=True))
     dxs = [given[i] for i, here in enumerate(wrt) if here]
     found = new.emit(JVP, [*new.xs, *dxs], wrt=wrt)
     values = found[: leaf_count(body.result)]
     dys = result_tangents(body, found)
     layout = tangent_layout(body.result)
-    if alone:
-        return new.body_of(dys, layout, failure_values(body, found), prefix)
-    return new.body_of([*values, *dys], TupleLayout((body.result, layout)), failure_values(body, found), prefix)
+    if tangent_only:
+        return new.finish(dys, layout, failure_values(body, found), prefix)
+    return new.finish([*values, *dys], TupleLayout((body.result, layout)), failure_values(body, found), prefix)
 
 
 def require_tangent(body: GraphFunction, operator: str) -> None:
@@ -225,7 +225,7 @@ def result_tangents(body: GraphFunction, found: Sequence[Value]) -> list[Value]:
 
 def hvp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
     """How the gradient changes along tangents: forward over reverse."""
-    return build_jvp(gradient(body, places), places, "hvp", alone=True)
+    return build_jvp(gradient(body, places), places, "hvp", tangent_only=True)
 
 
 def deriv(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
@@ -237,7 +237,7 @@ def deriv(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
         raise artifact_error(body, "DL0405", "`deriv` is the derivative of a function of one real number", way)
     new = DerivativeBuilder(body)
     found = new.emit(JVP, [*new.xs, new.builder.const(1, place.layout.type)], wrt=wrt_mask(body, places))
-    return new.body_of(result_tangents(body, found), tangent_layout(result), failure_values(body, found), "deriv")
+    return new.finish(result_tangents(body, found), tangent_layout(result), failure_values(body, found), "deriv")
 
 
 def is_real_leaf(layout: ValueLayout) -> TypeGuard[LeafLayout]:
@@ -267,7 +267,7 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
     new = DerivativeBuilder(body)
     found = new.builder.inline(parts.primal, *new.xs)
     residuals = found[len(body.graph.results) :]
-    at = [i for place in places for i, number in place.changes if number]
+    at = [i for place in places for i, number in place.tangent_leaves if number]
     order = [at.index(i) for i in sorted(at)]  # the split takes tangents in the order of the params
     inner = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
     outer = tangent_layout(body.result)
@@ -275,7 +275,7 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
     wanted = [parts.tangent.results[smooth.index(i)] for i, number in tangent_leaves(body.result) if number]
     graph = parts.tangent.with_results(wanted)
     if operator == "vjp":
-        tags = [new.xs[i] for place in places for i, number in place.changes if not number]
+        tags = [new.xs[i] for place in places for i, number in place.tangent_leaves if not number]
         back = [order.index(k) for k in range(len(order))]
         turned_round = transpose_map(graph, len(order))
         map = linear_function(
@@ -288,7 +288,7 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
         )
     held = [*residuals, *tags]
     layout = TupleLayout((body.result, FunctionLayout(map, len(held))))
-    return new.body_of([*found[: leaf_count(body.result)], *held], layout, failure_values(body, found), operator)
+    return new.finish([*found[: leaf_count(body.result)], *held], layout, failure_values(body, found), operator)
 
 
 class LinearGraph(Struct, frozen=True, eq=False):

@@ -82,8 +82,12 @@ def build_jacobian(body: GraphFunction, places: Sequence[WrtTarget], *, columns:
             blocks[i, j] = reshape_block(new.builder, block, values[i], points[j], columns=columns)
     rows = iter(values)
     layout = map_leaves(tangent_layout(body.result), lambda _: jacobian_layout(next(rows), place.layout))
-    word = new.builder.inline(body.graph, *new.xs)[len(body.graph.results) - body.word :] if body.word else []
-    return new.body_of([blocks[i, j] for i in range(len(values)) for j in range(len(points))], layout, word, operator)
+    word = (
+        new.builder.inline(body.graph, *new.xs)[len(body.graph.results) - body.failure_count :]
+        if body.failure_count
+        else []
+    )
+    return new.finish([blocks[i, j] for i in range(len(values)) for j in range(len(points))], layout, word, operator)
 
 
 def jacobian_layout(value: Tensor, place: ValueLayout) -> ValueLayout:
@@ -106,7 +110,7 @@ def check_supported(body: GraphFunction, place: WrtTarget, operator: str) -> Non
 
 def jacobian_columns(new: DerivativeBuilder, place: WrtTarget, k: int, side: Tensor) -> Values:
     """The changes of the result along every direction of the k-th array of the argument."""
-    at = [i for i, _ in place.changes][k]
+    at = [i for i, _ in place.tangent_leaves][k]
     wrt = tuple([i == at for i in range(len(new.xs))])
 
     def along(builder: Builder, xs: Sequence[Value], direction: Value) -> Sequence[Value]:

@@ -30,8 +30,8 @@ class IndexTarget(Struct, frozen=True):
 
     array: Span
     axis: int | None = None
-    reach: int | None = None
-    many: bool = False
+    range_length: int | None = None
+    is_index_array: bool = False
     counters: tuple[LoopCounter, ...] = ()
 
 
@@ -40,9 +40,9 @@ class CheckSite(Struct, frozen=True):
 
     span: Span
     message: str = ""  # none for an index: the numbers in the word are what is said of it
-    room: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
-    most: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
-    into: IndexTarget | None = None  # of an index
+    capacity: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
+    max_steps: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
+    index_target: IndexTarget | None = None  # of an index
 
 
 class CheckTable(Protocol):
@@ -52,4 +52,4 @@ class CheckTable(Protocol):
     def sites(self) -> Sequence[CheckSite]: ...
 
     @property
-    def in_order(self) -> bool: ...
+    def deterministic(self) -> bool: ...

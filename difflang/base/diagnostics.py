@@ -39,10 +39,10 @@ class Fix(Struct, frozen=True):
     An `open` one is never certain: whether it is what was meant, only the writer knows.
     """
 
-    text: str
+    title: str
     edits: tuple[Edit, ...]
-    certain: bool = False
-    open: bool = False
+    is_certain: bool = False
+    leaves_hole: bool = False
 
 
 class Diagnostic(Struct, frozen=True):
@@ -61,7 +61,7 @@ class Diagnostic(Struct, frozen=True):
 
     def users_first(self) -> Diagnostic:
         """The same with the places in the user's texts before those in the library."""
-        return replace(self, labels=tuple(sorted(self.labels, key=lambda label: label.span.of_library)))
+        return replace(self, labels=tuple(sorted(self.labels, key=lambda label: label.span.in_library)))
 
 
 class DifflangError(Exception):
@@ -141,8 +141,8 @@ def to_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
             "helps": list(diagnostic.helps),
             "fixes": [
                 {
-                    "text": fix.text,
-                    "certain": fix.certain,
+                    "text": fix.title,
+                    "certain": fix.is_certain,
                     "edits": [{**_range(edit.span), "replacement": edit.replacement} for edit in fix.edits],
                 }
                 for fix in diagnostic.fixes
@@ -194,8 +194,8 @@ def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
     for help in diagnostic.helps:
         yield f"{edge} help: {_indent_help(help, margin)}"
     for fix in diagnostic.fixes:
-        if fix.certain:
-            yield f"{edge} fix: {_indent_help(fix.text, margin)}"
+        if fix.is_certain:
+            yield f"{edge} fix: {_indent_help(fix.title, margin)}"
     yield f"{edge} more: difflang explain {diagnostic.code}"
 
 

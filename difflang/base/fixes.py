@@ -9,14 +9,14 @@ from difflang.base.error_codes import edit_distance, nearest_word
 from difflang.base.source import Source, Span
 
 
-def replacement_fix(span: Span, text: str, said: str = "") -> Fix:
+def replacement_fix(span: Span, text: str, title: str = "") -> Fix:
     """A fix that writes a text where another one stands."""
-    return Fix(said or f"write `{text}`", (Edit(span, text),))
+    return Fix(title or f"write `{text}`", (Edit(span, text),))
 
 
-def insertion_fix(span: Span, text: str, said: str) -> Fix:
+def insertion_fix(span: Span, text: str, title: str) -> Fix:
     """A fix that writes a text before a place."""
-    return Fix(said, (Edit(Span(span.source, span.start, span.start), text),))
+    return Fix(title, (Edit(Span(span.source, span.start, span.start), text),))
 
 
 def did_you_mean(name: str, known: Iterable[str], span: Span, sign: str = "") -> tuple[str, tuple[Fix, ...]]:

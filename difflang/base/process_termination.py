@@ -19,7 +19,7 @@ class ProcessStopped(BaseException):
 
     def __init__(self, said: str, code: int) -> None:
         super().__init__(said)
-        self.said, self.code = said, code
+        self.message, self.code = said, code
 
 
 INTERRUPTED = ProcessStopped("interrupted", 130)
@@ -105,14 +105,14 @@ def wait_for_signal(reading: int) -> None:
     while (stopped := SIGNAL_EXITS.get(os.read(reading, 1)[0])) is None:
         pass
     time.sleep(GRACE_SECONDS)
-    exit_now(stopped.code, f"{stopped.said}\n")
+    exit_now(stopped.code, f"{stopped.message}\n")
 
 
-def exit_now(code: int, said: str = "") -> None:
+def exit_now(code: int, message: str = "") -> None:
     """End the process from beside what it does: nothing half written is left, and nothing is begun any more."""
     try:
         FILE_START_LOCK.acquire(timeout=GRACE_SECONDS / 7)
         remove_partial_files()
-        os.write(2, said.encode())
+        os.write(2, message.encode())
     finally:  # nobody may be there to be told
         os._exit(code)

@@ -50,13 +50,13 @@ def defer_in_atomic() -> Generator[None]:
     global current_block
     outer, current_block = sys.unraisablehook, object()
 
-    def once_more(found: sys.UnraisableHookArgs) -> None:
+    def retry_dropped(found: sys.UnraisableHookArgs) -> None:
         if isinstance(found.exc_value, KeyboardInterrupt):
             retry_interrupt()
         else:
             outer(found)
 
-    sys.unraisablehook = once_more
+    sys.unraisablehook = retry_dropped
     usual = signal.signal(signal.SIGINT, handle_sigint)
     try:
         yield

@@ -33,12 +33,12 @@ class Source:
         return line, offset - self.starts[line - 1] + 1
 
     @property
-    def whole(self) -> object:
+    def document(self) -> object:
         """The text that this is, or is a part of: by identity."""
         return self
 
     @property
-    def before(self) -> int:
+    def document_offset(self) -> int:
         """How many characters of the whole stand before this."""
         return 0
 
@@ -54,7 +54,7 @@ class Place(Struct, eq=False):
 
     offset: int = 0
     line: int = 0
-    asked: bool = False
+    was_read: bool = False
 
 
 class Part(Source):
@@ -63,28 +63,28 @@ class Part(Source):
     Offsets count from its own beginning, lines from that of the whole.
     """
 
-    __slots__ = ("of", "place")
+    __slots__ = ("location", "parent")
 
     def __init__(self, name: str, text: str, of: object, place: Place) -> None:
         super().__init__(name, text)
-        self.of: Final = of
-        self.place: Final = place
+        self.parent: Final = of
+        self.location: Final = place
 
     @property
-    def whole(self) -> object:
-        return self.of
+    def document(self) -> object:
+        return self.parent
 
     @property
     def before(self) -> int:
-        return self.place.offset
+        return self.location.offset
 
     def position(self, offset: int) -> tuple[int, int]:
-        self.place.asked = True
+        self.location.was_read = True
         line, column = super().position(offset)
-        return self.place.line + line, column
+        return self.location.line + line, column
 
     def line(self, number: int) -> str:
-        return super().line(number - self.place.line)
+        return super().line(number - self.location.line)
 
 
 class Span(Struct, frozen=True):
@@ -102,18 +102,20 @@ class Span(Struct, frozen=True):
         return self.source.text[self.start : self.end]
 
     @property
-    def of_library(self) -> bool:
+    def in_library(self) -> bool:
         """Whether it stands in the standard library, not in a text of the user's."""
         return self.source.library
 
-    def holds(self, other: Span) -> bool:
+    def contains(self, other: Span) -> bool:
         """Whether another one begins within it."""
         return other.source is self.source and self.start <= other.start < self.end
 
-    def follows(self, other: Span) -> bool:
+    def starts_after(self, other: Span) -> bool:
         """Whether this begins where another does or after it, if they stand in one text."""
         mine, its = self.source, other.source
-        return mine.whole is not its.whole or mine.before + self.start >= its.before + other.start
+        return (
+            mine.document is not its.document or mine.document_offset + self.start >= its.document_offset + other.start
+        )
 
     @property
     def position(self) -> tuple[int, int]:
@@ -129,15 +131,15 @@ class Span(Struct, frozen=True):
         return f"{self.source.name}:{line}:{column}"
 
 
-def line_numbers(places: Sequence[tuple[str, int] | None], nowhere: str = "") -> list[str]:
+def line_numbers(positions: Sequence[tuple[str, int] | None], nowhere: str = "") -> list[str]:
     """The lines of a table, given as the names of sources and lines of them: with the files, unless all are in one."""
-    files = {place[0] for place in places if place}
+    files = {place[0] for place in positions if place}
     one_file = len(files) <= 1 and not any(f.startswith(LIBRARY_PREFIX) for f in files)
 
-    def shown(file: str, line: int) -> str:
+    def line_text(file: str, line: int) -> str:
         return str(line) if one_file else f"{PurePath(file).name}:{line}"
 
-    return [shown(*place) if place else nowhere for place in places]
+    return [line_text(*place) if place else nowhere for place in positions]
 
 
 BUILTIN_SOURCE = Source("<builtin>", "")

@@ -42,14 +42,14 @@ def enable_compile_cache() -> None:
     """
     if "jax" in sys.modules or CACHE_DIR_VARIABLE in os.environ:
         return
-    kept = cache_folder() / f"xla-{cpu_fingerprint()}"
+    cache = cache_folder() / f"xla-{cpu_fingerprint()}"
     try:
-        kept.mkdir(parents=True, exist_ok=True)
-        evict_old_programs(kept)
+        cache.mkdir(parents=True, exist_ok=True)
+        evict_old_programs(cache)
     except OSError:
         return
-    if os.access(kept, os.W_OK):
-        os.environ[CACHE_DIR_VARIABLE] = str(kept)
+    if os.access(cache, os.W_OK):
+        os.environ[CACHE_DIR_VARIABLE] = str(cache)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         # A file that another process is writing, or was stopped at, is one that is not there.
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry")

@@ -12,8 +12,8 @@ from zipfile import BadZipFile
 import jax
 import numpy as np
 
-from difflang.api.loaded_program import doorway
 from difflang.api.option_values import with_article
+from difflang.base.errors import classify_errors
 from difflang.base.source import NO_SPAN
 from difflang.base.source_files import read_error, write_atomically, write_error
 from difflang.bridge.nested import named_leaves
@@ -32,7 +32,7 @@ def save(path: str | Path, tree: Any) -> None:
     Errors: ArgumentError for another suffix than `.npz` or `.safetensors`, for what is no array, and where two leaves
     have one path; DataError where it cannot be written.
     """
-    with doorway():
+    with classify_errors():
         place, format = Path(path), archive_format(path)
         data = FORMAT_WRITERS[format](flatten_to_arrays(tree), NO_SPAN)
         try:
@@ -49,10 +49,10 @@ def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:
 
     Errors: DataError where the file cannot be read, or has other paths, shapes or element types.
     """
-    with doorway():
+    with classify_errors():
         place, format = Path(path), archive_format(path)
         try:
-            return restore_tree(str(path), FORMAT_READERS[format](place, NO_SPAN), like, whole=whole)
+            return restore_tree(str(path), FORMAT_READERS[format](place, NO_SPAN), like, exact=whole)
         except FileNotFoundError:
             raise read_error(str(path), "there is no such file") from None
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
@@ -79,13 +79,13 @@ def leaf_array(name: str, leaf: Any) -> np.ndarray:
     return array
 
 
-def restore_tree(file: str, kept: StoredArrays, like: Any, *, whole: bool) -> Any:
+def restore_tree(file: str, stored: StoredArrays, like: Any, *, exact: bool) -> Any:
     """The structure of `like` with what was stored. Errors: DL0701."""
     wanted = flatten_to_arrays(like)
-    others = [name for name in kept if name not in wanted]
-    if whole and others:
+    others = [name for name in stored if name not in wanted]
+    if exact and others:
         raise read_error(file, f"it has `{others[0]}` too, which is not expected", expected_paths(wanted))
-    leaves = [read_leaf(file, kept, name, leaf) for name, leaf in named_leaves(like)]
+    leaves = [read_leaf(file, stored, name, leaf) for name, leaf in named_leaves(like)]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
@@ -93,11 +93,11 @@ def expected_paths(wanted: StoredArrays) -> str:
     return f"expected are {', '.join(wanted)}"
 
 
-def read_leaf(file: str, kept: StoredArrays, name: str, like: Any) -> Any:
+def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
     """One leaf. Errors: DL0701 where it is not what is expected."""
-    if name not in kept:
-        raise read_error(file, f"it has no `{name}`", f"it has {', '.join(kept) or 'nothing'}")
-    found = kept[name]
+    if name not in stored:
+        raise read_error(file, f"it has no `{name}`", f"it has {', '.join(stored) or 'nothing'}")
+    found = stored[name]
     if isinstance(found, str) or isinstance(like, str):
         if type(found) is not type(like):
             raise read_error(file, f"`{name}` is {describe_leaf(found)}, and {describe_leaf(like)} is expected")

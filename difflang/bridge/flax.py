@@ -40,7 +40,7 @@ def nnx(
     """
     check_parameters(f, params, state, training)
 
-    class Module(flax_nnx.Module):
+    class NnxModule(flax_nnx.Module):
         def __init__(self, initial: Any, initial_state: Any = None, *, rngs: flax_nnx.Rngs | None = None) -> None:
             initial = initial_record(initial, lambda: rngs.params() if rngs is not None else None)
             if stream and rngs is None:
@@ -56,19 +56,19 @@ def nnx(
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             given = {**bind_positional(f, (params, state, training), args), **kwargs}
-            given[params] = self.shape.whole(self.record, variable_value)
+            given[params] = self.shape.rebuild(self.record, variable_value)
             if training:
                 given.setdefault(training, not self.deterministic)
             if self.keys is not None:
                 given["key"] = self.keys()
             if not state:
                 return f(**given)
-            given[state] = self.state_shape.whole(self.state, variable_value)
+            given[state] = self.state_shape.rebuild(self.state, variable_value)
             result, after = split_next_state(f, state, self.state_shape, f(**given))
             write_variables(self.state, to_nested_dict(after))
             return result
 
-    return name_module(Module, f)
+    return name_module(NnxModule, f)
 
 
 def linen(f: Function, params: str = "params", *, state: str = "", stream: str = "") -> Any:
@@ -91,38 +91,42 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
             first = unfreeze(self.initial_state)
             check_state(f, state, first)
             given = {**bind_positional(f, (params, state), args), **kwargs}
-            given[params] = self.held()
+            given[params] = self.read_record()
             if stream:
                 given["key"] = self.make_rng(stream)
             if not state:
                 return f(**given)
             kept = self.variable("batch_stats", state, lambda: to_nested_dict(mask_texts(first)))
             shape = tree_shape(first)
-            result, after = split_next_state(f, state, shape, f(**given, **{state: shape.whole(kept.value)}))
+            result, after = split_next_state(f, state, shape, f(**given, **{state: shape.rebuild(kept.value)}))
             if self.is_mutable_collection("batch_stats") and not self.is_initializing():
                 kept.value = to_nested_dict(after)
             return result
 
-        def held(self) -> Any:
+        def read_record(self) -> Any:
             """The record, out of its collections."""
             first: list[Any] = []
 
-            def begun(key: Any) -> Any:
-                first.append(self.begin(key))
+            def init_params(key: Any) -> Any:
+                first.append(self.draw_initial(key))
                 return to_nested_dict(select_leaves(first[0], smooth=True))
 
-            like = self.like()
-            held = self.param("record", begun)
+            like = self.record_like()
+            held = self.param("record", init_params)
             if jax.tree_util.tree_leaves(rest := select_leaves(like, smooth=False)):
                 later = lambda: to_nested_dict(select_leaves(first[0] if first else rest, smooth=False))  # noqa: E731
                 held = merge_dicts(held, self.variable("fixed", "record", later).value)
-            return tree_shape(like).whole(held)
+            return tree_shape(like).rebuild(held)
 
-        def like(self) -> Any:
+        def record_like(self) -> Any:
             """The record, or one of its shape, where it is drawn."""
-            return jax.eval_shape(self.begin, jax.random.key(0)) if callable(self.initial) else self.begin(None)
+            return (
+                jax.eval_shape(self.draw_initial, jax.random.key(0))
+                if callable(self.initial)
+                else self.draw_initial(None)
+            )
 
-        def begin(self, key: Any) -> Any:
+        def draw_initial(self, key: Any) -> Any:
             """The record before training. Linen has frozen a dict that it was given."""
             return initial_record(unfreeze(self.initial), lambda: key)
 

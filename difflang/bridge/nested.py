@@ -10,8 +10,8 @@ import numpy as np
 from jax.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 from msgspec import Struct
 
-from difflang.api.loaded_program import doorway
 from difflang.base.error_codes import nearest_word
+from difflang.base.errors import classify_errors
 from difflang.host.data.array_files import UNNAMED
 from difflang.types.type_errors import make_error
 
@@ -25,7 +25,7 @@ class TreeShape(Struct, frozen=True):
     structure: Any
     texts: tuple[tuple[Path, str], ...]
 
-    def whole(self, nested: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
+    def rebuild(self, nested: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
         """The structure, its leaves read out of nested dicts."""
         texts = dict(self.texts)
         leaves = [texts[p] if p in texts else read(lookup_path(nested, p)) for p in self.paths]
@@ -84,7 +84,7 @@ def masked(tree: Any, *patterns: str) -> Any:
 
     Errors: ArgumentError for a pattern that no leaf has.
     """
-    with doorway():
+    with classify_errors():
         return path_mask(tree, patterns)
 
 

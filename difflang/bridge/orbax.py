@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from difflang.api.loaded_program import doorway
+from difflang.base.errors import classify_errors
 from difflang.base.source_files import read_error, write_error
 from difflang.bridge.files import flatten_to_arrays, restore_tree
 from difflang.host.optional_packages import missing_package_error
@@ -25,7 +25,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | Path, *, keep: int = 3) -> None:
-        with doorway():
+        with classify_errors():
             if keep < 1:
                 raise make_error("DL1207", f"`keep` is {keep}: at least one state is kept")
             self.folder, self.library = Path(folder).absolute(), import_orbax()
@@ -43,7 +43,7 @@ class Checkpoints:
 
     def save(self, step: int, state: Any) -> None:
         """Write a state; once this is over it is there. One of the same step is replaced."""
-        with doorway():
+        with classify_errors():
             arrays, notes = split_orbax_state(flatten_to_arrays(state))
             save = self.library.args
             if step in self.steps:
@@ -56,15 +56,15 @@ class Checkpoints:
 
     def load(self, like: Any, step: int | None = None) -> Any:
         """The last state, or that of a step, in the structure of `like`. Errors: DataError where it is another one."""
-        with doorway():
+        with classify_errors():
             steps = self.steps
             wanted = step if step is not None else steps[-1] if steps else 0
             if wanted not in steps:
                 has = f"there are {', '.join(map(str, steps))}" if steps else "there is none"
                 raise read_error(str(self.folder), f"it has no state of step {wanted}", has)
-            return restore_tree(str(self.folder), self.kept(wanted), like, whole=True)
+            return restore_tree(str(self.folder), self.read_step(wanted), like, exact=True)
 
-    def kept(self, step: int) -> dict[str, Any]:
+    def read_step(self, step: int) -> dict[str, Any]:
         """What was stored of a step. Errors: DL0701."""
         read = self.library.args
         try:

@@ -20,9 +20,9 @@ import jax
 import numpy as np
 import optax
 
-from difflang.api.loaded_program import doorway
 from difflang.api.option_values import with_article
 from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.errors import classify_errors
 from difflang.base.source_files import write_error
 from difflang.bridge import files
 from difflang.bridge.nested import is_differentiable, named_leaves
@@ -66,7 +66,7 @@ def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = No
 
     Errors: ArgumentError for what is no optimizer or key, and for parameters that have no derivative.
     """
-    with doorway(), matching_precision(params):
+    with classify_errors(), matching_precision(params):
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
             way = "give one of optax, such as `optax.adam(1e-3)`"
             raise make_error("DL1207", f"{with_article(optimizer)} is no optimizer", help=way)
@@ -114,17 +114,17 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., T
     """
     optimize = optax.with_extra_args_support(optimizer)
 
-    def advanced(state: TrainState, *batch: Any) -> TrainState:
+    def update_state(state: TrainState, *batch: Any) -> TrainState:
         moving, fixed = split_differentiable(state.params)
         more = step_key(state)
 
-        def of(moving: Any) -> Any:
+        def loss_value(moving: Any) -> Any:
             return require_real_number("the loss", loss(join_params(moving, fixed), *batch, **more), FLOAT_KINDS)
 
-        value, slope = jax.value_and_grad(of)(moving)
+        value, slope = jax.value_and_grad(loss_value)(moving)
         slope = jax.tree_util.tree_map(jax.numpy.conj, slope)  # JAX's leads up in a mirrored complex plane
         bad = [~jax.numpy.isfinite(value), *[~jax.numpy.isfinite(g).all() for g in jax.tree_util.tree_leaves(slope)]]
-        updates, after = optimize.update(slope, state.optimizer, moving, value=value, grad=slope, value_fn=of)
+        updates, after = optimize.update(slope, state.optimizer, moving, value=value, grad=slope, value_fn=loss_value)
         proposed = (optax.apply_updates(moving, updates), after)
         stopped = jax.numpy.stack(bad).any()
         kept = jax.tree_util.tree_map(lambda a, b: jax.numpy.where(stopped, a, b), (moving, state.optimizer), proposed)
@@ -132,24 +132,24 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., T
             join_params(kept[0], fixed), kept[1], state.step + 1, state.key, value.astype(state.loss.dtype), bad
         )
 
-    compiled = jax.jit(advanced)
+    compiled = jax.jit(update_state)
 
-    def called(state: TrainState, *batch: Any) -> TrainState:
-        with doorway(), matching_precision(state.params):
+    def run_step(state: TrainState, *batch: Any) -> TrainState:
+        with classify_errors(), matching_precision(state.params):
             return compiled(state, *batch)
 
-    return called
+    return run_step
 
 
-def require_real_number(what: str, found: Any, kinds: tuple[str, ...] = REAL_KINDS) -> Any:
+def require_real_number(what: str, value: Any, kinds: tuple[str, ...] = REAL_KINDS) -> Any:
     """It, if it is one real number of these kinds. Errors: DL1207."""
-    if isinstance(found, (int, float)):
-        found = jax.numpy.asarray(found)
-    dtype, shape = pytrees.array_type(found) or (None, None)
+    if isinstance(value, (int, float)):
+        value = jax.numpy.asarray(value)
+    dtype, shape = pytrees.array_type(value) or (None, None)
     if shape == () and dtype is not None and dtype.kind in kinds:
-        return found
+        return value
     given = (
-        with_article(found) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
+        with_article(value) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
     )
     way = "`mean` or `sum` makes one of an array" if shape else "what has a derivative is a float" if dtype else ""
     raise make_error("DL1207", f"{what} is {given}, and one real number is needed", help=way)
@@ -179,7 +179,7 @@ def fit(
     of the check that failed in the loss. ArgumentError where there is no batch at all, and for what does not fit;
     DataError for the checkpoint of another training.
     """
-    with doorway():
+    with classify_errors():
         check_kind(every, int, "`every`", "give 1 or more")
         if every < 1:
             raise make_error("DL1207", f"`every` is {every}: a row is made each so many steps", help="give 1 or more")
@@ -198,10 +198,10 @@ def fit(
             return loop.run(state, batches, steps)
 
 
-def check_kind(given: object, kind: type, what: str, way: str) -> None:
+def check_kind(value: object, kind: type, what: str, way: str) -> None:
     """Errors: DL1207 where something is of another kind."""
-    if not isinstance(given, kind):
-        raise make_error("DL1207", f"{with_article(given)} is no {what}", help=way)
+    if not isinstance(value, kind):
+        raise make_error("DL1207", f"{with_article(value)} is no {what}", help=way)
 
 
 @contextmanager
@@ -258,17 +258,17 @@ class TrainingLoop:
         for batch in with_progress(iterate_batches(batches, first, steps), (steps or first) - first):
             after = self.advance(state, *batch)
             if before is not None:
-                self.look(state, *before)
+                self.record_step(state, *before)
             before, state = (state, batch), after
         if before is not None:
-            self.look(state, *before, last=True)
+            self.record_step(state, *before, last=True)
         elif not first and steps != 0:
             raise make_error(
                 "DL1207", "there is no batch", help="an iterator that was gone through once is empty afterwards"
             )
         return FitResult(state.params, state, self.history)
 
-    def look(self, state: TrainState, before: TrainState, batch: tuple[Any, ...], *, last: bool = False) -> None:
+    def record_step(self, state: TrainState, before: TrainState, batch: tuple[Any, ...], *, last: bool = False) -> None:
         """Look at what a step has come to."""
         if any(map(bool, state.bad)):
             raise self.stopped(before, state, batch)

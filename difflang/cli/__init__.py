@@ -77,7 +77,7 @@ class CommandGroup(click.Group):
             raise
         except (KeyboardInterrupt, ProcessStopped) as error:
             stopped = error if isinstance(error, ProcessStopped) else INTERRUPTED
-            click.echo(stopped.said, err=True)
+            click.echo(stopped.message, err=True)
             sys.exit(stopped.code)
         except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
             if ctx.meta.get(FULL_TRACEBACK_KEY):
@@ -131,7 +131,7 @@ def main() -> None:
 def run(
     program: str, words: tuple[str, ...], files: tuple[str, ...], values: tuple[str, ...], engine: Any,
     device: str | None, seed: int, default_float: str | None, budget: int, allow: tuple[Path, ...], check_nans: bool,
-    max_steps: int | None, profile: bool, kept: Path | None, timeout: float | None, folders: tuple[Path, ...],
+    max_steps: int | None, profile: bool, profile_out: Path | None, timeout: float | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Check FILE as a whole, then run its statements (`-` reads standard input), or call ENTRY and print the result.
 
@@ -148,8 +148,8 @@ def run(
         exit_after(timeout)
     with exit_on_error(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
         asked = RunRequest(program, words, parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE"))
-        with profile_run(profile, kept) as clock:
-            how = Engine(engine, device, budget, watch=check_nans, profile=clock)
+        with profile_run(profile, profile_out) as clock:
+            how = Engine(engine, device, budget, check_nans=check_nans, profile=clock)
             run_program(asked, how, default_float, folders, allow, seed, max_steps or 0)
 
 
@@ -168,13 +168,13 @@ def run(
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @search_path
 def emit(
-    program: str, words: tuple[str, ...], stage: str, told: tuple[str, ...], wrt: str | None, platform: str | None,
+    program: str, words: tuple[str, ...], stage: str, argument_types: tuple[str, ...], wrt: str | None, platform: str | None,
     budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Show a program, or one function of it, at a stage between its text and XLA."""
     from difflang.tools import emit as emitting
 
-    pairs = parse_pairs(told, "--arg", "TYPE")
+    pairs = parse_pairs(argument_types, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
         raise click.UsageError("--platform is for --stage stablehlo")
     if budget and stage != "planned":
@@ -237,14 +237,14 @@ def check_grad(
 @search_path
 @full_traceback
 def memory(
-    program: str, words: tuple[str, ...], wrt: str | None, told: tuple[str, ...], budget: int, compiled: bool,
+    program: str, words: tuple[str, ...], wrt: str | None, argument_types: tuple[str, ...], budget: int, compiled: bool,
     as_json: bool, save: Path | None, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """What ENTRY needs in memory on the CPU, line by line: before it is compiled, and as planned under a limit."""
     from difflang.tools import memory_report as accounting
 
     with exit_on_error(usage=accounting.USAGE):
-        options = accounting.MemoryOptions(parse_pairs(told, "--arg", "TYPE"), wrt, budget, compiled, words)
+        options = accounting.MemoryOptions(parse_pairs(argument_types, "--arg", "TYPE"), wrt, budget, compiled, words)
         checked, path, entry = check_program_file(program, default_float, folders)
         found = accounting.report_memory(checked, path, entry, options)
         click.echo(json_text(found.to_json()) if as_json else str(found))

@@ -41,7 +41,7 @@ def diagnostic_finding(diagnostic: Diagnostic) -> Finding:
     if span is None or not span.source.text:
         return Finding(diagnostic.severity, diagnostic.code, message)
     start, end = span.source.position(span.start), span.source.position(max(span.start, span.end))
-    certain = tuple(fix for fix in diagnostic.fixes if fix.certain)
+    certain = tuple(fix for fix in diagnostic.fixes if fix.is_certain)
     return Finding(diagnostic.severity, diagnostic.code, message, span.source.name, start, end, certain)
 
 
@@ -148,7 +148,7 @@ def sarif_fix(fix: Fix) -> dict[str, Any]:
         inserted = {"deletedRegion": deleted, "insertedContent": {"text": edit.replacement}}
         files.setdefault(source.name, []).append(inserted)
     changes = [{"artifactLocation": {"uri": file_uri(name)}, "replacements": edits} for name, edits in files.items()]
-    return {"description": {"text": fix.text}, "artifactChanges": changes}
+    return {"description": {"text": fix.title}, "artifactChanges": changes}
 
 
 def file_uri(file: str) -> str:

@@ -26,9 +26,11 @@ class KernelSession(CellSession, eq=False, kw_only=True):
 
     kernel: DifflangKernel
 
-    def result(self, text: str) -> None:
+    def show_result(self, text: str) -> None:
         data = {"text/plain": text}
-        self.kernel.tell("execute_result", execution_count=self.kernel.execution_count, data=data, metadata={})
+        self.kernel.publish_message(
+            "execute_result", execution_count=self.kernel.execution_count, data=data, metadata={}
+        )
 
 
 class DifflangKernel(Kernel):
@@ -48,28 +50,28 @@ class DifflangKernel(Kernel):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.cells = KernelSession(
-            loading=CompilerLoader("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
+            loader=CompilerLoader("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
         )
         self.silent = False
-        self.cells.loading.begin()
+        self.cells.loader.start()
 
-    def tell(self, kind: str, **content: Any) -> None:
+    def publish_message(self, kind: str, **content: Any) -> None:
         """Send something to whoever shows it."""
         if not self.silent:
             self.send_response(self.iopub_socket, kind, content)
 
     def echo(self, text: str, *, err: bool = False) -> None:
-        self.tell("stream", name="stderr" if err else "stdout", text=f"{text}\n")
+        self.publish_message("stream", name="stderr" if err else "stdout", text=f"{text}\n")
 
     def display(self, data: MimeBundle) -> None:
-        self.tell("display_data", data=data, metadata={})
+        self.publish_message("display_data", data=data, metadata={})
 
     async def do_execute(self, code: str, silent: bool, *_: Any, **__: Any) -> Reply:
         """Carry out a cell; what goes wrong is told and leaves the session as it is."""
         self.silent = silent
         count = {"execution_count": self.execution_count}
         try:
-            if self.cells.carry_out(strip_prompts(code), f"In[{self.execution_count}]"):
+            if self.cells.run_cell(strip_prompts(code), f"In[{self.execution_count}]"):
                 return OK_REPLY | count
             return OK_REPLY | count | {"payload": [{"source": "ask_exit", "keepkernel": False}]}
         except DifflangError as error:
@@ -83,14 +85,14 @@ class DifflangKernel(Kernel):
             said = type(error).__name__, str(error), report_crash(error)
         name, message, shown = said
         told = {"ename": name, "evalue": message, "traceback": shown.split("\n")}
-        self.tell("error", **told)
+        self.publish_message("error", **told)
         return {"status": "error", **told, **count}
 
     async def do_complete(self, code: str, cursor_pos: int) -> Reply:
         """Names and fields for the word before the cursor, with their types."""
-        found = complete(code[:cursor_pos], self.cells.names())
+        found = complete(code[:cursor_pos], self.cells.completion_names())
         start = found[0].start if found else cursor_pos
-        types = [{"start": c.start, "end": cursor_pos, "text": c.word, "type": c.beside} for c in found]
+        types = [{"start": c.start, "end": cursor_pos, "text": c.word, "type": c.detail} for c in found]
         return {
             "status": "ok",
             "matches": [c.word for c in found],
@@ -114,11 +116,11 @@ class DifflangKernel(Kernel):
         return {"status": "ok", "found": found is not None, "data": data, "metadata": {}}
 
 
-def name_at(code: str, place: int) -> str:
+def name_at(code: str, offset: int) -> str:
     """The name, or one of a module, that a place is in or at the end of; in a call, what is called."""
-    words = [m for m in re.finditer(r"\w+(?:\.\w+)*", code) if m.start() <= place]
-    at = [m[0] for m in words if m.end() >= place]
-    before = code[:place].rstrip("( ")
+    words = [m for m in re.finditer(r"\w+(?:\.\w+)*", code) if m.start() <= offset]
+    at = [m[0] for m in words if m.end() >= offset]
+    before = code[:offset].rstrip("( ")
     return at[-1] if at else next((m[0] for m in reversed(words) if m.end() == len(before)), "")
 
 

@@ -39,11 +39,11 @@ class ProgramCommand(click.Command):
             raise click.UsageError(f"{error.message}{hint}{size} {way}", ctx) from None
 
 
-def program_argument_usage(ctx: click.Context, given: Sequence[str], option: str) -> str:
+def program_argument_usage(ctx: click.Context, words: Sequence[str], option: str) -> str:
     """The command, with an option among the arguments of the program."""
-    file = next((word for word in given if word.endswith(".dfl") or ".dfl:" in word), "FILE")
-    at = next((i for i, word in enumerate(given) if word.partition("=")[0] == option), len(given))
-    own = [given[at], *[word for word in given[at + 1 : at + 2] if not word.startswith("-") and word != file]]
+    file = next((word for word in words if word.endswith(".dfl") or ".dfl:" in word), "FILE")
+    at = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
+    own = [words[at], *[word for word in words[at + 1 : at + 2] if not word.startswith("-") and word != file]]
     return f"{ctx.command_path} {file} -- {' '.join(own)}"
 
 
@@ -145,14 +145,14 @@ def check_program_file(
     return checked, path, entry
 
 
-def exit_if_errors(checked: CheckedProgram, source: Source, again: Recheck) -> None:
+def exit_if_errors(checked: CheckedProgram, source: Source, recheck: Recheck) -> None:
     """What checking found. Where the program is wrong, the repairs are tried and said, and the command ends with 1."""
     if not checked.errors:
         print_diagnostics(checked.diagnostics)
         return
     from difflang.tools.verify_fixes import verify_fixes
 
-    found = verify_fixes(source, checked.diagnostics, again)
+    found = verify_fixes(source, checked.diagnostics, recheck)
     print_diagnostics(found)
     print_fixable_count(found)
     sys.exit(1)
@@ -176,10 +176,12 @@ def write_file(path: Path, text: str) -> None:
         raise write_error(str(path), error) from None
 
 
-def parse_pairs(told: tuple[str, ...], option: str, what: str) -> dict[str, str]:
+def parse_pairs(arguments: tuple[str, ...], option: str, what: str) -> dict[str, str]:
     """`NAME=...` in its two parts."""
-    pairs = [t.partition("=") for t in told]
-    if wrong := [t for t, (name, _, value) in zip(told, pairs, strict=True) if not name.isidentifier() or not value]:
+    pairs = [t.partition("=") for t in arguments]
+    if wrong := [
+        t for t, (name, _, value) in zip(arguments, pairs, strict=True) if not name.isidentifier() or not value
+    ]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME={what}", param_hint=option)
     return {name: value for name, _, value in pairs}
 

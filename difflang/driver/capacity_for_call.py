@@ -34,5 +34,5 @@ def with_fitted_capacity(
         graph = finalize_graph(told.graph)
         results = evaluate(graph, *arrays) if most is None else evaluate_with_limit(most, graph, *arrays)
         site = int(results[-1 - DETAIL_RESULTS]) if entry.fails else 0
-        room = room.more(session.sites[site - 1], interpreted=True) if site else None
+        room = room.grown(session.sites[site - 1], interpreted=True) if site else None
     return told

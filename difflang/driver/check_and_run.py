@@ -43,7 +43,7 @@ class CheckedProgram(Struct, frozen=True, eq=False):
     @property
     def reads(self) -> Sequence[FileRead]:
         """Where it reads files."""
-        return self.session.reads
+        return self.session.file_reads
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -81,7 +81,7 @@ def check_program(
         for comment in found:
             for diagnostic in comment.diagnostics:
                 session.report(DifflangError(diagnostic))
-            checker.apart(file.items, comment.block, "example", shown=True)
+            checker.check_isolated(file.items, comment.block, "example", echo=True)
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *drop_followup_errors(broken, others)]
@@ -99,7 +99,7 @@ def check_block(checked: CheckedProgram, block: tree.Block) -> None:
             HostChecker(session, each.module, hosts).check(each.items)
         checker = HostChecker(session, checked.module, hosts)
         checker.check(tuple([item for item in checked.items if isinstance(item, (tree.Let, tree.Var))]))
-        checker.apart(checked.items, block, "call", shown=True)
+        checker.check_isolated(checked.items, block, "call", echo=True)
     for module in hosts:
         module.host.clear()
     found = session.diagnostics[before:]
@@ -158,9 +158,11 @@ def load_values(
     """
     told = program_args.parse_command_line(words, checked.module) if words else {}
     access = file_access(path)
-    runner = HostRunner(checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, told=told)
+    runner = HostRunner(
+        checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, program_args=told
+    )
     install_lazy_globals(checked.imported, runner)
-    return LazyGlobals(runner.beside(checked.module, access, len(checked.imported)), checked.items)
+    return LazyGlobals(runner.fork_for_module(checked.module, access, len(checked.imported)), checked.items)
 
 
 def file_access(path: Path | None, allowed: tuple[Path, ...] = ()) -> FileAccess:

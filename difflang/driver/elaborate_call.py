@@ -29,12 +29,12 @@ class CallArgument(Struct, frozen=True):
     name: str
     type: LangType
     size: Dim | None = None
-    named: bool = False  # given by name, since one before it is left out
+    by_name: bool = False  # given by name, since one before it is left out
 
     @property
     def text(self) -> str:
         shown = str(self.size) if self.size is not None else show_type(self.type)
-        return f"{self.name} = {shown}" if self.named else shown
+        return f"{self.name} = {shown}" if self.by_name else shown
 
 
 class ElaboratedCall(Struct, frozen=True, eq=False):
@@ -68,23 +68,23 @@ def elaborate_call(
 
 
 def refuse_demand(number: HostNumber) -> Dim:
-    raise AssertionError(f"no number of the host is read outside host code: {number.of.name}")
+    raise AssertionError(f"no number of the host is read outside host code: {number.global_name.name}")
 
 
 def apply_function(
     cx: ElabContext, name: str, function: ClosureType, arguments: Sequence[CallArgument]
 ) -> ElaboratedCall:
-    root, fresh, errors = cx.root, cx.word.term, cx.session.errors
+    root, fresh, errors = cx.root, cx.failure_word.term, cx.session.errors
     params: list[Value] = []
     term = add_parameter(cx, function, name, params)
     args = call_as_source(name, arguments)
     spans = [span for _, span in (*args.items, *args.named.values())]
     for i, (argument, span) in enumerate(zip(arguments, spans, strict=True)):
         if argument.size is not None:
-            given: Term = cx.integer(argument.size, span)
+            given: Term = cx.integer_array(argument.size, span)
         else:
             given = add_parameter(cx, argument.type, argument.name, params)
-        if argument.named:
+        if argument.by_name:
             args.named[argument.name] = (given, span)
         else:
             args.items[i] = (given, span)
@@ -92,10 +92,10 @@ def apply_function(
     result = run_walk(apply(cx, term, args))
     if isinstance(result, PoisonTerm) or cx.session.errors > errors:
         raise AlreadyReported
-    word = leaves(cx.failure) if cx.word.term is not fresh else []
+    word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
     order = [*params, *([root.key] if root.key else []), *[v for t in root.globals.values() for v in leaves(t)]]
     graph = root.builder.finish([*leaves(result), *word], params=order, name=name)
-    resolve_dtypes(graph, cx.session.settled)
+    resolve_dtypes(graph, cx.session.finalized_graphs)
     return ElaboratedCall(
         graph,
         default_open_dtypes(type_of(result)),
@@ -103,7 +103,7 @@ def apply_function(
         root.key is not None,
         bool(word),
         frozenset(root.effects),
-        root.limit,
+        root.memory_limit,
     )
 
 
@@ -132,7 +132,7 @@ def call_as_source(name: str, arguments: Sequence[CallArgument]) -> CallArgs:
     spans = [Span(source, *place) for place in places]
     args, nothing = CallArgs(Span(source, 0, len(source.text))), PoisonTerm()
     for argument, span in zip(arguments, spans, strict=True):
-        if argument.named:
+        if argument.by_name:
             args.named[argument.name] = (nothing, span)
         else:
             args.items.append((nothing, span))

@@ -95,7 +95,7 @@ class InteractiveSession:
 
     # ---- Inputs
 
-    def feed(self, text: str, name: str = "") -> HostValue | None:
+    def run_input(self, text: str, name: str = "") -> HostValue | None:
         """Check a text, then carry it out; the value of an expression that it ends with.
 
         Errors: DifflangError. What is wrong changes nothing; what fails keeps what stood above it.
@@ -109,11 +109,11 @@ class InteractiveSession:
         except BaseException:
             self.restore(before)
             raise
-        self.runner.session.warned |= self.checked.warned  # that was said
+        self.runner.session.issued_warnings |= self.checked.issued_warnings  # that was said
         try:
-            return self.carry_out(items)
+            return self.execute(items)
         except BaseException:
-            self.renew()
+            self.reset_elaboration()
             raise
 
     def parsed(self, text: str, name: str = "") -> tuple[tree.Item, ...]:
@@ -135,17 +135,17 @@ class InteractiveSession:
     def check(self, items: tuple[tree.Item, ...]) -> HostValue:
         """Declare and check items; what the last one gives. Errors: DifflangError."""
         session = self.checked = Session()
-        self.forget(items)
+        self.unbind_names(items)
         for item in items:
             enter_declaration(self.module, item, session)
         check_block_names(items, session)
         self.checkers[self.module] = checker = HostChecker(session, self.module, self.checkers)
-        self.link([item for item in items if isinstance(item, tree.Import)], session)
+        self.link_imports([item for item in items if isinstance(item, tree.Import)], session)
         for host in self.checkers.values():
             host.session = session
         checker.values = {n: HostValue(v.type, None, v.static) for n, v in self.runner.values.items()}
         known = dict(self.module.host)
-        value = checker.check(items, shown=True)
+        value = checker.check(items, echo=True)
         self.module.host.clear()
         self.module.host.update(known)
         if session.errors or value is UNKNOWN_VALUE:
@@ -153,7 +153,7 @@ class InteractiveSession:
         self.warn(session.diagnostics)
         return value
 
-    def carry_out(self, items: tuple[tree.Item, ...]) -> HostValue | None:
+    def execute(self, items: tuple[tree.Item, ...]) -> HostValue | None:
         value: HostValue | None = None
         session = self.runner.session
         said = len(session.diagnostics)
@@ -168,7 +168,7 @@ class InteractiveSession:
 
     # ---- Names
 
-    def forget(self, items: tuple[tree.Item, ...]) -> None:
+    def unbind_names(self, items: tuple[tree.Item, ...]) -> None:
         """Let go of what has the names that items are about to take."""
         module = self.module
         names = [n for item in items if isinstance(item, (tree.Let, tree.Var)) for n in pattern_names(item.pattern)]
@@ -186,13 +186,20 @@ class InteractiveSession:
             old = module.records.get(name)
             for variant in [v for v, (enum, _) in module.variants.items() if enum is old or v == name]:
                 del module.variants[variant]
-            for table in (module.fns, module.records, module.later, module.declared, module.used, module.imported):
+            for table in (
+                module.fns,
+                module.records,
+                module.invalid_names,
+                module.declared,
+                module.used,
+                module.imported,
+            ):
                 table.pop(name, None)  # type: ignore[call-overload]
             module.modules.pop(name, None)
         if again or declared:
-            self.renew()
+            self.reset_elaboration()
 
-    def link(self, imports: list[tree.Import], session: Session) -> None:
+    def link_imports(self, imports: list[tree.Import], session: Session) -> None:
         """Read the modules that imports name, and let them have their values. Mistakes are reported to the session."""
         if not imports:
             return
@@ -205,11 +212,11 @@ class InteractiveSession:
         install_lazy_globals(tuple(new), self.runner)
 
     @atomic
-    def renew(self) -> None:
+    def reset_elaboration(self) -> None:
         """Elaborate everything anew from here on: functions may mean something else."""
         session = Session()
         self.runner.units.session = session
-        self.runner.units.known.clear()
+        self.runner.units.by_node.clear()
         for host in self.runner.hosts.values():
             host.session = session
         self.runner.frames[:] = [HostFrame(None)]
@@ -221,7 +228,7 @@ class InteractiveSession:
 
     def state(self) -> SessionState:
         tables = {name: dict(getattr(self.module, name)) for name in TABLES}
-        return SessionState(tables, dict(self.runner.values), self.runner.draws.made, self.inputs)
+        return SessionState(tables, dict(self.runner.values), self.runner.draws.count, self.inputs)
 
     @atomic
     def restore(self, state: SessionState) -> None:
@@ -231,10 +238,10 @@ class InteractiveSession:
             table.update(kept)
         self.runner.values.clear()
         self.runner.values.update(state.values)
-        self.runner.draws.made = state.drawn
+        self.runner.draws.count = state.drawn
         self.inputs = state.inputs
         del self.past[len(self.inputs) :]
-        self.renew()
+        self.reset_elaboration()
 
     def undo(self) -> str | None:
         """Go back to before the last input that was carried out; its text."""
@@ -249,10 +256,10 @@ class InteractiveSession:
         """What there is, as what looks at programs takes it."""
         return CheckedProgram(self.module, (), self.checked)
 
-    def kept(self) -> SessionSnapshot:
+    def snapshot(self) -> SessionSnapshot:
         """All that stands now."""
-        module, session, host = self.module.copied(), Session(), self.runner
-        session.warned |= host.session.warned
+        module, session, host = self.module.snapshot(), Session(), self.runner
+        session.issued_warnings |= host.session.issued_warnings
         engine = host.units.engine
         runner = HostRunner(session, module, engine, host.access, 0, host.write, self.warn, hosts=dict(host.hosts))
         runner.values.update(host.values)

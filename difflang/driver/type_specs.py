@@ -55,7 +55,7 @@ def invalid_type_error(text: str, why: str = "") -> DifflangError:
 def declared_arguments(
     module: ModuleScope,
     decl: tree.Fn,
-    told: Mapping[str, str],
+    argument_specs: Mapping[str, str],
     bound: Mapping[str, TypeBinding] | None = None,
     option: str = "--arg ",
     *,
@@ -70,11 +70,11 @@ def declared_arguments(
     Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
     """
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
-    annotations.bound = dict(parse_sizes(decl, told, annotations))
+    annotations.bound = dict(parse_sizes(decl, argument_specs, annotations))
     types: dict[str, LangType] = {}
     names = [p.name for p in decl.params]
     sizes = {n for p in decl.params if p.type is not None for n in mentioned_names(p.type)}
-    for name, text in told.items():
+    for name, text in argument_specs.items():
         if name in annotations.generics:
             check_argument_type(decl, name, parse_type(text, module), annotations)
         elif name not in names and not (name in sizes and name in annotations.bound):
@@ -192,17 +192,17 @@ def signature_names(decl: tree.Fn) -> set[str]:
 
 
 def symbolic_arguments(
-    module: ModuleScope, decl: tree.Fn, told: Mapping[str, str], *, functions: bool = False
+    module: ModuleScope, decl: tree.Fn, argument_specs: Mapping[str, str], *, functions: bool = False
 ) -> tuple[tuple[CallArgument, ...], tuple[str, ...]]:
     """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210.
 
     With `functions` those that are functions are known by their types.
     """
-    names = tuple([n for n in function_size_names(module, decl) if n not in told])
+    names = tuple([n for n in function_size_names(module, decl) if n not in argument_specs])
     bound: dict[str, TypeBinding] = {n: symbolic_dims.dim_name(n) for n in names}
     bound |= dict.fromkeys(any_shape_names(decl), ())
     bound |= {g.name: default_generic_type(module, g) for g in decl.generics}
-    arguments = declared_arguments(module, decl, told, bound, functions=functions)
+    arguments = declared_arguments(module, decl, argument_specs, bound, functions=functions)
     return arguments, tuple([n for n in names if n in symbolic_size_names(arguments)])
 
 

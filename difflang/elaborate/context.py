@@ -56,31 +56,41 @@ class Session(Struct, eq=False):
 
     instances: dict[Any, FunctionInstance] = field(default_factory=dict[Any, FunctionInstance])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    under_way: FunctionStack = field(default_factory=FunctionStack)
-    checked: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
-    settled: set[Graph] = field(default_factory=set[Graph])  # those without open element types
-    found: dict[tree.Fn, CheckedDefinition] = field(
+    in_progress: FunctionStack = field(default_factory=FunctionStack)
+    checked_definitions: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
+    finalized_graphs: set[Graph] = field(default_factory=set[Graph])  # those without open element types
+    definition_results: dict[tree.Fn, CheckedDefinition] = field(
         default_factory=dict[Any, Any]
     )  # what checking said of each definition
     errors: int = 0
     keys: StructuralKeys = field(default_factory=StructuralKeys)
-    maps: dict[int, Graph] = field(default_factory=dict[int, Graph])  # of each linear graph, by its key, the first
-    proved: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
-    ruled: dict[Graph, Any] = field(default_factory=dict[Graph, Any])  # what stands in for an instance's derivative
+    linear_maps: dict[int, Graph] = field(
+        default_factory=dict[int, Graph]
+    )  # of each linear graph, by its key, the first
+    proven_linear: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
+    derivative_rules: dict[Graph, Any] = field(
+        default_factory=dict[Graph, Any]
+    )  # what stands in for an instance's derivative
     ruling: list[Graph] = field(default_factory=list[Graph])  # the instances whose rules are being elaborated
-    warned: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
-    unchecked: set[Span] = field(default_factory=set[Span])  # where no index is checked
-    strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])  # which states loops there keep
-    in_order: bool = False  # whether a program asks for scatters that add up in one order
+    issued_warnings: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
+    unchecked_spans: set[Span] = field(default_factory=set[Span])  # where no index is checked
+    checkpoint_strategies: dict[Span, tuple[str, int]] = field(
+        default_factory=dict[Span, Any]
+    )  # which states loops there keep
+    deterministic: bool = False  # whether a program asks for scatters that add up in one order
     sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
-    defaults: list[tree.Expr] = field(default_factory=list[Any])  # of parameters, that are being evaluated
-    wide: set[Any] = field(default_factory=set[Any])  # the keys of instances that are better made for every variant
+    defaults_in_progress: list[tree.Expr] = field(default_factory=list[Any])  # of parameters, that are being evaluated
+    generalized_instances: set[Any] = field(
+        default_factory=set[Any]
+    )  # the keys of instances that are better made for every variant
 
-    reads: list[Any] = field(default_factory=list[Any])  # where checking met a file that is read: `driver.fitting.Read`
+    file_reads: list[Any] = field(
+        default_factory=list[Any]
+    )  # where checking met a file that is read: `driver.fitting.Read`
     most_steps: int = 0  # that a loop without end may take; 0 for any number
-    notes: RecordedTypes | None = None  # where types are noted, if anybody asks for them
+    type_notes: RecordedTypes | None = None  # where types are noted, if anybody asks for them
 
-    def site(self, site: Any) -> int:
+    def add_check_site(self, site: Any) -> int:
         """The number of a check."""
         self.sites.append(site)
         return len(self.sites)
@@ -97,8 +107,8 @@ class Session(Struct, eq=False):
         """A report of what is legal and probably a mistake: once a line, however often a place in it is walked."""
         at = warning.labels[0].span
         place = warning.code, warning.message, at.source, at.position[0], warning.labels[1:]
-        if place not in self.warned:
-            self.warned.add(place)
+        if place not in self.issued_warnings:
+            self.issued_warnings.add(place)
             self.report(DifflangError(warning))
 
 
@@ -115,24 +125,26 @@ class ElabContext(Struct, eq=False):
     keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])  # loop indices that random draws fold in
     host: Any = None  # how calls that only the host can make are carried out; None inside functions
     depth: int = 0  # nested control flow
-    lambdas: int = 0  # nested calls of lambdas
-    loops: list[list[Any] | None] = field(default_factory=list[Any])  # what the loops around here yield: `Yielded`
-    saved: Any = None  # what the `checkpoint` block around here saves: `Saved`
-    logs: dict[LocalBinding, Any] = field(
+    lambda_depth: int = 0  # nested calls of lambdas
+    loop_yields: list[list[Any] | None] = field(
+        default_factory=list[Any]
+    )  # what the loops around here yield: `Yielded`
+    checkpoint_saves: Any = None  # what the `checkpoint` block around here saves: `Saved`
+    write_logs: dict[LocalBinding, Any] = field(
         default_factory=dict[Any, Any]
     )  # arrays that the loop around only writes into
-    before: OkBefore | None = None  # whether all was well before failures are counted here; None at the outermost
+    ok_before: OkBefore | None = None  # whether all was well before failures are counted here; None at the outermost
     # The hidden variable that holds the first failure.
-    word: LocalBinding = field(default_factory=lambda: LocalBinding("failure", 0))
+    failure_word: LocalBinding = field(default_factory=lambda: LocalBinding("failure", 0))
 
     def __post_init__(self) -> None:
-        self.word = LocalBinding("failure", self.no_failure(), mutable=True)
+        self.failure_word = LocalBinding("failure", self.no_failure(), mutable=True)
 
     @property
     def failure(self) -> Tuple:
         """The first failure so far: the number of the check, and the two numbers it was about."""
-        assert isinstance(self.word.term, Tuple)
-        return self.word.term
+        assert isinstance(self.failure_word.term, Tuple)
+        return self.failure_word.term
 
     def no_failure(self) -> Tuple:
         return Tuple((Array(self.builder.const(0, FAILURE_WORD), static=0),) * 3)
@@ -140,7 +152,7 @@ class ElabContext(Struct, eq=False):
     # ---- graphs and scopes
 
     @contextmanager
-    def block(self) -> Generator[BlockScope, None, None]:
+    def child_scope(self) -> Generator[BlockScope, None, None]:
         """A scope inside the present one."""
         outer, self.scope = self.scope, BlockScope(self.scope)
         try:
@@ -149,7 +161,7 @@ class ElabContext(Struct, eq=False):
             self.scope = outer
 
     @contextmanager
-    def region(self, span: Span) -> Generator[Builder, None, None]:
+    def nested_graph(self, span: Span) -> Generator[Builder, None, None]:
         """A graph inside the present one, and a scope."""
         if self.depth >= 100:
             raise make_error(
@@ -176,8 +188,14 @@ class ElabContext(Struct, eq=False):
             raise self.error("DL0303", "a size is not negative", span, f"this is {show_type(value.type)}")
         return value
 
-    def op(
-        self, name: str, span: Span, *operands: Array, spans: tuple[Span, ...] = (), called: str = "", **attrs: Any
+    def emit_op(
+        self,
+        name: str,
+        span: Span,
+        *operands: Array,
+        spans: tuple[Span, ...] = (),
+        display_name: str = "",
+        **attrs: Any,
     ) -> Array:
         """An op on arrays, its refusal turned into a report with the type of each operand under it.
 
@@ -186,16 +204,16 @@ class ElabContext(Struct, eq=False):
         try:
             return Array(self.emit(name, span, *[x.value for x in operands], **attrs))
         except TypeMismatch as refused:
-            raise self.refusal(refused, name, span, operands, spans, called) from None
+            raise self.op_error(refused, name, span, operands, spans, display_name) from None
 
-    def refusal(
+    def op_error(
         self,
         refused: TypeMismatch,
         name: str,
         span: Span,
         operands: tuple[Array, ...],
         spans: tuple[Span, ...],
-        called: str = "",
+        display_name: str = "",
     ) -> DifflangError:
         places = spans if len(spans) == len(operands) else ()
         labels = (
@@ -207,16 +225,16 @@ class ElabContext(Struct, eq=False):
         of_dtypes = refused.message.startswith(("takes", "element types"))
         first = labels or [(span, ", ".join(show_type(x.tensor) for x in operands))]
         colon = "" if refused.message.startswith("takes") else ":"
-        message = f"`{called or surface_name(name)}`{colon} {refused.message}"
+        message = f"`{display_name or surface_name(name)}`{colon} {refused.message}"
         default = self.module.default_float
-        way, fixes = refused_operand_help(called or name, refused.message, operands, places, first[0][0], default)
+        way, fixes = refused_operand_help(display_name or name, refused.message, operands, places, first[0][0], default)
         return make_error("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
 
-    def literal(self, value: complex, span: Span, dtype: DType, static: StaticNumber = None) -> Array:
+    def literal_array(self, value: complex, span: Span, dtype: DType, static: StaticNumber = None) -> Array:
         """A number as written."""
         return Array(self.emit("const", span, value=value, type=Tensor(dtype)), static, literal=True)
 
-    def integer(self, value: Dim, span: Span) -> Array:
+    def integer_array(self, value: Dim, span: Span) -> Array:
         """A size as an `i32`, known at specialization."""
         return Array(self.emit("const", span, value=value, type=Tensor(I32)), value)
 
@@ -229,12 +247,12 @@ class ElabContext(Struct, eq=False):
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212."""
-        return self.module.value_for(name, place, by_function=self.host is None or self.lambdas > 0)
+        return self.module.value_for(name, place, by_function=self.host is None or self.lambda_depth > 0)
 
     def global_term(self, name: GlobalName) -> Term:
         """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
         var = name.var
-        if var is None or var.broken:
+        if var is None or var.invalid:
             raise AlreadyReported
         if name not in self.root.globals:
             builder = self.root.builder
@@ -251,40 +269,40 @@ class ElabContext(Struct, eq=False):
 
     def static(self, term: Term, span: Span, what: str) -> Dim:
         """The size that a number is. Errors: DL0305 if only the run will know it."""
-        if isinstance(term, Array) and (found := self.number(term)) is not None:
+        if isinstance(term, Array) and (found := self.static_number(term)) is not None:
             return found
         if isinstance(term, PoisonTerm):
             raise AlreadyReported
         raise not_a_size_error(term, span, what)
 
-    def number(self, term: Array) -> Dim | None:
+    def static_number(self, term: Array) -> Dim | None:
         """The whole number that this is, if specialization knows it or the host does, who is asked for it then."""
         if isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
             return term.static
         found = self.root.host_numbers.get(term.value)
         if isinstance(found, HostComputedSize):
-            if found.known is None:
-                parts = [self.number(part) for part in found.of]
-                found.known = None if None in parts else found.fold(*parts)
-            return found.known
+            if found.value is None:
+                parts = [self.static_number(part) for part in found.operands]
+                found.value = None if None in parts else found.fold(*parts)
+            return found.value
         return self.root.demand(found) if found is not None and self.root.demand is not None else None
 
     # ---- randomness
 
     @contextmanager
-    def keyed(self, key: Value | None) -> Generator[None, None, None]:
+    def with_random_key(self, key: Value | None) -> Generator[None, None, None]:
         """Draws come from this key, counted from 0; with None, as they do around here."""
         if key is None:
             yield
             return
-        root, before, keys = self.root, (self.root.key, self.root.draws), self.keys
-        root.key, root.draws, self.keys = key, 0, []
+        root, before, keys = self.root, (self.root.key, self.root.draw_count), self.keys
+        root.key, root.draw_count, self.keys = key, 0, []
         try:
             yield
         finally:
-            (root.key, root.draws), self.keys = before, keys
+            (root.key, root.draw_count), self.keys = before, keys
 
-    def draw(self, span: Span) -> Value:
+    def draw_key(self, span: Span) -> Value:
         """A fresh key: the function's own, with the index of each loop around and the ordinal of this draw folded in.
 
         An index i is folded in as 2 i + 1 and an ordinal o as 2 o, so that no loop's draw is a called function's.
@@ -297,8 +315,8 @@ class ElabContext(Struct, eq=False):
             builder.span = span
             bits = builder.one("truncate", index, dtype=U32)
             key = builder.one("fold_in", key, bits * 2 + 1)
-        self.root.draws += 1
-        ordinal = self.emit("const", span, value=2 * (self.root.draws - 1), type=Tensor(U32))
+        self.root.draw_count += 1
+        ordinal = self.emit("const", span, value=2 * (self.root.draw_count - 1), type=Tensor(U32))
         return self.emit("fold_in", span, key, ordinal)
 
 
@@ -319,12 +337,12 @@ def elaborates(*nodes: type) -> Callable[[Any], Any]:
 def elaborate(cx: ElabContext, node: tree.Node) -> Walk[Term]:
     """The walk of any expression or statement."""
     walked = ELABORATORS[type(node)](cx, node)
-    return walked if cx.session.notes is None else record_value_type(cx, node, walked, cx.session.notes)
+    return walked if cx.session.type_notes is None else record_value_type(cx, node, walked, cx.session.type_notes)
 
 
 def record_value_type(cx: ElabContext, node: tree.Node, walked: Walk[Term], notes: RecordedTypes) -> Walk[Term]:
     """A walk whose value is noted."""
-    notes.pause()
+    notes.poll()
     value = yield walked
     record_type(cx, node.span, value)
     return value
@@ -332,5 +350,5 @@ def record_value_type(cx: ElabContext, node: tree.Node, walked: Walk[Term], note
 
 def record_type(cx: ElabContext, span: Span, term: Term | Dim) -> None:
     """Note what stands somewhere, if anybody asks for notes."""
-    if cx.session.notes is not None and not isinstance(term, (int, Poly, PoisonTerm)):
-        cx.session.notes.put(span, type_of(term), None if cx.host is not None else cx.root)
+    if cx.session.type_notes is not None and not isinstance(term, (int, Poly, PoisonTerm)):
+        cx.session.type_notes.put(span, type_of(term), None if cx.host is not None else cx.root)

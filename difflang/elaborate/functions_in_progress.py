@@ -24,12 +24,12 @@ class PendingFunction(Struct, eq=False):
     span: Span
     number: int
     outermost: int  # how far out the functions are that it calls, itself or through others: at most its own place
-    called: bool = False  # by itself or from inside
-    definition: bool = False
-    taken: LangType | None = None  # what a call of it was taken to give, before that was known
+    is_recursive: bool = False  # by itself or from inside
+    is_definition: bool = False
+    assumed_result: LangType | None = None  # what a call of it was taken to give, before that was known
     instance: FunctionInstance | None = None
 
-    def reaches(self, place: int) -> None:
+    def depend_on(self, place: int) -> None:
         self.outermost = min(self.outermost, place)
 
 
@@ -37,48 +37,50 @@ class FunctionStack(Struct, eq=False):
     """The functions being elaborated, outermost first, and those inside them that are `open`."""
 
     stack: list[PendingFunction] = field(default_factory=list[PendingFunction])
-    open: list[PendingFunction] = field(default_factory=list[PendingFunction])
-    random: set[Hashable] = field(default_factory=set[Hashable])  # members of a group that turned out to draw
-    gives: dict[Hashable, LangType] = field(default_factory=dict[Hashable, "LangType"])  # what they turned out to give
-    begun: int = 0
+    incomplete: list[PendingFunction] = field(default_factory=list[PendingFunction])
+    drawing: set[Hashable] = field(default_factory=set[Hashable])  # members of a group that turned out to draw
+    result_types: dict[Hashable, LangType] = field(
+        default_factory=dict[Hashable, "LangType"]
+    )  # what they turned out to give
+    started: int = 0
 
     def begin(self, key: InstanceKey, code: FnCode, span: Span, *, definition: bool) -> PendingFunction:
-        self.begun += 1
-        making = PendingFunction(key, code, span, self.begun, len(self.stack), definition=definition)
+        self.started += 1
+        making = PendingFunction(key, code, span, self.started, len(self.stack), is_definition=definition)
         self.stack.append(making)
         return making
 
-    def forget(self) -> None:
+    def forget_results(self) -> None:
         """Nothing is known of what functions give where none is under way: the values of the file may be others."""
         if not self.stack:
-            self.gives.clear()
+            self.result_types.clear()
 
-    def end(self, making: PendingFunction) -> None:
+    def pop(self, making: PendingFunction) -> None:
         """Go back to what was under way around it."""
         self.stack.pop()
-        self.open = [m for m in self.open if m.number < making.number or m.outermost < len(self.stack)]
+        self.incomplete = [m for m in self.incomplete if m.number < making.number or m.outermost < len(self.stack)]
 
     def find(self, key: Hashable) -> PendingFunction | None:
         """The function with that key, if it is under way or open."""
-        return next((m for m in (*self.stack, *self.open) if m.key == key), None)
+        return next((m for m in (*self.stack, *self.incomplete) if m.key == key), None)
 
-    def reach(self, making: PendingFunction) -> None:
+    def record_call(self, making: PendingFunction) -> None:
         """A function under way calls that one: it is not complete before that one is."""
-        making.called = True
-        place = making.outermost if making in self.open else self.stack.index(making)
+        making.is_recursive = True
+        place = making.outermost if making in self.incomplete else self.stack.index(making)
         for inner in self.stack[place + 1 :]:
-            inner.reaches(place)
+            inner.depend_on(place)
 
-    def leave_open(self, making: PendingFunction, instance: FunctionInstance) -> None:
+    def defer(self, making: PendingFunction, instance: FunctionInstance) -> None:
         """The innermost function is elaborated, and calls one further out."""
         making.instance = instance
-        for inner in self.inside(making):
-            inner.reaches(making.outermost)
-        self.open.append(making)
+        for inner in self.incomplete_inside(making):
+            inner.depend_on(making.outermost)
+        self.incomplete.append(making)
 
-    def inside(self, making: PendingFunction) -> list[PendingFunction]:
+    def incomplete_inside(self, making: PendingFunction) -> list[PendingFunction]:
         """The open functions that were begun inside it."""
-        return [m for m in self.open if m.number > making.number]
+        return [m for m in self.incomplete if m.number > making.number]
 
-    def opened(self, instance: FunctionInstance) -> PendingFunction | None:
-        return next((m for m in self.open if m.instance is instance), None)
+    def incomplete_for(self, instance: FunctionInstance) -> PendingFunction | None:
+        return next((m for m in self.incomplete if m.instance is instance), None)

@@ -27,7 +27,7 @@ def retry_with_host_sizes(
     if cx.root.demand is None or not any(isinstance(t, Closure) for t in terms.values()):
         return (yield call(terms))
     session = cx.session
-    said, errors, draws = len(session.diagnostics), session.errors, cx.root.draws
+    said, errors, draws = len(session.diagnostics), session.errors, cx.root.draw_count
     try:
         return (yield call(terms))
     except (DifflangError, AlreadyReported) as error:
@@ -35,7 +35,7 @@ def retry_with_host_sizes(
         if all(d.code != UNKNOWN_SIZE for d in found) or not any(captures_host_number(cx, t) for t in terms.values()):
             raise
     del session.diagnostics[said:]
-    session.errors, cx.root.draws = errors, draws
+    session.errors, cx.root.draw_count = errors, draws
     return (yield call({name: specialize_captures(cx, term) for name, term in terms.items()}))
 
 
@@ -43,7 +43,7 @@ def record_host_size(cx: ElabContext, made: Array, fold: Callable[..., Dim | Non
     """Keep how host code makes a number, if it does so of numbers that it has: somebody may need it as a size."""
     numbers = cx.root.host_numbers
     behind = [numbers.get(p.value) for p in parts if p.static is None]
-    steps = 1 + max([b.steps for b in behind if isinstance(b, HostComputedSize)], default=0)
+    steps = 1 + max([b.chain_length for b in behind if isinstance(b, HostComputedSize)], default=0)
     if behind and None not in behind and steps <= MAX_CHAIN:
         numbers[made.value] = HostComputedSize(fold, tuple(parts), steps)
 
@@ -68,4 +68,4 @@ def specialize_capture(cx: ElabContext, term: Term) -> Term:
 
 def as_static_size(cx: ElabContext, term: Array) -> Array:
     """A number that specialization knows if the host does."""
-    return replace(term, static=cx.number(term)) if captures_host_number(cx, term) else term
+    return replace(term, static=cx.static_number(term)) if captures_host_number(cx, term) else term

@@ -24,7 +24,7 @@ class InstanceKey(NamedTuple):
 
     code: FnCode
     types: tuple[LangType, ...]
-    known: Hashable
+    static_values: Hashable
     sizes: Hashable
     definition: bool
 
@@ -35,7 +35,7 @@ def instance_key(
     types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
     functions = [t for t in terms.values() if isinstance(t, Closure)]
-    return InstanceKey(code, types, tuple(map(static_facts, (*captures, *functions))), sizes, cx.root.definition)
+    return InstanceKey(code, types, tuple(map(static_facts, (*captures, *functions))), sizes, cx.root.definition_only)
 
 
 def reject_growing_closures(cx: ElabContext, code: FnCode, terms: Iterable[Term], span: Span) -> None:
@@ -54,7 +54,7 @@ def reject_growing_closures(cx: ElabContext, code: FnCode, terms: Iterable[Term]
 
 def reject_deep_calls(cx: ElabContext, code: FnCode, depth: int, span: Span) -> None:
     """A call of a function that is so deep, in those under way. Errors: DL1003, whatever was made before."""
-    stack = cx.session.under_way.stack
+    stack = cx.session.in_progress.stack
     if len(stack) + depth > MAX_CALL_DEPTH:
         chain = " → ".join(str(c) for c in [*[m.code for m in stack[-3:]], code])
         way = "a recursion on a size must reach an `if` that ends it"
@@ -90,7 +90,7 @@ def static_facts(term: Term) -> Hashable:
     """
     match term:
         case Array():
-            return type(term.static), repr(term.static), term.below
+            return type(term.static), repr(term.static), term.upper_bound
         case Tuple() | ZipTerm():
             return tuple(map(static_facts, term.items))
         case RecordTerm() | VariantTerm():

@@ -39,7 +39,7 @@ def declare_module(
     source: Source,
     session: Session,
     default_float: str | None = None,
-    beside: ModuleScope | None = None,
+    other: ModuleScope | None = None,
     parsed: ParsedModule | None = None,
 ) -> tuple[ModuleScope, tree.Module]:
     """Parse a file, unless that is done, and enter its declarations; mistakes are reported to the session.
@@ -51,8 +51,8 @@ def declare_module(
         session.report(DifflangError(diagnostic))
     default = DTYPES[default_float or parsed.module.default_float]
     module = ModuleScope(source, default, prelude=load_prelude())
-    if beside is not None:
-        module.join(beside)
+    if other is not None:
+        module.join_program(other)
     for item in parsed.module.items:
         enter_declaration(module, item, session)
     check_block_names(parsed.module.items, session)
@@ -71,7 +71,7 @@ def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) ->
                 module.fns[name] = item
             else:
                 module.records[name] = item
-                module.records.homes[item] = module
+                module.records.declaring_modules[item] = module
             module.declared[name] = DeclaredName(item.name_span, item.pub)
             check_bounds(item.generics, session)
             if isinstance(item, tree.Fn) and isinstance(item.body, tree.Foreign):
@@ -102,7 +102,7 @@ def enter_enum(module: ModuleScope, item: tree.Enum, session: Session) -> None:
     taken = {name: at for name, _ in places if (at := declaration_span(module, name)) is not None}
     check_distinct([*taken.items(), *places], session)
     module.records.setdefault(item.name, item)
-    module.records.homes[item] = module
+    module.records.declaring_modules[item] = module
     check_bounds(item.generics, session)
     for index, variant in enumerate(item.variants):
         module.variants.setdefault(variant.name, (item, index))
@@ -196,7 +196,7 @@ def check_declaration(module: ModuleScope, decl: tree.Record | tree.Enum, sessio
         return make_error("DL0203", f"the size `{name}` is not declared", (span, ""), help=way)
 
     try:
-        annotations.declared(decl, {})
+        annotations.declaration_type(decl, {})
         for field in decl.fields if isinstance(decl, tree.Record) else [f for v in decl.variants for f in v.fields]:
             refuse_unbound_sizes(field.type, {*own, *module.records}, undeclared)
     except DifflangError as error:

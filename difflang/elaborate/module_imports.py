@@ -53,15 +53,17 @@ class ModuleFile(Struct, eq=False):
     path: Path | None
     folder: Path
     library: bool = False
-    by: tree.Import | None = None
+    imported_by: tree.Import | None = None
     done: bool = False  # whether all that it imports is there
-    waiting: Iterator[tree.Import] = field(default_factory=lambda: iter(()))  # its imports that were not followed yet
+    pending_imports: Iterator[tree.Import] = field(
+        default_factory=lambda: iter(())
+    )  # its imports that were not followed yet
 
     def __post_init__(self) -> None:
-        self.waiting = iter([item for item in self.items if isinstance(item, tree.Import)])
+        self.pending_imports = iter([item for item in self.items if isinstance(item, tree.Import)])
 
     @property
-    def imported(self) -> tuple[tree.Item, ...]:
+    def checked_items(self) -> tuple[tree.Item, ...]:
         """What is checked where it is imported: of the library not its tests, which hold wherever it is installed."""
         if not self.library:
             return self.items
@@ -88,7 +90,7 @@ def follow_imports(
     under_way, program = [first], list[ModuleFile]()
     while under_way:
         file = under_way[-1]
-        item = next(file.waiting, None)
+        item = next(file.pending_imports, None)
         if item is None:
             file.done = True
             program.append(under_way.pop())
@@ -104,7 +106,7 @@ def follow_imports(
             bind_import(file.module, item, other.module, session)
         except DifflangError as error:
             session.report(error)
-            file.module.later |= dict.fromkeys(import_names(item), item)
+            file.module.invalid_names |= dict.fromkeys(import_names(item), item)
     return program
 
 
@@ -133,7 +135,10 @@ def parse_library(path: Path, name: str) -> tuple[Source, ParsedModule]:
 def import_cycle_error(files: list[ModuleFile], last: tree.Import) -> DifflangError:
     """Modules that need each other before they are there: each imports the next, and the last one the first."""
     names = [file.module.source.name for file in (*files, files[0])]
-    labels = ((last.module_span, ""), *((file.by.module_span, "") for file in files[1:] if file.by is not None))
+    labels = (
+        (last.module_span, ""),
+        *((file.imported_by.module_span, "") for file in files[1:] if file.imported_by is not None),
+    )
     way = "move what they share into a module of its own, which both import"
     return make_error("DL0722", f"modules import each other: {' → '.join(names)}", *labels, help=way)
 
@@ -150,9 +155,9 @@ def import_names(item: tree.Import) -> list[str]:
 def bind_import(module: ModuleScope, item: tree.Import, other: ModuleScope, session: Session) -> None:
     """Enter what an import binds. Errors are reported: DL0210, DL0720 for a file that no name can stand for, DL0723."""
     for name, span in zip(item.names, item.name_spans, strict=True):
-        if error := access_error(other, name, span, alone=is_language_name(module, name)):
+        if error := access_error(other, name, span, is_builtin=is_language_name(module, name)):
             session.report(error)
-            module.later[name] = item
+            module.invalid_names[name] = item
         elif claim_name(module, name, span, session, f"`import … as m` without names, and write `m.{name}`"):
             module.imported[name] = GlobalName(other, name)
             if name in other.records:
@@ -163,7 +168,7 @@ def bind_import(module: ModuleScope, item: tree.Import, other: ModuleScope, sess
             raise make_error("DL0720", f"`{name}` cannot be a name", (item.module_span, ""), help=way)
         if claim_name(module, name, item.module_span, session, "another name for it: `import … as name`"):
             module.modules[name] = other
-            module.records.update({f"{name}.{r}": other.records[r] for r in other.public if r in other.records})
+            module.records.update({f"{name}.{r}": other.records[r] for r in other.public_names if r in other.records})
 
 
 def claim_name(module: ModuleScope, name: str, span: Span, session: Session, way: str) -> bool:

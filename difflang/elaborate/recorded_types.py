@@ -21,18 +21,20 @@ class RecordedTypes(Struct, eq=False):
     """The types met in one text. `pause` is called at every step, and may raise what ends the check."""
 
     source: Source
-    pause: Callable[[], None]
+    poll: Callable[[], None]
     types: dict[TextRange, LangType] = field(default_factory=dict[TextRange, LangType])
-    main: Any = None  # the root of the definition that is being checked
-    sure: set[TextRange] = field(default_factory=set[TextRange])  # those that were met where they are defined
+    definition_root: Any = None  # the root of the definition that is being checked
+    from_definition: set[TextRange] = field(
+        default_factory=set[TextRange]
+    )  # those that were met where they are defined
 
     def put(self, span: Span, type: LangType, root: Any) -> None:
         """Note a type; what is met in a call of a function gives way to what is met in its definition."""
         if span.source is not self.source:
             return
         place = span.start, span.end
-        mine = root is None or root is self.main
-        if place not in self.types or (mine and place not in self.sure):
+        mine = root is None or root is self.definition_root
+        if place not in self.types or (mine and place not in self.from_definition):
             self.types[place] = type
             if mine:
-                self.sure.add(place)
+                self.from_definition.add(place)

@@ -24,7 +24,7 @@ from difflang.types.language_types import AxisSpread
 from difflang.types.type_errors import DeferCheck
 
 
-def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, into: IndexTarget | None = None) -> Array:
+def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, access: IndexTarget | None = None) -> Array:
     """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1`; `into` what it goes.
 
     Without it where that is proved, or where the program says `@unchecked`.
@@ -37,7 +37,7 @@ def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, into: Inde
     if is_proven_in_range(index, size) or is_unchecked(cx, span):
         return index
     cx.root.effects.add("fail")
-    if cx.root.definition or 0 in index.tensor.shape or is_already_checked(cx, given, size):
+    if cx.root.definition_only or 0 in index.tensor.shape or is_already_checked(cx, given, size):
         return index
     dtype = prune_dtype(given.tensor.dtype)
     bits = U64 if dtype in (I64, U64) else U32
@@ -50,7 +50,7 @@ def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, into: Inde
         worst = cx.emit("truncate", span, where, dtype=I32)
     if dtype in (U32, I64, U64):
         worst = clamp_to_i32(cx, cx.emit("truncate", span, where, dtype=dtype), span)
-    record_failure(cx, bad, CheckSite(span, into=into), span, worst, cx.integer(size, span).value)
+    record_failure(cx, bad, CheckSite(span, index_target=access), span, worst, cx.integer_array(size, span).value)
     return index
 
 
@@ -68,7 +68,7 @@ def emit_check(cx: ElabContext, condition: Array, message: str, span: Span) -> t
     Gives whether it does not and the number of the check, but not in a definition.
     """
     cx.root.effects.add("fail")
-    if cx.root.definition:
+    if cx.root.definition_only:
         return None
     holds = condition.value
     if condition.tensor.shape:
@@ -80,39 +80,39 @@ def emit_check(cx: ElabContext, condition: Array, message: str, span: Span) -> t
 def check_step_limit(cx: ElabContext, count: Value, span: Span) -> None:
     """The failure of a loop that took more steps than are allowed, if anybody asked for a limit."""
     most = cx.session.most_steps
-    if most and not cx.root.definition:
+    if most and not cx.root.definition_only:
         cx.root.effects.add("fail")
         over = cx.emit("gt", span, count, cx.emit("const", span, value=most, type=count.type))
-        record_failure(cx, over, CheckSite(span, most=most), span)
+        record_failure(cx, over, CheckSite(span, max_steps=most), span)
 
 
 def is_already_checked(cx: ElabContext, index: Array, size: Dim) -> bool:
     """Whether this check has been made on every way here; it has from now on."""
     around: Builder | None = cx.builder
     while around is not None:
-        if (around, index.value, size) in cx.root.in_range:
+        if (around, index.value, size) in cx.root.checked_indices:
             return True
         around = around.outer
-    cx.root.in_range.add((cx.builder, index.value, size))
+    cx.root.checked_indices.add((cx.builder, index.value, size))
     return False
 
 
 def is_proven_in_range(index: Array, size: Dim) -> bool:
-    if index.below is None:
+    if index.upper_bound is None:
         return False
-    room = size - index.below
+    room = size - index.upper_bound
     return isinstance(room, int) and room >= 0
 
 
 def is_unchecked(cx: ElabContext, span: Span) -> bool:
     """Whether this stands in a function or loop that says `@unchecked`. What is called from there is checked."""
-    around = [s for s in cx.session.unchecked if s.source is span.source]
+    around = [s for s in cx.session.unchecked_spans if s.source is span.source]
     return any(s.start <= span.start and span.end <= s.end for s in around)
 
 
 def record_failure(cx: ElabContext, bad: Value, site: CheckSite, span: Span, *numbers: Value) -> int:
     """Write the failure if `bad`, unless an earlier check has. Gives the number of the check."""
-    number_of_check = cx.session.site(site)
+    number_of_check = cx.session.add_check_site(site)
     word = [cx.emit("const", span, value=number_of_check, type=FAILURE_WORD)]
     for number in numbers or (cx.emit("const", span, value=0, type=FAILURE_WORD),) * 2:
         word.append(number if number.type == FAILURE_WORD else cx.emit("truncate", span, number, dtype=I32))
@@ -125,7 +125,9 @@ def merge_failure(cx: ElabContext, happened: Value, word: Sequence[Value], span:
     old = leaves(cx.failure)
     if not cannot_have_failed(cx.failure):
         happened = cx.emit("logical_and", span, no_failure_value(cx, cx.failure, span), happened)
-    cx.word.term = Tuple(tuple(Array(cx.emit("select", span, happened, w, o)) for w, o in zip(word, old, strict=True)))
+    cx.failure_word.term = Tuple(
+        tuple(Array(cx.emit("select", span, happened, w, o)) for w, o in zip(word, old, strict=True))
+    )
 
 
 def cannot_have_failed(word: Tuple) -> bool:
@@ -147,7 +149,7 @@ def and_no_failure(cx: ElabContext, condition: Array, span: Span) -> Value:
 def absorb_failure(cx: ElabContext, word: Sequence[Value], span: Span) -> None:
     """Take over the failure of a call, a lane or a derivative."""
     if cannot_have_failed(cx.failure):
-        cx.word.term = Tuple(tuple(map(Array, word)))
+        cx.failure_word.term = Tuple(tuple(map(Array, word)))
     else:
         merge_failure(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
 
@@ -156,7 +158,7 @@ def has_single_check(lane: Graph) -> bool:
     """Whether a lane's failure can only be that of one check: a choice between its number and none."""
     made = {r: e for e in lane.eqns for r in e.results}
     choice = made.get(lane.results[-len(FAILURE_TYPES)])
-    sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.chooses else []
+    sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.selects else []
     return len(sides) == 2 and all(e is not None and e.op.name == "const" for e in sides)
 
 

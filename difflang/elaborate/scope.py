@@ -16,8 +16,8 @@ class LocalBinding(Struct, eq=False):
     term: Term | Dim
     mutable: bool = False
     span: Span | None = None
-    read: bool = False
-    counts: bool = False  # a loop binds it anew at each step
+    was_read: bool = False
+    is_loop_variable: bool = False  # a loop binds it anew at each step
 
 
 class BlockScope(Struct, eq=False):
@@ -25,7 +25,7 @@ class BlockScope(Struct, eq=False):
 
     outer: BlockScope | None = None
     names: dict[str, LocalBinding] = field(default_factory=dict[str, LocalBinding])
-    wall: bool = False  # what is outside can be read here, not assigned
+    outer_is_read_only: bool = False  # what is outside can be read here, not assigned
 
     def find(self, name: str) -> LocalBinding | None:
         scope: BlockScope | None = self
@@ -35,11 +35,11 @@ class BlockScope(Struct, eq=False):
             scope = scope.outer
         return None
 
-    def assignable(self, name: str) -> bool:
+    def is_assignable(self, name: str) -> bool:
         """Whether an assignment here reaches the variable of that name."""
         scope: BlockScope | None = self
         while scope is not None and name not in scope.names:
-            if scope.wall:
+            if scope.outer_is_read_only:
                 return False
             scope = scope.outer
         return True
@@ -48,9 +48,9 @@ class BlockScope(Struct, eq=False):
         self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None, counts: bool = False
     ) -> None:
         if name != "_":
-            self.names[name] = LocalBinding(name, term, mutable, span, counts=counts)
+            self.names[name] = LocalBinding(name, term, mutable, span, is_loop_variable=counts)
 
-    def visible(self) -> list[str]:
+    def visible_names(self) -> list[str]:
         found: list[str] = []
         scope: BlockScope | None = self
         while scope is not None:

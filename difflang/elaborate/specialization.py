@@ -122,22 +122,22 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
     )
     yield linear_functions.prove_linear_arguments(cx, list(terms.values()))
 
-    def call(told: dict[str, Term]) -> Walk[Term]:
+    def call_with(told: dict[str, Term]) -> Walk[Term]:
         return call_specialized(cx, code, captures, told, annotations, args.span)
 
-    if cx.root.definition and cx.host is not None and has_static_sizes(annotations, captures, terms):
-        cx.root.definition = False  # a call in host code that is being checked is specialized as it will be
+    if cx.root.definition_only and cx.host is not None and has_static_sizes(annotations, captures, terms):
+        cx.root.definition_only = False  # a call in host code that is being checked is specialized as it will be
         try:
-            return (yield retry_with_host_sizes(cx, terms, call))
+            return (yield retry_with_host_sizes(cx, terms, call_with))
         finally:
-            cx.root.definition = True
-    if cx.root.definition and not cx.root.opened and decl.result is not None and not has_open_names(decl):
+            cx.root.definition_only = True
+    if cx.root.definition_only and not cx.root.follows_calls and decl.result is not None and not has_open_names(decl):
         result = annotations.type(decl.result)
         if not isinstance(result, FnType):
             cx.root.calls.add(decl)
             apply_memory_limit(cx, decl.attributes)
             return placeholder_term(cx, result)
-    return (yield retry_with_host_sizes(cx, terms, call))
+    return (yield retry_with_host_sizes(cx, terms, call_with))
 
 
 def call_specialized(
@@ -155,13 +155,15 @@ def call_specialized(
     decl = code.decl
     terms = recursion.widen_variant_arguments(cx, code, captures, terms, annotations)
     given = [*captures, *terms.values()]
-    making = cx.session.under_way.find(instance_key(cx, code, captures, terms, annotations))
-    if making is not None and not cx.root.definition:
+    making = cx.session.in_progress.find(instance_key(cx, code, captures, terms, annotations))
+    if making is not None and not cx.root.definition_only:
         return recursion.open_recursive_call(cx, making, given, annotations, span)
-    if cx.root.definition and any(m.code.decl is code.decl and m.definition for m in cx.session.under_way.stack):
+    if cx.root.definition_only and any(
+        m.code.decl is code.decl and m.is_definition for m in cx.session.in_progress.stack
+    ):
         return placeholder_term(cx, recursion.declared_result_type(cx, code, annotations, span))
     rule = custom_rules.rule_of(code)
-    if rule is not None and (not cx.root.definition or cx.root.opened):
+    if rule is not None and (not cx.root.definition_only or cx.root.follows_calls):
         return (yield custom_rules.call_with_rule(cx, code, rule, terms, annotations, span))
     if isinstance(decl.body, tree.Foreign):
         return extern_calls.call_extern(cx, decl, code.module, terms, annotations, span)
@@ -170,7 +172,7 @@ def call_specialized(
         recursion.widen_variant_arguments(cx, code, captures, terms, annotations) is not terms
     ):  # as has turned out meanwhile
         return (yield call_specialized(cx, code, captures, terms, annotations, span))
-    making = cx.session.under_way.opened(instance)
+    making = cx.session.in_progress.incomplete_for(instance)
     if making is not None:
         return recursion.open_recursive_call(cx, making, given, annotations, span)
     return emit_call(cx, code, instance, given, span)
@@ -188,33 +190,33 @@ def instantiate(
     from difflang.elaborate.calls.recursion import complete_function, undecided_text_error
 
     session = cx.session
-    if session.checked.get(code.decl) is False:
+    if session.checked_definitions.get(code.decl) is False:
         raise AlreadyReported  # what is wrong with it was said where it is defined
     key = instance_key(cx, code, captures, terms, annotations)
     types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
     if found is not None and all(current_type(n) == t for n, t in found.globals):
-        reject_deep_calls(cx, code, found.depth, span)
+        reject_deep_calls(cx, code, found.call_depth, span)
         return found
     reject_growing_closures(cx, code, (*captures, *terms.values()), span)
     reject_deep_calls(cx, code, 1, span)
-    session.under_way.forget()
+    session.in_progress.forget_results()
     for _ in range(MAX_PASSES):
-        making = session.under_way.begin(key, code, span, definition=cx.root.definition)
+        making = session.in_progress.begin(key, code, span, definition=cx.root.definition_only)
         try:
             made: FunctionInstance = yield build_instance(cx, code, captures, terms, annotations, types, span)
             instance = complete_function(session, making, made)
         except DeferCheck:
-            if not cx.root.definition and (error := undecided_text_error(cx, making, span)) is not None:
+            if not cx.root.definition_only and (error := undecided_text_error(cx, making, span)) is not None:
                 raise error from None
             raise
         finally:
-            session.under_way.end(making)
+            session.in_progress.pop(making)
         if instance is not None:
             break
     else:
         raise InternalError(f"what `{code.decl.name}` and the functions that it calls give is never settled")
-    if making not in session.under_way.open and not any(
+    if making not in session.in_progress.incomplete and not any(
         isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)
     ):
         session.instances[key] = instance
@@ -230,7 +232,7 @@ def build_instance(
     types: tuple[LangType, ...],
     span: Span,
 ) -> Walk[FunctionInstance]:
-    inner = function_context(cx.session, code.module, annotations, cx.root.definition)
+    inner = function_context(cx.session, code.module, annotations, cx.root.definition_only)
     builder, decl = inner.builder, code.decl
     names = [*code.names, *terms]
     origins = {p.name: p.type.span for p in decl.params if p.type is not None}
@@ -250,7 +252,7 @@ def build_instance(
     for name, size in annotations.bound.items():
         if isinstance(size, Dim) and inner.scope.find(name) is None:
             inner.scope.bind(name, size)
-    before, said, fresh = cx.session.errors, len(cx.session.diagnostics), inner.word.term
+    before, said, fresh = cx.session.errors, len(cx.session.diagnostics), inner.failure_word.term
     try:
         result = yield elaborate_body(inner, decl)
     except DifflangError as error:
@@ -268,12 +270,12 @@ def finish_instance(
 ) -> FunctionInstance:
     """The finished graph. Where the arguments' element types are open still, whoever asked for it settles them."""
     root = cx.root
-    hidden = [v for v in (root.key, root.well) if v is not None]
+    hidden = [v for v in (root.key, root.ok_flag) if v is not None]
     order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *hidden]
-    word = leaves(cx.failure) if cx.word.term is not fresh else []
+    word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
     graph = root.builder.finish([*leaves(result), *word], params=order, name=decl.name)
-    if not root.definition and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
-        resolve_dtypes(graph, cx.session.settled)
+    if not root.definition_only and not any(isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)):
+        resolve_dtypes(graph, cx.session.finalized_graphs)
     return FunctionInstance(
         graph,
         result,
@@ -281,12 +283,12 @@ def finish_instance(
         tuple((n, root.global_types[n]) for n in root.globals),
         root.key is not None,
         bool(word),
-        root.well is not None,
+        root.ok_flag is not None,
         root.chosen,
         frozenset(root.effects),
         frozenset(root.calls),
-        root.limit,
-        root.depth + 1,
+        root.memory_limit,
+        root.call_depth + 1,
     )
 
 
@@ -298,7 +300,7 @@ def function_context(
     builder = Builder(solver=unifier)
     inner = replace(annotations, unifier=unifier, records=module.records.get, within=())
     return ElabContext(
-        session, module, RootGraph(builder, definition, called=True), builder, BlockScope(), unifier, inner
+        session, module, RootGraph(builder, definition, is_function=True), builder, BlockScope(), unifier, inner
     )
 
 
@@ -314,12 +316,12 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
         if isinstance(holds, Array) and holds.static is False:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
             raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
-        cx.unifier.lenient = cx.root.definition
+        cx.unifier.lenient = cx.root.definition_only
     if decl.result is not None:
 
         def unbound(span: Span, name: str) -> DifflangError:
             yields = any(isinstance(n, tree.Yield) for n in all_nodes(decl.body))
-            return (unbound_yield_error if yields else cx.annotations.unbound)(span, name)
+            return (unbound_yield_error if yields else cx.annotations.unbound_error)(span, name)
 
         refuse_unbound_sizes(decl.result, {*cx.annotations.bound, *cx.annotations.generics}, unbound)
     cx.root.result = decl.result
@@ -340,7 +342,7 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
 
 def add_call_sites(session: Session, said: int, code: FnCode, span: Span) -> None:
     """Say from where a function was called with the sizes that do not fit."""
-    if session.checked.get(code.decl, True) is False:
+    if session.checked_definitions.get(code.decl, True) is False:
         return
     session.diagnostics[said:] = [with_call_site(d, code, span) for d in session.diagnostics[said:]]
 
@@ -348,10 +350,10 @@ def add_call_sites(session: Session, said: int, code: FnCode, span: Span) -> Non
 def with_call_site(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
     """What is wrong within the function, and where that was called: first where that is the user's line."""
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
-    body, call = [any(map(whole.holds, places)) for whole in wholes]
+    body, call = [any(map(whole.contains, places)) for whole in wholes]
     if d.severity == "error" and body and not call:
         d = replace(d, labels=(*d.labels, Label(span, "called here")))
-    return d if span.of_library else d.users_first()
+    return d if span.in_library else d.users_first()
 
 
 def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: list[Term], span: Span) -> Term:
@@ -372,16 +374,16 @@ def call_operands(
     for name, _ in instance.globals:
         operands += leaves(cx.global_term(name))
     if instance.random:
-        operands.append(key or cx.draw(span))
-    if instance.told:
+        operands.append(key or cx.draw_key(span))
+    if instance.takes_ok_flag:
         operands.append(no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR))
     cx.builder.span = span
-    return tuple(map(cx.builder.own, operands))
+    return tuple(map(cx.builder.capture, operands))
 
 
 def call_result(cx: ElabContext, instance: FunctionInstance, results: Values, fails: bool, span: Span) -> Term:
     """What a call gives; its effects and its failure are those of who calls."""
-    cx.root.calling(instance)
+    cx.root.absorb_callee(instance)
     if fails:
         absorb_failure(cx, results[-3:], span)
     return with_leaves(instance.result, iter(results))
@@ -397,8 +399,8 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
     )
     cx = function_context(session, module, annotations, definition=True)
     before = session.errors
-    if session.notes is not None:
-        session.notes.main = cx.root
+    if session.type_notes is not None:
+        session.type_notes.definition_root = cx.root
     try:
         for name, term in parameter_terms(cx, decl).items():
             cx.scope.bind(name, term)
@@ -411,7 +413,9 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
         result = yield elaborate_body(cx, decl)
         found = prune_type(type_of(result))
         check_literal_ranges(cx.root.builder.eqns)
-        session.found[decl] = CheckedDefinition(found, frozenset(cx.root.effects), frozenset(cx.root.calls))
+        session.definition_results[decl] = CheckedDefinition(
+            found, frozenset(cx.root.effects), frozenset(cx.root.calls)
+        )
     except DeferCheck:
         for error in unknown_names_in(cx, decl):
             session.report(error)
@@ -422,4 +426,4 @@ def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Wa
     except RecursionError:
         session.report(nesting_error(decl.span))
     cx.root.builder.release()
-    session.checked[decl] = session.errors == before
+    session.checked_definitions[decl] = session.errors == before

@@ -64,11 +64,11 @@ class Array(Struct, frozen=True, eq=False):
     value: Value
     static: StaticNumber = None
     literal: bool = False
-    below: Dim | None = None
+    upper_bound: Dim | None = None
     origin: Span | None = None
     elements: tuple[StaticNumber, ...] | None = None
-    lane: IndexedLoop | None = None
-    offset: Dim = 0
+    index_of_loop: IndexedLoop | None = None
+    index_offset: Dim = 0
 
     @property
     def tensor(self) -> Tensor:
@@ -80,7 +80,7 @@ class Tuple(Struct, frozen=True, eq=False):
     """A tuple, or the tangent of a function `of`."""
 
     items: tuple[Term, ...]
-    of: ClosureType | None = None
+    function_type: ClosureType | None = None
 
 
 class RecordTerm(Struct, frozen=True, eq=False):
@@ -175,8 +175,8 @@ class YieldSteps(Struct, frozen=True, eq=False):
     """
 
     count: Value
-    room: Dim | None
-    here: Value | None
+    capacity: Dim | None
+    reached_yield: Value | None
     span: Span
 
 
@@ -221,7 +221,7 @@ def type_of(term: Term) -> LangType:
         case Array():
             return term.tensor
         case Tuple():
-            return TupleType(tuple(map(type_of, term.items)), term.of)
+            return TupleType(tuple(map(type_of, term.items)), term.function_type)
         case ZipTerm():
             return TupleType(tuple(map(type_of, term.items)))
         case RecordTerm() | VariantTerm() | SumTerm():
@@ -300,7 +300,7 @@ def build_term(type: LangType, values: Iterator[Value]) -> Term:
         case Tensor():
             return Array(next(values))
         case TupleType():
-            return Tuple(tuple([build_term(t, values) for t in type.items]), type.of)
+            return Tuple(tuple([build_term(t, values) for t in type.items]), type.closure)
         case RecordType():
             return record_of_fields(type, tuple([build_term(t, values) for t in type.fields]))
         case VariantType():
@@ -332,9 +332,9 @@ def with_leaves(term: Term, values: Iterator[Value]) -> Term:
     """The same term on other values; what was known of it before the run stays known."""
     match term:
         case Array():
-            return Array(next(values), term.static, below=term.below)
+            return Array(next(values), term.static, upper_bound=term.upper_bound)
         case Tuple():
-            return Tuple(tuple([with_leaves(t, values) for t in term.items]), term.of)
+            return Tuple(tuple([with_leaves(t, values) for t in term.items]), term.function_type)
         case ZipTerm():
             return ZipTerm(tuple([with_leaves(t, values) for t in term.items]), term.counted)
         case RecordTerm():
@@ -398,7 +398,7 @@ def is_size_condition(condition: Value) -> bool:
         if value.home not in homes:
             homes[value.home] = {r: eqn for eqn in value.home.eqns for r in eqn.results}
         eqn = homes[value.home].get(value)
-        if eqn is None or not (eqn.op.elementwise or eqn.op.splat is not None):
+        if eqn is None or not (eqn.op.elementwise or eqn.op.fill_value is not None):
             return False
         todo += eqn.operands
     return True

@@ -31,12 +31,12 @@ class PipelineHooks(Struct, frozen=True):
     number of a failed check, and how many bytes its derivatives in reverse may take, 0 for any."""
 
     finish: Callable[[Graph], Graph]
-    says: TextSink
+    on_print: TextSink
     report: Callable[[int], None]
     limit: int = 0
 
     @property
-    def said(self) -> dict[str, Any]:
+    def reverse_attrs(self) -> dict[str, Any]:
         """Of memory, to a derivative in reverse."""
         return {"limit": self.limit} if self.limit else {}
 
@@ -46,7 +46,7 @@ class TangentOrigin(Struct, frozen=True, eq=False):
 
     base: EmbeddedProgram
     active: Mask
-    alone: bool
+    tangent_only: bool
 
 
 class PrimalTangentSplit(Struct, frozen=True, eq=False):
@@ -56,8 +56,8 @@ class PrimalTangentSplit(Struct, frozen=True, eq=False):
     """
 
     first: EmbeddedProgram
-    rest: EmbeddedProgram
-    arguments: bool
+    tangent: EmbeddedProgram
+    residuals_are_arguments: bool
 
 
 class EmbeddedProgram:
@@ -66,20 +66,20 @@ class EmbeddedProgram:
     Two are equal if they are the same, so what is derived of one is kept with it.
     """
 
-    __slots__ = ("checked", "derived", "graph", "lock", "origin", "road")
+    __slots__ = ("derived", "failure_index", "graph", "hooks", "lock", "origin")
 
     def __init__(
         self, graph: Graph, road: PipelineHooks, checked: int | None = None, origin: TangentOrigin | None = None
     ) -> None:
-        self.graph, self.road = graph, road
-        self.checked, self.origin = checked, origin
+        self.graph, self.hooks = graph, road
+        self.failure_index, self.origin = checked, origin
         self.lock = threading.RLock()
         self.derived: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
         return self.graph.name or "function"
 
-    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What was made of it under a key, by the first who asks."""
         with self.lock:
             if key not in self.derived:
@@ -87,54 +87,59 @@ class EmbeddedProgram:
             return self.derived[key]
 
     @property
-    def finished(self) -> Graph:
+    def finished_graph(self) -> Graph:
         """The graph as it is lowered."""
-        return self.once("finished", lambda: self.road.finish(self.graph))
+        return self.cached("finished", lambda: self.hooks.finish(self.graph))
 
     @property
-    def smooth(self) -> Mask:
+    def differentiable_results(self) -> Mask:
         """Which results have a tangent."""
         return tuple([r.type.tangent is not None for r in self.graph.results])
 
-    def grown(
+    def derive(
         self, build: Callable[[Builder, Graph], Graph], first: bool, origin: TangentOrigin | None = None
     ) -> EmbeddedProgram:
         """The program of another graph, built around this one's. What is not the `first` run of it says nothing."""
         graph = self.graph if first else without_prints(self.graph)
-        return EmbeddedProgram(build(Builder(), graph), self.road, self.checked if first else None, origin)
+        return EmbeddedProgram(build(Builder(), graph), self.hooks, self.failure_index if first else None, origin)
 
     # ---- what JAX's rules ask for
 
-    def pushed(self, active: Mask) -> EmbeddedProgram:
+    def jvp(self, active: Mask) -> EmbeddedProgram:
         """xs, tangents of the `active` ones -> ys, tangents of those that have one."""
-        make = lambda: self.grown(lambda b, f: jvp_graph(b, f, active), True, TangentOrigin(self, active, alone=False))  # noqa: E731
-        return self.once(("pushed", active), make)
-
-    def tangent(self, active: Mask) -> EmbeddedProgram:
-        """The tangents alone."""
-        make = lambda: self.grown(  # noqa: E731
-            lambda b, f: jvp_graph(b, f, active, alone=True), False, TangentOrigin(self, active, alone=True)
+        make = lambda: self.derive(
+            lambda b, f: jvp_graph(b, f, active), True, TangentOrigin(self, active, tangent_only=False)
         )
-        return self.once(("tangent", active), make)
+        return self.cached(("pushed", active), make)
 
-    def pulled(self, wrt: Mask, arriving: Mask) -> EmbeddedProgram:
+    def tangent_program(self, active: Mask) -> EmbeddedProgram:
+        """The tangents alone."""
+        make = lambda: self.derive(  # noqa: E731
+            lambda b, f: jvp_graph(b, f, active, tangent_only=True),
+            False,
+            TangentOrigin(self, active, tangent_only=True),
+        )
+        return self.cached(("tangent", active), make)
+
+    def pulled(self, wrt: Mask, present: Mask) -> EmbeddedProgram:
         """xs, those cotangents of smooth results that are `arriving` -> cotangents of the `wrt` params."""
-        return self.once(
-            ("pulled", wrt, arriving),
-            lambda: self.grown(lambda b, f: vjp_graph(b, f, wrt, arriving, self.road.said), False),
+        return self.cached(
+            ("pulled", wrt, present),
+            lambda: self.derive(lambda b, f: vjp_graph(b, f, wrt, present, self.hooks.reverse_attrs), False),
         )
 
     def transposed(self, linear: Mask, arriving: Mask) -> EmbeddedProgram:
         """The params that are not `linear`, cotangents -> cotangents of the linear params, in which it is linear."""
         key = ("transposed", linear, arriving)
-        return self.once(
-            key, lambda: self.grown(lambda b, f: transposed_graph(b, f, linear, arriving, self.road.said), False)
+        return self.cached(
+            key,
+            lambda: self.derive(lambda b, f: transposed_graph(b, f, linear, arriving, self.hooks.reverse_attrs), False),
         )
 
-    def mapped(self, batched: Mask, length: int) -> EmbeddedProgram:
+    def vmap(self, batched: Mask, length: int) -> EmbeddedProgram:
         """The same for each item of the `batched` params, the results stacked."""
-        return self.once(
-            ("mapped", batched, length), lambda: self.grown(lambda b, f: map_graph(b, f, batched, length), True)
+        return self.cached(
+            ("mapped", batched, length), lambda: self.derive(lambda b, f: map_graph(b, f, batched, length), True)
         )
 
     def split(self, active: Mask) -> PrimalTangentSplit:
@@ -143,13 +148,13 @@ class EmbeddedProgram:
         Of one real number the gradient is had at once, and its tangent is a product. Else the second half runs the
         function again: what a loop of unknown length keeps is nothing that one program can hand to another.
         """
-        return self.once(
+        return self.cached(
             ("split", active), lambda: split_by_gradient(self, active) or split_by_recomputing(self, active)
         )
 
 
 def split_by_recomputing(program: EmbeddedProgram, active: Mask) -> PrimalTangentSplit:
-    return PrimalTangentSplit(program, program.tangent(active), arguments=True)
+    return PrimalTangentSplit(program, program.tangent_program(active), residuals_are_arguments=True)
 
 
 def split_by_gradient(program: EmbeddedProgram, active: Mask) -> PrimalTangentSplit | None:
@@ -162,11 +167,11 @@ def split_by_gradient(program: EmbeddedProgram, active: Mask) -> PrimalTangentSp
         or not all(is_real(p.type) for p in select_by_mask(graph.params, active))
     ):
         return None
-    first = program.grown(lambda b, f: gradient_graph(b, f, active, program.road.said), True)
+    first = program.derive(lambda b, f: gradient_graph(b, f, active, program.hooks.reverse_attrs), True)
     gradients = [r.type for r in first.graph.results[len(graph.results) :]]
-    road = replace(program.road, limit=0)  # a product keeps nothing
+    road = replace(program.hooks, limit=0)  # a product keeps nothing
     return PrimalTangentSplit(
-        first, EmbeddedProgram(product_graph(Builder(), gradients, smooth[0]), road), arguments=False
+        first, EmbeddedProgram(product_graph(Builder(), gradients, smooth[0]), road), residuals_are_arguments=False
     )
 
 
@@ -189,11 +194,11 @@ def params_like(builder: Builder, values: Sequence[Value], prefix: str = "") -> 
     return [builder.param(v.type, f"{prefix}{v.hint}" if v.hint else "") for v in values]
 
 
-def jvp_graph(builder: Builder, f: Graph, active: Mask, alone: bool = False) -> Graph:
+def jvp_graph(builder: Builder, f: Graph, active: Mask, tangent_only: bool = False) -> Graph:
     xs = params_like(builder, f.params)
     dxs = params_like(builder, select_by_mask(f.params, active), "d")
     found = builder.emit(JVP, [*xs, *dxs], (f,), wrt=active)
-    return builder.finish(found[len(f.results) :] if alone else found, name=f"{f.name}_jvp")
+    return builder.finish(found[len(f.results) :] if tangent_only else found, name=f"{f.name}_jvp")
 
 
 def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask, said: ReverseAttrs) -> Graph:

@@ -47,9 +47,9 @@ class JaxExtern(ExternFunction):
 
         function.__name__ = function.__qualname__ = name
         self.function = jax.jit(function)
-        self.verified()
+        self.check_traceable()
 
-    def verified(self) -> None:
+    def check_traceable(self) -> None:
         """Trace it. Errors: what reading its results refuses; DL1232 where it fails, and where it is not pure."""
         specs = [jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in self.params]
         try:
@@ -108,7 +108,7 @@ class HostExtern(ExternFunction):
         """JAX makes 32 bits of 64 on the way there and back, so these go as words."""
         dtypes = [numpy_dtype(t.dtype) for t in self.params]
 
-        def called(*words: Any) -> list[Any]:
+        def run_on_host(*words: Any) -> list[Any]:
             try:
                 found = self.run(*[join_64bit(np.asarray(x), dtype) for x, dtype in zip(words, dtypes, strict=True)])
             except (DifflangError, KeyboardInterrupt) as error:
@@ -117,7 +117,7 @@ class HostExtern(ExternFunction):
             return [split_into_words(x) for x in found]
 
         given = [split_64bit(jax, x) for x in arrays]
-        back = jax.pure_callback(called, [word_struct(t) for t in self.results], *given, vmap_method="sequential")
+        back = jax.pure_callback(run_on_host, [word_struct(t) for t in self.results], *given, vmap_method="sequential")
         return [join_words(jax, x, t) for x, t in zip(back, self.results, strict=True)]
 
 

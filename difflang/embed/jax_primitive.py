@@ -34,9 +34,9 @@ program_p.multiple_results = True
 
 def bind_program(program: EmbeddedProgram, arrays: Sequence[Array]) -> list[Array]:
     """The results of a program on arrays, in whatever JAX transformation is going on."""
-    if program.road.limit:
+    if program.hooks.limit:
         with classify_errors():  # refused here, if it is: JAX hides the lines of a program while it lowers one
-            program.finished  # noqa: B018
+            program.finished_graph  # noqa: B018
     with jax.enable_x64(True):
         typed = [cast_to_param(x, p.type) for x, p in zip(arrays, program.graph.params, strict=True)]
         return list(program_p.bind(*unify_varying_axes(typed), program=program))
@@ -93,7 +93,7 @@ def abstract_array(type: Type, like: Any = None) -> Any:
 
 def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
     """Outside of any trace, as when `jax.grad` is not within `jax.jit`: compiled once."""
-    compiled = program.once("jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program)))
+    compiled = program.cached("jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program)))
     with jax.enable_x64(True):
         return compiled(*arrays)
 
@@ -101,7 +101,7 @@ def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
 def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
     """The finished graph, each equation at its own source position. Within one module it stands once."""
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
-    function = program.once(("function", platform), lambda: jit_finished_graph(program, platform))
+    function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
     with jax.enable_x64(True):
         plain = ctx.replace(avals_in=[abstract_array(p.type) for p in program.graph.params])
         results = mlir.lower_fun(function)(plain, *operands)
@@ -112,10 +112,10 @@ def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
 
 def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[..., list[Array]]:
     """The finished graph as a function that JAX traces once, however many programs it is a part of."""
-    graph, checked = program.finished, program.checked
+    graph, checked = program.finished_graph, program.failure_index
 
     def function(*arrays: Array) -> list[Array]:
-        found = Lowering(jax, platform, program.road.says, runs=True).program(graph, *arrays)
+        found = Lowering(jax, platform, program.hooks.on_print, groups_runs=True).program(graph, *arrays)
         if checked is not None:
             report_failed_check(program, found[checked])
         return found
@@ -127,13 +127,13 @@ def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[...,
 def report_failed_check(program: EmbeddedProgram, word: Array) -> None:
     """Tell the number of a failed check, when the program runs."""
 
-    def tell(word: Array) -> None:
+    def send_report(word: Array) -> None:
         for number in np.unique(np.asarray(word)):
             if number:
-                program.road.report(int(number))
+                program.hooks.report(int(number))
 
     failed = jax.numpy.any(word != 0)
-    jax.lax.cond(failed, lambda w: jax.debug.callback(tell, w), lambda w: None, word)
+    jax.lax.cond(failed, lambda w: jax.debug.callback(send_report, w), lambda w: None, word)
 
 
 # ---- derivatives
@@ -147,7 +147,7 @@ def jvp(
     if not any(active):
         results = bind_program(program, primals)
         return results, [zero_tangent(y) for y in results]
-    found = bind_program(program.pushed(active), [*primals, *select_by_mask(tangents, active)])
+    found = bind_program(program.jvp(active), [*primals, *select_by_mask(tangents, active)])
     return split_tangents(program, found)
 
 
@@ -155,7 +155,9 @@ def split_tangents(program: EmbeddedProgram, found: Sequence[Array]) -> tuple[li
     count = len(program.graph.results)
     dys = iter(found[count:])
     results = list(found[:count])
-    return results, [next(dys) if s else zero_tangent(y) for y, s in zip(results, program.smooth, strict=True)]
+    return results, [
+        next(dys) if s else zero_tangent(y) for y, s in zip(results, program.differentiable_results, strict=True)
+    ]
 
 
 def has_tangent(tangent: Any) -> bool:
@@ -171,14 +173,14 @@ def partial_eval(trace: Any, *tracers: Any, program: EmbeddedProgram) -> list[An
     origin = program.origin
     count = len(origin.base.graph.params) if origin is not None else 0
     known = [t.pval.get_known() for t in tracers]
-    if origin is None or origin.alone or any(x is None for x in known[:count]) or None not in known[count:]:
+    if origin is None or origin.tangent_only or any(x is None for x in known[:count]) or None not in known[count:]:
         return trace.default_process_primitive(program_p, tracers, {"program": program})
     halves = origin.base.split(origin.active)
     found = bind_program(halves.first, known[:count])
     results = len(origin.base.graph.results)
-    kept = known[:count] if halves.arguments else found[results:]
+    kept = known[:count] if halves.residuals_are_arguments else found[results:]
     later = [*[trace.new_const(x) for x in kept], *tracers[count:]]
-    dys = trace.default_process_primitive(program_p, later, {"program": halves.rest})
+    dys = trace.default_process_primitive(program_p, later, {"program": halves.tangent})
     return [*[trace.new_const(y) for y in found[:results]], *dys]
 
 
@@ -190,7 +192,7 @@ def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[boo
         x for x, there in zip(eqn.invars, instantiated, strict=True) if not there and isinstance(x, jax.extend.core.Var)
     ]
     count = len(origin.base.graph.params) if origin is not None else 0
-    if origin is None or origin.alone or any(unknown[:count]):
+    if origin is None or origin.tangent_only or any(unknown[:count]):
         everything = [True] * len(eqn.outvars)
         return None, eqn, everything, everything, needed
     results = len(origin.base.graph.results)
@@ -204,7 +206,7 @@ def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[boo
 def transpose(cts: Sequence[Any], *arguments: Any, program: EmbeddedProgram) -> list[Any]:
     """A linear program turned round. JAX pairs complex numbers without a conjugate, we with one."""
     linear = tuple([ad.is_undefined_primal(x) for x in arguments])
-    smooth = select_by_mask(cts, program.smooth)
+    smooth = select_by_mask(cts, program.differentiable_results)
     arriving = tuple([has_tangent(ct) for ct in smooth])
     known = select_by_mask(arguments, tuple([not z for z in linear]))
     turned = transposed_program(program, linear, arriving)
@@ -220,7 +222,7 @@ def reshard_like(ct: Array, aval: Any) -> Array:
 def transposed_program(program: EmbeddedProgram, linear: Mask, arriving: Mask) -> EmbeddedProgram:
     """What is linear because it is a tangent is turned round by pulling back through what it is the tangent of."""
     origin = program.origin
-    if origin is not None and origin.alone:
+    if origin is not None and origin.tangent_only:
         count = len(origin.base.graph.params)
         if linear == tuple([i >= count for i in range(len(linear))]):
             return origin.base.pulled(origin.active, arriving)
@@ -237,17 +239,17 @@ def conjugate(x: Array) -> Array:
 def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: EmbeddedProgram) -> tuple[list[Array], list[Any]]:
     """The program for each item. Where only tangents differ from item to item, the value is one for all of them."""
     origin = program.origin
-    if origin is not None and not origin.alone:
+    if origin is not None and not origin.tangent_only:
         count = len(origin.base.graph.params)
         if all(d is None for d in dims[:count]):
             results = bind_program(origin.base, arrays[:count])
-            tangents, batched = batch(arrays, dims, program=origin.base.tangent(origin.active))
+            tangents, batched = batch(arrays, dims, program=origin.base.tangent_program(origin.active))
             return [*results, *tangents], [*[None] * len(results), *batched]
     batched = tuple([d is not None for d in dims])
     with jax.enable_x64(True):
         moved = [jax.numpy.moveaxis(x, d, 0) if d is not None else x for x, d in zip(arrays, dims, strict=True)]
     length = next(x.shape[0] for x in select_by_mask(moved, batched))
-    found = bind_program(program.mapped(batched, length), moved)
+    found = bind_program(program.vmap(batched, length), moved)
     return found, [0] * len(found)
 
 

@@ -58,8 +58,8 @@ class PreparedGraph(Struct, frozen=True):
     fails: bool
 
     @property
-    def bytes(self) -> int:
-        return self.executable.bytes
+    def memory_bytes(self) -> int:
+        return self.executable.memory_bytes
 
     @property
     def orders(self) -> bool:
@@ -71,7 +71,7 @@ class SharedContext(Struct, frozen=True, eq=False):
 
     checks: CheckTable
     lock: AbstractContextManager[Any]
-    rooms: MutableMapping[Any, Capacity]
+    capacities: MutableMapping[Any, Capacity]
 
 
 class CallableGraph:
@@ -81,11 +81,11 @@ class CallableGraph:
     value that the leaves of a result are.
     """
 
-    make: Callable[[Iterator[Any]], Any]
-    make_unlimited: Callable[[Iterator[Any]], Any]  # of what `unlimited` gives: it may have other room
+    build_result: Callable[[Iterator[Any]], Any]
+    build_interpreted: Callable[[Iterator[Any]], Any]  # of what `unlimited` gives: it may have other room
 
     def __init__(self, around: SharedContext, graph: Graph, can_fail: bool, of: Hashable, said: int) -> None:
-        self.around, self.elaborated, self.can_fail, self.of, self.said = around, graph, can_fail, of, said
+        self.shared, self.elaborated, self.can_fail, self.of, self.byte_limit = around, graph, can_fail, of, said
         self.limit = memory_limit(graph)
         self.programs: dict[int, Growable[PreparedGraph]] = {}  # by the limit they are made under
         self.voice = PrintSink(to_stdout)
@@ -94,37 +94,39 @@ class CallableGraph:
     @property
     def program(self) -> Growable[PreparedGraph]:
         """What XLA runs. Errors: DL1012."""
-        return self.under(self.limit)
+        return self.program_under(self.limit)
 
     @property
     def unlimited(self) -> Growable[PreparedGraph]:
         """What the interpreter runs: limits are on XLA's memory."""
-        return self.under(0)
+        return self.program_under(0)
 
-    def under(self, limit: int) -> Growable[PreparedGraph]:
+    def program_under(self, limit: int) -> Growable[PreparedGraph]:
         """The program under a limit, which is made by whoever asks first. Errors: DL1012."""
         if limit not in self.programs:
-            with self.around.lock:
+            with self.shared.lock:
                 if limit not in self.programs:
-                    room = self.around.rooms.get(self.of, INITIAL_CAPACITY)
-                    self.programs[limit] = Growable(partial(self.compiled, limit), room)
+                    room = self.shared.capacities.get(self.of, INITIAL_CAPACITY)
+                    self.programs[limit] = Growable(partial(self.compile_under, limit), room)
         return self.programs[limit]
 
-    def compiled(self, limit: int, room: Capacity) -> PreparedGraph:
+    def compile_under(self, limit: int, room: Capacity) -> PreparedGraph:
         """The finished graph, and what runs it without the numbers of a failure."""
-        with self.around.lock, pause_gc():
+        with self.shared.lock, pause_gc():
             if limit:
-                return compile_within_limit(self.elaborated, limit, room, self.made)[1]
+                return compile_within_limit(self.elaborated, limit, room, self.prepare)[1]
             graph = finalize_graph(self.elaborated, room)
-        return self.made(graph)
+        return self.prepare(graph)
 
-    def made(self, graph: Graph, *, sparing: bool = False) -> PreparedGraph:
+    def prepare(self, graph: Graph, *, sparing: bool = False) -> PreparedGraph:
         proved = drop_proved_checks(graph) if self.can_fail else None
         fails = self.can_fail and proved is None
         graph = graph if proved is None else proved
         runs = with_check_number(graph) if fails else graph
-        in_order = self.around.checks.in_order
-        return PreparedGraph(graph, compile_graph(runs, says=self.voice, in_order=in_order, sparing=sparing), fails)
+        in_order = self.shared.checks.deterministic
+        return PreparedGraph(
+            graph, compile_graph(runs, on_print=self.voice, deterministic=in_order, sparing=sparing), fails
+        )
 
     @property
     def graph(self) -> Graph:
@@ -139,27 +141,27 @@ class CallableGraph:
         """Whether a check may fail."""
         return self.program.made.fails
 
-    def grows(self, program: Growable[PreparedGraph], number: int, *, interpreted: bool = False) -> bool:
+    def grow_capacity(self, program: Growable[PreparedGraph], number: int, *, interpreted: bool = False) -> bool:
         """Whether a check failed for want of room that there is now."""
-        more = program.grows(self.around.checks, number, interpreted=interpreted)
+        more = program.grow(self.shared.checks, number, interpreted=interpreted)
         if more and program is self.programs.get(self.limit):
-            self.around.rooms[self.of] = program.room
-            self.forget()
+            self.shared.capacities[self.of] = program.capacity
+            self.drop_jax_programs()
         return more
 
-    def keep_up(self, *, raises: bool = True) -> None:
+    def sync_capacity(self, *, raises: bool = True) -> None:
         """Another program of the function may have needed more room: where nothing `raises` nobody would find out.
 
         Under a limit no more is taken than is needed here.
         """
         if self.limit and raises and not pytrees.is_tracing():
             return
-        room = self.around.rooms.get(self.of, self.program.room)
-        if room != self.program.room:
-            self.programs[self.limit] = Growable(partial(self.compiled, self.limit), room)
-            self.forget()
+        room = self.shared.capacities.get(self.of, self.program.capacity)
+        if room != self.program.capacity:
+            self.programs[self.limit] = Growable(partial(self.compile_under, self.limit), room)
+            self.drop_jax_programs()
 
-    def forget(self) -> None:
+    def drop_jax_programs(self) -> None:
         """The programs that JAX sees have the room they were made with."""
         for name in ("whole", "within", "bare"):
             vars(self).pop(name, None)
@@ -170,65 +172,65 @@ class CallableGraph:
 
     # ---- calls
 
-    def called(self, arrays: Sequence[Any]) -> Any:
+    def call(self, arrays: Sequence[Any]) -> Any:
         """The value for such arrays, wherever they are."""
         if pytrees.has_tracers(arrays):
-            return self.make(iter(self.inside(arrays)))
+            return self.build_result(iter(self.apply_in_jax(arrays)))
         met = self.voice.met
-        results = self.over_devices(arrays) if pytrees.has_multi_device(arrays) else self.executable(*arrays)
-        return self.value(results, arrays, met)
+        results = self.call_sharded(arrays) if pytrees.has_multi_device(arrays) else self.executable(*arrays)
+        return self.checked_value(results, arrays, met)
 
-    def of_host(self, leaves: Sequence[Any]) -> Any:
+    def call_on_host(self, leaves: Sequence[Any]) -> Any:
         """The same where the leaves are numbers and NumPy arrays, and all that the program takes."""
         met, executable = self.voice.met, self.program.made.executable
         arrays = [convert(x) for convert, x in zip(executable.converters, leaves, strict=True)]
-        return self.value(executable.on_arrays(arrays), arrays, met)
+        return self.checked_value(executable.on_arrays(arrays), arrays, met)
 
-    def value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
+    def checked_value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
         """The value that the program's results are, JAX's concrete arrays, if no check failed.
 
         When it began, `met` texts had been printed.
         """
-        while self.fails and (number := self.waiter.item(results.pop())):
-            if not self.grows(self.program, number):
+        while self.fails and (number := self.waiter.read_item(results.pop())):
+            if not self.grow_capacity(self.program, number):
                 given = pytrees.to_host(arrays) if pytrees.has_multi_device(arrays) else arrays
-                raise self.failure(number, Executable, given, self.program.room)
-            self.voice.again(met)
+                raise self.failure_error(number, Executable, given, self.program.capacity)
+            self.voice.rewind(met)
             results = self.executable(*arrays)
-        self.voice.settle()
-        return self.make(iter(results))
+        self.voice.raise_error()
+        return self.build_result(iter(results))
 
-    def failure(
+    def failure_error(
         self, number: int, runs: Callable[[Graph, None, TextSink], Runs], arrays: Sequence[Any], room: Capacity
     ) -> DifflangError:
         """The error that a failed check is: the program is run once more, under no limit, for all there is to say."""
 
         def full(graph: Graph, says: TextSink) -> Runs:
-            with self.around.lock, pause_gc():
+            with self.shared.lock, pause_gc():
                 explained = finalize_graph(graph, room, explained=True)
             return runs(explained, None, says)
 
-        return explain_failure(self.around.checks, number, self.elaborated, full, arrays)
+        return explain_failure(self.shared.checks, number, self.elaborated, full, arrays)
 
     def interpreted(self, arrays: Sequence[Any]) -> Any:
         """The value in NumPy, by the reference of each op."""
         program = self.unlimited
-        converted = self.concrete(arrays, "the interpreter")
+        converted = self.concrete_arrays(arrays, "the interpreter")
         met = self.voice.met
-        results = self.evaluated(program.made, converted)
+        results = self.evaluate_graph(program.made, converted)
         while program.made.fails and (site := results[-3].item()):
-            if not self.grows(program, site, interpreted=True):
-                raise self.failure(site, interpreter_program, converted, program.room)
-            self.voice.again(met)
-            results = self.evaluated(program.made, converted)
-        return self.make_unlimited(iter(results))
+            if not self.grow_capacity(program, site, interpreted=True):
+                raise self.failure_error(site, interpreter_program, converted, program.capacity)
+            self.voice.rewind(met)
+            results = self.evaluate_graph(program.made, converted)
+        return self.build_interpreted(iter(results))
 
-    def evaluated(self, made: PreparedGraph, arrays: Sequence[Any]) -> list[Any]:
-        results = [np.asarray(x) for x in evaluate(made.graph, *arrays, says=self.voice)]
-        self.voice.settle()
+    def evaluate_graph(self, made: PreparedGraph, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.asarray(x) for x in evaluate(made.graph, *arrays, text_sink=self.voice)]
+        self.voice.raise_error()
         return results
 
-    def concrete(self, arrays: Sequence[Any], who: str) -> list[Any]:
+    def concrete_arrays(self, arrays: Sequence[Any], who: str) -> list[Any]:
         """The arrays in NumPy. Errors: DL1206 for values inside a JAX transformation."""
         if pytrees.has_tracers(arrays):
             message = f"{who} takes arrays, not values inside a JAX transformation"
@@ -238,67 +240,70 @@ class CallableGraph:
 
     # ---- inside JAX
 
-    def inside(self, arrays: Sequence[Any]) -> list[Any]:
+    def apply_in_jax(self, arrays: Sequence[Any]) -> list[Any]:
         """The results as a part of a program of JAX, whose transformations go by our rules."""
-        results = bind_program(self.within, self.converted(arrays))
+        results = bind_program(self.jax_program, self.converted(arrays))
         return results[:-1] if self.fails else results
 
-    def over_devices(self, arrays: Sequence[Any]) -> list[Any]:
+    def call_sharded(self, arrays: Sequence[Any]) -> list[Any]:
         """The results of arrays that lie on several devices: XLA splits the program as the arrays are split."""
         return bind_program(self.whole, self.converted(arrays))
 
     @cached_property
     def whole(self) -> EmbeddedProgram:
         """What `executable` runs, for wherever its arguments are."""
-        graph = self.seen
+        graph = self.jax_graph
         if not self.fails:
             return EmbeddedProgram(
-                dce(graph.with_results(graph.results[:-FAILURE_RESULTS])) if self.can_fail else graph, self.road
+                dce(graph.with_results(graph.results[:-FAILURE_RESULTS])) if self.can_fail else graph, self.jax_pipeline
             )
-        return EmbeddedProgram(with_check_number(graph), self.road)
+        return EmbeddedProgram(with_check_number(graph), self.jax_pipeline)
 
     @cached_property
-    def within(self) -> EmbeddedProgram:
+    def jax_program(self) -> EmbeddedProgram:
         """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
         if not self.fails:
             return self.whole
         graph, last = self.whole.graph, len(self.whole.graph.results) - 1
-        return EmbeddedProgram(poison_with_nan(graph, last), self.road, last)
+        return EmbeddedProgram(poison_with_nan(graph, last), self.jax_pipeline, last)
 
-    def checked(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
+    def call_with_failure(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
         """The word of a failure, and the value."""
-        found = bind_program(self.bare, self.converted(arrays))
+        found = bind_program(self.raw_program, self.converted(arrays))
         if not self.can_fail:
-            return [np.int32(0)] * FAILURE_RESULTS, self.make(iter(found))
-        return found[-FAILURE_RESULTS:], self.make(iter(found[:-FAILURE_RESULTS]))
+            return [np.int32(0)] * FAILURE_RESULTS, self.build_result(iter(found))
+        return found[-FAILURE_RESULTS:], self.build_result(iter(found[:-FAILURE_RESULTS]))
 
     @cached_property
-    def bare(self) -> EmbeddedProgram:
+    def raw_program(self) -> EmbeddedProgram:
         """The program with the whole word of a failure, nothing of which is told otherwise."""
-        return EmbeddedProgram(self.seen, self.road)
+        return EmbeddedProgram(self.jax_graph, self.jax_pipeline)
 
     @property
-    def seen(self) -> Graph:
+    def jax_graph(self) -> Graph:
         """The graph as JAX sees it: what it gives has sizes in numbers."""
         graph = without_check_messages(self.elaborated)
         if not any(has_symbolic_dims(r.type) for r in graph.results):
             return graph
-        return with_capacity(graph, self.program.room, arrays=True)
+        return with_capacity(graph, self.program.capacity, arrays=True)
 
     @cached_property
-    def road(self) -> PipelineHooks:
+    def jax_pipeline(self) -> PipelineHooks:
         return PipelineHooks(
-            lambda graph: finalize_within_limit(graph, self.program.room), self.voice, self.told, self.said
+            lambda graph: finalize_within_limit(graph, self.program.capacity),
+            self.voice,
+            self.report_failure,
+            self.byte_limit,
         )
 
-    def told(self, number: int) -> None:
+    def report_failure(self, number: int) -> None:
         """Say on the error stream that a check failed where nothing can be raised."""
-        site = self.around.checks.sites[number - 1]
+        site = self.shared.checks.sites[number - 1]
         sys.stderr.write(f"{printable(render([failure_warning(site)]))}\n")
 
 
 def interpreter_program(graph: Graph, _: None, says: TextSink) -> Runs:
-    return partial(evaluate, graph, says=says)
+    return partial(evaluate, graph, text_sink=says)
 
 
 def to_stdout(text: str) -> None:

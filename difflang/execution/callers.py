@@ -25,29 +25,29 @@ class CallSiteBlame:
 
     def __init__(self, program: Graph, number: int, check: Span, free: int) -> None:
         self.program, self.number, self.check = program, number, check
-        self.free = free  # no check has this number, or a greater one
-        self.order = graphs_postorder(program)[0] if check.of_library else []
+        self.first_free_number = free  # no check has this number, or a greater one
+        self.order = graphs_postorder(program)[0] if check.in_library else []
         self.reaching: set[Graph] = set()  # that lead to it with no call of the user's in between
         self.calls: dict[Eqn, None] = {}
         for graph in self.order:
             for eqn in graph.eqns:
                 if self.is_call(eqn):
                     self.calls[eqn] = None
-                elif self.leads(eqn) or self.is_failure(eqn):
+                elif self.reaches_check(eqn) or self.is_failure(eqn):
                     self.reaching.add(graph)
         # One call is to blame, unless the check is in the program itself: a call there was written out.
         self.by_number = len(self.calls) > 1 or program in self.reaching
 
-    def leads(self, eqn: Eqn) -> bool:
+    def reaches_check(self, eqn: Eqn) -> bool:
         return bool(eqn.regions) and not self.reaching.isdisjoint(eqn.regions)
 
     def is_call(self, eqn: Eqn) -> bool:
         """Whether it is a call in a text of the user's that leads to the check."""
         return (
             "name" in eqn.attrs
-            and not eqn.span.of_library
+            and not eqn.span.in_library
             and eqn.span.source.name not in SYNTHETIC_SOURCES
-            and self.leads(eqn)
+            and self.reaches_check(eqn)
         )
 
     def is_failure(self, eqn: Eqn) -> bool:
@@ -56,19 +56,19 @@ class CallSiteBlame:
             return False
         return eqn.attrs["value"] == self.number and eqn.span == self.check
 
-    def told_apart(self) -> Graph:
+    def number_call_sites(self) -> Graph:
         """The program, in which the check's number says from which call it was reached."""
         if not self.by_number or len(self.calls) > MAX_CALL_SITES:
             return self.program
         numbers: dict[Eqn | None, int] = {None: self.number}
-        numbers |= {call: self.free + i for i, call in enumerate(self.calls)}
+        numbers |= {call: self.first_free_number + i for i, call in enumerate(self.calls)}
         new: dict[Eqn | None, dict[Graph, Graph]] = {call: {} for call in numbers}  # what each call leads to, and none
         for graph in self.order:
             for call in numbers if graph in self.reaching else (None,):
-                new[call][graph] = graph.with_eqns([self.led(eqn, call, numbers[call], new) for eqn in graph.eqns])
+                new[call][graph] = graph.with_eqns([self.renumber(eqn, call, numbers[call], new) for eqn in graph.eqns])
         return new[None][self.program]
 
-    def led(self, eqn: Eqn, call: Eqn | None, number: int, new: Mapping[Eqn | None, Mapping[Graph, Graph]]) -> Eqn:
+    def renumber(self, eqn: Eqn, call: Eqn | None, number: int, new: Mapping[Eqn | None, Mapping[Graph, Graph]]) -> Eqn:
         """An equation where a call leads: a call in it leads on by itself."""
         if self.is_failure(eqn):
             return replace(eqn, attrs={**eqn.attrs, "value": number})
@@ -78,7 +78,7 @@ class CallSiteBlame:
     def blamed(self, error: DifflangError, number: int) -> DifflangError:
         """The error of the check, with the call that led to it; `number` is what that run gave."""
         spans = [eqn.span for eqn in self.calls]
-        at = number - self.free if self.by_number else 0
+        at = number - self.first_free_number if self.by_number else 0
         if not 0 <= at < len(spans):
             return error
         first, *others = error.diagnostics

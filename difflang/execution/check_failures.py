@@ -45,21 +45,23 @@ def explain_failure(
     """The error that a failure is: `full` runs the program again for the numbers in it, and for its messages."""
     heard: dict[int, str] = {}
 
-    def says(number: int, text: str) -> None:
+    def record_message(number: int, text: str) -> None:
         heard.setdefault(number, text)
 
     found = checks.sites[site - 1]
     callers = CallSiteBlame(program, site, found.span, len(checks.sites) + 1)
-    number, first, second = [int(n) for n in list(full(callers.told_apart(), says)(*arrays))[-FAILURE_RESULTS:]]
+    number, first, second = [
+        int(n) for n in list(full(callers.number_call_sites(), record_message)(*arrays))[-FAILURE_RESULTS:]
+    ]
     return callers.blamed(failure_error(found, first, second, heard.get(site)), number)
 
 
 def failure_error(found: CheckSite, first: int, second: int, said: str | None = None) -> DifflangError:
     """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
-    if found.room:
+    if found.capacity:
         return capacity_error(found, first)
-    if found.most:
-        return step_limit_error(found.span, found.most, found.message)
+    if found.max_steps:
+        return step_limit_error(found.span, found.max_steps, found.message)
     if found.message:
         message = said or found.message
         return DifflangError(Diagnostic("DL0901", message, (Label(found.span, "this does not hold"),)))
@@ -68,18 +70,24 @@ def failure_error(found: CheckSite, first: int, second: int, said: str | None = 
 
 def index_diagnostic(found: CheckSite, first: int, room: int) -> Diagnostic:
     """The report of an index: what it goes into and how long that is, what the index is, and the loops' variables."""
-    into, number = found.into, f"{first}" + {UNDER_I32: " or less", OVER_I32: " or more"}.get(first, "")
+    into, number = found.index_target, f"{first}" + {UNDER_I32: " or less", OVER_I32: " or more"}.get(first, "")
     if into is None or not into.array.text.strip():
         text = f"this axis has room for 0 to {room - 1}" if room > 0 else "this axis is empty"
         return Diagnostic("DL0902", f"index {number} is out of range", (Label(found.span, text),))
-    size = room if into.reach is None else room + into.reach - 1
+    size = room if into.range_length is None else room + into.range_length - 1
     exact = number == str(first)
     what = f"index {number}"
-    if into.reach is not None:
-        what = f"the range {number}..{first + into.reach}" if exact else f"a range of {into.reach} from {number}"
+    if into.range_length is not None:
+        what = (
+            f"the range {number}..{first + into.range_length}"
+            if exact
+            else f"a range of {into.range_length} from {number}"
+        )
     message = f"{what} is out of range: {array_text(into)} {length_text(size)}"
-    holds = "one of these is" if into.many else "this begins at" if into.reach is not None else "this is"
-    alone = exact and not into.many
+    holds = (
+        "one of these is" if into.is_index_array else "this begins at" if into.range_length is not None else "this is"
+    )
+    alone = exact and not into.is_index_array
     counted = [
         Label(span, f"`{span.text}` is {first - more}" if alone and more is not None else f"`{span.text}` counts here")
         for span, more in into.counters
@@ -110,9 +118,9 @@ def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:
 
 def failure_warning(site: CheckSite) -> Diagnostic:
     """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
-    if site.most:
-        return replace(step_limit_error(site.span, site.most, site.message).diagnostics[0], severity="warning")
-    if site.room:
+    if site.max_steps:
+        return replace(step_limit_error(site.span, site.max_steps, site.message).diagnostics[0], severity="warning")
+    if site.capacity:
         what = f"there is too little room for {site.message or 'what a loop yields'}"
         way = "call it outside JAX with such arguments first; what `jax.jit` has traced begins anew by `.clear_cache()`"
         return Diagnostic("DL1007", what, (Label(site.span),), (way,), severity="warning")
@@ -124,10 +132,10 @@ def failure_warning(site: CheckSite) -> Diagnostic:
 
 def capacity_error(site: CheckSite, reached: int) -> DifflangError:
     """The error that a recursion without end is, or what would keep too much."""
-    if site.room == "frames":
+    if site.capacity == "frames":
         code, message = "DL1007", f"{site.message} goes more than {reached:,} calls deep"
         way = "it must reach a case that does not call itself; a call that comes last takes no room"
-    elif site.room == "items":
+    elif site.capacity == "items":
         code, message = "DL1006", "there is not enough memory for all that this loop yields"
         way = "each item is kept where a derivative reads them in a branch, or in a loop further in"
     else:

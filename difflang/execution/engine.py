@@ -36,12 +36,17 @@ class Engine(Struct, frozen=True):
     device: str | None = None
     budget: int = 0
     in_order: bool = False
-    watch: bool = False
+    check_nans: bool = False
     profile: LineProfile | None = None
-    heard: Callable[[int], object] | None = None
+    on_limit: Callable[[int], object] | None = None
 
     def program(
-        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+        self,
+        graph: Graph,
+        *,
+        guard: bool = False,
+        capacity: Capacity = INITIAL_CAPACITY,
+        on_print: TextSink = discard_text,
     ) -> ArrayProgram:
         """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
 
@@ -54,20 +59,22 @@ class Engine(Struct, frozen=True):
 
         with pause_gc():
             if self.name == "xla" and (limit := memory_limit(graph, self.budget)):
-                made = compile_within_limit(graph, limit, room, partial(self.compiled, says=says, guard=guard))[1]
-                if self.heard is not None:
-                    self.heard(limit)
+                made = compile_within_limit(graph, limit, capacity, partial(self.compiled, says=on_print, guard=guard))[
+                    1
+                ]
+                if self.on_limit is not None:
+                    self.on_limit(limit)
                 return made
-            ready = with_check_number(finalize_graph(graph, room)) if guard else finalize_graph(graph, room)
-        return self.runs(ready, says)
+            ready = with_check_number(finalize_graph(graph, capacity)) if guard else finalize_graph(graph, capacity)
+        return self.run_finished(ready, on_print)
 
-    def explaining(self, room: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
+    def explaining(self, capacity: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
         """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
         from difflang.lower.lowering_pipeline import finalize_graph
 
-        return lambda graph, says: self.runs(finalize_graph(graph, room, explained=True), says)
+        return lambda graph, says: self.run_finished(finalize_graph(graph, capacity, explained=True), says)
 
-    def runs(self, ready: Graph, says: TextSink) -> ArrayProgram:
+    def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
         if self.name == "interpret" or is_small_graph(ready):
             if self.profile is not None and self.name == "interpret" and not is_small_graph(ready):
                 return self.profile.interpreted(ready, says)
@@ -82,7 +89,7 @@ class Engine(Struct, frozen=True):
 
         device = find_device(self.device) if self.device is not None else None
         ready = with_check_number(ready) if guard else ready
-        make = partial(compile_graph, device=device, says=says, in_order=self.in_order, sparing=sparing)
+        make = partial(compile_graph, device=device, on_print=says, deterministic=self.in_order, sparing=sparing)
         return make(ready) if self.profile is None else self.profile.timed(ready, make)
 
 
@@ -94,7 +101,7 @@ def is_small_graph(graph: Graph) -> bool:
     tensors = [t for t in types if isinstance(t, Tensor)]
     if len(tensors) < len(types):
         return False
-    arranged = all(e.op.same_bits for e in graph.eqns)
+    arranged = all(e.op.bit_exact for e in graph.eqns)
     return all(
         not t.shape or (arranged and prod([n for n in t.shape if isinstance(n, int)]) <= MAX_SMALL_ELEMENTS)
         for t in tensors
@@ -105,6 +112,6 @@ def interpreted_program(graph: Graph, says: TextSink = discard_text) -> ArrayPro
     import numpy as np
 
     def program(*arrays: Any) -> Sequence[Any]:
-        return evaluate(graph, *[np.asarray(a) for a in arrays], says=says)
+        return evaluate(graph, *[np.asarray(a) for a in arrays], text_sink=says)
 
     return program

@@ -59,7 +59,7 @@ class LineProfile:
 
     # ---- The clock
 
-    def turn(self, to: tuple[LineKey, TimeKind]) -> tuple[LineKey, TimeKind]:
+    def switch(self, to: tuple[LineKey, TimeKind]) -> tuple[LineKey, TimeKind]:
         """Go on elsewhere; where it was."""
         now = time.perf_counter()
         before, self.here = self.here, to
@@ -70,20 +70,20 @@ class LineProfile:
     @contextmanager
     def at(self, span: Span) -> Generator[None, None, None]:
         """Inside, time is spent on the host at a line."""
-        before = self.turn((self.line(span), "host"))
+        before = self.switch((self.line(span), "host"))
         try:
             yield
         finally:
-            self.turn(before)
+            self.switch(before)
 
     @contextmanager
     def doing(self, kind: TimeKind) -> Generator[None, None, None]:
         """Inside, time is spent for something else at the same line."""
-        before = self.turn((self.here[0], kind))
+        before = self.switch((self.here[0], kind))
         try:
             yield
         finally:
-            self.turn(before)
+            self.switch(before)
 
     def line(self, span: Span) -> LineKey:
         if span is NO_SPAN:
@@ -121,11 +121,11 @@ class LineProfile:
 
         def program(*arrays: Any) -> list[Any]:
             def step(eqn: Eqn, go: Callable[[], list[Any]]) -> list[Any]:
-                before = self.turn((self.line(eqn.span), "run"))
+                before = self.switch((self.line(eqn.span), "run"))
                 try:
                     return go()
                 finally:
-                    self.turn(before)
+                    self.switch(before)
 
             with self.doing("run"):
                 return evaluate_instrumented(graph, arrays, step, says)
@@ -136,7 +136,7 @@ class LineProfile:
 
     def rows(self) -> list[ProfileRow]:
         """The lines on which time was spent, the most first."""
-        self.turn(self.here)
+        self.switch(self.here)
         seconds: dict[LineKey, dict[TimeKind, float]] = defaultdict(lambda: defaultdict(float))
         for (line, kind), spent in self.spent.items():
             seconds[line][kind] += spent
@@ -157,10 +157,10 @@ class LineProfile:
 
         found: dict[str, dict[LineKey, float]] = {}
         for name, program in self.programs.items():
-            ops, unseen = self.traces.ops.get(name, {}), self.traces.unseen.get(name, 0.0)
+            ops, unseen = self.traces.ops.get(name, {}), self.traces.unattributed.get(name, 0.0)
             if not (whole := sum(ops.values()) + unseen):
                 continue
-            lines = op_source_lines(program.made.as_text()) if ops else {}
+            lines = op_source_lines(program.xla_executable.as_text()) if ops else {}
             parts: dict[LineKey, float] = defaultdict(float, {START: unseen / whole})
             for op, spent in ops.items():
                 at = lines.get(op) or Counter({START: 1})
@@ -174,12 +174,12 @@ class LineProfile:
         inside = source is not None and 0 < line[1] <= len(source.starts)
         return printable(source.line(line[1]).strip()) if source is not None and inside else ""
 
-    def untold(self) -> dict[LineKey, float]:
+    def unattributed(self) -> dict[LineKey, float]:
         """Seconds of compiled code that no trace divides among lines, by the line that called it."""
         found: dict[LineKey, float] = defaultdict(float)
         if self.traces is not None:
             for (name, caller), spent in self.ran.items():
-                unseen = self.traces.unseen.get(name, 0.0)
+                unseen = self.traces.unattributed.get(name, 0.0)
                 seen = sum(self.traces.ops.get(name, {}).values())
                 found[caller] += spent * (unseen / (unseen + seen) if unseen + seen else 1.0)
         whole = sum(self.ran.values())
@@ -203,7 +203,7 @@ class LineProfile:
             samples[caller] += traces.sampled[name]
         notes = [f"{line_text(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
                  for line, n in samples.most_common(NOTES) if n]  # fmt: skip
-        untold = sorted(self.untold().items(), key=lambda told: -told[1])[:NOTES]
+        untold = sorted(self.unattributed().items(), key=lambda told: -told[1])[:NOTES]
         notes += [f"{line_text(line)}: {format_seconds(spent)} stand here undivided: no trace holds all of what ran then"
                   for line, spent in untold]  # fmt: skip
         if traces.failed:
@@ -215,7 +215,7 @@ class LineProfile:
             {"file": r.line[0], "line": r.line[1], "text": r.text, **{k: r.seconds.get(k, 0.0) for k in KINDS}}
             for r in self.rows()
         ]
-        untold = [{"file": line[0], "line": line[1], "seconds": spent} for line, spent in self.untold().items()]
+        untold = [{"file": line[0], "line": line[1], "seconds": spent} for line, spent in self.unattributed().items()]
         whole = sum(r.total for r in self.rows())
         return {"seconds": whole, "lines": lines, "untold": untold, "notes": self.notes()}
 
@@ -263,11 +263,11 @@ class TimedProgram(Struct, frozen=True, eq=False):
 
     @property
     def notes(self) -> Any:
-        return self.program.notes
+        return self.program.offload_warnings
 
     @property
-    def bytes(self) -> int:
-        return self.program.bytes
+    def memory_bytes(self) -> int:
+        return self.program.memory_bytes
 
     @property
     def orders(self) -> bool:

@@ -15,22 +15,22 @@ LAST_STREAM = 2**32 - 1  # streams apart from one are numbered from here downwar
 class KeyStream:
     """Keys, one after the other. Nothing is computed before the first is asked for: most programs draw nothing."""
 
-    __slots__ = ("made", "root", "start")
+    __slots__ = ("count", "root", "start")
 
     def __init__(self, start: Callable[[], np.ndarray]) -> None:
         self.start = start
         self.root: np.ndarray | None = None
-        self.made = 0  # keys given so far
+        self.count = 0  # keys given so far
 
     def next(self) -> np.ndarray:
-        self.made += 1
-        return self.folded(self.made - 1)
+        self.count += 1
+        return self.fold(self.count - 1)
 
-    def apart(self, number: int) -> KeyStream:
+    def substream(self, number: int) -> KeyStream:
         """A stream of that number, whatever was drawn from this one before."""
-        return KeyStream(partial(self.folded, LAST_STREAM - number))
+        return KeyStream(partial(self.fold, LAST_STREAM - number))
 
-    def folded(self, number: int) -> np.ndarray:
+    def fold(self, number: int) -> np.ndarray:
         if self.root is None:
             self.root = self.start()
         return OPS["fold_in"].reference(self.root, np.uint32(number))

@@ -45,14 +45,16 @@ def layout_of_type(type: LangType, module: str) -> ValueLayout:
         case RecordType(decl=decl, names=names, fields=fields):
             part = type.tangent and bool(decl.fields) and names != tuple([f.name for f in decl.fields])
             return RecordLayout(
-                record_shape(decl.name, names, fields, module, part=part), part_layouts(fields, module), of=type
+                record_shape(decl.name, names, fields, module, part=part),
+                part_layouts(fields, module),
+                source_type=type,
             )
         case VariantType(decl=decl, index=index, names=names, fields=fields):
             part = type.tangent and names != tuple([f.name for f in decl.variants[index].fields])
             shape = record_shape(type.name, names, fields, module, part=part)
             return RecordLayout(shape, part_layouts(fields, module), decl.name, index, type)
         case SumType(options=options):
-            return UnionLayout(type.marks, part_layouts(options, module), type.tag)
+            return UnionLayout(type.tag_values, part_layouts(options, module), type.tag)
         case TextType(value=value, parts=()):
             return StaticLayout(value or "")
         case TextType():

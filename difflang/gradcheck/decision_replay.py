@@ -39,7 +39,7 @@ class ReplayMode(Struct, frozen=True):
     """
 
     watch: bool = False
-    beside: bool = False
+    keep_stops: bool = False
     shake: np.random.Generator | None = None
     amount: float = 0.0
 
@@ -50,33 +50,33 @@ class ReplayRun(Struct):
     path: Sequence[list[Array]] | None = None
     mode: ReplayMode = ReplayMode()
     origin: Mapping[Eqn, Eqn] = field(default_factory=dict[Eqn, Eqn])
-    met: dict[Eqn, list[list[Array]]] | None = None
-    decided: list[list[Array]] = field(default_factory=list[list[Array]])
+    recorded_operands: dict[Eqn, list[list[Array]]] | None = None
+    decisions: list[list[Array]] = field(default_factory=list[list[Array]])
     epsilon: float = EPSILON  # of the least precise reference met
     times: dict[Eqn, int] = field(default_factory=dict[Eqn, int])
 
     def __call__(self, graph: Graph, *arrays: Array) -> list[Array]:
         """The graph's results. Errors: Crossed."""
         with np.errstate(all="ignore"):
-            return self.inner(graph, *arrays)
+            return self.run_graph(graph, *arrays)
 
-    def inner(self, graph: Graph, *arrays: Array) -> list[Array]:
+    def run_graph(self, graph: Graph, *arrays: Array) -> list[Array]:
         return run_equations(graph, arrays, self.step)
 
     def step(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
         source = self.origin.get(eqn, eqn)
-        if self.met is not None:
+        if self.recorded_operands is not None:
             self.remember(source, operands)
         if eqn.op.inactive and eqn.operands:
             return self.decide(eqn, source, operands)
-        return self.shaken(self.computed(eqn, operands))
+        return self.perturb(self.evaluate_equation(eqn, operands))
 
-    def computed(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
+    def evaluate_equation(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
         """By the reference; one that has no wide numbers computes in f64. A derivative is expanded first."""
         if eqn.op.expand is not None:
-            return self.inner(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
+            return self.run_graph(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
         try:
-            found = evaluate_eqn(eqn, operands, self.inner)
+            found = evaluate_eqn(eqn, operands, self.run_graph)
         except TypeError as error:
             if eqn.regions:
                 raise
@@ -86,30 +86,30 @@ class ReplayRun(Struct):
         return [cast(x, r.type) for x, r in zip(found, eqn.results, strict=True)]
 
     def decide(self, eqn: Eqn, source: Eqn, operands: list[Array]) -> list[Array]:
-        at, path = len(self.decided), self.path
-        kept = None if path is None or (eqn.op is stop and not self.mode.beside) else path[at]
+        at, path = len(self.decisions), self.path
+        kept = None if path is None or (eqn.op is stop and not self.mode.keep_stops) else path[at]
         if kept is None:
-            found = self.computed(eqn, operands)
+            found = self.evaluate_equation(eqn, operands)
         else:
             found = [cast(x, r.type) for x, r in zip(kept, eqn.results, strict=True)]
             if self.mode.watch and eqn.op is not stop:
-                there = self.computed(eqn, operands)
+                there = self.evaluate_equation(eqn, operands)
                 if not all(equal_arrays(a, b) for a, b in zip(found, there, strict=True)):
                     raise PathDiverged(source)
-        self.decided.append(found)
+        self.decisions.append(found)
         return found
 
-    def shaken(self, arrays: list[Array]) -> list[Array]:
+    def perturb(self, arrays: list[Array]) -> list[Array]:
         rng = self.mode.shake
         return arrays if rng is None else [perturb_array(x, rng, self.mode.amount) for x in arrays]
 
     def remember(self, eqn: Eqn, operands: list[Array]) -> None:
         """What an equation is given, of the first, second, fourth, eighth ... time it runs."""
-        assert self.met is not None
+        assert self.recorded_operands is not None
         count = self.times.get(eqn, 0)
         self.times[eqn] = count + 1
         if count & (count + 1) == 0:
-            self.met.setdefault(eqn, []).append(operands)
+            self.recorded_operands.setdefault(eqn, []).append(operands)
 
 
 def equal_arrays(a: Array, b: Array) -> bool:

@@ -75,52 +75,58 @@ class PreciseRun(Struct, frozen=True, eq=False):
     graph: Graph
     arrays: Sequence[Array]  # as the graph takes them
     exact: Sequence[Array]  # the same, wide; perhaps with more digits
-    own: list[Array]
+    native_results: list[Array]
     results: list[Array]
     path: list[list[Array]]
     widening: GraphWidening
     epsilon: float
 
     @classmethod
-    def of(cls, graph: Graph, exact: Sequence[Array], met: dict[Eqn, list[list[Array]]] | None = None) -> PreciseRun:
+    def evaluate(
+        cls, graph: Graph, exact: Sequence[Array], recorded_operands: dict[Eqn, list[list[Array]]] | None = None
+    ) -> PreciseRun:
         exact = [cast(x, wide_type(p.type)) for x, p in zip(exact, graph.params, strict=True)]
         arrays = cast_arguments(graph, exact)
         first = ReplayRun()
         own = first(graph, *arrays)
         widening = GraphWidening()
-        run = ReplayRun(first.decided, origin=widening.origin, met=met)
+        run = ReplayRun(first.decisions, origin=widening.origin, recorded_operands=recorded_operands)
         run.origin = widening.origin
         wide = widening.graph(graph)
         results = run(wide, *exact)
-        return cls(graph, arrays, exact, own, results, run.decided, widening, run.epsilon)
+        return cls(graph, arrays, exact, own, results, run.decisions, widening, run.epsilon)
 
-    def again(self, arrays: Sequence[Array], mode: ReplayMode) -> list[Array]:
+    def replay(self, arrays: Sequence[Array], mode: ReplayMode) -> list[Array]:
         run = ReplayRun(self.path, mode, self.widening.origin)
         return run(self.widening.graph(self.graph), *arrays)
 
-    def row(self, places: Sequence[int], like: Sequence[Array] | None = None, results: Sequence[Array] = ()) -> Row:
+    def flat_results(
+        self, places: Sequence[int], like: Sequence[Array] | None = None, results: Sequence[Array] = ()
+    ) -> Row:
         """The numbers of some results, histories as long as those of `like`."""
         found = [(results or self.results)[i] for i in places]
         return flatten_numbers(
             found if like is None else [align_history(x, y) for x, y in zip(found, like, strict=True)]
         )
 
-    def laid_out(self, rng: np.random.Generator, like: Sequence[Array]) -> tuple[Row, Row]:
+    def aligned_results(self, rng: np.random.Generator, like: Sequence[Array]) -> tuple[Row, Row]:
         """The numbers of all results, histories as long as those of `like`, and how far each moves."""
         places = range(len(self.results))
-        return self.row(places, like), self.sizes(rng, places, like)
+        return self.flat_results(places, like), self.sensitivities(rng, places, like)
 
-    def all_sizes(self, rng: np.random.Generator) -> Row:
-        return self.sizes(rng, range(len(self.results)))
+    def all_sensitivities(self, rng: np.random.Generator) -> Row:
+        return self.sensitivities(rng, range(len(self.results)))
 
-    def sizes(self, rng: np.random.Generator, places: Sequence[int], like: Sequence[Array] | None = None) -> Row:
+    def sensitivities(
+        self, rng: np.random.Generator, places: Sequence[int], like: Sequence[Array] | None = None
+    ) -> Row:
         """How far each number moves, per unit of relative error, when every value on the way is a little off."""
-        exact = self.row(places, like)
+        exact = self.flat_results(places, like)
         found = np.abs(exact)
         for _ in range(SHAKES):
-            shaken = self.again(self.exact, ReplayMode(shake=rng, amount=AMOUNT))
+            shaken = self.replay(self.exact, ReplayMode(shake=rng, amount=AMOUNT))
             with np.errstate(all="ignore"):
-                off = np.abs(self.row(places, like, shaken) - exact) / AMOUNT
+                off = np.abs(self.flat_results(places, like, shaken) - exact) / AMOUNT
             found = np.where(np.isfinite(off), np.fmax(found, off), found)
         return np.where(np.isfinite(found), found, 0)
 
@@ -138,7 +144,7 @@ class DirectionalDerivative(Struct, frozen=True):
     reverse: Row
     reverse_size: Row
     values: Row  # all results of the subject by itself, and as either mode gives them
-    beside: tuple[Row, Row]
+    mode_values: tuple[Row, Row]
     value_size: Row
 
     @property
@@ -155,7 +161,7 @@ class DirectionalDerivative(Struct, frozen=True):
         return ROUNDING * max(DOUBLE, self.push.epsilon, self.pull.epsilon)
 
     @property
-    def turning(self) -> bool:
+    def at_kink(self) -> bool:
         """Whether there is a kink along it."""
         s = self.slopes
         return s.crossed is not None or bool(np.any(s.kinked | (~np.isfinite(s.values) & np.isfinite(s.results))))
@@ -177,41 +183,41 @@ class GraphAtPoint:
     def __init__(self, graph: Graph, exact: Sequence[Array], wrt: Mask) -> None:
         self.graph, self.wrt = graph, wrt
         self.met: dict[Eqn, list[list[Array]]] = {}
-        self.primal = PreciseRun.of(graph, exact, self.met)
+        self.primal = PreciseRun.evaluate(graph, exact, self.met)
         self.exact = self.primal.exact
         self.size: Row | None = None
         self.moving = [i for i, r in enumerate(graph.results) if r.type.tangent is not None]
         self.push, self.pull = differentiate(jvp_graph(graph, wrt)), differentiate(vjp_graph(graph, wrt))
 
-    def chosen(self, items: Sequence[Any]) -> list[Any]:
+    def select_wrt(self, items: Sequence[Any]) -> list[Any]:
         return [x for x, w in zip(items, self.wrt, strict=True) if w]
 
     @cached_property
     def values(self) -> list[Array]:
         return [self.primal.results[i] for i in self.moving]
 
-    def at(self, tangents: Sequence[Array], t: float, watch: bool) -> Row:
+    def results_along(self, tangents: Sequence[Array], t: float, watch: bool) -> Row:
         """The results a step along the tangents."""
         rest = iter(tangents)
         arrays = [step_along(x, next(rest), t) if w else x for x, w in zip(self.exact, self.wrt, strict=True)]
-        results = self.primal.again(arrays, ReplayMode(watch=watch, beside=True))
+        results = self.primal.replay(arrays, ReplayMode(watch=watch, keep_stops=True))
         return flatten_numbers([results[i] for i in self.moving])
 
-    def direction(self, rng: np.random.Generator) -> DirectionalDerivative:
+    def random_derivative(self, rng: np.random.Generator) -> DirectionalDerivative:
         """The derivative along a direction that is drawn. Errors: InternalError where a rule cannot be applied."""
-        tangents = [random_direction(rng, x) for x in self.chosen(self.exact)]
+        tangents = [random_direction(rng, x) for x in self.select_wrt(self.exact)]
         cotangents = [normalize_direction(random_direction(rng, y), y) for y in self.values]
-        push = PreciseRun.of(self.push, [*self.exact, *tangents])
-        pull = PreciseRun.of(self.pull, [*self.exact, *cotangents])
+        push = PreciseRun.evaluate(self.push, [*self.exact, *tangents])
+        pull = PreciseRun.evaluate(self.pull, [*self.exact, *cotangents])
         if self.size is None:
-            self.size = self.primal.sizes(rng, self.moving)
+            self.size = self.primal.sensitivities(rng, self.moving)
         found = estimate_slopes(
-            lambda t, watch: self.at(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON)
+            lambda t, watch: self.results_along(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON)
         )
         values = flatten_numbers(self.primal.results)
         n = len(values)
-        forward, forward_size = push.laid_out(rng, [*self.primal.results, *self.values])
-        reverse, reverse_size = pull.laid_out(rng, [*self.primal.results, *self.chosen(self.exact)])
+        forward, forward_size = push.aligned_results(rng, [*self.primal.results, *self.values])
+        reverse, reverse_size = pull.aligned_results(rng, [*self.primal.results, *self.select_wrt(self.exact)])
         return DirectionalDerivative(
             tangents, cotangents, push, pull, found, forward[n:], forward_size[n:], reverse[n:], reverse_size[n:],
             values, (forward[:n], reverse[:n]), np.maximum(forward_size[:n], reverse_size[:n]),

@@ -47,13 +47,13 @@ class CheckPipeline(Struct, frozen=True):
 class CheckState(Protocol):
     """The audit that asks, and where its answers go."""
 
-    roads: CheckPipeline
+    pipeline: CheckPipeline
     rng: np.random.Generator
     kinks: list[Kink]
     notes: dict[str, None]
 
-    def add(self, found: DerivativeComparison, over: str = "") -> DerivativeComparison: ...
-    def forgive(self, found: DerivativeComparison, why: str) -> None: ...
+    def add_comparison(self, found: DerivativeComparison, over: str = "") -> DerivativeComparison: ...
+    def accept_difference(self, found: DerivativeComparison, why: str) -> None: ...
 
 
 class FinalizedProgram(Struct, frozen=True):
@@ -73,35 +73,39 @@ class ModePrograms(Struct, frozen=True):
     value: FinalizedProgram
 
     @classmethod
-    def of(cls, work: CheckState, graph: Graph, wrt: Mask, over: str) -> ModePrograms:
+    def compile_modes(cls, work: CheckState, graph: Graph, wrt: Mask, over: str) -> ModePrograms:
         def ready(mode: str, graph: Graph) -> FinalizedProgram:
-            done = work.roads.finished(graph)
+            done = work.pipeline.finished(graph)
             return FinalizedProgram(
-                mode + over, done, work.roads.compile(done) if work.roads.compile is not None else None
+                mode + over, done, work.pipeline.compile(done) if work.pipeline.compile is not None else None
             )
 
         forward, reverse = jvp_graph(graph, wrt), vjp_graph(graph, wrt)
         return cls(work, ready("forward mode", forward), ready("reverse mode", reverse), ready("value", graph))
 
-    def fault(self, subject: GraphAtPoint, direction: DirectionalDerivative, value: bool) -> DerivativeFault | None:
+    def find_fault(
+        self, subject: GraphAtPoint, direction: DirectionalDerivative, value: bool
+    ) -> DerivativeFault | None:
         """The first thing wrong with any of them, the value only if that is wanted."""
-        fault = self.asked(self.value, subject.primal) if value else None
-        return fault or self.asked(self.push, direction.push) or self.asked(self.pull, direction.pull)
+        fault = self.check_program(self.value, subject.primal) if value else None
+        return fault or self.check_program(self.push, direction.push) or self.check_program(self.pull, direction.pull)
 
-    def asked(self, ready: FinalizedProgram, exact: PreciseRun) -> DerivativeFault | None:
-        program = PreciseRun.of(ready.graph, exact.exact)
-        size = program.all_sizes(self.work.rng)
-        found = self.against((ready.mode, "interpreted"), program.own, program, exact, size)
+    def check_program(self, ready: FinalizedProgram, exact: PreciseRun) -> DerivativeFault | None:
+        program = PreciseRun.evaluate(ready.graph, exact.exact)
+        size = program.all_sensitivities(self.work.rng)
+        found = self.compare((ready.mode, "interpreted"), program.native_results, program, exact, size)
         if found.worst is not None and not decided_by_rounding(self.work, program, found):
-            before = self.against((ready.mode, "derived"), exact.own, exact, exact, exact.all_sizes(self.work.rng))
+            before = self.compare(
+                (ready.mode, "derived"), exact.native_results, exact, exact, exact.all_sensitivities(self.work.rng)
+            )
             what = "something" if before.worst is not None else "what the optimizer makes of it"
-            return replace(unlocated_fault(found, found.worst), what=what)
-        return self.compiled(ready, program, exact, size) if ready.compiled is not None else None
+            return replace(unlocated_fault(found, found.worst), component=what)
+        return self.check_compiled(ready, program, exact, size) if ready.compiled is not None else None
 
-    def compiled(
+    def check_compiled(
         self, ready: FinalizedProgram, program: PreciseRun, exact: PreciseRun, size: Row
     ) -> DerivativeFault | None:
-        assert ready.compiled is not None and self.work.roads.compile is not None
+        assert ready.compiled is not None and self.work.pipeline.compile is not None
         try:
             got = list(ready.compiled(*program.arrays))
         except DifflangError as error:
@@ -109,44 +113,48 @@ class ModePrograms(Struct, frozen=True):
                 raise
             self.work.notes[f"{ready.mode}, compiled, is not there yet: {error.diagnostics[0].message}"] = None
             return None
-        found = self.against((ready.mode, "compiled"), got, program, exact, size)
+        found = self.compare((ready.mode, "compiled"), got, program, exact, size)
         if found.worst is None:
             return None
         met: RecordedOperands = {}
-        ReplayRun(met=met)(program.graph, *program.arrays)
-        fault = FaultSearch(met, self.work.rng).lowering(program.graph, self.work.roads.compile) or self.unread(program)
+        ReplayRun(recorded_operands=met)(program.graph, *program.arrays)
+        fault = FaultSearch(met, self.work.rng).find_lowering_fault(
+            program.graph, self.work.pipeline.compile
+        ) or self.find_history_fault(program)
         if fault is None and decided_by_rounding(self.work, program, found):
             return None
         return (
             fault
-            or bisect_fault(program.graph, "the program", self.shorter(program))
+            or bisect_fault(program.graph, "the program", self.truncation_test(program))
             or unlocated_fault(found, found.worst)
         )
 
-    def unread(self, program: PreciseRun) -> DerivativeFault | None:
+    def find_history_fault(self, program: PreciseRun) -> DerivativeFault | None:
         """The first equation whose histories, read, are not what the interpreter reads."""
-        wrong = self.shorter(program)
+        wrong = self.truncation_test(program)
         for eqn, reading in history_probes(program.graph):
             answer = wrong(reading)
             if answer is not None and answer.worst is not None:
                 return DerivativeFault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)
         return None
 
-    def shorter(self, program: PreciseRun) -> Callable[[Graph], DerivativeComparison | None]:
-        compile = self.work.roads.compile
+    def truncation_test(self, program: PreciseRun) -> Callable[[Graph], DerivativeComparison | None]:
+        compile = self.work.pipeline.compile
         assert compile is not None
 
         def wrong(graph: Graph) -> DerivativeComparison | None:
-            wide = PreciseRun.of(graph, program.exact)
+            wide = PreciseRun.evaluate(graph, program.exact)
             got = list(compile(graph)(*wide.arrays))
-            return compare_with_exact(("it", "compiled"), got, wide, wide.results, wide.all_sizes(self.work.rng))
+            return compare_with_exact(
+                ("it", "compiled"), got, wide, wide.results, wide.all_sensitivities(self.work.rng)
+            )
 
         return wrong
 
-    def against(
+    def compare(
         self, names: tuple[str, str], got: Sequence[Any], program: PreciseRun, exact: PreciseRun, size: Row
     ) -> DerivativeComparison:
-        return self.work.add(compare_with_exact(names, got, program, exact.results, size))
+        return self.work.add_comparison(compare_with_exact(names, got, program, exact.results, size))
 
 
 def decided_by_rounding(work: CheckState, program: PreciseRun, *found: DerivativeComparison) -> bool:
@@ -154,10 +162,10 @@ def decided_by_rounding(work: CheckState, program: PreciseRun, *found: Derivativ
     amount = ROUNDINGS * coarsest_precision(program.graph)[0]
     try:
         for _ in range(TRIES):
-            program.again(program.exact, ReplayMode(watch=True, shake=work.rng, amount=amount))
+            program.replay(program.exact, ReplayMode(watch=True, shake=work.rng, amount=amount))
     except PathDiverged as crossed:
         work.kinks.append(Kink(crossed.eqn, "decides by rounding"))
         for row in found:
-            work.forgive(row, "where rounding decides")
+            work.accept_difference(row, "where rounding decides")
         return True
     return False

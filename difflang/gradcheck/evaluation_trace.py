@@ -34,7 +34,7 @@ class TraceNode(Struct, eq=False):
 
     value: Array
     type: Type
-    moves: bool = False
+    active: bool = False
     name: str = ""
     step: TraceStep | None = None
     tangents: list[Array] = field(default_factory=list[Array])
@@ -77,21 +77,21 @@ class EvaluationTrace:
         return [env[r] for r in graph.results]
 
     def equation(self, eqn: Eqn, operands: list[TraceNode], frame: int) -> list[TraceNode]:
-        if eqn.op.inactive or not any(n.moves for n in operands):
-            return self.still(eqn, operands)
+        if eqn.op.inactive or not any(n.active for n in operands):
+            return self.evaluate_inactive(eqn, operands)
         if eqn.op is call:
             return self.run(eqn.regions[0], operands)
         if eqn.op is cond:
             return self.run(eqn.regions[0 if operands[0].value else 1], operands[1:])
         if eqn.op is loop and not any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
             return self.loop(eqn, operands, frame)
-        found = self.still(eqn, operands)
+        found = self.evaluate_inactive(eqn, operands)
         for node in found:
-            node.moves = node.type.tangent is not None
+            node.active = node.type.tangent is not None
         self.add(TraceStep(operands, found, eqn.span, frame, eqn))
         return found
 
-    def still(self, eqn: Eqn, operands: Sequence[TraceNode]) -> list[TraceNode]:
+    def evaluate_inactive(self, eqn: Eqn, operands: Sequence[TraceNode]) -> list[TraceNode]:
         given = [n.value for n in operands]
         if eqn.op.expand is None:
             found = evaluate_eqn(eqn, given)
@@ -126,23 +126,25 @@ class EvaluationTrace:
                 column.append(node)
             count += 1
         types = [r.type for r in eqn.results[1 + form.carry :]]
-        columns = [self.stacked(y[::-1] if form.reverse else y, t, eqn, frame) for y, t in zip(ys, types, strict=True)]
+        columns = [
+            self.stack_items(y[::-1] if form.reverse else y, t, eqn, frame) for y, t in zip(ys, types, strict=True)
+        ]
         return [TraceNode(np.asarray(count, np.int32), eqn.results[0].type), *state, *columns]
 
     def item(self, whole: TraceNode, index: int, eqn: Eqn, frame: int) -> TraceNode:
         assert isinstance(whole.type, Tensor)
-        node = TraceNode(np.asarray(whole.value[index]), Tensor(whole.type.dtype, whole.type.shape[1:]), whole.moves)
-        if node.moves:
+        node = TraceNode(np.asarray(whole.value[index]), Tensor(whole.type.dtype, whole.type.shape[1:]), whole.active)
+        if node.active:
             self.add(TraceStep([whole], [node], eqn.span, frame, index=index))
         return node
 
-    def stacked(self, items: list[TraceNode], type: Type, eqn: Eqn, frame: int) -> TraceNode:
+    def stack_items(self, items: list[TraceNode], type: Type, eqn: Eqn, frame: int) -> TraceNode:
         assert isinstance(type, Tensor)
         value = np.zeros([int(str(n)) for n in type.shape], numpy_dtype(type.dtype))
         for i, node in enumerate(items):
             value[i] = node.value
-        whole = TraceNode(value, type, any(n.moves for n in items))
-        if whole.moves:
+        whole = TraceNode(value, type, any(n.active for n in items))
+        if whole.active:
             self.add(TraceStep(items, [whole], eqn.span, frame))
         return whole
 
@@ -153,21 +155,21 @@ class EvaluationTrace:
         known = [dict(seed) for seed in seeds]
         for step in self.steps:
             for tangents in known:
-                given = [tangents.get(n) if n.moves else None for n in step.operands]
-                for node, tangent in zip(step.results, self.pushed(step, given), strict=True):
+                given = [tangents.get(n) if n.active else None for n in step.operands]
+                for node, tangent in zip(step.results, self.step_tangents(step, given), strict=True):
                     tangents[node] = tangent
-        for node in self.moving():
+        for node in self.active_nodes():
             node.tangents = [t[node] if node in t else zero_tangent(node) for t in known]
 
-    def pushed(self, step: TraceStep, given: Sequence[Array | None]) -> list[Array]:
+    def step_tangents(self, step: TraceStep, given: Sequence[Array | None]) -> list[Array]:
         if all(t is None for t in given):
             return [zero_tangent(n) for n in step.results]
         tangents = [zero_tangent(n) if t is None else t for n, t in zip(step.operands, given, strict=True)]
         if step.eqn is not None:
-            moving = [t for n, t in zip(step.operands, tangents, strict=True) if n.moves]
-            found = self.slope("jvp", step, step.eqn, moving)[len(step.results) :]
+            moving = [t for n, t in zip(step.operands, tangents, strict=True) if n.active]
+            found = self.step_derivative("jvp", step, step.eqn, moving)[len(step.results) :]
             rest = iter(found)
-            return [next(rest) if n.moves else zero_tangent(n) for n in step.results]
+            return [next(rest) if n.active else zero_tangent(n) for n in step.results]
         if step.index is not None:
             return [np.asarray(tangents[0][step.index])]
         whole = zero_tangent(step.results[0])
@@ -183,31 +185,31 @@ class EvaluationTrace:
             if all(c is None for c in given):
                 continue
             cotangents = [zero_tangent(n) if c is None else c for n, c in zip(step.results, given, strict=True)]
-            for node, back in zip(step.operands, self.pulled(step, cotangents), strict=True):
-                if back is not None and node.moves:
+            for node, back in zip(step.operands, self.step_cotangents(step, cotangents), strict=True):
+                if back is not None and node.active:
                     found[node] = add_cotangents(found[node], back) if node in found else back
-        for node in self.moving():
+        for node in self.active_nodes():
             node.adjoint = found.get(node, zero_tangent(node))
 
-    def moving(self) -> list[TraceNode]:
+    def active_nodes(self) -> list[TraceNode]:
         """The arguments and all that was computed of them."""
         nodes = [*self.arguments, *(n for step in self.steps for n in step.results)]
-        return [n for n in nodes if n.moves]
+        return [n for n in nodes if n.active]
 
-    def pulled(self, step: TraceStep, cotangents: Sequence[Array]) -> list[Array | None]:
+    def step_cotangents(self, step: TraceStep, cotangents: Sequence[Array]) -> list[Array | None]:
         if step.eqn is not None:
-            given = [c for n, c in zip(step.results, cotangents, strict=True) if n.moves]
-            rest = iter(self.slope("vjp", step, step.eqn, given)[len(step.results) :])
-            return [next(rest) if n.moves else None for n in step.operands]
+            given = [c for n, c in zip(step.results, cotangents, strict=True) if n.active]
+            rest = iter(self.step_derivative("vjp", step, step.eqn, given)[len(step.results) :])
+            return [next(rest) if n.active else None for n in step.operands]
         if step.index is not None:
             whole = zero_tangent(step.operands[0])
             whole[step.index] = cotangents[0]
             return [whole]
         return [np.asarray(cotangents[0][i]) for i in range(len(step.operands))]
 
-    def slope(self, name: str, step: TraceStep, eqn: Eqn, given: Sequence[Array]) -> list[Array]:
+    def step_derivative(self, name: str, step: TraceStep, eqn: Eqn, given: Sequence[Array]) -> list[Array]:
         """What the derivative of one equation gives, after its results."""
-        wrt = tuple(n.moves for n in step.operands)
+        wrt = tuple(n.active for n in step.operands)
         if (eqn, name, wrt) not in self.slopes:
             self.slopes[eqn, name, wrt] = differentiate(equation_derivative(eqn, name, wrt))
         return evaluate(self.slopes[eqn, name, wrt], *(n.value for n in step.operands), *given)

@@ -38,22 +38,22 @@ class GraphWidening:
 
     def __init__(self) -> None:
         self.origin: dict[Eqn, Eqn] = {}
-        self.known: dict[Graph, Graph] = {}
+        self.converted: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
         """The same graph on wide numbers; regions that are shared stay shared."""
-        if graph not in self.known:
-            self.known[graph] = self.widened(graph)
-        return self.known[graph]
+        if graph not in self.converted:
+            self.converted[graph] = self.convert_graph(graph)
+        return self.converted[graph]
 
-    def widened(self, graph: Graph) -> Graph:
+    def convert_graph(self, graph: Graph) -> Graph:
         env = {p: wide_value(p) for p in graph.params}
         eqns: list[Eqn] = []
         for eqn in graph.eqns:
-            eqns += self.steps(eqn, env)
+            eqns += self.convert_equation(eqn, env)
         return Graph(tuple([env[p] for p in graph.params]), tuple(eqns), tuple([env[r] for r in graph.results]))
 
-    def steps(self, eqn: Eqn, env: dict[Value, Value]) -> list[Eqn]:
+    def convert_equation(self, eqn: Eqn, env: dict[Value, Value]) -> list[Eqn]:
         """The equation on wide numbers; what makes floats of integers (a draw, a conversion) makes them as it did."""
         operands = tuple([env[v] for v in eqn.operands])
         if eqn.regions or not operands or any(v.type.tangent is not None for v in eqn.operands):

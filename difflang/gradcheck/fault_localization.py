@@ -49,15 +49,15 @@ def compare_value(direction: DirectionalDerivative) -> DerivativeComparison:
     """The value that both modes give beside the derivative against that of the function by itself."""
     d = direction
     allowed = d.rounding * d.value_size
-    forward, reverse = (compare_numbers(VALUE, found, d.values, allowed, d.value_size) for found in d.beside)
-    return forward.joined(reverse)
+    forward, reverse = (compare_numbers(VALUE, found, d.values, allowed, d.value_size) for found in d.mode_values)
+    return forward.merge(reverse)
 
 
 def compare_at_kinks(direction: DirectionalDerivative) -> DerivativeComparison:
     """Forward mode between the slopes on both sides of a kink."""
     d = direction
     outside = d.slopes.kinked & np.isfinite(d.slopes.sides[0]) & np.isfinite(d.slopes.sides[1])
-    allowed = np.where(d.slopes.between(d.forward), np.inf, 0)
+    allowed = np.where(d.slopes.between_sides(d.forward), np.inf, 0)
     return compare_numbers(FORWARD, d.forward, d.slopes.values, allowed, d.size, outside)
 
 
@@ -72,12 +72,12 @@ def compare_adjoint(direction: DirectionalDerivative) -> DerivativeComparison:
 class FaultSearch(Struct):
     """A search through the equations of a graph and its regions. `kinks` collects what has no derivative."""
 
-    met: RecordedOperands
+    recorded_operands: RecordedOperands
     rng: np.random.Generator
     kinks: list[Kink] = field(default_factory=list[Kink])
     within: bool = False  # the equations are those of another's rule
 
-    def fault(self, graph: Graph, inside: bool = False) -> DerivativeFault | None:
+    def find_fault(self, graph: Graph, inside: bool = False) -> DerivativeFault | None:
         """The first equation at fault, in the order of the graph.
 
         Regions are searched where something is amiss with their equation, with all that is `inside` them: not every
@@ -85,54 +85,60 @@ class FaultSearch(Struct):
         """
         for eqn in graph.eqns:
             seen = len(self.kinks)
-            found = next((f for x in self.met.get(eqn, ()) if (f := self.judged(eqn, x)) is not None), None)
+            found = next(
+                (f for x in self.recorded_operands.get(eqn, ()) if (f := self.check_equation(eqn, x)) is not None), None
+            )
             if eqn.regions and (inside or found is not None or len(self.kinks) > seen):
                 del self.kinks[seen:]
-                found = next((f for region in eqn.regions if (f := self.fault(region, True)) is not None), found)
+                found = next((f for region in eqn.regions if (f := self.find_fault(region, True)) is not None), found)
             if found is not None:
                 return found
         return None
 
-    def judged(self, eqn: Eqn, exact: Sequence[Array]) -> DerivativeFault | None:
+    def check_equation(self, eqn: Eqn, exact: Sequence[Array]) -> DerivativeFault | None:
         """What is wrong with one equation, by itself."""
         wrt = differentiable_operands(eqn)
         if not any(wrt) or not any(r.type.tangent is not None for r in eqn.results):
             return None
         if eqn.op.inactive:
-            return None if eqn.op is stop else self.still(eqn, exact, wrt)
-        direction = GraphAtPoint(single_equation_graph(eqn), exact, wrt).direction(self.rng)
+            return None if eqn.op is stop else self.check_inactive(eqn, exact, wrt)
+        direction = GraphAtPoint(single_equation_graph(eqn), exact, wrt).random_derivative(self.rng)
         found, (forward, reverse) = compare_value(direction), compare_modes(direction)
         if found.worst is not None:
             return DerivativeFault(eqn, "its value", BY_VALUE, found.worst)
-        if direction.turning:
+        if direction.at_kink:
             self.kinks.append(Kink(eqn, "has no slope here, or more than one"))
             forward = forward if forward.worst is not None else compare_at_kinks(direction)
         if forward.worst is not None:
             return DerivativeFault(eqn, "its derivative", BY_FORWARD, forward.worst)
         if reverse.worst is None:
             return None
-        return self.untransposed(eqn, direction) or DerivativeFault(eqn, "its transpose", BY_REVERSE, reverse.worst)
+        return self.find_transpose_fault(eqn, direction) or DerivativeFault(
+            eqn, "its transpose", BY_REVERSE, reverse.worst
+        )
 
-    def untransposed(self, eqn: Eqn, direction: DirectionalDerivative) -> DerivativeFault | None:
+    def find_transpose_fault(self, eqn: Eqn, direction: DirectionalDerivative) -> DerivativeFault | None:
         """An op in an equation's own derivative rule that is turned round wrongly."""
         met: RecordedOperands = {}
-        push = PreciseRun.of(direction.push.graph, direction.push.exact, met)
+        push = PreciseRun.evaluate(direction.push.graph, direction.push.exact, met)
         for inner in push.graph.eqns if not self.within and not eqn.regions else ():
             if inner.op is not eqn.op:
                 search = FaultSearch(met, self.rng, within=True)
-                found = next((f for x in met.get(inner, ()) if (f := search.judged(inner, x)) is not None), None)
+                found = next(
+                    (f for x in met.get(inner, ()) if (f := search.check_equation(inner, x)) is not None), None
+                )
                 if found is not None:
                     return found
         return None
 
-    def still(self, eqn: Eqn, exact: Sequence[Array], wrt: Mask) -> DerivativeFault | None:
+    def check_inactive(self, eqn: Eqn, exact: Sequence[Array], wrt: Mask) -> DerivativeFault | None:
         """An op whose results have no tangent must not change along with its operands."""
-        plain = PreciseRun.of(single_equation_graph(eqn), exact)
+        plain = PreciseRun.evaluate(single_equation_graph(eqn), exact)
         directions = [np.ones_like(x) if w else None for x, w in zip(exact, wrt, strict=True)]
 
         def at(t: float, _: bool) -> Any:
             arrays = [x if d is None else x + np.longdouble(t) * d for x, d in zip(exact, directions, strict=True)]
-            return flatten_numbers(PreciseRun.of(plain.graph, arrays).results)
+            return flatten_numbers(PreciseRun.evaluate(plain.graph, arrays).results)
 
         size = np.abs(flatten_numbers(plain.results))
         found = estimate_slopes(at, size, max(plain.epsilon, EPSILON))
@@ -146,14 +152,17 @@ class FaultSearch(Struct):
 
     # ---- compiled
 
-    def lowering(
+    def find_lowering_fault(
         self, graph: Graph, compile: Callable[[Graph], Program], inside: bool = False
     ) -> DerivativeFault | None:
         """The first equation that does another thing compiled than interpreted."""
         for eqn in graph.eqns:
-            found = next((f for x in self.met.get(eqn, ()) if (f := check_lowering(eqn, x, self.rng, compile))), None)
+            found = next(
+                (f for x in self.recorded_operands.get(eqn, ()) if (f := check_lowering(eqn, x, self.rng, compile))),
+                None,
+            )
             if eqn.regions and (inside or found is not None):
-                inner = (self.lowering(region, compile, True) for region in eqn.regions)
+                inner = (self.find_lowering_fault(region, compile, True) for region in eqn.regions)
                 found = next((f for f in inner if f is not None), found)
             if found is not None:
                 return found
@@ -176,9 +185,9 @@ def check_lowering(
     values = (*eqn.operands, *eqn.results)
     if any(isinstance(v.type, History) for v in values) or eqn.op.expand is not None:
         return None
-    wide = PreciseRun.of(single_equation_graph(eqn), exact)
+    wide = PreciseRun.evaluate(single_equation_graph(eqn), exact)
     answer = compare_with_exact(
-        ("it", "compiled"), list(compile(wide.graph)(*wide.arrays)), wide, wide.results, wide.all_sizes(rng)
+        ("it", "compiled"), list(compile(wide.graph)(*wide.arrays)), wide, wide.results, wide.all_sensitivities(rng)
     )
     return (
         None if answer.worst is None else DerivativeFault(eqn, "its lowering", ("XLA", "the reference"), answer.worst)

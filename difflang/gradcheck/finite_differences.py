@@ -38,7 +38,7 @@ class Slopes(Struct, frozen=True):
     def usable(self) -> Row:
         return np.isfinite(self.values) & np.isfinite(self.errors) & ~self.kinked
 
-    def between(self, slopes: Row) -> Row:
+    def between_sides(self, slopes: Row) -> Row:
         """Whether slopes are between those ahead and behind, as any convention for a kink has it."""
         low, high = np.minimum(*self.sides), np.maximum(*self.sides)
         room = 1e-6 * (np.abs(low) + np.abs(high) + self.sizes)

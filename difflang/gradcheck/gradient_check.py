@@ -40,7 +40,7 @@ INNER_POINTS = 2  # at how many of the arguments that it meets a derivative in t
 class GradientCheck(Struct):
     """One audit under way. Comparisons of the same two things are joined to one row."""
 
-    roads: CheckPipeline
+    pipeline: CheckPipeline
     rng: np.random.Generator
     directions: int
     rows: dict[tuple[str, ...], DerivativeComparison] = field(
@@ -49,25 +49,25 @@ class GradientCheck(Struct):
     kinks: list[Kink] = field(default_factory=list[Kink])
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
-    def of(
+    def check_graph(
         self, graph: Graph, arrays: Sequence[Array], wrt: Mask, order: int, over: str = ""
     ) -> DerivativeFault | None:
         """The derivatives of a graph up to an order; the first fault found."""
         fault = self.inner(graph, arrays, over)
         if fault is not None:
             return fault
-        subject = GraphAtPoint(self.roads.derived(graph), arrays, wrt)
-        programs = ModePrograms.of(self, graph, wrt, over)
-        directions = [subject.direction(self.rng) for _ in range(self.directions)]
+        subject = GraphAtPoint(self.pipeline.derived(graph), arrays, wrt)
+        programs = ModePrograms.compile_modes(self, graph, wrt, over)
+        directions = [subject.random_derivative(self.rng) for _ in range(self.directions)]
         if not over and not any(np.any(d.forward) for d in directions):
             self.notes["the derivative is 0 along every direction: there is little to be wrong"] = None
         for i, direction in enumerate(directions):
-            fault = self.exactly(subject, direction, over) or programs.fault(
+            fault = self.check_rules(subject, direction, over) or programs.find_fault(
                 subject, direction, value=i == 0 and not over
             )
             if fault is not None:
                 return fault
-        return self.higher(subject, directions[0], order, over) if order > 1 else None
+        return self.check_higher_orders(subject, directions[0], order, over) if order > 1 else None
 
     def inner(self, graph: Graph, arrays: Sequence[Array], over: str) -> DerivativeFault | None:
         """The derivatives that the program itself takes, each at what it is given there."""
@@ -75,30 +75,30 @@ class GradientCheck(Struct):
         if not taken:
             return None
         met: dict[Eqn, list[list[Array]]] = {}
-        ReplayRun(met=met)(graph, *cast_arguments(graph, arrays))
+        ReplayRun(recorded_operands=met)(graph, *cast_arguments(graph, arrays))
         for eqn in taken:
             (function,) = eqn.regions
             for operands in met.get(eqn, ())[:INNER_POINTS]:
                 given = operands[: len(function.params)]
-                fault = self.of(function, given, eqn.attrs["wrt"], 1, f"{over} inside")
+                fault = self.check_graph(function, given, eqn.attrs["wrt"], 1, f"{over} inside")
                 if fault is not None:
                     return fault
         return None
 
     # ---- rules
 
-    def exactly(self, subject: GraphAtPoint, direction: DirectionalDerivative, over: str) -> DerivativeFault | None:
+    def check_rules(self, subject: GraphAtPoint, direction: DirectionalDerivative, over: str) -> DerivativeFault | None:
         """Both modes and differences, and the value that either mode gives, in extended precision."""
-        found = [self.add(c, over) for c in (*compare_modes(direction), compare_value(direction))]
-        self.look_for_gaps(direction)
+        found = [self.add_comparison(c, over) for c in (*compare_modes(direction), compare_value(direction))]
+        self.note_uncertain_slopes(direction)
         wrong = [c for c in found if c.worst is not None]
         worst = next(iter(wrong), None)
-        if worst is None and (self.kinks or not direction.turning):
+        if worst is None and (self.kinks or not direction.at_kink):
             return None
-        if worst is not None and (fault := self.operators(subject)) is not None:
+        if worst is not None and (fault := self.check_operators(subject)) is not None:
             return fault
         search = FaultSearch(subject.met, self.rng)
-        fault = search.fault(subject.graph)
+        fault = search.find_fault(subject.graph)
         self.kinks += search.kinks
         if direction.slopes.crossed is not None:
             self.kinks.append(Kink(direction.slopes.crossed, "decides otherwise as soon as the arguments move"))
@@ -108,21 +108,21 @@ class GradientCheck(Struct):
             return None
         if search.kinks and worst is found[0] and found[2] not in wrong:
             # What is composed of conventions may be another number.
-            self.forgive(worst, "with kinks")
+            self.accept_difference(worst, "with kinks")
             return None
         if worst is found[1] and np.isnan(worst.worst.got) and (lost := find_domain_error(subject)) is not None:
             self.kinks.append(Kink(lost.eqn, "is NaN, and so is what reverse mode takes back through it"))
-            self.forgive(worst, "outside a domain")
+            self.accept_difference(worst, "outside a domain")
             return None
-        return bisect_fault(subject.graph, "the derivative", self.shorter(subject)) or unlocated_fault(
+        return bisect_fault(subject.graph, "the derivative", self.truncation_test(subject)) or unlocated_fault(
             worst, worst.worst
         )
 
-    def operators(self, subject: GraphAtPoint) -> DerivativeFault | None:
+    def check_operators(self, subject: GraphAtPoint) -> DerivativeFault | None:
         """The derivative operators themselves, asked about the identity: where these are wrong, no equation is."""
         types = [p.type for p, w in zip(subject.graph.params, subject.wrt, strict=True) if w]
         identity, wrt = build_region(types, lambda *xs: xs), tuple(True for _ in types)
-        asked = GraphAtPoint(identity, subject.chosen(subject.exact), wrt).direction(self.rng)
+        asked = GraphAtPoint(identity, subject.select_wrt(subject.exact), wrt).random_derivative(self.rng)
         for answer, wrapped in zip(compare_modes(asked), (jvp_graph, vjp_graph), strict=True):
             if answer.worst is not None:
                 return DerivativeFault(
@@ -130,14 +130,14 @@ class GradientCheck(Struct):
                 )
         return None
 
-    def shorter(self, subject: GraphAtPoint) -> Callable[[Graph], DerivativeComparison | None]:
+    def truncation_test(self, subject: GraphAtPoint) -> Callable[[Graph], DerivativeComparison | None]:
         def wrong(graph: Graph) -> DerivativeComparison | None:
-            direction = GraphAtPoint(graph, subject.exact, subject.wrt).direction(self.rng)
+            direction = GraphAtPoint(graph, subject.exact, subject.wrt).random_derivative(self.rng)
             return next((c for c in (*compare_modes(direction), compare_value(direction)) if c.worst is not None), None)
 
         return wrong
 
-    def look_for_gaps(self, direction: DirectionalDerivative) -> None:
+    def note_uncertain_slopes(self, direction: DirectionalDerivative) -> None:
         """Say where differences say little or nothing."""
         s = direction.slopes
         with np.errstate(all="ignore"):
@@ -155,7 +155,7 @@ class GradientCheck(Struct):
 
     # ---- higher orders
 
-    def higher(
+    def check_higher_orders(
         self, subject: GraphAtPoint, direction: DirectionalDerivative, order: int, over: str
     ) -> DerivativeFault | None:
         """The pullback and the push as functions of the arguments, differentiated again."""
@@ -167,18 +167,18 @@ class GradientCheck(Struct):
             wrt = (*subject.wrt, *(False for _ in more))
             whole = expand_derivatives(program)  # rules are kept, as they are where a program takes further derivatives
             derivative = whole.with_results(whole.results[n:])
-            fault = self.of(derivative, [*subject.exact, *more], wrt, order - 1, f" over {mode}{over}")
+            fault = self.check_graph(derivative, [*subject.exact, *more], wrt, order - 1, f" over {mode}{over}")
             if fault is not None:
                 return fault
         return None
 
-    def add(self, found: DerivativeComparison, over: str = "") -> DerivativeComparison:
+    def add_comparison(self, found: DerivativeComparison, over: str = "") -> DerivativeComparison:
         found = replace(found, mode=found.mode + over)
         before = self.rows.get(comparison_key(found))
-        self.rows[comparison_key(found)] = found if before is None else before.joined(found)
+        self.rows[comparison_key(found)] = found if before is None else before.merge(found)
         return found
 
-    def forgive(self, found: DerivativeComparison, why: str) -> None:
+    def accept_difference(self, found: DerivativeComparison, why: str) -> None:
         """Let a difference pass, and say why."""
         row = self.rows[comparison_key(found)]
         self.rows[comparison_key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
@@ -186,10 +186,10 @@ class GradientCheck(Struct):
 
 def find_domain_error(subject: GraphAtPoint) -> NonFiniteOrigin | None:
     """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 becomes NaN."""
-    run = NonFinite(given=True)
+    run = NonFinite(nan_only=True)
     with np.errstate(all="ignore"):
-        run.results(subject.graph, *cast_arguments(subject.graph, subject.exact))
-    return next((made for made in run.made.values() if np.isnan(made.value)), None)
+        run.run_graph(subject.graph, *cast_arguments(subject.graph, subject.exact))
+    return next((made for made in run.origins.values() if np.isnan(made.value)), None)
 
 
 def comparison_key(row: DerivativeComparison) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def check_gradient(
     wrt: Mask,
     *,
     name: str = "",
-    roads: CheckPipeline = CheckPipeline(),
+    pipeline: CheckPipeline = CheckPipeline(),
     order: int = 1,
     directions: int = 3,
     seed: int = 0,
@@ -232,9 +232,9 @@ def check_gradient(
     Cost: for each direction some 20 runs of the interpreter, more where differences are hard; one compilation a mode.
     Source: Ridders 1982, Accurate computation of F'(x) and F'(x) F''(x).
     """
-    work = GradientCheck(roads, np.random.default_rng(seed), directions)
-    fault = work.of(graph, arrays, wrt, order)
+    work = GradientCheck(pipeline, np.random.default_rng(seed), directions)
+    fault = work.check_graph(graph, arrays, wrt, order)
     kinks = {k.eqn: k for k in reversed(work.kinks)}
     rows, notes = tuple(work.rows.values()), tuple(work.notes)
-    placed = None if fault is None else fault.placed(rules or {})
+    placed = None if fault is None else fault.with_rule_span(rules or {})
     return GradcheckReport(name, order, directions, drawn, rows, placed, tuple(reversed(kinks.values())), notes)

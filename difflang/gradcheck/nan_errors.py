@@ -61,11 +61,11 @@ def check_finite(ready: Callable[[], Graph], results: Sequence[Any], arrays: Seq
 
 def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     value, name = number_text(found.value), found.eqn.op.name
-    nowhere = found.eqn.op.chooses  # it only chooses a number: a rule has that one where there is no derivative
+    nowhere = found.eqn.op.selects  # it only chooses a number: a rule has that one where there is no derivative
     places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{format_operation(found)} is {value}")]
     places += [(e.span, f"in step {count} of this") for e, count in reversed(found.steps)]
     labels = [Label(span, text) for span, text in places if span is not NO_SPAN]
-    place = f" at {list(found.place)}" if found.place else ""
+    place = f" at {list(found.index)}" if found.index else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
     given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
     way = HINTS.get("positive" if name == "div" and is_log_derivative(found.eqn, graph) else name)

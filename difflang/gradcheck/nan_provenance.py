@@ -29,19 +29,19 @@ class NonFiniteOrigin(Struct, frozen=True):
     eqn: Eqn
     operands: tuple[Any, ...]
     result: Any
-    place: tuple[int, ...]
+    index: tuple[int, ...]
     steps: tuple[tuple[Eqn, int], ...]
 
     @property
     def value(self) -> Any:
-        return self.result[self.place]
+        return self.result[self.index]
 
     def operand(self, number: int) -> Any:
         """The number that the operand has in that place; None where the result there is made of more than that one."""
         x = self.operands[number]
         if not isinstance(x, np.ndarray) or (x.shape and not self.eqn.op.elementwise):
             return None
-        return x[self.place] if x.shape else x[()]
+        return x[self.index] if x.shape else x[()]
 
 
 class NonFiniteRun:
@@ -50,16 +50,16 @@ class NonFiniteRun:
     `given` asks for what infinities were given for, too, and for the NaN that a rule has where there is no derivative.
     """
 
-    def __init__(self, after: int | None = None, most: int | None = None, given: bool = False) -> None:
-        self.after, self.most, self.given = after, most, given
+    def __init__(self, after: int | None = None, most: int | None = None, nan_only: bool = False) -> None:
+        self.after, self.most, self.nan_only = after, most, nan_only
         self.time = 0
-        self.made: dict[int, NonFiniteOrigin] = {}
+        self.origins: dict[int, NonFiniteOrigin] = {}
         self.of_rules: set[Value] = set()  # NaN that nobody wrote
-        self.around: list[list[Any]] = []  # equations with regions, and how often the first region has been run
+        self.enclosing: list[list[Any]] = []  # equations with regions, and how often the first region has been run
 
-    def results(self, graph: Graph, *arrays: Any) -> list[Any]:
-        if self.around and self.around[-1][0].regions[0] is graph:
-            self.around[-1][1] += 1
+    def run_graph(self, graph: Graph, *arrays: Any) -> list[Any]:
+        if self.enclosing and self.enclosing[-1][0].regions[0] is graph:
+            self.enclosing[-1][1] += 1
         return run_equations(graph, arrays, self.step)
 
     def step(self, eqn: Eqn, operands: list[Any]) -> list[Any]:
@@ -67,41 +67,41 @@ class NonFiniteRun:
         if self.most is not None and self.time > self.most:
             raise StepLimitExceeded
         if eqn.regions:
-            self.around.append([eqn, 0])
+            self.enclosing.append([eqn, 0])
             try:
-                return evaluate_eqn(eqn, operands, run=self.results)
+                return evaluate_eqn(eqn, operands, run=self.run_graph)
             finally:
-                self.around.pop()
+                self.enclosing.pop()
         found = evaluate_eqn(eqn, operands)
         if operands:
-            return [self.seen(eqn, operands, x) for x in found]
-        if self.given and "nan" not in eqn.span.text and all(map(is_nan, found)):
+            return [self.record_or_replace(eqn, operands, x) for x in found]
+        if self.nan_only and "nan" not in eqn.span.text and all(map(is_nan, found)):
             self.of_rules.update(eqn.results)
         return found
 
-    def seen(self, eqn: Eqn, operands: list[Any], x: Any) -> Any:
+    def record_or_replace(self, eqn: Eqn, operands: list[Any], x: Any) -> Any:
         """A result, noted or replaced where it is worse than what it is made of."""
         array = np.asarray(x)
         known = [y for v, y in zip(eqn.operands, operands, strict=True) if v not in self.of_rules]
-        bad = newly_nonfinite(array, known, self.given)
+        bad = newly_nonfinite(array, known, self.nan_only)
         if not bad.any():
             return x
         if self.after is not None and self.time > self.after:
             return np.where(bad, np.ones_like(array), array)
         place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
-        around = tuple((e, count) for e, count in self.around if e.op.name in ("loop", "map"))
-        self.made.setdefault(self.time, NonFiniteOrigin(eqn, tuple(operands), array, place, around))
+        around = tuple((e, count) for e, count in self.enclosing if e.op.name in ("loop", "map"))
+        self.origins.setdefault(self.time, NonFiniteOrigin(eqn, tuple(operands), array, place, around))
         return x
 
 
-def newly_nonfinite(x: Any, operands: Sequence[Any], given: bool) -> Any:
+def newly_nonfinite(x: Any, operands: Sequence[Any], nan_only: bool) -> Any:
     """Where something is not finite that is made of finite numbers; if `given`, where it is NaN and made of no NaN.
 
     Operands of its shape are compared place by place.
     """
     if x.dtype.kind not in FLOATS or np.isfinite(x).all():
         return np.zeros(x.shape, bool)
-    bad = np.isnan if given else not_finite
+    bad = np.isnan if nan_only else not_finite
     found = bad(x)
     for operand in operands:
         if isinstance(operand, np.ndarray) and operand.dtype.kind in FLOATS:
@@ -131,26 +131,26 @@ def find_nonfinite_origin(graph: Graph, *arrays: Any) -> NonFiniteOrigin | None:
     are nobody's fault, but what makes NaN of them is.
     """
     with np.errstate(all="ignore"):
-        return search_origin(graph, arrays, given=False) or search_origin(graph, arrays, given=True)
+        return search_origin(graph, arrays, nan_only=False) or search_origin(graph, arrays, nan_only=True)
 
 
-def search_origin(graph: Graph, arrays: Sequence[Any], given: bool) -> NonFiniteOrigin | None:
-    first = NonFiniteRun(given=given)
-    first.results(graph, *arrays)
-    times = list(first.made)
+def search_origin(graph: Graph, arrays: Sequence[Any], nan_only: bool) -> NonFiniteOrigin | None:
+    first = NonFiniteRun(nan_only=nan_only)
+    first.run_graph(graph, *arrays)
+    times = list(first.origins)
 
-    def left(after: int) -> int:
+    def count_remaining(after: int) -> int:
         """How many are left if none is made after a time."""
         try:
-            return count_nonfinite(NonFiniteRun(after, TOO_LONG * first.time, given).results(graph, *arrays))
+            return count_nonfinite(NonFiniteRun(after, TOO_LONG * first.time, nan_only).run_graph(graph, *arrays))
         except StepLimitExceeded:
             return 0
 
-    least = left(0)
-    if not times or left(times[-1]) <= least:
+    least = count_remaining(0)
+    if not times or count_remaining(times[-1]) <= least:
         return None
     low, high = 0, len(times) - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if left(times[middle]) > least else (middle + 1, high)
-    return first.made[times[low]]
+        low, high = (low, middle) if count_remaining(times[middle]) > least else (middle + 1, high)
+    return first.origins[times[low]]

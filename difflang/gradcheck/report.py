@@ -41,7 +41,7 @@ class DerivativeComparison(Struct, frozen=True):
     largest: float = 0.0
     worst: NumberDifference | None = None  # the first that differ by more than they may
 
-    def joined(self, other: DerivativeComparison) -> DerivativeComparison:
+    def merge(self, other: DerivativeComparison) -> DerivativeComparison:
         return replace(
             self,
             numbers=self.numbers + other.numbers,
@@ -81,14 +81,14 @@ class DerivativeFault(Struct, frozen=True):
     """
 
     eqn: Eqn | None
-    what: str
+    component: str
     by: tuple[str, str]
     difference: NumberDifference
     rule: Span | None = None  # where the program declares the derivative that is at fault
 
-    def placed(self, rules: Mapping[str, Span]) -> DerivativeFault:
+    def with_rule_span(self, rules: Mapping[str, Span]) -> DerivativeFault:
         """With the place of the program's rule, by the functions that have one."""
-        declared = self.eqn.op.declared if self.eqn is not None else None
+        declared = self.eqn.op.custom_rule_name if self.eqn is not None else None
         return self if declared is None else replace(self, rule=rules.get(declared(self.eqn)))
 
     @property
@@ -105,7 +105,7 @@ class DerivativeFault(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         d = self.difference
         by = {"got_by": self.by[0], "want_by": self.by[1]}
-        return {"op": self.op, "what": self.what, "got": d.got, "want": d.want, **by, "relative": d.relative}
+        return {"op": self.op, "what": self.component, "got": d.got, "want": d.want, **by, "relative": d.relative}
 
     @property
     def span(self) -> Span | None:
@@ -189,7 +189,7 @@ def table_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def fault_diagnostic(name: str, fault: DerivativeFault) -> Diagnostic:
-    said = f"{fault.what} is wrong: {fault.numbers}"
+    said = f"{fault.component} is wrong: {fault.numbers}"
     if fault.eqn is None:
         return Diagnostic("DL0406", f"the derivative of `{name}` is wrong: {fault.numbers}", (), (REPORT_IT,))
     if fault.rule is not None:

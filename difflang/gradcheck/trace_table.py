@@ -54,18 +54,18 @@ class Trace(Struct, frozen=True):
     wrt: tuple[str, ...]
     result: str | None  # what the adjoints are derivatives of
     rows: tuple[TraceRow, ...]
-    left: tuple[int, int]  # from which row, and how many
+    omitted: tuple[int, int]  # from which row, and how many
 
     def table(self) -> list[list[str]]:
         """Cells of text, the first row being the header."""
         header = ["", "", "value", *[f"d/d{name}" for name in self.wrt]]
         header += [f"d{self.result}/d…"] if self.result is not None else []
         found = [[*header, "line", "in the program"]]
-        rows = self.shown()
+        rows = self.visible_rows()
         numbers = line_numbers([(row.file, row.line) if row is not None and row.line else None for row in rows])
         for number, row in zip(numbers, rows, strict=True):
             if row is None:
-                found.append(["…", f"{self.left[1]} rows", *[""] * (len(header) - 2), "", ""])
+                found.append(["…", f"{self.omitted[1]} rows", *[""] * (len(header) - 2), "", ""])
                 continue
             cells = [
                 row.name,
@@ -77,8 +77,8 @@ class Trace(Struct, frozen=True):
             found.append([*cells, number, row.text])
         return found
 
-    def shown(self) -> list[TraceRow | None]:
-        start, count = self.left
+    def visible_rows(self) -> list[TraceRow | None]:
+        start, count = self.omitted
         return [*self.rows[:start], *([None] if count else []), *self.rows[start + count :]]
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class Trace(Struct, frozen=True):
         adjoint = [rf"$\partial {latex_name(self.result)}/\partial v$"] if self.result is not None else []
         lines = [rf"\begin{{tabular}}{{ll{'r' * (1 + len(dots) + len(adjoint))}}}", r"\hline"]
         lines.append(" & ".join(["", "", "value", *dots, *adjoint]) + r" \\ \hline")
-        for row in self.shown():
+        for row in self.visible_rows():
             if row is None:
                 lines.append(rf"$\vdots$ & \multicolumn{{{2 + len(dots) + len(adjoint)}}}{{l}}{{}} \\")
                 continue
@@ -136,14 +136,14 @@ def build_trace(
     with np.errstate(all="ignore"):
         results = tape.run(graph, nodes)
         tape.push([{nodes[i]: np.ones(np.shape(arrays[i]), np.asarray(arrays[i]).dtype)} for i in wrt])
-        last = next((r for r in results if r.moves), None)
+        last = next((r for r in results if r.active), None)
         scalar = last is not None and np.ndim(last.value) == 0 and np.asarray(last.value).dtype.kind == "f"
         if last is not None and scalar:
             tape.pull(last)
     names = TraceNames(tape, nodes, results)
-    rows = [names.argument(n) for n in nodes if n.moves] + [names.row(s, n) for s, n in names.shown]
+    rows = [names.argument_row(n) for n in nodes if n.active] + [names.row(s, n) for s, n in names.visible_nodes]
     start = most // 2 if len(rows) > most else len(rows)
-    result = names.of(last) if last is not None and scalar else None
+    result = names.name_of(last) if last is not None and scalar else None
     return Trace(call, tuple(nodes[i].name for i in wrt), result, tuple(rows), (start, max(0, len(rows) - most)))
 
 
@@ -160,28 +160,28 @@ class TraceNames:
             for node in step.operands:
                 readers.setdefault(node, []).append(step)
         letter = next(c for c in "vwuzy_" if c == "_" or not any(n.name[:1] == c for n in arguments))
-        self.shown: list[tuple[TraceStep, TraceNode]] = []
+        self.visible_nodes: list[tuple[TraceStep, TraceNode]] = []
         self.names = {n: n.name for n in arguments if n.name}
         for step in tape.steps:
             for node in step.results:
-                if node.moves and step.index is None and step.span.text and is_row(step, readers.get(node, [])):
-                    self.shown.append((step, node))
-                    self.names[node] = f"{letter}{len(self.shown)}"
+                if node.active and step.index is None and step.span.text and is_row(step, readers.get(node, [])):
+                    self.visible_nodes.append((step, node))
+                    self.names[node] = f"{letter}{len(self.visible_nodes)}"
 
-    def of(self, node: TraceNode) -> str:
+    def name_of(self, node: TraceNode) -> str:
         """Its name, or what it is."""
         if node in self.names:
             return self.names[node]
         if node.step is not None and node.step.index is not None:
-            whole = self.of(node.step.operands[0])
+            whole = self.name_of(node.step.operands[0])
             return f"{whole}[{node.step.index}]" if whole else ""
-        return format_short(node.value) if not node.moves else ""
+        return format_short(node.value) if not node.active else ""
 
-    def argument(self, node: TraceNode) -> TraceRow:
+    def argument_row(self, node: TraceNode) -> TraceRow:
         return TraceRow(node.name, "", "", node.value, tuple(node.tangents), node.adjoint, None, "")
 
     def row(self, step: TraceStep, node: TraceNode) -> TraceRow:
-        operands, eqn = [self.of(n) for n in step.operands], step.eqn
+        operands, eqn = [self.name_of(n) for n in step.operands], step.eqn
         text = " ".join(step.span.text.split())
         if not all(operands) or (eqn is not None and (eqn.regions or len(eqn.results) > 1)):
             formula, latex = text, rf"\mathtt{{{escape_latex(text)}}}"

@@ -33,12 +33,12 @@ def assertion_error(runner: HostRunner, e: tree.Assert, condition: tree.Expr, dr
     that the host carries out stand under their names, and are not carried out again.
     """
     found: tuple[Label, ...] = ()
-    part, after = condition, runner.draws.made
+    part, after = condition, runner.draws.count
     if runner.work(condition) is None:
         part = condition if after > drawn else (yield first_false_conjunct(runner, condition))
-        runner.draws.made = drawn
+        runner.draws.count = drawn
         found = comparison_labels(runner, part)
-        runner.draws.made = after
+        runner.draws.count = after
     message = (yield runner.show(e.message)) if e.message is not None else "this assertion does not hold"
     return DifflangError(Diagnostic("DL0901", message, found or (Label(part.span, "this is false"),)))
 

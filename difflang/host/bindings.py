@@ -58,7 +58,7 @@ class HostBindings(HostScopes, ABC):
     def work(self, e: tree.Node) -> HoistedExpr | None: ...
 
     @abstractmethod
-    def value_of(self, e: tree.Expr, wanted: ExpectedType | None = None) -> Walk[HostValue]: ...
+    def value_of(self, e: tree.Expr, expected: ExpectedType | None = None) -> Walk[HostValue]: ...
 
     @property
     @abstractmethod
@@ -69,19 +69,19 @@ class HostBindings(HostScopes, ABC):
 
     # ---- expressions that are compiled
 
-    def typed(self, e: tree.Node, wanted: ExpectedType | None) -> HostValue:
+    def compiled_value(self, e: tree.Node, expected: ExpectedType | None) -> HostValue:
         """The value of an expression that has nothing for the host to do."""
 
         def body(cx: ElabContext) -> Walk[list[Term]]:
             value = yield elaborate(cx, e)
-            if wanted is not None:
-                value = yield wanted.hold(cx, value, e.span)
-                self.staging[-1].binds |= wanted.binds
+            if expected is not None:
+                value = yield expected.ascribe(cx, value, e.span)
+                self.staging[-1].binds |= expected.binds
             return [value]
 
-        (value,), unit = self.unit(e, body, wanted.key if wanted is not None else None)
-        if wanted is not None:
-            wanted.bind(dict(unit.binds))
+        (value,), unit = self.unit(e, body, expected.key if expected is not None else None)
+        if expected is not None:
+            expected.bind(dict(unit.binds))
         return value
 
     def staged(self, node: tree.Node, body: Any) -> HostUnit:
@@ -90,16 +90,16 @@ class HostBindings(HostScopes, ABC):
             definition=self.definition, signature=self.signature,
         )  # fmt: skip
 
-    def here(self) -> ElabContext:
+    def current_context(self) -> ElabContext:
         """A context of where the host stands, for types that are written there."""
         return host_context(
             self.session, self.module, self.demand, None, definition=self.definition, signature=self.signature
         )
 
-    def type_of(self, wanted: ExpectedType) -> LangType:
+    def type_of(self, expected: ExpectedType) -> LangType:
         """The type that is wanted, a size that it names for the first time being any. Errors: DL02, DL03."""
-        names = wanted.names or self.here().annotations
-        return replace(names, bound=dict(names.bound), rigid=True).type(wanted.written)
+        names = expected.names or self.current_context().annotations
+        return replace(names, bound=dict(names.bound), rigid=True).type(expected.annotation)
 
     # ---- let, var
 
@@ -109,16 +109,16 @@ class HostBindings(HostScopes, ABC):
         if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
             raise branch_without_value_error(e.value)
         for name, size in wanted.sizes.items() if wanted is not None else ():
-            self.agreeing(name, size, e)
+            self.check_size_agrees(name, size, e)
             self.bind_size(name, size, e.span)
         if isinstance(e, tree.Var):
-            value = self.held(e.value, value, self.any_variant(value.type, wanted))
+            value = self.held(e.value, value, self.with_all_variants(value.type, wanted))
         self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
 
-    def agreeing(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
+    def check_size_agrees(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
         """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
         old, value = self.module.host.get(name), self.values.get(name)
-        if old is None or old.static is not None or old.broken or not is_scalar_integer(old.type):
+        if old is None or old.static is not None or old.invalid or not is_scalar_integer(old.type):
             return
         declared = [(old.span, "declared here")] if old.span is not None else []
         if old.mutable:
@@ -130,7 +130,7 @@ class HostBindings(HostScopes, ABC):
             raise make_error("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
-        self.put(HostVar(name, Tensor(I32), static=size, span=span))
+        self.bind_var(HostVar(name, Tensor(I32), static=size, span=span))
 
     @atomic
     def bind(self, pattern: tree.Pattern, value: HostValue, mutable: bool, span: Span) -> None:
@@ -142,19 +142,19 @@ class HostBindings(HostScopes, ABC):
             for i, item in enumerate(pattern.items):
                 self.bind(item, value.part(i), mutable, span)
         elif pattern.name != "_":
-            self.not_in_use(pattern)
-            if self.session.notes is not None:
-                self.session.notes.put(pattern.span, value.type, None)
+            self.refuse_rebinding(pattern)
+            if self.session.type_notes is not None:
+                self.session.type_notes.put(pattern.span, value.type, None)
             self.bind_name(pattern.name, value, mutable, pattern.span)
 
     @atomic
     def bind_name(self, name: str, value: HostValue, mutable: bool, span: Span) -> None:
         static = None if mutable else value.static
         type = erase_texts(value.type) if mutable and self.definition else value.type
-        self.put(HostVar(name, type, mutable, static, span))
+        self.bind_var(HostVar(name, type, mutable, static, span))
         self.values[name] = HostValue(value.type, value.leaves) if mutable else value
 
-    def not_in_use(self, pattern: tree.NamePattern) -> None:
+    def refuse_rebinding(self, pattern: tree.NamePattern) -> None:
         """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
         used = self.module.used.get(pattern.name)
         old = self.module.host.get(pattern.name) if used is not None else None
@@ -172,22 +172,22 @@ class HostBindings(HostScopes, ABC):
             return
         work = self.work(e)
         if work is None:
-            self.assigned(e)
+            self.assign_compiled(e)
             return
         with self.scope(e.span):
             yield self.lift(work)
-            assert isinstance(work.rest, (tree.Assign, tree.Update))
-            self.assigned(work.rest)
+            assert isinstance(work.compiled, (tree.Assign, tree.Update))
+            self.assign_compiled(work.compiled)
 
     def parts(self, target: tree.Expr) -> bool:
         """Whether a part of a value is assigned to, rather than variables."""
         items = target.items if isinstance(target, tree.TupleExpr) else (target,)
         return any(not isinstance(i, tree.Name) for i in items)
 
-    def assigned(self, e: tree.Assign | tree.Update) -> None:
+    def assign_compiled(self, e: tree.Assign | tree.Update) -> None:
         names = list(dict.fromkeys(target_variables(e.target)))
         for name in names:
-            self.assignable(name, e.target.span)
+            self.lookup_variable(name, e.target.span)
 
         def body(cx: ElabContext) -> Walk[list[Term]]:
             for name in names:
@@ -196,7 +196,9 @@ class HostBindings(HostScopes, ABC):
             try:
                 yield elaborate(cx, e)
                 terms = [(n, cx.scope.names[n].term) for n in names]
-                return [self.renewed(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))]
+                return [
+                    self.as_variable_type(cx, n, t, e.value.span) for n, t in terms if not isinstance(t, (int, Poly))
+                ]
             except DifflangError as error:
                 if any(d.code not in ("DL0304", "DL0311") for d in error.diagnostics):
                     raise
@@ -204,15 +206,15 @@ class HostBindings(HostScopes, ABC):
                 raise add_helps(error, [float_initializer_hint(span) for span in bound if span]) from None
 
         values, _ = self.unit(e, body)
-        self.renew_all(names, values)
+        self.update_variables(names, values)
 
     @atomic
-    def renew_all(self, names: list[str], values: list[HostValue]) -> None:
+    def update_variables(self, names: list[str], values: list[HostValue]) -> None:
         for name, value in zip(names, values, strict=True):
-            self.renew(name, value)
+            self.update_variable(name, value)
 
     @atomic
-    def renew(self, name: str, value: HostValue) -> None:
+    def update_variable(self, name: str, value: HostValue) -> None:
         """A variable stands for a new value of its type; what a text says, and which a function is, are part of that.
 
         While the program is checked it is held as all the functions that it has been.
@@ -223,13 +225,13 @@ class HostBindings(HostScopes, ABC):
             var = self.module.host[name] = replace(var, type=value.type, static=None)
         self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
 
-    def assignable(self, name: str, span: Span) -> HostVar:
+    def lookup_variable(self, name: str, span: Span) -> HostVar:
         """The variable of that name. Errors: DL0201, DL0208."""
         var = self.module.host.get(name)
         if var is None:
             known = [n for n, other in self.module.host.items() if other.mutable]
-            raise unknown_variable_error(self.module, name, span, known, lasting=self.depth == 0)
-        if var.broken:
+            raise unknown_variable_error(self.module, name, span, known, top_level=self.depth == 0)
+        if var.invalid:
             raise AlreadyReported
         if not var.mutable:
             labels = [(span, "assigned here")] + ([(var.span, "bound here")] if var.span is not None else [])
@@ -238,30 +240,30 @@ class HostBindings(HostScopes, ABC):
 
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
         """What the host has, under the names of variables. Errors: DL0304, DL0321."""
-        pairs = list(self.each_assigned(target, value, span))
+        pairs = list(self.pair_targets(target, value, span))
         types = [self.variable_type(Unifier(), name.id, part.type, span) for name, part in pairs]
         held = [self.held(name, part, type) for (name, part), type in zip(pairs, types, strict=True)]
-        self.renew_all([name.id for name, _ in pairs], held)
+        self.update_variables([name.id for name, _ in pairs], held)
 
-    def each_assigned(self, target: tree.Expr, value: HostValue, span: Span) -> Iterator[tuple[tree.Name, HostValue]]:
+    def pair_targets(self, target: tree.Expr, value: HostValue, span: Span) -> Iterator[tuple[tree.Name, HostValue]]:
         """The variables that are assigned to, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
         if isinstance(target, tree.TupleExpr):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
                 raise make_error("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
                               (span, f"this is {show_type(value.type)}"))  # fmt: skip
             for i, item in enumerate(target.items):
-                yield from self.each_assigned(item, value.part(i), span)
+                yield from self.pair_targets(item, value.part(i), span)
         else:
             assert isinstance(target, tree.Name)
-            self.assignable(target.id, target.span)
+            self.lookup_variable(target.id, target.span)
             yield target, value
 
     # ---- variables that hold any variant of an enum
 
-    def any_variant(self, type: LangType, wanted: ExpectedType | None) -> LangType:
+    def with_all_variants(self, type: LangType, expected: ExpectedType | None) -> LangType:
         """What a variable holds its first value as: any variant that the value, or its written type, tells of."""
-        if wanted is not None and has_unknown_args(type):
-            type = least_common_type(Unifier(), type, self.type_of(wanted)) or type
+        if expected is not None and has_unknown_args(type):
+            type = least_common_type(Unifier(), type, self.type_of(expected)) or type
         return add_all_variants(Unifier(), type)
 
     def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
@@ -286,7 +288,7 @@ class HostBindings(HostScopes, ABC):
         message = f"`{name}` is {show_type(own)} and keeps that type"
         raise make_error("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
 
-    def renewed(self, cx: ElabContext, name: str, term: Term, span: Span) -> Term:
+    def as_variable_type(self, cx: ElabContext, name: str, term: Term, span: Span) -> Term:
         """The new value of a variable."""
         return widen_to_type(cx.builder, drop_static(term), self.variable_type(cx.unifier, name, type_of(term), span))
 

@@ -43,22 +43,22 @@ class BuiltinCall(Struct, frozen=True, eq=False):
     function: HostBuiltin
     items: tuple[tuple[HostValue, Span], ...]
     named: Mapping[str, tuple[HostValue, Span]]
-    wanted: ExpectedType | None
+    expected_type: ExpectedType | None
 
     @property
     def span(self) -> Span:
         return self.call.span
 
-    def misused(self, span: Span | None = None, text: str = "") -> DifflangError:
+    def usage_error(self, span: Span | None = None, text: str = "") -> DifflangError:
         """A call that is not made as it must be."""
         return make_error(
             "DL0319", f"`{self.function.name}` is called as {self.function.usage}", (span or self.span, text)
         )
 
-    def takes(self, least: int, most: int, options: tuple[str, ...] = ()) -> None:
+    def check_arity(self, least: int, most: int, options: tuple[str, ...] = ()) -> None:
         """Errors: DL0319 for another number of arguments, or an option that is not there."""
         if not least <= len(self.items) <= most:
-            raise self.misused()
+            raise self.usage_error()
         for name, (_, span) in self.named.items():
             if name not in options:
                 way, fixes = did_you_mean(name, options, span)
@@ -72,7 +72,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
             return None
         value, span = found
         if not isinstance(value.type, TextType):
-            raise self.misused(span, f"this is {show_type(value.type)}, and a text is needed")
+            raise self.usage_error(span, f"this is {show_type(value.type)}, and a text is needed")
         return value.type.value
 
     def argument(self, place: int | str) -> tuple[HostValue, Span] | None:
@@ -86,7 +86,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
             return False
         value, span = self.named[name]
         if not isinstance(value.type, Tensor) or value.type.shape or value.type.dtype.name != "bool":
-            raise self.misused(span, f"this is {show_type(value.type)}, and a bool is needed")
+            raise self.usage_error(span, f"this is {show_type(value.type)}, and a bool is needed")
         return value.leaves is not None and bool(value.number)
 
 
@@ -117,7 +117,7 @@ def print_type(host: HostBindings, given: BuiltinCall) -> LangType:
 @host_builtin("print", "`print(a, b)`", print_type)
 def print_(host: HostRunner, given: BuiltinCall) -> HostValue:
     """The values with a space between them."""
-    host.printed(" ".join([format_value(value, "", span) for value, span in given.items]))
+    host.print_text(" ".join([format_value(value, "", span) for value, span in given.items]))
     return UNIT_VALUE
 
 
@@ -132,12 +132,12 @@ def progress(host: HostRunner, given: BuiltinCall) -> HostValue:
 
 
 def clock_type(_: HostBindings, given: BuiltinCall) -> LangType:
-    given.takes(0, 0)
+    given.check_arity(0, 0)
     return Tensor(F64)
 
 
 @host_builtin("clock", "`clock()`", clock_type)
 def clock(host: HostRunner, given: BuiltinCall) -> HostValue:
     """Seconds since the program began, once what was computed before is there."""
-    host.settle()
+    host.wait_for_results()
     return HostValue(Tensor(F64), (np.float64(time.perf_counter() - host.started),))

@@ -21,10 +21,12 @@ class HostFrame(Struct, eq=False):
     names: AnnotationResolver | None = None
     loops: list[list[HostValue] | None] = field(default_factory=list[list[HostValue] | None])
     returned: list[HostValue] = field(default_factory=list[HostValue])
-    open: int = 0  # while it is checked: the branches and loops around of which nothing says that they are taken
+    open_branches: int = (
+        0  # while it is checked: the branches and loops around of which nothing says that they are taken
+    )
 
     @property
-    def wanted(self) -> ExpectedType | None:
+    def expected_result(self) -> ExpectedType | None:
         """What its result must be."""
         if self.decl is None or self.decl.result is None:
             return None

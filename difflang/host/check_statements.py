@@ -56,28 +56,28 @@ class HostChecker(HostWalk):
 
     def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module, hosts)
-        self.known: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
-        self.assumed: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
+        self.call_results: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
+        self.assumed_unit: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
 
     def imported(self, file: ModuleFile) -> None:
         """A file that another one needs. What the library declares was checked before it was shipped."""
         if not file.library:
-            self.check(file.imported)
+            self.check(file.checked_items)
             return
-        for item in file.imported:
+        for item in file.checked_items:
             self.statement(item)
 
-    def check(self, items: tuple[tree.Item, ...], *, shown: bool = False) -> HostValue:
+    def check(self, items: tuple[tree.Item, ...], *, echo: bool = False) -> HostValue:
         """Every item in the order of the file: a function may use the top-level names above it.
 
         With `shown` each expression is printed, and so none is useless. The value that the last item gives.
         """
         value = UNIT_VALUE
         for i, item in enumerate(items):
-            value = self.item(item, items[:i], shown=shown)
+            value = self.item(item, items[:i], echo=echo)
         return value
 
-    def item(self, item: tree.Item, above: tuple[tree.Item, ...], *, shown: bool = False) -> HostValue:
+    def item(self, item: tree.Item, above: tuple[tree.Item, ...], *, echo: bool = False) -> HostValue:
         """One item, after all those `above` it in the file. What it gives."""
         if isinstance(item, tree.Fn) and item.host:
             self.host_definition(item)
@@ -88,10 +88,10 @@ class HostChecker(HostWalk):
         elif isinstance(item, (tree.Record, tree.Enum)):
             check_declaration(self.module, item, self.session)
         elif isinstance(item, (tree.Test, tree.Bench)):
-            self.apart(above, item.body, "test" if isinstance(item, tree.Test) else "benchmark")
-        return self.statement(item, last=shown)
+            self.check_isolated(above, item.body, "test" if isinstance(item, tree.Test) else "benchmark")
+        return self.statement(item, last=echo)
 
-    def apart(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, shown: bool = False) -> None:
+    def check_isolated(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, echo: bool = False) -> None:
         """A block that is run without the rest of the file, with the declarations and `let`s above it.
 
         With `shown` each of its expressions is printed, and so none is useless.
@@ -99,11 +99,11 @@ class HostChecker(HostWalk):
         if refuse_variables(self.session, above, block, what):
             with self.nested(block.span), self.scope(block.span):
                 for stmt in block.stmts:
-                    self.statement(stmt, last=shown or stmt is block.stmts[-1])
+                    self.statement(stmt, last=echo or stmt is block.stmts[-1])
 
     def host_definition(self, decl: tree.Fn) -> None:
         """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
-        names = replace(self.here().annotations, generics={g.name: g.bound for g in decl.generics})
+        names = replace(self.current_context().annotations, generics={g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         try:
             refuse_memory_attributes(decl)
@@ -123,12 +123,12 @@ class HostChecker(HostWalk):
         except (AlreadyReported, DeferCheck):
             pass
 
-    def do(self, stmt: tree.Node, *, last: bool = False, wanted: ExpectedType | None = None) -> Walk[HostValue]:
+    def do(self, stmt: tree.Node, *, last: bool = False, expected: ExpectedType | None = None) -> Walk[HostValue]:
         """One statement; what it was to bind is broken if it is wrong."""
         try:
-            return (yield super().do(stmt, last=last, wanted=wanted))
+            return (yield super().do(stmt, last=last, expected=expected))
         except DifflangError as error:
-            for each in with_other_unknown_names(self.here(), error, stmt):
+            for each in with_other_unknown_names(self.current_context(), error, stmt):
                 self.session.report(each)
         except RecursionError:
             self.session.report(nesting_error(stmt.span))
@@ -138,24 +138,24 @@ class HostChecker(HostWalk):
             names = dict.fromkeys(pattern_names(stmt.pattern))
             for name in [*names, *lone_type_names(stmt.type)]:
                 if name not in self.module.host or name in names:
-                    self.break_(name, stmt)
+                    self.mark_invalid(name, stmt)
         elif isinstance(stmt, tree.Fn) and self.depth:
-            self.break_(stmt.name, stmt)
+            self.mark_invalid(stmt.name, stmt)
         elif isinstance(stmt, (tree.Assign, tree.Update)):
             for name in target_variables(stmt.target):
                 if name not in self.module.host and name not in self.module.declared:
-                    self.break_(name, stmt)  # one report for a name that was never declared
+                    self.mark_invalid(name, stmt)  # one report for a name that was never declared
         return UNKNOWN_VALUE
 
-    def break_(self, name: str, stmt: tree.Node) -> None:
+    def mark_invalid(self, name: str, stmt: tree.Node) -> None:
         """What is to be of a name is wrong: whoever uses it says nothing more."""
-        self.put(HostVar(name, Tensor(I32), mutable=True, broken=True, span=stmt.span))
+        self.bind_var(HostVar(name, Tensor(I32), mutable=True, invalid=True, span=stmt.span))
 
-    def do_block(self, block: tree.Block, wanted: ExpectedType | None = None) -> Walk[HostValue]:
+    def do_block(self, block: tree.Block, expected: ExpectedType | None = None) -> Walk[HostValue]:
         for stmt, after in itertools.pairwise(block.stmts):
             if isinstance(stmt, JUMPS):
                 refuse_unreachable(stmt, (after,))
-        return (yield super().do_block(block, wanted))
+        return (yield super().do_block(block, expected))
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
         unit = self.staged(node, body)
@@ -163,10 +163,10 @@ class HostChecker(HostWalk):
         return list(map(resolve_texts, found)), unit
 
     def perform(self, function: HostBuiltin, given: BuiltinCall) -> HostValue:
-        if function.name in READ_BUILTINS and given.wanted is not None:
-            bound = (given.wanted.names or self.here().annotations).bound
+        if function.name in READ_BUILTINS and given.expected_type is not None:
+            bound = (given.expected_type.names or self.current_context().annotations).bound
             sizes = {n: size for n, size in bound.items() if isinstance(size, int)}
-            self.session.reads.append(FileRead(given, self.module, self.frames[-1].decl, sizes))
+            self.session.file_reads.append(FileRead(given, self.module, self.frames[-1].decl, sizes))
         return HostValue(function.check(self, given), None)
 
     def text(self, e: tree.Str) -> Walk[HostValue]:
@@ -177,7 +177,7 @@ class HostChecker(HostWalk):
         return HostValue(TextType(), None)
 
     def demand(self, number: HostNumber) -> Dim:
-        name = number.of.name
+        name = number.global_name.name
         return symbolic_dims.dim_name(name if number.leaf is None else f"number {number.leaf} of {name}")
 
     # ---- control flow: every way is gone once
@@ -188,55 +188,55 @@ class HostChecker(HostWalk):
         except DeferCheck:  # it depends on a text that only the run has
             return HostValue(Tensor(BOOL), None)
 
-    def branch(self, e: tree.If, condition: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def branch(self, e: tree.If, condition: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
         if isinstance(condition.static, bool) and self.frames[-1].decl is not None:  # as sizes of this call decide it
             taken = e.then if condition.static else e.orelse
-            return UNIT_VALUE if taken is None else (yield self.control(taken, wanted))
-        with self.passed_by():
-            first = yield self.do_block(e.then, wanted)
+            return UNIT_VALUE if taken is None else (yield self.control(taken, expected))
+        with self.maybe_skipped():
+            first = yield self.do_block(e.then, expected)
             if e.orelse is None:
                 return UNIT_VALUE
-            second = yield self.control(e.orelse, wanted)
+            second = yield self.control(e.orelse, expected)
         if any(v is UNKNOWN_VALUE for v in (first, second)):
             return UNKNOWN_VALUE
         if ends_in_jump(e.then.stmts) != ends_in_jump(else_statements(e.orelse)):
             return second if ends_in_jump(e.then.stmts) else first
         return join_branches([(e.then, first), (e.orelse, second)], "the branches have different types")
 
-    def match(self, e: tree.Match, subject: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def match(self, e: tree.Match, subject: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
         cases = possible_cases(self, e, subject)
         if isinstance(subject.static, (bool, int, float)) and self.frames[-1].decl is not None:  # as in `branch`
             cases = [(fit, case) for fit, case in cases if matches(fit, subject)][:1]
         found: list[tuple[tree.Expr, HostValue]] = []
-        with self.passed_by() if len(cases) > 1 else nullcontext():
+        with self.maybe_skipped() if len(cases) > 1 else nullcontext():
             for fit, case in cases:
                 with self.scope(case.span):
                     bind_pattern(self, fit, subject, case.pattern.span)
-                    found.append((case.body, (yield self.do(case.body, last=True, wanted=wanted))))
+                    found.append((case.body, (yield self.do(case.body, last=True, expected=expected))))
         if any(value is UNKNOWN_VALUE for _, value in found):
             return UNKNOWN_VALUE
         going_on = [(body, value) for body, value in found if not ends_in_jump(else_statements(body))]
         if going_on:
             return join_branches(going_on, "the cases have different types")
-        if not self.frames[-1].open:
+        if not self.frames[-1].open_branches:
             raise BodyEnded
         return UNIT_VALUE
 
     @contextmanager
-    def open(self) -> Generator[None, None, None]:
+    def maybe_returns(self) -> Generator[None, None, None]:
         """Inside, a `return` need not be what happens."""
         frame = self.frames[-1]
-        frame.open += 1
+        frame.open_branches += 1
         try:
             yield
         finally:
-            frame.open -= 1
+            frame.open_branches -= 1
 
     @contextmanager
-    def passed_by(self) -> Generator[None, None, None]:
+    def maybe_skipped(self) -> Generator[None, None, None]:
         """Inside is what a run may pass by: a package that it alone needs is missed where it is reached."""
         before = dict(self.module.needs)
-        with self.open():
+        with self.maybe_returns():
             yield
         self.module.needs.clear()
         self.module.needs.update(before)
@@ -247,11 +247,11 @@ class HostChecker(HostWalk):
 
     def repeat(self, e: tree.While) -> Walk[None]:
         yield self.condition(e.condition)
-        with self.open():
+        with self.maybe_returns():
             yield self.do_block(e.body)
 
     def go_through(self, e: tree.For, over: HostIterable, shown: bool) -> Walk[None]:
-        with self.scope(e.span), self.open():
+        with self.scope(e.span), self.maybe_returns():
             self.bind(e.pattern, HostValue(over.item, None), False, e.iterable.span)
             yield self.do_block(e.body)
 
@@ -261,7 +261,7 @@ class HostChecker(HostWalk):
         type = common_item_type([erase_texts(item.type) for item in items], e.span)
         line, column = e.span.position
         length = over.length if over is not None and yields_every_step(e) else None
-        self.module.yielded[e] = type
+        self.module.loop_yield_types[e] = type
         if length is None:
             length = symbolic_dims.dim_name(f"steps of line {line}:{column}")
         return HostValue(collected_type(type, length, e.body.span), None)
@@ -276,16 +276,16 @@ class HostChecker(HostWalk):
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
         if isinstance(stmt, tree.Return):
             self.frames[-1].returned.append(value)
-            if not self.frames[-1].open:
+            if not self.frames[-1].open_branches:
                 raise BodyEnded
 
-    def value_of(self, e: tree.Expr, wanted: ExpectedType | None = None) -> Walk[HostValue]:
+    def value_of(self, e: tree.Expr, expected: ExpectedType | None = None) -> Walk[HostValue]:
         try:
-            value = yield super().value_of(e, wanted)
+            value = yield super().value_of(e, expected)
         except DeferCheck:  # a text that only the run has decides: both sides are gone through
             if not isinstance(e, (tree.If, tree.Match)):
                 raise
-            value = yield self.control(e, wanted)
+            value = yield self.control(e, expected)
         if value is UNKNOWN_VALUE:
             raise AlreadyReported
         return value
@@ -296,15 +296,15 @@ class HostChecker(HostWalk):
             return self.recursive(decl, names)
         values = [HostValue(erase_texts(v.type), None) for v in values]
         key = (decl, tuple(v.type for v in values))
-        if key not in self.known:
-            self.known[key] = UNKNOWN_VALUE
-            self.known[key] = yield self.result(e, HostFrame(decl, names), values)
-        return self.known[key]
+        if key not in self.call_results:
+            self.call_results[key] = UNKNOWN_VALUE
+            self.call_results[key] = yield self.result(e, HostFrame(decl, names), values)
+        return self.call_results[key]
 
     def recursive(self, decl: tree.Fn, names: AnnotationResolver) -> HostValue:
         """What a call gives of a function under way: what is declared, and else nothing."""
         if decl.result is None:
-            self.assumed.add(decl)
+            self.assumed_unit.add(decl)
             return UNIT_VALUE
         return HostValue(replace(names, bound=dict(names.bound), rigid=True).type(decl.result), None)
 
@@ -313,7 +313,7 @@ class HostChecker(HostWalk):
         assert frame.decl is not None
         decl = frame.decl
         try:
-            value = yield self.inside(e, frame, values)
+            value = yield self.body_value(e, frame, values)
             ended = False
         except BodyEnded:
             value, ended = UNKNOWN_VALUE, True
@@ -323,8 +323,8 @@ class HostChecker(HostWalk):
         if not found or any(v is UNKNOWN_VALUE for v in found):  # what is wrong has been said
             return UNKNOWN_VALUE
         end = block_value(decl.body).span
-        if frame.wanted is not None and not ended:
-            frame.wanted.fit(value.type, self.here().annotations, end)
+        if frame.expected_result is not None and not ended:
+            frame.expected_result.match_value(value.type, self.current_context().annotations, end)
         type = erase_texts(found[0].type)
         for other in found[1:]:
             both = least_common_type(Unifier(), type, erase_texts(other.type))
@@ -333,7 +333,7 @@ class HostChecker(HostWalk):
                 message = f"the ends of `{decl.name}` have different types"
                 raise make_error("DL0327", message, (end, types), (decl.name_span, "declared here"))
             type = both or type
-        if decl in self.assumed and type != UNIT:
+        if decl in self.assumed_unit and type != UNIT:
             message = f"`{decl.name}` calls itself, and what it gives is not declared"
             way = f"declare it: `-> {show_type(type)}`"
             raise make_error("DL0304", message, (decl.name_span, ""), (end, f"it gives {show_type(type)}"), help=way)

@@ -106,15 +106,17 @@ def stage_unit(
 ) -> HostUnit:
     """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
 
-    def ask(number: HostNumber) -> Dim:
+    def record_demand(number: HostNumber) -> Dim:
         staging.demanded[number] = size = demand(number)
         return size
 
-    staging = UnitStaging(host_context(session, module, ask, None, definition=definition, signature=signature))
+    staging = UnitStaging(
+        host_context(session, module, record_demand, None, definition=definition, signature=signature)
+    )
     cx = staging.cx
     cx.host = host
     host.staging.append(staging)
-    fresh, errors = cx.word.term, session.errors
+    fresh, errors = cx.failure_word.term, session.errors
     try:
         with pause_gc():
             terms = run_walk(body(cx))
@@ -122,13 +124,13 @@ def stage_unit(
         host.staging.pop()
     if session.errors > errors:
         raise AlreadyReported
-    word = leaves(cx.failure) if cx.word.term is not fresh else []
+    word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
     results = [*[v for t in terms for v in leaves(t)], *word]
     used = {*results, *[v for e in cx.root.builder.eqns for v in e.operands]}
     reads = {g: leaves(t) for g, t in cx.root.globals.items() if not used.isdisjoint(leaves(t))}
     order = [*[v for values in reads.values() for v in values], *([cx.root.key] if cx.root.key else [])]
     graph = cx.root.builder.finish(results, params=order)
-    resolve_dtypes(graph, session.settled)
+    resolve_dtypes(graph, session.finalized_graphs)
     names = [n for n in mentioned_names(node) if n in module.host]
     unit = HostUnit(
         graph,
@@ -149,7 +151,7 @@ class UnitCache:
 
     def __init__(self, session: Session, engine: Engine, voice: PrintSink) -> None:
         self.session, self.engine, self.voice = session, engine, voice  # which is told what they print
-        self.known: dict[tuple[tree.Node, Hashable], list[HostUnit]] = {}
+        self.by_node: dict[tuple[tree.Node, Hashable], list[HostUnit]] = {}
         self.keys, self.programs = StructuralKeys(), dict[Hashable, ArrayProgram]()
         self.call: Callable[[ArrayProgram, Sequence[Any]], list[Any]] = lambda program, arrays: list(program(*arrays))
 
@@ -160,7 +162,7 @@ class UnitCache:
 
         `key` is what the type that is asked of it depends on besides.
         """
-        for unit in self.known.get((node, key), ()):
+        for unit in self.by_node.get((node, key), ()):
             if (
                 all(same_binding(module.host.get(n), t, s) for n, t, s in unit.seen)
                 and all(demand(n) == s for n, s in unit.demanded)
@@ -170,23 +172,23 @@ class UnitCache:
         return None
 
     def keep(self, node: tree.Node, key: Hashable, unit: HostUnit) -> None:
-        self.known.setdefault((node, key), []).append(unit)
+        self.by_node.setdefault((node, key), []).append(unit)
 
     def program(self, unit: HostUnit) -> Growable[ArrayProgram]:
         """What runs a unit: that of another one which is the same program.
 
         Unless lines are timed, or something is to be said of it, which is said of its own lines.
         """
-        engine = replace(self.engine, in_order=self.session.in_order)
+        engine = replace(self.engine, in_order=self.session.deterministic)
 
-        def made(room: Capacity) -> ArrayProgram:
-            key = (self.keys.of(unit.graph), unit.fails, room, engine.in_order)
+        def build(room: Capacity) -> ArrayProgram:
+            key = (self.keys.graph_key(unit.graph), unit.fails, room, engine.in_order)
             known = self.programs.get(key)
             if known is None or engine.profile is not None or getattr(known, "notes", ()):
-                self.programs[key] = engine.program(unit.graph, guard=unit.fails, room=room, says=self.voice)
+                self.programs[key] = engine.program(unit.graph, guard=unit.fails, capacity=room, on_print=self.voice)
             return self.programs[key]
 
-        return Growable(made)
+        return Growable(build)
 
     def notes(self, unit: HostUnit) -> list[Diagnostic]:
         """What its device does not do as the program says; the interpreter has no device."""
@@ -199,16 +201,16 @@ class UnitCache:
         assert unit.program is not None
         met = self.voice.met
         results = self.call(unit.program.made, arrays)
-        self.voice.settle()
+        self.voice.raise_error()
         while unit.fails and (site := results.pop().item()):
-            if not unit.program.grows(self.session, site, interpreted=self.engine.name == "interpret"):
-                room = unit.program.room
+            if not unit.program.grow(self.session, site, interpreted=self.engine.name == "interpret"):
+                room = unit.program.capacity
                 raise explain_failure(self.session, site, unit.graph, self.engine.explaining(room), arrays)
-            self.voice.again(met)
+            self.voice.rewind(met)
             results = self.call(unit.program.made, arrays)
-            self.voice.settle()
-        if self.engine.watch:
-            self.watch(unit, results, arrays)
+            self.voice.raise_error()
+        if self.engine.check_nans:
+            self.check_nans(unit, results, arrays)
         values: list[HostValue] = []
         for type, static in zip(unit.types, unit.statics, strict=True):
             count = len(leaf_types(type))
@@ -216,13 +218,13 @@ class UnitCache:
             del results[:count]
         return values
 
-    def watch(self, unit: HostUnit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
+    def check_nans(self, unit: HostUnit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Errors: DL0908 where a result is not finite for something that this unit does."""
         from difflang.gradcheck.nan_errors import check_finite
         from difflang.lower.lowering_pipeline import finalize_graph
 
         assert unit.program is not None
-        room = unit.program.room
+        room = unit.program.capacity
         check_finite(lambda: finalize_graph(unit.graph, room), results, arrays)
 
 

@@ -26,40 +26,40 @@ class ExpectedType(Struct, eq=False):
     `names` are those of a signature; None where the type stands beside the value, and its names are found there.
     """
 
-    written: tree.TypeExpr
-    what: str = "the value"
+    annotation: tree.TypeExpr
+    subject: str = "the value"
     names: AnnotationResolver | None = None
     binds: dict[str, TypeBinding] = field(default_factory=dict[str, Any])
 
     @property
     def key(self) -> Hashable:
         """What the names of the signature stand for by now."""
-        return None if self.names is None else (self.written, *sorted(self.names.bound.items(), key=lambda b: b[0]))
+        return None if self.names is None else (self.annotation, *sorted(self.names.bound.items(), key=lambda b: b[0]))
 
     @property
     def sizes(self) -> dict[str, Dim]:
         """The new names that are sizes."""
         return {n: d for n, d in self.binds.items() if isinstance(d, (int, Poly))}
 
-    def hold(self, cx: ElabContext, value: Term, span: Span) -> Walk[Term]:
+    def ascribe(self, cx: ElabContext, value: Term, span: Span) -> Walk[Term]:
         """A term of a unit, of this type. Errors: DL0304."""
         outer = cx.annotations
         if self.names is not None:
             cx.annotations = replace(self.names, unifier=cx.unifier)  # the same table of names
         known = set(cx.annotations.bound)
         try:
-            value = yield check_declared_type(cx, self.written, value, span, self.what)
+            value = yield check_declared_type(cx, self.annotation, value, span, self.subject)
             self.bind({n: d for n, d in cx.annotations.bound.items() if n not in known})
         finally:
             cx.annotations = outer
         return value
 
-    def fit(self, type: LangType, here: AnnotationResolver, span: Span) -> None:
+    def match_value(self, type: LangType, here: AnnotationResolver, span: Span) -> None:
         """A value that the host has, of this type; `here` are the names where it stands. Errors: DL0304."""
         names = self.names or here
         known = set(names.bound)
-        if not names.match(self.written, type):
-            raise declared_type_error(self.written, type, span, self.what)
+        if not names.match(self.annotation, type):
+            raise declared_type_error(self.annotation, type, span, self.subject)
         self.bind({n: d for n, d in names.bound.items() if n not in known})
 
     def bind(self, new: dict[str, TypeBinding]) -> None:

@@ -25,7 +25,7 @@ CONTROL_NODES = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
 class HoistedExpr(Struct, frozen=True, eq=False):
     """An expression whose `parts` the host carries out first, in order; `rest` is None where it does all of it."""
 
-    rest: tree.Expr | None
+    compiled: tree.Expr | None
     parts: tuple[tuple[str, tree.Expr], ...] = ()
 
 

@@ -27,22 +27,26 @@ class LazyGlobals(dict[str, HostVar]):
         super().__init__()
         module = runner.module
         self.items_of_file = items
-        self.lets: dict[str, list[int]] = {}  # the statements that bind a name, in order
-        self.done: set[int] = set()
+        self.binding_items: dict[str, list[int]] = {}  # the statements that bind a name, in order
+        self.evaluated: set[int] = set()
         self.runner = runner
         self.numbers = {i: n for n, i in enumerate(i for i, item in enumerate(items) if isinstance(item, tree.Let))}
         for i, item in enumerate(items):
             if isinstance(item, (tree.Let, tree.Var)):
                 for name in pattern_names(item.pattern):
-                    self.lets.setdefault(name, []).append(i)
+                    self.binding_items.setdefault(name, []).append(i)
                 for name in lone_type_names(item.type):
                     if name not in DTYPES and name not in module.records:
-                        self.lets.setdefault(name, [i])
+                        self.binding_items.setdefault(name, [i])
         module.host = self
 
     def get(self, name: str, default: Any = None) -> Any:
         """The variable of that name, its value computed now if need be."""
-        if name in self.lets and not self.runner.is_local(name) and not self.done.issuperset(self.lets[name]):
+        if (
+            name in self.binding_items
+            and not self.runner.is_local(name)
+            and not self.evaluated.issuperset(self.binding_items[name])
+        ):
             self.evaluate(name)
         return super().get(name, default)
 
@@ -51,7 +55,7 @@ class LazyGlobals(dict[str, HostVar]):
         return self.runner.read(name).leaves or ()
 
     def evaluate(self, name: str) -> None:
-        for i in self.lets[name]:
+        for i in self.binding_items[name]:
             item = self.items_of_file[i]
             if isinstance(item, tree.Var):
                 message = f"`{name}` is a variable: it has a value only while the file runs"
@@ -60,19 +64,19 @@ class LazyGlobals(dict[str, HostVar]):
             self.bind(i, item)
 
     def bind(self, i: int, item: tree.Node) -> None:
-        if i in self.done:
+        if i in self.evaluated:
             return
-        self.done.add(i)
+        self.evaluated.add(i)
         try:
             for other in free_file_names(item):
-                earlier = [j for j in self.lets.get(other, ()) if j < i]
+                earlier = [j for j in self.binding_items.get(other, ()) if j < i]
                 if earlier and not any(isinstance(self.items_of_file[j], tree.Var) for j in earlier):
                     for j in earlier:
                         self.bind(j, self.items_of_file[j])
-            with self.runner.under_way(HostFrame(None)), self.runner.drawing_from(self.numbers[i]):
+            with self.runner.in_frame(HostFrame(None)), self.runner.random_stream(self.numbers[i]):
                 self.runner.statement(item)
         except BaseException:
-            self.done.discard(i)
+            self.evaluated.discard(i)
             raise
 
 
@@ -80,4 +84,4 @@ def install_lazy_globals(imported: tuple[ModuleFile, ...], runner: HostRunner) -
     """Let what a program imports have its top-level values, wherever a function of it runs."""
     for number, file in enumerate(imported):
         access = FileAccess(file.folder, runner.access.allowed)
-        LazyGlobals(runner.beside(file.module, access, number), file.items)
+        LazyGlobals(runner.fork_for_module(file.module, access, number), file.items)

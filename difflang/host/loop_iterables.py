@@ -35,11 +35,11 @@ class HostIterable(Struct, frozen=True, eq=False):
     type: LangType
     value: HostValue | None = None
     parts: tuple[HostIterable, ...] = ()
-    counted: bool = False  # each item of the only part stands beside its number
+    enumerated: bool = False  # each item of the only part stands beside its number
 
     @property
     def item(self) -> LangType:
-        return TupleType((Tensor(I32), self.parts[0].item)) if self.counted else self.type
+        return TupleType((Tensor(I32), self.parts[0].item)) if self.enumerated else self.type
 
     @property
     def length(self) -> Dim | None:
@@ -59,7 +59,7 @@ class HostIterable(Struct, frozen=True, eq=False):
 
     def items(self) -> Iterator[HostValue]:
         """The items one by one."""
-        if self.counted:
+        if self.enumerated:
             for i, item in enumerate(self.parts[0].items()):
                 yield tuple_value([HostValue(Tensor(I32), (np.int32(i),)), item])
         elif self.value is None:

@@ -46,7 +46,7 @@ def plot_check(
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
         require_package(host.module, "matplotlib", given.span)
-        given.takes(least, most, (*COMMON, *options))
+        given.check_arity(least, most, (*COMMON, *options))
         for value, span in given.items:
             if (
                 not isinstance(value.type, Tensor)
@@ -54,9 +54,11 @@ def plot_check(
                 or value.type.dtype.kind == "complex"
             ):
                 axes = " or ".join(map(str, ranks))
-                raise given.misused(span, f"this is {show_type(value.type)}; real numbers with {axes} axes are drawn")
+                raise given.usage_error(
+                    span, f"this is {show_type(value.type)}; real numbers with {axes} axes are drawn"
+                )
         if "file" not in given.named:
-            raise given.misused(text="the picture needs a `file`")
+            raise given.usage_error(text="the picture needs a `file`")
         for name in TEXTS:
             given.text(name)
         for name in ("xlog", "ylog"):
@@ -83,7 +85,7 @@ def series_labels(given: BuiltinCall) -> list[str]:
     value, span = given.named["labels"]
     words = value.type.items if isinstance(value.type, TupleType) else (value.type,)
     if not all(isinstance(w, TextType) for w in words):
-        raise given.misused(span, "a text for each series")
+        raise given.usage_error(span, "a text for each series")
     return [w.value or "" for w in words if isinstance(w, TextType)]
 
 
@@ -96,7 +98,7 @@ def register_plot(
         def run(host: HostRunner, given: BuiltinCall) -> HostValue:
             check_format(given)  # the name may be one that only the run has
             file = given.text("file") or ""
-            path = host.access.place(file, given.span)
+            path = host.access.resolve_output(file, given.span)
             library = import_optional("matplotlib", given.span)
             arrays = [plottable_array(value.array) for value, _ in given.items]
             write_output(path, render_plot(library, draw, given, arrays, path.suffix), file, given.span)
@@ -142,7 +144,7 @@ def split_series(given: BuiltinCall, arrays: list[np.ndarray]) -> tuple[np.ndarr
     rows = list(ys) if ys.ndim == 2 else [ys]
     x = xs[0] if xs else np.arange(ys.shape[-1])
     if x.ndim != 1 or len(x) != ys.shape[-1]:
-        raise given.misused(given.items[0][1], f"{x.shape} beside {ys.shape}: the last axes are of one length")
+        raise given.usage_error(given.items[0][1], f"{x.shape} beside {ys.shape}: the last axes are of one length")
     return x, rows
 
 
@@ -168,7 +170,7 @@ def scatter(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: lis
 def histogram(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[str]) -> None:
     bins = int(given.named["bins"][0].number) if "bins" in given.named else 20
     if not 0 < bins <= 10_000:
-        raise given.misused(given.named["bins"][1], "from 1 to 10000 bins")
+        raise given.usage_error(given.named["bins"][1], "from 1 to 10000 bins")
     x = arrays[0][np.isfinite(arrays[0])]
     axes.hist(x, bins=bins, label=label_at(labels, 0))
 
@@ -178,6 +180,6 @@ def image(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[
     """Rows from the top. With a third axis of 3 or 4 these are colours from 0 to 1, else numbers are shown as grey."""
     pixels = arrays[0]
     if pixels.ndim == 3 and pixels.shape[-1] not in (3, 4):
-        raise given.misused(given.items[0][1], "colours have a last axis of 3 or 4")
+        raise given.usage_error(given.items[0][1], "colours have a last axis of 3 or 4")
     axes.imshow(np.clip(pixels, 0, 1) if pixels.ndim == 3 and pixels.dtype.kind == "f" else pixels, cmap="gray")
     axes.grid(visible=False)

@@ -26,13 +26,13 @@ ARG_USAGE = '`arg("lr", default = 0.1)`, or `let lr: f64 = arg("lr")`'
 
 def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The declared type, or that of the default. Errors: DL0319, DL0210."""
-    given.takes(1, 1, ("default", "help"))
+    given.check_arity(1, 1, ("default", "help"))
     name, help = given.text(0), given.text("help")
     if name is None or not name.isidentifier():
-        raise given.misused(given.items[0][1], "its name is written out, a name as the language has them")
+        raise given.usage_error(given.items[0][1], "its name is written out, a name as the language has them")
     default = given.named.get("default")
-    if given.wanted is not None:
-        type = host.type_of(given.wanted)
+    if given.expected_type is not None:
+        type = host.type_of(given.expected_type)
     elif default is not None:
         type = default[0].type
     else:
@@ -60,9 +60,9 @@ def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
 def arg(host: HostRunner, given: BuiltinCall) -> HostValue:
     """What the command line says, else the default."""
     name = given.text(0) or ""
-    if name in host.told:
+    if name in host.program_args:
         found = host.module.arguments[name]
-        return parse_argument(found, host.told[name])
+        return parse_argument(found, host.program_args[name])
     if "default" not in given.named:
         raise missing_argument_error(host.module.arguments[name])
     return given.named["default"][0]

@@ -65,37 +65,39 @@ class HostRunner(HostWalk):
         seed: int,
         write: Callable[[str], None],
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
-        told: Mapping[str, str] = MappingProxyType({}),
+        program_args: Mapping[str, str] = MappingProxyType({}),
         hosts: dict[ModuleScope, HostWalk] | None = None,
     ) -> None:
         super().__init__(session, module, hosts)
         self.access, self.write, self.warn = access, write, warn
-        self.units = UnitCache(session, engine, PrintSink(self.printed))
+        self.units = UnitCache(session, engine, PrintSink(self.print_text))
         self.pictures: list[Path] = []  # that were drawn, for who shows them
-        self.told = told  # the arguments of the program, as the command line spells them
+        self.program_args = program_args  # the arguments of the program, as the command line spells them
         self.started = time.perf_counter()
         self.draws = self.own_draws = key_stream(seed)  # one key a random unit
 
-    def printed(self, text: str) -> None:
+    def print_text(self, text: str) -> None:
         """Write a text; nothing in it reaches the terminal but as text."""
         self.write(printable(text))
 
-    def take_over(self, units: UnitCache) -> None:
+    def adopt_units(self, units: UnitCache) -> None:
         """Run what was compiled for others. From now on it prints here."""
-        self.units, units.voice.write = units, self.printed
+        self.units, units.voice.write = units, self.print_text
 
-    def beside(self, module: ModuleScope, access: FileAccess, number: int) -> HostRunner:
+    def fork_for_module(self, module: ModuleScope, access: FileAccess, number: int) -> HostRunner:
         """Carries out what is asked of a module that is not run, and draws from a key of its own."""
         engine = self.units.engine
-        other = HostRunner(self.session, module, engine, access, 0, self.write, self.warn, self.told, self.hosts)
+        other = HostRunner(
+            self.session, module, engine, access, 0, self.write, self.warn, self.program_args, self.hosts
+        )
         other.units, other.started, other.pictures = self.units, self.started, self.pictures
-        other.draws = other.own_draws = self.own_draws.apart(number)
+        other.draws = other.own_draws = self.own_draws.substream(number)
         return other
 
     @contextmanager
-    def drawing_from(self, number: int) -> Generator[None, None, None]:
+    def random_stream(self, number: int) -> Generator[None, None, None]:
         """Draws come from a stream of that number, whatever was drawn before, and count for nothing afterwards."""
-        outer, self.draws = self.draws, self.own_draws.apart(number)
+        outer, self.draws = self.draws, self.own_draws.substream(number)
         try:
             yield
         finally:
@@ -110,8 +112,8 @@ class HostRunner(HostWalk):
     def profile(self) -> LineProfile | None:
         return self.units.engine.profile
 
-    def do(self, stmt: tree.Node, *, last: bool = False, wanted: ExpectedType | None = None) -> Walk[HostValue]:
-        walk = super().do(stmt, last=last, wanted=wanted)
+    def do(self, stmt: tree.Node, *, last: bool = False, expected: ExpectedType | None = None) -> Walk[HostValue]:
+        walk = super().do(stmt, last=last, expected=expected)
         return walk if self.profile is None else self.timed(self.profile, stmt.span, walk)
 
     def timed(self, profile: LineProfile, span: Span, walk: Walk[HostValue]) -> Walk[HostValue]:
@@ -122,14 +124,14 @@ class HostRunner(HostWalk):
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
         try:
-            return self.carried_out(node, body, key)
+            return self.execute_unit(node, body, key)
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):  # how XLA says it
                 raise
             way = "smaller arrays, or fewer of them at a time"
             raise make_error("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
 
-    def carried_out(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], HostUnit]:
+    def execute_unit(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], HostUnit]:
         unit = self.units.find(node, key, self.module, self.demand)
         if unit is None:
             with self.profile.doing("compile") if self.profile is not None else nullcontext():
@@ -149,14 +151,14 @@ class HostRunner(HostWalk):
         return unit
 
     def demand(self, number: HostNumber) -> Dim:
-        value = self.read(number.of)
+        value = self.read(number.global_name)
         return int(value.number if number.leaf is None else np.asarray((value.leaves or ())[number.leaf]))
 
     def read(self, name: GlobalName) -> HostValue:
         """The value of a top-level name, of this module or of one that it imports."""
         return self.hosts[name.module].values[name.name]
 
-    def settle(self) -> None:
+    def wait_for_results(self) -> None:
         """Wait for what was begun: JAX gives results before they are there."""
         for leaf in [leaf for host in self.hosts.values() for v in host.values.values() for leaf in v.leaves or ()]:
             getattr(leaf, "block_until_ready", int)()
@@ -182,16 +184,16 @@ class HostRunner(HostWalk):
 
     # ---- control flow
 
-    def branch(self, e: tree.If, condition: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def branch(self, e: tree.If, condition: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
         if condition.number:
-            return (yield self.do_block(e.then, wanted))
-        return (yield self.control(e.orelse, wanted)) if e.orelse is not None else UNIT_VALUE
+            return (yield self.do_block(e.then, expected))
+        return (yield self.control(e.orelse, expected)) if e.orelse is not None else UNIT_VALUE
 
-    def match(self, e: tree.Match, subject: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def match(self, e: tree.Match, subject: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
         fit, case = next((fit, case) for fit, case in possible_cases(self, e, subject) if matches(fit, subject))
         with self.scope(case.span):
             bind_pattern(self, fit, subject, case.pattern.span)
-            return (yield self.do(case.body, last=True, wanted=wanted))
+            return (yield self.do(case.body, last=True, expected=expected))
 
     def logic(self, e: tree.Binary) -> Walk[HostValue]:
         left = yield self.condition(e.lhs)
@@ -201,7 +203,7 @@ class HostRunner(HostWalk):
         for count in itertools.count():
             if not (yield self.condition(e.condition)).number:
                 break
-            self.counted(count, e)
+            self.check_step_limit(count, e)
             if not (yield self.step(e)):
                 break
 
@@ -209,13 +211,13 @@ class HostRunner(HostWalk):
         length = over.length
         assert isinstance(length, int)
         for count, item in enumerate(with_progress(over.items(), length) if shown else over.items()):
-            self.counted(count, e)
+            self.check_step_limit(count, e)
             with self.scope(e.span):
                 self.bind(e.pattern, item, False, e.iterable.span)
                 if not (yield self.step(e)):
                     break
 
-    def counted(self, steps: int, e: tree.For | tree.While) -> None:
+    def check_step_limit(self, steps: int, e: tree.For | tree.While) -> None:
         """Another step of a loop. Errors: DL0909 where so many are allowed."""
         if self.session.most_steps and steps >= self.session.most_steps:
             raise step_limit_error(e.span, self.session.most_steps)
@@ -235,29 +237,29 @@ class HostRunner(HostWalk):
             held = common_item_type([item.type for item in items], e.body.span)
             rows = [self.held(e.body, item, held) for item in items]
             return stack_values(rows, collected_type(held, len(items), e.body.span))
-        type = collected_type(self.module.yielded[e], 0, e.body.span)
+        type = collected_type(self.module.loop_yield_types[e], 0, e.body.span)
         if any(not isinstance(n, int) for t in leaf_types(type) for n in t.shape):
             raise make_error("DL0305", "this loop took no step, and what it yields has a size that only a step tells",
-                          (e.body.span, f"it yields {show_type(self.module.yielded[e])}"))  # fmt: skip
+                          (e.body.span, f"it yields {show_type(self.module.loop_yield_types[e])}"))  # fmt: skip
         return HostValue(type, tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in leaf_types(type)))  # type: ignore[arg-type]
 
     def asserted(self, e: tree.Assert) -> Walk[None]:
-        for part in self.each_alone(e.condition):
+        for part in self.split_conjunction(e.condition):
             work = self.work(part)
             with self.scope(e.span):
                 if work is not None:
                     yield self.lift(work)
-                condition = (work and work.rest) or part
-                drawn = self.draws.made
+                condition = (work and work.compiled) or part
+                drawn = self.draws.count
                 if not (yield self.condition(condition)).number:
                     raise (yield assertion_error(self, e, condition, drawn))
 
-    def each_alone(self, e: tree.Expr) -> list[tree.Expr]:
+    def split_conjunction(self, e: tree.Expr) -> list[tree.Expr]:
         """The conditions that the host joins by `and` itself, one after the other."""
         work = self.work(e)
-        if work is None or work.rest is not None or not isinstance(e, tree.Binary) or e.op != "and":
+        if work is None or work.compiled is not None or not isinstance(e, tree.Binary) or e.op != "and":
             return [e]
-        return [*self.each_alone(e.lhs), *self.each_alone(e.rhs)]
+        return [*self.split_conjunction(e.lhs), *self.split_conjunction(e.rhs)]
 
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
         raise EarlyExit(stmt, value)
@@ -268,7 +270,7 @@ class HostRunner(HostWalk):
             message = f"host functions call each other more than {MOST_CALLS:,} deep"
             raise make_error("DL1003", message, (e.span, f"`{decl.name}` once more"), help=way)
         try:
-            found = yield self.inside(e, HostFrame(decl, names), [without_static(v) for v in values])
+            found = yield self.body_value(e, HostFrame(decl, names), [without_static(v) for v in values])
         except EarlyExit as left:
             found = left.value
         return without_static(found)

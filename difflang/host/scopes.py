@@ -27,7 +27,7 @@ class HostScopes:
     def is_free(self, name: str) -> bool:
         """Whether a name stands for nothing of the file, and so for what every file knows."""
         m = self.module
-        declared = (m.fns, m.records, m.variants, m.imported, m.modules, m.later)
+        declared = (m.fns, m.records, m.variants, m.imported, m.modules, m.invalid_names)
         return m.host.get(name) is None and not any(name in names for names in declared)
 
     def varies(self, name: str) -> bool:
@@ -35,7 +35,7 @@ class HostScopes:
         var = self.module.host.get(name)
         return var is not None and var.mutable
 
-    def module_named(self, e: tree.Node) -> ModuleScope | None:
+    def named_module(self, e: tree.Node) -> ModuleScope | None:
         """The module that an expression names, where no value of that name hides it."""
         if not isinstance(e, tree.Name) or self.module.host.get(e.id) is not None:
             return None
@@ -44,7 +44,7 @@ class HostScopes:
     def host_function(self, e: tree.Node) -> GlobalName | None:
         """The `host fn` that is called as `f(x)`, `m.f(x)` or `x.f()`. Errors: DL0724 for a private one."""
         m = self.module
-        if isinstance(e, tree.Member) and (other := self.module_named(e.base)) is not None:
+        if isinstance(e, tree.Member) and (other := self.named_module(e.base)) is not None:
             found = GlobalName(other, e.name)
         else:
             records = [r for r in m.records.values() if isinstance(r, tree.Record)]
@@ -75,9 +75,9 @@ class HostScopes:
             self.depth -= 1
             self.blocks.pop()
             for name, kept in self.shadowed.pop().items():
-                self.put_back(name, kept)
+                self.restore_name(name, kept)
 
-    def put_back(self, name: str, kept: SavedBinding) -> None:
+    def restore_name(self, name: str, kept: SavedBinding) -> None:
         var, value = kept
         self.module.host.pop(name, None)
         self.values.pop(name, None)
@@ -86,14 +86,14 @@ class HostScopes:
         if value is not None:
             self.values[name] = value
 
-    def put(self, var: HostVar) -> None:
+    def bind_var(self, var: HostVar) -> None:
         """Bind a name in the innermost block: what it stands for until then is kept."""
         if self.shadowed:
-            old = self.shadowed[-1].setdefault(var.name, self.kept(var.name))
+            old = self.shadowed[-1].setdefault(var.name, self.current_binding(var.name))
             var.block, var.hides = self.blocks[-1], old[0]
         self.module.host[var.name] = var
 
-    def kept(self, name: str) -> SavedBinding:
+    def current_binding(self, name: str) -> SavedBinding:
         """What a name stands for by now. Nothing is evaluated for it, as `Captured.get` does."""
         return dict.get(self.module.host, name), self.values.get(name)
 
@@ -110,13 +110,13 @@ class HostScopes:
         for block in blocks:
             for name in block:
                 first.setdefault(name, block)
-        here = {name: self.kept(name) for name in first}
+        here = {name: self.current_binding(name) for name in first}
         for name, block in first.items():
-            self.put_back(name, block[name])
+            self.restore_name(name, block[name])
         try:
             yield
         finally:
             for name, block in first.items():
-                block[name] = self.kept(name)
-                self.put_back(name, here[name])
+                block[name] = self.current_binding(name)
+                self.restore_name(name, here[name])
             self.shadowed, self.blocks = blocks, places

@@ -63,10 +63,10 @@ class HostWalk(HostBindings):
     def text(self, e: tree.Str) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def branch(self, e: tree.If, condition: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]: ...
+    def branch(self, e: tree.If, condition: HostValue, expected: ExpectedType | None) -> Walk[HostValue]: ...
 
     @abstractmethod
-    def match(self, e: tree.Match, subject: HostValue, wanted: ExpectedType | None) -> Walk[HostValue]: ...
+    def match(self, e: tree.Match, subject: HostValue, expected: ExpectedType | None) -> Walk[HostValue]: ...
 
     @abstractmethod
     def logic(self, e: tree.Binary) -> Walk[HostValue]: ...
@@ -101,7 +101,7 @@ class HostWalk(HostBindings):
         """The statements of a block, carried out."""
         return run_walk(self.do_block(block))
 
-    def do(self, stmt: tree.Node, *, last: bool = False, wanted: ExpectedType | None = None) -> Walk[HostValue]:
+    def do(self, stmt: tree.Node, *, last: bool = False, expected: ExpectedType | None = None) -> Walk[HostValue]:
         match stmt:
             case tree.Let() | tree.Var():
                 yield self.let(stmt)
@@ -128,27 +128,27 @@ class HostWalk(HostBindings):
             case _ if isinstance(stmt, DECLARATIONS):
                 pass
             case _:
-                return (yield self.expression(stmt, last=last, wanted=wanted))
+                return (yield self.expression(stmt, last=last, expected=expected))
         return UNIT_VALUE
 
-    def expression(self, e: tree.Node, *, last: bool, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def expression(self, e: tree.Node, *, last: bool, expected: ExpectedType | None) -> Walk[HostValue]:
         if isinstance(e, tree.Checkpoint):
             e = e.body
         if isinstance(e, CONTROL_NODES):
-            return (yield self.control(e, wanted))
+            return (yield self.control(e, expected))
         if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
             raise make_error(
                 "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
             )
-        return (yield self.value_of(e, wanted))  # type: ignore[arg-type]
+        return (yield self.value_of(e, expected))  # type: ignore[arg-type]
 
-    def do_block(self, block: tree.Block, wanted: ExpectedType | None = None) -> Walk[HostValue]:
+    def do_block(self, block: tree.Block, expected: ExpectedType | None = None) -> Walk[HostValue]:
         """The statements of a block; the names it declares end with it."""
         value = UNIT_VALUE
         with self.scope(block.span):
             for stmt in block.stmts:
                 last = stmt is block.stmts[-1]
-                value = yield self.do(stmt, last=last, wanted=wanted if last else None)
+                value = yield self.do(stmt, last=last, expected=expected if last else None)
         return value
 
     def local_function(self, decl: tree.Fn) -> None:
@@ -185,29 +185,29 @@ class HostWalk(HostBindings):
 
     # ---- loops, branches, and how they are left
 
-    def control(self, e: ControlNode, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def control(self, e: ControlNode, expected: ExpectedType | None) -> Walk[HostValue]:
         match e:
             case tree.Block():
-                return (yield self.do_block(e, wanted))
+                return (yield self.do_block(e, expected))
             case tree.If():
                 condition = yield self.condition(e.condition)
                 with self.nested(e.span):
-                    return (yield self.branch(e, condition, wanted))
+                    return (yield self.branch(e, condition, expected))
             case tree.Match():
                 subject = yield self.value_of(e.subject)
                 with self.nested(e.span):
-                    return (yield self.match(e, subject, wanted))
+                    return (yield self.match(e, subject, expected))
             case _:
                 return (yield self.loop(e))
 
     def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
         """A loop; the array of what it yields, if it does."""
-        apply_decorators(self.here(), e.attributes, e.span, loop=True)
-        warn_unused_checkpoint(self.here(), e.attributes, "this loop is run, not compiled")
+        apply_decorators(self.current_context(), e.attributes, e.span, loop=True)
+        warn_unused_checkpoint(self.current_context(), e.attributes, "this loop is run, not compiled")
         frame, items = self.frames[-1], list[HostValue]()
         yields = find_node(e.body, (tree.Yield,)) is not None
         over: HostIterable | None = None
-        shown = isinstance(e, tree.For) and self.called(e.iterable) is HOST_BUILTINS["progress"]
+        shown = isinstance(e, tree.For) and self.host_callee(e.iterable) is HOST_BUILTINS["progress"]
         if isinstance(e, tree.For):
             usage = "`progress` is called as `progress(0..n)`"
             over = yield self.over(single_argument(e.iterable, usage) if shown else e.iterable)
@@ -227,7 +227,7 @@ class HostWalk(HostBindings):
         name = e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and self.is_free(e.fn.id) else ""
         if name == "enumerate":
             inside = yield self.over(single_argument(e, "`enumerate` is called as `enumerate(xs)`"))
-            return HostIterable(inside.type, parts=(inside,), counted=True)
+            return HostIterable(inside.type, parts=(inside,), enumerated=True)
         if name == "zip" and isinstance(e, tree.Call) and e.args:
             parts: list[HostIterable] = []
             for arg in e.args:
@@ -255,7 +255,7 @@ class HostWalk(HostBindings):
             raise make_error("DL0501", "`return` stands outside a function", (stmt.span, ""), help=way)
         value = UNIT_VALUE
         if stmt.value is not None:
-            value = yield self.value_of(stmt.value, frame.wanted)
+            value = yield self.value_of(stmt.value, frame.expected_result)
         self.leave(stmt, value)
 
     def condition(self, e: tree.Expr) -> Walk[HostValue]:
@@ -266,7 +266,7 @@ class HostWalk(HostBindings):
 
     # ---- expressions
 
-    def called(self, e: tree.Node) -> GlobalName | HostBuiltin | None:
+    def host_callee(self, e: tree.Node) -> GlobalName | HostBuiltin | None:
         """What an expression calls, if that is something of the host. Errors: DL0724 as `host_function`."""
         fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
         if isinstance(fn, tree.Name) and self.is_free(fn.id):
@@ -277,7 +277,7 @@ class HostWalk(HostBindings):
         """Whether the host itself does this: a string made of values, a call of a host function."""
         if isinstance(e, tree.Str):
             return any(not isinstance(p, str) for p in e.parts)
-        return self.called(e) is not None
+        return self.host_callee(e) is not None
 
     def work(self, e: tree.Node) -> HoistedExpr | None:
         """What there is in an expression for the host to do."""
@@ -287,18 +287,18 @@ class HostWalk(HostBindings):
 
     def changes(self, e: tree.Node) -> bool:
         """Whether this may give a variable another value."""
-        return isinstance(e, (tree.Assign, tree.Update)) or isinstance(self.called(e), GlobalName)
+        return isinstance(e, (tree.Assign, tree.Update)) or isinstance(self.host_callee(e), GlobalName)
 
-    def value_of(self, e: tree.Expr, wanted: ExpectedType | None = None) -> Walk[HostValue]:
+    def value_of(self, e: tree.Expr, expected: ExpectedType | None = None) -> Walk[HostValue]:
         """The value of an expression, of a type that is wanted. Errors: DifflangError, Reported."""
         work = self.work(e)
-        if isinstance(e, (tree.For, tree.While)) or (work is not None and work.rest is None):
-            return (yield self.own_value(e, wanted))
+        if isinstance(e, (tree.For, tree.While)) or (work is not None and work.compiled is None):
+            return (yield self.own_value(e, expected))
         if work is None:
-            return self.typed(e, wanted)
+            return self.compiled_value(e, expected)
         with self.scope(e.span):
             yield self.lift(work)
-            return self.typed(work.rest or e, wanted)
+            return self.compiled_value(work.compiled or e, expected)
 
     def lift(self, work: HoistedExpr) -> Walk[None]:
         """Carry out the parts that the host does, each under its name."""
@@ -311,11 +311,11 @@ class HostWalk(HostBindings):
                 )
             self.bind_name(name, value, False, part.span)
 
-    def own_value(self, e: tree.Expr, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def own_value(self, e: tree.Expr, expected: ExpectedType | None) -> Walk[HostValue]:
         """The value of what the host does itself."""
         match e:
             case tree.If() | tree.Match() | tree.Block():
-                return (yield self.control(e, wanted))  # each value at an end of it is fitted there
+                return (yield self.control(e, expected))  # each value at an end of it is fitted there
             case tree.For() | tree.While():
                 value = yield self.control(e, None)
             case tree.Str():
@@ -323,16 +323,16 @@ class HostWalk(HostBindings):
             case tree.Binary():
                 value = yield self.logic(e)
             case _:
-                value = yield self.call_of(e, wanted)
-        if wanted is not None:
-            wanted.fit(value.type, self.here().annotations, e.span)
+                value = yield self.call_value(e, expected)
+        if expected is not None:
+            expected.match_value(value.type, self.current_context().annotations, e.span)
         return value
 
-    def call_of(self, e: tree.Node, wanted: ExpectedType | None) -> Walk[HostValue]:
+    def call_value(self, e: tree.Node, expected: ExpectedType | None) -> Walk[HostValue]:
         assert isinstance(e, (tree.Call, tree.Pipe))
-        function = self.called(e)
+        function = self.host_callee(e)
         args = e.args if isinstance(e, tree.Call) else (tree.Arg(e.value.span, None, e.value),)
-        if isinstance(e.fn, tree.Member) and self.module_named(e.fn.base) is None:
+        if isinstance(e.fn, tree.Member) and self.named_module(e.fn.base) is None:
             args = (tree.Arg(e.fn.base.span, None, e.fn.base), *args)
         for arg in args:
             if isinstance(arg.value, tree.Comprehension):
@@ -343,7 +343,7 @@ class HostWalk(HostBindings):
         items: list[tuple[HostValue, Span]] = []
         named: dict[str, tuple[HostValue, Span]] = {}
         for arg in args:
-            like = wanted if arg.name in function.like_result else None
+            like = expected if arg.name in function.like_result else None
             value = yield self.value_of(arg.value, like)  # type: ignore[arg-type]
             if arg.name is None:
                 items.append((value, arg.span))
@@ -351,7 +351,7 @@ class HostWalk(HostBindings):
                 raise make_error("DL0319", f"the argument `{arg.name}` is given twice", (arg.span, ""))
             else:
                 named[arg.name] = (value, arg.span)
-        return self.perform(function, BuiltinCall(e, function, tuple(items), named, wanted))
+        return self.perform(function, BuiltinCall(e, function, tuple(items), named, expected))
 
     # ---- calls of `host fn`s
 
@@ -368,12 +368,12 @@ class HostWalk(HostBindings):
                 values.append((yield self.value_of(given[param.name], wanted)))
             else:
                 assert param.default is not None
-                with there.under_way(HostFrame(None)):
+                with there.in_frame(HostFrame(None)):
                     values.append((yield there.value_of(param.default, wanted)))
         return (yield there.enter(e, decl, names, values))
 
     @contextmanager
-    def under_way(self, frame: HostFrame) -> Generator[None, None, None]:
+    def in_frame(self, frame: HostFrame) -> Generator[None, None, None]:
         """Inside, a function is under way, or none: the names of the file stand, not those around a call."""
         depth, self.depth = self.depth, 0
         self.frames.append(frame)
@@ -384,21 +384,21 @@ class HostWalk(HostBindings):
             self.frames.pop()
             self.depth = depth
 
-    def inside(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
+    def body_value(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
         """The value that the body of a `host fn` ends with."""
         decl, names = frame.decl, frame.names
         assert decl is not None and names is not None
-        with self.under_way(frame), self.scope(decl.span):
+        with self.in_frame(frame), self.scope(decl.span):
             for name, size in names.bound.items():
                 if isinstance(size, (int, Poly)):
                     self.bind_size(name, size, decl.name_span)
             for param, value in zip(decl.params, values, strict=True):
                 self.bind(tree.NamePattern(param.span, param.name), value, False, e.span)
             if isinstance(decl.body, tree.Block):
-                return (yield self.do_block(decl.body, frame.wanted))
-            return (yield self.value_of(decl.body, frame.wanted))
+                return (yield self.do_block(decl.body, frame.expected_result))
+            return (yield self.value_of(decl.body, frame.expected_result))
 
     def call(self, cx: ElabContext, code: FnCode, args: CallArgs) -> Walk[Term]:
         """A host function where only what compiles can be: differentiated, batched, in a lambda."""
-        raise host_call_error(code.decl, args.fn_span or args.span, cx.root.deriving > 0)
+        raise host_call_error(code.decl, args.fn_span or args.span, cx.root.derivative_depth > 0)
         yield

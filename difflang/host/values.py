@@ -38,7 +38,7 @@ class HostValue(Struct, frozen=True, eq=False):
         """An enum's value of the variant that it is."""
         if not isinstance(self.type, SumType) or self.leaves is None:
             return self
-        place = self.type.marks.index(np.asarray(self.leaves[0]).item())
+        place = self.type.tag_values.index(np.asarray(self.leaves[0]).item())
         start = 1 + sum(len(leaf_types(t)) for t in self.type.options[:place])
         type = self.type.options[place]
         return HostValue(type, self.leaves[start : start + len(leaf_types(type))])

@@ -19,7 +19,7 @@ class Builder:
     graph; `captured` maps each such value, as `outer` sees it, to its param, in order of first use.
     """
 
-    __slots__ = ("captured", "depth", "eqns", "outer", "params", "solver", "span")
+    __slots__ = ("captures", "depth", "eqns", "outer", "params", "solver", "span")
 
     def __init__(self, outer: Builder | None = None, span: Span = NO_SPAN, solver: TypeSolver = STRICT_SOLVER) -> None:
         self.outer = outer
@@ -27,7 +27,7 @@ class Builder:
         self.depth: int = 0 if outer is None else outer.depth + 1
         self.params: list[Value] = []
         self.eqns: list[Eqn] = []
-        self.captured: dict[Value, Value] = {}
+        self.captures: dict[Value, Value] = {}
         self.span = span  # where equations emitted from now on come from
 
     def param(self, type: Type, hint: str = "") -> Value:
@@ -35,16 +35,16 @@ class Builder:
         self.params.append(value)
         return value
 
-    def own(self, value: Value) -> Value:
+    def capture(self, value: Value) -> Value:
         """The value as this builder sees it: its own, or the param through which it is captured."""
         if value.home is self:
             return value
         if self.outer is None:
             raise InternalError(f"a {value.type} ({value.hint or 'unnamed'}) does not belong to this graph")
-        outside = self.outer.own(value)
-        if outside not in self.captured:
-            self.captured[outside] = Value(value.type, self, value.hint)
-        return self.captured[outside]
+        outside = self.outer.capture(value)
+        if outside not in self.captures:
+            self.captures[outside] = Value(value.type, self, value.hint)
+        return self.captures[outside]
 
     def emit(
         self,
@@ -57,7 +57,7 @@ class Builder:
         **attrs: Any,
     ) -> Values:
         """Append an equation and give its results. Errors: TypeMismatch if the op refuses the operands."""
-        owned = tuple([v if v.home is self else self.own(v) for v in operands])
+        owned = tuple([v if v.home is self else self.capture(v) for v in operands])
         types = result_types(op, [v.type for v in owned], regions, attrs, self.solver)
         return self.append(op, owned, types, regions, span=span, hints=hints, **attrs)
 
@@ -91,7 +91,7 @@ class Builder:
 
     def inline(self, graph: Graph, *args: Value) -> list[Value]:
         """Copy a graph's equations here, its params replaced by `args`; gives its results."""
-        env = dict(zip(graph.params, map(self.own, args), strict=True))
+        env = dict(zip(graph.params, map(self.capture, args), strict=True))
         for eqn in graph.eqns:
             results = self.copy(eqn, tuple([env[v] for v in eqn.operands]))
             env.update(zip(eqn.results, results, strict=True))
@@ -105,15 +105,15 @@ class Builder:
 
     def finish(self, results: Iterable[Value], params: Iterable[Value] | None = None, name: str = "") -> Graph:
         """The graph: captured values come after the params, unless `params` gives the whole list in order."""
-        owned = tuple(map(self.own, results))
-        order = (*self.params, *self.captured.values()) if params is None else params
+        owned = tuple(map(self.capture, results))
+        order = (*self.params, *self.captures.values()) if params is None else params
         graph = Graph(tuple(order), tuple(self.eqns), owned, name)
         self.release()
         return graph
 
     def release(self) -> None:
         """Let go of all that was built: values know their builder, and only the garbage collector frees a circle."""
-        self.params, self.eqns, self.captured = [], [], {}
+        self.params, self.eqns, self.captures = [], [], {}
 
 
 def build_region(types: Iterable[Type], body: Callable[..., Iterable[Value]], name: str = "") -> Graph:

@@ -29,7 +29,7 @@ class Value(Struct, eq=False):
     def __repr__(self) -> str:
         return f"<{self.hint or 'value'}: {self.type}>"
 
-    def called_after(self, other: Value) -> None:
+    def name_as_tangent_of(self, other: Value) -> None:
         """Be called as the change of another value, if that has a name of the user's and this has none."""
         if other.hint and not self.hint:
             self.hint = other.hint if other.hint.startswith("d_") else f"d_{other.hint}"
@@ -110,11 +110,11 @@ class Eqn(Struct, frozen=True, eq=False):
         """It, or something in its regions, prints or can fail: never dropped, merged or reordered."""
         return bool(self.op.effect) or any(g.effectful for g in self.regions)
 
-    def renamed(self, to: Mapping[Value, Value]) -> Eqn:
+    def replace_operands(self, replacements: Mapping[Value, Value]) -> Eqn:
         """The same equation on other operands; itself if none is in `to`."""
-        if to.keys().isdisjoint(self.operands):
+        if replacements.keys().isdisjoint(self.operands):
             return self
-        operands = tuple([to.get(v, v) for v in self.operands])
+        operands = tuple([replacements.get(v, v) for v in self.operands])
         return Eqn(self.op, operands, self.results, self.attrs, self.regions, self.span)
 
     def with_regions(self, regions: Iterable[Graph]) -> Eqn:
@@ -154,11 +154,11 @@ class Graph:
             return self
         return Graph(self.params, new, self.results, self.name)
 
-    def renamed_results(self, to: Mapping[Value, Value]) -> Graph:
+    def replace_results(self, replacements: Mapping[Value, Value]) -> Graph:
         """The same graph giving other values; itself if none of its results is in `to`."""
-        if to.keys().isdisjoint(self.results):
+        if replacements.keys().isdisjoint(self.results):
             return self
-        return self.with_results([to.get(r, r) for r in self.results])
+        return self.with_results([replacements.get(r, r) for r in self.results])
 
 
 def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
@@ -180,11 +180,11 @@ def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
     return order, uses
 
 
-def nested_regions(graphs: Sequence[Graph], opens: Callable[[Eqn], bool]) -> set[Graph]:
+def nested_regions(graphs: Sequence[Graph], matches: Callable[[Eqn], bool]) -> set[Graph]:
     """The regions, at any depth, of the equations for which `opens` holds; the graphs come inner ones first."""
     found: set[Graph] = set()
     for outer in reversed(graphs):
         for eqn in outer.eqns:
-            if outer in found or opens(eqn):
+            if outer in found or matches(eqn):
                 found.update(eqn.regions)
     return found

@@ -22,17 +22,17 @@ TextSink = Callable[[int, str], None]
 """Who is told a text: the number of the check whose message it is, 0 for what the program prints, and the text."""
 
 
-def evaluate(graph: Graph, *arrays: Array, says: TextSink | None = None) -> list[Array]:
+def evaluate(graph: Graph, *arrays: Array, text_sink: TextSink | None = None) -> list[Array]:
     """The graph's results on NumPy arrays. What it says goes to `says`, or nowhere.
 
     Errors: InternalError if an argument or a result of an equation is not of its type; it names the op.
     """
 
-    def told(graph: Graph, *arrays: Array) -> list[Array]:
-        return run_equations(graph, arrays, partial(evaluate_eqn, run=told, says=says))
+    def run_with_sink(graph: Graph, *arrays: Array) -> list[Array]:
+        return run_equations(graph, arrays, partial(evaluate_eqn, run=run_with_sink, text_sink=text_sink))
 
     with np.errstate(all="ignore"):
-        return run_graph(graph, *arrays) if says is None else told(graph, *arrays)
+        return run_graph(graph, *arrays) if text_sink is None else run_with_sink(graph, *arrays)
 
 
 def run_graph(graph: Graph, *arrays: Array) -> list[Array]:
@@ -43,34 +43,34 @@ class StepLimitExceeded(Exception):
     """A run that takes more equations than were allowed."""
 
 
-def evaluate_with_limit(most: int, graph: Graph, *arrays: Array) -> list[Array]:
+def evaluate_with_limit(max_equations: int, graph: Graph, *arrays: Array) -> list[Array]:
     """The same results, of a run of so many equations at most. Errors: Endless for more."""
-    left = most
+    left = max_equations
 
     def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
         nonlocal left
         left -= 1
         if left < 0:
             raise StepLimitExceeded
-        return evaluate_eqn(eqn, operands, counted)
+        return evaluate_eqn(eqn, operands, run_counted)
 
-    def counted(graph: Graph, *arrays: Array) -> list[Array]:
+    def run_counted(graph: Graph, *arrays: Array) -> list[Array]:
         return run_equations(graph, arrays, step)
 
     with np.errstate(all="ignore"):
-        return counted(graph, *arrays)
+        return run_counted(graph, *arrays)
 
 
 def evaluate_instrumented(
     graph: Graph,
     arrays: Sequence[Array],
-    around: Callable[[Eqn, Callable[[], list[Array]]], list[Array]],
-    says: TextSink,
+    hook: Callable[[Eqn, Callable[[], list[Array]]], list[Array]],
+    text_sink: TextSink,
 ) -> list[Array]:
     """The same results, each equation computed by a call that `around` it is given, those in regions too."""
 
     def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
-        return around(eqn, partial(evaluate_eqn, eqn, operands, run=each, says=says))
+        return hook(eqn, partial(evaluate_eqn, eqn, operands, run=each, text_sink=text_sink))
 
     def each(graph: Graph, *arrays: Array) -> list[Array]:
         return run_equations(graph, arrays, step)
@@ -97,13 +97,13 @@ def run_equations(
 
 
 def evaluate_eqn(
-    eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run_graph, says: TextSink | None = None
+    eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run_graph, text_sink: TextSink | None = None
 ) -> list[Array]:
     """What the op's reference gives, as many arrays as the equation has results. Its regions are run by `run`."""
     if eqn.regions:
         found = eqn.op.reference(run, *operands, regions=eqn.regions, **eqn.attrs)
     elif eqn.op.effect:
-        found = eqn.op.reference(says or discard_text, *operands, **eqn.attrs)
+        found = eqn.op.reference(text_sink or discard_text, *operands, **eqn.attrs)
     else:
         found = eqn.op.reference(*operands, **eqn.attrs)
         if len(eqn.results) == 1:

@@ -33,7 +33,7 @@ def graph_to_json(graph: Graph, sources: dict[Source, int] | None = None) -> str
 
     The texts that it comes from are numbered in `sources`, after those that are there already.
     """
-    return json.dumps(GraphEncoder(sources).whole(graph), separators=(",", ":"), allow_nan=False)
+    return json.dumps(GraphEncoder(sources).encode(graph), separators=(",", ":"), allow_nan=False)
 
 
 def graph_from_json(text: str, sources: Sequence[Source] | None = None) -> Graph:
@@ -58,11 +58,11 @@ class GraphEncoder:
         self.graphs: list[Json] = []
         self.sources: dict[Source, int] = {} if sources is None else sources
 
-    def whole(self, graph: Graph) -> Json:
-        self.graph(graph)
+    def encode(self, graph: Graph) -> Json:
+        self.encode_graph(graph)
         return {"format": FORMAT, "version": VERSION, "sources": [s.name for s in self.sources], "graphs": self.graphs}
 
-    def graph(self, graph: Graph) -> int:
+    def encode_graph(self, graph: Graph) -> int:
         if graph in self.numbers:
             return self.numbers[graph]
         place: dict[Value, int] = {}
@@ -74,14 +74,14 @@ class GraphEncoder:
             for result in eqn.results:
                 place[result] = len(place)
             attrs = {k: encode_attr(eqn.attrs[k]) for k in sorted(eqn.attrs)}
-            regions = list(map(self.graph, eqn.regions))
-            eqns.append([eqn.op.name, operands, encode_values(eqn.results), attrs, regions, self.span(eqn.span)])
+            regions = list(map(self.encode_graph, eqn.regions))
+            eqns.append([eqn.op.name, operands, encode_values(eqn.results), attrs, regions, self.encode_span(eqn.span)])
         results = [place[r] for r in graph.results]
         self.graphs.append([graph.name, encode_values(graph.params), eqns, results])
         self.numbers[graph] = len(self.graphs) - 1
         return self.numbers[graph]
 
-    def span(self, span: Span) -> Json:
+    def encode_span(self, span: Span) -> Json:
         if span.source is BUILTIN_SOURCE:
             return None
         return [self.sources.setdefault(span.source, len(self.sources)), span.start, span.end]
@@ -123,7 +123,7 @@ class GraphDecoder:
     """Builds graphs from JSON that may hold anything at all."""
 
     def __init__(self, sources: Sequence[Source] | None = None) -> None:
-        self.given = sources
+        self.expected_sources = sources
         self.sources: list[Source] = []
         self.graphs: list[Graph] = []
 
@@ -134,11 +134,13 @@ class GraphDecoder:
         if data.get("version") != VERSION:
             fail_malformed(f"its version is {data.get('version')!r:.20}, and this is difflang's version {VERSION}")
         names = [expect_string(name) for name in expect_list(data.get("sources"))]
-        if self.given is not None and names != [s.name for s in self.given[: len(names)]]:
+        if self.expected_sources is not None and names != [s.name for s in self.expected_sources[: len(names)]]:
             fail_malformed("it comes from other texts")
-        self.sources = [Source(name, "") for name in names] if self.given is None else list(self.given)
+        self.sources = (
+            [Source(name, "") for name in names] if self.expected_sources is None else list(self.expected_sources)
+        )
         for graph in expect_list(data.get("graphs")):
-            self.graphs.append(self.graph(graph))
+            self.graphs.append(self.decode_graph(graph))
         if not self.graphs:
             fail_malformed("it holds no graph")
         try:
@@ -147,12 +149,12 @@ class GraphDecoder:
             fail_malformed(fault.message)
         return self.graphs[-1]
 
-    def graph(self, data: Json) -> Graph:
+    def decode_graph(self, data: Json) -> Graph:
         name, params, eqns, results = expect_list(data, 4)
         home = Builder()
-        values = self.defined(params, home)
+        values = self.decode_values(params, home)
         count = len(values)
-        read = [self.eqn(eqn, values, home) for eqn in expect_list(eqns)]
+        read = [self.decode_eqn(eqn, values, home) for eqn in expect_list(eqns)]
         return Graph(
             tuple(values[:count]),
             tuple(read),
@@ -160,7 +162,7 @@ class GraphDecoder:
             expect_string(name),
         )
 
-    def eqn(self, data: Json, values: list[Value], home: Builder) -> Eqn:
+    def decode_eqn(self, data: Json, values: list[Value], home: Builder) -> Eqn:
         """One equation; its results are appended to `values`."""
         name, operands, results, attrs, regions, span = expect_list(data, 6)
         op = OPS.get(expect_string(name))
@@ -170,23 +172,23 @@ class GraphDecoder:
             fail_malformed("attributes are no object")
         read = {expect_string(k): decode_attr(v) for k, v in cast(dict[Json, Json], attrs).items()}
         inputs = tuple([expect_element(values, v) for v in expect_list(operands)])
-        outputs = self.defined(results, home)
+        outputs = self.decode_values(results, home)
         values += outputs
         inner = tuple([expect_element(self.graphs, g) for g in expect_list(regions)])
-        return Eqn(op, inputs, tuple(outputs), read, inner, self.span(span))
+        return Eqn(op, inputs, tuple(outputs), read, inner, self.decode_span(span))
 
-    def defined(self, data: Json, home: Builder) -> list[Value]:
+    def decode_values(self, data: Json, home: Builder) -> list[Value]:
         pairs = [expect_list(pair, 2) for pair in expect_list(data)]
         return [Value(decode_type(type), home, expect_string(hint)) for type, hint in pairs]
 
-    def span(self, data: Json) -> Span:
+    def decode_span(self, data: Json) -> Span:
         if data is None:
             return NO_SPAN
         source, start, end = expect_list(data, 3)
         if type(start) is not int or type(end) is not int or not 0 <= start <= end:
             fail_malformed("a span is no range")
         found = expect_element(self.sources, source)
-        if self.given is not None and end > len(found.text):
+        if self.expected_sources is not None and end > len(found.text):
             fail_malformed("a span lies outside of its text")
         return Span(found, start, end)
 

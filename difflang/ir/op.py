@@ -22,7 +22,7 @@ class TypeMismatch(Exception):
         super().__init__(message)
         self.message = message
         self.operands = operands
-        self.what = what
+        self.descriptions = what
 
 
 class TypeSolver(Protocol):
@@ -33,10 +33,10 @@ class TypeSolver(Protocol):
 
     def dtype(self, a: Tensor, b: Tensor) -> None: ...
     def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None: ...
-    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None: ...
-    def size(self, a: Dim, b: Dim, what: str = "size") -> None: ...
-    def part(self, z: Tensor) -> DType: ...  # of the real and imaginary parts of complex numbers
-    def whole(self, part: Tensor) -> DType: ...  # of complex numbers with such parts
+    def shape(self, a: Tensor, b: Tensor, except_axis: int | None = None) -> None: ...
+    def size(self, a: Dim, b: Dim, quantity: str = "size") -> None: ...
+    def real_dtype(self, z: Tensor) -> DType: ...  # of the real and imaginary parts of complex numbers
+    def complex_dtype(self, part: Tensor) -> DType: ...  # of complex numbers with such parts
     def require(self, condition: bool, message: str, *parts: object) -> None: ...  # `parts` for the message's {}
 
 
@@ -51,20 +51,22 @@ class StrictTypeSolver:
         if a.dtype not in dtypes:
             raise TypeMismatch(f"takes {', '.join(map(str, dtypes))}, not {a.dtype}")
 
-    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
+    def shape(self, a: Tensor, b: Tensor, except_axis: int | None = None) -> None:
         if a.shape == b.shape:
             return
-        if a.rank != b.rank or any(m != n for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if i != but):
+        if a.rank != b.rank or any(
+            m != n for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)) if i != except_axis
+        ):
             raise TypeMismatch(f"shapes differ: {a} and {b}")
 
-    def size(self, a: Dim, b: Dim, what: str = "size") -> None:
+    def size(self, a: Dim, b: Dim, quantity: str = "size") -> None:
         if a != b:
-            raise TypeMismatch(f"the {what} differs: {a} and {b}")
+            raise TypeMismatch(f"the {quantity} differs: {a} and {b}")
 
-    def part(self, z: Tensor) -> DType:
+    def real_dtype(self, z: Tensor) -> DType:
         return REAL_DTYPE_OF[z.dtype]
 
-    def whole(self, part: Tensor) -> DType:
+    def complex_dtype(self, part: Tensor) -> DType:
         return COMPLEX_DTYPE_OF[part.dtype]
 
     def require(self, condition: bool, message: str, *parts: object) -> None:
@@ -108,44 +110,62 @@ class Op(Struct, frozen=True, eq=False):
     transpose_region: OpRule | None = None
     jvp_region: OpRule | None = None
     expand: OpRule | None = None
-    plain: OpRule | None = (
+    without_derivative: OpRule | None = (
         None  # of an op that differs from another in its derivative alone: (eqn, undone) -> that one,
     )
     # where `undone` says that it is part of a step which a loop is to undo
-    declared: OpRule | None = None  # of an op whose derivative the program declares: (eqn) -> the name of its function
+    custom_rule_name: OpRule | None = (
+        None  # of an op whose derivative the program declares: (eqn) -> the name of its function
+    )
     linear_in: OpRule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
     effect: str = ""  # "print": never dropped, merged or moved; its reference is given who is told, before its operands
-    stays: bool = False  # where its result lies is where it stands: never moved out of a loop
+    pinned: bool = False  # where its result lies is where it stands: never moved out of a loop
     elementwise: bool = False  # one result, of the operands' common shape
-    lanes: OpRule | None = None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
-    each: OpRule | None = None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
-    parted: OpRule | None = (
+    batch_attrs: OpRule | None = (
+        None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
+    )
+    batch_rule: OpRule | None = (
+        None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
+    )
+    factored: OpRule | None = (
         None  # (*operands, **attrs) -> an equal product, whose factors' rules lead back to themselves
     )
-    window: OpRule | None = None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
-    looks_up: bool = False  # reads the first operand at places that the others say; any place does no harm
-    updates: bool = False  # its first operand, changed at a few places that the others say: the rest stays as it is
-    chooses: bool = False  # between the second and the third operand, element by element, by the first
+    slice_bounds: OpRule | None = (
+        None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
+    )
+    gathers: bool = False  # reads the first operand at places that the others say; any place does no harm
+    scatters: bool = False  # its first operand, changed at a few places that the others say: the rest stays as it is
+    selects: bool = False  # between the second and the third operand, element by element, by the first
     carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
-    shuffles: bool = False  # of one that carries: turned round no two elements meet, so truths go the way of numbers
-    reach: OpRule | None = None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
-    same_bits: bool = False  # it makes, moves or compares elements: compiled it gives the bits of its reference
-    splat: OpRule | None = None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
-    splats: bool = False  # beside an array its lowering takes a number for an array that is full of it
-    phases: OpRule | None = None  # of results that are known up to complex phases: (*results) -> what these cancel in
-    conjugates: bool = False  # linear over the reals only: what passes through has no complex derivative
+    disjoint_transpose: bool = (
+        False  # of one that carries: turned round no two elements meet, so truths go the way of numbers
+    )
+    mask_transpose: OpRule | None = (
+        None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
+    )
+    bit_exact: bool = False  # it makes, moves or compares elements: compiled it gives the bits of its reference
+    fill_value: OpRule | None = (
+        None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
+    )
+    accepts_fill: bool = False  # beside an array its lowering takes a number for an array that is full of it
+    phase_invariants: OpRule | None = (
+        None  # of results that are known up to complex phases: (*results) -> what these cancel in
+    )
+    non_holomorphic: bool = False  # linear over the reals only: what passes through has no complex derivative
     # Its lowering hands arrays to functions of `jax.lax` and `jax.numpy`, and nothing else to any; with regions, to
     # `lax.while_loop`, `lax.cond` and `jax.jit` too.
     direct: bool = False
-    on_cpu: OpRule | None = None  # its lowering for XLA on the CPU, where that is another
-    formula: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
-    moves: OpRule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
-    arranges: bool = False  # its lowering takes operands whose axes have not been moved yet
-    barrier: bool = False  # the back end never fuses across it
+    cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that is another
+    formula_dtypes: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
+    axis_permutation: OpRule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
+    accepts_transposed: bool = False  # its lowering takes operands whose axes have not been moved yet
+    fusion_barrier: bool = False  # the back end never fuses across it
     accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
     samples: Any = None  # how tests draw operands; see ops.families
-    layout: Callable[[Eqn], RegionDataflow] | None = None  # for ops with regions: how values flow in and out of them
+    region_dataflow: Callable[[Eqn], RegionDataflow] | None = (
+        None  # for ops with regions: how values flow in and out of them
+    )
     cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one an element of the results
 
     def __post_init__(self) -> None:
@@ -157,7 +177,7 @@ class Op(Struct, frozen=True, eq=False):
         return self.name
 
     @property
-    def term_by_term(self) -> bool:
+    def linear_in_each(self) -> bool:
         """Whether a linear op is so in each operand that has a rule by itself, not in all of them together."""
         return self.multilinear or self.directional
 

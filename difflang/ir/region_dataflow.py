@@ -26,10 +26,10 @@ class RegionSlot(Struct, frozen=True):
     returns: tuple[Position, ...] = ()  # one a region: which of its results
     result: Position = None
     counted: str = ""  # the attribute that says how many slots of this kind there are
-    fixed: bool = False  # the params are the operand itself, whenever the regions run
+    invariant: bool = False  # the params are the operand itself, whenever the regions run
 
     @property
-    def held(self) -> bool:
+    def always_live(self) -> bool:
         return self.operand is None and self.result is None
 
 
@@ -38,22 +38,22 @@ class RegionDataflow(Struct, frozen=True):
 
     slots: tuple[RegionSlot, ...]
     repeats: bool = False  # its regions run many times on the same fixed operands
-    more: Position = None  # where, among operands and among the params of each region, further consts go
-    apart: bool = False  # its one region stays where it is, though it runs once
+    new_consts_at: Position = None  # where, among operands and among the params of each region, further consts go
+    never_inlined: bool = False  # its one region stays where it is, though it runs once
 
 
 def call_dataflow(eqn: Eqn) -> RegionDataflow:
     """`call(*operands) {body}`."""
-    operands = [RegionSlot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
+    operands = [RegionSlot(i, (i,), invariant=True) for i in range(len(eqn.operands))]
     return RegionDataflow((*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))))
 
 
 def checkpoint_dataflow(eqn: Eqn) -> RegionDataflow:
     """`checkpoint(*operands) {body}`."""
-    operands = [RegionSlot(i, (i,), fixed=True) for i in range(len(eqn.operands))]
+    operands = [RegionSlot(i, (i,), invariant=True) for i in range(len(eqn.operands))]
     results = [RegionSlot(returns=(j,), result=j, counted="results") for j in range(len(eqn.results))]
     saved = [RegionSlot(returns=(j,)) for j in range(len(eqn.results), len(eqn.regions[0].results))]
-    return RegionDataflow((*operands, *results, *saved), apart=True)
+    return RegionDataflow((*operands, *results, *saved), never_inlined=True)
 
 
 def invertible_dataflow(eqn: Eqn) -> RegionDataflow:
@@ -61,7 +61,7 @@ def invertible_dataflow(eqn: Eqn) -> RegionDataflow:
     state = eqn.attrs["state"]
     assert isinstance(state, int)
     held = [RegionSlot(i, (i, i), (i, i), i, "state") for i in range(state)]
-    others = [RegionSlot(i, (i, i), fixed=True) for i in range(state, len(eqn.operands))]
+    others = [RegionSlot(i, (i, i), invariant=True) for i in range(state, len(eqn.operands))]
     return RegionDataflow(
         (*held, *others, *(RegionSlot(returns=(j, None), result=j) for j in range(state, len(eqn.results))))
     )
@@ -69,7 +69,7 @@ def invertible_dataflow(eqn: Eqn) -> RegionDataflow:
 
 def cond_dataflow(eqn: Eqn) -> RegionDataflow:
     """`cond(pred, *operands) {then} {else}`."""
-    operands = [RegionSlot(i + 1, (i, i), fixed=True) for i in range(len(eqn.operands) - 1)]
+    operands = [RegionSlot(i + 1, (i, i), invariant=True) for i in range(len(eqn.operands) - 1)]
     return RegionDataflow((*operands, *(RegionSlot(returns=(j, j), result=j) for j in range(len(eqn.results)))))
 
 
@@ -78,10 +78,13 @@ def map_dataflow(eqn: Eqn) -> RegionDataflow:
     consts = eqn.attrs["consts"]
     assert isinstance(consts, int)
     operands = [
-        RegionSlot(i, (i,), counted="consts" if i < consts else "", fixed=i < consts) for i in range(len(eqn.operands))
+        RegionSlot(i, (i,), counted="consts" if i < consts else "", invariant=i < consts)
+        for i in range(len(eqn.operands))
     ]
     return RegionDataflow(
-        (*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))), repeats=True, more=consts
+        (*operands, *(RegionSlot(returns=(j,), result=j) for j in range(len(eqn.results)))),
+        repeats=True,
+        new_consts_at=consts,
     )
 
 
@@ -90,7 +93,7 @@ def loop_dataflow(eqn: Eqn) -> RegionDataflow:
     consts, carry = eqn.attrs["consts"], eqn.attrs["carry"]
     assert isinstance(consts, int) and isinstance(carry, int)
     go = len(eqn.regions) - 1  # 0 or 1
-    slots = [RegionSlot(i, (i,) * (1 + go), counted="consts", fixed=True) for i in range(1, 1 + consts)]
+    slots = [RegionSlot(i, (i,) * (1 + go), counted="consts", invariant=True) for i in range(1, 1 + consts)]
     for k in range(carry):
         at = 1 + consts + k
         slots.append(RegionSlot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
@@ -98,4 +101,4 @@ def loop_dataflow(eqn: Eqn) -> RegionDataflow:
     ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("again", 0)
     counted = [""] * (len(ys) - again) + ["again"] * again
     slots += [RegionSlot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
-    return RegionDataflow(tuple(slots), repeats=True, more=1 + consts)
+    return RegionDataflow(tuple(slots), repeats=True, new_consts_at=1 + consts)

@@ -63,14 +63,14 @@ class StructuralKeys:
         self.numbers: dict[Graph, int] = {}
         self.seen: dict[Hashable, int] = {}
 
-    def of(self, graph: Graph) -> int:
+    def graph_key(self, graph: Graph) -> int:
         if (known := self.numbers.get(graph)) is not None:
             return known
         place: dict[Value, int] = {p: i for i, p in enumerate(graph.params)}
         rows: list[Hashable] = []
         for eqn in graph.eqns:
             row = (eqn.op, tuple([place[v] for v in eqn.operands]), len(eqn.results), attrs_key(eqn.attrs))
-            rows.append((row, tuple([self.of(g) for g in eqn.regions]), self.labels(eqn)))
+            rows.append((row, tuple([self.graph_key(g) for g in eqn.regions]), self.labels(eqn)))
             for result in eqn.results:
                 place[result] = len(place)
         called = (graph.name, tuple(p.hint for p in graph.params)) if self.names else None
@@ -86,7 +86,7 @@ class StructuralKeys:
 def graphs_equal(a: Graph, b: Graph, *, names: bool = True, spans: bool = False) -> bool:
     """Whether two graphs are equal: equations in order, attributes, types, regions; names and spans as asked for."""
     keys = StructuralKeys(names, spans)
-    return keys.of(a) == keys.of(b) and (not names or region_sharing(a) == region_sharing(b))
+    return keys.graph_key(a) == keys.graph_key(b) and (not names or region_sharing(a) == region_sharing(b))
 
 
 def region_sharing(graph: Graph) -> tuple[int, ...]:

@@ -93,7 +93,7 @@ class Tensor(Struct, frozen=True):
     def resized(self, axis: int, size: Dim) -> Tensor:
         return Tensor(self.dtype, (*self.shape[:axis], size, *self.shape[axis + 1 :]))
 
-    def without(self, *axes: int) -> Tensor:
+    def drop_axes(self, *axes: int) -> Tensor:
         return Tensor(self.dtype, tuple(d for i, d in enumerate(self.shape) if i not in axes))
 
 

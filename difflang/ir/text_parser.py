@@ -37,17 +37,17 @@ TOKEN = re.compile(
 
 def graph_from_text(text: str, name: str = "<ir>") -> Graph:
     """The graph that a text describes: its last definition. Errors: DifflangError. Cost: linear."""
-    return IrTextParser(Source(name, text)).whole()
+    return IrTextParser(Source(name, text)).parse_graphs()
 
 
 def type_from_text(text: str) -> Type:
     """Errors: DifflangError."""
-    return IrTextParser(Source("<type>", text)).alone(IrTextParser.type)
+    return IrTextParser(Source("<type>", text)).parse_all(IrTextParser.type)
 
 
 def dim_from_text(text: str) -> Dim:
     """Errors: DifflangError."""
-    return IrTextParser(Source("<size>", text)).alone(IrTextParser.dim)
+    return IrTextParser(Source("<size>", text)).parse_all(IrTextParser.dim)
 
 
 class IrTextParser:
@@ -69,9 +69,9 @@ class IrTextParser:
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         _, text, start = self.tokens[self.at if at is None else at]
-        self.refuse(message, Span(self.source, start, start + len(text)))
+        self.fail_at(message, Span(self.source, start, start + len(text)))
 
-    def refuse(self, message: str, span: Span) -> NoReturn:
+    def fail_at(self, message: str, span: Span) -> NoReturn:
         raise DifflangError(Diagnostic("DL1203", message, (Label(span),)))
 
     def peek(self, text: str) -> bool:
@@ -83,37 +83,37 @@ class IrTextParser:
             return True
         return False
 
-    def need(self, text: str) -> None:
+    def expect(self, text: str) -> None:
         if not self.skip(text):
-            self.fail(f"expected `{text}` here, found {self.found()}")
+            self.fail(f"expected `{text}` here, found {self.current_token()}")
 
-    def found(self) -> str:
+    def current_token(self) -> str:
         kind, text, _ = self.tokens[self.at]
         return "the end" if kind == "end" else f"`{text[:40]}`"
 
     def take(self, kind: str, what: str) -> str:
         if self.tokens[self.at][0] != kind:
-            self.fail(f"expected {what} here, found {self.found()}")
+            self.fail(f"expected {what} here, found {self.current_token()}")
         self.at += 1
         return self.tokens[self.at - 1][1]
 
-    def alone(self, read: Callable[[IrTextParser], T]) -> T:
+    def parse_all(self, read: Callable[[IrTextParser], T]) -> T:
         answer = read(self)
         if self.tokens[self.at][0] != "end":
-            self.fail(f"expected the end here, found {self.found()}")
+            self.fail(f"expected the end here, found {self.current_token()}")
         return answer
 
-    def many(self, read: Callable[[], T], end: str) -> list[T]:
+    def comma_separated(self, read: Callable[[], T], end: str) -> list[T]:
         """Things separated by commas, up to `end`."""
         things: list[T] = []
         while not self.skip(end):
             things.append(read())
             if not self.skip(","):
-                self.need(end)
+                self.expect(end)
                 break
         return things
 
-    def deeper(self, read: Callable[[], T]) -> T:
+    def parse_nested(self, read: Callable[[], T]) -> T:
         if self.depth == MAX_DEPTH:
             self.fail("this is nested too deeply")
         self.depth += 1
@@ -123,40 +123,40 @@ class IrTextParser:
 
     # ---------------------------------------------------------------- graphs
 
-    def whole(self) -> Graph:
+    def parse_graphs(self) -> Graph:
         graph = None
         while graph is None or self.tokens[self.at][0] != "end":
-            self.need("graph")
+            self.expect("graph")
             start = self.at
             name = self.take("graph", "a name like `@main`")[1:]
             if name in self.graphs:
                 self.fail(f"`@{name}` is defined twice", start)
-            graph = self.block(self.string() if self.tokens[self.at][0] == "string" else name)
+            graph = self.graph_body(self.string() if self.tokens[self.at][0] == "string" else name)
             self.graphs[name] = graph
         try:
             check_graph(graph)
         except MalformedGraph as fault:
             span = fault.eqn.span if fault.eqn else Span(self.source, 0, min(5, len(self.source.text)))
-            self.refuse(fault.message, span)
+            self.fail_at(fault.message, span)
         return graph
 
-    def block(self, name: str) -> Graph:
+    def graph_body(self, name: str) -> Graph:
         home = Builder()
         scope: dict[str, Value] = {}
-        self.need("(")
-        params = tuple(self.many(lambda: self.definition(scope, home), ")"))
-        self.need("{")
+        self.expect("(")
+        params = tuple(self.comma_separated(lambda: self.definition(scope, home), ")"))
+        self.expect("{")
         eqns: list[Eqn] = []
         while not self.skip("yield"):
             eqns.append(self.equation(scope, home))
         results = self.operands(scope)
-        self.need("}")
+        self.expect("}")
         return Graph(params, tuple(eqns), results, name)
 
     def definition(self, scope: dict[str, Value], home: Builder) -> Value:
         at = self.at
         text = self.take("value", "a value like `%x`")
-        self.need(":")
+        self.expect(":")
         type = self.type()
         if text in scope:
             self.fail(f"`{text}` is defined twice", at)
@@ -165,7 +165,7 @@ class IrTextParser:
 
     def hint(self, text: str, at: int) -> str:
         if text[1] == '"':
-            return self.unquoted(text[1 : text.rindex('"') + 1], at)
+            return self.unescape(text[1 : text.rindex('"') + 1], at)
         return "" if text[1].isdigit() else text[1:].partition("#")[0]
 
     def operands(self, scope: dict[str, Value]) -> Values:
@@ -179,7 +179,7 @@ class IrTextParser:
             if not self.skip(","):
                 return tuple(values)
             if self.tokens[self.at][0] != "value":
-                self.fail(f"expected a value here, found {self.found()}")
+                self.fail(f"expected a value here, found {self.current_token()}")
         return tuple(values)
 
     def equation(self, scope: dict[str, Value], home: Builder) -> Eqn:
@@ -189,12 +189,12 @@ class IrTextParser:
         while self.tokens[self.at][0] == "value":
             heads.append(self.at)
             self.at += 1
-            self.need(":")
+            self.expect(":")
             types.append(self.type())
             if not self.skip(","):
                 break
         if heads:
-            self.need("=")
+            self.expect("=")
         at = self.at
         op = OPS.get(self.take("word", "an op"))
         if op is None:
@@ -203,7 +203,7 @@ class IrTextParser:
         attrs = self.attrs() if self.skip("{") else {}
         regions: list[Graph] = []
         while self.tokens[self.at][0] in ("graph", "string") or self.peek("("):
-            regions.append(self.deeper(self.region))
+            regions.append(self.parse_nested(self.region))
         results: list[Value] = []
         for head, type in zip(heads, types, strict=True):
             text = self.tokens[head][1]
@@ -217,12 +217,12 @@ class IrTextParser:
     def region(self) -> Graph:
         kind, text, _ = self.tokens[self.at]
         if kind == "string":
-            return self.block(self.string())
+            return self.graph_body(self.string())
         if kind != "graph":
-            return self.block("")
+            return self.graph_body("")
         self.at += 1
         if self.peek("("):
-            return self.block(text[1:])
+            return self.graph_body(text[1:])
         if text[1:] not in self.graphs:
             self.fail(f"no graph `{text}` is defined above", self.at - 1)
         return self.graphs[text[1:]]
@@ -231,7 +231,7 @@ class IrTextParser:
 
     def attrs(self) -> dict[str, Attr]:
         attrs: dict[str, Attr] = {}
-        for name, value in self.many(self.attribute, "}"):
+        for name, value in self.comma_separated(self.attribute, "}"):
             if name in attrs:
                 self.fail(f"attribute {name} is given twice", self.at - 1)
             attrs[name] = value
@@ -239,7 +239,7 @@ class IrTextParser:
 
     def attribute(self) -> tuple[str, Attr]:
         name = self.take("word", "an attribute")
-        self.need("=")
+        self.expect("=")
         return name, self.attr()
 
     def attr(self) -> Attr:
@@ -250,8 +250,8 @@ class IrTextParser:
             return self.string()
         if kind in ("int", "float"):
             return self.number()
-        self.need("(")
-        return self.deeper(lambda: tuple(self.many(self.attr, ")")))
+        self.expect("(")
+        return self.parse_nested(lambda: tuple(self.comma_separated(self.attr, ")")))
 
     def word(self, text: str) -> Attr:
         if text in DTYPES and self.tokens[self.at + 1][1] != "[":
@@ -262,12 +262,12 @@ class IrTextParser:
             return {"none": None, "true": True, "false": False}[text]
         if text in ("dim", "complex"):
             self.at += 1
-            self.need("(")
+            self.expect("(")
             if text == "dim":
                 size = self.dim()
-                self.need(")")
+                self.expect(")")
                 return size
-            parts = self.many(self.number, ")")
+            parts = self.comma_separated(self.number, ")")
             if len(parts) != 2:
                 self.fail("a complex number has two parts", self.at - 1)
             return complex(*parts)
@@ -276,7 +276,7 @@ class IrTextParser:
     def number(self) -> int | float:
         kind, text, _ = self.tokens[self.at]
         if kind not in ("int", "float"):
-            self.fail(f"expected a number here, found {self.found()}")
+            self.fail(f"expected a number here, found {self.current_token()}")
         self.at += 1
         try:
             return int(text) if kind == "int" else float(text)
@@ -284,9 +284,9 @@ class IrTextParser:
             self.fail("this number is too long", self.at - 1)
 
     def string(self) -> str:
-        return self.unquoted(self.take("string", "a string"), self.at - 1)
+        return self.unescape(self.take("string", "a string"), self.at - 1)
 
-    def unquoted(self, text: str, at: int) -> str:
+    def unescape(self, text: str, at: int) -> str:
         try:
             return json.loads(text, strict=False)
         except ValueError:
@@ -295,14 +295,14 @@ class IrTextParser:
     def type(self) -> Type:
         at = self.at
         text = self.take("word", "a type")
-        self.need("[")
+        self.expect("[")
         if text == "history":
-            item = self.deeper(self.type)
-            self.need("]")
+            item = self.parse_nested(self.type)
+            self.expect("]")
             return History(item)
         if text not in DTYPES:
             self.fail(f"no element type is called `{text}`", at)
-        return Tensor(DTYPES[text], tuple(self.many(self.dim, "]")))
+        return Tensor(DTYPES[text], tuple(self.comma_separated(self.dim, "]")))
 
     def dim(self) -> Dim:
         """A sum of products, then maybe `// divisor`."""
@@ -335,7 +335,7 @@ class IrTextParser:
             number = self.number()
             assert isinstance(number, int)
             return number
-        self.need("(")
-        size = self.deeper(self.dim)
-        self.need(")")
+        self.expect("(")
+        size = self.parse_nested(self.dim)
+        self.expect(")")
         return size

@@ -36,8 +36,8 @@ def graph_to_text(graph: Graph, spans: bool = False) -> str:
 def eqn_text(eqn: Eqn) -> str:
     """One equation by itself, its regions left out: for messages."""
     names = ValueNames()
-    operands = ", ".join(f"{names.of(v)}: {v.type}" for v in eqn.operands)
-    results = ", ".join(f"{names.of(v)}: {v.type}" for v in eqn.results)
+    operands = ", ".join(f"{names.name_of(v)}: {v.type}" for v in eqn.operands)
+    results = ", ".join(f"{names.name_of(v)}: {v.type}" for v in eqn.results)
     attrs = attrs_text(eqn) if all(map(is_valid_attr, eqn.attrs.values())) else f" {dict(eqn.attrs)}"
     return f"{results}{' = ' if results else ''}{eqn.op} {operands}{attrs}{' (...) {...}' * len(eqn.regions)}"
 
@@ -91,7 +91,7 @@ class ValueNames:
         self.names: dict[Value, str] = {}
         self.used: dict[str, int] = {}
 
-    def of(self, value: Value) -> str:
+    def name_of(self, value: Value) -> str:
         if (known := self.names.get(value)) is not None:
             return known
         hint = value.hint
@@ -108,16 +108,16 @@ class IrPrinter:
 
     def __init__(self, graph: Graph, spans: bool) -> None:
         self.spans = spans
-        self.called: dict[Graph, str] = {}
+        self.graph_names: dict[Graph, str] = {}
         taken: set[str] = set()
         for g in (*shared_graphs(graph), graph):
             base = g.name if WORD.fullmatch(g.name) else "g"
             name = next(n for n in (base, *(f"{base}.{i}" for i in range(1, len(taken) + 1))) if n not in taken)
             taken.add(name)
-            self.called[g] = name
+            self.graph_names[g] = name
 
     def definition(self, graph: Graph) -> str:
-        called = self.called[graph]
+        called = self.graph_names[graph]
         name = "" if called == graph.name else f" {json.dumps(graph.name)}"
         return f"graph @{called}{name}{self.block(graph, '')}"
 
@@ -125,24 +125,24 @@ class IrPrinter:
         """`(params) { equations, yield }`, its last line indented by `indent`."""
         names = ValueNames()
         inner = indent + INDENT
-        params = ", ".join([f"{names.of(p)}: {p.type}" for p in graph.params])
+        params = ", ".join([f"{names.name_of(p)}: {p.type}" for p in graph.params])
         lines = [inner + self.equation(eqn, names, inner) for eqn in graph.eqns]
-        results = ", ".join([names.of(r) for r in graph.results])
+        results = ", ".join([names.name_of(r) for r in graph.results])
         return "\n".join([f"({params}) {{", *lines, f"{inner}yield {results}".rstrip(), indent + "}"])
 
     def equation(self, eqn: Eqn, names: ValueNames, indent: str) -> str:
-        operands = ", ".join([names.of(v) for v in eqn.operands])
-        results = ", ".join([f"{names.of(v)}: {v.type}" for v in eqn.results])
+        operands = ", ".join([names.name_of(v) for v in eqn.operands])
+        results = ", ".join([f"{names.name_of(v)}: {v.type}" for v in eqn.results])
         head = f"{results} = {eqn.op.name}" if results else eqn.op.name
-        after = (False, *[g in self.called for g in eqn.regions])
+        after = (False, *[g in self.graph_names for g in eqn.regions])
         regions = "".join([f" {self.region(g, indent, a)}" for g, a in zip(eqn.regions, after, strict=False)])
         where = f"  ; {eqn.span}" if self.spans and eqn.span is not NO_SPAN else ""
         return f"{head}{' ' if operands else ''}{operands}{attrs_text(eqn)}{regions}{where}"
 
     def region(self, graph: Graph, indent: str, after_reference: bool) -> str:
         """A region; one without a name is `""(…)` after a reference, which would be taken for its name."""
-        if graph in self.called:
-            return f"@{self.called[graph]}"
+        if graph in self.graph_names:
+            return f"@{self.graph_names[graph]}"
         plain = WORD.fullmatch(graph.name) or not (graph.name or after_reference)
         name = (f"@{graph.name}" if graph.name else "") if plain else json.dumps(graph.name)
         return name + self.block(graph, indent)

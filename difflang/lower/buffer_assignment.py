@@ -25,7 +25,7 @@ class Buffer(Struct, eq=False):
     """So many bytes, from one moment to another, for a line of the program."""
 
     bytes: int
-    place: SourceLine | None
+    source_line: SourceLine | None
     first: int
     last: int
     role: BufferRole = "between"
@@ -47,30 +47,30 @@ class BufferAssignment(Struct, frozen=True):
         return sum([b.bytes for b in self.buffers if b.role == "result"])
 
     @property
-    def between(self) -> int:
+    def temporaries(self) -> int:
         """The most that is needed besides arguments and results."""
-        return max(self.course(), default=0)
+        return max(self.usage_over_time(), default=0)
 
     @property
     def peak(self) -> int:
-        return self.arguments + self.results + self.between
+        return self.arguments + self.results + self.temporaries
 
     @property
-    def own(self) -> list[Buffer]:
+    def temporary_buffers(self) -> list[Buffer]:
         """The buffers that are neither arguments nor results, and have room of their own."""
         return [b for b in self.buffers if b.role == "between" and b not in self.lent]
 
-    def course(self) -> list[int]:
+    def usage_over_time(self) -> list[int]:
         """How many bytes there are at each moment besides arguments and results."""
         change = [0] * (self.moments + 2)
-        for b in self.own:
+        for b in self.temporary_buffers:
             change[b.first] += b.bytes
             change[b.last + 1] -= b.bytes
         return list(accumulate(change))[:-1]
 
-    def at_the_peak(self) -> list[Buffer]:
+    def live_at_peak(self) -> list[Buffer]:
         """What is there when most is there; arguments and results always are."""
-        course = self.course()
+        course = self.usage_over_time()
         moment = course.index(max(course))
         return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]
 
@@ -82,11 +82,11 @@ def assign_buffers(part: Computation, order: KernelOrder = order_by_readiness) -
     """
     walk = BufferAssigner(order)
     for v in part.takes:
-        walk.new(v, "argument")
+        walk.add_buffer(v, "argument")
     given = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
     for i, buffer in enumerate(given):
         if buffer.role != "between":  # an argument, or twice the same: a copy
-            given[i] = buffer = walk.copy(buffer)
+            given[i] = buffer = walk.copy_buffer(buffer)
         buffer.role, buffer.last = "result", walk.now
     for b in walk.buffers:
         b.last = min(b.last, walk.now)
@@ -119,17 +119,17 @@ class BufferAssigner:
         self.buffers: list[Buffer] = []
         self.now = 0
 
-    def new(self, v: ArrayValue, role: BufferRole = "between", place: SourceLine | None = None) -> Buffer:
-        self.buffers.append(Buffer(v.bytes, v.place or place, self.now, self.now, role))
+    def add_buffer(self, v: ArrayValue, role: BufferRole = "between", place: SourceLine | None = None) -> Buffer:
+        self.buffers.append(Buffer(v.bytes, v.source_line or place, self.now, self.now, role))
         return self.buffers[-1]
 
-    def read(self, v: ArrayValue, here: ComputationBuffers) -> Buffer:
+    def read_buffer(self, v: ArrayValue, here: ComputationBuffers) -> Buffer:
         """Where something is that a loop or a branch reads and does not change; a constant lies in the program."""
         v = here.root(v)
-        return here.buffer.get(v) or self.new(ArrayValue(0, v.shape, v.place) if v.constant else v)
+        return here.buffer.get(v) or self.add_buffer(ArrayValue(0, v.shape, v.source_line) if v.constant else v)
 
-    def copy(self, of: Buffer) -> Buffer:
-        self.buffers.append(Buffer(of.bytes, of.place, self.now, self.now))
+    def copy_buffer(self, of: Buffer) -> Buffer:
+        self.buffers.append(Buffer(of.bytes, of.source_line, self.now, self.now))
         return self.buffers[-1]
 
     def part(
@@ -151,7 +151,7 @@ class BufferAssigner:
         self.now += 1
         found: list[Buffer] = []
         for v, due in zip(part.gives, into, strict=True):
-            buffer = here.of(v) or self.new(v)
+            buffer = here.buffer_of(v) or self.add_buffer(v)
             buffer.last = max(buffer.last, self.now)
             found.append(due or buffer)
         return found
@@ -162,41 +162,48 @@ class BufferAssigner:
             case "while" | "scan":
                 self.loop(step, at, here)
             case "cond" | "call":
-                for inner in step.parts:
+                for inner in step.bodies:
                     reads = step.reads[len(step.reads) - len(inner.takes) :]
-                    given = [self.read(v, here) for v in reads]
+                    given = [self.read_buffer(v, here) for v in reads]
                     owned = [
-                        step.kind == "call" and given.count(b) == 1 and here.ends(v, at) and not here.root(v).constant
+                        step.kind == "call"
+                        and given.count(b) == 1
+                        and here.dies_at(v, at)
+                        and not here.root(v).constant
                         for v, b in zip(reads, given, strict=True)
                     ]
                     self.part(inner, given, owned, [None] * len(inner.gives))
                 self.now += 1
-                here.buffer.update({v: self.new(v) for v in step.makes})
+                here.buffer.update({v: self.add_buffer(v) for v in step.makes})
             case _:
                 for v in step.makes:
-                    here.buffer[v] = here.written_over(kernel, v, at) or here.due(v, at) or self.new(v)
+                    here.buffer[v] = (
+                        here.overwritable_buffer(kernel, v, at) or here.result_buffer(v, at) or self.add_buffer(v)
+                    )
 
     def loop(self, step: JaxprInstruction, at: int, here: ComputationBuffers) -> None:
         """What is carried unchanged stays where it is; the rest has buffers, those of its start if they are free."""
-        body = step.parts[-1]
+        body = step.bodies[-1]
         start, consts, carried = loop_operand_counts(step)
         changed = [given is not taken for given, taken in zip(body.gives, body.takes[consts:], strict=False)]
         carry: list[Buffer] = []
         taken: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
         for v, made, changes in zip(step.reads[start : start + carried], step.makes, changed, strict=False):
-            buffer = here.of(v) if changes else self.read(v, here)
-            if buffer is None or (changes and (buffer in taken or buffer.bytes < made.bytes or not here.ends(v, at))):
-                buffer = self.new(made, place=step.makes[0].place)
+            buffer = here.buffer_of(v) if changes else self.read_buffer(v, here)
+            if buffer is None or (
+                changes and (buffer in taken or buffer.bytes < made.bytes or not here.dies_at(v, at))
+            ):
+                buffer = self.add_buffer(made, place=step.makes[0].source_line)
             taken.add(buffer)
             carry.append(buffer)
-        fixed = [self.read(v, here) for v in step.reads[start - consts : start]]
-        rest = [self.read(v, here) for v in step.reads[start + carried :]]
-        ys = [self.new(v) for v in step.makes[carried:]]
+        fixed = [self.read_buffer(v, here) for v in step.reads[start - consts : start]]
+        rest = [self.read_buffer(v, here) for v in step.reads[start + carried :]]
+        ys = [self.add_buffer(v) for v in step.makes[carried:]]
         owned = [False] * consts + changed[:carried] + [False] * len(rest)
         into = [b if c else None for b, c in zip(carry, changed, strict=False)]
         if step.kind == "while":
-            own = [self.read(v, here) for v in step.reads[: step.sizes[0]]]
-            self.part(step.parts[0], [*own, *carry], [False] * (len(own) + len(carry)), [None])
+            own = [self.read_buffer(v, here) for v in step.reads[: step.sizes[0]]]
+            self.part(step.bodies[0], [*own, *carry], [False] * (len(own) + len(carry)), [None])
         self.part(body, [*fixed, *carry, *rest], owned, [*into, *[None] * len(ys)])
         here.buffer.update(zip(step.makes, [*carry, *ys], strict=True))
         self.now += 1
@@ -244,41 +251,43 @@ class ComputationBuffers:
             v = self.alias[v]
         return v
 
-    def of(self, v: ArrayValue) -> Buffer | None:
+    def buffer_of(self, v: ArrayValue) -> Buffer | None:
         return self.buffer.get(self.root(v))
 
-    def ends(self, v: ArrayValue, at: int) -> bool:
+    def dies_at(self, v: ArrayValue, at: int) -> bool:
         """Whether a value is the part's own and nothing reads it later."""
         v = self.root(v)
         return v not in self.fixed and self.last.get(v, -1) <= at
 
-    def written_over(self, kernel: Kernel, made: ArrayValue, at: int) -> Buffer | None:
+    def overwritable_buffer(self, kernel: Kernel, made: ArrayValue, at: int) -> Buffer | None:
         """The buffer of something of the same size that the kernel is the last to read."""
         due = self.into.get(made)
-        for v in kernel.gone_over:
+        for v in kernel.overwritable:
             v = self.root(v)
             buffer = self.buffer.get(v)
-            if buffer is None or buffer.bytes != made.bytes or not self.ends(v, at) or made.bytes == 0:
+            if buffer is None or buffer.bytes != made.bytes or not self.dies_at(v, at) or made.bytes == 0:
                 continue
             if due is not None and due is not buffer and kernel.step.kind != "update":
                 continue
-            if v in self.takes and not self.all_before(v, at):
+            if v in self.takes and not self.readers_precede(v, at):
                 continue
             if any(self.buffer.get(o) is buffer for o in kernel.step.makes):
                 continue
             return buffer
         return None
 
-    def due(self, made: ArrayValue, at: int) -> Buffer | None:
+    def result_buffer(self, made: ArrayValue, at: int) -> Buffer | None:
         """The buffer that a result is due in, if what it held is not read any more."""
         buffer = self.into.get(made)
         if buffer is None:
             return None
         held = self.holds.get(buffer)
-        free = held is None or (self.last.get(held, -1) < at and (held not in self.takes or self.all_before(held, at)))
+        free = held is None or (
+            self.last.get(held, -1) < at and (held not in self.takes or self.readers_precede(held, at))
+        )
         return buffer if free else None
 
-    def all_before(self, v: ArrayValue, at: int) -> bool:
+    def readers_precede(self, v: ArrayValue, at: int) -> bool:
         """Whether whatever else reads what a loop carries leads to that kernel: before its order is known, XLA copies
         what is written over and may still be read.
         """

@@ -31,13 +31,13 @@ class Capacity(Struct, frozen=True):
     steps: int
     items: int = 256
 
-    def more(self, site: CheckSite, *, interpreted: bool = False) -> Capacity | None:
+    def grown(self, site: CheckSite, *, interpreted: bool = False) -> Capacity | None:
         """More of what there was too little of; `None` where there cannot be more, or it was something else."""
-        if not site.room:
+        if not site.capacity:
             return None
-        now = asdict(self)[site.room]
-        most = MAX_INTERPRETED_FRAMES if interpreted and site.room == "frames" else MAX_CAPACITY[site.room]
-        return replace(self, **{site.room: now * GROWTH[site.room]}) if now < most else None
+        now = asdict(self)[site.capacity]
+        most = MAX_INTERPRETED_FRAMES if interpreted and site.capacity == "frames" else MAX_CAPACITY[site.capacity]
+        return replace(self, **{site.capacity: now * GROWTH[site.capacity]}) if now < most else None
 
 
 INITIAL_CAPACITY = Capacity(64, 4096)
@@ -47,14 +47,14 @@ class Growable(Generic[T]):
     """What runs a graph: made for little room at first, and anew for more when a run asks for it."""
 
     def __init__(self, make: Callable[[Capacity], T], room: Capacity = INITIAL_CAPACITY) -> None:
-        self.make, self.room = make, room
+        self.build, self.capacity = make, room
         self.made = make(room)
 
-    def grows(self, checks: CheckTable, number: int, *, interpreted: bool = False) -> bool:
+    def grow(self, checks: CheckTable, number: int, *, interpreted: bool = False) -> bool:
         """Whether the check with that number failed for want of room, and there is more now."""
-        more = self.room.more(checks.sites[number - 1], interpreted=interpreted)
+        more = self.capacity.grown(checks.sites[number - 1], interpreted=interpreted)
         if more is not None:
-            self.room, self.made = more, self.make(more)
+            self.capacity, self.made = more, self.build(more)
         return more is not None
 
 
@@ -81,11 +81,11 @@ def capacities_used(graph: Graph, room: Capacity) -> dict[str, int]:
     found: set[str] = set()
     number = capacity_numbers(room)
 
-    def noted(name: str) -> Dim:
+    def record(name: str) -> Dim:
         found.add(name.removeprefix(CAPACITY_PREFIX))
         return number(name)
 
-    substitute_graph_dims(graph, noted)
+    substitute_graph_dims(graph, record)
     if not any(eqn.op.name == "vjp" for inner in graphs_postorder(graph)[0] for eqn in inner.eqns):
         found.discard("steps")
     return {key: amount for key, amount in asdict(room).items() if key in found & CAPACITY_LABELS.keys()}

@@ -78,7 +78,7 @@ class HistoryReadChecker:
 
     def results(self, eqn: Eqn, given: Sequence[ValueNumber]) -> list[ValueNumber]:
         """What an equation gives, by what it is and what it is given: every op is a function."""
-        key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.of(r) for r in eqn.regions]))
+        key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.graph_key(r) for r in eqn.regions]))
         return [self.names.of((key, i), given) for i in range(len(eqn.results))]
 
     def loop(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
@@ -87,7 +87,7 @@ class HistoryReadChecker:
         if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
             raise HistoryOutOfScope
         outs = self.results(eqn, given)
-        steps = names.of(("every", form.length)) if form.exact else self.count(eqn, given) if go else known.first
+        steps = names.of(("every", form.length)) if form.exact else self.loop_count(eqn, given) if go else known.first
         index = names.index(steps, depth)
         carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
         xs = form.parts(eqn.operands).xs
@@ -98,10 +98,10 @@ class HistoryReadChecker:
         if go:
             self.graph(go[0], [index, *known.consts, *carry], depth + 1)
         stacks = [StackedOrigin(loop.name, form.length, steps, index, y) for y in gives]
-        ys = [names.made(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
+        ys = [names.set_origin(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
         return [steps, *outs[1 : 1 + form.carry], *ys]
 
-    def count(self, eqn: Eqn, given: list[ValueNumber]) -> ValueNumber:
+    def loop_count(self, eqn: Eqn, given: list[ValueNumber]) -> ValueNumber:
         """How many steps a loop takes until its condition ends it: that of any loop which goes on alike."""
         if eqn not in self.counts:
             count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
@@ -117,7 +117,7 @@ class HistoryReadChecker:
         items = [self.item(x, n, (map_.name, length, steps, index)) for x, n in pairs]
         gives = self.graph(eqn.regions[0], [*given[:consts], *items], depth + 1)
         stacks = [StackedOrigin(map_.name, length, steps, index, y) for y in gives]
-        return [names.made(y, s) for y, s in zip(self.results(eqn, given), stacks, strict=True)]
+        return [names.set_origin(y, s) for y, s in zip(self.results(eqn, given), stacks, strict=True)]
 
     def item(self, x: Value, name: ValueNumber, reader: tuple[str, object, ValueNumber, ValueNumber]) -> ValueNumber:
         """What is read at a step: what was given there, if those are the same steps. A history has no others."""
@@ -128,7 +128,7 @@ class HistoryReadChecker:
             and (origin.length, origin.steps) == (length, steps)
             and (origin.kind == kind or not isinstance(x.type, History))
         ):
-            return self.names.item(origin, index)
+            return self.names.item_number(origin, index)
         if isinstance(x.type, History):
             if name != EMPTY_HISTORY:
                 raise HistoryOutOfScope
@@ -139,14 +139,14 @@ class HistoryReadChecker:
         truth, *rest = given
         sides: list[list[ValueNumber]] = []
         for number, region in enumerate(eqn.regions):
-            params = [self.taken(v, n, truth, number) for v, n in zip(eqn.operands[1:], rest, strict=True)]
+            params = [self.branch_operand(v, n, truth, number) for v, n in zip(eqn.operands[1:], rest, strict=True)]
             sides.append(self.graph(region, params, depth))
         return [
-            one if one == other else self.names.made(name, BranchOrigin(truth, (one, other)))
+            one if one == other else self.names.set_origin(name, BranchOrigin(truth, (one, other)))
             for name, one, other in zip(self.results(eqn, given), *sides, strict=True)
         ]
 
-    def taken(self, x: Value, name: ValueNumber, truth: ValueNumber, side: int) -> ValueNumber:
+    def branch_operand(self, x: Value, name: ValueNumber, truth: ValueNumber, side: int) -> ValueNumber:
         """What a branch is given: what the same branch gave before. A history of a branch is of no use elsewhere."""
         origin = self.names.origin(name)
         if not isinstance(origin, BranchOrigin):

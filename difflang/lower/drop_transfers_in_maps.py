@@ -15,18 +15,18 @@ def drop_transfers_in_maps(graph: Graph) -> Graph:
     in_lanes = nested_regions(graphs, lambda eqn: eqn.op is map_)
     done: dict[Graph, Graph] = {}
     for inner in graphs:
-        done[inner] = rewrite_graph(inner, done, still=inner in in_lanes)
+        done[inner] = rewrite_graph(inner, done, in_map=inner in in_lanes)
     return done[graph]
 
 
-def rewrite_graph(graph: Graph, done: dict[Graph, Graph], *, still: bool) -> Graph:
+def rewrite_graph(graph: Graph, done: dict[Graph, Graph], *, in_map: bool) -> Graph:
     to: dict[Value, Value] = {}
     eqns: list[Eqn] = []
     for old in graph.eqns:
-        eqn = old.renamed(to)
-        if still and eqn.op in (to_host, to_device):
+        eqn = old.replace_operands(to)
+        if in_map and eqn.op in (to_host, to_device):
             to[eqn.results[0]] = eqn.operands[0]
         else:
             eqns.append(eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn)
     same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
-    return graph if same else graph.with_eqns(eqns).renamed_results(to)
+    return graph if same else graph.with_eqns(eqns).replace_results(to)

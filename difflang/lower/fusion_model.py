@@ -24,7 +24,7 @@ class Kernel(Struct, frozen=True, eq=False):
 
     step: JaxprInstruction
     reads: tuple[ArrayValue, ...]
-    gone_over: tuple[ArrayValue, ...]  # those that it may write over: it reads each element where it writes one
+    overwritable: tuple[ArrayValue, ...]  # those that it may write over: it reads each element where it writes one
 
 
 KernelOrder = Callable[[Sequence[Kernel]], list[Kernel]]
@@ -81,13 +81,13 @@ class FusionModel:
         made = step.makes[0] if step.makes else ArrayValue(0, (), None)
         where = self.inside.get(made, set())
         demanded = not self.demanded.isdisjoint(step.makes) or self.by_library(step, where)
-        absorbed = not demanded and self.absorbed(step, where)
+        absorbed = not demanded and self.is_absorbed(step, where)
         quick = self.quick.get(made, True) and (step.quick or step.kind == "sum" or absorbed)
         if step.kind == "alias":
             self.demanded.update(step.reads[:1] if demanded else ())
         elif absorbed:
             self.library.update(where)
-        elif step.kind not in ("fused", "costly", "made") or demanded or self.by_itself(step, where):
+        elif step.kind not in ("fused", "costly", "made") or demanded or self.has_own_kernel(step, where):
             where, quick = self.kernel(step, made, where), step.quick or step.kind == "sum"
         for at, v in enumerate(step.reads):
             self.inside.setdefault(v, set()).update(where)
@@ -103,7 +103,7 @@ class FusionModel:
             self.library.add(made)
             self.sums.add(made)
         others = where - self.library
-        if step.kind != "fused" or not others or self.wide(step):
+        if step.kind != "fused" or not others or self.reads_many_arrays(step):
             return {made}
         self.both.add(made)
         return {made, *others}
@@ -114,7 +114,7 @@ class FusionModel:
             return False
         return not ((step.quick or step.kind in ("sum", "product", "alias")) and len(where) == 1)
 
-    def absorbed(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
+    def is_absorbed(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
         """Whether a sum or a product is part of the kernel that alone reads it: after a sum, only what is quick."""
         if len(where) != 1:
             return False
@@ -123,7 +123,7 @@ class FusionModel:
             return alone and self.quick.get(step.makes[0], True)
         return step.kind == "product" and self.library.issuperset(where)
 
-    def by_itself(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
+    def has_own_kernel(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
         """Whether what a step makes has a kernel, though all that read it could compute it.
 
         What is costly is computed once; so is what is made of several arrays, if something that is read beside it is
@@ -134,12 +134,12 @@ class FusionModel:
         readers = self.readers.get(step.makes[0], ())
         if len(where) > (1 if step.kind == "costly" else MAX_KERNELS_PER_VALUE):
             return True
-        if len(readers) < 2 or not self.wide(step):
+        if len(readers) < 2 or not self.reads_many_arrays(step):
             return False
         before = self.level[step.makes[0]]
         return step.kind == "costly" or any(self.level.get(v, 0) > before for s in readers for v in s.reads)
 
-    def wide(self, step: JaxprInstruction) -> bool:
+    def reads_many_arrays(self, step: JaxprInstruction) -> bool:
         """Whether a step reads several arrays, rather than one and numbers."""
         rank = len(step.makes[0].shape)
         reads = [v for v in dict.fromkeys(step.reads) if len(v.shape) >= rank and not self.is_made(v)]
@@ -147,7 +147,7 @@ class FusionModel:
 
     def is_made(self, v: ArrayValue) -> bool:
         step = self.maker.get(v)
-        return step is not None and (step.kind == "made" or step.spreads)
+        return step is not None and (step.kind == "made" or step.broadcasts)
 
 
 def kernel_inputs(reads: Sequence[ArrayValue], step: JaxprInstruction, fusion: FusionModel) -> dict[ArrayValue, bool]:
@@ -196,14 +196,14 @@ def order_by_memory(kernels: Sequence[Kernel]) -> list[Kernel]:
     maker, readers, waits = kernel_dependencies(kernels)
     uses = Counter([v for k in kernels for v in dict.fromkeys(k.reads)])
 
-    def adds(kernel: Kernel) -> int:
+    def bytes_added(kernel: Kernel) -> int:
         gone = [v.bytes for v in dict.fromkeys(kernel.reads) if uses[v] == 1 and v in maker]
         return sum([v.bytes for v in kernel.step.makes]) - sum(gone)
 
     ready = [k for k in kernels if not waits[k]]
     order: list[Kernel] = []
     while ready:
-        ready.remove(kernel := min(ready, key=adds))
+        ready.remove(kernel := min(ready, key=bytes_added))
         order.append(kernel)
         uses.subtract(dict.fromkeys(kernel.reads, 1))
         for reader in readers.get(kernel, ()):

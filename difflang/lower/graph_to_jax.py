@@ -64,68 +64,83 @@ Deferred = (DeferredFill, DeferredTranspose)
 def defer_result(eqn: Eqn, arrays: Sequence[Array]) -> DeferredFill | DeferredTranspose | None:
     """What an equation gives as long as nothing asks for it as an array. An empty history is no array of numbers."""
     op = eqn.op
-    if op.splat is not None and isinstance(eqn.results[0].type, Tensor):
-        number = op.splat(*arrays, **eqn.attrs)
+    if op.fill_value is not None and isinstance(eqn.results[0].type, Tensor):
+        number = op.fill_value(*arrays, **eqn.attrs)
         return None if number is None else DeferredFill(eqn, arrays, number)
-    return None if op.moves is None else DeferredTranspose(eqn, arrays, op.moves(**eqn.attrs))
+    return None if op.axis_permutation is None else DeferredTranspose(eqn, arrays, op.axis_permutation(**eqn.attrs))
 
 
 class Lowering:
     """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
 
     __slots__ = (
-        "chains", "counted", "frames", "functions", "inside", "jax", "keys", "lanes", "parted", "parts", "platform",
-        "runs", "says", "shares", "writes",
+        "batch_size",
+        "census",
+        "chains",
+        "frames",
+        "functions",
+        "groups_runs",
+        "in_loop",
+        "jax",
+        "keys",
+        "on_print",
+        "parted",
+        "platform",
+        "restricted_regions",
+        "segment_functions",
+        "writes",
     )  # fmt: skip
 
     def __init__(
-        self, module: Any, platform: str = "cpu", says: TextSink = discard_text, *, runs: bool = False
+        self, module: Any, platform: str = "cpu", says: TextSink = discard_text, *, groups_runs: bool = False
     ) -> None:
         self.jax = module  # or what stands in for it
         self.writes = isinstance(module, JaxFacade)
-        self.runs = runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
+        self.groups_runs = (
+            groups_runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
+        )
         self.platform = platform
-        self.says = says
+        self.on_print = says
         self.frames = SourceFrames()
         self.chains = ChainSplitter()
         self.functions: dict[Graph, Callable[..., Any]] = {}
         self.keys = StructuralKeys()
-        self.parts: dict[int, Callable[..., Any]] = {}
-        self.counted: RegionCensus | None = None
+        self.segment_functions: dict[int, Callable[..., Any]] = {}
+        self.census: RegionCensus | None = None
         self.parted = False  # within a function that XLA keeps apart, where it puts no axes in order
-        self.inside = False  # within a step of a loop
-        self.lanes = 1  # how many copies of what is lowered run side by side
-        self.shares: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
+        self.in_loop = False  # within a step of a loop
+        self.batch_size = 1  # how many copies of what is lowered run side by side
+        self.restricted_regions: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
     def program(self, graph: Graph, *arrays: Array) -> list[Array]:
         """The results of a whole program, in a trace that JAX lowers as it is: one step of it, if it can be written."""
-        graph = self.begun(graph)
+        graph = self.prepare_program(graph)
         if not self.writable(graph):
             return self.graph(graph, *arrays)
-        return bind_graph(PrimitiveBody(graph, self.whole, self.frames), arrays)
+        return bind_graph(PrimitiveBody(graph, self.lower_with, self.frames), arrays)
 
-    def whole(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    def lower_with(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         """The results of this program, on a stand-in for `jax` too."""
-        return self.on(module, frames).graph(graph, *arrays)
+        return self.with_module(module, frames).graph(graph, *arrays)
 
-    def on(self, module: Any, frames: Any) -> Lowering:
+    def with_module(self, module: Any, frames: Any) -> Lowering:
         """The same program, lowered by another module."""
-        found = Lowering(module, self.platform, self.says, runs=module is jax)
-        found.counted, found.chains, found.frames, found.parted = self.counted, self.chains, frames, self.parted
+        found = Lowering(module, self.platform, self.on_print, groups_runs=module is jax)
+        found.census, found.chains, found.frames, found.parted = self.census, self.chains, frames, self.parted
         return found
 
-    def begun(self, graph: Graph) -> Graph:
+    def prepare_program(self, graph: Graph) -> Graph:
         """A program that is now to be lowered. Errors: DL1010 if it is too large."""
         graph = drop_transfers_in_maps(graph)
-        self.counted = count_equations(graph)
-        refuse_too_large(graph, self.counted)
+        self.census = count_equations(graph)
+        refuse_too_large(graph, self.census)
         if reads_history_out_of_scope(graph):
             raise InternalError(f"{graph.name or 'this program'} reads a history where it cannot be had")
         return graph
 
     def writable(self, graph: Graph) -> bool:
         """Whether nothing of a program says something, is moved, or gives JAX a history."""
-        eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.stays or e.regions]
+        eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.pinned or e.regions]
         return not graph.effectful and all(map(is_emittable_eqn, eqns))
 
     def graph(self, graph: Graph, *arrays: Array) -> list[Array]:
@@ -133,36 +148,38 @@ class Lowering:
 
         Errors: DL1010 if the program is too large; what the ops' rules refuse, at the equation's span.
         """
-        if self.counted is None:
-            graph = self.begun(graph)
+        if self.census is None:
+            graph = self.prepare_program(graph)
         env: Env = dict(zip(graph.params, arrays, strict=True))
-        steps = self.chains.plan(graph, self.inside) if self.platform == "cpu" else graph.eqns
+        steps = self.chains.plan(graph, self.in_loop) if self.platform == "cpu" else graph.eqns
         self.steps(steps, env, graph.results)
         return [self.array(r, env) for r in graph.results]
 
-    def restricted(self, region: Graph, results: Sequence[Value]) -> Graph:
+    def restrict_results(self, region: Graph, results: Sequence[Value]) -> Graph:
         """A region giving other results, without what they do not need."""
         key = (region, tuple(results))
-        found = self.shares.get(key)
+        found = self.restricted_regions.get(key)
         if found is None:
-            found = self.shares[key] = region if key[1] == region.results else dce(region.with_results(results))
+            found = self.restricted_regions[key] = (
+                region if key[1] == region.results else dce(region.with_results(results))
+            )
         return found
 
     @contextmanager
-    def in_lanes(self, count: int) -> Generator[None]:
-        before, self.lanes = self.lanes, self.lanes * max(count, 1)
+    def batch_scope(self, count: int) -> Generator[None]:
+        before, self.batch_size = self.batch_size, self.batch_size * max(count, 1)
         try:
             yield
         finally:
-            self.lanes = before
+            self.batch_size = before
 
     @contextmanager
-    def in_steps(self) -> Generator[None]:
-        before, self.inside = self.inside, True
+    def loop_scope(self) -> Generator[None]:
+        before, self.in_loop = self.in_loop, True
         try:
             yield
         finally:
-            self.inside = before
+            self.in_loop = before
 
     def array(self, value: Value, env: Env) -> Array:
         """A value as an array; what was put off is made when it is first asked for as such."""
@@ -177,24 +194,24 @@ class Lowering:
         found = [env[v] for v in eqn.operands]
         if not any([isinstance(x, Deferred) for x in found]):
             return found
-        if eqn.op.arranges and not self.parted:
+        if eqn.op.accepts_transposed and not self.parted:
             return [
                 x if isinstance(x, DeferredTranspose) else self.array(v, env)
                 for v, x in zip(eqn.operands, found, strict=True)
             ]
-        if eqn.op.splats and not all([isinstance(x, DeferredFill) for x in found]):
+        if eqn.op.accepts_fill and not all([isinstance(x, DeferredFill) for x in found]):
             pairs = zip(eqn.operands, found, strict=True)
             return [x.number if isinstance(x, DeferredFill) else self.array(v, env) for v, x in pairs]
         return [self.array(v, env) for v in eqn.operands]
 
-    def steps(self, steps: Sequence[EqnOrSegment], env: Env, wanted: Sequence[Value]) -> None:
+    def steps(self, steps: Sequence[EqnOrSegment], env: Env, results: Sequence[Value]) -> None:
         """Take steps; `wanted` are the values that are asked for afterwards."""
-        for step in group_runs(steps, wanted) if self.runs else steps:
+        for step in group_runs(steps, results) if self.groups_runs else steps:
             if isinstance(step, OutlinedSegment):
-                self.segment(step, env)
+                self.lower_segment(step, env)
                 continue
             if isinstance(step, EqnRun):
-                self.run(step, env)
+                self.lower_run(step, env)
                 continue
             arrays = self.operands(step, env)
             deferred = defer_result(step, arrays)
@@ -202,7 +219,7 @@ class Lowering:
                 env[step.results[0]] = deferred
                 continue
             try:
-                found = self.lowered(step, arrays, env)
+                found = self.lower_eqn(step, arrays, env)
             except DifflangError as error:
                 raise with_eqn_span(error, step) from None
             if len(step.results) == 1 and not isinstance(found, (list, tuple)):
@@ -210,7 +227,7 @@ class Lowering:
             else:
                 bind_results(step, found, env)
 
-    def lowered(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
+    def lower_eqn(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
         """What the op's own rule gives."""
         op, at = eqn.op, self.frames.at(eqn.span)
         if self.writes and not (op.elementwise or op.direct) and has_only_arrays(eqn):
@@ -220,15 +237,15 @@ class Lowering:
 
     def rule(self, op: Op) -> OpRule:
         """How an op is lowered for this platform."""
-        return op.on_cpu if self.platform == "cpu" and op.on_cpu is not None else op.lower
+        return op.cpu_lower_rule if self.platform == "cpu" and op.cpu_lower_rule is not None else op.lower
 
     def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
         """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
-        real = self.on(jax, SourceFrames())
+        real = self.with_module(jax, SourceFrames())
         first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
         return self.jax.through(partial(self.rule(eqn.op), first, **attrs), *arrays)
 
-    def run(self, run: EqnRun, env: Env) -> None:
+    def lower_run(self, run: EqnRun, env: Env) -> None:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""
         given: Env = {}
         late: list[Eqn] = []
@@ -243,27 +260,27 @@ class Lowering:
         body = PrimitiveBody(graph, partial(lower_eqns_with, self.platform, self.parted), self.frames)
         env.update(zip(run.results, bind_graph(body, list(given.values())), strict=True))
 
-    def segment(self, segment: OutlinedSegment, env: Env) -> None:
+    def lower_segment(self, segment: OutlinedSegment, env: Env) -> None:
         """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
         if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
             return self.steps(segment.eqns, env, segment.results)
         body = Graph(segment.operands, segment.eqns, segment.results)
-        key = self.keys.of(body)
-        function = self.parts.get(key)
+        key = self.keys.graph_key(body)
+        function = self.segment_functions.get(key)
         if function is None:
 
-            def part(*arrays: Array) -> list[Array]:
+            def run_segment(*arrays: Array) -> list[Array]:
                 inner: Env = dict(zip(segment.operands, arrays, strict=True))
                 with set_xla_metadata(inlineable=None):  # the call is kept apart, not each step of it
                     self.steps(segment.eqns, inner, segment.results)
                     return [self.array(r, inner) for r in segment.results]
 
-            function = self.parts[key] = self.jax.jit(part)
-        with self.kept():
+            function = self.segment_functions[key] = self.jax.jit(run_segment)
+        with self.no_inline():
             found = function(*[self.array(v, env) for v in segment.operands])
         env.update(zip(segment.results, found, strict=True))
 
-    def kept(self) -> AbstractContextManager[Any]:
+    def no_inline(self) -> AbstractContextManager[Any]:
         """Functions that are called within are not inlined by XLA."""
         return self.jax.kept() if self.writes else set_xla_metadata(inlineable="false")
 
@@ -272,7 +289,7 @@ class Lowering:
         empty = empty2_p.bind(dtype=numpy_dtype(like.dtype), memory_space=self.jax.memory.Space.Host)
         return self.jax.lax.broadcast(empty, like.shape)
 
-    def apart(self, body: Graph, *arrays: Array) -> list[Array]:
+    def lower_isolated(self, body: Graph, *arrays: Array) -> list[Array]:
         """A region that the back end must not mix with what is around it: what it computes is computed there.
 
         On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
@@ -283,15 +300,15 @@ class Lowering:
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
         before, self.parted = self.parted, True
         try:
-            with self.kept():
+            with self.no_inline():
                 return self.function(body)(*arrays)
         finally:
             self.parted = before
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
         """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
-        counted = self.counted
-        if counted is None or not counted.shared(body) or has_history_io(body):
+        counted = self.census
+        if counted is None or not counted.is_shared(body) or has_history_io(body):
             return self.graph(body, *arrays)
         return self.function(body)(*arrays)
 
@@ -314,7 +331,7 @@ def has_history_io(body: Graph) -> bool:
 
 def is_emittable_eqn(eqn: Eqn) -> bool:
     """Whether an equation with regions, or one whose place matters, takes a stand-in or nothing but arrays."""
-    return not eqn.op.stays and (eqn.op.direct or has_only_arrays(eqn))
+    return not eqn.op.pinned and (eqn.op.direct or has_only_arrays(eqn))
 
 
 def bind_results(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
@@ -324,10 +341,10 @@ def bind_results(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
 
 
 def lower_eqns_with(
-    platform: str, parted: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
+    platform: str, isolated: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
 ) -> list[Array]:
     """The results of a graph of straight code, on a stand-in for `jax` too."""
     inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
-    inner.frames, inner.parted = frames, parted
+    inner.frames, inner.parted = frames, isolated
     inner.steps(graph.eqns, env, graph.results)
     return [inner.array(r, env) for r in graph.results]

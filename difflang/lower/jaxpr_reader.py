@@ -52,7 +52,7 @@ class ArrayValue(Struct, frozen=True, eq=False):
 
     bytes: int
     shape: tuple[int, ...]
-    place: SourceLine | None
+    source_line: SourceLine | None
     constant: bool = False  # it is a part of the program
 
 
@@ -65,10 +65,10 @@ class JaxprInstruction(Struct, frozen=True, eq=False):
     kind: InstructionKind
     reads: ArrayValues
     makes: ArrayValues
-    parts: tuple[Computation, ...] = ()
+    bodies: tuple[Computation, ...] = ()
     sizes: tuple[int, int] = (0, 0)  # what only the condition and only the body of a while read; a scan's consts, carry
     quick: bool = False  # a sum or a product computes it on the way, if nothing else reads it
-    spreads: bool = False  # repeats what it reads
+    broadcasts: bool = False  # repeats what it reads
     moves: bool = False  # its elements come from other places
 
 
@@ -82,7 +82,7 @@ class Computation(Struct, frozen=True, eq=False):
 
 def read_jaxpr(jaxpr: Any) -> Computation:
     """A jaxpr with its calls written out and without what nothing reads."""
-    return eliminate_dead(JaxprReader().part(jaxpr))
+    return eliminate_dead(JaxprReader().computation(jaxpr))
 
 
 class JaxprReader:
@@ -92,7 +92,7 @@ class JaxprReader:
         self.spread: set[ArrayValue] = set()  # arrays that repeat something smaller
         self.constant: set[ArrayValue] = set()  # numbers that are known before the run
 
-    def part(self, jaxpr: Any) -> Computation:
+    def computation(self, jaxpr: Any) -> Computation:
         takes = [array_value(v, None) for v in jaxpr.invars]
         env: dict[Any, ArrayValue] = dict(zip(jaxpr.invars, takes, strict=True))
         steps: list[JaxprInstruction] = []
@@ -123,33 +123,37 @@ class JaxprReader:
             if makes is None:
                 here = source_line(eqn) or place
                 makes = [array_value(v, here) for v in eqn.outvars]
-                self.step(eqn, inner, reads, makes, steps)
+                self.instruction(eqn, inner, reads, makes, steps)
                 if key is not None:
                     known[key] = makes
             env.update(zip(eqn.outvars, makes, strict=True))
         return [self.read(v, env) for v in jaxpr.outvars]
 
-    def step(self, eqn: Any, inner: Any, reads: ArrayValues, makes: ArrayValues, steps: list[JaxprInstruction]) -> None:
+    def instruction(
+        self, eqn: Any, inner: Any, reads: ArrayValues, makes: ArrayValues, steps: list[JaxprInstruction]
+    ) -> None:
         match eqn.primitive.name, eqn.params:
             case "while", {"cond_jaxpr": go, "body_jaxpr": body, "cond_nconsts": first, "body_nconsts": second}:
-                parts = (self.part(go.jaxpr), self.part(body.jaxpr))
+                parts = (self.computation(go.jaxpr), self.computation(body.jaxpr))
                 steps.append(JaxprInstruction("while", reads, makes, parts, (first, second)))
             case "scan", {"jaxpr": body, "num_consts": consts, "num_carry": carry}:
-                steps.append(JaxprInstruction("scan", reads, makes, (self.part(body.jaxpr),), (consts, carry)))
+                steps.append(JaxprInstruction("scan", reads, makes, (self.computation(body.jaxpr),), (consts, carry)))
             case "cond", {"branches": branches}:
-                steps.append(JaxprInstruction("cond", reads, makes, tuple([self.part(b.jaxpr) for b in branches])))
+                steps.append(
+                    JaxprInstruction("cond", reads, makes, tuple([self.computation(b.jaxpr) for b in branches]))
+                )
             case "dot_general", {"dimension_numbers": ((summed, _), _)} if not summed:  # an outer product
                 steps.append(JaxprInstruction("fused", reads, makes, quick=True, moves=True))
             case "dot_general", {"dimension_numbers": numbers}:
                 steps.append(
                     JaxprInstruction(
-                        "product", [self.arranged(*side, steps) for side in dot_operands(reads, numbers)], makes
+                        "product", [self.with_axis_order(*side, steps) for side in dot_operands(reads, numbers)], makes
                     )
                 )
             case "conv_general_dilated", {"dimension_numbers": numbers}:
                 self.convolution(reads, makes, numbers, steps)
             case _ if inner is not None:
-                steps.append(JaxprInstruction("call", reads, makes, (self.part(inner),)))
+                steps.append(JaxprInstruction("call", reads, makes, (self.computation(inner),)))
             case name, _:
                 self.plain(name, reads, makes, steps)
 
@@ -163,7 +167,12 @@ class JaxprReader:
         kind = "fused" if cheap else instruction_kind(name, reads)
         steps.append(
             JaxprInstruction(
-                kind, reads, makes, quick=cheap or name in CHEAP, spreads=name in GENERATED, moves=name in DATA_MOVEMENT
+                kind,
+                reads,
+                makes,
+                quick=cheap or name in CHEAP,
+                broadcasts=name in GENERATED,
+                moves=name in DATA_MOVEMENT,
             )
         )
 
@@ -171,19 +180,19 @@ class JaxprReader:
         """Of images whose last axis is that of the channels; others are copied."""
         last = len(numbers.lhs_spec) - 1
         plain = (0, last, *range(1, last))
-        lhs = self.arranged(reads[0], axis_order(numbers.lhs_spec, plain), steps)
-        rhs = self.arranged(reads[1], axis_order(numbers.rhs_spec, (last, last - 1, *range(last - 1))), steps)
+        lhs = self.with_axis_order(reads[0], axis_order(numbers.lhs_spec, plain), steps)
+        rhs = self.with_axis_order(reads[1], axis_order(numbers.rhs_spec, (last, last - 1, *range(last - 1))), steps)
         out = axis_order(numbers.out_spec, plain)
-        made = makes if out == sorted(out) else [ArrayValue(v.bytes, v.shape, v.place) for v in makes]
+        made = makes if out == sorted(out) else [ArrayValue(v.bytes, v.shape, v.source_line) for v in makes]
         steps.append(JaxprInstruction("array", [lhs, rhs], made))
         if made is not makes:
             steps.append(JaxprInstruction("fused", made, makes, moves=True))
 
-    def arranged(self, x: ArrayValue, order: Sequence[int], steps: list[JaxprInstruction]) -> ArrayValue:
+    def with_axis_order(self, x: ArrayValue, order: Sequence[int], steps: list[JaxprInstruction]) -> ArrayValue:
         """A factor with its axes in that order: a copy, if they are not."""
         if list(order) == sorted(order):
             return x
-        copy = ArrayValue(x.bytes, tuple(x.shape[i] for i in order), x.place)
+        copy = ArrayValue(x.bytes, tuple(x.shape[i] for i in order), x.source_line)
         steps.append(JaxprInstruction("fused", [x], [copy], moves=True))
         return copy
 
@@ -270,5 +279,5 @@ def eliminate_dead(part: Computation) -> Computation:
         if not used.isdisjoint(step.makes) or not step.makes:
             used.update(step.reads)
             kept.append(step)
-    inner = [replace(s, parts=tuple(map(eliminate_dead, s.parts))) if s.parts else s for s in reversed(kept)]
+    inner = [replace(s, bodies=tuple(map(eliminate_dead, s.bodies))) if s.bodies else s for s in reversed(kept)]
     return Computation(part.takes, inner, part.gives)

@@ -13,7 +13,7 @@ from difflang.ops.control.print_effect import only_check_messages, without_check
 from difflang.passes.pipelines import optimize_fully, prepare_for_ad
 
 
-def finalize_graph(graph: Graph, room: Capacity = INITIAL_CAPACITY, *, explained: bool = False) -> Graph:
+def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, explained: bool = False) -> Graph:
     """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing.
 
     It says what the program prints, or if it is to be `explained` the messages of its checks and nothing else.
@@ -23,9 +23,9 @@ def finalize_graph(graph: Graph, room: Capacity = INITIAL_CAPACITY, *, explained
     graph = only_check_messages(graph) if explained else without_check_messages(graph)
     steps, arrays = UNBOUNDED, False
     while True:
-        done = expand_and_optimize(with_capacity(graph, replace(room, steps=steps), arrays=arrays))
+        done = expand_and_optimize(with_capacity(graph, replace(capacity, steps=steps), arrays=arrays))
         if stores_unbounded_steps(done):
-            steps = room.steps
+            steps = capacity.steps
         elif not arrays and (reads_history_out_of_scope(done) or offloads_histories(done)):
             arrays = True
         else:
@@ -39,17 +39,17 @@ def offloads_histories(graph: Graph) -> bool:
 
 
 def expand_and_optimize(graph: Graph) -> Graph:
-    return optimize_fully(differentiate(prepare_for_ad(graph, written_out=True)))
+    return optimize_fully(differentiate(prepare_for_ad(graph, unroll_loops=True)))
 
 
-def differentiate_graph(graph: Graph, room: Capacity = INITIAL_CAPACITY) -> Graph:
+def differentiate_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
     """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
-    return differentiate(prepare_for_ad(with_capacity(without_check_messages(graph), room)))
+    return differentiate(prepare_for_ad(with_capacity(without_check_messages(graph), capacity)))
 
 
-def expand_keeping_rules(graph: Graph, room: Capacity = INITIAL_CAPACITY) -> Graph:
+def expand_keeping_rules(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
     """The same, rules of functions kept: for what is differentiated further."""
-    return expand_derivatives(prepare_for_ad(with_capacity(without_check_messages(graph), room)))
+    return expand_derivatives(prepare_for_ad(with_capacity(without_check_messages(graph), capacity)))
 
 
 STAGES = ("ir", "derived", "optimized")

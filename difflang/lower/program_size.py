@@ -20,7 +20,7 @@ class RegionCensus(Struct, frozen=True):
     size: int  # equations, a shared graph counted once
     expanded: int  # equations, were each region written out where it is used
 
-    def shared(self, body: Graph) -> bool:
+    def is_shared(self, body: Graph) -> bool:
         """It is called more than once, and worth being a function of its own."""
         return self.uses[body] > 1 and len(body.eqns) >= MIN_SHARED_LENGTH
 

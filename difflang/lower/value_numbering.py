@@ -43,10 +43,10 @@ class ValueNumbering:
     """All numbers of a program. A number is free in the indices that what it stands for depends on."""
 
     def __init__(self) -> None:
-        self.known: dict[Hashable, ValueNumber] = {"empty": EMPTY_HISTORY}
+        self.numbers: dict[Hashable, ValueNumber] = {"empty": EMPTY_HISTORY}
         self.free: list[frozenset[ValueNumber]] = [frozenset()]
         self.origins: dict[ValueNumber, ValueOrigin] = {}
-        self.moved: dict[
+        self.substitutions: dict[
             ValueNumber, tuple[ValueNumber, dict[ValueNumber, ValueNumber]]
         ] = {}  # a name with other indices in place of its own
 
@@ -54,55 +54,55 @@ class ValueNumbering:
         """The number of what is computed from `parts` in the way that `key` and they say."""
         parts = tuple(parts)
         whole = (key, parts)
-        found = self.known.get(whole)
+        found = self.numbers.get(whole)
         if found is None:
-            found = self.known[whole] = len(self.free)
+            found = self.numbers[whole] = len(self.free)
             self.free.append(frozenset().union(*[self.free[p] for p in parts]))
         return found
 
     def index(self, steps: ValueNumber, depth: int) -> ValueNumber:
         """Which step it is of those, in a region so deep."""
-        fresh = ("index", steps, depth) not in self.known
-        found = self.known.setdefault(("index", steps, depth), len(self.free))
+        fresh = ("index", steps, depth) not in self.numbers
+        found = self.numbers.setdefault(("index", steps, depth), len(self.free))
         if fresh:
             self.free.append(self.free[steps] | {found})
         return found
 
-    def made(self, name: ValueNumber, origin: ValueOrigin) -> ValueNumber:
+    def set_origin(self, name: ValueNumber, origin: ValueOrigin) -> ValueNumber:
         self.origins[name] = origin
         return name
 
-    def at(self, name: ValueNumber, indices: Mapping[ValueNumber, ValueNumber]) -> ValueNumber:
+    def substitute(self, name: ValueNumber, indices: Mapping[ValueNumber, ValueNumber]) -> ValueNumber:
         """The same function of other indices."""
-        base, before = self.moved.get(name, (name, {}))
+        base, before = self.substitutions.get(name, (name, {}))
         now = {i: indices.get(j, j) for i, j in ((i, before.get(i, i)) for i in self.free[base])}
         now = {i: j for i, j in sorted(now.items()) if i != j}
         if not now:
             return base
         found = self.of(("at", base, tuple(now)), now.values())
-        if found not in self.moved:
-            self.moved[found] = base, now
+        if found not in self.substitutions:
+            self.substitutions[found] = base, now
             self.free[found] |= self.free[base] - now.keys()
         return found
 
     def origin(self, name: ValueNumber) -> ValueOrigin | None:
         """What gave it, if that is known."""
-        if name in self.origins or name not in self.moved:
+        if name in self.origins or name not in self.substitutions:
             return self.origins.get(name)
-        base, indices = self.moved[name]
+        base, indices = self.substitutions[name]
         match self.origins.get(base):
             case StackedOrigin() as stack:
-                steps, item = self.at(stack.steps, indices), self.at(stack.item, indices)
+                steps, item = self.substitute(stack.steps, indices), self.substitute(stack.item, indices)
                 return self.origins.setdefault(name, replace(stack, steps=steps, item=item))
             case BranchOrigin(truth, (one, other)):
-                sides = self.at(one, indices), self.at(other, indices)
-                return self.origins.setdefault(name, BranchOrigin(self.at(truth, indices), sides))
+                sides = self.substitute(one, indices), self.substitute(other, indices)
+                return self.origins.setdefault(name, BranchOrigin(self.substitute(truth, indices), sides))
             case _:
                 return None
 
-    def item(self, stack: StackedOrigin, index: ValueNumber) -> ValueNumber:
+    def item_number(self, stack: StackedOrigin, index: ValueNumber) -> ValueNumber:
         """What was given at that step."""
-        return self.at(stack.item, {stack.index: index})
+        return self.substitute(stack.item, {stack.index: index})
 
     def sum(self, x: ValueNumber, y: ValueNumber, type: Type) -> ValueNumber | None:
         """The name of two values added, histories item by item; none where these are not of the same steps."""
@@ -117,10 +117,14 @@ class ValueNumbering:
                 b.length,
                 b.steps,
             ):
-                item = self.sum(a.item, self.item(b, a.index), type.item)
-                return None if item is None else self.made(total, replace(a, item=item))
+                item = self.sum(a.item, self.item_number(b, a.index), type.item)
+                return None if item is None else self.set_origin(total, replace(a, item=item))
             case BranchOrigin() as a, BranchOrigin() as b if a.truth == b.truth:
                 one, other = [self.sum(s, t, type) for s, t in zip(a.sides, b.sides, strict=True)]
-                return None if one is None or other is None else self.made(total, BranchOrigin(a.truth, (one, other)))
+                return (
+                    None
+                    if one is None or other is None
+                    else self.set_origin(total, BranchOrigin(a.truth, (one, other)))
+                )
             case _:
                 return None

@@ -43,7 +43,7 @@ def complete_at(document: Document, offset: int, places: PositionMap) -> list[ls
     piece = part_at(document, offset)
     if piece is None:
         return []
-    here = offset - piece.place.offset
+    here = offset - piece.position.offset
     before = piece.text[:here]
     line = before.rsplit("\n", 1)[-1]
     if (importing := IMPORT_LINE.match(line)) is not None:
@@ -51,13 +51,13 @@ def complete_at(document: Document, offset: int, places: PositionMap) -> list[ls
         return [completion_item(name, "module", "", i, places.range(offset - len(importing[1]), offset))
                 for i, name in enumerate(modules)]  # fmt: skip
     around = CompletionScope(document, piece, here)
-    known = around.known()
+    known = around.visible_names()
     names = CompletionNames(known, around.fields, around.parameters)
     found = complete(before, names)
     kinds = known if found and "." not in line[-1 - (here - found[0].start) :] else {}
-    start = piece.place.offset
+    start = piece.position.offset
     return [
-        completion_item(c.word, kinds.get(c.word, ("value", ""))[0], c.beside, i, places.range(start + c.start, offset))
+        completion_item(c.word, kinds.get(c.word, ("value", ""))[0], c.detail, i, places.range(start + c.start, offset))
         for i, c in enumerate(found)
     ]
 
@@ -74,11 +74,11 @@ class CompletionScope:
     """The names that can stand at a place of a part."""
 
     def __init__(self, document: Document, piece: ParsedPart, here: int) -> None:
-        self.document, self.piece, self.here = document, piece, here
-        known = piece.known
+        self.document, self.piece, self.offset = document, piece, here
+        known = piece.latest_result
         self.types: dict[str, LangType] = known.named() if known is not None else {}
 
-    def known(self) -> dict[str, tuple[str, str]]:
+    def visible_names(self) -> dict[str, tuple[str, str]]:
         """Every name, with its kind and the text of its type: those of the blocks around, the file, the language."""
         builtins = (*load_prelude().fns, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
         found = {name: ("builtin", "") for name in builtins if name.isidentifier()}
@@ -86,43 +86,47 @@ class CompletionScope:
             found |= dict.fromkeys(import_names(it)[len(it.names) :], ("module", "module"))
             found |= dict.fromkeys(it.names, ("function", f"of {other.name}"))
         for part in self.document.parts:
-            for b in symbols_of(part).top():
+            for b in symbols_of(part).file_bindings():
                 if b.kind != "test":
-                    found[b.name] = self.told(b, part)
-        seen = symbols_of(self.piece).seen_at(self.here)
+                    found[b.name] = self.describe_binding(b, part)
+        seen = symbols_of(self.piece).visible_at(self.offset)
         if not seen:
-            seen = dict.fromkeys(n for n in self.types if re.search(rf"\b{n}\b", self.piece.text[: self.here]))
+            seen = dict.fromkeys(n for n in self.types if re.search(rf"\b{n}\b", self.piece.text[: self.offset]))
         for name, b in seen.items():
             type = self.types.get(name)
             kind = KIND_ALIASES.get(b.kind, b.kind) if b is not None else "value"
             found[name] = (kind, show_type(type) if type is not None else found.get(name, ("", ""))[1])
         return found
 
-    def told(self, b: NameBinding, part: ParsedPart) -> tuple[str, str]:
+    def describe_binding(self, b: NameBinding, part: ParsedPart) -> tuple[str, str]:
         match b.node:
             case tree.Fn():
                 return "function", header_line(b.node).removeprefix("fn ")
             case tree.Record() | tree.Enum():
                 return "record", "record" if isinstance(b.node, tree.Record) else "enum"
             case tree.Variant():
-                return "variant", f"variant of {b.inside.name}" if b.inside is not None else ""
+                return "variant", f"variant of {b.owner.name}" if b.owner is not None else ""
             case _:
-                known = part.known
+                known = part.latest_result
                 var = known.host.get(b.name) if known is not None else None
                 return KIND_ALIASES.get(b.kind, b.kind), show_type(var.type) if var is not None else ""
 
-    def record(self, path: str) -> RecordType | None:
+    def record_type(self, path: str) -> RecordType | None:
         """The record that `a.b.c` is."""
         first, *rest = [name.strip() for name in path.split(".")]
         type = self.types.get(first)
         if type is None:
-            hosts = [p.known.host[first] for p in self.document.parts if p.known is not None and first in p.known.host]
+            hosts = [
+                p.latest_result.host[first]
+                for p in self.document.parts
+                if p.latest_result is not None and first in p.latest_result.host
+            ]
             type = hosts[-1].type if hosts else None
         return record_at_path(type, rest) if type is not None else None
 
     def fields(self, path: str) -> TypedNames:
         """What can stand after `path.`: the fields of a record, or what a module offers."""
-        type = self.record(path)
+        type = self.record_type(path)
         if type is not None:
             return {n: ("value", show_type(t)) for n, t in zip(type.names, type.fields, strict=True)}
         goal = resolve_in_file(self.document, path)
@@ -131,7 +135,9 @@ class CompletionScope:
         offered: dict[str, tuple[str, str]] = {}
         for part in goal.document.parts:
             public = {n for i in part.items if getattr(i, "pub", False) for n in part.declares}
-            offered |= {b.name: self.told(b, part) for b in symbols_of(part).top() if b.name in public}
+            offered |= {
+                b.name: self.describe_binding(b, part) for b in symbols_of(part).file_bindings() if b.name in public
+            }
         return offered
 
     def parameters(self, name: str) -> tuple[str, ...]:

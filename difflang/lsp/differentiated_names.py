@@ -38,11 +38,11 @@ def differentiated_bindings(document: Document) -> set[NameBinding]:
 
 def derivative_calls(piece: ParsedPart) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
     """Each function that a part differentiates, and in what: parameters by name or place."""
-    if "derivatives" not in piece.kept:
-        piece.kept["derivatives"] = [
+    if "derivatives" not in piece.cache:
+        piece.cache["derivatives"] = [
             found for item in piece.items for node in all_nodes(item) for found in derivative_operand(node)
         ]
-    kept = piece.kept["derivatives"]
+    kept = piece.cache["derivatives"]
     assert isinstance(kept, list)
     return kept  # pyright: ignore[reportUnknownVariableType]
 

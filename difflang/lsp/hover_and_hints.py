@@ -48,7 +48,7 @@ def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, i
     piece = part_at(document, offset)
     if piece is None or piece.result is None:
         return None
-    at = offset - piece.place.offset
+    at = offset - piece.position.offset
     around = [(b - a, a, b) for a, b in piece.result.types if a <= at < b]
     if not around or not piece.text[at : at + 1].strip() or any(c.start <= at < c.end for c in piece.comments):
         return None
@@ -56,7 +56,7 @@ def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, i
     type, text = piece.result.types[a, b], piece.text[a:b]
     if is_closure_type(type) or "\n" in text:
         return None
-    return code_block(f"{text}: {show_type(type)}"), (piece.place.offset + a, piece.place.offset + b)
+    return code_block(f"{text}: {show_type(type)}"), (piece.position.offset + a, piece.position.offset + b)
 
 
 def name_hover(found: NameOccurrence) -> str:
@@ -109,9 +109,9 @@ def declaration_text(goal: Definition) -> tuple[str, str | None]:
             return signature_text(document.analysis, node), node.doc
         case tree.Record() | tree.Enum():
             return node.span.text, node.doc
-        case tree.Variant() | tree.Field() if binding.inside is not None:
+        case tree.Variant() | tree.Field() if binding.owner is not None:
             of = "variant" if isinstance(node, tree.Variant) else "field"
-            return f"{node.span.text}  # {of} of {binding.inside.name}", getattr(node, "doc", None)
+            return f"{node.span.text}  # {of} of {binding.owner.name}", getattr(node, "doc", None)
         case tree.Param() | tree.LambdaParam():
             return node.span.text, None
         case tree.Let():
@@ -151,14 +151,14 @@ def gradient_hover(found: NameOccurrence, pause: Callable[[], None]) -> str:
     if goal.piece is None or goal.piece.result is None or goal.binding is None or goal.binding.scope is not None:
         return ""
     result, question = goal.piece.result, f"gradient of {decl.name}"
-    kept = goal.piece.kept.get(question)
+    kept = goal.piece.cache.get(question)
     if isinstance(kept, CachedGradient) and kept.result is result:
         return kept.text
     type = gradient_type(goal.document.analysis, decl)
     text = f"`grad({decl.name})`: the derivative in `{decl.params[0].name}`, of type `{type}`" if type else ""
     if type and (takes := gradient_cost(goal.document.analysis, decl, pause)):
         text = f"{text}\n\n{takes}"
-    goal.piece.kept[question] = CachedGradient(result, text)
+    goal.piece.cache[question] = CachedGradient(result, text)
     return text
 
 
@@ -193,12 +193,15 @@ def gradient_type(analysis: DocumentAnalysis, decl: tree.Fn) -> str:
     (made,) = parsed.module.items if len(parsed.module.items) == 1 else (None,)
     if parsed.diagnostics or not isinstance(made, tree.Fn):
         return ""
-    session = Session(found=dict(analysis.session.found), checked=dict(analysis.session.checked))
+    session = Session(
+        definition_results=dict(analysis.session.definition_results),
+        checked_definitions=dict(analysis.session.checked_definitions),
+    )
     try:
         check_definition(analysis.module, made, session)
     except DifflangError:
         return ""
-    found = session.found.get(made)
+    found = session.definition_results.get(made)
     return show_type(found.type) if found is not None and not session.errors else ""
 
 
@@ -208,7 +211,7 @@ def gradient_type(analysis: DocumentAnalysis, decl: tree.Fn) -> str:
 def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -> Iterator[lsp.InlayHint]:
     """The types of names that are bound without one, and of results that are not declared."""
     for piece in document.parts:
-        at = piece.place.offset
+        at = piece.position.offset
         if at + len(piece.text) < start or at > end:
             continue
         for b in symbols_of(piece).bindings:
@@ -216,7 +219,9 @@ def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -
             if text and start <= at + b.span.end <= end:
                 yield lsp.InlayHint(places.position(at + b.span.end), f": {text}", lsp.InlayHintKind.Type)
         for decl in (b.node for b in symbols_of(piece).bindings if isinstance(b.node, tree.Fn)):
-            found = next((r.found[decl] for r in (piece.result, piece.before) if r and decl in r.found), None)
+            found = next(
+                (r.elaborated[decl] for r in (piece.result, piece.last_good) if r and decl in r.elaborated), None
+            )
             if found is not None and decl.result is None and len(text := show_type(found.type)) <= MAX_HINT_CHARS:
                 first = decl.params[-1].span.end if decl.params else decl.name_span.end
                 if (closed := PARAMETER_LIST_END.match(decl.span.source.text, first, decl.body.span.start)) is not None:
@@ -239,7 +244,7 @@ def type_hint(type: LangType | None, b: NameBinding) -> str:
 def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
     """What the call around a place takes, and which argument stands there."""
     piece = part_at(document, offset)
-    call = unfinished_call(piece.text[: offset - piece.place.offset]) if piece is not None else None
+    call = unfinished_call(piece.text[: offset - piece.position.offset]) if piece is not None else None
     if piece is None or call is None:
         return None
     owner, point, name = call.name.rpartition(".")
@@ -247,7 +252,7 @@ def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
     of_module = goal is not None and goal.binding is None
     there = goal.document if goal is not None and of_module else document
     goal = resolve_in_file(there, name, piece if there is document else None)
-    shown = symbols_of(piece).seen_at(call.start).get(name)
+    shown = symbols_of(piece).visible_at(call.start).get(name)
     node = shown.node if shown is not None else goal.binding.node if goal is not None and goal.binding else None
     node = node or load_prelude().fns.get(name)
     params: list[str] = []
@@ -265,8 +270,8 @@ def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
             return None
         label, _, doc = with_doc(text, None).partition("\n\n")
         keys = []
-    place = call.place + (bool(point) and not of_module)  # `x.f(y)` is `f(x, y)`
-    active = keys.index(call.named) if call.named in keys else place
+    place = call.arg_index + (bool(point) and not of_module)  # `x.f(y)` is `f(x, y)`
+    active = keys.index(call.arg_name) if call.arg_name in keys else place
     information = lsp.SignatureInformation(
         label, markdown_content(doc) if doc else None, [lsp.ParameterInformation(p) for p in params]
     )

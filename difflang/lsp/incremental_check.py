@@ -43,10 +43,10 @@ class GlobalReads(dict[str, Span]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.here: dict[str, Span] = {}
+        self.part_reads: dict[str, Span] = {}
 
     def setdefault(self, key: str, default: Span) -> Span:  # type: ignore[override]
-        self.here.setdefault(key, default)
+        self.part_reads.setdefault(key, default)
         return super().setdefault(key, default)
 
 
@@ -63,11 +63,11 @@ class PartResult(Struct, frozen=True, eq=False):
     tables: Mapping[str, Mapping[str, Any]]
     values: Mapping[str, HostValue]
     used: Mapping[str, Span]
-    found: Mapping[tree.Fn, CheckedDefinition]
+    elaborated: Mapping[tree.Fn, CheckedDefinition]
     checked: Mapping[tree.Fn, bool]
     line: int
-    placed: bool  # it knows on which line it stands
-    foreign: bool  # it reports something elsewhere
+    uses_line: bool  # it knows on which line it stands
+    reports_elsewhere: bool  # it reports something elsewhere
 
     def named(self) -> dict[str, LangType]:
         """The type of each name in it, as it is met last."""
@@ -75,7 +75,7 @@ class PartResult(Struct, frozen=True, eq=False):
         return {text[a:b]: t for (a, b), t in self.types.items() if text[a:b].isidentifier()}
 
     @property
-    def guesses(self) -> bool:
+    def has_guesses(self) -> bool:
         """Whether something is reported to be missing, or that something else may have been meant."""
         return any(d.code.startswith("DL02") or "did you mean" in "".join(d.helps) for d in self.reports)
 
@@ -91,7 +91,7 @@ class DocumentAnalysis(Struct, eq=False):
     module: ModuleScope
     hosts: dict[ModuleScope, HostWalk] = field(default_factory=dict[ModuleScope, HostWalk])
     session: Session = field(default_factory=Session)
-    declared: tuple[Diagnostic, ...] = ()  # what is wrong with names and imports
+    declaration_errors: tuple[Diagnostic, ...] = ()  # what is wrong with names and imports
     examples: dict[ParsedPart, tuple[Diagnostic, ...]] = field(default_factory=dict[ParsedPart, Any])
     parts: tuple[ParsedPart, ...] = ()  # of which this is the analysis
     stale: set[ParsedPart] = field(default_factory=set[ParsedPart])
@@ -99,19 +99,19 @@ class DocumentAnalysis(Struct, eq=False):
     finished: tuple[ParsedPart, ...] | None = None  # what was checked to the end
     passes: int = 0
     version: int = 0  # how often something in it has changed for those that import it
-    others: tuple[DocumentAnalysis, ...] = ()  # those that it imports, directly or through others
+    imported: tuple[DocumentAnalysis, ...] = ()  # those that it imports, directly or through others
 
     def __post_init__(self) -> None:
         self.module.used = GlobalReads()
 
     # ---- What a change concerns
 
-    def concern(self, parts: tuple[ParsedPart, ...], outside: Iterable[str]) -> bool:
+    def concern(self, parts: tuple[ParsedPart, ...], changed_imports: Iterable[str]) -> bool:
         """Note which parts are to be checked again; whether only statements are. `outside` are imports that changed."""
         old, new = set(self.parts), set(parts)
         changed = (old - new) | (new - old) | {p for p in new if has_moved(p)}
-        dirty = affected_parts(changed, self.stale & new, parts, outside)
-        if any(p.result is not None and p.result.foreign for p in dirty):
+        dirty = affected_parts(changed, self.stale & new, parts, changed_imports)
+        if any(p.result is not None and p.result.reports_elsewhere for p in dirty):
             dirty = set(parts)
         self.stale = {p for p in dirty if p in new}
         self.parts = parts
@@ -120,7 +120,7 @@ class DocumentAnalysis(Struct, eq=False):
 
     # ---- The pass
 
-    def enter(
+    def declare_items(
         self, parts: tuple[ParsedPart, ...], keep: bool, link: Callable[[Sequence[tree.Item], Session], None]
     ) -> None:
         """Declare everything anew; mistakes in it are kept. With `keep` functions mean what they meant."""
@@ -137,16 +137,16 @@ class DocumentAnalysis(Struct, eq=False):
             enter_declaration(self.module, item, session)
         check_block_names(tuple(items), session)
         link(items, session)
-        self.declared = tuple(session.diagnostics)
-        session.found.clear()
-        session.checked.clear()
-        for other in self.others:
+        self.declaration_errors = tuple(session.diagnostics)
+        session.definition_results.clear()
+        session.checked_definitions.clear()
+        for other in self.imported:
             for p in other.parts:
                 if p.result is not None:
-                    session.found |= p.result.found
-                    session.checked |= p.result.checked
+                    session.definition_results |= p.result.elaborated
+                    session.checked_definitions |= p.result.checked
 
-    def check(self, typed: Sequence[ParsedPart], pause: Callable[[], None], told: Callable[[], None]) -> None:
+    def check(self, typed: Sequence[ParsedPart], pause: Callable[[], None], on_ready: Callable[[], None]) -> None:
         """Check the parts that are stale. `told` is called when those that were typed in are done.
 
         Errors: Interrupted, whatever was done by then being kept.
@@ -157,15 +157,15 @@ class DocumentAnalysis(Struct, eq=False):
         try:
             with pause_gc():
                 if waiting and self.parts[first_index(self.parts, self.stale)] not in waiting:
-                    self.preview(waiting, pause)
-                    told()
+                    self.check_edited_first(waiting, pause)
+                    on_ready()
                     waiting.clear()
-                self.in_order(waiting, pause, told)
+                self.check_in_order(waiting, pause, on_ready)
         except CheckCancelled:
             self.session = Session()
             raise
 
-    def preview(self, typed: set[ParsedPart], pause: Callable[[], None]) -> None:
+    def check_edited_first(self, typed: set[ParsedPart], pause: Callable[[], None]) -> None:
         """Check what was typed before all else that it concerns, with what was known of the parts above."""
         checker = HostChecker(self.session, self.module, self.hosts)
         above: list[tree.Item] = []
@@ -173,14 +173,14 @@ class DocumentAnalysis(Struct, eq=False):
             if p in typed:
                 self.part(p, checker, tuple(above), pause)
                 self.stale.add(p)
-            elif p.known is not None:
-                restore_result(p.known, checker)
+            elif p.latest_result is not None:
+                restore_result(p.latest_result, checker)
             above += p.items
         clear_diagnostics(self.session)
         for name in (*PART_TABLES, "used"):
             getattr(self.module, name).clear()
 
-    def in_order(self, typed: set[ParsedPart], pause: Callable[[], None], told: Callable[[], None]) -> None:
+    def check_in_order(self, typed: set[ParsedPart], pause: Callable[[], None], on_ready: Callable[[], None]) -> None:
         """Check what is stale in the order of the file."""
         checker = HostChecker(self.session, self.module, self.hosts)
         above: list[tree.Item] = []
@@ -190,7 +190,7 @@ class DocumentAnalysis(Struct, eq=False):
                 if p in typed:
                     typed.remove(p)
                     if not typed:
-                        told()
+                        on_ready()
             else:
                 restore_result(p.result, checker)
             above += p.items
@@ -202,30 +202,30 @@ class DocumentAnalysis(Struct, eq=False):
         """Check one part, and keep what comes of it."""
         pause()
         session, module = self.session, self.module
-        session.diagnostics, session.warned = [], set()
+        session.diagnostics, session.issued_warnings = [], set()
         before = {name: dict(getattr(module, name)) for name in PART_TABLES}
-        values, known = dict(checker.values), (set(session.found), set(session.checked))
-        notes = session.notes = RecordedTypes(p.source, pause)
+        values, known = dict(checker.values), (set(session.definition_results), set(session.checked_definitions))
+        notes = session.type_notes = RecordedTypes(p.source, pause)
         used = module.used
         assert isinstance(used, GlobalReads)
-        used.here = {}
-        p.place.asked, line = False, p.place.line
+        used.part_reads = {}
+        p.position.was_read, line = False, p.position.line
         try:
             for i, item in enumerate(p.items):
                 checker.item(item, above + p.items[:i])
         finally:
-            session.notes = None
-        p.found(PartResult(
+            session.type_notes = None
+        p.record_result(PartResult(
             p.source,
             tuple(session.diagnostics),
             notes.types,
             {name: changed_entries(before[name], getattr(module, name)) for name in PART_TABLES},
             changed_entries(values, checker.values),
-            used.here,
-            {d: f for d, f in session.found.items() if d not in known[0]},
-            {d: f for d, f in session.checked.items() if d not in known[1]},
+            used.part_reads,
+            {d: f for d, f in session.definition_results.items() if d not in known[0]},
+            {d: f for d, f in session.checked_definitions.items() if d not in known[1]},
             line,
-            p.place.asked,
+            p.position.was_read,
             any(d.span is not None and d.span.source is not p.source for d in session.diagnostics),
         ))  # fmt: skip
         self.examples.pop(p, None)
@@ -238,11 +238,11 @@ class DocumentAnalysis(Struct, eq=False):
         for p in self.parts:
             if p not in self.examples:
                 pause()
-                session.diagnostics, session.warned = [], set()
+                session.diagnostics, session.issued_warnings = [], set()
                 for comment in find_examples(p.source, p.items) if self.with_examples else ():
                     for diagnostic in comment.diagnostics:
                         session.report(DifflangError(diagnostic))
-                    checker.apart(items, comment.block, "example", shown=True)
+                    checker.check_isolated(items, comment.block, "example", echo=True)
                 self.examples[p] = tuple(session.diagnostics)
 
     # ---- What there is to say
@@ -251,7 +251,7 @@ class DocumentAnalysis(Struct, eq=False):
         """All reports, those of parts that are stale as they were."""
         syntax = [d for p in self.parts for d in p.diagnostics]
         read = [p for p in self.parts if not p.diagnostics]  # the others are taken for something else than was meant
-        found = [*self.declared, *[d for p in read if p.result is not None for d in p.result.reports]]
+        found = [*self.declaration_errors, *[d for p in read if p.result is not None for d in p.result.reports]]
         found += [d for p in read for d in self.examples.get(p, ())]
         broken = [*syntax, *[d for d in found if d.code.startswith("DL01")]]
         others = [d for d in found if not d.code.startswith("DL01")]
@@ -272,7 +272,7 @@ def follows_syntax_error(diagnostic: Diagnostic, unread: Sequence[ParsedPart]) -
 
 def has_moved(p: ParsedPart) -> bool:
     """Whether what is known of a part is about another line."""
-    return p.result is not None and p.result.placed and p.result.line != p.place.line
+    return p.result is not None and p.result.uses_line and p.result.line != p.position.line
 
 
 def affected_parts(
@@ -284,7 +284,7 @@ def affected_parts(
     several = Counter(n for p in parts for n in p.declares)  # a name that is bound again must not be in use by then
     names |= {n for p in dirty for n in p.words if several[n] > 1}
     if names:  # what is there decides what may have been meant
-        dirty |= {p for p in parts if p.result is not None and p.result.guesses}
+        dirty |= {p for p in parts if p.result is not None and p.result.has_guesses}
     assigning = {n: p.declares for p in (*parts, *changed) for n in host_functions(p)}
     while True:
         for p in dirty:
@@ -301,7 +301,7 @@ def host_functions(p: ParsedPart) -> list[str]:
 
 
 def clear_diagnostics(session: Session) -> None:
-    session.diagnostics, session.warned, session.errors = [], set(), 0
+    session.diagnostics, session.issued_warnings, session.errors = [], set(), 0
 
 
 def first_index(parts: Sequence[ParsedPart], some: set[ParsedPart]) -> int:
@@ -315,8 +315,8 @@ def restore_result(result: PartResult, checker: HostChecker) -> None:
     for name, span in result.used.items():
         checker.module.used.setdefault(name, span)
     checker.values.update(result.values)
-    checker.session.found.update(result.found)
-    checker.session.checked.update(result.checked)
+    checker.session.definition_results.update(result.elaborated)
+    checker.session.checked_definitions.update(result.checked)
 
 
 def changed_entries(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

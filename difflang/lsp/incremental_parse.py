@@ -45,24 +45,24 @@ class ParsedPart(Struct, eq=False):
     words: frozenset[str] = frozenset()
     declares: frozenset[str] = frozenset()
     result: PartResult | None = None  # what checking said of it as it stands
-    before: PartResult | None = None  # what it said when it, and what it needs, was last right
-    kept: dict[str, object] = field(default_factory=dict[str, object])  # what was asked of it, by the question
+    last_good: PartResult | None = None  # what it said when it, and what it needs, was last right
+    cache: dict[str, object] = field(default_factory=dict[str, object])  # what was asked of it, by the question
 
     @property
     def text(self) -> str:
         return self.source.text
 
     @property
-    def place(self) -> Place:
-        return self.source.place
+    def position(self) -> Place:
+        return self.source.location
 
     @property
-    def known(self) -> PartResult | None:
+    def latest_result(self) -> PartResult | None:
         """What is known of it, at the worst from before."""
-        return self.result or self.before
+        return self.result or self.last_good
 
     @property
-    def wrong(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether it cannot be read, or is reported."""
         found = self.result.reports if self.result is not None else ()
         return bool(self.diagnostics) or any(d.severity == "error" for d in found)
@@ -70,15 +70,15 @@ class ParsedPart(Struct, eq=False):
     @property
     def lasting(self) -> PartResult | None:
         """What a text in its place has from it: while it is wrong, what was known before that."""
-        return (self.before or self.result) if self.wrong else self.known
+        return (self.last_good or self.result) if self.has_errors else self.latest_result
 
-    def found(self, result: PartResult) -> None:
+    def record_result(self, result: PartResult) -> None:
         """It was checked. Where that tells less than it did, something that it needs is wrong: both are kept."""
-        old, former = self.result, self.before
+        old, former = self.result, self.last_good
         if old is not None and len(old.types) > len(result.types):
             same = former is not None and former.source.text == self.text
             if former is None or not same or len(old.types) >= len(former.types):
-                self.before = old
+                self.last_good = old
         self.result = result
 
 
@@ -118,9 +118,9 @@ def bracket_balance(text: str) -> int:
 # ---- Reading
 
 
-def parse_part(name: str, text: str, whole: object, *, first: bool) -> ParsedPart:
+def parse_part(name: str, text: str, document: object, *, first: bool) -> ParsedPart:
     """A part of a file, parsed."""
-    source = Part(name, text, whole, Place())
+    source = Part(name, text, document, Place())
     whole_text = first or CONTROL_CHARACTERS.search(text)
     return build_part(source, parse(source) if whole_text else parse_span(Span(source, 0, len(text))))
 
@@ -170,7 +170,7 @@ def assigned_names(item: tree.Item) -> Iterator[str]:
 # ---- A file anew
 
 
-def parse_parts(name: str, text: str, whole: object, old: Sequence[ParsedPart] = ()) -> tuple[ParsedPart, ...]:
+def parse_parts(name: str, text: str, document: object, old: Sequence[ParsedPart] = ()) -> tuple[ParsedPart, ...]:
     """The parts of a text. Those of the text before that stand there still are the same, in their new places."""
     texts = split_into_parts(text)
     head, tail = common_ends(old, texts)
@@ -185,8 +185,8 @@ def parse_parts(name: str, text: str, whole: object, old: Sequence[ParsedPart] =
         if text in left and left[text] and not first:
             middle.append(left[text].pop(0))
             continue
-        piece = parse_part(name, text, whole, first=first)
-        if piece.diagnostics and (longer := join_unbalanced(name, text, waiting, whole, first=first)) is not None:
+        piece = parse_part(name, text, document, first=first)
+        if piece.diagnostics and (longer := join_unbalanced(name, text, waiting, document, first=first)) is not None:
             piece, taken = longer
             del waiting[:taken]
         middle.append(piece)
@@ -195,7 +195,7 @@ def parse_parts(name: str, text: str, whole: object, old: Sequence[ParsedPart] =
     carry_over_results(old[head : len(old) - tail], middle)
     offset = line = 0
     for piece in pieces:
-        piece.place.offset, piece.place.line = offset, line
+        piece.position.offset, piece.position.line = offset, line
         offset, line = offset + len(piece.text), line + piece.text.count("\n")
     return pieces
 
@@ -212,7 +212,7 @@ def common_ends(old: Sequence[ParsedPart], texts: Sequence[str]) -> tuple[int, i
 
 
 def join_unbalanced(
-    name: str, text: str, following: Sequence[str], whole: object, *, first: bool
+    name: str, text: str, following: Sequence[str], document: object, *, first: bool
 ) -> tuple[ParsedPart, int] | None:
     """A part with those below it that close its brackets, if all that can be read; and how many they are."""
     open_, taken = bracket_balance(text), 0
@@ -222,7 +222,7 @@ def join_unbalanced(
         taken += 1
     if open_ or not taken:
         return None
-    piece = parse_part(name, text, whole, first=first)
+    piece = parse_part(name, text, document, first=first)
     return None if piece.diagnostics else (piece, taken)
 
 
@@ -230,10 +230,10 @@ def carry_over_results(old: Sequence[ParsedPart], new: Sequence[ParsedPart]) -> 
     """What was known of a part is known, by the name that it declares or by its place, until it is checked anew."""
     named = {name: piece for piece in old if piece.lasting for name in head_names(piece)}
     for i, piece in enumerate(new):
-        if piece.result is None and piece.before is None:
+        if piece.result is None and piece.last_good is None:
             same = [named[name] for name in head_names(piece) if name in named]
             former = same[0] if same else old[i] if len(old) == len(new) else None
-            piece.before = former.lasting if former is not None else None
+            piece.last_good = former.lasting if former is not None else None
 
 
 def head_names(piece: ParsedPart) -> list[str]:

@@ -35,10 +35,10 @@ class DeriveRefused(Exception):
 def derivable_function(document: Document, offset: int, within: bool) -> NameBinding | None:
     """The function of a file in whose head a place is, or `within` which it is, if it can have a derivative."""
     piece = part_at(document, offset)
-    for b in symbols_of(piece).top() if piece is not None else ():
+    for b in symbols_of(piece).file_bindings() if piece is not None else ():
         if piece is not None and isinstance(b.node, tree.Fn) and b.node.params and not b.node.host:
             last = b.node.span.end if within else b.node.body.span.start
-            if b.node.span.start <= offset - piece.place.offset <= last:
+            if b.node.span.start <= offset - piece.position.offset <= last:
                 return b
     return None
 
@@ -83,13 +83,13 @@ def derivative_edit(
     files: Workspace, document: Document, name: str, written: str, pause: Callable[[], None]
 ) -> tuple[int, str]:
     """Where a derivative is put, and what. Errors: Refused where the file would be wrong with it; Interrupted."""
-    piece = next((p for p in document.parts if any(b.name == name for b in symbols_of(p).top())), None)
+    piece = next((p for p in document.parts if any(b.name == name for b in symbols_of(p).file_bindings())), None)
     if piece is None or document.analysis is None:
         raise DeriveRefused(f"`{name}` is no longer there")
     text = strip_declared_records(document, name, written)
-    at = piece.place.offset + len(piece.text.rstrip("\n"))
+    at = piece.position.offset + len(piece.text.rstrip("\n"))
     trial = files.trial(document)
-    trial.put(document.text[:at] + text + document.text[at:])
+    trial.set_text(document.text[:at] + text + document.text[at:])
     files.check(trial, pause, lambda: None)
     assert trial.analysis is not None
     new = Counter(d.code for d in trial.analysis.diagnostics())

@@ -84,7 +84,7 @@ class DifflangServer(LanguageServer):
         self.opened: dict[str, Document] = {}
         self.worker = ThreadPoolExecutor(1, "check")
         self.generation = 0  # of all texts: another one and what is under way is given up
-        self.waiting: dict[Document, None] = {}
+        self.pending: dict[Document, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.published: set[Document] = set()
 
@@ -124,70 +124,70 @@ class DifflangServer(LanguageServer):
 
     def open(self, uri: str, text: str, version: int) -> None:
         path = to_fs_path(uri) if uri.startswith("file:") else None
-        document = self.files.document(Path(path).resolve() if path else None, self.shown(path) if path else uri)
+        document = self.files.document(Path(path).resolve() if path else None, self.display_name(path) if path else uri)
         document.uri, document.version = uri, version
         self.opened[uri] = document
-        self.put(document, text)
+        self.set_text(document, text)
 
-    def shown(self, path: str) -> str:
+    def display_name(self, path: str) -> str:
         """What messages call a file: its path below the folder that is open."""
         root = self.workspace.root_path
         return str(Path(path).relative_to(root)) if root and Path(path).is_relative_to(root) else path
 
-    def put(self, document: Document, text: str) -> None:
+    def set_text(self, document: Document, text: str) -> None:
         """A text is another one: it is read at once, and checked soon, and so is what may import it."""
         self.generation += 1
-        document.put(text)
-        self.waiting = {document: None, **self.waiting, **dict.fromkeys(self.opened.values())}
+        document.set_text(text)
+        self.pending = {document: None, **self.pending, **dict.fromkeys(self.opened.values())}
         if self.task is None or self.task.done():
-            self.task = asyncio.get_running_loop().create_task(self.work())
+            self.task = asyncio.get_running_loop().create_task(self.check_pending())
 
     # ---- Checking
 
-    def pause(self) -> Callable[[], None]:
+    def cancellation_check(self) -> Callable[[], None]:
         """What is called on the way, and ends a check once the text has changed."""
         generation = self.generation
 
-        def pause() -> None:
+        def raise_if_cancelled() -> None:
             if self.generation != generation:
                 raise CheckCancelled
 
-        return pause
+        return raise_if_cancelled
 
     def stop(self) -> None:
         """Give up what is under way, and begin nothing more: whoever closes the editor does not wait for a check."""
         self.generation += 1
-        self.waiting.clear()
+        self.pending.clear()
         self.worker.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Something that the checking thread does, after what it is at."""
         return await asyncio.get_running_loop().run_in_executor(self.worker, work)
 
-    async def work(self) -> None:
+    async def check_pending(self) -> None:
         """Check what waits, what was typed last first."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while self.waiting:
-            document = next(iter(self.waiting))
-            generation, pause = self.generation, self.pause()
+        while self.pending:
+            document = next(iter(self.pending))
+            generation, pause = self.generation, self.cancellation_check()
 
-            def told(document: Document = document) -> None:
+            def on_ready(document: Document = document) -> None:
                 loop.call_soon_threadsafe(self.publish, document)
 
             try:
-                await self.aside(lambda d=document, p=pause, t=told: self.files.check(d, p, t))
+                await self.aside(lambda d=document, p=pause, t=on_ready: self.files.check(d, p, t))
             except CheckCancelled:
                 continue
             except Exception as error:  # noqa: BLE001 - the door: an editor goes on without
                 self.complain(error)
             if generation == self.generation:
-                self.waiting.pop(document, None)
+                self.pending.pop(document, None)
                 self.publish(document)
         if loop.time() - began > CHECK_TIMEOUT:
-            self.refresh()
+            self.refresh_hints()
 
-    def refresh(self) -> None:
+    def refresh_hints(self) -> None:
         """Ask for what may have been answered before all was known to be asked anew, if the editor does that."""
         able = self.client_capabilities.workspace
         if able is not None and able.inlay_hint is not None and able.inlay_hint.refresh_support:
@@ -200,7 +200,7 @@ class DifflangServer(LanguageServer):
         text = f"difflang: {type(error).__name__}: {error}"
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, text))
 
-    async def settled(self) -> None:
+    async def wait_for_check(self) -> None:
         """Wait until what was typed is checked, but not for long."""
         if self.task is not None and not self.task.done():
             await asyncio.wait([self.task], timeout=CHECK_TIMEOUT)
@@ -213,7 +213,7 @@ class DifflangServer(LanguageServer):
         if analysis is None or analysis.parts is not document.parts or not document.open:
             return
         places = self.places(document)
-        reports = [self.report(document, places, d) for d in analysis.diagnostics() if self.own(document, d)]
+        reports = [self.lsp_diagnostic(document, places, d) for d in analysis.diagnostics() if self.is_own(document, d)]
         params = lsp.PublishDiagnosticsParams(document.uri, reports, document.version)
         self.text_document_publish_diagnostics(params)
         self.publish_imported()
@@ -233,26 +233,30 @@ class DifflangServer(LanguageServer):
         if document.analysis is None or document.open or document.library:
             return
         places = self.places(document)
-        reports = [self.report(document, places, d) for d in document.analysis.diagnostics() if self.own(document, d)]
+        reports = [
+            self.lsp_diagnostic(document, places, d)
+            for d in document.analysis.diagnostics()
+            if self.is_own(document, d)
+        ]
         if reports or document in self.published:
             self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, reports))
         (self.published.add if reports else self.published.discard)(document)
 
-    def own(self, document: Document, diagnostic: Diagnostic) -> bool:
+    def is_own(self, document: Document, diagnostic: Diagnostic) -> bool:
         at = document_range(diagnostic.span) if diagnostic.span is not None else None
         return at is None or at[0] is document
 
-    def report(self, document: Document, places: PositionMap, diagnostic: Diagnostic) -> lsp.Diagnostic:
+    def lsp_diagnostic(self, document: Document, places: PositionMap, diagnostic: Diagnostic) -> lsp.Diagnostic:
         """A report as editors show it: what is to be said below the first caret in its text, the others beside it."""
         first, *others = diagnostic.labels or [None]
         at = document_range(first.span) if first is not None else None
         range = places.range(at[1], max(at[2], at[1])) if at is not None else places.range(0, 0)
         lines = [diagnostic.message, *([first.text] if first is not None and first.text else []), *diagnostic.helps]
-        related = [r for label in others if label is not None for r in self.related(label.span, label.text)]
+        related = [r for label in others if label is not None for r in self.related_information(label.span, label.text)]
         return lsp.Diagnostic(range, "\n".join(lines), SEVERITY[diagnostic.severity], diagnostic.code,
                               source="difflang", related_information=related or None)  # fmt: skip
 
-    def related(self, span: Any, text: str) -> Iterator[lsp.DiagnosticRelatedInformation]:
+    def related_information(self, span: Any, text: str) -> Iterator[lsp.DiagnosticRelatedInformation]:
         at = document_range(span)
         if at is not None:
             yield lsp.DiagnosticRelatedInformation(self.location(*at), text or "here")
@@ -261,28 +265,28 @@ class DifflangServer(LanguageServer):
         return lsp.Location(document.uri, self.places(document).range(start, end))
 
     def spot(self, found: NameOccurrence) -> lsp.Location:
-        at = found.piece.place.offset
+        at = found.piece.position.offset
         return self.location(found.document, at + found.name.span.start, at + found.name.span.end)
 
     # ---- All files
 
-    def everywhere(self, word: str) -> list[Document]:
+    def documents_containing(self, word: str) -> list[Document]:
         """The documents of the workspace that hold a word, those that no editor has open read from the disk."""
         for document in [d for d in list(self.files.documents.values()) if not d.open and not d.library]:
-            self.check_aside(document)  # it may hold something else by now, or be gone
+            self.check_closed(document)  # it may hold something else by now, or be gone
         roots = [to_fs_path(f.uri) for f in self.workspace.folders.values()]
         for root in {Path(r) for r in (*roots, self.workspace.root_path) if r}:
-            for path in self.files.below(root, word):
-                document = self.files.document(path, self.shown(str(path)))
+            for path in self.files.programs_containing(root, word):
+                document = self.files.document(path, self.display_name(str(path)))
                 if not document.open:
-                    self.check_aside(document)
+                    self.check_closed(document)
         return [d for d in list(self.files.documents.values()) if not d.library]
 
-    def check_aside(self, document: Document) -> None:
+    def check_closed(self, document: Document) -> None:
         """Read and check a file that is not open; one that cannot be read has nothing to tell."""
         try:
             self.files.refresh(document)
-            self.files.check(document, self.pause(), lambda: None)
+            self.files.check(document, self.cancellation_check(), lambda: None)
         except (DifflangError, CheckCancelled):
             pass
 

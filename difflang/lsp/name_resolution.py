@@ -38,7 +38,7 @@ class NameOccurrence(Struct, frozen=True):
 def part_at(document: Document, offset: int) -> ParsedPart | None:
     """The part around a place; one at the end of a part belongs to it, not to the next."""
     for piece in document.parts:
-        if piece.place.offset <= offset < piece.place.offset + len(piece.text):
+        if piece.position.offset <= offset < piece.position.offset + len(piece.text):
             return piece
     return document.parts[-1] if document.parts else None
 
@@ -48,18 +48,18 @@ def occurrence_at(document: Document, offset: int) -> NameOccurrence | None:
     piece = part_at(document, offset)
     if piece is None:
         return None
-    name = symbols_of(piece).at(offset - piece.place.offset)
+    name = symbols_of(piece).name_at(offset - piece.position.offset)
     return NameOccurrence(document, piece, name) if name is not None else None
 
 
 def type_at(piece: ParsedPart, start: int, end: int) -> LangType | None:
     """The type of what stands there, as it was found by the last check; where that went wrong, as before."""
     found = piece.result.types.get((start, end)) if piece.result is not None else None
-    if found is not None or piece.before is None:
+    if found is not None or piece.last_good is None:
         return found
-    if piece.before.source.text == piece.text:
-        return piece.before.types.get((start, end))
-    return piece.before.named().get(piece.text[start:end]) if piece.result is None or piece.wrong else None
+    if piece.last_good.source.text == piece.text:
+        return piece.last_good.types.get((start, end))
+    return piece.last_good.named().get(piece.text[start:end]) if piece.result is None or piece.has_errors else None
 
 
 # ---- From a name to its declaration
@@ -132,14 +132,14 @@ DeclarationIndex = tuple[dict[str, list[tuple[ParsedPart, NameBinding]]], dict[P
 
 def declaration_index(document: Document) -> DeclarationIndex:
     """The names that a file declares, and the order of its parts; gathered once for a text."""
-    if document.tops is None or document.tops[0] is not document.parts:
+    if document.declaration_cache is None or document.declaration_cache[0] is not document.parts:
         declared: dict[str, list[tuple[ParsedPart, NameBinding]]] = {}
         for piece in document.parts:
-            for b in symbols_of(piece).top():
+            for b in symbols_of(piece).file_bindings():
                 if b.kind != "test":
                     declared.setdefault(b.name, []).append((piece, b))
-        document.tops = document.parts, (declared, {piece: i for i, piece in enumerate(document.parts)})
-    found: DeclarationIndex = document.tops[1]
+        document.declaration_cache = document.parts, (declared, {piece: i for i, piece in enumerate(document.parts)})
+    found: DeclarationIndex = document.declaration_cache[1]
     return found
 
 
@@ -157,7 +157,7 @@ def resolve_member(found: NameOccurrence, use: NameUse) -> Definition | None:
     type = type_at(found.piece, base.span.start, base.span.end) or path_type(found, base)
     if type is not None and (there := field_definition(type, use.name)) is not None:
         return there
-    local = symbols_of(found.piece).seen_at(use.span.start).get(use.name)
+    local = symbols_of(found.piece).visible_at(use.span.start).get(use.name)
     if local is not None and local.kind != "size":
         return binding_definition(found.document, found.piece, local)
     return resolve_in_file(found.document, use.name, found.piece)
@@ -181,7 +181,7 @@ def declared_type(goal: Definition) -> LangType | None:
     """The type of a name where it is bound."""
     if goal.piece is None or goal.binding is None:
         return None
-    known, span = goal.piece.known, goal.binding.span
+    known, span = goal.piece.latest_result, goal.binding.span
     return type_at(goal.piece, span.start, span.end) or (known.named().get(span.text) if known is not None else None)
 
 
@@ -196,7 +196,7 @@ def field_definition(type: LangType, name: str) -> Definition | None:
     decls = [v.decl for v in type.variants] if isinstance(type, SumType) else [getattr(type, "decl", None)]
     if isinstance(type, (RecordType, VariantType, SumType)):
         for decl in decls:
-            whole = decl.span.source.whole if decl is not None else None
+            whole = decl.span.source.document if decl is not None else None
             if isinstance(whole, Document) and (there := inner_definition(whole, decl, name)) is not None:
                 return there
     return None
@@ -217,7 +217,7 @@ def belongs_to(b: NameBinding, decl: tree.Node) -> bool:
     """Whether a field or parameter is that of the declaration itself, not of what stands inside it."""
     if isinstance(decl, (tree.Fn, tree.Lambda)):
         return any(b.node is p for p in decl.params)
-    return b.inside is not None and (b.inside.node is decl or isinstance(decl, tree.Enum))
+    return b.owner is not None and (b.owner.node is decl or isinstance(decl, tree.Enum))
 
 
 def resolve_argument(found: NameOccurrence, use: NameUse) -> Definition | None:

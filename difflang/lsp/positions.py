@@ -53,7 +53,7 @@ class PositionMap(Struct, frozen=True):
                 return start + i
         return start + len(line)
 
-    def whole(self) -> lsp.Range:
+    def full_range(self) -> lsp.Range:
         return self.range(0, len(self.source.text))
 
 

@@ -65,7 +65,7 @@ class QuickFix(Struct, frozen=True):
     @property
     def sure(self) -> bool:
         """Whether an editor may make it unasked: it is not open whether it was meant."""
-        return not any(fix.open and fix.text == self.title for fix in self.diagnostic.fixes)
+        return not any(fix.leaves_hole and fix.title == self.title for fix in self.diagnostic.fixes)
 
 
 QUOTED_WORD = re.compile(r"`([^`]+)`")
@@ -79,7 +79,7 @@ def candidate_fixes(
     for fix in diagnostic.fixes:
         spots = [(document_range(edit.span), edit.replacement) for edit in fix.edits]
         if all(spot is not None and spot[0] is document for spot, _ in spots):
-            yield fix.text, tuple([(spot[1], spot[2], text) for spot, text in spots if spot is not None])
+            yield fix.title, tuple([(spot[1], spot[2], text) for spot, text in spots if spot is not None])
     if diagnostic.fixes:
         return
     at = document_range(diagnostic.span) if diagnostic.span is not None else None
@@ -106,7 +106,7 @@ def import_offset(document: Document) -> int:
     at = 0
     for piece in document.parts:
         if any(p.startswith("import") for p in piece.text.split("\n")):
-            at = piece.place.offset + len(piece.text.rstrip()) + 1
+            at = piece.position.offset + len(piece.text.rstrip()) + 1
     if not at and document.parts and document.parts[0].items:
         first = document.parts[0]
         at = first.text.find("\n", first.items[0].span.end) + 1 if first.text.startswith("float ") else 0
@@ -123,7 +123,7 @@ def verified_fixes(
     found: list[QuickFix] = []
     for diagnostic in wanted:
         for title, edits in candidate_fixes(document, diagnostic):
-            trial.put(apply_edits(document.text, edits))
+            trial.set_text(apply_edits(document.text, edits))
             workspace.check(trial, pause, lambda: None)
             assert trial.analysis is not None
             after = Counter(diagnostic_key(d) for d in trial.analysis.diagnostics())

@@ -59,7 +59,7 @@ def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]
     edits: dict[Document, list[RenameEdit]] = {}
     for each in references(goal, documents):
         check_clash(each, name, goal)
-        start = each.piece.place.offset
+        start = each.piece.position.offset
         edits.setdefault(each.document, []).append((start + each.name.span.start, start + each.name.span.end, name))
     return {document: sorted(dict.fromkeys(places)) for document, places in edits.items()}
 
@@ -76,7 +76,7 @@ def import_alias(found: NameOccurrence) -> NameBinding | None:
 def alias_ranges(document: Document, alias: NameBinding) -> Iterator[tuple[int, int]]:
     """Where a file calls a module so."""
     for piece in document.parts:
-        names, start = symbols_of(piece), piece.place.offset
+        names, start = symbols_of(piece), piece.position.offset
         for each in (*names.bindings, *names.uses):
             if each.name == alias.name and (each is alias or refers_to_module(NameOccurrence(document, piece, each))):
                 yield start + each.span.start, start + each.span.end
@@ -91,9 +91,9 @@ def check_clash(found: NameOccurrence, name: str, goal: Definition) -> None:
     """Errors: Refused where something else has the new name already, so that one would be taken for the other."""
     assert goal.binding is not None
     if goal.binding.kind == "field":
-        inside = goal.binding.inside
+        inside = goal.binding.owner
         others = symbols_of(goal.piece).bindings if goal.piece is not None else []
-        taken = any(b.inside is inside and b.kind == "field" and b.name == name for b in others)
+        taken = any(b.owner is inside and b.kind == "field" and b.name == name for b in others)
     else:
         names = symbols_of(found.piece)
         taken = any(b.name == name and b.kind != "field" for b in names.bindings)
@@ -120,7 +120,7 @@ def verify_rename(
     for document in dict.fromkeys([*edits, *[d for d in files.documents.values() if d.open and not d.library]]):
         copy = trial.document(document.path, document.name)
         copy.version, copy.read, copy.stamp = document.version, document.read, document.stamp
-        copy.put(apply_edits(document.text, edits.get(document, ())))
+        copy.set_text(apply_edits(document.text, edits.get(document, ())))
         copies[document] = copy
     for document in edits:
         trial.check(copies[document], pause, lambda: None)
@@ -159,7 +159,7 @@ def resolved_positions(
     copies: Mapping[Document, Document], found: NameOccurrence, edits: Mapping[Document, list[RenameEdit]]
 ) -> set[tuple[Document, int]]:
     """Where the copies mention what a name means by now."""
-    at = found.piece.place.offset + found.name.span.start
+    at = found.piece.position.offset + found.name.span.start
     at += sum(len(n) - (e - s) for s, e, n in edits[found.document] if s < at)
     here = occurrence_at(copies[found.document], at)
     goal = definition_of(here) if here is not None else None
@@ -167,7 +167,7 @@ def resolved_positions(
         return set()
     if (alias := import_alias(here)) is not None:
         return {(here.document, start) for start, _ in alias_ranges(here.document, alias)}
-    return {(f.document, f.piece.place.offset + f.name.span.start) for f in references(goal, copies.values())}
+    return {(f.document, f.piece.position.offset + f.name.span.start) for f in references(goal, copies.values())}
 
 
 __all__ = ["RenameRefused", "rename_edits", "rename_target", "verify_rename"]

@@ -72,7 +72,7 @@ async def did_change(ls: DifflangServer, params: lsp.DidChangeTextDocumentParams
     for change in params.content_changes:
         text = apply_change(text, change, ls.units)
     document.version = params.text_document.version
-    ls.put(document, text)
+    ls.set_text(document, text)
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
@@ -80,18 +80,18 @@ async def did_close(ls: DifflangServer, params: lsp.DidCloseTextDocumentParams) 
     document = ls.opened.pop(params.text_document.uri, None)
     if document is not None:
         ls.generation += 1
-        ls.waiting.pop(document, None)
+        ls.pending.pop(document, None)
         ls.files.close(document)
         ls.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, []))
         ls.publish_imported()
         for other in list(ls.opened.values()):  # from now on they see what the disk has
-            ls.put(other, other.text)
+            ls.set_text(other, other.text)
 
 
 @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
 async def did_change_watched(ls: DifflangServer, params: lsp.DidChangeWatchedFilesParams) -> None:
     for document in list(ls.opened.values()):
-        ls.put(document, document.text)
+        ls.set_text(document, document.text)
 
 
 # ---- What is told
@@ -99,7 +99,7 @@ async def did_change_watched(ls: DifflangServer, params: lsp.DidChangeWatchedFil
 
 @server.feature(lsp.TEXT_DOCUMENT_HOVER)
 async def hover(ls: DifflangServer, params: lsp.HoverParams) -> lsp.Hover | None:
-    await ls.settled()
+    await ls.wait_for_check()
     document, offset, places = request_position(ls, params)
     found = occurrence_at(document, offset)
     text = hover_and_hints.name_hover(found) if found is not None else ""
@@ -110,7 +110,7 @@ async def hover(ls: DifflangServer, params: lsp.HoverParams) -> lsp.Hover | None
             if around is not None
             else None
         )
-    pause = ls.pause()
+    pause = ls.cancellation_check()
     with contextlib.suppress(TimeoutError, CheckCancelled):
         more = await asyncio.wait_for(ls.aside(lambda: hover_and_hints.gradient_hover(found, pause)), CHECK_TIMEOUT)
         text = f"{text}\n\n{more}" if more else text
@@ -119,7 +119,7 @@ async def hover(ls: DifflangServer, params: lsp.HoverParams) -> lsp.Hover | None
 
 @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
 async def inlay_hint(ls: DifflangServer, params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-    await ls.settled()
+    await ls.wait_for_check()
     document = ls.document(params.text_document.uri)
     places = ls.places(document)
     return list(
@@ -146,7 +146,7 @@ async def completion(ls: DifflangServer, params: lsp.CompletionParams) -> lsp.Co
 
 @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
 async def definition(ls: DifflangServer, params: lsp.DefinitionParams) -> lsp.Location | None:
-    await ls.settled()
+    await ls.wait_for_check()
     document, offset, _ = request_position(ls, params)
     found = occurrence_at(document, offset)
     goal = definition_of(found) if found is not None else None
@@ -159,13 +159,13 @@ async def definition(ls: DifflangServer, params: lsp.DefinitionParams) -> lsp.Lo
 
 @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
 async def find_references(ls: DifflangServer, params: lsp.ReferenceParams) -> list[lsp.Location]:
-    await ls.settled()
+    await ls.wait_for_check()
     document, offset, _ = request_position(ls, params)
     found = occurrence_at(document, offset)
     goal = definition_of(found) if found is not None else None
     if goal is None:
         return []
-    documents = await ls.aside(lambda: ls.everywhere(found.name.name if found is not None else ""))
+    documents = await ls.aside(lambda: ls.documents_containing(found.name.name if found is not None else ""))
     declared = params.context.include_declaration
     return [ls.spot(f) for f in references(goal, documents) if declared or f.name is not goal.binding]
 
@@ -195,15 +195,15 @@ async def prepare_rename(ls: DifflangServer, params: lsp.PrepareRenameParams) ->
 
 @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
 async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
-    await ls.settled()
+    await ls.wait_for_check()
     document, offset, _ = request_position(ls, params)
     found = occurrence_at(document, offset)
     if found is None:
         return None
-    pause = ls.pause()
+    pause = ls.cancellation_check()
 
     def work() -> dict[Document, list[rename_symbol.RenameEdit]]:
-        edits = rename_symbol.rename_edits(found, params.new_name, ls.everywhere(found.name.name))
+        edits = rename_symbol.rename_edits(found, params.new_name, ls.documents_containing(found.name.name))
         if edits:
             rename_symbol.verify_rename(ls.files, found, edits, pause)
         return edits
@@ -224,7 +224,7 @@ async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceE
 async def prepare_calls(
     ls: DifflangServer, params: lsp.CallHierarchyPrepareParams
 ) -> list[lsp.CallHierarchyItem] | None:
-    await ls.settled()
+    await ls.wait_for_check()
     document, offset, _ = request_position(ls, params)
     goal = call_hierarchy.callable_at(occurrence_at(document, offset))
     if goal is None or goal.binding is None:
@@ -239,7 +239,7 @@ async def incoming_calls(
     goal = resolve_call_item(ls, params.item)
     if goal is None:
         return []
-    found = await ls.aside(lambda: call_hierarchy.incoming_calls(goal, ls.everywhere(params.item.name)))
+    found = await ls.aside(lambda: call_hierarchy.incoming_calls(goal, ls.documents_containing(params.item.name)))
     return [
         lsp.CallHierarchyIncomingCall(call_item(ls, document, around), [ls.spot(f).range for f in places])
         for (document, around), places in found.items()
@@ -298,9 +298,9 @@ async def formatting(ls: DifflangServer, params: lsp.DocumentFormattingParams) -
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(
     [lsp.CodeActionKind.QuickFix, lsp.CodeActionKind.RefactorRewrite]))  # fmt: skip
 async def code_action(ls: DifflangServer, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-    await ls.settled()
+    await ls.wait_for_check()
     document = ls.document(params.text_document.uri)
-    places, pause = ls.places(document), ls.pause()
+    places, pause = ls.places(document), ls.cancellation_check()
     start, end = places.offset(params.range.start), places.offset(params.range.end)
 
     def touches(diagnostic: Diagnostic) -> bool:
@@ -340,7 +340,7 @@ def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeA
 async def derive(ls: DifflangServer, uri: str, name: str) -> None:
     """Write a derivative below its function, or say why there is none."""
     document = ls.document(uri)
-    before, pause = document.text, ls.pause()
+    before, pause = document.text, ls.cancellation_check()
     try:
         written = await insert_derivative.run_derive(document, name, ls.files.paths)
         if document.text != before:
@@ -357,7 +357,7 @@ def quick_fix_action(
     ls: DifflangServer, document: Document, places: PositionMap, fix: quick_fixes.QuickFix
 ) -> lsp.CodeAction:
     edit = lsp.WorkspaceEdit({document.uri: quick_fixes.text_edits(places, fix.edits)})
-    report = ls.report(document, places, fix.diagnostic)
+    report = ls.lsp_diagnostic(document, places, fix.diagnostic)
     return lsp.CodeAction(fix.title, lsp.CodeActionKind.QuickFix, [report], is_preferred=fix.sure, edit=edit)
 
 
@@ -377,6 +377,6 @@ async def folding_range(ls: DifflangServer, params: lsp.FoldingRangeParams) -> l
 
 @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
 async def semantic_tokens(ls: DifflangServer, params: lsp.SemanticTokensParams) -> lsp.SemanticTokens:
-    await ls.settled()
+    await ls.wait_for_check()
     document = ls.document(params.text_document.uri)
     return lsp.SemanticTokens(encode_tokens(document, ls.places(document)))

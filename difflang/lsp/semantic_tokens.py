@@ -42,7 +42,7 @@ def encode_tokens(document: Document, places: PositionMap) -> list[int]:
         plain = outside_comments(piece)
         for start, text, type, modifiers in sorted(part_tokens(document, piece, marked)):
             if plain(start):
-                at = places.position(piece.place.offset + start)
+                at = places.position(piece.position.offset + start)
                 step = at.character - (column if at.line == line else 0)
                 data += [at.line - line, step, places.units(text), type, modifiers]
                 line, column = at.line, at.character
@@ -54,11 +54,11 @@ def outside_comments(piece: ParsedPart) -> Callable[[int], bool]:
     spans = sorted((c.start, c.end) for c in piece.comments)
     starts = [start for start, _ in spans]
 
-    def plain(at: int) -> bool:
+    def is_code(at: int) -> bool:
         i = bisect_right(starts, at) - 1
         return i < 0 or spans[i][1] <= at
 
-    return plain
+    return is_code
 
 
 def part_tokens(document: Document, piece: ParsedPart, marked: set[NameBinding]) -> Iterator[tuple[int, str, int, int]]:
@@ -109,5 +109,5 @@ def token_binding(document: Document, piece: ParsedPart, use: NameUse) -> NameBi
 
 
 def is_library_binding(binding: NameBinding) -> bool:
-    whole = binding.span.source.whole
+    whole = binding.span.source.document
     return isinstance(whole, Document) and whole.library

@@ -28,7 +28,7 @@ class NameBinding(Struct, frozen=True, eq=False):
     kind: str  # function, record, enum, variant, field, parameter, value, variable, size, module, test
     node: tree.Node
     scope: Span | None = None
-    inside: NameBinding | None = None  # of a field or variant, what it belongs to
+    owner: NameBinding | None = None  # of a field or variant, what it belongs to
 
 
 class NameUse(Struct, frozen=True, eq=False):
@@ -46,19 +46,19 @@ class SymbolTable(Struct, eq=False):
 
     bindings: list[NameBinding] = field(default_factory=list[NameBinding])
     uses: list[NameUse] = field(default_factory=list[NameUse])
-    starts: dict[int, NameUse] | None = None
+    use_index: dict[int, NameUse] | None = None
 
     def mentioned(self) -> dict[int, NameUse]:
         """What is mentioned, by where it begins."""
-        if self.starts is None:
-            self.starts = {use.span.start: use for use in self.uses}
-        return self.starts
+        if self.use_index is None:
+            self.use_index = {use.span.start: use for use in self.uses}
+        return self.use_index
 
-    def top(self) -> list[NameBinding]:
+    def file_bindings(self) -> list[NameBinding]:
         """The names of the file among them."""
         return [b for b in self.bindings if b.scope is None and b.kind != "field"]
 
-    def seen_at(self, offset: int) -> dict[str, NameBinding]:
+    def visible_at(self, offset: int) -> dict[str, NameBinding]:
         """What names mean at a place inside of blocks, the innermost."""
         found: dict[str, NameBinding] = {}
         for b in self.bindings:
@@ -66,7 +66,7 @@ class SymbolTable(Struct, eq=False):
                 found[b.name] = b
         return found
 
-    def at(self, offset: int) -> NameBinding | NameUse | None:
+    def name_at(self, offset: int) -> NameBinding | NameUse | None:
         """What stands at a place."""
         for each in (*self.bindings, *self.uses):
             if each.span.start <= offset <= each.span.end:
@@ -76,15 +76,15 @@ class SymbolTable(Struct, eq=False):
 
 def symbols_of(piece: ParsedPart) -> SymbolTable:
     """The names of a part."""
-    if "names" not in piece.kept:
+    if "names" not in piece.cache:
         found = SymbolCollector()
         for item in piece.items:
             found.item(item)
         for comment in find_examples(piece.source, piece.items) if "##" in piece.text else ():
             run_walk(found.walk(comment.block, LexicalScope(comment.span)))
         found.names.uses.sort(key=lambda use: use.span.start)
-        piece.kept["names"] = found.names
-    names = piece.kept["names"]
+        piece.cache["names"] = found.names
+    names = piece.cache["names"]
     assert isinstance(names, SymbolTable)
     return names
 
@@ -225,11 +225,11 @@ class SymbolCollector:
                 case tree.TypeName(path=path) | tree.TypeApply(path=path) | tree.TypeCall(path=path):
                     if path[0] not in BUILTIN_TYPES:
                         self.use(scope, path[0], leading_span(node.span, path[0]), "type")
-                    self.of_module(path, scope, node)
+                    self.module_member(path, scope, node)
                 case _:
                     pass
 
-    def of_module(self, path: tuple[str, ...], scope: LexicalScope, node: tree.Node) -> None:
+    def module_member(self, path: tuple[str, ...], scope: LexicalScope, node: tree.Node) -> None:
         """The second name in a type `model.Line`, or in a case `model.Empty`."""
         if len(path) > 1 and node.span.text.startswith(".".join(path)):
             start = node.span.start + len(path[0]) + 1
@@ -251,8 +251,12 @@ class SymbolCollector:
                 yield self.walk(base, scope)
                 self.use(scope, node.name, node.name_span, "member", node)
             case tree.Call(fn=fn, args=args) | tree.With(base=fn, fields=args):
-                if isinstance(fn, tree.Index) and isinstance(node, tree.Call) and self.derives(fn, scope):
-                    self.wrt(fn, scope, node)
+                if (
+                    isinstance(fn, tree.Index)
+                    and isinstance(node, tree.Call)
+                    and self.is_derivative_operator(fn, scope)
+                ):
+                    self.wrt_names(fn, scope, node)
                 else:
                     yield self.walk(fn, scope)
                 for arg in args:
@@ -279,11 +283,11 @@ class SymbolCollector:
             case _:
                 yield self.binder(node, scope)
 
-    def derives(self, fn: tree.Index, scope: LexicalScope) -> bool:
+    def is_derivative_operator(self, fn: tree.Index, scope: LexicalScope) -> bool:
         """Whether something is `grad[…]` or one of its kin."""
         return isinstance(fn.base, tree.Name) and fn.base.id in TRANSFORM_NAMES and scope.find(fn.base.id) is None
 
-    def wrt(self, fn: tree.Index, scope: LexicalScope, call: tree.Call) -> None:
+    def wrt_names(self, fn: tree.Index, scope: LexicalScope, call: tree.Call) -> None:
         """In `grad[w, m.b](f)` stand names of `f`'s parameters, and of fields in them, not of what is seen here."""
         assert isinstance(fn.base, tree.Name)
         self.use(scope, fn.base.id, fn.base.span)
@@ -342,7 +346,7 @@ class SymbolCollector:
             match part:
                 case tree.VariantPattern(path=path, items=items):
                     self.use(scope, path[0], leading_span(part.span, path[0]))
-                    self.of_module(path, scope, part)
+                    self.module_member(path, scope, part)
                     todo += reversed(items)
                 case tree.TupleCasePattern(items=items):
                     todo += reversed(items)

@@ -38,7 +38,7 @@ def document_symbols(document: Document, places: PositionMap) -> list[lsp.Docume
         for b in symbols_of(piece).bindings:
             if (b.scope is None or b.kind == "field") and b.kind in SYMBOL_KINDS:
                 made[b] = build_symbol(b, piece, places)
-                above = made.get(b.inside) if b.inside is not None else None
+                above = made.get(b.owner) if b.owner is not None else None
                 (found if above is None else symbol_children(above)).append(made[b])
     return found
 
@@ -50,7 +50,7 @@ def symbol_children(above: lsp.DocumentSymbol) -> list[lsp.DocumentSymbol]:
 
 
 def build_symbol(b: NameBinding, piece: ParsedPart, places: PositionMap) -> lsp.DocumentSymbol:
-    at = piece.place.offset
+    at = piece.position.offset
     name = b.span.text.strip('"') or b.name
     whole = places.range(at + min(b.node.span.start, b.span.start), at + max(b.node.span.end, b.span.end))
     detail = ", ".join(p.span.text for p in b.node.params) if isinstance(b.node, tree.Fn) else None
@@ -65,7 +65,7 @@ def folding_ranges(document: Document) -> Iterator[lsp.FoldingRange]:
     """Blocks, declarations and comments of several lines."""
     seen: set[int] = set()
     for piece in document.parts:
-        line = piece.place.line - 1
+        line = piece.position.line - 1
         for item in piece.items:
             for node in all_nodes(item):
                 if isinstance(node, FOLDABLE_NODES):

@@ -51,20 +51,20 @@ class Document(Struct, eq=False):
     analysis: DocumentAnalysis | None = None
     imports: dict[tree.Import, Document] = field(default_factory=dict[tree.Import, "Document"])
     seen: dict[Document, int] = field(default_factory=dict["Document", int])  # the versions that it was checked with
-    tops: tuple[tuple[ParsedPart, ...], Any] | None = None  # the names of a text; `targets` gathers them
-    typed: tuple[ParsedPart, ...] = ()  # what has changed since it was checked
+    declaration_cache: tuple[tuple[ParsedPart, ...], Any] | None = None  # the names of a text; `targets` gathers them
+    edited: tuple[ParsedPart, ...] = ()  # what has changed since it was checked
 
     @property
     def open(self) -> bool:
         return self.version is not None
 
-    def put(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """The text is another one now. Errors: none, whatever it is."""
         old = self.parts
         self.text = text
         self.parts = parse_parts(self.name, text, self, old)
-        new = {*self.parts} - {*old} | {*self.typed}
-        self.typed = tuple([p for p in self.parts if p in new])
+        new = {*self.parts} - {*old} | {*self.edited}
+        self.edited = tuple([p for p in self.parts if p in new])
 
     @property
     def items(self) -> list[tree.Item]:
@@ -82,7 +82,7 @@ class Workspace:
         self.paths = paths
         self.documents: dict[DocumentKey, Document] = {}
         self.trials: dict[Document, Document] = {}
-        self.homes = dict(load_prelude().records.homes)
+        self.homes = dict(load_prelude().records.declaring_modules)
 
     # ---- Documents
 
@@ -123,12 +123,12 @@ class Workspace:
                 text = read_source(document.path, document.name).text
             except DifflangError:
                 document.read = False
-                document.put("")
+                document.set_text("")
                 raise
-            document.put(text)
+            document.set_text(text)
             document.stamp, document.read = stamp, True
 
-    def below(self, folder: Path, word: str) -> Iterator[Path]:
+    def programs_containing(self, folder: Path, word: str) -> Iterator[Path]:
         """The programs below a folder that hold a word, but for hidden ones; of a very large folder the first."""
         seen = 0
         for where, folders, files in os.walk(folder):
@@ -143,19 +143,19 @@ class Workspace:
 
     # ---- Checking
 
-    def check(self, document: Document, pause: Pause, told: Callable[[], None]) -> None:
+    def check(self, document: Document, pause: Pause, on_ready: Callable[[], None]) -> None:
         """Check what is to be checked of a document, the modules that it imports first. Errors: Interrupted."""
-        self.ensure(document, (), pause, told)
+        self.check_with_imports(document, (), pause, on_ready)
 
-    def ensure(
-        self, document: Document, under_way: tuple[ModuleFile, ...], pause: Pause, told: Callable[[], None]
+    def check_with_imports(
+        self, document: Document, importers: tuple[ModuleFile, ...], pause: Pause, on_ready: Callable[[], None]
     ) -> None:
-        parts, typed = document.parts, document.typed
+        parts, typed = document.parts, document.edited
         items = [item for p in parts for item in p.items]
         folder = document.path.parent if document.path is not None else Path.cwd()
         analysis = self.analysis_of(document, parts)
         file = ModuleFile(analysis.module, tuple(items), document.path, folder, document.library)
-        found, reports = self.imported(document, file, under_way, pause)
+        found, reports = self.resolve_imports(document, file, importers, pause)
         outside = {
             name for item, other in document.imports.items()
             if found.get(item) is not other or document.seen.get(other) != combined_version(other) for name in import_names(item)
@@ -171,12 +171,12 @@ class Workspace:
             return
         analysis.finished = None
         others = dict.fromkeys(a for d in found.values() if d.analysis is not None for a in with_imported(d.analysis))
-        analysis.others = tuple(others)
+        analysis.imported = tuple(others)
         analysis.hosts = {a.module: h for a in others for h in [a.hosts.get(a.module)] if h is not None}
-        analysis.enter(parts, statements and not outside, partial(self.link, document, reports))
-        analysis.check(typed, pause, told)
+        analysis.declare_items(parts, statements and not outside, partial(self.link_imports, document, reports))
+        analysis.check(typed, pause, on_ready)
         document.seen = {d: combined_version(d) for d in found.values()}
-        document.typed = tuple([p for p in document.typed if p not in typed])
+        document.edited = tuple([p for p in document.edited if p not in typed])
         analysis.finished = parts
         analysis.version += 1
 
@@ -189,12 +189,12 @@ class Workspace:
         if old is not None and old.module.default_float is default:
             return old
         module = ModuleScope(Source(document.name, ""), default, prelude=load_prelude())
-        module.records.homes = self.homes
+        module.records.declaring_modules = self.homes
         document.analysis = DocumentAnalysis(module)
         return document.analysis
 
-    def imported(
-        self, document: Document, file: ModuleFile, under_way: tuple[ModuleFile, ...], pause: Pause
+    def resolve_imports(
+        self, document: Document, file: ModuleFile, importers: tuple[ModuleFile, ...], pause: Pause
     ) -> tuple[dict[tree.Import, Document], dict[tree.Import, DifflangError]]:
         """The documents that a file imports, checked, and why others cannot be."""
         found: dict[tree.Import, Document] = {}
@@ -204,21 +204,21 @@ class Workspace:
                 continue
             try:
                 at = find_import(item, file, ImportSearch(file.folder, self.paths))
-                other = self.other(at, file.module.default_float.name)
-                chain = (*under_way, file)
+                other = self.imported_document(at, file.module.default_float.name)
+                chain = (*importers, file)
                 if any(f.path == at.path for f in chain):
                     raise import_cycle_error(
                         list(chain[next(i for i, f in enumerate(chain) if f.path == at.path) :]), item
                     )
                 self.opened(other, item)
-                file.by = item if not under_way else file.by
-                self.ensure(other, chain, pause, lambda: None)
+                file.imported_by = item if not importers else file.imported_by
+                self.check_with_imports(other, chain, pause, lambda: None)
                 found[item] = other
             except DifflangError as error:
                 reports[item] = error
         return found, reports
 
-    def other(self, at: ImportTarget, default_float: str) -> Document:
+    def imported_document(self, at: ImportTarget, default_float: str) -> Document:
         return self.document(at.path, at.name, default_float if at.library else "")
 
     def opened(self, document: Document, item: tree.Import) -> None:
@@ -229,7 +229,7 @@ class Workspace:
             labels = (Label(item.module_span),)
             raise DifflangError(*[Diagnostic(d.code, d.message, labels, d.helps) for d in error.diagnostics]) from None
 
-    def link(
+    def link_imports(
         self,
         document: Document,
         reports: dict[tree.Import, DifflangError],
@@ -251,7 +251,7 @@ class Workspace:
                     bind_import(module, item, other.module, session)
             except DifflangError as wrong:
                 session.report(wrong)
-                module.later |= dict.fromkeys(import_names(item), item)
+                module.invalid_names |= dict.fromkeys(import_names(item), item)
 
 
 def contains_word(path: Path, word: str) -> bool:
@@ -268,15 +268,15 @@ def combined_version(document: Document) -> int:
 
 
 def with_imported(analysis: DocumentAnalysis) -> list[DocumentAnalysis]:
-    return [analysis, *analysis.others]
+    return [analysis, *analysis.imported]
 
 
 def document_range(span: Span) -> tuple[Document, int, int] | None:
     """The document that a span is in, and where in its text; None for what is not of a document."""
-    whole = span.source.whole
+    whole = span.source.document
     if not isinstance(whole, Document):
         return None
-    before = span.source.before
+    before = span.source.document_offset
     return whole, before + span.start, before + span.end
 
 

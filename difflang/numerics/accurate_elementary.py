@@ -34,12 +34,12 @@ def nested_series(ratios: Any, t: Any) -> Any:
     return total
 
 
-def horner(coefficients: Sequence[float], x: Any, by: Any = operator) -> Any:
+def horner(coefficients: Sequence[float], x: Any, arithmetic: Any = operator) -> Any:
     """By Horner's rule, highest power first. `by` may be `jax.lax`, which is traced in half the time of operators."""
-    first, second, *rest = coefficients if by is operator else map(x.dtype.type, coefficients)
-    total = by.add(by.mul(first, x), second)
+    first, second, *rest = coefficients if arithmetic is operator else map(x.dtype.type, coefficients)
+    total = arithmetic.add(arithmetic.mul(first, x), second)
     for c in rest:
-        total = by.add(by.mul(total, x), c)
+        total = arithmetic.add(arithmetic.mul(total, x), c)
     return total
 
 

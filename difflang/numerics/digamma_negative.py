@@ -65,7 +65,7 @@ COTANGENT_SERIES = (
 )  # fmt: skip
 
 
-def digamma_negative(m: Any, x: Any, beside: Any) -> Any:
+def digamma_negative(m: Any, x: Any, offset: Any) -> Any:
     """`psi(x)` in double precision for `x < 0`, which is `beside` from the nearest integer; not at the poles.
 
     Source: Abramowitz and Stegun 6.3.6, 6.3.7, 6.3.21.
@@ -78,7 +78,7 @@ def digamma_negative(m: Any, x: Any, beside: Any) -> Any:
     psi = dd_add(dd_log(m, z), dd_mul(v, dd_horner(HALFWAY_TAIL, v, LEADING_DOUBLES)))
     for k in range(RECURRENCE_STEPS):
         psi = dd_add(psi, dd_neg(dd_div(one, dd_add(y, dd_from_float(m.full_like(x, k))))))
-    return dd_round(dd_add(psi, dd_neg(dd_pi_cot(m, m.where(beside == 0, 0.25, beside)))))
+    return dd_round(dd_add(psi, dd_neg(dd_pi_cot(m, m.where(offset == 0, 0.25, offset)))))
 
 
 def dd_log(m: Any, z: DoubleDouble) -> DoubleDouble:

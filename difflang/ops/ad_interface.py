@@ -47,11 +47,11 @@ class TransposeRequest(Struct, frozen=True):
     builder: Builder  # in which the cotangents are computed
     cts: MaybeValues  # of the results, `None` where absent
     linear: Mask  # of the operands
-    known: MaybeValues  # the operands that are not linear
+    nonlinear: MaybeValues  # the operands that are not linear
     choices: dict[Value, Value]  # of some cotangents where they are not zero by a choice
 
     @property
-    def given(self) -> list[MaybeValue]:
+    def ct_choices(self) -> list[MaybeValue]:
         """The choices of the cotangents that arrive."""
         return choices_of(self.cts, self.choices)
 
@@ -101,11 +101,18 @@ class TransposedGraph(Struct, frozen=True):
 class Ad(Protocol):
     """Differentiates regions. `wanted` results (params) are active whatever flows to them, with zeros if need be."""
 
-    def linearize(self, graph: Graph, active: Mask, wanted: Mask = ()) -> LinearizedGraph: ...
-    def linearize_once(self, graph: Graph, active: Mask) -> LinearizedGraph: ...
-    def jvp(self, graph: Graph, active: Mask, wanted: Mask = ()) -> JvpGraph: ...
+    def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph: ...
+    def linearize_lean(self, graph: Graph, active: Mask) -> LinearizedGraph: ...
+    def jvp(self, graph: Graph, active: Mask, force_active: Mask = ()) -> JvpGraph: ...
     def transpose(
-        self, graph: Graph, linear: Mask, present: Mask, wanted: Mask = (), *, given: Mask = (), marked: Mask = ()
+        self,
+        graph: Graph,
+        linear: Mask,
+        present: Mask,
+        force_active: Mask = (),
+        *,
+        has_choice: Mask = (),
+        force_choice: Mask = (),
     ) -> TransposedGraph: ...
 
     def push(
@@ -148,7 +155,9 @@ def add_tangents(x: MaybeValue, y: MaybeValue) -> MaybeValue:
         return y if x is None else x
     home = x.home if x.home.depth >= y.home.depth else y.home
     op = OPS["add_history" if isinstance(x.type, History) else "add"]
-    (total,) = home.append(op, (home.own(x), home.own(y)), (x.type,))  # of one type: their places have checked that
+    (total,) = home.append(
+        op, (home.capture(x), home.capture(y)), (x.type,)
+    )  # of one type: their places have checked that
     return total
 
 
@@ -241,7 +250,7 @@ class ResidualSources(Struct, frozen=True):
     read: dict[Value, Value]  # an item of a sequence that is there already
     made: Values  # the rest: the primal must give them, one each time
 
-    def params(self, lin: LinearizedGraph, of: Iterable[Value]) -> list[Value]:
+    def tangent_params(self, lin: LinearizedGraph, of: Iterable[Value]) -> list[Value]:
         param = dict(zip(lin.residuals, lin.residual_params, strict=True))
         return [param[r] for r in of]
 

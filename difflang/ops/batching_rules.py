@@ -62,12 +62,12 @@ def batch_slice(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
     cut = [a for a, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if whole != size]
     lead = int(wide[0])
 
-    def of_shared_places(x: Value, *starts: Value) -> Value:
+    def shared_starts(x: Value, *starts: Value) -> Value:
         zero = x.home.one("const", value=0, type=Tensor(tensor_type(starts[0]).dtype))
         at = [start if a in cut else zero for a, start in enumerate(starts)]
         return OPS["dynamic_slice"].one(x, zero, *at, sizes=(count, *sizes))
 
-    def gathered(x: Value, *starts: Value) -> Value:
+    def gather_windows(x: Value, *starts: Value) -> Value:
         own = broadcast_all([starts[a] for a in cut], tuple([wide[1 + a] for a in cut]), count)
         long = [a for a in cut if sizes[a] != 1]
         grid = (count, *[sizes[a] for a in long])
@@ -85,8 +85,8 @@ def batch_slice(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
         return OPS["reshape"].one(found, shape=(count, *sizes))
 
     if not any(wide[1 + a] for a in cut):
-        return of_shared_places if lead and cut else (lambda x, *_: x) if lead else None
-    return gathered
+        return shared_starts if lead and cut else (lambda x, *_: x) if lead else None
+    return gather_windows
 
 
 def batch_update(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
@@ -100,14 +100,14 @@ def batch_update(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
     if wide[0] or any(update.shape[a] != 1 for a in axes):
         return None
 
-    def chosen(*operands: Value) -> Value:
+    def select_updated(*operands: Value) -> Value:
         x, update, *starts = broadcast_all(operands, wide, count)
         shape = tensor_type(x).shape
         value = OPS["broadcast"].one(update, shape=shape, axes=tuple(range(len(shape))))
         here = [updated_position_mask(starts[a], a + 1, shape) for a in axes]
         return select.one(reduce(OPS["logical_and"].one, here), value, x) if here else value
 
-    return chosen
+    return select_updated
 
 
 def updated_position_mask(start: Value, axis: int, shape: Sizes) -> Value:
@@ -139,12 +139,12 @@ def batch_gather(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
 def batch_scatter(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
     """Into arrays of the lanes' own: a position among the lanes comes first."""
 
-    def scattered(*operands: Value) -> Value:
+    def scatter_batch(*operands: Value) -> Value:
         x, updates, *places = broadcast_all(operands, wide, count)
         lanes = iota_like(places[0], tensor_type(places[0]).shape, 0)
         return eqn.op.one(x, updates, lanes, *places, axes=(0, *[a + 1 for a in eqn.attrs["axes"]]))
 
-    return scattered
+    return scatter_batch
 
 
 # --------------------------------------------------------------------------------------------- contraction
@@ -158,18 +158,20 @@ def batch_dot(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
         for v, c, b in zip(eqn.operands, (xc, yc), (xb, yb), strict=True)
     )
 
-    def moved(axes: Ints) -> Ints:
+    def shift_axes(axes: Ints) -> Ints:
         return tuple([a + 1 for a in axes])
 
     def product(x: Value, y: Value) -> Value:
         dot = OPS["dot_general"].one
         if all(wide):
-            batch = (0, *moved(xb)), (0, *moved(yb))
-            return dot(x, y, contract=(moved(xc), moved(yc)), batch=batch)
+            batch = (0, *shift_axes(xb)), (0, *shift_axes(yb))
+            return dot(x, y, contract=(shift_axes(xc), shift_axes(yc)), batch=batch)
         if wide[0]:
-            return batch_axis_to_front(dot(x, y, contract=(moved(xc), yc), batch=(moved(xb), yb)), len(xb))
+            return batch_axis_to_front(dot(x, y, contract=(shift_axes(xc), yc), batch=(shift_axes(xb), yb)), len(xb))
         if not y_left:
-            return batch_axis_to_front(dot(y, x, contract=(moved(yc), xc), batch=(moved(yb), xb)), len(xb))
-        return batch_axis_to_front(dot(x, y, contract=(xc, moved(yc)), batch=(xb, moved(yb))), len(xb) + x_left)
+            return batch_axis_to_front(dot(y, x, contract=(shift_axes(yc), xc), batch=(shift_axes(yb), xb)), len(xb))
+        return batch_axis_to_front(
+            dot(x, y, contract=(xc, shift_axes(yc)), batch=(xb, shift_axes(yb))), len(xb) + x_left
+        )
 
     return product

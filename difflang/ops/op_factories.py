@@ -192,7 +192,7 @@ def comparison_op(
     doc: str,
     accepts: tuple[DType, ...] = NUMBERS,
     count: int = 2,
-    splats: bool = False,
+    accepts_fill: bool = False,
 ) -> Op:
     """An elementwise question about `count` arrays: no derivative."""
 
@@ -205,7 +205,7 @@ def comparison_op(
     samples = (UniformSamples(),) * count
     op = Op(
         name, type, answer, lower, doc,
-        inactive=True, elementwise=True, same_bits=True, accepts=accepts, samples=samples, splats=splats,
+        inactive=True, elementwise=True, bit_exact=True, accepts=accepts, samples=samples, accepts_fill=accepts_fill,
     )  # fmt: skip
     return OPS.declare(op)
 

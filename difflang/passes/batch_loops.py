@@ -33,33 +33,35 @@ class BatchedLoop(Struct, frozen=True):
     eqn: Eqn
     carry: Mask
     step: BatchedGraph
-    go: BatchedGraph | None
-    lanes: int
+    condition: BatchedGraph | None
+    batch_size: int
 
     @property
-    def apart(self) -> bool:
+    def ends_independently(self) -> bool:
         """Whether each lane ends by itself."""
-        return self.go is not None and self.go[1][0]
+        return self.condition is not None and self.condition[1][0]
 
-    def __call__(self, limit: Value, *operands: Value, wide: Mask) -> list[Value]:
-        """Its results, each with lanes. `wide` says which operands have them, the limit first."""
+    def __call__(self, limit: Value, *operands: Value, batched: Mask) -> list[Value]:
+        """Its results, each with lanes. `batched` says which operands have them, the limit first."""
         form = LoopAttrs.of(self.eqn)
         consts, given = operands[: form.consts], operands[form.consts :]
-        has = wide[1 + form.consts :]
-        state = self.in_lanes(given, has)
-        if self.apart:
-            state = [limit.home.const(0, Tensor(INDEX.dtype, (self.lanes,))), *state]
+        has = batched[1 + form.consts :]
+        state = self.add_batch_axes(given, has)
+        if self.ends_independently:
+            state = [limit.home.const(0, Tensor(INDEX.dtype, (self.batch_size,))), *state]
         types = [INDEX, *[v.type for v in (*consts, *state)]]
-        regions = [build_region(types, self.stepped)] + ([build_region(types, self.goes_on)] if self.go else [])
+        regions = [build_region(types, self.stepped)] + (
+            [build_region(types, self.batched_condition)] if self.condition else []
+        )
         attrs: dict[str, Any] = {**self.eqn.attrs, "carry": len(state)}
         counts, *found = limit.home.emit(loop, [limit, *consts, *state], tuple(regions), **attrs)
-        if self.apart:
+        if self.ends_independently:
             counts, *found = found
-        return broadcast_all([counts, *found], (self.apart, *self.carry), self.lanes)
+        return broadcast_all([counts, *found], (self.ends_independently, *self.carry), self.batch_size)
 
-    def in_lanes(self, values: Sequence[Value], has: Sequence[bool]) -> list[Value]:
+    def add_batch_axes(self, values: Sequence[Value], has: Sequence[bool]) -> list[Value]:
         """Carries, those that differ with lanes."""
-        return broadcast_all(values, tuple([w or not k for w, k in zip(has, self.carry, strict=True)]), self.lanes)
+        return broadcast_all(values, tuple([w or not k for w, k in zip(has, self.carry, strict=True)]), self.batch_size)
 
     def stepped(self, index: Value, *params: Value) -> list[Value]:
         """The carries after a step, of lanes that go on; how many steps these have taken comes first.
@@ -69,26 +71,26 @@ class BatchedLoop(Struct, frozen=True):
         """
         graph, has = self.step
         home = index.home
-        if not self.apart:
-            return self.in_lanes(home.inline(graph, index, *params), has)
+        if not self.ends_independently:
+            return self.add_batch_axes(home.inline(graph, index, *params), has)
         at = LoopAttrs.of(self.eqn).consts
         counts, before = params[at], params[at + 1 :]
         inner = (index, *params[:at], *before)
-        after = self.in_lanes(home.inline(graph, *inner), has)
-        going = self.going(counts, *inner[1:])
+        after = self.add_batch_axes(home.inline(graph, *inner), has)
+        going = self.active_instances(counts, *inner[1:])
         one_more = counts + 1
         return [select_active(going, a, b) for a, b in zip([one_more, *after], [counts, *before], strict=True)]
 
-    def goes_on(self, index: Value, *params: Value) -> list[Value]:
+    def batched_condition(self, index: Value, *params: Value) -> list[Value]:
         """Whether any lane does."""
-        if not self.apart:
-            return [self.going(index, *params)]
+        if not self.ends_independently:
+            return [self.active_instances(index, *params)]
         at = LoopAttrs.of(self.eqn).consts
-        return [reduce_any.one(self.going(params[at], *params[:at], *params[at + 1 :]), axes=(0,))]
+        return [reduce_any.one(self.active_instances(params[at], *params[:at], *params[at + 1 :]), axes=(0,))]
 
-    def going(self, *params: Value) -> Value:
-        assert self.go is not None
-        return params[0].home.inline(self.go[0], *params)[0]
+    def active_instances(self, *params: Value) -> Value:
+        assert self.condition is not None
+        return params[0].home.inline(self.condition[0], *params)[0]
 
 
 def select_active(going: Value, after: Value, before: Value) -> Value:

@@ -43,5 +43,5 @@ def checkpoint_bodies(eqn: Eqn, old: Eqn, endless: dict[Graph, bool]) -> Eqn:
 def wrap_in_checkpoint(body: Graph) -> Graph:
     types = [p.type for p in body.params]
     return build_region(
-        types, lambda *xs: emit_checkpoint(xs[0].home, body, xs, len(body.results), again=False), body.name
+        types, lambda *xs: emit_checkpoint(xs[0].home, body, xs, len(body.results), recompute=False), body.name
     )

@@ -19,7 +19,7 @@ def sink_constants(graph: Graph) -> Graph:
 class ConstantSinker:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
-        self.told: dict[object, Graph] = {}
+        self.specialized: dict[object, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
@@ -29,7 +29,7 @@ class ConstantSinker:
 
     def eqn(self, eqn: Eqn, filled: dict[Value, Eqn]) -> Eqn:
         """The equation, in whose regions the numbers stand that it hands on: one for all, or one each time."""
-        slots = eqn.op.layout(eqn).slots if eqn.op.layout is not None else ()
+        slots = eqn.op.region_dataflow(eqn).slots if eqn.op.region_dataflow is not None else ()
         given = [(s, filled[eqn.operands[s.operand]]) for s in slots
                  if s.operand is not None and not s.returns and eqn.operands[s.operand] in filled]  # fmt: skip
         regions: list[Graph] = []
@@ -45,7 +45,7 @@ class ConstantSinker:
         if not known:
             return graph
         key = graph, tuple([(p, attr_key(made.attrs["value"])) for p, made in known.items()])
-        if key not in self.told:
+        if key not in self.specialized:
             builder = Builder()
             builder.span = graph.eqns[0].span if graph.eqns else builder.span
             params = [builder.param(p.type, p.hint) for p in graph.params]
@@ -53,8 +53,8 @@ class ConstantSinker:
                 builder.const(known[p].attrs["value"], p.type) if p in known else own
                 for p, own in zip(graph.params, params, strict=True)
             ]
-            self.told[key] = builder.finish(builder.inline(graph, *given), name=graph.name)
-        return self.told[key]
+            self.specialized[key] = builder.finish(builder.inline(graph, *given), name=graph.name)
+        return self.specialized[key]
 
 
 def is_scalar(value: Value) -> bool:

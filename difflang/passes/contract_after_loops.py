@@ -36,32 +36,32 @@ def contract_after_loops(graph: Graph) -> Graph:
     """
     deferrer = LoopContractionMover()
     found = deferrer.graph(graph)
-    return drop_batch_axes(vectorize_maps(simplify(found))) if deferrer.in_lanes else found
+    return drop_batch_axes(vectorize_maps(simplify(found))) if deferrer.changed_maps else found
 
 
 class LoopContractionMover:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
-        self.in_lanes = False  # whether sums left loops in maps
+        self.changed_maps = False  # whether sums left loops in maps
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
-            self.done[graph] = self.rebuilt(graph) if any([e.regions for e in graph.eqns]) else graph
+            self.done[graph] = self.rebuild(graph) if any([e.regions for e in graph.eqns]) else graph
         return self.done[graph]
 
-    def rebuilt(self, graph: Graph) -> Graph:
+    def rebuild(self, graph: Graph) -> Graph:
         eqns: list[Eqn] = []
         to: dict[Value, Value] = {}
         for old in graph.eqns:
             inner = old.with_regions(map(self.graph, old.regions)) if old.regions else old
-            self.in_lanes |= inner is not old and old.op is map_
-            eqn = inner.renamed(to)
+            self.changed_maps |= inner is not old and old.op is map_
+            eqn = inner.replace_operands(to)
             plan = LoopContractionPlan.of(eqn) if eqn.op is loop else None
             if plan is None or not plan.sums:
                 eqns.append(eqn)
             else:
-                to |= plan.emitted(eqns)
-        return graph.with_eqns(eqns).renamed_results(to)
+                to |= plan.emit(eqns)
+        return graph.with_eqns(eqns).replace_results(to)
 
 
 class StepContraction(Struct, frozen=True, eq=False):
@@ -70,7 +70,7 @@ class StepContraction(Struct, frozen=True, eq=False):
     dot: Eqn
     moves: tuple[Eqn, ...]
 
-    def over_all(self, builder: Builder, lhs: Value, rhs: Value) -> Value:
+    def contract_all_steps(self, builder: Builder, lhs: Value, rhs: Value) -> Value:
         """The sum of all steps' terms, of their factors stacked."""
         contract, batch = (
             tuple([(*first, *[a + 1 for a in int_tuple(axes)]) for axes in self.dot.attrs[name]])
@@ -88,31 +88,33 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
     eqn: Eqn
     form: LoopAttrs
     sums: dict[int, tuple[list[Value], list[StepContraction]]]  # by carry: terms that stay, and those that leave
-    kept: list[Value]
+    saved_values: list[Value]
 
     @classmethod
     def of(cls, eqn: Eqn) -> LoopContractionPlan | None:
         """A plan for a loop in reverse that takes a number of steps that is known."""
         form = LoopAttrs.of(eqn)
-        if form.again or not (form.reverse and form.exact and isinstance(form.length, int) and form.length > 1):
+        if form.history_outputs or not (
+            form.reverse and form.exact and isinstance(form.length, int) and form.length > 1
+        ):
             return None
         pairs = zip(form.parts(eqn.regions[0].params).xs, form.parts(eqn.operands).xs, strict=True)
         step = ReverseStep(eqn.regions[0], form, {item for item, x in pairs if isinstance(x.type, Tensor)})
         sums = {i: found for i in range(form.carry) if (found := step.sum(i))[1]}
-        return cls(eqn, form, sums, list(step.kept))
+        return cls(eqn, form, sums, list(step.saved))
 
-    def emitted(self, eqns: list[Eqn]) -> dict[Value, Value]:
+    def emit(self, eqns: list[Eqn]) -> dict[Value, Value]:
         """Append the loop and what comes after it; gives what takes the place of its sums."""
         eqn, (step,) = self.eqn, self.eqn.regions
         results, rest = list(step.results), list(step.eqns)
         for i, (terms, _) in self.sums.items():
             results[i] = add_terms(terms, rest, eqn)
-        given = [Value(stacked_type(v.type, self.form.length), eqn.results[0].home) for v in self.kept]
+        given = [Value(stacked_type(v.type, self.form.length), eqn.results[0].home) for v in self.saved_values]
         carries = [Value(r.type, r.home, r.hint) if i - 1 in self.sums else r for i, r in enumerate(eqn.results)]
-        region = Graph(step.params, tuple(rest), (*results, *self.kept), step.name)
+        region = Graph(step.params, tuple(rest), (*results, *self.saved_values), step.name)
         eqns.append(Eqn(eqn.op, eqn.operands, (*carries, *given), eqn.attrs, (region,), eqn.span))
         items = self.form.parts(step.params).xs
-        whole = dict(zip([*items, *self.kept], [*self.form.parts(eqn.operands).xs, *given], strict=True))
+        whole = dict(zip([*items, *self.saved_values], [*self.form.parts(eqn.operands).xs, *given], strict=True))
         return {eqn.results[1 + i]: self.total(i, carries[1 + i], whole, eqns) for i in self.sums}
 
     def total(self, carry: int, rest: Value, whole: dict[Value, Value], eqns: list[Eqn]) -> Value:
@@ -123,8 +125,8 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
         total, *factors = [builder.param(v.type) for v in reads]
         to = dict(zip([total, *factors], reads, strict=True))
         for product, lhs, rhs in zip(products, factors[::2], factors[1::2], strict=True):
-            total += product.over_all(builder, lhs, rhs)
-        eqns += [e.renamed(to) for e in builder.eqns]
+            total += product.contract_all_steps(builder, lhs, rhs)
+        eqns += [e.replace_operands(to) for e in builder.eqns]
         return total
 
 
@@ -134,16 +136,16 @@ class ReverseStep(Struct, eq=False):
     graph: Graph
     form: LoopAttrs
     items: set[Value]  # what it reads of arrays: of a history there is nothing to contract after the loop
-    kept: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
+    saved: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
     makers: dict[Value, Eqn] = field(default_factory=dict)
     readers: Counter[Value] = field(default_factory=Counter[Value])
-    room: int = 0  # what is kept may be as much as what the step reads of what was kept before;
+    bytes_left: int = 0  # what is kept may be as much as what the step reads of what was kept before;
     # nothing where the loop is asked to keep little
 
     def __post_init__(self) -> None:
         self.makers = {r: e for e in self.graph.eqns for r in e.results}
         self.readers = Counter([*self.graph.results, *[v for e in self.graph.eqns for v in e.operands]])
-        self.room = 0 if self.form.thrifty else total_bytes(self.items)
+        self.bytes_left = 0 if self.form.recomputes_states else total_bytes(self.items)
 
     def sum(self, carry: int) -> tuple[list[Value], list[StepContraction]]:
         """The terms that a step adds to a carry of which nothing else is made, and the products that leave it."""
@@ -151,32 +153,40 @@ class ReverseStep(Struct, eq=False):
         terms = sum_terms(self.graph.results[carry], self.makers, self.readers)
         if before not in terms or self.readers[before] > 1:
             return terms, []
-        found = {v: product for v in terms if (product := self.product(v)) is not None and self.pays(product)}
+        found = {
+            v: product
+            for v in terms
+            if (product := self.contraction_of(v)) is not None and self.accept_if_small(product)
+        }
         return [v for v in terms if v not in found], list(found.values())
 
-    def product(self, value: Value) -> StepContraction | None:
+    def contraction_of(self, value: Value) -> StepContraction | None:
         """The contraction that a value is, but for the order of its axes, if nothing else reads it."""
         moves: list[Eqn] = []
         while (eqn := self.makers.get(value)) is not None and self.readers[value] == 1:
             if eqn.op is dot_general:
                 return StepContraction(eqn, tuple(moves))
-            if eqn.op.moves is None:
+            if eqn.op.axis_permutation is None:
                 return None
             moves.append(eqn)
             (value,) = eqn.operands
         return None
 
-    def pays(self, product: StepContraction) -> bool:
+    def accept_if_small(self, product: StepContraction) -> bool:
         """Whether to keep the factors that are not there takes no more than the sum. If so they are kept."""
-        missing = {v for v in product.dot.operands if v not in self.items and v not in self.kept}
+        missing = {v for v in product.dot.operands if v not in self.items and v not in self.saved}
         needs = total_bytes(missing)
-        if needs > total_bytes(product.dot.results) or needs > self.room or not all(map(self.varies, missing)):
+        if (
+            needs > total_bytes(product.dot.results)
+            or needs > self.bytes_left
+            or not all(map(self.is_step_dependent, missing))
+        ):
             return False
-        self.room -= needs
-        self.kept |= dict.fromkeys(v for v in product.dot.operands if v in missing)
+        self.bytes_left -= needs
+        self.saved |= dict.fromkeys(v for v in product.dot.operands if v in missing)
         return True
 
-    def varies(self, value: Value) -> bool:
+    def is_step_dependent(self, value: Value) -> bool:
         """Whether a value is made in the step, or by the one before it."""
         return value in self.makers or value in self.form.parts(self.graph.params).carry
 

@@ -30,7 +30,7 @@ class CommonSubexpressions:
         same: dict[Value, Value] = {}
         kept: list[Eqn] = []
         for eqn in graph.eqns:
-            new = eqn.renamed(same) if same else eqn
+            new = eqn.replace_operands(same) if same else eqn
             if eqn.regions:
                 new = new.with_regions(map(self.graph, eqn.regions))
                 same.update(equal_outputs(new))
@@ -40,7 +40,7 @@ class CommonSubexpressions:
                 kept.append(new)
             else:
                 same.update(zip(new.results, first.results, strict=True))
-        return self.done.setdefault(graph, graph.with_eqns(kept).renamed_results(same))
+        return self.done.setdefault(graph, graph.with_eqns(kept).replace_results(same))
 
 
 class EquationTable:
@@ -48,28 +48,28 @@ class EquationTable:
 
     def __init__(self, keys: StructuralKeys) -> None:
         self.keys = keys
-        self.alike: dict[tuple[Op, Values], Eqn | dict[Hashable, Eqn]] = {}
+        self.by_op_and_operands: dict[tuple[Op, Values], Eqn | dict[Hashable, Eqn]] = {}
 
     def first(self, eqn: Eqn) -> Eqn:
         """The first equation that computes the same: the given one, if there is no other."""
         key = (eqn.op, eqn.operands)
-        before = self.alike.setdefault(key, eqn)
+        before = self.by_op_and_operands.setdefault(key, eqn)
         if before is eqn:
             return eqn
         if isinstance(before, Eqn):
-            before = self.alike[key] = {self.rest(before): before}
-        return before.setdefault(self.rest(eqn), eqn)
+            before = self.by_op_and_operands[key] = {self.attrs_and_regions_key(before): before}
+        return before.setdefault(self.attrs_and_regions_key(eqn), eqn)
 
-    def rest(self, eqn: Eqn) -> Hashable:
+    def attrs_and_regions_key(self, eqn: Eqn) -> Hashable:
         """What an equation is beyond its op and operands."""
-        return (attrs_key(eqn.attrs) if eqn.attrs else (), tuple([self.keys.of(g) for g in eqn.regions]))
+        return (attrs_key(eqn.attrs) if eqn.attrs else (), tuple([self.keys.graph_key(g) for g in eqn.regions]))
 
 
 def equal_outputs(eqn: Eqn) -> dict[Value, Value]:
     """Results that the regions compute as they compute an earlier one, with that one."""
     first: dict[Hashable, Value] = {}
     alike: dict[Value, Value] = {}
-    for slot in eqn.op.layout(eqn).slots if eqn.op.layout else ():
+    for slot in eqn.op.region_dataflow(eqn).slots if eqn.op.region_dataflow else ():
         if slot.result is not None and slot.operand is None:
             made = tuple([None if i is None else g.results[i] for g, i in zip(eqn.regions, slot.returns, strict=True)])
             result = eqn.results[slot.result]  # an array of all steps is no history of them

@@ -19,10 +19,10 @@ def dce(graph: Graph) -> Graph:
     if not any([eqn.regions for eqn in graph.eqns]):
         return graph.with_eqns(live_equations(graph))
     live = SlotLivenessAnalysis()
-    top = live.scope(graph)
+    top = live.liveness_of(graph)
     for result in graph.results:
-        live.read(top, result)
-    live.spread()
+        live.mark_value(top, result)
+    live.propagate()
     return GraphPruner(live).graph(graph, whole=True)
 
 
@@ -45,8 +45,8 @@ class GraphLiveness(Struct, eq=False):
     params: dict[Value, int] = field(default_factory=dict)
     values: set[Value] = field(default_factory=set)
     eqns: set[Eqn] = field(default_factory=set)
-    kept_params: set[int] = field(default_factory=set)
-    kept_results: set[int] = field(default_factory=set)
+    live_params: set[int] = field(default_factory=set)
+    live_results: set[int] = field(default_factory=set)
     todo: list[Value] = field(default_factory=list)  # what is live and not followed yet
     nested: dict[Eqn, RegionLiveness] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class SlotLivenessAnalysis:
         self.param_users: dict[tuple[GraphLiveness, int], list[SlotUse]] = {}
         self.result_users: dict[tuple[GraphLiveness, int], list[SlotUse]] = {}
 
-    def scope(self, graph: Graph) -> GraphLiveness:
+    def liveness_of(self, graph: Graph) -> GraphLiveness:
         if graph in self.scopes:
             return self.scopes[graph]
         scope = self.scopes[graph] = GraphLiveness(graph)
@@ -96,13 +96,15 @@ class SlotLivenessAnalysis:
                 self.enter(scope, eqn)
         for eqn in graph.eqns if graph.effectful else ():
             if eqn.effectful:
-                self.touch(scope, eqn)
+                self.mark_eqn(scope, eqn)
         return scope
 
     def enter(self, scope: GraphLiveness, eqn: Eqn) -> None:
-        layout = eqn.op.layout(eqn) if eqn.op.layout else RegionDataflow(())
+        layout = eqn.op.region_dataflow(eqn) if eqn.op.region_dataflow else RegionDataflow(())
         results = {eqn.results[s.result]: i for i, s in enumerate(layout.slots) if s.result is not None}
-        nested = scope.nested[eqn] = RegionLiveness(eqn, tuple([self.scope(g) for g in eqn.regions]), layout, results)
+        nested = scope.nested[eqn] = RegionLiveness(
+            eqn, tuple([self.liveness_of(g) for g in eqn.regions]), layout, results
+        )
         for number, slot in enumerate(layout.slots):
             for region, place in zip(nested.regions, slot.params, strict=False):
                 if place is not None:
@@ -111,14 +113,14 @@ class SlotLivenessAnalysis:
                 if place is not None:
                     self.result_users.setdefault((region, place), []).append(SlotUse(scope, nested, number))
 
-    def read(self, scope: GraphLiveness, value: Value) -> None:
+    def mark_value(self, scope: GraphLiveness, value: Value) -> None:
         if value not in scope.values:
             scope.values.add(value)
             if not scope.todo:
                 self.todo.append(scope)
             scope.todo.append(value)
 
-    def spread(self) -> None:
+    def propagate(self) -> None:
         while self.todo:
             self.follow(self.todo.pop())
 
@@ -128,9 +130,9 @@ class SlotLivenessAnalysis:
         while todo:
             value = todo.pop()
             if (eqn := made.get(value)) is None:
-                self.keep_param(scope, scope.params[value])
+                self.mark_param(scope, scope.params[value])
             elif eqn.regions:
-                self.touch(scope, eqn)
+                self.mark_eqn(scope, eqn)
                 nested = scope.nested[eqn]
                 if (slot := nested.of_result.get(value)) is not None:
                     self.activate(scope, nested, slot)
@@ -140,27 +142,27 @@ class SlotLivenessAnalysis:
                 values.update(fresh)
                 todo += fresh
 
-    def touch(self, scope: GraphLiveness, eqn: Eqn) -> None:
+    def mark_eqn(self, scope: GraphLiveness, eqn: Eqn) -> None:
         """The equation is needed: so is what it has outside of slots, and its slots that others already need."""
         if eqn in scope.eqns:
             return
         scope.eqns.add(eqn)
         if not eqn.regions:
             for value in eqn.operands:
-                self.read(scope, value)
+                self.mark_value(scope, value)
             return
         nested = scope.nested[eqn]
         slots = nested.layout.slots
         for i in set(range(len(eqn.operands))) - {s.operand for s in slots}:
-            self.read(scope, eqn.operands[i])
+            self.mark_value(scope, eqn.operands[i])
         for number, region in enumerate(nested.regions):
             for i in set(range(len(region.graph.params))) - {s.params[number] for s in slots if s.params}:
-                self.keep_param(region, i)
+                self.mark_param(region, i)
             for i in set(range(len(region.graph.results))) - {s.returns[number] for s in slots if s.returns}:
-                self.keep_result(region, i)
+                self.mark_result(region, i)
             for i, slot in enumerate(slots):
-                wanted = slot.params and slot.params[number] in region.kept_params
-                if wanted or slot.held or (slot.returns and slot.returns[number] in region.kept_results):
+                wanted = slot.params and slot.params[number] in region.live_params
+                if wanted or slot.always_live or (slot.returns and slot.returns[number] in region.live_results):
                     self.activate(scope, nested, i)
 
     def activate(self, scope: GraphLiveness, nested: RegionLiveness, number: int) -> None:
@@ -169,26 +171,26 @@ class SlotLivenessAnalysis:
         nested.slots.add(number)
         slot = nested.layout.slots[number]
         if slot.operand is not None:
-            self.read(scope, nested.eqn.operands[slot.operand])
+            self.mark_value(scope, nested.eqn.operands[slot.operand])
         for region, place in zip(nested.regions, slot.params, strict=False):
             if place is not None:
-                self.keep_param(region, place)
+                self.mark_param(region, place)
         for region, place in zip(nested.regions, slot.returns, strict=False):
             if place is not None:
-                self.keep_result(region, place)
+                self.mark_result(region, place)
 
-    def keep_param(self, region: GraphLiveness, place: int) -> None:
-        if place not in region.kept_params:
-            region.kept_params.add(place)
-            self.tell(self.param_users.get((region, place), []))
+    def mark_param(self, region: GraphLiveness, place: int) -> None:
+        if place not in region.live_params:
+            region.live_params.add(place)
+            self.notify_users(self.param_users.get((region, place), []))
 
-    def keep_result(self, region: GraphLiveness, place: int) -> None:
-        if place not in region.kept_results:
-            region.kept_results.add(place)
-            self.read(region, region.graph.results[place])
-            self.tell(self.result_users.get((region, place), []))
+    def mark_result(self, region: GraphLiveness, place: int) -> None:
+        if place not in region.live_results:
+            region.live_results.add(place)
+            self.mark_value(region, region.graph.results[place])
+            self.notify_users(self.result_users.get((region, place), []))
 
-    def tell(self, users: list[SlotUse]) -> None:
+    def notify_users(self, users: list[SlotUse]) -> None:
         for use in users:
             if use.nested.eqn in use.scope.eqns:
                 self.activate(use.scope, use.nested, use.slot)
@@ -206,8 +208,8 @@ class GraphPruner:
             return self.done[graph]
         scope = self.live.scopes[graph]
         eqns = tuple([self.eqn(scope, e) if e.regions else e for e in graph.eqns if e in scope.eqns])
-        params = tuple([p for i, p in enumerate(graph.params) if whole or i in scope.kept_params])
-        results = tuple([r for i, r in enumerate(graph.results) if whole or i in scope.kept_results])
+        params = tuple([p for i, p in enumerate(graph.params) if whole or i in scope.live_params])
+        results = tuple([r for i, r in enumerate(graph.results) if whole or i in scope.live_results])
         same = len(params) == len(graph.params) and len(results) == len(graph.results)
         same = same and len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
         return self.done.setdefault(graph, graph if same else Graph(params, eqns, results, graph.name))

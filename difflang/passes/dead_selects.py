@@ -33,7 +33,7 @@ class DeadSelectRemover:
         to: dict[Value, Value] = {}
         kept: list[Eqn] = []
         for old in graph.eqns:
-            eqn = old.renamed(to) if to else old
+            eqn = old.replace_operands(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
             shown = live_operand(old, seen.get(old.results[0], NO_FACTS), made) if old.op.name == "select" else None
@@ -41,14 +41,14 @@ class DeadSelectRemover:
                 kept.append(eqn)
             else:
                 to[old.results[0]] = eqn.operands[shown]
-        return self.done.setdefault(graph, graph.with_eqns(kept).renamed_results(to))
+        return self.done.setdefault(graph, graph.with_eqns(kept).replace_results(to))
 
 
 def observed_elements(graph: Graph, made: dict[Value, Eqn]) -> dict[Value, MaskFacts]:
     """What holds for each element of a value that any reader looks at."""
     seen: dict[Value, MaskFacts] = dict.fromkeys(graph.results, NO_FACTS)
 
-    def look(value: Value, truths: MaskFacts) -> None:
+    def observe(value: Value, truths: MaskFacts) -> None:
         before = seen.get(value)
         seen[value] = truths if before is None else before & truths
 
@@ -56,12 +56,12 @@ def observed_elements(graph: Graph, made: dict[Value, Eqn]) -> dict[Value, MaskF
         truths = seen.get(eqn.results[0], NO_FACTS) if eqn.op.elementwise else NO_FACTS
         if eqn.op.name != "select" or len(truths) == MAX_FACTS:
             for value in eqn.operands:
-                look(value, truths)
+                observe(value, truths)
             continue
         which, *sides = eqn.operands
-        look(which, truths)
+        observe(which, truths)
         for value, truth in zip(sides, (True, False), strict=True):
-            look(value, truths | {(mask_key(which, made), truth)})
+            observe(value, truths | {(mask_key(which, made), truth)})
     return seen
 
 

@@ -37,11 +37,11 @@ class BatchAxisDropper:
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
-            inner = self.with_inner(graph)
+            inner = self.rewrite_regions(graph)
             self.done[graph] = BatchAxisLevel(inner).rewritten() if any(map(has_batch_axes, inner.eqns)) else inner
         return self.done[graph]
 
-    def with_inner(self, graph: Graph) -> Graph:
+    def rewrite_regions(self, graph: Graph) -> Graph:
         if not any([e.regions for e in graph.eqns]):
             return graph
         return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
@@ -69,7 +69,7 @@ class NamedAxesProduct(Struct, frozen=True):
         left = [name for name in (*lhs, *rhs) if (name in lhs) != (name in rhs)]
         return cls(tuple(lhs), tuple(rhs), (*batch, *left))
 
-    def emitted(self, builder: Builder, x: Value, y: Value) -> Value:
+    def emit(self, builder: Builder, x: Value, y: Value) -> Value:
         """The contraction, the axes of its result in their order."""
         both = [name for name in self.lhs if name in self.rhs]
         batch, contract = ([n for n in both if (n in self.result) is kept] for kept in (True, False))
@@ -119,31 +119,31 @@ class BatchAxisLevel:
 
     def rewritten(self) -> Graph:
         for eqn in self.graph.eqns:
-            if eqn.op.name == "reduce_sum" and (terms := self.summed(eqn)):
-                self.put(eqn, self.total(eqn, terms))
-            elif has_batch_axes(eqn) and (alike := self.alike(eqn)):
-                self.put(eqn, self.product(eqn, *alike))
+            if eqn.op.name == "reduce_sum" and (terms := self.summable_terms(eqn)):
+                self.replace(eqn, self.total(eqn, terms))
+            elif has_batch_axes(eqn) and (alike := self.constant_factor(eqn)):
+                self.replace(eqn, self.emit_unbatched(eqn, *alike))
             else:
-                self.eqns.append(eqn.renamed(self.to))
-        return self.graph.with_eqns(self.eqns).renamed_results(self.to)
+                self.eqns.append(eqn.replace_operands(self.to))
+        return self.graph.with_eqns(self.eqns).replace_results(self.to)
 
-    def put(self, eqn: Eqn, built: ReplacementEquations) -> None:
+    def replace(self, eqn: Eqn, built: ReplacementEquations) -> None:
         """Append what has been built instead of an equation."""
         to = {p: self.to.get(v, v) for p, v in built.params.items()}
-        self.eqns += [e.renamed(to) for e in built.builder.eqns]
+        self.eqns += [e.replace_operands(to) for e in built.builder.eqns]
         assert built.result is not None
         self.to[eqn.results[0]] = built.result
 
     # -------------------------------------------------------------------------------------- a batch that is summed
 
-    def summed(self, eqn: Eqn) -> list[BatchedTerm | Value]:
+    def summable_terms(self, eqn: Eqn) -> list[BatchedTerm | Value]:
         """What is added up by a sum over axes, if all but one of it are contractions that have those in their batch."""
         axes = int_tuple(eqn.attrs["axes"])
-        found = [self.term(v, axes) or v for v in sum_terms(eqn.operands[0], self.made, self.readers)]
+        found = [self.batched_term(v, axes) or v for v in sum_terms(eqn.operands[0], self.made, self.readers)]
         others = sum([isinstance(t, Value) for t in found])
         return found if axes and others <= 1 and others < len(found) else []
 
-    def term(self, value: Value, summed: Axes) -> BatchedTerm | None:
+    def batched_term(self, value: Value, summed: Axes) -> BatchedTerm | None:
         places = tuple(range(tensor_type(value).rank))
         while (eqn := self.made.get(value)) is not None and self.readers[value] == 1:
             if has_batch_axes(eqn):
@@ -153,9 +153,9 @@ class BatchAxisLevel:
                     return None
                 left = tuple([named[a] for a in sorted(named) if a not in summed])
                 return BatchedTerm(eqn, NamedAxesProduct(product.lhs, product.rhs, left))
-            if eqn.op.moves is None:
+            if eqn.op.axis_permutation is None:
                 return None
-            order = eqn.op.moves(**eqn.attrs)
+            order = eqn.op.axis_permutation(**eqn.attrs)
             places = tuple([places[order.index(a)] for a in range(len(order))])
             (value,) = eqn.operands
         return None
@@ -164,17 +164,17 @@ class BatchAxisLevel:
         """The sum of contractions that have no axes left to be summed."""
         built = ReplacementEquations(Builder(span=eqn.span))
 
-        def summed(term: BatchedTerm | Value) -> Value:
+        def sum_term(term: BatchedTerm | Value) -> Value:
             if isinstance(term, Value):
                 return built.builder.one("reduce_sum", built.param(term), axes=eqn.attrs["axes"])
-            return term.sum.emitted(built.builder, *map(built.param, term.dot.operands))
+            return term.sum.emit(built.builder, *map(built.param, term.dot.operands))
 
-        built.result = reduce(lambda a, b: a + b, map(summed, terms))
+        built.result = reduce(lambda a, b: a + b, map(sum_term, terms))
         return built
 
     # ------------------------------------------------------------------------- a factor that is alike all along it
 
-    def alike(self, eqn: Eqn) -> tuple[int, ContractionFactor] | None:
+    def constant_factor(self, eqn: Eqn) -> tuple[int, ContractionFactor] | None:
         """Which factor is the same along axes of the batch, and what it is before it is spread."""
         for side, axes in enumerate(attr_axes_pair(eqn, "batch")):
             factor = strip_broadcasts(eqn.operands[side], self.made)
@@ -182,7 +182,7 @@ class BatchAxisLevel:
                 return side, factor
         return None
 
-    def product(self, eqn: Eqn, side: int, factor: ContractionFactor) -> ReplacementEquations:
+    def emit_unbatched(self, eqn: Eqn, side: int, factor: ContractionFactor) -> ReplacementEquations:
         """The contraction where along those axes the other factor has rows instead."""
         built, product = ReplacementEquations(Builder(span=eqn.span)), NamedAxesProduct.of(eqn)
         batch, shape = attr_axes_pair(eqn, "batch")[side], tensor_type(eqn.operands[side]).shape
@@ -193,5 +193,5 @@ class BatchAxisLevel:
             inner = ContractionFactor(operands[side], tuple(map(kept.index, axes)))
             operands[side], axes = broadcast_factor(inner, tuple([shape[a] for a in kept])), tuple(kept)
         names[side] = tuple([names[side][a] for a in axes])
-        built.result = NamedAxesProduct(names[0], names[1], product.result).emitted(built.builder, *operands)
+        built.result = NamedAxesProduct(names[0], names[1], product.result).emit(built.builder, *operands)
         return built

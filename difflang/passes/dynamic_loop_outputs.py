@@ -61,7 +61,7 @@ class HistoryRewriter:
     def __init__(self, graph: Graph, done: dict[Graph, Graph]) -> None:
         self.old, self.done = graph, done
         self.to: dict[Value, Value] = {}
-        self.rooms: set[Value] = set()  # the number of items that there is room for
+        self.capacities: set[Value] = set()  # the number of items that there is room for
         self.eqns: list[Eqn] = []
 
     def graph(self) -> Graph | None:
@@ -81,28 +81,28 @@ class HistoryRewriter:
 
     def rewrite(self, eqn: Eqn) -> bool:
         """Whether there is such an equation on histories."""
-        op, rooms = eqn.op.name, [v in self.rooms for v in eqn.operands]
-        new = eqn.renamed(self.to)
+        op, rooms = eqn.op.name, [v in self.capacities for v in eqn.operands]
+        new = eqn.replace_operands(self.to)
         new = new.with_regions([self.done[r] for r in eqn.regions]) if eqn.regions else new
         if op == "const" and eqn.attrs["value"] == ITEM_CAPACITY:
-            self.rooms.update(eqn.results)
+            self.capacities.update(eqn.results)
         elif op == "loop" and eqn.attrs["length"] == ITEM_CAPACITY:
-            self.endless(eqn, new, rooms[0])
+            self.drop_step_bound(eqn, new, rooms[0])
         elif any(rooms):
-            return self.unlimited(eqn, new)
+            return self.fold_capacity_test(eqn, new)
         elif any(has_capacity_axis(v.type) for v in (*eqn.operands, *eqn.results)):
-            return self.of_histories(eqn, new)
+            return self.rewrite_on_histories(eqn, new)
         else:
             self.eqns.append(new)
         return True
 
-    def endless(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
+    def drop_step_bound(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
         """A loop with no bound on its steps: where there was none but the room, only its condition ends it."""
         attrs = {k: v for k, v in eqn.attrs.items() if k != "again"}
         limit = self.number(UNLIMITED_STEPS, INDEX, eqn) if only_room else new.operands[0]
         self.put(eqn, new, attrs={**attrs, "length": None}, operands=(limit, *new.operands[1:]))
 
-    def unlimited(self, eqn: Eqn, new: Eqn) -> bool:
+    def fold_capacity_test(self, eqn: Eqn, new: Eqn) -> bool:
         """What is asked of the room: it is never full, and any number of steps is below it."""
         match eqn.op.name, eqn.results:
             case "ge", (result,):
@@ -113,7 +113,7 @@ class HistoryRewriter:
                 return False
         return True
 
-    def of_histories(self, eqn: Eqn, new: Eqn) -> bool:
+    def rewrite_on_histories(self, eqn: Eqn, new: Eqn) -> bool:
         """An equation with regions, a zero, a sum."""
         op = eqn.op.name
         if eqn.regions:

@@ -44,8 +44,8 @@ class FusionCluster(Struct, eq=False):
     number: int
     kind: FusionKind
     eqns: list[Eqn] = field(default_factory=list)
-    waits: int = 0
-    given: set[Value] = field(default_factory=set)  # what its regions have at hand
+    depends: int = 0
+    available: set[Value] = field(default_factory=set)  # what its regions have at hand
 
 
 class FusionClusters:
@@ -57,47 +57,51 @@ class FusionClusters:
     def __init__(self, graph: Graph) -> None:
         self.clusters: list[FusionCluster] = []
         self.of: dict[Eqn, FusionCluster] = {}
-        self.waits: dict[Value, int] = {}
+        self.depends: dict[Value, int] = {}
         effects = 0
         for eqn in graph.eqns:
             if eqn.op in FUSION_KINDS and not eqn.effectful:
                 self.enter(eqn, FUSION_KINDS[eqn.op])
                 continue
-            waits = self.waiting(eqn.operands)
+            waits = self.dependencies(eqn.operands)
             if eqn.effectful:
                 effects = waits = waits | effects
             for result in eqn.results if waits else ():
-                self.waits[result] = waits
+                self.depends[result] = waits
 
-    def waiting(self, values: Iterable[Value]) -> int:
+    def dependencies(self, values: Iterable[Value]) -> int:
         waits = 0
         for value in values:
-            waits |= self.waits.get(value, 0)
+            waits |= self.depends.get(value, 0)
         return waits
 
     def enter(self, eqn: Eqn, kind: FusionKind) -> None:
         """Put an equation into the cluster that it joins, or into a new one."""
-        near = bit_indices(self.waiting(eqn.operands))
-        cluster = next((c for c in map(self.clusters.__getitem__, near) if self.joins(eqn, kind, c)), None)
+        near = bit_indices(self.dependencies(eqn.operands))
+        cluster = next((c for c in map(self.clusters.__getitem__, near) if self.can_join(eqn, kind, c)), None)
         if cluster is None:
             cluster = FusionCluster(len(self.clusters), kind)
             self.clusters.append(cluster)
-        cluster.waits |= self.waiting(eqn.operands) & ~(1 << cluster.number)
+        cluster.depends |= self.dependencies(eqn.operands) & ~(1 << cluster.number)
         cluster.eqns.append(eqn)
-        cluster.given.update(kind.gives(eqn))
+        cluster.available.update(kind.fusable_results(eqn))
         self.of[eqn] = cluster
         for result in eqn.results:
-            self.waits[result] = 1 << cluster.number
+            self.depends[result] = 1 << cluster.number
 
-    def joins(self, eqn: Eqn, kind: FusionKind, cluster: FusionCluster) -> bool:
+    def can_join(self, eqn: Eqn, kind: FusionKind, cluster: FusionCluster) -> bool:
         """Whether it runs like the cluster, reads what that gives, and needs nothing that comes after it."""
-        if kind is not cluster.kind or not kind.alike(cluster.eqns, eqn):
+        if kind is not cluster.kind or not kind.compatible(cluster.eqns, eqn):
             return False
         free = set(kind.reads(eqn))
-        others = [v for i, v in enumerate(eqn.operands) if i >= kind.settled and not (i in free and v in cluster.given)]
-        return not self.reaches(self.waiting(others), cluster.number)
+        others = [
+            v
+            for i, v in enumerate(eqn.operands)
+            if i >= kind.shared_operands and not (i in free and v in cluster.available)
+        ]
+        return not self.depends_on(self.dependencies(others), cluster.number)
 
-    def reaches(self, waits: int, target: int) -> bool:
+    def depends_on(self, waits: int, target: int) -> bool:
         """Whether what waits for these clusters waits for the target, be it through others."""
         seen = 0
         todo = waits
@@ -107,7 +111,7 @@ class FusionClusters:
             seen |= todo
             more = 0
             for number in bit_indices(todo):
-                more |= self.clusters[number].waits
+                more |= self.clusters[number].depends
             todo = more & ~seen
         return False
 
@@ -132,8 +136,8 @@ def fuse_level(graph: Graph) -> Graph:
         if cluster is None or len(cluster.eqns) == 1:
             nodes.append(eqn)
         elif eqn is cluster.eqns[-1]:
-            nodes.append(cluster.kind.joined(cluster.eqns, to))
-    return graph.with_eqns(topological_order([node.renamed(to) for node in nodes])).renamed_results(to)
+            nodes.append(cluster.kind.build(cluster.eqns, to))
+    return graph.with_eqns(topological_order([node.replace_operands(to) for node in nodes])).replace_results(to)
 
 
 def topological_order(eqns: Sequence[Eqn]) -> list[Eqn]:

@@ -20,11 +20,11 @@ Renaming = dict[Value, Value]
 class FusionKind(Struct, frozen=True, eq=False):
     """How equations of one op are joined."""
 
-    alike: Callable[[Eqns, Eqn], bool]  # does it run like those that are joined already?
-    settled: int  # so many first operands are one if they are alike
+    compatible: Callable[[Eqns, Eqn], bool]  # does it run like those that are joined already?
+    shared_operands: int  # so many first operands are one if they are alike
     reads: Callable[[Eqn], Sequence[int]]  # places of operands that a region may take from another, step by step
-    gives: Callable[[Eqn], Sequence[Value]]  # results that it may take
-    joined: Callable[[Eqns, Renaming], Eqn]  # the one, and which results of the others its results replace
+    fusable_results: Callable[[Eqn], Sequence[Value]]  # results that it may take
+    build: Callable[[Eqns, Renaming], Eqn]  # the one, and which results of the others its results replace
 
 
 def copy_body(body: Graph, to: Renaming, eqns: list[Eqn]) -> list[Value]:
@@ -98,7 +98,7 @@ def fuse_loops(loops: Eqns, to: Renaming) -> Eqn:
         inside = {inner.first: index, **dict(zip(inner.carry, state, strict=True))}
         inside |= consts.bind(outer.consts, inner.consts, {}) | items.bind(outer.xs, inner.xs, made)
         pairs = list(zip(eqn.results[1:], copy_body(eqn.regions[0], inside, body), strict=True))
-        whole = len(pairs) - form.again
+        whole = len(pairs) - form.history_outputs
         carries += pairs[: form.carry]
         arrays += pairs[form.carry : whole]
         histories += pairs[whole:]

@@ -60,9 +60,9 @@ def find_gathers(region: Graph) -> tuple[list[Value], list[Eqn]]:
     read: list[Value] = []
     for eqn in region.eqns:
         if not eqn.regions and not eqn.op.effect and simple.issuperset(eqn.operands):
-            if eqn.op.elementwise or not eqn.operands or eqn.op.splat is not None:
+            if eqn.op.elementwise or not eqn.operands or eqn.op.fill_value is not None:
                 simple.update(eqn.results)
-            elif eqn.op.looks_up and eqn.operands[0] in params:
+            elif eqn.op.gathers and eqn.operands[0] in params:
                 read += eqn.results
     needed: set[Value] = set(read)
     kept: list[Eqn] = []

@@ -34,7 +34,7 @@ def hoist_from_nonempty_loops(graph: Graph) -> Graph:
 
 class Hoister:
     def __init__(self, leaves: Callable[[Eqn], bool]) -> None:
-        self.leaves = leaves  # whether equations may leave the regions of this one
+        self.may_leave = leaves  # whether equations may leave the regions of this one
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -44,7 +44,7 @@ class Hoister:
         for eqn in graph.eqns:
             if eqn.regions:
                 inner = eqn.with_regions(map(self.graph, eqn.regions))
-                eqns.append(hoist_from_eqn(inner, eqns) if self.leaves(inner) else inner)
+                eqns.append(hoist_from_eqn(inner, eqns) if self.may_leave(inner) else inner)
             else:
                 eqns.append(eqn)
         return self.done.setdefault(graph, graph.with_eqns(eqns))
@@ -52,7 +52,7 @@ class Hoister:
 
 def hoist_from_eqn(eqn: Eqn, before: list[Eqn]) -> Eqn:
     """The equation with less in its regions; what moved is appended to `before`."""
-    layout = eqn.op.layout(eqn) if eqn.op.layout else RegionDataflow(())
+    layout = eqn.op.region_dataflow(eqn) if eqn.op.region_dataflow else RegionDataflow(())
     if not layout.repeats:
         return eqn
     for number in range(len(eqn.regions)):
@@ -61,13 +61,13 @@ def hoist_from_eqn(eqn: Eqn, before: list[Eqn]) -> Eqn:
 
 
 def hoist_from_region(eqn: Eqn, number: int, before: list[Eqn]) -> Eqn:
-    assert eqn.op.layout is not None
-    layout = eqn.op.layout(eqn)
+    assert eqn.op.region_dataflow is not None
+    layout = eqn.op.region_dataflow(eqn)
     region = eqn.regions[number]
     fixed = {
         region.params[p]: eqn.operands[s.operand]
         for s in layout.slots
-        if s.fixed and s.operand is not None and (p := s.params[number]) is not None
+        if s.invariant and s.operand is not None and (p := s.params[number]) is not None
     }
     moving = [e for e in invariant_equations(region, fixed) if not enlarges_memory(e)]
     if not moving:
@@ -86,7 +86,7 @@ def invariant_equations(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
     known = set(fixed)
     found: list[Eqn] = []
     for eqn in region.eqns:
-        if all(v in known for v in eqn.operands) and not eqn.effectful and not eqn.op.stays and surely_terminates(eqn):
+        if all(v in known for v in eqn.operands) and not eqn.effectful and not eqn.op.pinned and surely_terminates(eqn):
             known.update(eqn.results)
             found.append(eqn)
     return found
@@ -132,8 +132,8 @@ def with_dependencies(region: Graph, moving: list[Eqn]) -> list[Eqn]:
 
 def add_consts(eqn: Eqn, number: int, region: Graph, inside: list[Value], outside: list[Value]) -> Eqn:
     """The equation with more consts: `outside` is what `inside` are in the region of that number."""
-    assert eqn.op.layout is not None
-    at = eqn.op.layout(eqn).more
+    assert eqn.op.region_dataflow is not None
+    at = eqn.op.region_dataflow(eqn).new_consts_at
     assert at is not None
     home = Builder()
     regions: list[Graph] = []

@@ -29,22 +29,24 @@ class Inliner:
         to: dict[Value, Value] = {}
         eqns: list[Eqn] = []
         for old in graph.eqns:
-            eqn = old.renamed(to) if to else old
+            eqn = old.replace_operands(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
             if is_inlinable_call(eqn) and (old.regions[0] not in self.shared or should_inline(eqn)):
                 to.update(zip(eqn.results, splice(eqn.regions[0], eqn.operands, eqns), strict=True))
             else:
                 eqns.append(eqn)
-        return self.done.setdefault(graph, graph.with_eqns(eqns).renamed_results(to))
+        return self.done.setdefault(graph, graph.with_eqns(eqns).replace_results(to))
 
 
 def is_inlinable_call(eqn: Eqn) -> bool:
     """Whether the equation runs its one region once, on its operands, for its results, and may be opened."""
-    if eqn.op.layout is None or len(eqn.regions) != 1:
+    if eqn.op.region_dataflow is None or len(eqn.regions) != 1:
         return False
-    layout = eqn.op.layout(eqn)
-    return not layout.repeats and not layout.apart and all(s.fixed or s.operand is None for s in layout.slots)
+    layout = eqn.op.region_dataflow(eqn)
+    return (
+        not layout.repeats and not layout.never_inlined and all(s.invariant or s.operand is None for s in layout.slots)
+    )
 
 
 def should_inline(eqn: Eqn) -> bool:

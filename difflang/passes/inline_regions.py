@@ -21,11 +21,13 @@ def inline_level(graph: Graph, done: dict[Graph, Graph]) -> Graph:
     to: dict[Value, Value] = {}
     eqns: list[Eqn] = []
     for old in graph.eqns:
-        eqn = old.renamed(to) if to else old
+        eqn = old.replace_operands(to) if to else old
         if eqn.regions:
             eqn = eqn.with_regions([done[r] for r in eqn.regions])
-        if eqn.op.plain is not None:  # its derivative has been taken, and nothing is undone where it is read
-            eqn = eqn.op.plain(eqn, False)
+        if (
+            eqn.op.without_derivative is not None
+        ):  # its derivative has been taken, and nothing is undone where it is read
+            eqn = eqn.op.without_derivative(eqn, False)
         if eqn.op is custom_linear_solve:
             eqn = as_primal_call(eqn)
         if is_inlinable_call(eqn) or is_isolated_call(eqn):
@@ -33,12 +35,12 @@ def inline_level(graph: Graph, done: dict[Graph, Graph]) -> Graph:
             to.update(zip(eqn.results, found, strict=False))
         else:
             eqns.append(eqn)
-    return graph.with_eqns(eqns).renamed_results(to)
+    return graph.with_eqns(eqns).replace_results(to)
 
 
 def is_isolated_call(eqn: Eqn) -> bool:
     """Whether it runs its one region once, on its operands, though no other pass may open it."""
-    if eqn.op.layout is None or len(eqn.regions) != 1:
+    if eqn.op.region_dataflow is None or len(eqn.regions) != 1:
         return False
-    layout = eqn.op.layout(eqn)
-    return layout.apart and not layout.repeats
+    layout = eqn.op.region_dataflow(eqn)
+    return layout.never_inlined and not layout.repeats

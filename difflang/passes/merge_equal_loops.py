@@ -41,7 +41,7 @@ def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:
             eqns[first], eqns[number] = eqn, None
     if not same:
         return graph
-    return graph.with_eqns([e.renamed(same) for e in eqns if e is not None]).renamed_results(same)
+    return graph.with_eqns([e.replace_operands(same) for e in eqns if e is not None]).replace_results(same)
 
 
 def carry_result_count(eqn: Eqn) -> int:
@@ -58,4 +58,4 @@ def carry_key(eqn: Eqn, keys: StructuralKeys) -> CarryKey | None:
         return None
     alone = dce(Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), tuple(wanted), ""))
     (core,) = alone.eqns
-    return core.operands, (attrs_key(core.attrs), tuple([keys.of(g) for g in core.regions]))
+    return core.operands, (attrs_key(core.attrs), tuple([keys.graph_key(g) for g in core.regions]))

@@ -27,8 +27,8 @@ class HistorySourceMerger:
     def __init__(self, eqns: list[Eqn]) -> None:
         self.eqns = eqns
         self.maker: dict[Value, int] = {}
-        self.handed: dict[tuple[int, Value], Value] = {}
-        self.first: dict[Value, Value] = {}  # what is handed on, as its first loop keeps it
+        self.forwarded: dict[tuple[int, Value], Value] = {}
+        self.original_history: dict[Value, Value] = {}  # what is handed on, as its first loop keeps it
         for number, eqn in enumerate(eqns):
             if is_dynamic_loop(eqn):
                 self.read_of_one(number)
@@ -42,19 +42,19 @@ class HistorySourceMerger:
         last = max(makers)
         if not is_dynamic_loop(self.eqns[last]):
             return
-        operands = [self.handed_on(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
+        operands = [self.forward_history(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
         self.eqns[number] = Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, eqn.regions, eqn.span)
         self.read_of_one(last)  # what it hands on it reads of others as well
 
-    def handed_on(self, maker: int, history: Value) -> Value:
+    def forward_history(self, maker: int, history: Value) -> Value:
         """What a loop reads of an earlier one, as it keeps it itself."""
-        history = self.first.get(history, history)
-        if (maker, history) in self.handed:
-            return self.handed[maker, history]
+        history = self.original_history.get(history, history)
+        if (maker, history) in self.forwarded:
+            return self.forwarded[maker, history]
         eqn = self.eqns[maker]
         step, *go = eqn.regions
         operands, params = eqn.operands, step.params
-        reads = [self.first.get(v, v) for v in operands]
+        reads = [self.original_history.get(v, v) for v in operands]
         if history in reads:
             param = params[reads.index(history)]
         else:
@@ -63,8 +63,8 @@ class HistorySourceMerger:
         result = Value(history.type, eqn.results[0].home, history.hint)
         step = Graph(params, step.eqns, (*step.results, param), step.name)
         self.eqns[maker] = Eqn(eqn.op, operands, (*eqn.results, result), eqn.attrs, (step, *go), eqn.span)
-        self.maker[result], self.first[result] = maker, history
-        self.handed[maker, history] = result
+        self.maker[result], self.original_history[result] = maker, history
+        self.forwarded[maker, history] = result
         return result
 
 

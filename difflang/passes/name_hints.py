@@ -23,7 +23,7 @@ def name_results(graph: Graph, names: Mapping[Span, str], done: Mapping[Graph, G
     to: dict[Value, Value] = {}
     eqns: list[Eqn] = []
     for old in graph.eqns:
-        eqn = old.renamed(to) if to else old
+        eqn = old.replace_operands(to) if to else old
         if eqn.regions:
             eqn = eqn.with_regions([done[r] for r in eqn.regions])
         name = names.get(eqn.span, "")
@@ -32,4 +32,4 @@ def name_results(graph: Graph, names: Mapping[Span, str], done: Mapping[Graph, G
             to[result] = Value(result.type, result.home, name)
             eqn = Eqn(eqn.op, eqn.operands, (to[result],), eqn.attrs, eqn.regions, eqn.span)
         eqns.append(eqn)
-    return graph.with_eqns(eqns).renamed_results(to)
+    return graph.with_eqns(eqns).replace_results(to)

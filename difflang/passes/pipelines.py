@@ -49,7 +49,7 @@ DEAD_CODE_BLIND_PASSES: set[Pass] = {
 }  # they see no dead equation, so one dropped gives them nothing to do
 
 
-def prepare_for_ad(graph: Graph, *, written_out: bool = False) -> Graph:
+def prepare_for_ad(graph: Graph, *, unroll_loops: bool = False) -> Graph:
     """One quick round, for a graph that will be differentiated and then optimized once more.
 
     What lanes look up is one gather, and its derivative one scatter. What every step of a loop computes alike leaves it
@@ -57,7 +57,7 @@ def prepare_for_ad(graph: Graph, *, written_out: bool = False) -> Graph:
     cotangents are chosen term by term. What is not to be read has short loops `written_out`.
     """
     narrow = run_verified(graph, dce, inline, simplify)
-    if written_out:
+    if unroll_loops:
         straight = run_verified(narrow, unroll)
         narrow = straight if straight is narrow else run_verified(straight, simplify)
     wide = run_verified(narrow, vectorize_bounded_maps)

@@ -36,13 +36,13 @@ class Simplifier:
         to: dict[Value, Value] = {}
         rewriter = Rewriter(self.rules)
         for old in graph.eqns:
-            eqn = old.renamed(to) if to else old
+            eqn = old.replace_operands(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
             results = rewriter.add(eqn)
             if results is not eqn.results:
                 to.update((a, b) for a, b in zip(eqn.results, results, strict=True) if a is not b)
-        return self.done.setdefault(graph, graph.with_eqns(rewriter.eqns).renamed_results(to))
+        return self.done.setdefault(graph, graph.with_eqns(rewriter.eqns).replace_results(to))
 
 
 class Rewriter:
@@ -51,7 +51,7 @@ class Rewriter:
     def __init__(self, rules: Mapping[str, OpRules]) -> None:
         self.rules = rules
         self.eqns: list[Eqn] = []
-        self.made: dict[Value, Eqn] = {}
+        self.makers: dict[Value, Eqn] = {}
 
     def add(self, eqn: Eqn) -> Sequence[Value]:
         """The equation's results: its own, or those of what it was rewritten to."""
@@ -60,8 +60,8 @@ class Rewriter:
             for rewrite in rules.always:
                 if (found := rewrite(self, eqn)) is not None:
                     return found
-            for place, makers in rules.needing.items():
-                made = self.made.get(eqn.operands[place])
+            for place, makers in rules.by_operand.items():
+                made = self.makers.get(eqn.operands[place])
                 for rewrite in makers.get(made.op.name, ()) if made is not None else ():
                     if (found := rewrite(self, eqn)) is not None:
                         return found
@@ -72,11 +72,11 @@ class Rewriter:
         """Put an equation into the graph as it is."""
         self.eqns.append(eqn)
         for result in eqn.results:
-            self.made[result] = eqn
+            self.makers[result] = eqn
 
     def maker(self, value: Value, name: str) -> Eqn | None:
         """The equation that made a value, if its op has that name."""
-        eqn = self.made.get(value)
+        eqn = self.makers.get(value)
         return eqn if eqn is not None and eqn.op.name == name else None
 
     def number(self, value: Value) -> complex | None:
@@ -149,7 +149,7 @@ class ProgramPairRewrite(Struct, eq=False):
     complex: bool  # whether they are one on complex numbers too
 
     @property
-    def need(self) -> OperandGuard | None:
+    def operand_guard(self) -> OperandGuard | None:
         """The first operand that is an equation, and of which op."""
         found = self.root.operands
         names = [
@@ -179,7 +179,7 @@ class ProgramPairRewrite(Struct, eq=False):
 def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int, Value]) -> bool:
     if isinstance(pattern, VariablePattern):
         return bound.setdefault(pattern.number, value) is value
-    eqn = rewriter.made.get(value)
+    eqn = rewriter.makers.get(value)
     if eqn is None:
         return False
     if isinstance(pattern, ConstantPattern):
@@ -196,7 +196,7 @@ class GuardedRule(Struct, frozen=True):
     ops: tuple[str, ...]
     rewrite: Rewrite
     samples: tuple[Callable[[], Graph], ...]
-    need: OperandGuard | None = None
+    operand_guard: OperandGuard | None = None
 
     def __str__(self) -> str:
         return getattr(self.rewrite, "__name__", "rewrite")
@@ -206,13 +206,13 @@ class OpRules(Struct, frozen=True):
     """The rules for equations of one op: those that look at each, and those that need an operand made by some op."""
 
     always: list[Rewrite] = field(default_factory=list)
-    needing: dict[int, dict[str, list[Rewrite]]] = field(default_factory=dict)
+    by_operand: dict[int, dict[str, list[Rewrite]]] = field(default_factory=dict)
 
-    def put(self, rewrite: Rewrite, need: OperandGuard | None) -> None:
+    def add(self, rewrite: Rewrite, need: OperandGuard | None) -> None:
         if need is None:
             self.always.append(rewrite)
         else:
-            self.needing.setdefault(need[0], {}).setdefault(need[1], []).append(rewrite)
+            self.by_operand.setdefault(need[0], {}).setdefault(need[1], []).append(rewrite)
 
 
 @cache
@@ -227,12 +227,12 @@ def rules_by_op() -> dict[str, OpRules]:
     table: dict[str, OpRules] = {}
     for guarded in (*RESHAPE_AND_CONSTANT_RULES, *CONTROL_FLOW_RULES, *VALUE_PROPERTY_RULES, *AFFINE_INDEX_RULES):
         for name in guarded.ops:
-            table.setdefault(name, OpRules()).put(guarded.rewrite, guarded.need)
+            table.setdefault(name, OpRules()).add(guarded.rewrite, guarded.operand_guard)
     for pair in ALGEBRAIC_IDENTITIES:
         root = pattern_from_graph(pair.lhs)
         assert isinstance(root, OpPattern)
         rewrite = ProgramPairRewrite(root, pair.rhs, any(d in COMPLEXES for d in pair.dtypes))
-        table.setdefault(rewrite.root.name, OpRules()).put(rewrite, rewrite.need)
+        table.setdefault(rewrite.root.name, OpRules()).add(rewrite, rewrite.operand_guard)
     return table
 
 

@@ -44,16 +44,16 @@ def has_symbolic_dims(type: Type) -> bool:
 def substitute_in_graph(graph: Graph, number: DimValues, done: dict[Graph, Graph]) -> Graph:
     to: dict[Value, Value] = {}
 
-    def there(value: Value) -> Value:
+    def retyped(value: Value) -> Value:
         type = substitute_in_attr(value.type, number)
         if type is value.type:
             return value
         return to.setdefault(value, Value(type, value.home, value.hint))
 
-    params = tuple(map(there, graph.params))
+    params = tuple(map(retyped, graph.params))
     eqns: list[Eqn] = []
     for eqn in graph.eqns:
-        results = tuple(map(there, eqn.results))
+        results = tuple(map(retyped, eqn.results))
         attrs = {k: substitute_in_attr(a, number) for k, a in eqn.attrs.items()}
         changed = results != eqn.results or any(attrs[k] is not a for k, a in eqn.attrs.items())
         operands = tuple([to.get(v, v) for v in eqn.operands])

@@ -53,21 +53,23 @@ class SumRewriter:
         self.plan = plan
         self.done: dict[tuple[Graph, bool], Graph] = {}
 
-    def graph(self, graph: Graph, in_lanes: bool = False) -> Graph:
-        key = graph, in_lanes
+    def graph(self, graph: Graph, in_map: bool = False) -> Graph:
+        key = graph, in_map
         if key not in self.done:
-            self.done[key] = self.level(self.with_inner(graph, in_lanes), in_lanes)
+            self.done[key] = self.rewrite_level(self.rewrite_regions(graph, in_map), in_map)
         return self.done[key]
 
-    def with_inner(self, graph: Graph, in_lanes: bool) -> Graph:
+    def rewrite_regions(self, graph: Graph, in_lanes: bool) -> Graph:
         if not any([e.regions for e in graph.eqns]):
             return graph
-        return graph.with_eqns([self.inside(e, in_lanes or e.op is map_) if e.regions else e for e in graph.eqns])
+        return graph.with_eqns(
+            [self.rewrite_eqn_regions(e, in_lanes or e.op is map_) if e.regions else e for e in graph.eqns]
+        )
 
-    def inside(self, eqn: Eqn, in_lanes: bool) -> Eqn:
+    def rewrite_eqn_regions(self, eqn: Eqn, in_lanes: bool) -> Eqn:
         return eqn.with_regions([self.graph(region, in_lanes) for region in eqn.regions])
 
-    def level(self, graph: Graph, in_lanes: bool) -> Graph:
+    def rewrite_level(self, graph: Graph, in_lanes: bool) -> Graph:
         made = {r: e for e in graph.eqns for r in e.results}
         sums = [
             e
@@ -85,8 +87,8 @@ def replace_sums(graph: Graph, plans: Mapping[Eqn, SumPlan]) -> Graph:
         if eqn in plans:
             to[eqn.results[0]] = emit_plan(plans[eqn], eqn, eqns, to)
         else:
-            eqns.append(eqn.renamed(to))
-    return graph.with_eqns(eqns).renamed_results(to)
+            eqns.append(eqn.replace_operands(to))
+    return graph.with_eqns(eqns).replace_results(to)
 
 
 def sum_terms(total: Value, made: MakerMap, readers: Mapping[Value, int]) -> list[Value]:
@@ -120,8 +122,8 @@ def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
     while (eqn := made.get(value)) is not None:
         if eqn.op.name == "broadcast" and not stretches_axis(eqn):
             axes = tuple([axes[a] for a in int_tuple(eqn.attrs["axes"])])
-        elif eqn.op.moves is not None:
-            order = eqn.op.moves(**eqn.attrs)
+        elif eqn.op.axis_permutation is not None:
+            order = eqn.op.axis_permutation(**eqn.attrs)
             axes = tuple([axes[order.index(a)] for a in range(len(order))])
         else:
             break
@@ -143,18 +145,18 @@ class ContractionPlan(Struct, frozen=True):
     lhs: ContractionFactor
     rhs: ContractionFactor
     over: Axes
-    shared: Axes
-    later: Axes  # what is summed of the contraction: only one factor lies along these
+    batch_axes: Axes
+    summed_after: Axes  # what is summed of the contraction: only one factor lies along these
 
     @property
-    def turned(self) -> ContractionPlan:
-        return ContractionPlan(self.rhs, self.lhs, self.over, self.shared, self.later)
+    def swapped(self) -> ContractionPlan:
+        return ContractionPlan(self.rhs, self.lhs, self.over, self.batch_axes, self.summed_after)
 
     @property
     def order(self) -> Axes:
         """Where the axes of the contraction lie in the product."""
-        left = [[a for a in f.axes if a not in self.over and a not in self.shared] for f in (self.lhs, self.rhs)]
-        return (*self.shared, *left[0], *left[1])
+        left = [[a for a in f.axes if a not in self.over and a not in self.batch_axes] for f in (self.lhs, self.rhs)]
+        return (*self.batch_axes, *left[0], *left[1])
 
     @property
     def reads(self) -> tuple[Value, ...]:
@@ -163,13 +165,13 @@ class ContractionPlan(Struct, frozen=True):
     def sum(self, builder: Builder, lhs: Value, rhs: Value) -> Value:
         contract, batch = (
             tuple([tuple([f.axes.index(a) for a in axes]) for f in (self.lhs, self.rhs)])
-            for axes in (self.over, self.shared)
+            for axes in (self.over, self.batch_axes)
         )
         result = builder.one("dot_general", lhs, rhs, contract=contract, batch=batch)
         order = self.order
-        if self.later:
-            result = builder.one("reduce_sum", result, axes=tuple([order.index(a) for a in self.later]))
-            order = tuple([a for a in order if a not in self.later])
+        if self.summed_after:
+            result = builder.one("reduce_sum", result, axes=tuple([order.index(a) for a in self.summed_after]))
+            order = tuple([a for a in order if a not in self.summed_after])
         if list(order) == sorted(order):
             return result
         return builder.one("transpose", result, perm=tuple([order.index(a) for a in sorted(order)]))
@@ -181,7 +183,7 @@ def emit_plan(plan: SumPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, V
     params = [builder.param(v.type) for v in plan.reads]
     result = plan.sum(builder, *params)
     to = {p: before.get(v, v) for p, v in zip(params, plan.reads, strict=True)}
-    eqns += [e.renamed(to) for e in builder.eqns]
+    eqns += [e.replace_operands(to) for e in builder.eqns]
     return result
 
 
@@ -204,12 +206,12 @@ def plan_product(product: Eqn, summed: Axes, made: MakerMap) -> ContractionPlan 
     if not over or not everywhere or 0 in shape or not is_profitable(lhs, rhs, shape, made):
         return None
     plan = ContractionPlan(lhs, rhs, over, shared, later)
-    return min(plan, plan.turned, key=has_permuted_axes)
+    return min(plan, plan.swapped, key=has_permuted_axes)
 
 
 def has_permuted_axes(plan: ContractionPlan) -> bool:
     """Whether the axes of the contraction are not in the order asked for."""
-    order = [a for a in plan.order if a not in plan.later]
+    order = [a for a in plan.order if a not in plan.summed_after]
     return order != sorted(order)
 
 
@@ -236,11 +238,11 @@ def is_materialized(value: Value, made: MakerMap) -> bool:
         eqn = made.get(value)
         if not isinstance(value.type, Tensor) or prod(map(static_size, value.type.shape)) < size:
             continue
-        if eqn is None or depth == SEARCH_DEPTH or eqn.regions or eqn.op.barrier:
+        if eqn is None or depth == SEARCH_DEPTH or eqn.regions or eqn.op.fusion_barrier:
             return True
-        if eqn.op.splat is not None or not eqn.operands:
+        if eqn.op.fill_value is not None or not eqn.operands:
             continue
-        if not eqn.op.elementwise and eqn.op.moves is None:
+        if not eqn.op.elementwise and eqn.op.axis_permutation is None:
             return True
         fresh = [v for v in eqn.operands if v not in seen]
         seen.update(fresh)
@@ -286,7 +288,7 @@ class MaskedContraction(Struct, frozen=True):
             for v, a in zip((lhs, rhs, truth), factors, strict=True)
         )
         terms = OPS["select"].one(there, x * y, lhs.home.const(0.0, Tensor(tensor_type(lhs).dtype, self.shape)))
-        return [OPS["reduce_sum"].one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.later))))]
+        return [OPS["reduce_sum"].one(terms, axes=tuple(sorted((*self.plan.over, *self.plan.summed_after))))]
 
 
 def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value:
@@ -299,7 +301,7 @@ def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value
 def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     """How a sum of products is a contraction where terms are left out for which a truth does not hold."""
     choice = made.get(eqn.operands[0])
-    if choice is None or not choice.op.chooses:
+    if choice is None or not choice.op.selects:
         return None
     product, nothing = made.get(choice.operands[1]), made.get(choice.operands[2])
     if product is None or nothing is None or nothing.op.name != "const" or nothing.attrs["value"] != 0:
@@ -307,7 +309,7 @@ def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     plan, truth = plan_product(product, int_tuple(eqn.attrs["axes"]), made), strip_broadcasts(choice.operands[0], made)
     if plan is None or tensor_type(plan.lhs.value).dtype not in FLOATS:
         return None
-    for way in (plan, plan.turned):
+    for way in (plan, plan.swapped):
         if set(truth.axes) <= set(way.lhs.axes):
             return MaskedContraction(way, truth, tensor_type(choice.results[0]).shape)
     return None
@@ -320,7 +322,7 @@ class WindowSum(Struct, frozen=True):
     """A sum along one axis of what a gather reads at known places."""
 
     x: Value
-    places: tuple[AffineIndex, ...]
+    indices: tuple[AffineIndex, ...]
     axes: Axes
     grid: Axes
     along: int
@@ -337,10 +339,10 @@ class WindowSum(Struct, frozen=True):
 
     def part(self, builder: Builder, x: Value, k: int) -> Value | None:
         """What is read at the k-th place of each window; None if that is no slice."""
-        here = [AffineIndex(p.start + k * p.steps[self.along], self.without(p.steps)) for p in self.places]
-        return emit_gather_slice(builder.one, x, here, self.axes, self.without(self.grid))
+        here = [AffineIndex(p.start + k * p.steps[self.along], self.drop_summed_axis(p.steps)) for p in self.indices]
+        return emit_gather_slice(builder.one, x, here, self.axes, self.drop_summed_axis(self.grid))
 
-    def without(self, of_axes: Axes) -> Axes:
+    def drop_summed_axis(self, of_axes: Axes) -> Axes:
         return tuple([s for d, s in enumerate(of_axes) if d != self.along])
 
 

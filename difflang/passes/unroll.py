@@ -49,11 +49,11 @@ def unroll(graph: Graph) -> Graph:
 class UnrollContext(Struct, frozen=True):
     """Where a graph stands: is it run at every step of a loop, and is a derivative of it taken?"""
 
-    looped: bool = False
-    derived: bool = False
+    in_loop: bool = False
+    differentiated: bool = False
 
     def inside(self, eqn: Eqn) -> UnrollContext:
-        return UnrollContext(self.looped or eqn.op is loop, self.derived or eqn.op.expand is not None)
+        return UnrollContext(self.in_loop or eqn.op is loop, self.differentiated or eqn.op.expand is not None)
 
 
 class Unroller:
@@ -65,14 +65,14 @@ class Unroller:
             return graph
         key = graph, place
         if key not in self.done:
-            self.done[key] = self.rewritten(graph, place)
+            self.done[key] = self.rewrite(graph, place)
         return self.done[key]
 
-    def rewritten(self, graph: Graph, place: UnrollContext) -> Graph:
+    def rewrite(self, graph: Graph, place: UnrollContext) -> Graph:
         to: dict[Value, Value] = {}
         eqns: list[Eqn] = []
         for old in graph.eqns:
-            eqn = old.renamed(to) if to else old
+            eqn = old.replace_operands(to) if to else old
             if eqn.regions:
                 within = place.inside(eqn)
                 eqn = eqn.with_regions([self.graph(region, within) for region in eqn.regions])
@@ -80,7 +80,7 @@ class Unroller:
                 to.update(zip(eqn.results, emit_unrolled(eqn, eqns), strict=True))
             else:
                 eqns.append(eqn)
-        return graph.with_eqns(eqns).renamed_results(to)
+        return graph.with_eqns(eqns).replace_results(to)
 
 
 def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
@@ -91,10 +91,12 @@ def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
     form, values = LoopAttrs.of(eqn), (*eqn.operands, *eqn.results)
     if not form.exact or not isinstance(form.length, int) or not all([isinstance(v.type, Tensor) for v in values]):
         return False
-    if form.keep != DEFAULT_KEEP or form.host or form.undo:
+    if form.keep != DEFAULT_KEEP or form.host or form.reversible:
         return False
     step = eqn.regions[0]
-    if not place.looped and not (place.derived and form.length <= MAX_LAYERS and multiplies_own_matrix(step, form)):
+    if not place.in_loop and not (
+        place.differentiated and form.length <= MAX_LAYERS and multiplies_own_matrix(step, form)
+    ):
         return False
     moves = 1 + 2 * (len(form.parts(eqn.operands).xs) + len(step.results) - form.carry)  # index, items, what is given
     room = MAX_UNROLLED_EQNS // form.length - moves if form.length > 1 else 0
@@ -102,7 +104,7 @@ def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
         return False
     made = total_bytes([r for e in step.eqns for r in e.results])
     return (
-        form.length * made <= (MAX_INNER_BYTES if place.looped else MAX_LAYER_BYTES)
+        form.length * made <= (MAX_INNER_BYTES if place.in_loop else MAX_LAYER_BYTES)
         and form.length * elementwise_depth(step) <= MAX_ELEMENTWISE_DEPTH
     )
 
@@ -134,7 +136,7 @@ def elementwise_depth(step: Graph) -> int:
     """How many equations follow one another, but for products and sums, which XLA keeps apart."""
     ends: dict[Value, int] = {}
     for eqn in step.eqns:
-        if eqn.operands and not (eqn.op.barrier or (eqn.op.term_by_term and not eqn.op.elementwise)):
+        if eqn.operands and not (eqn.op.fusion_barrier or (eqn.op.linear_in_each and not eqn.op.elementwise)):
             inner = max([1, *map(elementwise_depth, eqn.regions)])
             ends.update(dict.fromkeys(eqn.results, inner + max([ends.get(v, 0) for v in eqn.operands])))
     return max(ends.values(), default=0)

@@ -39,40 +39,40 @@ def vectorize_bounded_maps(graph: Graph) -> Graph:
     return MapVectorizer(whole_only=True).graph(graph)
 
 
-def stack_real_imaginary(graph: Graph, wide: Mask, length: int) -> tuple[Graph, Mask] | None:
+def stack_real_imaginary(graph: Graph, batched: Mask, length: int) -> tuple[Graph, Mask] | None:
     """A graph done for all lanes at once, and which of its results differ between lanes; what differs has a first axis
     more. `wide` says which params do. None where some of it is done in lanes only.
     """
     builder = Builder()
     same, lanes = dict[Value, Value](), dict[Value, Value]()
-    for param, differs in zip(graph.params, wide, strict=True):
+    for param, differs in zip(graph.params, batched, strict=True):
         (lanes if differs else same)[param] = builder.param(stacked_type(param.type, length) if differs else param.type)
     found = MapBodyVectorizer(MapVectorizer(), builder, graph, same, lanes, length, NO_SPAN)
     if not found.at_all():
         return None
-    results = [found.wide[r] if r in found.wide else found.same[r] for r in found.body.results]
-    return builder.finish(results, name=graph.name), tuple([r in found.wide for r in found.body.results])
+    results = [found.batched[r] if r in found.batched else found.shared[r] for r in found.body.results]
+    return builder.finish(results, name=graph.name), tuple([r in found.batched for r in found.body.results])
 
 
 class MapVectorizer:
     def __init__(self, *, whole_only: bool = False) -> None:
-        self.whole_only = whole_only
+        self.bounded_only = whole_only
         self.done: dict[Graph, Graph] = {}
         self.functions: dict[tuple[Graph, Mask, int], Graph] = {}
-        self.open: dict[Graph, bool] = {}
+        self.dynamic: dict[Graph, bool] = {}
         self.loops: dict[tuple[Eqn, Mask, int], BatchedLoop | None] = {}
 
     def graph(self, graph: Graph) -> Graph:
         if graph not in self.done:
-            self.done[graph] = self.outside(self.with_inner(graph))
+            self.done[graph] = self.vectorize_level(self.vectorize_regions(graph))
         return self.done[graph]
 
-    def with_inner(self, graph: Graph) -> Graph:
+    def vectorize_regions(self, graph: Graph) -> Graph:
         if not any([e.regions for e in graph.eqns]):
             return graph
         return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
 
-    def outside(self, graph: Graph) -> Graph:
+    def vectorize_level(self, graph: Graph) -> Graph:
         """One level of a graph with its maps widened."""
         if not any(e.op is map_ for e in graph.eqns):
             return graph
@@ -81,14 +81,14 @@ class MapVectorizer:
         for eqn in graph.eqns:
             operands = tuple([env[v] for v in eqn.operands])
             plain = all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results))
-            if eqn.op is map_ and plain and not (self.whole_only and self.open_ended(eqn.regions[0])):
-                results: Sequence[Value] = self.lanes(builder, eqn, operands).results()
+            if eqn.op is map_ and plain and not (self.bounded_only and self.open_ended(eqn.regions[0])):
+                results: Sequence[Value] = self.body_vectorizer(builder, eqn, operands).emit_results()
             else:
                 results = builder.copy(eqn, operands)
             env.update(zip(eqn.results, results, strict=True))
         return builder.finish([env[r] for r in graph.results], name=graph.name)
 
-    def lanes(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> MapBodyVectorizer:
+    def body_vectorizer(self, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> MapBodyVectorizer:
         consts, length = eqn.attrs["consts"], eqn.attrs["length"]
         assert isinstance(consts, int)
         body = eqn.regions[0]
@@ -98,13 +98,13 @@ class MapVectorizer:
 
     def open_ended(self, graph: Graph) -> bool:
         """Whether it holds a loop whose length is not known."""
-        if graph not in self.open:
+        if graph not in self.dynamic:
             inner = [g for e in graph.eqns for g in e.regions]
             here = any(e.op.name == "loop" and e.attrs["length"] is None for e in graph.eqns)
-            self.open[graph] = here or any(map(self.open_ended, inner))
-        return self.open[graph]
+            self.dynamic[graph] = here or any(map(self.open_ended, inner))
+        return self.dynamic[graph]
 
-    def function(self, body: Graph, wide: Mask, length: int) -> Graph:
+    def vectorized_function(self, body: Graph, wide: Mask, length: int) -> Graph:
         """A function for all lanes at once: the operands that differ, and all results, have lanes."""
         key = (body, wide, length)
         if key not in self.functions:
@@ -114,7 +114,7 @@ class MapVectorizer:
             for param, differs in zip(body.params, wide, strict=True):
                 type = stacked_type(param.type, length) if differs else param.type
                 (lanes if differs else shared)[param] = builder.param(type, param.hint)
-            results = MapBodyVectorizer(self, builder, body, shared, lanes, length, NO_SPAN).results()
+            results = MapBodyVectorizer(self, builder, body, shared, lanes, length, NO_SPAN).emit_results()
             self.functions[key] = builder.finish(results, name=body.name)
         return self.functions[key]
 
@@ -123,7 +123,7 @@ class MapBodyParts(Struct, frozen=True):
     """The equations of a map's body: done before it on whole arrays, in lanes, and behind it."""
 
     before: list[Eqn]
-    lanes: list[Eqn]
+    in_map: list[Eqn]
     behind: list[Eqn]
 
 
@@ -142,29 +142,29 @@ class MapBodyVectorizer:
     ) -> None:
         self.widener, self.builder, self.span, self.length = widener, builder, span, length
         self.body = hoist_gathers(body, wide)
-        self.same, self.wide = same, wide
+        self.shared, self.batched = same, wide
 
-    def results(self) -> list[Value]:
-        parts = self.parts()
+    def emit_results(self) -> list[Value]:
+        parts = self.split_body()
         for eqn in parts.before:
             self.do(eqn)
-        if parts.lanes:
-            self.keep(parts)
+        if parts.in_map:
+            self.emit_remaining_map(parts)
         for eqn in parts.behind:
             self.do(eqn)
-        return [self.whole(r) for r in self.body.results]
+        return [self.with_batch_axis(r) for r in self.body.results]
 
     def at_all(self) -> bool:
         """Do all of it at once, if nothing of it must be done in lanes."""
-        parts = self.parts()
-        if parts.lanes:
+        parts = self.split_body()
+        if parts.in_map:
             return False
         for eqn in (*parts.before, *parts.behind):
             self.do(eqn)
         return True
 
-    def parts(self) -> MapBodyParts:
-        inside: set[Value] = set(self.wide)  # values that differ between lanes
+    def split_body(self) -> MapBodyParts:
+        inside: set[Value] = set(self.batched)  # values that differ between lanes
         late: set[Value] = set()  # those made from what only a lane can do
         before: list[Eqn] = []
         rest: list[Eqn] = []
@@ -172,7 +172,7 @@ class MapBodyVectorizer:
             differs = not inside.isdisjoint(eqn.operands)
             if differs:
                 inside.update(eqn.results)
-            if late.isdisjoint(eqn.operands) and (self.does(eqn, inside) if differs else not eqn.effectful):
+            if late.isdisjoint(eqn.operands) and (self.can_vectorize(eqn, inside) if differs else not eqn.effectful):
                 before.append(eqn)
             else:
                 late.update(eqn.results)
@@ -181,14 +181,14 @@ class MapBodyVectorizer:
         kept: list[Eqn] = []
         behind: list[Eqn] = []
         for eqn in reversed(rest):
-            if needed.isdisjoint(eqn.results) and self.does(eqn, inside):
+            if needed.isdisjoint(eqn.results) and self.can_vectorize(eqn, inside):
                 behind.append(eqn)
             else:
                 needed.update(eqn.operands)
                 kept.append(eqn)
         return MapBodyParts(before, kept[::-1], behind[::-1])
 
-    def does(self, eqn: Eqn, inside: set[Value]) -> bool:
+    def can_vectorize(self, eqn: Eqn, inside: set[Value]) -> bool:
         """Whether the op itself does on whole arrays what the lanes do."""
         if eqn.effectful or not all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
             return False
@@ -196,14 +196,14 @@ class MapBodyVectorizer:
             return True
         wide = tuple([v in inside for v in eqn.operands])
         if eqn.regions:
-            return self.loop(eqn, wide) is not None
-        if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
+            return self.batched_loop(eqn, wide) is not None
+        if eqn.op.batch_attrs is not None and wide[0] and not any(wide[1:]):
             return True
-        return eqn.op.each is not None and eqn.op.each(eqn, wide, self.length) is not None
+        return eqn.op.batch_rule is not None and eqn.op.batch_rule(eqn, wide, self.length) is not None
 
-    def loop(self, eqn: Eqn, wide: Mask) -> BatchedLoop | None:
+    def batched_loop(self, eqn: Eqn, wide: Mask) -> BatchedLoop | None:
         """A loop of all lanes, where no derivative is taken of it any more."""
-        if eqn.op is not loop or self.widener.whole_only:
+        if eqn.op is not loop or self.widener.bounded_only:
             return None
         key = (eqn, wide, self.length)
         if key not in self.widener.loops:
@@ -212,46 +212,46 @@ class MapBodyVectorizer:
 
     def do(self, eqn: Eqn) -> None:
         self.builder.span = eqn.span
-        if not any(v in self.wide for v in eqn.operands):
-            made = self.builder.copy(eqn, tuple([self.same[v] for v in eqn.operands]))
-            self.same.update(zip(eqn.results, made, strict=True))
+        if not any(v in self.batched for v in eqn.operands):
+            made = self.builder.copy(eqn, tuple([self.shared[v] for v in eqn.operands]))
+            self.shared.update(zip(eqn.results, made, strict=True))
             return
-        self.wide.update(zip(eqn.results, self.at_once(eqn), strict=True))
+        self.batched.update(zip(eqn.results, self.emit_batched(eqn), strict=True))
 
-    def at_once(self, eqn: Eqn) -> Values:
+    def emit_batched(self, eqn: Eqn) -> Values:
         """The results of all lanes."""
         if eqn.op.elementwise:
-            return self.builder.emit(eqn.op, [self.whole(v) for v in eqn.operands], **eqn.attrs)
-        wide = tuple([v in self.wide for v in eqn.operands])
-        if eqn.op.lanes is not None and wide[0] and not any(wide[1:]):
-            return self.builder.emit(eqn.op, self.operands(eqn), **eqn.op.lanes(self.length, **eqn.attrs))
+            return self.builder.emit(eqn.op, [self.with_batch_axis(v) for v in eqn.operands], **eqn.attrs)
+        wide = tuple([v in self.batched for v in eqn.operands])
+        if eqn.op.batch_attrs is not None and wide[0] and not any(wide[1:]):
+            return self.builder.emit(eqn.op, self.operands(eqn), **eqn.op.batch_attrs(self.length, **eqn.attrs))
         if eqn.op is call:
-            function = self.widener.function(eqn.regions[0], wide, self.length)
+            function = self.widener.vectorized_function(eqn.regions[0], wide, self.length)
             return self.builder.emit(call, self.operands(eqn), (function,), **eqn.attrs)
-        if (found := self.loop(eqn, wide) if eqn.regions else None) is not None:
-            return tuple(found(*self.operands(eqn), wide=wide))
-        assert eqn.op.each is not None
-        return (eqn.op.each(eqn, wide, self.length)(*self.operands(eqn)),)
+        if (found := self.batched_loop(eqn, wide) if eqn.regions else None) is not None:
+            return tuple(found(*self.operands(eqn), batched=wide))
+        assert eqn.op.batch_rule is not None
+        return (eqn.op.batch_rule(eqn, wide, self.length)(*self.operands(eqn)),)
 
     def operands(self, eqn: Eqn) -> list[Value]:
         """What an equation reads, with lanes only where these differ."""
-        return [self.wide[v] if v in self.wide else self.same[v] for v in eqn.operands]
+        return [self.batched[v] if v in self.batched else self.shared[v] for v in eqn.operands]
 
-    def whole(self, value: Value) -> Value:
+    def with_batch_axis(self, value: Value) -> Value:
         """A value of every lane in one array."""
-        if value in self.wide:
-            return self.wide[value]
-        return broadcast_over_batch(self.same[value], self.length)
+        if value in self.batched:
+            return self.batched[value]
+        return broadcast_over_batch(self.shared[value], self.length)
 
-    def keep(self, parts: MapBodyParts) -> None:
+    def emit_remaining_map(self, parts: MapBodyParts) -> None:
         """What is left of the map: it reads what was made before, and gives what is read behind."""
-        made = [r for e in parts.lanes for r in e.results]
+        made = [r for e in parts.in_map for r in e.results]
         wanted = {v for e in parts.behind for v in e.operands} | set(self.body.results)
         given = [r for r in made if r in wanted]
-        read = list(dict.fromkeys(v for e in parts.lanes for v in e.operands if v not in set(made)))
-        consts, xs = [v for v in read if v not in self.wide], [v for v in read if v in self.wide]
-        body = Graph((*consts, *xs), tuple(parts.lanes), tuple(given), self.body.name)
-        operands = [*[self.same[v] for v in consts], *[self.wide[v] for v in xs]]
+        read = list(dict.fromkeys(v for e in parts.in_map for v in e.operands if v not in set(made)))
+        consts, xs = [v for v in read if v not in self.batched], [v for v in read if v in self.batched]
+        body = Graph((*consts, *xs), tuple(parts.in_map), tuple(given), self.body.name)
+        operands = [*[self.shared[v] for v in consts], *[self.batched[v] for v in xs]]
         self.builder.span = self.span
         results = self.builder.emit(map_, operands, (body,), consts=len(consts), length=self.length)
-        self.wide.update(zip(given, results, strict=True))
+        self.batched.update(zip(given, results, strict=True))

@@ -20,16 +20,16 @@ MAX_LABELS = 3  # lines that a refusal shows
 
 
 def budget_error(
-    graph: Graph, limit: int, account: BufferAssignment, least: int, room: str = "", *, predicted: bool = False
+    graph: Graph, limit: int, account: BufferAssignment, least: int, capacity: str = "", *, predicted: bool = False
 ) -> DifflangError:
     """Errors: DL1012, with the lines that need the most at the peak.
 
     `room`: for how much there is room, in words. Whether that is `predicted`, or XLA's account, is said.
     """
     here: dict[tuple[str, int], int] = {}
-    for b in account.at_the_peak():
-        if b.place is not None:
-            here[b.place] = here.get(b.place, 0) + b.bytes
+    for b in account.live_at_peak():
+        if b.source_line is not None:
+            here[b.source_line] = here.get(b.source_line, 0) + b.bytes
     lines = source_lines(graph)
     most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:MAX_LABELS]
     labels = [Label(lines[place], f"{format_bytes(n)} for this line, when most is there") for n, place in most]
@@ -38,12 +38,12 @@ def budget_error(
     has, needs = format_bytes(limit), format_bytes(least, up=True)
     if has == needs:  # rounded
         has, needs = f"{limit:,} B", f"{least:,} B"
-    many = " for so many" if room else ""
+    many = " for so many" if capacity else ""
     asked = ", as predicted: `difflang memory --compile` asks XLA" if predicted else ""
     return DifflangError(
         Diagnostic(
             "DL1012",
-            f"this derivative does not fit in {has}: it takes {needs} at least{room and f', with room for {room}'}",
+            f"this derivative does not fit in {has}: it takes {needs} at least{capacity and f', with room for {capacity}'}",
             tuple(labels),
             (
                 f"the smallest limit that can be kept is {format_bytes(least, up=True)}{many}{asked}",
@@ -56,7 +56,7 @@ def budget_error(
 
 def unattributed_note(account: BufferAssignment, lines: Container[tuple[str, int]]) -> list[str]:
     """How much is no line's, where that is a tenth of the peak or more."""
-    there = [b for b in account.at_the_peak() if b.place is None or b.place not in lines]
+    there = [b for b in account.live_at_peak() if b.source_line is None or b.source_line not in lines]
     given = sum([b.bytes for b in there if b.role != "between"])
     between = sum([b.bytes for b in there if b.role == "between"])
     parts = {"are arguments and results": given, "belong to no line": between}

@@ -73,7 +73,7 @@ class MemoryPlan(Struct, frozen=True, eq=False):
 
     graph: Graph
     account: BufferAssignment
-    before: BufferAssignment
+    unplanned: BufferAssignment
     choices: tuple[PolicyChoice, ...] = ()
     greedy: bool = False  # the integer program was not solved
 
@@ -95,14 +95,14 @@ class BudgetPlanner:
 
     def __init__(self, graph: Graph, room: Capacity) -> None:
         self.graph, self.room = graph, room
-        self.made: list[SegmentedPlanner] = []
+        self.planners: list[SegmentedPlanner] = []
 
     def __iter__(self) -> Iterator[SegmentedPlanner]:
         for i, cutting in enumerate(SEGMENTATIONS):
-            if i == len(self.made):
-                self.made.append(SegmentedPlanner(self.graph, self.room, cutting, self.made[0] if i else None))
-            if i == 0 or self.made[i].differs:
-                yield self.made[i]
+            if i == len(self.planners):
+                self.planners.append(SegmentedPlanner(self.graph, self.room, cutting, self.planners[0] if i else None))
+            if i == 0 or self.planners[i].differs:
+                yield self.planners[i]
 
     def plan(self, limit: int) -> MemoryPlan | None:
         """The first plan under a limit, as predicted; None where there is none."""
@@ -128,16 +128,16 @@ class SegmentedPlanner:
         cutting: Segmentation = SEGMENTATIONS[0],
         like: SegmentedPlanner | None = None,
     ) -> None:
-        self.whole, self.room, self.cutting = graph, room, cutting
+        self.elaborated, self.room, self.cutting = graph, room, cutting
         self.like = like
         if like is not None:
-            self.as_usual = like.as_usual
-        self.known: dict[tuple[SavePolicy, ...], tuple[Graph, BufferAssignment]] = {}
+            self.baseline = like.baseline
+        self.cache: dict[tuple[SavePolicy, ...], tuple[Graph, BufferAssignment]] = {}
 
     @cached_property
     def graph(self) -> Graph:
         if self.like is None:
-            return inline_reverse_bodies(self.whole)
+            return inline_reverse_bodies(self.elaborated)
         if not self.cutting.sunk:
             return self.like.graph
         bodies = {a: b for a in reverse_bodies(self.like.graph) if (b := sink_into_loops(a)) is not a}
@@ -149,84 +149,86 @@ class SegmentedPlanner:
         assert self.like is not None
         if self.cutting.sunk and self.graph is self.like.graph:
             return False
-        return bool(self.pieces) or (self.cutting.sunk and not self.cutting.deep)
+        return bool(self.segments) or (self.cutting.sunk and not self.cutting.deep)
 
     @cached_property
     def loops(self) -> list[Eqn]:
         return choosable_loops(self.graph)
 
     @cached_property
-    def pieces(self) -> list[CheckpointSegment]:
+    def segments(self) -> list[CheckpointSegment]:
         return [piece for body in reverse_bodies(self.graph) for piece in best_segments(body, self.cutting)]
 
     @property
     def sites(self) -> list[Site]:
-        return [*self.loops, *self.pieces]
+        return [*self.loops, *self.segments]
 
     @cached_property
-    def as_usual(self) -> tuple[Graph, BufferAssignment]:
+    def baseline(self) -> tuple[Graph, BufferAssignment]:
         """The program that keeps all, and its account."""
         from difflang.runtime.predict_memory import predict_memory
 
-        done = finalize_graph(self.whole, self.room)
+        done = finalize_graph(self.elaborated, self.room)
         return done, predict_memory(done)
 
-    def made(self, ways: Policies) -> tuple[Graph, BufferAssignment]:
+    def finalize(self, ways: Policies) -> tuple[Graph, BufferAssignment]:
         """The finished graph and its account."""
         from difflang.runtime.predict_memory import predict_memory
 
         key = tuple([ways.get(site, SAVE_ALL) for site in self.sites])
         if all(way.as_usual for way in key) and not self.cutting.sunk:
-            return self.as_usual
-        if key not in self.known:
+            return self.baseline
+        if key not in self.cache:
             done = finalize_graph(apply_policies(self.graph, ways, self.cutting.deep), self.room)
-            self.known[key] = done, predict_memory(done)
-        return self.known[key]
+            self.cache[key] = done, predict_memory(done)
+        return self.cache[key]
 
     def peak(self, ways: Policies) -> int:
-        return self.made(ways)[1].peak
+        return self.finalize(ways)[1].peak
 
-    def with_ways(self, ways: Policies, *, greedy: bool = False) -> MemoryPlan:
-        graph, account = self.made(ways)
+    def plan_with(self, ways: Policies, *, greedy: bool = False) -> MemoryPlan:
+        graph, account = self.finalize(ways)
         loops = [PolicyChoice(e.span, ways.get(e, SAVE_ALL)) for e in self.loops]
-        pieces = [PolicyChoice(p.span, w, loop=False) for p in self.pieces if not (w := ways.get(p, SAVE_ALL)).as_usual]
-        return MemoryPlan(graph, account, self.as_usual[1], (*loops, *pieces), greedy)
+        pieces = [
+            PolicyChoice(p.span, w, loop=False) for p in self.segments if not (w := ways.get(p, SAVE_ALL)).as_usual
+        ]
+        return MemoryPlan(graph, account, self.baseline[1], (*loops, *pieces), greedy)
 
     @cached_property
-    def usual(self) -> MemoryPlan:
-        return MemoryPlan(*self.as_usual, self.as_usual[1])
+    def baseline_plan(self) -> MemoryPlan:
+        return MemoryPlan(*self.baseline, self.baseline[1])
 
     @cached_property
     def fewest(self) -> dict[Site, SavePolicy]:
         """The least of each site: few states of a loop, nothing of a piece but what it takes."""
         return {
-            site: SavePolicy(kept="nothing") if isinstance(site, CheckpointSegment) else min_state_policy(site)
+            site: SavePolicy(residuals="nothing") if isinstance(site, CheckpointSegment) else min_state_policy(site)
             for site in self.sites
         }
 
     @cached_property
     def smallest(self) -> MemoryPlan:
         """The plan that takes the least, of those where all keep as little as they can, or loops alone, or none."""
-        found = [self.usual]
+        found = [self.baseline_plan]
         for sites in (self.sites, self.loops):
             if sites:
-                found.append(self.with_ways({site: self.fewest[site] for site in sites}))
+                found.append(self.plan_with({site: self.fewest[site] for site in sites}))
         return min(found, key=lambda p: p.account.peak)
 
     @cached_property
     def tables(self) -> list[OptionTable[SavePolicy]]:
         """What there is to choose from, in the order of the sites, beside the fewest bytes of all others."""
-        return [*map(self.table, self.loops), *self.piece_tables()]
+        return [*map(self.loop_table, self.loops), *self.segment_tables()]
 
     def plan(self, limit: int) -> MemoryPlan | None:
         """The plan of least time under a limit, as predicted; None where there is none."""
-        if not limit or self.usual.account.peak <= limit:
-            return self.usual
+        if not limit or self.baseline_plan.account.peak <= limit:
+            return self.baseline_plan
         if self.smallest.account.peak > limit:
             return None
-        return self.searched(limit, one_by_one=False) or self.searched(limit, one_by_one=True) or self.fallback
+        return self.search(limit, one_by_one=False) or self.search(limit, one_by_one=True) or self.fallback
 
-    def searched(self, limit: int, *, one_by_one: bool) -> MemoryPlan | None:
+    def search(self, limit: int, *, one_by_one: bool) -> MemoryPlan | None:
         """The quickest plan under a limit of those that integer programs give.
 
         Ways that take more together than by themselves, in loops within loops, leave less room to the next program, or
@@ -240,8 +242,8 @@ class SegmentedPlanner:
             if picks is None or (found is not None and tuple(picks) in seen):
                 return found
             seen.add(tuple(picks))
-            plan = self.with_ways(
-                {site: t.ways[i] for site, t, i in zip(self.sites, tables, picks, strict=True)}, greedy=greedy
+            plan = self.plan_with(
+                {site: t.options[i] for site, t, i in zip(self.sites, tables, picks, strict=True)}, greedy=greedy
             )
             over = plan.account.peak - limit
             if over <= 0:
@@ -252,7 +254,7 @@ class SegmentedPlanner:
             elif found is not None:
                 return found
             elif one_by_one:
-                tables = [t.dearer(i, (over + 1) / len(picks)) for t, i in zip(tables, picks, strict=True)]
+                tables = [t.with_extra_bytes(i, (over + 1) / len(picks)) for t, i in zip(tables, picks, strict=True)]
             else:
                 room -= over
         return found
@@ -262,30 +264,30 @@ class SegmentedPlanner:
         """What fits if anything does, though a quicker plan may fit as well."""
         return replace(self.smallest, greedy=True)
 
-    def table(self, eqn: Eqn) -> OptionTable[SavePolicy]:
+    def loop_table(self, eqn: Eqn) -> OptionTable[SavePolicy]:
         """The ways of a loop."""
         length, least = eqn.attrs["length"], self.peak(self.fewest)
         known = isinstance(length, int)
         steps = length if known else UNKNOWN_LENGTH
         step = estimated_work(eqn) / max(1, steps) if known else estimated_work(eqn)
-        bytes_of = self.bytes_of_ways(eqn, least)
+        bytes_of = self.bytes_model(eqn, least)
         rest = self.work_for_what_is_read(eqn)
         ways = pareto_front([
-            (bytes_of(way), again * step + (0 if way.taped else steps * rest), way)
-            for way, again in loop_policies(steps, known=known) if known or way.slots >= self.fewest[eqn].slots
+            (bytes_of(way), again * step + (0 if way.segment_steps else steps * rest), way)
+            for way, again in loop_policies(steps, is_static=known) if known or way.slots >= self.fewest[eqn].slots
         ])  # fmt: skip
         whole = self.peak({**self.fewest, eqn: SAVE_ALL}) - least
-        for way in [SavePolicy(kept="nothing"), SavePolicy(kept="least")] if known else []:
+        for way in [SavePolicy(residuals="nothing"), SavePolicy(residuals="least")] if known else []:
             takes = self.peak({**self.fewest, eqn: way}) - least
-            if takes < whole or way.kept == "nothing":  # beside inner loops that keep more it may take less
-                again = steps * recompute_work(eqn.regions[0].eqns, way.kept)
+            if takes < whole or way.residuals == "nothing":  # beside inner loops that keep more it may take less
+                again = steps * recompute_work(eqn.regions[0].eqns, way.residuals)
                 ways.append((takes, again, way))
                 if takes < whole and is_splittable(eqn):
-                    ways += self.between(eqn, way, (takes, whole), again)
+                    ways += self.split_loop_policies(eqn, way, (takes, whole), again)
         bytes, times, kept = zip(*ways, (whole, 0.0, SAVE_ALL), strict=True)
         return OptionTable(list(kept), list(bytes), list(times))
 
-    def between(
+    def split_loop_policies(
         self, eqn: Eqn, way: SavePolicy, ends: tuple[float, float], again: float
     ) -> list[tuple[float, float, SavePolicy]]:
         """The ways of a loop in two whose last steps keep all: on a line, but for what two take more than one."""
@@ -302,10 +304,13 @@ class SegmentedPlanner:
 
     def work_for_what_is_read(self, eqn: Eqn) -> float:
         """How long it takes to have what is read back of one step from its state."""
-        way = self.probe(eqn)
-        done, _ = self.made({**self.fewest, eqn: way})
+        way = self.probe_policy(eqn)
+        done, _ = self.finalize({**self.fewest, eqn: way})
         found = [
-            e for g in graphs_postorder(done)[0] for e in g.eqns if e.op is loop and e.attrs.get("keep") == way.keep
+            e
+            for g in graphs_postorder(done)[0]
+            for e in g.eqns
+            if e.op is loop and e.attrs.get("keep") == way.keep_attr
         ]
         total = 0.0
         for e in found:
@@ -315,14 +320,14 @@ class SegmentedPlanner:
                 total += sum([estimated_work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])
         return total
 
-    def probe(self, eqn: Eqn) -> SavePolicy:
+    def probe_policy(self, eqn: Eqn) -> SavePolicy:
         """A way of a loop to keep states that no other loop has."""
         length = eqn.attrs["length"]
         return SavePolicy(
             max(MIN_SLOTS + 1, min(SLOT_COUNTS[-1], length - 1 if isinstance(length, int) else SLOT_COUNTS[-1]))
         )
 
-    def bytes_of_ways(self, eqn: Eqn, least: int) -> Callable[[SavePolicy], float]:
+    def bytes_model(self, eqn: Eqn, least: int) -> Callable[[SavePolicy], float]:
         """What a way of a loop that keeps states takes beside the fewest bytes: a line through two predictions."""
         length = eqn.attrs["length"]
 
@@ -330,34 +335,37 @@ class SegmentedPlanner:
             low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
             return low, (high - low) / apart
 
-        probe, few = self.probe(eqn), self.fewest[eqn].slots
+        probe, few = self.probe_policy(eqn), self.fewest[eqn].slots
         _, by_state = line(SavePolicy(few), probe, probe.slots - few)
         if not isinstance(length, int):
             return lambda way: by_state * (way.slots - few)
         far = max(2, length // 2)
-        at, by_step = line(SavePolicy(1, taped=1), SavePolicy(1, taped=far), far - 1)
+        at, by_step = line(SavePolicy(1, segment_steps=1), SavePolicy(1, segment_steps=far), far - 1)
         return lambda way: (
-            at + by_state * (way.slots - 1) + by_step * (way.taped - 1) if way.taped else by_state * (way.slots - few)
+            at + by_state * (way.slots - 1) + by_step * (way.segment_steps - 1)
+            if way.segment_steps
+            else by_state * (way.slots - few)
         )
 
-    def piece_tables(self) -> list[OptionTable[SavePolicy]]:
+    def segment_tables(self) -> list[OptionTable[SavePolicy]]:
         """The ways of each piece: what all take together, by the prediction, in proportion to what each makes."""
-        if not self.pieces:
+        if not self.segments:
             return []
         least, found, kinds = (
             self.peak(self.fewest),
             list[OptionTable[SavePolicy]](),
-            (SavePolicy(kept="least"), SAVE_ALL),
+            (SavePolicy(residuals="least"), SAVE_ALL),
         )
-        together = [self.peak({**self.fewest, **dict.fromkeys(self.pieces, way)}) - least for way in kinds]
-        parts = [[min_cut_bytes(p) for p in self.pieces], [residual_bytes(p.eqns) for p in self.pieces]]
-        for i, piece in enumerate(self.pieces):
+        together = [self.peak({**self.fewest, **dict.fromkeys(self.segments, way)}) - least for way in kinds]
+        parts = [[min_cut_bytes(p) for p in self.segments], [residual_bytes(p.eqns) for p in self.segments]]
+        for i, piece in enumerate(self.segments):
             shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
-            ways = [SavePolicy(kept="nothing"), *kinds]
-            late = 1 + LATE_COST * i / len(self.pieces)
+            ways = [SavePolicy(residuals="nothing"), *kinds]
+            late = 1 + LATE_COST * i / len(self.segments)
             deep = 1 + self.cutting.deep  # how often what is not kept is computed again
             times = [
-                late * recompute_work(piece.eqns, way.kept) * (deep if way.kept == "nothing" else 1) for way in ways
+                late * recompute_work(piece.eqns, way.residuals) * (deep if way.residuals == "nothing" else 1)
+                for way in ways
             ]
             found.append(OptionTable(ways, [0.0, *shares], times))
         return found
@@ -371,6 +379,6 @@ def min_state_policy(eqn: Eqn) -> SavePolicy:
     state = LoopAttrs.of(eqn).parts(eqn.operands).carry
     return SavePolicy(
         min_memory_slots(
-            total_bytes(state), known=isinstance(eqn.attrs["length"], int) or any(map(has_symbolic_size, state))
+            total_bytes(state), is_static=isinstance(eqn.attrs["length"], int) or any(map(has_symbolic_size, state))
         )
     )

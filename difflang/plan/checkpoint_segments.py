@@ -51,7 +51,7 @@ def map_equations(changed: Callable[[Eqn], Sequence[Eqn]], eqns: Iterable[Eqn]) 
     return [new for eqn in eqns for new in changed(eqn)]
 
 
-def inline_calls(graph: Graph, most: int) -> Graph:
+def inline_calls(graph: Graph, max_eqns: int) -> Graph:
     """The graph with the functions that it calls written out; as it is, if that were more than so many equations.
 
     What is in loops, maps and branches stays. Cost: linear in what it gives.
@@ -62,11 +62,11 @@ def inline_calls(graph: Graph, most: int) -> Graph:
     sizes: dict[Graph, int] = {}
     for inner in order:
         sizes[inner] = sum([sizes[e.regions[0]] if is_inlinable_call(e) else 1 for e in inner.eqns])
-    if sizes[graph] > most:
+    if sizes[graph] > max_eqns:
         return graph
     done: dict[Graph, Graph] = {}
     for inner in order:
-        if sizes[inner] <= most:
+        if sizes[inner] <= max_eqns:
             done[inner] = inline_calls_in(inner, done)
     return done[graph]
 
@@ -75,12 +75,12 @@ def inline_calls_in(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
     eqns: list[Eqn] = []
     to: dict[Value, Value] = {}
     for old in graph.eqns:
-        eqn = old.renamed(to)
+        eqn = old.replace_operands(to)
         if is_inlinable_call(eqn):
             to.update(zip(eqn.results, splice(done[eqn.regions[0]], eqn.operands, eqns), strict=True))
         else:
             eqns.append(eqn)
-    return graph.with_eqns(eqns).renamed_results(to) if to else graph
+    return graph.with_eqns(eqns).replace_results(to) if to else graph
 
 
 def find_segments(graph: Graph, count: int) -> list[CheckpointSegment]:
@@ -126,7 +126,9 @@ def is_recomputable(eqn: Eqn, loops: bool) -> bool:
         return False
     if any([isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)]):
         return False
-    return not eqn.regions or (eqn.op.layout is not None and (loops or not eqn.op.layout(eqn).repeats))
+    return not eqn.regions or (
+        eqn.op.region_dataflow is not None and (loops or not eqn.op.region_dataflow(eqn).repeats)
+    )
 
 
 def live_bytes_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
@@ -165,8 +167,8 @@ def boundary_bytes(graph: Graph, found: Sequence[CheckpointSegment]) -> int:
 def checkpoint_segments(
     graph: Graph,
     blocks: Mapping[CheckpointSegment, Attrs],
-    changed: Callable[[Eqn], Sequence[Eqn]] = single_equation,
-    within: Callable[[Graph], Graph] = identity,
+    rewrite_eqn: Callable[[Eqn], Sequence[Eqn]] = single_equation,
+    rewrite_body: Callable[[Graph], Graph] = identity,
 ) -> Graph:
     """The graph where these pieces are blocks that are computed again, with attributes of their own.
 
@@ -176,23 +178,23 @@ def checkpoint_segments(
     constants = {e.results[0]: e for e in views if not e.operands}
     piece_of = {e: piece for piece in blocks for e in piece.eqns}
     if not piece_of:
-        return graph.with_eqns(map_equations(changed, graph.eqns))
+        return graph.with_eqns(map_equations(rewrite_eqn, graph.eqns))
     read_by: dict[Value, set[CheckpointSegment | None]] = {v: {None} for v in graph.results}
     for eqn in rest:
         for v in eqn.operands:
             read_by.setdefault(v, set()).add(piece_of.get(eqn))
-    eqns = map_equations(changed, views)
+    eqns = map_equations(rewrite_eqn, views)
     for eqn in rest:
         piece = piece_of.get(eqn)
         if piece is None:
-            eqns += changed(eqn)
+            eqns += rewrite_eqn(eqn)
         elif eqn is piece.eqns[0]:
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
             if made:
-                inner = identity if blocks[piece].get("cut") else within
+                inner = identity if blocks[piece].get("cut") else rewrite_body
                 eqns.append(
                     checkpoint_equation(
-                        map_equations(changed, piece.eqns), made, constants, piece.span, blocks[piece], inner
+                        map_equations(rewrite_eqn, piece.eqns), made, constants, piece.span, blocks[piece], inner
                     )
                 )
     return graph.with_eqns(eqns)

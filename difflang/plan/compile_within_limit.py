@@ -27,7 +27,7 @@ class CompiledProgram(Protocol):
     """What XLA made of a program. `orders`: whether it can be told the order of kernels there."""
 
     @property
-    def bytes(self) -> int: ...
+    def memory_bytes(self) -> int: ...
 
     @property
     def orders(self) -> bool: ...
@@ -43,15 +43,15 @@ class CompileGraph(Protocol[CompiledT]):
     def __call__(self, graph: Graph, /, *, sparing: bool = False) -> CompiledT: ...
 
 
-def compile_within_limit(graph: Graph, limit: int, room: Capacity, make: CompileGraph[T]) -> tuple[MemoryPlan, T]:
+def compile_within_limit(graph: Graph, limit: int, capacity: Capacity, make: CompileGraph[T]) -> tuple[MemoryPlan, T]:
     """The plan of a program under a limit of so many bytes, 0 for none, and what `make` compiles it to.
 
     Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
     Errors: DL1012.
     """
-    planner, once = BudgetPlanner(graph, room), dict[tuple[Graph, bool], T]()
+    planner, once = BudgetPlanner(graph, capacity), dict[tuple[Graph, bool], T]()
 
-    def made_of(plan: MemoryPlan, *, sparing: bool) -> T:
+    def compile_plan(plan: MemoryPlan, *, sparing: bool) -> T:
         key = plan.graph, sparing
         if key not in once:
             once[key] = make(plan.graph, sparing=sparing)
@@ -60,11 +60,11 @@ def compile_within_limit(graph: Graph, limit: int, room: Capacity, make: Compile
     aim, missed, misses, sparing = limit, 0, 0, False
     for _ in range(CHECKS):
         plan = planner.plan(aim) or planner.smallest
-        made = made_of(plan, sparing=sparing)
+        made = compile_plan(plan, sparing=sparing)
         if not limit:
             return plan, made
-        if made.bytes <= limit:
-            return try_larger_plan(planner, limit, (aim, missed), plan, made, partial(made_of, sparing=sparing))
+        if made.memory_bytes <= limit:
+            return try_larger_plan(planner, limit, (aim, missed), plan, made, partial(compile_plan, sparing=sparing))
         if plan.graph is planner.smallest.graph:
             break
         misses += 1
@@ -72,17 +72,17 @@ def compile_within_limit(graph: Graph, limit: int, room: Capacity, make: Compile
             aim, missed, misses, sparing = limit, 0, 0, True
             continue
         missed = min(aim, plan.account.peak)
-        aim = missed * limit // made.bytes
+        aim = missed * limit // made.memory_bytes
         if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
             aim = min(aim, isqrt(missed * planner.smallest.account.peak))
-    return compile_smallest(planner, limit, made_of, sparing=sparing)
+    return compile_smallest(planner, limit, compile_plan, sparing=sparing)
 
 
 def with_kernel_order(plan: MemoryPlan, *, sparing: bool) -> MemoryPlan:
     """The plan as predicted for that order of kernels."""
     from difflang.runtime.predict_memory import predict_memory
 
-    return replace(plan, account=predict_memory(plan.graph, sparing=True)) if sparing else plan
+    return replace(plan, account=predict_memory(plan.graph, low_memory=True)) if sparing else plan
 
 
 def compile_smallest(
@@ -90,9 +90,9 @@ def compile_smallest(
 ) -> tuple[MemoryPlan, T]:
     """The smallest plan in that order of kernels, or else in the other. Errors: DL1012."""
     made = make(planners.smallest, sparing=sparing)
-    if made.bytes > limit and made.orders:
-        made = min(made, make(planners.smallest, sparing=not sparing), key=lambda m: m.bytes)
-    return (planners.smallest, made) if made.bytes <= limit else planners.refuse(limit, made.bytes)
+    if made.memory_bytes > limit and made.orders:
+        made = min(made, make(planners.smallest, sparing=not sparing), key=lambda m: m.memory_bytes)
+    return (planners.smallest, made) if made.memory_bytes <= limit else planners.refuse(limit, made.memory_bytes)
 
 
 def try_larger_plan(
@@ -106,10 +106,10 @@ def try_larger_plan(
     """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
     this plan, and that with which the one before it took too much, if there was one.
     """
-    aim = limit * plan.account.peak // max(1, made.bytes)
+    aim = limit * plan.account.peak // max(1, made.memory_bytes)
     aim, enough = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)
-    more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.before.peak else None
+    more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.unplanned.peak else None
     if more is None or more.graph is plan.graph:
         return plan, made
     wider = make(more)
-    return (more, wider) if wider.bytes <= limit else (plan, made)
+    return (more, wider) if wider.memory_bytes <= limit else (plan, made)

@@ -15,46 +15,46 @@ W = TypeVar("W")
 class OptionTable(Struct, Generic[W], frozen=True):
     """The ways that there are: how many more bytes each takes, and how much is computed again."""
 
-    ways: list[W]
+    options: list[W]
     bytes: list[float]
     times: list[float]
 
-    def dearer(self, pick: int, more: float) -> OptionTable[W]:
+    def with_extra_bytes(self, pick: int, more: float) -> OptionTable[W]:
         """The same, a way taking so many more bytes."""
         return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
 
 
-def solve_knapsack(tables: Sequence[OptionTable[W]], room: float) -> tuple[list[int] | None, bool]:
+def solve_knapsack(tables: Sequence[OptionTable[W]], byte_budget: float) -> tuple[list[int] | None, bool]:
     """One way of each table, in the least time within so many bytes, and whether it was found greedily."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    if not tables or sum([min(t.bytes) for t in tables]) > room:
+    if not tables or sum([min(t.bytes) for t in tables]) > byte_budget:
         return None, False
-    sizes = [len(t.ways) for t in tables]
+    sizes = [len(t.options) for t in tables]
     one = np.zeros((len(tables), sum(sizes)))
     for row, (start, size) in enumerate(zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True)):
         one[row, start : start + size] = 1
     times, bytes = np.concatenate([t.times for t in tables]), np.concatenate([t.bytes for t in tables])
     scale = max(1.0, float(np.max(times)))
-    within: Any = [LinearConstraint(one, 1, 1), LinearConstraint(bytes[None, :] / 1024, -np.inf, room / 1024)]
+    within: Any = [LinearConstraint(one, 1, 1), LinearConstraint(bytes[None, :] / 1024, -np.inf, byte_budget / 1024)]
     options = {"time_limit": 5.0, "mip_rel_gap": 1e-3}
     ints, bounds = np.ones(len(times)), Bounds(0, 1)
     found: Any = milp(times / scale, constraints=within, integrality=ints, bounds=bounds, options=options)
     if found.x is None:
-        return solve_greedily(tables, room), True
+        return solve_greedily(tables, byte_budget), True
     picks = np.split(np.round(found.x), np.cumsum(sizes)[:-1])
     return [int(np.argmax(p)) for p in picks], False
 
 
-def solve_greedily(tables: Sequence[OptionTable[W]], room: float) -> list[int]:
+def solve_greedily(tables: Sequence[OptionTable[W]], byte_budget: float) -> list[int]:
     """From the fewest bytes on, whatever saves the most time for its bytes, while there is room."""
     picks = [int(np.argmin(t.bytes)) for t in tables]
     while True:
-        left = room - sum([t.bytes[i] for t, i in zip(tables, picks, strict=True)])
+        left = byte_budget - sum([t.bytes[i] for t, i in zip(tables, picks, strict=True)])
         steps = [
             ((t.times[i] - t.times[j]) / max(1.0, t.bytes[j] - t.bytes[i]), row, j)
             for row, (t, i) in enumerate(zip(tables, picks, strict=True))
-            for j in range(len(t.ways))
+            for j in range(len(t.options))
             if t.times[j] < t.times[i] and t.bytes[j] - t.bytes[i] <= left
         ]
         if not steps:

@@ -26,16 +26,16 @@ LAST_FRACTIONS = 16  # of a loop, of which the last ones may be kept in another 
 TIME_TOLERANCE = 0.995  # of the time of another way: what is no quicker is as quick
 
 
-def loop_policies(steps: int, *, known: bool) -> list[tuple[SavePolicy, float]]:
+def loop_policies(steps: int, *, is_static: bool) -> list[tuple[SavePolicy, float]]:
     """Ways to keep states of a loop, and how many steps each takes beside those that are taken where all is kept."""
-    slots = [n for n in SLOT_COUNTS if not known or n < steps]
+    slots = [n for n in SLOT_COUNTS if not is_static or n < steps]
     found = [(SavePolicy(n), float(recomputed_steps(np.array([steps], np.int32), n + 1)[0])) for n in slots]
-    taped = np.array([n for n in (1, *SLOT_COUNTS) if known and MAX_UNITS * n >= steps and n < steps], np.int32)
+    taped = np.array([n for n in (1, *SLOT_COUNTS) if is_static and MAX_UNITS * n >= steps and n < steps], np.int32)
     units = -(-(steps - taped) // taped)
     for n in (1, *slots):
         fits = units >= n  # each unit has its own state where there are as many
         again = taped[fits] * np.float64(recomputed_steps(units[fits], n)) + (steps - taped[fits])
-        found += [(SavePolicy(n, taped=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
+        found += [(SavePolicy(n, segment_steps=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
     return found
 
 
@@ -47,14 +47,14 @@ def partial_policies(way: SavePolicy, steps: int) -> list[SavePolicy]:
     ]
 
 
-def min_memory_slots(state: int, *, known: bool) -> int:
+def min_memory_slots(state: int, *, is_static: bool) -> int:
     """With how many states of so many bytes a loop takes the least room.
 
     Where nobody knows its length it has the tables by which states are kept: the fewer slots, the longer they are.
     """
     return (
         MIN_SLOTS
-        if known
+        if is_static
         else min(SLOT_COUNTS[:MAX_EXACT_SLOTS], key=lambda n: n * state + 2 * reach_table(n + 1).nbytes)
     )
 

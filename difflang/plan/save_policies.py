@@ -50,14 +50,14 @@ class SavePolicy(Struct, frozen=True):
     """
 
     slots: int = 0
-    kept: ResidualKind = "all"
-    taped: int = 0
+    residuals: ResidualKind = "all"
+    segment_steps: int = 0
     last: int = 0
 
     @property
-    def keep(self) -> tuple[int, ...]:
+    def keep_attr(self) -> tuple[int, ...]:
         """As an attribute of a loop."""
-        return (self.slots, self.taped, 1) if self.taped else (self.slots, 0)
+        return (self.slots, self.segment_steps, 1) if self.segment_steps else (self.slots, 0)
 
     @property
     def as_usual(self) -> bool:
@@ -72,22 +72,24 @@ class PolicyChoice(Struct, frozen=True):
     """What is kept of a loop, or of the code that begins somewhere."""
 
     span: Span
-    way: SavePolicy
+    policy: SavePolicy
     loop: bool = True
 
     @property
     def slots(self) -> int:
-        return self.way.slots
+        return self.policy.slots
 
     def __str__(self) -> str:
         if self.slots:
-            taped = f", and what {self.way.taped} steps need at a time" if self.way.taped else ""
+            taped = f", and what {self.policy.segment_steps} steps need at a time" if self.policy.segment_steps else ""
             return f"keeps {self.slots} of its states{taped}"
         if not self.loop:
-            return "is computed again" + (", but for products, sums and draws" if self.way.kept == "least" else "")
+            return "is computed again" + (
+                ", but for products, sums and draws" if self.policy.residuals == "least" else ""
+            )
         least = {"least": "keeps products, sums and draws of every step", "nothing": "keeps the state of every step"}
-        last = f", and what the last {self.way.last} need" if self.way.last else ""
-        return least.get(self.way.kept, "keeps what every step needs") + last
+        last = f", and what the last {self.policy.last} need" if self.policy.last else ""
+        return least.get(self.policy.residuals, "keeps what every step needs") + last
 
 
 # ------------------------------------------------------------------------------------------ where there is a choice
@@ -185,7 +187,7 @@ def residual_candidates(eqns: Iterable[Eqn]) -> list[Value]:
             continue
         if e.op.jvp is not None or e.regions:
             found |= dict.fromkeys((*e.operands, *e.results))
-        elif e.op.term_by_term and len(e.operands) > 1:
+        elif e.op.linear_in_each and len(e.operands) > 1:
             found |= dict.fromkeys(e.operands)
     return list(found)
 
@@ -232,7 +234,7 @@ def recompute_work(eqns: Iterable[Eqn], kept: ResidualKind) -> float:
 def apply_policies(graph: Graph, ways: Policies, deep: int = 0) -> Graph:
     """The graph of which each site is kept that way, pieces in pieces that are computed again. Cost: linear."""
     blocks = {
-        p.eqns[0]: (p, KEEP_MIN_CUT if w.kept == "least" else KEEP_INPUTS)
+        p.eqns[0]: (p, KEEP_MIN_CUT if w.residuals == "least" else KEEP_INPUTS)
         for p, w in ways.items() if isinstance(p, CheckpointSegment) and not w.as_usual
     }  # fmt: skip
     done: dict[Graph, Graph] = {}
@@ -253,10 +255,10 @@ def apply_policy(eqn: Eqn, done: Mapping[Graph, Graph], ways: Policies) -> list[
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
     way = ways.get(eqn, SAVE_ALL)
     if way.slots:
-        return [Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep}, new.regions, eqn.span)]
+        return [Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep_attr}, new.regions, eqn.span)]
     if way.as_usual:
         return [new]
-    less = new.with_regions([checkpoint_step(new.regions[0], way.kept == "least"), *new.regions[1:]])
+    less = new.with_regions([checkpoint_step(new.regions[0], way.residuals == "least"), *new.regions[1:]])
     return split_loop(less, new, way.last) if way.last else [less]
 
 

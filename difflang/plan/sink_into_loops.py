@@ -25,7 +25,7 @@ def sink_into_loops(graph: Graph) -> Graph:
     """The graph with what its loops of known length alone read made in their steps. Cost: linear."""
     reads = Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]])
     makers = {r: e for e in graph.eqns for r in e.results}
-    return graph.with_eqns([LoopSinking(e, makers, reads).eqn if e.op is loop else e for e in graph.eqns])
+    return graph.with_eqns([LoopSinking(e, makers, reads).rewritten_loop if e.op is loop else e for e in graph.eqns])
 
 
 class LoopSinking(Struct):
@@ -36,25 +36,25 @@ class LoopSinking(Struct):
     reads: Counter[Value]
 
     @property
-    def eqn(self) -> Eqn:
+    def rewritten_loop(self) -> Eqn:
         form = LoopAttrs.of(self.loop)
-        if not form.exact or form.again or len(self.loop.regions) != 1:
+        if not form.exact or form.history_outputs or len(self.loop.regions) != 1:
             return self.loop
         at = form.parts(self.loop.operands)
         once = Counter(at.xs)
-        made_of = {x: self.leaves(x) for x in dict.fromkeys(at.xs) if once[x] == self.reads[x]}
+        made_of = {x: self.leaf_operands(x) for x in dict.fromkeys(at.xs) if once[x] == self.reads[x]}
         moved = {x: leaves for x, leaves in made_of.items() if is_smaller(leaves[1], x)}
         if not moved:
             return self.loop
         stay = [x for x in at.xs if x not in moved]
         consts = list(dict.fromkeys([v for whole, _ in moved.values() for v in whole]))
         new = [v for v in dict.fromkeys([v for _, items in moved.values() for v in items]) if v not in stay]
-        step = self.step(form, list(moved), consts, [*stay, *new])
+        step = self.step_graph(form, list(moved), consts, [*stay, *new])
         operands = (at.first, *at.consts, *consts, *at.carry, *stay, *new)
         attrs = {**self.loop.attrs, "consts": form.consts + len(consts)}
         return Eqn(loop, operands, self.loop.results, attrs, (step,), self.loop.span)
 
-    def leaves(self, x: Value) -> tuple[list[Value], list[Value]]:
+    def leaf_operands(self, x: Value) -> tuple[list[Value], list[Value]]:
         """What an array is made of in steps: what each reads whole, and what it reads an item of."""
         eqn = self.makers.get(x)
         if eqn is None or (self.reads[x] > 1 and eqn.op not in (broadcast, const)):
@@ -64,12 +64,12 @@ class LoopSinking(Struct):
             return [], [x]
         consts, items = list[Value](), list[Value]()
         for v, whole in zip(eqn.operands, wholes, strict=True):
-            more = ([v], []) if whole else self.leaves(v)
+            more = ([v], []) if whole else self.leaf_operands(v)
             consts += more[0]
             items += more[1]
         return consts, items
 
-    def step(self, form: LoopAttrs, moved: list[Value], consts: list[Value], xs: list[Value]) -> Graph:
+    def step_graph(self, form: LoopAttrs, moved: list[Value], consts: list[Value], xs: list[Value]) -> Graph:
         builder, old = Builder(), self.loop.regions[0]
         at, given = form.parts(old.params), form.parts(self.loop.operands)
         first = [builder.param(p.type, p.hint) for p in (at.first, *at.consts)]

@@ -35,9 +35,9 @@ def split_loop(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
     form, write = LoopAttrs.of(late), LoopReplacement(late)
     assert isinstance(form.length, int)
     middle, parts = form.length - last, form.parts(late.operands)
-    before = write.steps(early, 0, middle, parts.carry)
+    before = write.emit_steps(early, 0, middle, parts.carry)
     state = late.results[1 : 1 + form.carry]
-    after = write.steps(late, middle, form.length, before[: form.carry], state)
+    after = write.emit_steps(late, middle, form.length, before[: form.carry], state)
     write.one("const", to=late.results[0], value=form.length, type=INDEX)
     for a, b, y in zip(before[form.carry :], after[form.carry :], late.results[1 + form.carry :], strict=True):
         write.one("concat", a, b, to=y, axis=0)
@@ -47,31 +47,33 @@ def split_loop(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
 class LoopReplacement(Struct, eq=False):
     """Equations that take the place of one, in its graph."""
 
-    of: Eqn
+    replaced_eqn: Eqn
     eqns: list[Eqn] = field(default_factory=list[Eqn])
 
     def value(self, type: Type) -> Value:
-        return Value(type, self.of.results[0].home)
+        return Value(type, self.replaced_eqn.results[0].home)
 
     def one(self, name: str, *operands: Value, to: Value | None = None, **attrs: object) -> Value:
         """The result of one more equation: a new value, or that one."""
         (type,) = result_types(OPS[name], [v.type for v in operands], (), attrs)
         result = to or self.value(type)
-        self.eqns.append(Eqn(OPS[name], operands, (result,), attrs, (), self.of.span))
+        self.eqns.append(Eqn(OPS[name], operands, (result,), attrs, (), self.replaced_eqn.span))
         return result
 
-    def part(self, x: Value, start: int, stop: int) -> Value:
+    def slice_items(self, x: Value, start: int, stop: int) -> Value:
         """Some of the items of an array."""
         shape = tensor_type(x).shape
         rest = shape[1:]
         return self.one("slice", x, starts=(start, *[0] * len(rest)), stops=(stop, *rest), steps=(1,) * len(shape))
 
-    def steps(self, loop: Eqn, start: int, stop: int, carry: Sequence[Value], to: Sequence[Value] = ()) -> list[Value]:
+    def emit_steps(
+        self, loop: Eqn, start: int, stop: int, carry: Sequence[Value], to: Sequence[Value] = ()
+    ) -> list[Value]:
         """Some steps of a loop: the carries after them, which are those if there are such, and what they give."""
         form = LoopAttrs.of(loop)
         parts, attrs = form.parts(loop.operands), {**loop.attrs, "length": stop - start}
         limit = self.one("const", value=stop - start, type=INDEX)
-        operands = (limit, *parts.consts, *carry, *[self.part(x, start, stop) for x in parts.xs])
+        operands = (limit, *parts.consts, *carry, *[self.slice_items(x, start, stop) for x in parts.xs])
         regions = (shift_step_index(loop.regions[0], start), *loop.regions[1:])
         count, *found = map(self.value, result_types(loop.op, [v.type for v in operands], regions, attrs))
         found = [*(to or found[: form.carry]), *found[form.carry :]]

@@ -35,7 +35,7 @@ class GroupFunction(Struct, frozen=True, eq=False):
     fails: bool  # the last three results are a failure
 
     @property
-    def given(self) -> Values:
+    def call_params(self) -> Values:
         return self.graph.params[: len(self.graph.params) - len(self.shared)]
 
     @property
@@ -46,14 +46,16 @@ class GroupFunction(Struct, frozen=True, eq=False):
 
 class ReturnTerminator(Struct, frozen=True, eq=False):
     values: Values
-    word: Values
+    failure: Values
 
 
 class CallTerminator(Struct, frozen=True, eq=False):
     function: int
     operands: Values
-    word: Values
-    then: BasicBlock | None  # none for a call whose results are those of the function: nothing is left to do here
+    failure: Values
+    return_block: (
+        BasicBlock | None
+    )  # none for a call whose results are those of the function: nothing is left to do here
 
 
 class JumpTerminator(Struct, frozen=True, eq=False):
@@ -79,8 +81,8 @@ class CodeFragment(Struct, frozen=True, eq=False):
 class BasicBlock(Struct, eq=False):
     """Where the machine can be: code, what it is given, and what it needs besides of code that ran before."""
 
-    received: Values
-    piece: CodeFragment
+    block_params: Values
+    code: CodeFragment
     live: Values = ()
     after_call: bool = False  # what it needs besides waits in a frame
     number: int = 0
@@ -92,9 +94,9 @@ class ControlFlowGraph(Struct, eq=False):
     members: Mapping[int, GroupFunction]
     constants: Mapping[tuple[int, int], Value]  # by function and param: given alike by every call, so never passed
     entries: dict[int, BasicBlock] = field(default_factory=dict[int, BasicBlock])
-    all: list[BasicBlock] = field(default_factory=list["BasicBlock"])
+    all_blocks: list[BasicBlock] = field(default_factory=list["BasicBlock"])
     numbers: dict[Value, Eqn] = field(default_factory=dict[Value, Eqn])  # equations without operands, by their result
-    calling: dict[Graph, bool] = field(default_factory=dict[Graph, bool])  # whether a graph calls within the group
+    calls_group: dict[Graph, bool] = field(default_factory=dict[Graph, bool])  # whether a graph calls within the group
 
     def add(self, received: Iterable[Value], piece: CodeFragment, *, after_call: bool = False) -> BasicBlock:
         """A block. Numbers and the like are made anew in it instead of being kept for it."""
@@ -104,16 +106,16 @@ class ControlFlowGraph(Struct, eq=False):
         again = [self.numbers[v] for v in needed if v in self.numbers]
         live = tuple([v for v in needed if v not in self.numbers])
         block = BasicBlock(
-            received, CodeFragment((*again, *piece.eqns), piece.end), live, after_call, len(self.all) + 1
+            received, CodeFragment((*again, *piece.eqns), piece.end), live, after_call, len(self.all_blocks) + 1
         )
-        self.all.append(block)
+        self.all_blocks.append(block)
         return block
 
-    def passed(self, function: int, operands: Sequence[Value]) -> Values:
+    def varying_operands(self, function: int, operands: Sequence[Value]) -> Values:
         """What a call of a function passes on."""
         return tuple([v for i, v in enumerate(operands) if (function, i) not in self.constants])
 
-    def function(self, number: int) -> None:
+    def add_function(self, number: int) -> None:
         """Cut a function into blocks. Errors: DL0410, DL1108 for a call where a function cannot be cut."""
         member = self.members[number]
         self.look_into(member.graph)
@@ -121,27 +123,29 @@ class ControlFlowGraph(Struct, eq=False):
         home = Builder()
         fresh = [self.constants.get((number, i)) or Value(p.type, home, p.hint) for i, p in enumerate(params)]
 
-        def leave(results: Values) -> CodeFragment:
+        def make_return(results: Values) -> CodeFragment:
             values = len(member.results)
             return CodeFragment((), ReturnTerminator(results[:values], results[values:]))
 
-        piece = self.cut(member.graph, fresh, leave)
-        self.entries[number] = self.add(self.passed(number, fresh[: len(member.given)]), piece)
+        piece = self.split_at_calls(member.graph, fresh, make_return)
+        self.entries[number] = self.add(self.varying_operands(number, fresh[: len(member.call_params)]), piece)
         if self.entries[number].live:
             raise InternalError("the first block of a function needs what nothing gives it")
 
     def look_into(self, graph: Graph) -> None:
         """See which regions of a graph call within the group."""
         for inner in graphs_postorder(graph)[0]:
-            self.calling[inner] = any(map(self.calls, inner.eqns))
+            self.calls_group[inner] = any(map(self.has_group_call, inner.eqns))
 
-    def cut(self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], CodeFragment]) -> CodeFragment:
+    def split_at_calls(
+        self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], CodeFragment]
+    ) -> CodeFragment:
         """The code of a graph, and `after` it on its results, up to the first cut: from the last one backwards."""
-        eqns, results = self.copied(graph, operands)
+        eqns, results = self.copy_equations(graph, operands)
         rest = after(results)
         pending, end = list(reversed(rest.eqns)), rest.end
         for eqn in reversed(eqns):
-            if not self.calls(eqn):
+            if not self.has_group_call(eqn):
                 pending.append(eqn)
                 continue
             rest = prune_fragment(CodeFragment(tuple(reversed(pending)), end))
@@ -149,11 +153,11 @@ class ControlFlowGraph(Struct, eq=False):
             pending, end = list(reversed(ended.eqns)), ended.end
         return CodeFragment(tuple(reversed(pending)), end)
 
-    def calls(self, eqn: Eqn) -> bool:
+    def has_group_call(self, eqn: Eqn) -> bool:
         """Whether it calls a function of the group, by itself or in a region."""
-        return eqn.op is recur or any(self.calling[r] for r in eqn.regions)
+        return eqn.op is recur or any(self.calls_group[r] for r in eqn.regions)
 
-    def copied(self, graph: Graph, operands: Sequence[Value]) -> tuple[list[Eqn], Values]:
+    def copy_equations(self, graph: Graph, operands: Sequence[Value]) -> tuple[list[Eqn], Values]:
         """The equations of a graph on these operands, and its results: new values, however often it stands here."""
         to = dict(zip(graph.params, operands, strict=True))
         eqns: list[Eqn] = []
@@ -170,9 +174,9 @@ class ControlFlowGraph(Struct, eq=False):
         """What a piece ends with: an equation that calls within the group, and the code after it."""
         if eqn.op.name in ("loop", "map"):
             return loop_to_blocks(self, eqn, rest)
-        return CodeFragment((), self.end(eqn, rest))
+        return CodeFragment((), self.make_terminator(eqn, rest))
 
-    def end(self, eqn: Eqn, rest: CodeFragment) -> Terminator:
+    def make_terminator(self, eqn: Eqn, rest: CodeFragment) -> Terminator:
         if eqn.op is recur:
             operands, word = eqn.operands, ()
             if eqn.attrs["word"]:
@@ -181,15 +185,15 @@ class ControlFlowGraph(Struct, eq=False):
             function = eqn.attrs["function"]
             if [v.type for v in eqn.results] != [v.type for v in self.members[function].results]:
                 raise InternalError("a call takes its function to give something else than it gives")
-            return CallTerminator(function, self.passed(function, operands), word, then)
+            return CallTerminator(function, self.varying_operands(function, operands), word, then)
         if eqn.op.name != "cond":
             raise unsupported_call(eqn)
-        after = self.after(eqn, rest)
+        after = self.continuation(eqn, rest)
         condition, *operands = eqn.operands
-        then, other = [prune_fragment(self.cut(region, operands, after)) for region in eqn.regions]
+        then, other = [prune_fragment(self.split_at_calls(region, operands, after)) for region in eqn.regions]
         return BranchTerminator(condition, (then, other))
 
-    def after(self, eqn: Eqn, rest: CodeFragment) -> Callable[[Values], CodeFragment]:
+    def continuation(self, eqn: Eqn, rest: CodeFragment) -> Callable[[Values], CodeFragment]:
         """The code after an equation, given what its results are."""
         if is_worth_duplicating(rest):
             return lambda results: copy_fragment(rest, dict(zip(eqn.results, results, strict=True)))
@@ -197,7 +201,7 @@ class ControlFlowGraph(Struct, eq=False):
         return lambda results: CodeFragment((), JumpTerminator(joined, (*results, *joined.live)))
 
     @property
-    def nowhere(self) -> BasicBlock:
+    def placeholder_block(self) -> BasicBlock:
         """What a jump leads to as long as that is not known."""
         return BasicBlock((), CodeFragment((), ReturnTerminator((), ())))
 
@@ -206,7 +210,7 @@ class ControlFlowGraph(Struct, eq=False):
         end = rest.end
         if any(e.effectful for e in rest.eqns):
             return False
-        return isinstance(end, ReturnTerminator) and end.values == eqn.results and all(map(self.is_zero, end.word))
+        return isinstance(end, ReturnTerminator) and end.values == eqn.results and all(map(self.is_zero, end.failure))
 
     def is_zero(self, value: Value) -> bool:
         return value in self.numbers and self.numbers[value].attrs.get("value") == 0
@@ -260,7 +264,7 @@ def prune_fragment(piece: CodeFragment) -> CodeFragment:
 def is_worth_duplicating(piece: CodeFragment) -> bool:
     """Whether code had better stand twice than be jumped to."""
     leaves = isinstance(piece.end, (ReturnTerminator, JumpTerminator)) or (
-        isinstance(piece.end, CallTerminator) and piece.end.then is None
+        isinstance(piece.end, CallTerminator) and piece.end.return_block is None
     )
     return leaves and len(piece.eqns) <= MAX_DUPLICATED_EQNS and not any(e.regions for e in piece.eqns)
 
@@ -274,16 +278,16 @@ def copy_fragment(piece: CodeFragment, to: dict[Value, Value]) -> CodeFragment:
         eqns.append(Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span))
         to.update(zip(eqn.results, results, strict=True))
 
-    def there(values: Values) -> Values:
+    def renamed(values: Values) -> Values:
         return tuple([to.get(v, v) for v in values])
 
     match piece.end:
         case ReturnTerminator(values, word):
-            end: Terminator = ReturnTerminator(there(values), there(word))
+            end: Terminator = ReturnTerminator(renamed(values), renamed(word))
         case CallTerminator(function, operands, word, None):
-            end = CallTerminator(function, there(operands), there(word), None)
+            end = CallTerminator(function, renamed(operands), renamed(word), None)
         case JumpTerminator(block, values):
-            end = JumpTerminator(block, there(values))
+            end = JumpTerminator(block, renamed(values))
         case _:
             raise InternalError("code that calls or branches is not short")
     return CodeFragment(tuple(eqns), end)

@@ -23,15 +23,15 @@ def drop_step_limit_in_loops(graph: Graph) -> Graph:
     repeated = nested_regions(graphs, lambda eqn: "length" in eqn.attrs)
     done: dict[Graph, Graph] = {}
     for inner in graphs:
-        done[inner] = rewrite_machines(inner, done, endless=inner in repeated)
+        done[inner] = rewrite_machines(inner, done, in_loop=inner in repeated)
     return done[graph]
 
 
-def rewrite_machines(graph: Graph, done: dict[Graph, Graph], *, endless: bool) -> Graph:
+def rewrite_machines(graph: Graph, done: dict[Graph, Graph], *, in_loop: bool) -> Graph:
     eqns: list[Eqn] = []
     for eqn in graph.eqns:
         inside = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
-        eqns += drop_step_limit(inside) if endless and is_step_limited(eqn) else [inside]
+        eqns += drop_step_limit(inside) if in_loop and is_step_limited(eqn) else [inside]
     same = len(eqns) == len(graph.eqns) and all(a is b for a, b in zip(eqns, graph.eqns, strict=True))
     return graph if same else graph.with_eqns(eqns)
 

@@ -28,7 +28,7 @@ def find_invariant_params(
         known = {p: facts.get((caller, i)) for i, p in enumerate(members[caller].graph.params)}
         for eqn, passed in group_calls(members[caller].graph, known):
             callee = eqn.attrs["function"]
-            new = changed_facts(facts, callee, passed[: len(members[callee].given)])
+            new = changed_facts(facts, callee, passed[: len(members[callee].call_params)])
             if new or callee not in reached:
                 facts.update(new)
                 reached.add(callee)
@@ -52,9 +52,9 @@ def group_calls(graph: Graph, known: Mapping[Value, Value | None]) -> Iterator[t
         for eqn in at.eqns:
             if eqn.op is recur:
                 yield eqn, [known.get(v) for v in eqn.operands]
-            if not eqn.regions or eqn.op.layout is None:
+            if not eqn.regions or eqn.op.region_dataflow is None:
                 continue
-            fixed = [(s.operand, s.params) for s in eqn.op.layout(eqn).slots if s.fixed]
+            fixed = [(s.operand, s.params) for s in eqn.op.region_dataflow(eqn).slots if s.invariant]
             for k, region in enumerate(eqn.regions):
                 inside: dict[Value, Value | None] = {}
                 for operand, params in fixed:

@@ -74,7 +74,7 @@ class EquationWriter:
         starts = [index, *[self.number(0)] * type.rank]
         return self.one("reshape", type, self.one("dynamic_slice", row, x, *starts, sizes=row.shape), shape=type.shape)
 
-    def put(self, xs: Value, x: Value, index: Value) -> Value:
+    def set_item(self, xs: Value, x: Value, index: Value) -> Value:
         assert isinstance(x.type, Tensor)
         row = Tensor(x.type.dtype, (1, *x.type.shape))
         starts = [index, *[self.number(0)] * x.type.rank]
@@ -96,32 +96,34 @@ def loop_to_blocks(blocks: ControlFlowGraph, eqn: Eqn, rest: CodeFragment) -> Co
     )
 
     it = RecursiveLoop.of(eqn)
-    if any(map(blocks.calls, [e for go in it.regions[1:] for e in go.eqns])):
+    if any(map(blocks.has_group_call, [e for go in it.regions[1:] for e in go.eqns])):
         ahead = carry_condition(eqn)
         blocks.look_into(ahead)
-        return blocks.cut(ahead, eqn.operands, blocks.after(eqn, rest))
+        return blocks.split_at_calls(ahead, eqn.operands, blocks.continuation(eqn, rest))
     start, home = EquationWriter(eqn), Builder()
     kept = eqn.results[int(it.indexed) + len(it.carry) :]
     first = [start.number(0), *it.carry, *[zeros(start.builder, v.type) for v in kept]]
     index, *state = [Value(v.type, home, v.hint) for v in first]
     carry, ys = state[: len(it.carry)], state[len(it.carry) :]
-    done = blocks.after(eqn, rest)((index, *state) if it.indexed else tuple(ys))
+    done = blocks.continuation(eqn, rest)((index, *state) if it.indexed else tuple(ys))
     asked, running = has_next_step(blocks, it, eqn, index, carry)
     always = (*it.consts, *it.xs, *([it.limit] if it.limit else ()))
-    end = BranchTerminator(running, (CodeFragment((), JumpTerminator(blocks.nowhere, always)), done))
+    end = BranchTerminator(running, (CodeFragment((), JumpTerminator(blocks.placeholder_block, always)), done))
     head: BasicBlock = blocks.add((index, *state), CodeFragment(asked, end))
 
-    def again(results: Values) -> CodeFragment:
+    def next_step(results: Values) -> CodeFragment:
         to = EquationWriter(eqn)
         count = to.one("add", INDEX, index, to.number(1))
-        new = [to.put(y, v, index) for y, v in zip(ys, results[len(carry) :], strict=True)]
+        new = [to.set_item(y, v, index) for y, v in zip(ys, results[len(carry) :], strict=True)]
         return CodeFragment(to.eqns, JumpTerminator(head, (count, *results[: len(carry)], *new, *head.live)))
 
     reads = EquationWriter(eqn)
     items = [reads.item(x, index) for x in it.xs]
-    body = blocks.cut(it.regions[0], (*([index] if it.indexed else ()), *it.consts, *carry, *items), again)
+    body = blocks.split_at_calls(
+        it.regions[0], (*([index] if it.indexed else ()), *it.consts, *carry, *items), next_step
+    )
     step = prune_fragment(CodeFragment((*reads.eqns, *body.eqns), body.end))
-    head.piece = CodeFragment(head.piece.eqns, BranchTerminator(running, (step, done)))
+    head.code = CodeFragment(head.code.eqns, BranchTerminator(running, (step, done)))
     return CodeFragment(start.eqns, JumpTerminator(head, (*first, *head.live)))
 
 
@@ -174,7 +176,7 @@ def has_next_step(
     if len(it.regions) == 1:
         return to.eqns, below
     below = to.one("logical_or", BOOL_SCALAR, below, to.one("lt", BOOL_SCALAR, limit, to.number(0)))
-    eqns, (on,) = blocks.copied(it.regions[1], (index, *it.consts, *carry))
+    eqns, (on,) = blocks.copy_equations(it.regions[1], (index, *it.consts, *carry))
     both = EquationWriter(eqn)
     running = both.one("logical_and", BOOL_SCALAR, below, on)
     return (*to.eqns, *eqns, *both.eqns), running

@@ -53,7 +53,7 @@ def build_stack_machine(
     overflow: tuple[int, int],
     span: Span,
     name: str,
-    most: tuple[int, int] | None = None,
+    tail_call_limit: tuple[int, int] | None = None,
 ) -> tuple[Graph, tuple[object, ...]]:
     """The graph of the `first` function of a group, without calls within the group, and the names of what all share.
 
@@ -64,19 +64,19 @@ def build_stack_machine(
     Cost:   linear in the equations of the group.
     """
     builder = Builder(span=span)
-    given = [builder.param(p.type, p.hint) for p in members[first].given]
+    given = [builder.param(p.type, p.hint) for p in members[first].call_params]
     shared: dict[object, Value] = {}
     constants = find_invariant_params(members, first, given)
     for number, member in members.items():
-        start = len(member.given)
+        start = len(member.call_params)
         for i, (label, param) in enumerate(zip(member.shared, member.graph.params[start:], strict=True), start):
             if label not in shared:
                 shared[label] = builder.param(param.type, param.hint)
             constants[number, i] = shared[label]
     blocks = ControlFlowGraph(members, constants)
     for number in members:
-        blocks.function(number)
-    results = StackMachine(blocks, (*given, *shared.values()), overflow, most).run(builder, first, given)
+        blocks.add_function(number)
+    results = StackMachine(blocks, (*given, *shared.values()), overflow, tail_call_limit).run(builder, first, given)
     return builder.finish(results, name=name), tuple(shared)
 
 
@@ -87,16 +87,18 @@ class StackMachine:
         self, blocks: ControlFlowGraph, params: Values, overflow: tuple[int, int], most: tuple[int, int] | None = None
     ) -> None:
         self.blocks, self.params, self.overflow = blocks, params, overflow
-        after = [b for b in blocks.all if b.after_call]
-        self.deep = bool(after)
-        self.most = None if self.deep else most
-        self.word = FAILURE_WORDS * (
-            self.deep or self.most is not None or any(m.fails for m in blocks.members.values())
+        after = [b for b in blocks.all_blocks if b.after_call]
+        self.uses_stack = bool(after)
+        self.most = None if self.uses_stack else most
+        self.failure_size = FAILURE_WORDS * (
+            self.uses_stack or self.most is not None or any(m.fails for m in blocks.members.values())
         )
-        self.frame = RegisterSlots.enough([value_types(b.live) for b in after])
-        demands = [value_types(b.received if b.after_call else (*b.received, *b.live)) for b in blocks.all]
+        self.frame = RegisterSlots.covering([value_types(b.live) for b in after])
+        demands = [
+            value_types(b.block_params if b.after_call else (*b.block_params, *b.live)) for b in blocks.all_blocks
+        ]
         demands += [value_types(m.results) for m in blocks.members.values()]
-        self.registers = RegisterSlots.enough(demands)
+        self.registers = RegisterSlots.covering(demands)
 
     # ---- the loop
 
@@ -104,77 +106,77 @@ class StackMachine:
         """The results of the first function, and the failure."""
         entry = self.blocks.entries[first]
         start = self.state(builder, builder.const(entry.number, INDEX))
-        passed = self.blocks.passed(first, given)
-        places = self.registers.places(value_types(passed))
+        passed = self.blocks.varying_operands(first, given)
+        places = self.registers.assign(value_types(passed))
         for place, value in zip(places, passed, strict=True):
             start.registers[place] = value
-        limit = STEP_CAPACITY if self.deep else self.most[0] + 1 if self.most is not None else UNLIMITED_STEPS
+        limit = STEP_CAPACITY if self.uses_stack else self.most[0] + 1 if self.most is not None else UNLIMITED_STEPS
         operands = [emit_const(builder, limit), *self.params, *start.values]
-        step, go = self.step(), self.goes_on()
+        step, go = self.step(), self.continue_condition()
         outs = builder.emit(
             OPS["loop"], operands, (step, go), consts=len(self.params), carry=len(start.values),
-            length=STEP_CAPACITY if self.deep else None, exact=False, reverse=False,
+            length=STEP_CAPACITY if self.uses_stack else None, exact=False, reverse=False,
         )  # fmt: skip
-        end = self.taken_apart(outs[1:])
+        end = self.unpack_state(outs[1:])
         results = value_types(self.blocks.members[first].results)
-        word = self.unless_stopped(builder, end) if self.deep or self.most is not None else end.word
-        return [*[end.registers[i] for i in self.registers.places(results)], *word]
+        word = self.step_limit_failure(builder, end) if self.uses_stack or self.most is not None else end.failure
+        return [*[end.registers[i] for i in self.registers.assign(results)], *word]
 
-    def unless_stopped(self, builder: Builder, end: MachineState) -> list[Value]:
+    def step_limit_failure(self, builder: Builder, end: MachineState) -> list[Value]:
         """The failure; where the machine ran out of steps, that."""
-        on = self.running(builder, end)
+        on = self.is_running(builder, end)
         stopped = (self.overflow[1], STEP_CAPACITY, 0) if self.most is None else (self.most[1], 0, 0)
-        return [OPS["select"].one(on, emit_const(builder, n), w) for n, w in zip(stopped, end.word, strict=True)]
+        return [OPS["select"].one(on, emit_const(builder, n), w) for n, w in zip(stopped, end.failure, strict=True)]
 
     def state(self, builder: Builder, at: Value) -> MachineState:
         """What the loop carries at first: nothing but where it is."""
-        stacks = [stack_type(t) for t in (INDEX, *self.frame.types)] if self.deep else []
+        stacks = [stack_type(t) for t in (INDEX, *self.frame.types)] if self.uses_stack else []
         return MachineState(
             at,
-            [builder.const(1, INDEX)] * self.deep,
-            [builder.const(0, INDEX)] * self.word,
+            [builder.const(1, INDEX)] * self.uses_stack,
+            [builder.const(0, INDEX)] * self.failure_size,
             [zeros(builder, t) for t in self.frame.types],
             [zeros(builder, t) for t in self.registers.types],
             [zeros(builder, t) for t in stacks],
         )
 
-    def taken_apart(self, values: Sequence[Value]) -> MachineState:
-        sizes = (1, int(self.deep), self.word, len(self.frame.types), len(self.registers.types))
+    def unpack_state(self, values: Sequence[Value]) -> MachineState:
+        sizes = (1, int(self.uses_stack), self.failure_size, len(self.frame.types), len(self.registers.types))
         edges = [sum(sizes[:i]) for i in range(1, len(sizes) + 1)]
         (at,), height, word, frame, registers, stacks = map(list, split_at(values, *edges))
         return MachineState(at, height, word, frame, registers, stacks)
 
-    def params_of_step(self, builder: Builder) -> tuple[list[Value], MachineState]:
+    def step_params(self, builder: Builder) -> tuple[list[Value], MachineState]:
         """What a step takes: its index is not used."""
         builder.param(INDEX)
         fixed = [builder.param(p.type, p.hint) for p in self.params]
         scratch = Builder()
         like = self.state(scratch, scratch.const(HALT_BLOCK, INDEX))
-        return fixed, self.taken_apart([builder.param(v.type) for v in like.values])
+        return fixed, self.unpack_state([builder.param(v.type) for v in like.values])
 
-    def goes_on(self) -> Graph:
+    def continue_condition(self) -> Graph:
         builder = Builder()
-        _, state = self.params_of_step(builder)
-        return builder.finish([self.running(builder, state)])
+        _, state = self.step_params(builder)
+        return builder.finish([self.is_running(builder, state)])
 
-    def running(self, builder: Builder, state: MachineState) -> Value:
+    def is_running(self, builder: Builder, state: MachineState) -> Value:
         """Whether the first call has not returned, and nothing has failed."""
         on = OPS["ne"].one(state.at, builder.const(HALT_BLOCK, INDEX))
-        if not state.word:
+        if not state.failure:
             return on
-        return OPS["logical_and"].one(on, OPS["eq"].one(state.word[0], builder.const(0, INDEX)))
+        return OPS["logical_and"].one(on, OPS["eq"].one(state.failure[0], builder.const(0, INDEX)))
 
     def step(self) -> Graph:
         builder = Builder()
-        fixed, state = self.params_of_step(builder)
-        outs = self.chosen(builder, self.blocks.all, state.at, [*fixed, *state.frame, *state.registers])
-        sizes = (1, 2 * self.deep, self.word, len(self.registers.types))
+        fixed, state = self.step_params(builder)
+        outs = self.chosen(builder, self.blocks.all_blocks, state.at, [*fixed, *state.frame, *state.registers])
+        sizes = (1, 2 * self.uses_stack, self.failure_size, len(self.registers.types))
         edges = [sum(sizes[:i]) for i in range(1, len(sizes) + 1)]
         (at,), move, word, registers, frame = map(list, split_at(outs, *edges))
-        if not self.deep:
+        if not self.uses_stack:
             return builder.finish([at, *word, *registers])
         (height,), (moved, then) = state.height, move
-        place, full = self.place(builder, height, moved)
+        place, full = self.stack_index(builder, height, moved)
         pairs = [OPS["exchange"](s, place, x) for s, x in zip(state.stacks, [then, *frame], strict=True)]
         (old_at, *old_frame) = [old for _, old in pairs]
         at = OPS["select"].one(OPS["lt"].one(moved, builder.const(0, INDEX)), old_at, at)
@@ -183,7 +185,7 @@ class StackMachine:
         end = MachineState(at, [height + moved], word, old_frame, registers, [s for s, _ in pairs])
         return builder.finish(end.values)
 
-    def place(self, builder: Builder, height: Value, moved: Value) -> tuple[Value, Value]:
+    def stack_index(self, builder: Builder, height: Value, moved: Value) -> tuple[Value, Value]:
         """Where on the stack this step reads and writes, and whether it would have to write beyond the end.
 
         What is neither a call nor a return exchanges zeros in a spare place.
@@ -200,7 +202,7 @@ class StackMachine:
     def chosen(self, builder: Builder, blocks: Sequence[BasicBlock], at: Value, given: list[Value]) -> Sequence[Value]:
         """What the block with the number `at` gives."""
         if len(blocks) == 1:
-            return builder.inline(self.graph(blocks[0]), *given)
+            return builder.inline(self.block_graph(blocks[0]), *given)
         half = len(blocks) // 2
         below = OPS["lt"].one(at, builder.const(blocks[half].number, INDEX))
         operands, regions = [at, *given], list[Graph]()
@@ -210,38 +212,38 @@ class StackMachine:
             regions.append(inner.finish(self.chosen(inner, side, params[0], params[1:])))
         return builder.emit(OPS["cond"], [below, *operands], tuple(regions))
 
-    def graph(self, block: BasicBlock) -> Graph:
+    def block_graph(self, block: BasicBlock) -> Graph:
         """A block on what the group shares, the frame that was taken last, and the registers."""
         builder = Builder()
         env = {p: builder.param(p.type, p.hint) for p in self.params}
         frame = [builder.param(t) for t in self.frame.types]
         registers = [builder.param(t) for t in self.registers.types]
-        passed = block.received if block.after_call else (*block.received, *block.live)
-        for value, place in zip(passed, self.registers.places(value_types(passed)), strict=True):
+        passed = block.block_params if block.after_call else (*block.block_params, *block.live)
+        for value, place in zip(passed, self.registers.assign(value_types(passed)), strict=True):
             env[value] = registers[place]
         if block.after_call:
-            for value, place in zip(block.live, self.frame.places(value_types(block.live)), strict=True):
+            for value, place in zip(block.live, self.frame.assign(value_types(block.live)), strict=True):
                 env[value] = frame[place]
-        return builder.finish(self.code(builder, block.piece, env))
+        return builder.finish(self.emit_fragment(builder, block.code, env))
 
-    def code(self, builder: Builder, piece: CodeFragment, env: dict[Value, Value]) -> Sequence[Value]:
+    def emit_fragment(self, builder: Builder, piece: CodeFragment, env: dict[Value, Value]) -> Sequence[Value]:
         """Where to go, how the stack moves and who goes on afterwards, a failure, registers, a frame."""
         for eqn in piece.eqns:
             env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
         entries = self.blocks.entries
         match piece.end:
             case BranchTerminator(condition, sides):
-                return self.branch(builder, condition, sides, env)
+                return self.emit_branch(builder, condition, sides, env)
             case ReturnTerminator(values, word):
-                return self.given(builder, env, HALT_BLOCK, values, word, move=POP)
+                return self.emit_next_state(builder, env, HALT_BLOCK, values, word, move=POP)
             case JumpTerminator(block, values):
-                return self.given(builder, env, block.number, values)
+                return self.emit_next_state(builder, env, block.number, values)
             case CallTerminator(function, operands, word, None):
-                return self.given(builder, env, entries[function].number, operands, word)
+                return self.emit_next_state(builder, env, entries[function].number, operands, word)
             case CallTerminator(function, operands, word, then):
-                return self.given(builder, env, entries[function].number, operands, word, then)
+                return self.emit_next_state(builder, env, entries[function].number, operands, word, then)
 
-    def branch(
+    def emit_branch(
         self, builder: Builder, condition: Value, sides: tuple[CodeFragment, CodeFragment], env: dict[Value, Value]
     ) -> Sequence[Value]:
         captured = [*dict.fromkeys((*free_values(sides[0]), *free_values(sides[1])))]
@@ -249,16 +251,16 @@ class StackMachine:
         for side in sides:
             inner = Builder()
             known = {v: inner.param(v.type, v.hint) for v in captured}
-            regions.append(inner.finish(self.code(inner, side, known)))
+            regions.append(inner.finish(self.emit_fragment(inner, side, known)))
         return builder.emit(OPS["cond"], [env[condition], *[env[v] for v in captured]], tuple(regions))
 
-    def given(
+    def emit_next_state(
         self, builder: Builder, env: Mapping[Value, Value], at: int, values: Values, word: Values = (),
         then: BasicBlock | None = None, move: int = 0,
     ) -> list[Value]:  # fmt: skip
         kept = () if then is None else then.live
-        numbers = [at, *((PUSH if then else move, then.number if then else HALT_BLOCK) if self.deep else ())]
-        failure = [env[v] for v in word] or [builder.const(0, INDEX)] * self.word
+        numbers = [at, *((PUSH if then else move, then.number if then else HALT_BLOCK) if self.uses_stack else ())]
+        failure = [env[v] for v in word] or [builder.const(0, INDEX)] * self.failure_size
         return [
             *[builder.const(n, INDEX) for n in numbers],
             *failure,
@@ -272,14 +274,14 @@ class MachineState(Struct, frozen=True):
 
     at: Value  # the number of the block that is next
     height: list[Value]  # of the stack, which holds at least what says that the first call has returned
-    word: list[Value]
+    failure: list[Value]
     frame: list[Value]
     registers: list[Value]
     stacks: list[Value]  # of blocks to go on with, then one a place of a frame
 
     @property
     def values(self) -> list[Value]:
-        return [self.at, *self.height, *self.word, *self.frame, *self.registers, *self.stacks]
+        return [self.at, *self.height, *self.failure, *self.frame, *self.registers, *self.stacks]
 
 
 class RegisterSlots(Struct, frozen=True):
@@ -288,13 +290,13 @@ class RegisterSlots(Struct, frozen=True):
     types: tuple[Type, ...]
 
     @classmethod
-    def enough(cls, demands: Sequence[Sequence[Type]]) -> RegisterSlots:
+    def covering(cls, demands: Sequence[Sequence[Type]]) -> RegisterSlots:
         most: Counter[Type] = Counter()
         for types in demands:
             most |= Counter(types)
         return cls(tuple(most.elements()))
 
-    def places(self, types: Sequence[Type]) -> list[int]:
+    def assign(self, types: Sequence[Type]) -> list[int]:
         """The place of each of several values."""
         free: dict[Type, list[int]] = {}
         for i, type in reversed(list(enumerate(self.types))):
@@ -318,5 +320,5 @@ def stack_type(item: Type) -> Tensor:
 
 def fill_slots(builder: Builder, slots: RegisterSlots, values: Sequence[Value]) -> list[Value]:
     """Values in their places, and zeros in the others."""
-    there = dict(zip(slots.places(value_types(values)), values, strict=True))
+    there = dict(zip(slots.assign(value_types(values)), values, strict=True))
     return [there[i] if i in there else zeros(builder, t) for i, t in enumerate(slots.types)]

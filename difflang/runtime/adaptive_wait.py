@@ -40,7 +40,7 @@ class AdaptiveWaiter:
         self.times: list[float] = []  # from there to the next, in this stretch: a program may hold up its own start
         self.usual = MAX_SPIN_SECONDS  # the middle one of those before the trial
 
-    def item(self, result: Any) -> int:
+    def read_item(self, result: Any) -> int:
         """The number in a JAX array of one element, once it is computed."""
         self.calls -= 1
         trial = self.calls < CALLS_PER_TRIAL
@@ -50,10 +50,10 @@ class AdaptiveWaiter:
                 self.calls = min(self.calls, 2 * CALLS_PER_TRIAL)
         found = np.asarray(result).item()  # it waits; on the CPU a view, sooner there than by the own `item`
         if self.calls < 2 * CALLS_PER_TRIAL:
-            self.time(trial=trial)
+            self.record_call(trial=trial)
         return found
 
-    def time(self, *, trial: bool) -> None:
+    def record_call(self, *, trial: bool) -> None:
         """Note when a call is done; at the end of a stretch, how long one took."""
         before, self.done = self.done, perf_counter()
         self.times.append(self.done - before)
@@ -64,14 +64,14 @@ class AdaptiveWaiter:
             return
         took = sorted(times)[len(times) // 2]
         if trial:
-            self.judge(took)
+            self.judge_trial(took)
         elif took < MAX_SPIN_SECONDS:
             self.usual = took
         else:  # or only the first calls were
             self.awake, self.interval = False, MIN_TRIAL_INTERVAL
             self.ask_later()
 
-    def judge(self, took: float) -> None:
+    def judge_trial(self, took: float) -> None:
         """Change over to the other way once it is well ahead; ask again later once it is behind; else go on trying."""
         self.lead += max(-MAX_TRIAL_WEIGHT, min(MAX_TRIAL_WEIGHT, log((self.usual + TICK) / (took + TICK))))
         self.calls = MIN_TRIAL_INTERVAL * CALLS_PER_TRIAL

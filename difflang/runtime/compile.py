@@ -49,51 +49,62 @@ class Executable:
     """
 
     __slots__ = (
-        "compiled", "converters", "device", "graph", "in_order", "lock", "made", "plain", "says",
-        "sparing", "wide",
+        "array_classes",
+        "compiled",
+        "converters",
+        "deterministic",
+        "device",
+        "graph",
+        "lock",
+        "low_memory",
+        "on_print",
+        "wide",
+        "xla_executable",
     )  # fmt: skip
 
     def __init__(
         self,
         graph: Graph,
         device: Device | None = None,
-        says: TextSink = discard_text,
+        on_print: TextSink = discard_text,
         *,
-        in_order: bool = False,
-        sparing: bool = False,
+        deterministic: bool = False,
+        low_memory: bool = False,
     ) -> None:
         self.graph = graph
-        self.in_order = in_order  # whether what is added up at one place is so in an order that is always the same
-        self.sparing = sparing  # whether kernels run in the order that takes the least memory
-        self.says = says
+        self.deterministic = (
+            deterministic  # whether what is added up at one place is so in an order that is always the same
+        )
+        self.low_memory = low_memory  # whether kernels run in the order that takes the least memory
+        self.on_print = on_print
         self.device = device
         self.converters = tuple(
             [argument_converter(p.type, p.hint or f"argument {i}") for i, p in enumerate(graph.params, 1)]
         )
         self.wide = any([numpy_dtype(p.type.dtype).itemsize > 4 for p in graph.params if isinstance(p.type, Tensor)])
         self.compiled: Callable[..., list[Array]] | None = None
-        self.made: Any = None  # what XLA made, which `compiled` calls
+        self.xla_executable: Any = None  # what XLA made, which `compiled` calls
         self.lock = threading.Lock()
-        self.plain: frozenset[type] = frozenset()  # the class of JAX's concrete arrays, once it is compiled
+        self.array_classes: frozenset[type] = frozenset()  # the class of JAX's concrete arrays, once it is compiled
 
     def __call__(self, *given: Any) -> list[Array]:
         """The graph's results as JAX arrays. Errors: what `values.converter` refuses; DL1202 for another count."""
         compiled = self.compiled
-        if compiled is not None and self.plain.issuperset(map(type, given)):
+        if compiled is not None and self.array_classes.issuperset(map(type, given)):
             try:  # JAX arrays only: the compiled program itself compares their types, faster than we can
                 return compiled(*given)
             except (TypeError, ValueError):  # other types, another number of them, or on another device
                 pass
-        return self.converted(given)
+        return self.call_converting(given)
 
-    def converted(self, given: Sequence[Any]) -> list[Array]:
+    def call_converting(self, given: Sequence[Any]) -> list[Array]:
         """The same, each argument converted at the door."""
         if len(given) != len(self.converters):
             raise argument_count_error(self.graph, len(given))
         arrays = [convert(x) for convert, x in zip(self.converters, given, strict=True)]
         for x in arrays:
             if isinstance(x, Tracer):
-                return self.inline(arrays)
+                return self.trace_inline(arrays)
         if self.device is not None:
             arrays = [jax.device_put(x, self.device) if isinstance(x, jax.Array) else x for x in arrays]
         return self.on_arrays(arrays)
@@ -107,19 +118,19 @@ class Executable:
             return compiled(*arrays)
 
     @property
-    def bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """What the compiled program takes: its arguments, its results, and what is between them."""
         self.build()
-        sizes = self.made.memory_analysis()
+        sizes = self.xla_executable.memory_analysis()
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
 
-    def inline(self, arrays: Sequence[Array]) -> list[Array]:
+    def trace_inline(self, arrays: Sequence[Array]) -> list[Array]:
         """The graph in the trace that is going on."""
         with jax.enable_x64(True):
-            return Lowering(jax, device_platform(self.device), self.says).graph(self.graph, *arrays)
+            return Lowering(jax, device_platform(self.device), self.on_print).graph(self.graph, *arrays)
 
     @property
-    def notes(self) -> tuple[Diagnostic, ...]:
+    def offload_warnings(self) -> tuple[Diagnostic, ...]:
         """What is not done as the program says. Warning DL0602: nothing is moved, by this device or in lanes."""
         asked, moved = host_transfers(self.graph), host_transfers(drop_transfers_in_maps(self.graph))
         if device_platform(self.device) == "cpu" and asked:
@@ -137,20 +148,20 @@ class Executable:
         return device_platform(self.device) == "cpu"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def compiler_options(self) -> dict[str, Any]:
         """What XLA is told."""
-        return (DETERMINISTIC_OPTIONS if self.in_order else {}) | (
-            LOW_MEMORY_OPTIONS if self.sparing and self.orders else {}
+        return (DETERMINISTIC_OPTIONS if self.deterministic else {}) | (
+            LOW_MEMORY_OPTIONS if self.low_memory and self.orders else {}
         )
 
     def build(self) -> Callable[..., list[Array]]:
         """Compile now, if that has not been done. Errors: DL1010 and DL1011 where XLA's limits are met."""
         with self.lock:
             if self.compiled is None:
-                self.plain = frozenset([concrete_array_class()])
+                self.array_classes = frozenset([concrete_array_class()])
                 sharding = None if self.device is None else SingleDeviceSharding(self.device)
-                program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.says)
-                self.made = made = compile_lowered(program, self.graph, self.options)
+                program = lower_graph(self.graph, device_platform(self.device), sharding, says=self.on_print)
+                self.xla_executable = made = compile_lowered(program, self.graph, self.compiler_options)
                 self.compiled = wait_for_prints(made) if self.graph.effectful else made
                 if hosts := host_callbacks(self.graph):
                     self.compiled = wait_for_callbacks(self.compiled, hosts)
@@ -165,12 +176,12 @@ def host_transfers(graph: Graph) -> list[Eqn]:
 def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
     """The same program, over when it has said everything."""
 
-    def called(*arrays: Array) -> list[Array]:
+    def run_and_wait(*arrays: Array) -> list[Array]:
         found = program(*arrays)
         jax.effects_barrier()
         return found
 
-    return called
+    return run_and_wait
 
 
 def host_callbacks(graph: Graph) -> list[ExternFunction]:
@@ -184,7 +195,7 @@ def wait_for_callbacks(
 ) -> Callable[..., list[Array]]:
     """The same program, over when all that it calls back is; what fails there is raised as what it is."""
 
-    def called(*arrays: Array) -> list[Array]:
+    def run_and_wait(*arrays: Array) -> list[Array]:
         try:
             return jax.block_until_ready(program(*arrays))
         except jax.errors.JaxRuntimeError:
@@ -195,19 +206,19 @@ def wait_for_callbacks(
                 raise
             raise failures[0] from failures[0].__cause__
 
-    return called
+    return run_and_wait
 
 
 def compile_graph(
     graph: Graph,
     device: Device | None = None,
-    says: TextSink = discard_text,
+    on_print: TextSink = discard_text,
     *,
-    in_order: bool = False,
+    deterministic: bool = False,
     sparing: bool = False,
 ) -> Executable:
     """A callable for one concrete graph, on that device or the default one; see `Executable` for the rest."""
-    return Executable(graph, device, says, in_order=in_order, sparing=sparing)
+    return Executable(graph, device, on_print, deterministic=deterministic, low_memory=sparing)
 
 
 def lower_for_platform(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
@@ -232,15 +243,15 @@ def lower_graph(
 
 
 def trace_graph(
-    graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, says: TextSink = discard_text
+    graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, on_print: TextSink = discard_text
 ) -> Any:
     """The program in JAX's own form, before it is lowered. 64-bit types must be switched on."""
-    return jit_graph(graph, platform, says).trace(*[shape_struct(p.type, sharding) for p in graph.params])
+    return jit_graph(graph, platform, on_print).trace(*[shape_struct(p.type, sharding) for p in graph.params])
 
 
-def jit_graph(graph: Graph, platform: str, says: TextSink = discard_text) -> Any:
+def jit_graph(graph: Graph, platform: str, on_print: TextSink = discard_text) -> Any:
     """The program as a function of JAX's that is still to be traced."""
-    lowering = Lowering(jax, platform, says, runs=True)
+    lowering = Lowering(jax, platform, on_print, groups_runs=True)
 
     def program(*arrays: Array) -> list[Array]:
         return lowering.program(graph, *arrays)

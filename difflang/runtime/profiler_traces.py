@@ -51,7 +51,7 @@ class ProfilerTraces:
         self.seconds: dict[str, float] = defaultdict(float)  # of each program, in calls that were traced
         self.calls: Counter[str] = Counter()
         self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # seconds of each operation
-        self.unseen: dict[str, float] = defaultdict(float)  # seconds of which no operation is known
+        self.unattributed: dict[str, float] = defaultdict(float)  # seconds of which no operation is known
         self.bytes: Counter[str] = Counter()  # of its traces
         self.sampled: Counter[str] = Counter()  # samples of each program that is not traced as a whole
         self.steps: dict[str, float] = {}  # operations that a call carries out
@@ -60,12 +60,12 @@ class ProfilerTraces:
 
     def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
         """The results of a call, which is over then, and how long it took."""
-        if not self.wants(name):
+        if not self.should_trace(name):
             return timed_call(program, arrays)
         if name not in self.steps:
-            text = program.made.as_text()
+            text = program.xla_executable.as_text()
             self.steps[name], self.modules[name] = max_op_count(text), hlo_module_name(text)
-        with TraceSampler(apart=self.steps[name] > MAX_OPS_PER_FULL_TRACE) as sampling:
+        with TraceSampler(periodic=self.steps[name] > MAX_OPS_PER_FULL_TRACE) as sampling:
             results, took = timed_call(program, arrays)
         self.failed = sampling.failed
         self.seconds[name] += took
@@ -73,7 +73,7 @@ class ProfilerTraces:
         self.add(name, sampling, took)
         return results, took
 
-    def wants(self, name: str) -> bool:
+    def should_trace(self, name: str) -> bool:
         little = (
             self.seconds[name] < MIN_TRACED_SECONDS
             and self.calls[name] < MAX_TRACED_CALLS
@@ -88,7 +88,7 @@ class ProfilerTraces:
         self.bytes[name] += sum(len(sample.trace) for sample in samples)
         self.sampled[name] += len(samples) if any(sample.end < took for sample in samples) else 0
         if not samples:
-            self.unseen[name] += took
+            self.unattributed[name] += took
         for sample, end in zip(samples, ends, strict=True):
             found, lasted = op_seconds(sample.trace, self.modules[name])
             known = end - sample.begin
@@ -97,7 +97,7 @@ class ProfilerTraces:
             whole = sum(found.values())
             for op, spent in found.items():
                 self.ops[name][op] += spent / whole * known
-            self.unseen[name] += end - sample.begin - (known if whole else 0.0)
+            self.unattributed[name] += end - sample.begin - (known if whole else 0.0)
 
 
 def timed_call(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:

@@ -133,10 +133,10 @@ def shape_struct(shape: Sequence[int], dtype: Any) -> Any:
 def map_slots(tree: Any, name: str, change: Callable[[LeafSlot, str], LeafSlot]) -> Any:
     """The structure of that `name` with each of its slots changed, by what is there and how it is called: `m.w`."""
 
-    def changed(path: Sequence[Any], slot: LeafSlot) -> LeafSlot:
+    def change_slot(path: Sequence[Any], slot: LeafSlot) -> LeafSlot:
         return change(slot, name + "".join([path_step(key) for key in path]))
 
-    return jax.tree_util.tree_map_with_path(changed, tree)
+    return jax.tree_util.tree_map_with_path(change_slot, tree)
 
 
 def path_step(key: Any) -> str:

@@ -28,7 +28,7 @@ class VariantShape(NamedTuple):
     """A variant of an enum: the enum's name, the variant's number in it, and its own name and fields."""
 
     enum: str
-    mark: int
+    variant_number: int
     shape: RecordShape
 
 
@@ -139,11 +139,11 @@ class Choice:
 
     tag: Any
     options: tuple[Any, ...]
-    marks: tuple[int, ...]
+    variant_numbers: tuple[int, ...]
 
     def known(self) -> Any:
         """The value itself, outside of JAX transformations."""
-        return self.options[self.marks.index(int(self.tag))]
+        return self.options[self.variant_numbers.index(int(self.tag))]
 
 
 register_node(Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks))

@@ -36,19 +36,21 @@ class TraceSample(Struct, frozen=True):
 class TraceSampler:
     """While the block goes on, traces of it: one of everything, or with `apart` some that are short."""
 
-    def __init__(self, *, apart: bool) -> None:
-        self.apart = apart
+    def __init__(self, *, periodic: bool) -> None:
+        self.periodic = periodic
         self.samples: list[TraceSample] = []
         self.failed = ""  # why there are no more
         self.began = 0.0
         self.over = threading.Event()
         self.ready = threading.Event()
-        self.thread = threading.Thread(target=self.several, name="samples", daemon=True) if apart else None
+        self.thread = (
+            threading.Thread(target=self.sample_periodically, name="samples", daemon=True) if periodic else None
+        )
         self.folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> TraceSampler:
         if self.thread is None:
-            self.begin()
+            self.start_trace()
             self.began = time.perf_counter()
         else:
             self.thread.start()
@@ -60,13 +62,13 @@ class TraceSampler:
         if self.thread is not None:
             self.thread.join()
         elif self.folder is not None:
-            self.end(0.0, self.elapsed)
+            self.stop_trace(0.0, self.elapsed)
 
     @property
     def elapsed(self) -> float:
         return time.perf_counter() - self.began
 
-    def begin(self) -> None:
+    def start_trace(self) -> None:
         """Start a trace."""
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
@@ -77,7 +79,7 @@ class TraceSampler:
         except (OSError, RuntimeError) as error:
             self.folder, self.failed = None, str(error)
 
-    def end(self, begin: float, end: float) -> int:
+    def stop_trace(self, begin: float, end: float) -> int:
         """End it, and keep it; its bytes."""
         assert self.folder is not None
         folder, self.folder = self.folder, None
@@ -91,15 +93,15 @@ class TraceSampler:
         self.samples.append(TraceSample(begin, end, trace))
         return len(trace)
 
-    def several(self) -> None:
+    def sample_periodically(self) -> None:
         """Trace for a short while, the longer the less happened; then wait for half as long as the call has taken."""
         length, begin = FIRST_SAMPLE_SECONDS, 0.0
-        self.begin()
+        self.start_trace()
         self.began = time.perf_counter()
         self.ready.set()
         while self.folder is not None:
             self.hold(length)
-            size = self.end(begin, self.elapsed)
+            size = self.stop_trace(begin, self.elapsed)
             if self.failed:
                 return
             length = min(
@@ -109,7 +111,7 @@ class TraceSampler:
             )
             if self.over.wait(max(SAMPLE_SPACING * begin - self.elapsed, 0.0)):
                 return
-            self.begin()
+            self.start_trace()
             begin = self.elapsed
 
     def hold(self, length: float) -> None:

@@ -49,8 +49,8 @@ class RecordLayout(PartialEquality, frozen=True, eq=False):
     shape: RecordShape
     parts: tuple[ValueLayout, ...]
     enum: str = ""
-    mark: int = 0
-    of: Any = None
+    variant_number: int = 0
+    source_type: Any = None
 
     def __str__(self) -> str:
         return self.shape.name
@@ -59,7 +59,7 @@ class RecordLayout(PartialEquality, frozen=True, eq=False):
 class UnionLayout(Struct, frozen=True):
     """One of several, which a tag chooses."""
 
-    marks: tuple[int, ...]
+    variant_numbers: tuple[int, ...]
     parts: tuple[ValueLayout, ...]
     tag: Tensor
 
@@ -98,7 +98,7 @@ class RangeLayout(Struct, frozen=True):
 class FunctionLayout(Struct, frozen=True, eq=False):
     """A function, by whatever `of` says of it, and so many leaves that it holds. It goes into no file."""
 
-    of: Any
+    function_info: Any
     leaves: int
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ def value_builder(
             if like.__class__ is dict and not layout.enum:
                 return lambda leaves: {n: make(leaves) for n, make in zip(shape.fields, makers, strict=True)}
             return record_builder(classes(layout), shape.fields, makers)
-        case UnionLayout(marks=marks, parts=parts, tag=tag):
+        case UnionLayout(variant_numbers=marks, parts=parts, tag=tag):
             return choice_builder(marks, [inner(p) for p in parts], tag.shape)
         case StaticLayout(value=value):
             return lambda leaves: value
@@ -212,7 +212,7 @@ def value_builder(
             return lambda leaves: fill_template(said, [next(leaves) for _ in range(n)])
         case RangeLayout(leaves=n):
             return lambda leaves: range(*[int(next(leaves)) for _ in range(n)])
-        case FunctionLayout(of=of, leaves=n):
+        case FunctionLayout(function_info=of, leaves=n):
             return lambda leaves: function(of, tuple([next(leaves) for _ in range(n)]))
 
 

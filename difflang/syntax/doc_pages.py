@@ -25,7 +25,7 @@ class DocExample(Struct, frozen=True):
     """What is written after `>`, and what is shown below it, nothing for a line that binds a name."""
 
     code: str
-    shown: str
+    output: str
 
 
 class DocEntry(Struct, frozen=True):
@@ -163,7 +163,7 @@ def entry_as_markdown(one: DocEntry) -> Iterator[str]:
 
 
 def examples_as_text(one: DocEntry) -> str:
-    return "\n".join(f"> {e.code}" + (f"\n{e.shown}" if e.shown else "") for e in one.examples)
+    return "\n".join(f"> {e.code}" + (f"\n{e.output}" if e.output else "") for e in one.examples)
 
 
 def code_block(text: str) -> str:

@@ -30,7 +30,7 @@ class ExpressionBuilder:
     ) -> None:
         self.source = source
         self.reports = reports
-        self.doc = doc
+        self.doc_comment = doc
         self.expression = expression
 
     def report(self, code: str, message: str, span: Span, label: str = "", *helps: str) -> None:
@@ -161,7 +161,7 @@ class ExpressionBuilder:
                 parts.append(piece)
         return tree.Str(span, tuple(parts))
 
-    def text(self, string: Token, what: str) -> str:
+    def plain_string(self, string: Token, what: str) -> str:
         """The text of a string that holds no expressions."""
         parts = self.string(self.span(string), string).parts
         if any(isinstance(part, tree.Interpolation) for part in parts):

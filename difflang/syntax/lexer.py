@@ -94,7 +94,7 @@ class Lexer:
                 return kind
             elif kind == "COMMENT":
                 pos = match.end()
-                self._comment(match.start("COMMENT"), pos)
+                self._record_comment(match.start("COMMENT"), pos)
                 continue
             elif kind not in accepted:
                 match = plain.match(text, pos, end)  # a contextual terminal where none is meant
@@ -103,9 +103,9 @@ class Lexer:
                 kind = match.lastgroup  # type: ignore[assignment]
                 if kind == "SYMBOL":
                     kind = self.lexis.symbols[match["SYMBOL"]]
-            return self._found(kind, match)
+            return self._accept_token(kind, match)
 
-    def _found(self, kind: str, match: re.Match[str]) -> str:
+    def _accept_token(self, kind: str, match: re.Match[str]) -> str:
         start, stop = match.span(match.lastindex)  # type: ignore[arg-type]
         if kind in CLOSER_OF:
             self.brackets.append(kind)
@@ -126,7 +126,7 @@ class Lexer:
         self.stop = min(pos + 1, self.end)
         return BAD_TOKEN if pos < self.end else END_OF_TEXT
 
-    def _comment(self, start: int, stop: int) -> None:
+    def _record_comment(self, start: int, stop: int) -> None:
         """Remember a comment, and a doc comment on lines of its own as what the next token may be told."""
         text = self.source.text
         self.comments[start] = stop
@@ -140,14 +140,14 @@ class Lexer:
         else:
             self.pending = (start, stop)
 
-    def at(self, pos: int, last: str, brackets: list[str]) -> Lexer:
+    def restarted_at(self, pos: int, last: str, brackets: list[str]) -> Lexer:
         """A lexer of the same text elsewhere, sharing what was found in comments."""
         other = Lexer(self.source, pos, self.end)
         other.last, other.brackets = last, brackets
         other.comments, other.docs = self.comments, self.docs
         return other
 
-    def doc(self, start: int) -> str | None:
+    def doc_comment(self, start: int) -> str | None:
         """The text of the doc comment above the token that begins at `start`."""
         if start not in self.docs:
             return None

@@ -104,7 +104,7 @@ class LalrParser:
         self.reports = reports
         self.lexer = Lexer(source, start, end)
         self.tables = load_tables()
-        self.build: Any = build or TreeBuilder(source, reports, self.lexer.doc, parse_nested_expression)
+        self.build: Any = build or TreeBuilder(source, reports, self.lexer.doc_comment, parse_nested_expression)
         self.states: list[int] = []
         self.values: list[Any] = []
         self.starts: list[int] = []
@@ -120,7 +120,7 @@ class LalrParser:
             action = self.reduced(kind)
             if action is None:
                 if len(self.reports) >= MAX_MISTAKES:
-                    self._too_many()
+                    self._report_too_many()
                     return None
                 if not mistake(kind):
                     return None
@@ -130,7 +130,7 @@ class LalrParser:
                 start, stop = self.lexer.start, self.lexer.stop
                 self.shift(Token(kind, text[start:stop], start, stop), action)
 
-    def _too_many(self) -> None:
+    def _report_too_many(self) -> None:
         at = Label(Span(self.source, self.lexer.start, self.lexer.stop), "not read from here on")
         self.reports.append(Diagnostic("DL1001", f"more than {MAX_MISTAKES} mistakes", (at,)))
 
@@ -154,11 +154,11 @@ class LalrParser:
                 return action
             rule = rules[~action]
             size = rule.size
-            if rule.unit:
+            if rule.is_unit:
                 key = (states[-2], states[-1], kind)
                 state = chains.get(key)
                 if state is None:
-                    state = chains[key] = self._chain(*key)
+                    state = chains[key] = self._apply_unit_rules(*key)
                 states[-1] = state
                 continue
             if size:
@@ -174,12 +174,12 @@ class LalrParser:
             ends.append(end)
             states.append(rows[states[-1]][rule.origin])
 
-    def _chain(self, below: int, state: int, kind: str) -> int:
+    def _apply_unit_rules(self, below: int, state: int, kind: str) -> int:
         """The state above `below` after all rules that only rename what is on top of the stack."""
         rows, rules = self.tables.rows, self.tables.rules
         while True:
             action = rows[state].get(kind)
-            if action is None or action >= 0 or not rules[~action].unit:
+            if action is None or action >= 0 or not rules[~action].is_unit:
                 return state
             state = rows[below][rules[~action].origin]
 
@@ -195,10 +195,10 @@ def _reduction_of(rule: Production) -> Reduction:
     if rule.origin.startswith("_"):
         return lambda build, values, start, end: _children(rule, values)
     keep = tuple(index for index, _, _ in rule.keep)
-    if rule.single and len(keep) == 1 and rule.plain:
+    if rule.single and len(keep) == 1 and rule.takes_symbols_only:
         return lambda build, values, start, end, only=keep[0]: values[only]
     make = getattr(TreeBuilder, rule.callback)
-    if not rule.plain:
+    if not rule.takes_symbols_only:
         return lambda build, values, start, end: make(build, Span(build.source, start, end), *_children(rule, values))
     if len(keep) == rule.size:
         return lambda build, values, start, end: make(build, Span(build.source, start, end), *values)

@@ -38,11 +38,11 @@ class Production(Struct, frozen=True):
     single: bool  # a single child stands for the whole
 
     @property
-    def unit(self) -> bool:
+    def is_unit(self) -> bool:
         return self.single and self.size == 1 and len(self.keep) == 1
 
     @property
-    def plain(self) -> bool:
+    def takes_symbols_only(self) -> bool:
         """Nothing is spliced in or added: the children are some of the symbols."""
         return not self.missing and not any(spread or nones for _, spread, nones in self.keep)
 

@@ -32,7 +32,7 @@ class TreeBuilder(ExpressionBuilder):
 
     def import_(self, span: Span, module: Token, alias: Token | None, names: tuple[Token, ...] | None) -> tree.Import:
         path = module.kind == "STRING"
-        text = self.text(module, "a path") if path else normalized_name(module)
+        text = self.plain_string(module, "a path") if path else normalized_name(module)
         taken, called = names or (), normalized_name(alias) if alias else None
         places = tuple(map(self.span, taken))
         return tree.Import(span, text, self.span(module), path, called, tuple(map(normalized_name, taken)), places)
@@ -41,25 +41,25 @@ class TreeBuilder(ExpressionBuilder):
         return names
 
     def test(self, span: Span, name: Token, body: tree.Block) -> tree.Test:
-        return tree.Test(span, self.text(name, "a test's name"), self.span(name), body)
+        return tree.Test(span, self.plain_string(name, "a test's name"), self.span(name), body)
 
     def bench(self, span: Span, name: Token, body: tree.Block) -> tree.Bench:
-        return tree.Bench(span, self.text(name, "a benchmark's name"), self.span(name), body)
+        return tree.Bench(span, self.plain_string(name, "a benchmark's name"), self.span(name), body)
 
     def public(self, span: Span, item: Any) -> Any:
-        return replace(item, span=span, pub=True, doc=self.doc(span.start))
+        return replace(item, span=span, pub=True, doc=self.doc_comment(span.start))
 
     def public_attributed(self, span: Span, attributes: tuple[tree.Attribute, ...], fn: tree.Fn) -> tree.Fn:
-        return replace(fn, span=span, pub=True, doc=self.doc(span.start), attributes=attributes)
+        return replace(fn, span=span, pub=True, doc=self.doc_comment(span.start), attributes=attributes)
 
     def attributed(self, span: Span, attributes: tuple[tree.Attribute, ...], item: Any) -> Any:
         if isinstance(item, tree.Fn):
-            return replace(item, span=span, attributes=attributes, doc=self.doc(span.start))
+            return replace(item, span=span, attributes=attributes, doc=self.doc_comment(span.start))
         return replace(item, span=span, attributes=attributes)
 
     def bare_fn(self, span: Span, host: Token | None, signature: tuple[Any, ...], body: tree.Expr) -> tree.Fn:
         name, generics, params, result, where = signature
-        doc = self.doc(span.start)
+        doc = self.doc_comment(span.start)
         return tree.Fn(
             span,
             normalized_name(name),
@@ -102,30 +102,32 @@ class TreeBuilder(ExpressionBuilder):
     def extern(self, span: Span, name: Token, params: tuple[tree.Param, ...], result: tree.TypeExpr) -> tree.Fn:
         body = tree.Foreign(span, normalized_name(name))
         return tree.Fn(
-            span, normalized_name(name), self.span(name), (), params, result, (), body, doc=self.doc(span.start)
+            span, normalized_name(name), self.span(name), (), params, result, (), body, doc=self.doc_comment(span.start)
         )
 
     def rule(self, span: Span, name: Token, params: tuple[tree.Param, ...] | None, *rest: Any) -> tree.Rule:
         by, body = rest if len(rest) == 2 else (None, rest[0])
         how = normalized_name(by) if by else None
-        return tree.Rule(span, normalized_name(name), self.span(name), params or (), how, body, self.doc(span.start))
+        return tree.Rule(
+            span, normalized_name(name), self.span(name), params or (), how, body, self.doc_comment(span.start)
+        )
 
     def record(
         self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, fields: tuple[tree.Field, ...]
     ) -> tree.Record:
-        doc = self.doc(span.start)
+        doc = self.doc_comment(span.start)
         return tree.Record(span, normalized_name(name), self.span(name), generics or (), fields, doc=doc)
 
     def fields(self, span: Span, *fields: tree.Field | None) -> tuple[tree.Field, ...]:
         return drop_missing(fields)
 
     def field(self, span: Span, name: Token, type: tree.TypeExpr) -> tree.Field:
-        return tree.Field(span, normalized_name(name), type, self.doc(span.start))
+        return tree.Field(span, normalized_name(name), type, self.doc_comment(span.start))
 
     def enum(
         self, span: Span, name: Token, generics: tuple[tree.Generic, ...] | None, variants: tuple[tree.Variant, ...]
     ) -> tree.Enum:
-        doc = self.doc(span.start)
+        doc = self.doc_comment(span.start)
         return tree.Enum(span, normalized_name(name), self.span(name), generics or (), variants, doc=doc)
 
     def variants(self, span: Span, *variants: tree.Variant | None) -> tuple[tree.Variant, ...]:
@@ -152,7 +154,7 @@ class TreeBuilder(ExpressionBuilder):
         return tree.Block(span, drop_missing(stmts))
 
     def let(self, span: Span, pattern: tree.Pattern, type: tree.TypeExpr | None, value: tree.Expr) -> tree.Let:
-        return tree.Let(span, pattern, type, value, doc=self.doc(span.start))
+        return tree.Let(span, pattern, type, value, doc=self.doc_comment(span.start))
 
     def var(self, span: Span, pattern: tree.Pattern, type: tree.TypeExpr | None, value: tree.Expr) -> tree.Var:
         return tree.Var(span, pattern, type, value)

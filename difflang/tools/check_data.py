@@ -79,11 +79,11 @@ def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) 
     for read in reads:
         names = scopes.setdefault((read.module, read.decl), AnnotationResolver(Unifier(), read.module.records.get))
         names.bound |= {n: size for n, size in read.known.items() if n not in names.bound}
-        wanted = read.given.wanted
+        wanted = read.given.expected_type
         assert wanted is not None
-        given = replace(read.given, wanted=replace(wanted, names=names))
+        given = replace(read.given, expected_type=replace(wanted, names=names))
         try:
-            type = replace(names, bound=dict(names.bound), rigid=True).type(wanted.written)
+            type = replace(names, bound=dict(names.bound), rigid=True).type(wanted.annotation)
             ValueReader(given, name, type).value_in(names, read.module.records.get, holds, given.text(1))
         except DeferCheck:
             continue

@@ -50,7 +50,7 @@ class CheckGradOptions(Struct, frozen=True):
     seed: int = 0
     wrt: str | None = None
     compiled: bool = True
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     words: tuple[str, ...] = ()  # arguments of the program
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ def check_grad_with_globals(
     """Audit the derivative of a function, the values of its file being there. Errors: as `check_grad`."""
     refuse_host_function(decl)
     session = Session()
-    entry, arguments = elaborate_first_choice(session, checked, decl, options.told)
+    entry, arguments = elaborate_first_choice(session, checked, decl, options.argument_specs)
     constants = [np.asarray(x) for name in entry.globals for x in leaves(name)]
     arrays = find_finite_arguments(session, decl, entry, arguments, constants, options.seed)
     entry = with_fitted_capacity(session, entry, arrays)
@@ -203,7 +203,7 @@ def run_gradient_check(
     if all(r.type.tangent is None for r in graph.results):
         raise make_error("DL0401", f"`{name}` gives no real numbers: there is nothing to differentiate")
     return check_gradient(
-        graph, arrays, wrt, name=name, roads=make_pipelines(options.compiled), order=options.order,
+        graph, arrays, wrt, name=name, pipeline=make_pipelines(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,
         rules=declared_derivatives(module),
     )  # fmt: skip
@@ -212,7 +212,7 @@ def run_gradient_check(
 def declared_derivatives(module: ModuleScope) -> dict[str, Span]:
     """Where the program declares derivatives, by function: its rules, and functions of Python that came with theirs."""
     found: dict[str, Span] = {}
-    for m in reversed(module.reached()):
+    for m in reversed(module.transitive_imports()):
         found |= {name: m.fns[name].name_span for name in m.externs}
         found |= {name: rule.name_span for name, rule in m.rules.items()}
     return found

@@ -46,22 +46,24 @@ class CliCall(Struct, frozen=True):
     """A function, and what each argument is: a text of the language, or `@FILE` or `@FILE:NAME`."""
 
     entry: str
-    given: Mapping[str, str]
+    arguments: Mapping[str, str]
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that the call reads."""
-        return tuple([Path(split_file_spec(text)[0]).resolve() for text in self.given.values() if text.startswith("@")])
+        return tuple(
+            [Path(split_file_spec(text)[0]).resolve() for text in self.arguments.values() if text.startswith("@")]
+        )
 
     def block(self, module: ModuleScope) -> tree.Block:
         """The call as source. Errors: DL0201, DL1207, DL1210, DL07 for what is asked wrongly."""
         decl = find_function(module, self.entry)
-        self.refuse_unknown(decl)
+        self.refuse_unknown_args(decl)
         names = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
         lines: list[str] = []
         values: list[str] = []
         for param in decl.params:
-            text = self.given.get(param.name)
+            text = self.arguments.get(param.name)
             if text is None:
                 if param.default is None:
                     raise missing_parameter_error(decl, param)
@@ -81,10 +83,10 @@ class CliCall(Struct, frozen=True):
         assert isinstance(item, tree.Test)
         return item.body
 
-    def refuse_unknown(self, decl: tree.Fn) -> None:
+    def refuse_unknown_args(self, decl: tree.Fn) -> None:
         """Errors: DL1207."""
         names = [p.name for p in decl.params]
-        for name in self.given:
+        for name in self.arguments:
             if name not in names:
                 near = nearest_word(name, names)
                 way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
@@ -252,9 +254,9 @@ def run_call(
     told = program_args.parse_command_line(words, checked.module)
     access = FileAccess(access.folder, (*access.allowed, *call.files))
     apart = IsolatedBlocks(checked, engine, access, seed, told, warn)
-    with apart.block(checked.items, block, write) as runner:
+    with apart.open_block(checked.items, block, write) as runner:
         for stmt in block.stmts:
             last = stmt is block.stmts[-1]
             found = run_statement(runner, stmt, last=last)
             if last and found.type != UNIT:
-                runner.printed(format_value(found))
+                runner.print_text(format_value(found))

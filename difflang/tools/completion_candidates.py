@@ -23,13 +23,13 @@ class CompletionCandidate(Struct, frozen=True):
 
     word: str
     start: int
-    beside: str
+    detail: str
 
 
 class CompletionNames(Struct, frozen=True):
     """What can be proposed. Each name goes with its kind and the text of its type."""
 
-    known: Mapping[str, tuple[str, str]]
+    in_scope: Mapping[str, tuple[str, str]]
     fields: Callable[[str], Mapping[str, tuple[str, str]]]
     parameters: Callable[[str], tuple[str, ...]]
 
@@ -42,7 +42,7 @@ def complete(text: str, names: CompletionNames) -> list[CompletionCandidate]:
     if begun[:1].isdigit() or (owner is None and not begun) or in_string(text):
         return []
     words = dict.fromkeys(load_tables().lexis.words, ("word", ""))
-    known = names.fields(owner) if owner is not None else {**words, **names.known}
+    known = names.fields(owner) if owner is not None else {**words, **names.in_scope}
     needed = expected_argument_type(text[: len(text) - len(begun)], names)
     fitting = [(name, kind, shown) for name, (kind, shown) in known.items() if name.startswith(begun) and name != begun]
     fitting.sort(key=lambda each: (not needed or each[2] != needed, RANKS.index(each[1]), each[0]))
@@ -61,7 +61,7 @@ def expected_argument_type(text: str, names: CompletionNames) -> str:
     """The type of the argument that stands next: in `f(x, `, that of the second parameter of `f`."""
     call = unfinished_call(text)
     types = names.parameters(call.name) if call is not None else ()
-    return types[call.place] if call is not None and call.place < len(types) else ""
+    return types[call.arg_index] if call is not None and call.arg_index < len(types) else ""
 
 
 class UnfinishedCall(Struct, frozen=True):
@@ -73,8 +73,8 @@ class UnfinishedCall(Struct, frozen=True):
 
     name: str
     start: int
-    place: int
-    named: str = ""
+    arg_index: int
+    arg_name: str = ""
 
 
 def unfinished_call(text: str) -> UnfinishedCall | None:

@@ -71,16 +71,16 @@ def cost_formulas(checked: CheckedProgram, decl: tree.Fn, pause: Callable[[], No
     None where that depends on more than its sizes' names, or is long. Errors: what `pause` raises, at any step.
     """
     asked = DerivativeRequest(checked, decl, DeriveOptions())
-    session = Session(notes=RecordedTypes(Source("", ""), pause))
+    session = Session(type_notes=RecordedTypes(Source("", ""), pause))
     try:
         module = checked.module
-        asked.arguments = asked.taken()
+        asked.arguments = asked.symbolic_arguments()
         function = ClosureType(FnCode(decl, module), ())
         plain = symbolic_graph(elaborate_call(session, module, decl.name, function, asked.arguments).graph)
         if equation_count(plain) > MAX_EQUATIONS:
             return None
         pause()
-        gradient = differentiate(symbolic_graph(asked.entry(session).graph))
+        gradient = differentiate(symbolic_graph(asked.derivative_graph(session).graph))
         pause()
         return (
             None
@@ -118,7 +118,7 @@ def count_operations(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -
 def region_cost(eqn: Eqn, regions: list[Cost]) -> Cost:
     """What an equation with regions takes: a loop all of them in each step, anything else one of them."""
     once = max(regions, key=lambda cost: at_typical_size(cost.count))
-    if eqn.op.layout is None or not eqn.op.layout(eqn).repeats:
+    if eqn.op.region_dataflow is None or not eqn.op.region_dataflow(eqn).repeats:
         return Cost(once.count, any(cost.per_step for cost in regions))
     step: Dim = 0
     for cost in regions:
@@ -163,9 +163,9 @@ def equation_bytes(eqn: Eqn) -> Dim:
     if op.effect or not eqn.operands:
         return 0
     rest = [array_bytes(v) for v in dict.fromkeys(eqn.operands[1:])]
-    if op.updates:
+    if op.scatters:
         return sum(rest) + 2 * max(rest, default=0)
-    if op.looks_up or (op.window is not None and op.window(eqn) is not None):
+    if op.gathers or (op.slice_bounds is not None and op.slice_bounds(eqn) is not None):
         return sum(rest) + 2 * results
     return sum(map(array_bytes, dict.fromkeys(eqn.operands))) + results
 

@@ -40,7 +40,7 @@ class ProgramCost(Struct, frozen=True):
 class CostReport(Struct, frozen=True):
     """What a function takes, and its gradient in `wrt`, if it has one; else `why` says why it has none."""
 
-    what: str
+    title: str
     value: ProgramCost
     gradient: ProgramCost | None
     wrt: str
@@ -59,7 +59,7 @@ class CostReport(Struct, frozen=True):
         return [{"of": name, **asdict(of)} for name, of in rows.items() if of is not None]
 
     def to_json(self) -> dict[str, Any]:
-        return {"what": self.what, "rows": self.table(), "ratio": self.ratio, "why_not": self.why or None}
+        return {"what": self.title, "rows": self.table(), "ratio": self.ratio, "why_not": self.why or None}
 
     def __str__(self) -> str:
         head = ["", "operations", "bytes", "arguments", "results", "between", "at the peak"]
@@ -72,7 +72,7 @@ class CostReport(Struct, frozen=True):
             "  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]])
             for row in rows
         ]
-        return "\n".join([f"{self.what}, as the compiler counts: no times, nothing fused", *lines, *self.notes])
+        return "\n".join([f"{self.title}, as the compiler counts: no times, nothing fused", *lines, *self.notes])
 
     @property
     def notes(self) -> list[str]:
@@ -90,7 +90,7 @@ def program_cost(graph: Graph) -> ProgramCost:
     plan = plan_memory(graph, memory_limit(graph))
     operations, bytes, room = count_operations(plan.graph), count_operations(plan.graph, equation_bytes), plan.account
     again = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
-    memory = room.arguments, room.results, room.between, room.peak
+    memory = room.arguments, room.results, room.temporaries, room.peak
     return ProgramCost(as_integer(operations), as_integer(bytes), *memory, operations.per_step, again)
 
 

@@ -34,10 +34,10 @@ class EmitRequest(Struct, frozen=True):
 
     stage: str
     entry: str | None = None
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
     platform: str | None = None
-    words: tuple[str, ...] = ()  # arguments of the program
+    program_args: tuple[str, ...] = ()  # arguments of the program
     budget: int = 0  # bytes that the program may take, at stage `planned`
 
 
@@ -72,7 +72,7 @@ def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn
 def emit_graphs(
     checked: CheckedProgram, path: Path | None, wanted: EmitRequest, decls: Sequence[tree.Fn]
 ) -> tuple[str, tuple[Diagnostic, ...]]:
-    load_values(checked, path, Engine("interpret"), wanted.words)
+    load_values(checked, path, Engine("interpret"), wanted.program_args)
     shown: dict[str, str] = {}
     left: list[Diagnostic] = []
     everywhere = {n for decl in decls for n in signature_names(decl)}
@@ -85,8 +85,8 @@ def emit_graphs(
             continue
         try:
             here = signature_names(decl) if wanted.entry is None else everywhere
-            told = {n: t for n, t in wanted.told.items() if n in here or n not in everywhere}
-            graph = function_graph(checked, decl, replace(wanted, told=told))
+            told = {n: t for n, t in wanted.argument_specs.items() if n in here or n not in everywhere}
+            graph = function_graph(checked, decl, replace(wanted, argument_specs=told))
         except DifflangError as error:
             if wanted.entry is not None or error.diagnostics[0].code != "DL1210":
                 raise
@@ -102,7 +102,7 @@ def emit_graphs(
 
 def function_graph(checked: CheckedProgram, decl: tree.Fn, wanted: EmitRequest) -> Graph:
     """The elaborated graph of a function, or of its gradient."""
-    arguments = declared_arguments(checked.module, decl, wanted.told)
+    arguments = declared_arguments(checked.module, decl, wanted.argument_specs)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if wanted.wrt is not None:
         places = tuple([parse_wrt(decl, wrt, checked.module) for wrt in wanted.wrt.split(",")])
@@ -151,7 +151,7 @@ def typed_signature(checked: CheckedProgram, decl: tree.Fn) -> str:
     """The signature of a function with what was inferred: its result and its effects."""
     generics = ", ".join(g.name + (f": {g.bound}" if g.bound else "") for g in decl.generics)
     params = ", ".join(p.span.text for p in decl.params)
-    found = checked.session.found.get(decl)
+    found = checked.session.definition_results.get(decl)
     result = decl.result.span.text if decl.result is not None else show_type(found.type) if found is not None else "_"
     head = f"{'host ' if decl.host else ''}fn {decl.name}{f'[{generics}]' if generics else ''}({params}) -> {result}"
     effects = sorted(transitive_effects(checked, decl))
@@ -165,7 +165,7 @@ def transitive_effects(checked: CheckedProgram, decl: tree.Fn) -> set[str]:
     todo = [decl]
     while todo:
         current = todo.pop()
-        found = checked.session.found.get(current)
+        found = checked.session.definition_results.get(current)
         if found is None or current in seen:
             continue
         seen.add(current)

@@ -112,7 +112,7 @@ def describe_functions(
 
 
 def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str, int]) -> FunctionInfo:
-    dims, found = function_size_names(checked.module, decl), checked.session.found.get(decl)
+    dims, found = function_size_names(checked.module, decl), checked.session.definition_results.get(decl)
     arguments = {p.name: None if p.type is None else p.type.span.text for p in decl.params}
     written = decl.result.span.text if decl.result is not None else None
     result = written or (show_type(found.type) if found is not None else None)
@@ -183,7 +183,7 @@ def memory_formula(
 
         return predict_memory(finalize_graph(specialized_graph(checked, decl, sizes, ",".join(wrt))))
 
-    formula = MemoryFormula(sum([factor_bytes(b.bytes, told) for b in account(told).at_the_peak()], Counter[Powers]()))
+    formula = MemoryFormula(sum([factor_bytes(b.bytes, told) for b in account(told).live_at_peak()], Counter[Powers]()))
     for part in (0.5, 2.0):
         sizes = {name: round(part * size) for name, size in told.items()}
         peak = account(sizes).peak

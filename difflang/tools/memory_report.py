@@ -35,7 +35,7 @@ MAX_TEXT = 110  # cells of a line of the program
 class MemoryOptions(Struct, frozen=True):
     """What is asked: of arguments of these types, the gradient in `wrt`, in so many bytes; compare with XLA's own."""
 
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
     budget: int = 0
     compiled: bool = False
@@ -45,17 +45,17 @@ class MemoryOptions(Struct, frozen=True):
 class MemoryLine(Struct, frozen=True):
     """A line of the program: how much is there for it when most is there, and at most, as planned and before."""
 
-    place: SourceLine | None
+    position: SourceLine | None
     text: str
-    at_the_peak: int
+    at_peak: int
     most: int
-    before: int
+    unplanned: int
 
     def to_json(self) -> dict[str, Any]:
-        source, line = self.place or (None, None)
+        source, line = self.position or (None, None)
         return {
-            "source": source, "line": line, "text": self.text, "at_the_peak": self.at_the_peak, "most": self.most,
-            "before_planning": self.before,
+            "source": source, "line": line, "text": self.text, "at_the_peak": self.at_peak, "most": self.most,
+            "before_planning": self.unplanned,
         }  # fmt: skip
 
 
@@ -71,22 +71,22 @@ class MemoryReport(Struct, frozen=True):
     plan: MemoryPlan
     lines: tuple[MemoryLine, ...]
     measured: int | None
-    room: Mapping[str, int]
-    spared: bool = False
+    capacities: Mapping[str, int]
+    memory_ordered: bool = False
 
     @property
     def account(self) -> BufferAssignment:
         return self.plan.account
 
     def __str__(self) -> str:
-        account, before = self.account, self.plan.before
+        account, before = self.account, self.plan.unplanned
         head = [f"{self.what}: {format_bytes(account.peak)} when most is there"]
         if account is not before:
             head[0] += f", {format_bytes(before.peak)} before planning"
-        parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.between)
+        parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.temporaries)
         head.append("  " + ", ".join(f"{name} {format_bytes(n)}" for name, n in parts))
-        if self.room:
-            head.append(f"  with room for {describe_capacity(self.room)}; a run that needs more takes more")
+        if self.capacities:
+            head.append(f"  with room for {describe_capacity(self.capacities)}; a run that needs more takes more")
         if self.limit:
             kept = ", which XLA keeps to" if self.measured is not None and account.peak > self.limit else ""
             head.append(f"  limit {format_bytes(self.limit)}{kept}" + (": kept greedily" if self.plan.greedy else ""))
@@ -95,31 +95,31 @@ class MemoryReport(Struct, frozen=True):
         ]
         if self.measured is not None:
             off = account.peak / max(1, self.measured) - 1
-            order = " in its order of least memory" if self.spared else ""
+            order = " in its order of least memory" if self.memory_ordered else ""
             head.append(f"  XLA takes {format_bytes(self.measured)}{order} ({off:+.1%} predicted)")
         return "\n".join([*head, "", *self.table()])
 
     def table(self) -> list[str]:
         rows = [["line", "at the peak", "at most", "before", ""]]
-        numbers = line_numbers([line.place for line in self.lines], "-")
+        numbers = line_numbers([line.position for line in self.lines], "-")
         for number, line in zip(numbers, self.lines, strict=True):
-            rows.append([number, *[format_bytes(n) for n in (line.at_the_peak, line.most, line.before)], line.text])
+            rows.append([number, *[format_bytes(n) for n in (line.at_peak, line.most, line.unplanned)], line.text])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join([*[c.rjust(w) for c, w in zip(row[:4], widths, strict=False)], row[4][:MAX_TEXT]]).rstrip()
                 for row in rows]  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        account, before = self.account, self.plan.before
+        account, before = self.account, self.plan.unplanned
         return {
             "what": self.what, "limit": self.limit or None, "peak": account.peak, "arguments": account.arguments,
-            "results": account.results, "between": account.between, "measured": self.measured,
-            "least_memory_order": self.spared,
-            "room": dict(self.room), "before_planning": {"peak": before.peak, "course": before.course()},
+            "results": account.results, "between": account.temporaries, "measured": self.measured,
+            "least_memory_order": self.memory_ordered,
+            "room": dict(self.capacities), "before_planning": {"peak": before.peak, "course": before.usage_over_time()},
             "plan": [
                 {"line": c.span.position[0], "of": "loop" if c.loop else "code", "slots": c.slots or None,
-                 "kept": c.way.kept, "last": c.way.last or None} for c in self.plan.choices
+                 "kept": c.policy.residuals, "last": c.policy.last or None} for c in self.plan.choices
             ],
-            "greedy": self.plan.greedy, "course": account.course(), "lines": [line.to_json() for line in self.lines],
+            "greedy": self.plan.greedy, "course": account.usage_over_time(), "lines": [line.to_json() for line in self.lines],
         }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptio
     """What a function needs, the values of its file being there. Errors: as `memory`."""
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
-    graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.told, options.wrt))
+    graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs, options.wrt))
     what = f"the gradient of `{decl.name}` in `{options.wrt}`" if options.wrt else f"`{decl.name}`"
     return graph_memory(graph, what, options.budget, compiled=options.compiled)
 
@@ -164,7 +164,7 @@ def plan_with_xla(graph: Graph, limit: int) -> tuple[MemoryPlan, int, bool]:
     from difflang.runtime.compile import compile_graph
 
     plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
-    return with_kernel_order(plan, sparing=made.sparing), made.bytes, made.sparing
+    return with_kernel_order(plan, sparing=made.low_memory), made.memory_bytes, made.low_memory
 
 
 def choice_lines(plan: MemoryPlan) -> list[str]:
@@ -178,8 +178,8 @@ def choice_lines(plan: MemoryPlan) -> list[str]:
 
 def memory_lines(plan: MemoryPlan, texts: Mapping[SourceLine, str]) -> tuple[MemoryLine, ...]:
     """The lines of a program in order; what belongs to none of them comes last."""
-    peak = bytes_by_line(plan.account.at_the_peak(), texts)
-    most, before = peak_by_line(plan.account, texts), peak_by_line(plan.before, texts)
+    peak = bytes_by_line(plan.account.live_at_peak(), texts)
+    most, before = peak_by_line(plan.account, texts), peak_by_line(plan.unplanned, texts)
     kinds = {"argument": "arguments", "result": "results", "between": "(no line)"}
     keys: dict[SourceLine | str, str] = {**{p: texts[p] for p in sorted(texts)}, **kinds}
     return tuple([
@@ -192,7 +192,7 @@ def memory_lines(plan: MemoryPlan, texts: Mapping[SourceLine, str]) -> tuple[Mem
 def line_key(b: Buffer, texts: Mapping[SourceLine, str]) -> SourceLine | str:
     if b.role != "between":
         return b.role
-    return b.place if b.place is not None and b.place in texts else "between"
+    return b.source_line if b.source_line is not None and b.source_line in texts else "between"
 
 
 def bytes_by_line(buffers: list[Buffer], texts: Mapping[SourceLine, str]) -> dict[SourceLine | str, int]:
@@ -223,10 +223,10 @@ def save_plot(report: MemoryReport, path: Path) -> None:
     figure = import_optional("matplotlib.figure", NO_SPAN).Figure(figsize=(8, 4), layout="tight")
     import_optional("matplotlib.backends.backend_agg", NO_SPAN).FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
-    account, before = report.account, report.plan.before
+    account, before = report.account, report.plan.unplanned
     always = account.arguments + account.results
     for drawn, label in {before: "before planning", account: "as planned"}.items():
-        heights = [(always + n) / 2**20 for n in drawn.course()]
+        heights = [(always + n) / 2**20 for n in drawn.usage_over_time()]
         axes.step([i / max(1, len(heights) - 1) for i in range(len(heights))], heights, where="post", label=label)
     if account is not before:
         axes.legend()

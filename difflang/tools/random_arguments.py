@@ -131,7 +131,7 @@ def sample_leaves(rng: np.random.Generator, type: LangType, drawing: SamplingRan
         case TupleType(items=items) | RecordType(fields=items) | VariantType(fields=items):
             return [leaf for t in items for leaf in sample_leaves(rng, t, drawing)]
         case SumType(options=options):
-            tag = np.asarray(rng.choice(type.marks), np.int32)
+            tag = np.asarray(rng.choice(type.tag_values), np.int32)
             return [tag, *[leaf for t in options for leaf in sample_leaves(rng, t, drawing)]]
         case _:
             return [sample_array(rng, t, drawing) for t in leaf_types(type)]

@@ -65,7 +65,7 @@ def member_names(session: InteractiveSession, name: str) -> dict[str, NameInfo]:
         return {}
     return {
         n: NameInfo("function", parameter_text(session, module.fns[n]) if n in module.fns else "")
-        for n in module.public
+        for n in module.public_names
     }
 
 
@@ -117,9 +117,11 @@ def describe_symbol(session: InteractiveSession, name: str) -> str | None:
     owner, point, member = name.rpartition(".")
     if point:
         other = module.modules.get(owner)
-        return describe_declaration(session, other, member) if other is not None and member in other.public else None
+        return (
+            describe_declaration(session, other, member) if other is not None and member in other.public_names else None
+        )
     if name in module.modules:
-        return f"{name}: a module with {', '.join(sorted(module.modules[name].public))}"
+        return f"{name}: a module with {', '.join(sorted(module.modules[name].public_names))}"
     value = session.runner.values.get(name)
     if value is not None and name in module.host:
         return f"{name}: {show_type(value.type)}{short_value(value)}"
@@ -142,7 +144,7 @@ def describe_declaration(session: InteractiveSession, module: ModuleScope, name:
         return with_doc(record.span.text, record.doc)
     if name in module.variants:
         return f"{name} is a variant of {module.variants[name][0].name}"
-    return f"{name}: a value of {module.name}" if name in module.public else None
+    return f"{name}: a value of {module.name}" if name in module.public_names else None
 
 
 def describe_builtin(name: str) -> str | None:
@@ -231,6 +233,6 @@ def expression_runner(session: InteractiveSession, text: str) -> Callable[[], No
 
     def call() -> None:
         session.runner.statement(e, last=True)
-        session.runner.settle()
+        session.runner.wait_for_results()
 
     return call

@@ -48,7 +48,7 @@ COLUMNS = 4  # of tangents, if nobody says which
 class TraceOptions(Struct, frozen=True):
     """What is asked: a call with these values, columns of tangents in `wrt`, at most so many rows."""
 
-    given: Mapping[str, str] = field(default_factory=dict[str, str])
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
     rows: int = ROWS
     seed: int = 0
@@ -74,7 +74,7 @@ def trace_declaration(
     checked: CheckedProgram, decl: tree.Fn, options: TraceOptions, leaves: Callable[[GlobalName], Sequence[Any]]
 ) -> Trace:
     """The same, the values of its file being there."""
-    given, session = dict(options.given), Session()
+    given, session = dict(options.arguments), Session()
     enums = {p.name: given.pop(p.name, "") for p in decl.params if is_enum(checked.module, p)}
     records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
     values = {name: parse_value(name, text) for name, text in given.items()}

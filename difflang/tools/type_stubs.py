@@ -63,7 +63,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         module = self.module
         found = [*self.imports()]
         for name, record in module.records.items():
-            if module.home(record) is module and "." not in name and is_python_name(name):
+            if module.declaring_module(record) is module and "." not in name and is_python_name(name):
                 found += self.record(record) if isinstance(record, tree.Record) else self.enum(record)
         for name, decl in module.fns.items():
             if not decl.host and is_python_name(name):
@@ -75,18 +75,18 @@ class ModuleStub(Struct, frozen=True, eq=False):
     def imports(self) -> Iterator[str]:
         """What is imported: a file of the program under its name, and what is imported from it by name."""
         for name, other in self.module.modules.items():
-            if other in self.beside:
+            if other in self.program_modules:
                 yield from (
                     "",
                     f"class {name}:",
                     *indent_lines(ModuleStub(self.checked, other, f"{self.prefix}{name}.").lines()),
                 )
-        named: dict[ModuleScope, str] = {m: n for n, m in self.module.modules.items() if m in self.beside}
+        named: dict[ModuleScope, str] = {m: n for n, m in self.module.modules.items() if m in self.program_modules}
         for name, meant in self.module.imported.items():
             other = meant.module
-            if other in self.beside and not exports_name(other, meant.name):
+            if other in self.program_modules and not exports_name(other, meant.name):
                 continue
-            if other not in self.beside:
+            if other not in self.program_modules:
                 yield f"{name}: _t.Any"
                 continue
             if other not in named:
@@ -96,7 +96,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
             yield f"{name} = {self.prefix}{named[other]}.{name}"
 
     @property
-    def beside(self) -> set[ModuleScope]:
+    def program_modules(self) -> set[ModuleScope]:
         """The files of the program, without the library."""
         return {file.module for file in self.checked.imported if not file.library}
 
@@ -107,10 +107,10 @@ class ModuleStub(Struct, frozen=True, eq=False):
         generics = generic_bounds(decl.generics)
         lines = ["", *self.made(decl.name, "", decl.fields, generics, decl.span.text, decl.doc)]
         moving = [f for f in decl.fields if self.moves(f.type, generics)]
-        if len(moving) < len(decl.fields) or any(self.changed(f.type, generics) != self.given(f.type, generics)
+        if len(moving) < len(decl.fields) or any(self.tangent_class(f.type, generics) != self.returned_type(f.type, generics)
                                                  for f in decl.fields):  # fmt: skip
             head = f"class D_{decl.name}:"
-            body = [f"{f.name}: {self.changed(f.type, generics)}" for f in moving if is_python_name(f.name)]
+            body = [f"{f.name}: {self.tangent_class(f.type, generics)}" for f in moving if is_python_name(f.name)]
             lines += ["", "@_t.type_check_only", head, *[f"{INDENT}{line}" for line in body or ["..."]]]
         return lines
 
@@ -130,8 +130,8 @@ class ModuleStub(Struct, frozen=True, eq=False):
         """A frozen dataclass that takes NumPy arrays and numbers too."""
         head = f"class {name}({base}):" if base else f"class {name}:"
         there = [f for f in fields if is_python_name(f.name)]
-        attributes = [f"{f.name}: {self.given(f.type, generics)}" for f in there]
-        taken = "".join(f", {f.name}: {self.taken(f.type, generics)}" for f in there)
+        attributes = [f"{f.name}: {self.returned_type(f.type, generics)}" for f in there]
+        taken = "".join(f", {f.name}: {self.accepted_type(f.type, generics)}" for f in there)
         me = "self" if all(f.name != "self" for f in there) else "_self"
         init = f"def __init__({me}{taken}) -> None: ..."
         return ["@_dataclass(frozen=True, init=False, eq=False)", head, *docstring(shown, doc),
@@ -153,7 +153,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
 
     def parameters(self, decl: tree.Fn, generics: Bounds) -> str:
         """The parameters as `def` has them. By position only, where Python has no such names, or its own for one."""
-        shown = [(p.name, self.taken(p.type, generics), p.default is not None) for p in decl.params]
+        shown = [(p.name, self.accepted_type(p.type, generics), p.default is not None) for p in decl.params]
         named = all(is_python_name(name) and name != "self" for name, _, _ in shown)
         seen, parts = False, list[str]()
         for i, (name, type, optional) in enumerate(shown):
@@ -168,7 +168,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
     def derivatives(self, decl: tree.Fn, generics: Bounds, name: str) -> Iterator[str]:
         """The members that give functions of the same parameters."""
         mine = f"{self.prefix}{name}"
-        places = [(i, p.name, self.changed(p.type, generics)) for i, p in enumerate(decl.params)]
+        places = [(i, p.name, self.tangent_class(p.type, generics)) for i, p in enumerate(decl.params)]
         moving = [(i, n, t) for i, n, t in places if t]
         for member, gives in (("grad", "{}"), ("value_and_grad", "tuple[_R, {}]")):
             for i, n, type in moving:
@@ -188,34 +188,34 @@ class ModuleStub(Struct, frozen=True, eq=False):
 
     def result(self, decl: tree.Fn, generics: Bounds) -> str:
         if decl.result is not None:
-            return self.given(decl.result, generics)
-        found = self.checked.session.found.get(decl)
-        return self.inferred(found.type) if found is not None else "_t.Any"
+            return self.returned_type(decl.result, generics)
+        found = self.checked.session.definition_results.get(decl)
+        return self.inferred_type(found.type) if found is not None else "_t.Any"
 
     # ---- Types
 
-    def taken(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
+    def accepted_type(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
         """What is accepted for a written type."""
-        return self.type(written, generics, "_ArrayLike")
+        return self.type_text(written, generics, "_ArrayLike")
 
-    def given(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
+    def returned_type(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
         """What is given back."""
-        return self.type(written, generics, "_Array")
+        return self.type_text(written, generics, "_Array")
 
-    def type(self, written: tree.TypeExpr | None, generics: Bounds, array: str) -> str:
+    def type_text(self, written: tree.TypeExpr | None, generics: Bounds, array: str) -> str:
         match written:
             case tree.TypeTuple(items=(only,)):
-                return self.type(only, generics, array)
+                return self.type_text(only, generics, array)
             case tree.TypeTuple(items=items):
-                return f"tuple[{', '.join(self.type(t, generics, array) for t in items) or '()'}]"
+                return f"tuple[{', '.join(self.type_text(t, generics, array) for t in items) or '()'}]"
             case tree.TypeFn():
                 return "_Function"
             case tree.TypeName(path=path) | tree.TypeApply(path=path):
-                return self.named(".".join(path), generics, array)
+                return self.named_type(".".join(path), generics, array)
             case _:
                 return "_t.Any"
 
-    def named(self, name: str, generics: Bounds, array: str) -> str:
+    def named_type(self, name: str, generics: Bounds, array: str) -> str:
         if name in generics:
             return "_t.Any" if generics[name] == "vec" else array
         if name in DTYPES or name == "key":
@@ -223,57 +223,57 @@ class ModuleStub(Struct, frozen=True, eq=False):
         if name in ("dim", "str"):
             return {"dim": "int", "str": "str"}[name]
         record = self.module.records.get(name)
-        return self.cls(record) if record is not None else "_t.Any"
+        return self.class_name(record) if record is not None else "_t.Any"
 
-    def cls(self, record: tree.Record | tree.Enum, change: bool = False) -> str:
+    def class_name(self, record: tree.Record | tree.Enum, change: bool = False) -> str:
         """The class of a record or an enum, by the name that it has in the stub."""
-        home, name = self.module.home(record), f"{'D_' if change else ''}{record.name}"
+        home, name = self.module.declaring_module(record), f"{'D_' if change else ''}{record.name}"
         if not is_python_name(record.name):
             return "_t.Any"
         if home is self.module:
             return f"{self.prefix}{name}"
-        known = next((n for n, m in self.module.modules.items() if m is home and m in self.beside), None)
+        known = next((n for n, m in self.module.modules.items() if m is home and m in self.program_modules), None)
         return f"{self.prefix}{known}.{name}" if known is not None else "_t.Any"
 
     def moves(self, written: tree.TypeExpr | None, generics: Bounds) -> bool:
-        return bool(self.changed(written, generics))
+        return bool(self.tangent_class(written, generics))
 
-    def changed(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
+    def tangent_class(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
         """What a gradient in such a value is, nothing where it has none."""
         match written:
             case tree.TypeTuple(items=(only,)):
-                return self.changed(only, generics)
+                return self.tangent_class(only, generics)
             case tree.TypeName(path=path) | tree.TypeApply(path=path):
                 name = ".".join(path)
                 if name in ("dim", "str", "key") or (name in DTYPES and not DTYPES[name].differentiable):
                     return ""
                 record = self.module.records.get(name) if name not in generics else None
                 if record is None:
-                    return self.named(name, generics, "_Array")
-                return self.change_of(record)
+                    return self.named_type(name, generics, "_Array")
+                return self.record_tangent(record)
             case _:
                 return "_t.Any"
 
-    def change_of(self, record: tree.Record | tree.Enum) -> str:
+    def record_tangent(self, record: tree.Record | tree.Enum) -> str:
         """The class of a change: the record's own where every field has a tangent."""
-        if isinstance(record, tree.Enum) or self.module.home(record) is not self.module:
+        if isinstance(record, tree.Enum) or self.module.declaring_module(record) is not self.module:
             return "_t.Any"
         generics = generic_bounds(record.generics)
-        kinds = [(self.changed(f.type, generics), self.given(f.type, generics)) for f in record.fields]
+        kinds = [(self.tangent_class(f.type, generics), self.returned_type(f.type, generics)) for f in record.fields]
         if not any(change for change, _ in kinds):
             return ""
-        return self.cls(record, change=any(change != own for change, own in kinds))
+        return self.class_name(record, change=any(change != own for change, own in kinds))
 
-    def inferred(self, type: LangType) -> str:
+    def inferred_type(self, type: LangType) -> str:
         match type:
             case Tensor():
                 return "_Array"
             case TupleType(items=items):
-                return f"tuple[{', '.join(map(self.inferred, items)) or '()'}]"
+                return f"tuple[{', '.join(map(self.inferred_type, items)) or '()'}]"
             case RecordType(decl=decl) | VariantType(decl=decl):
-                return self.cls(decl) if not type.tangent else "_t.Any"
+                return self.class_name(decl) if not type.tangent else "_t.Any"
             case SumType(variants=(first, *_)):
-                return self.cls(first.decl) if not first.tangent else "_t.Any"
+                return self.class_name(first.decl) if not first.tangent else "_t.Any"
             case TextType():
                 return "str"
             case _:

@@ -29,7 +29,7 @@ class FixedSource(Struct, frozen=True):
 
     source: Source
     made: tuple[tuple[int, Fix], ...]
-    left: tuple[Diagnostic, ...]
+    remaining: tuple[Diagnostic, ...]
 
 
 def verify_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -> tuple[Diagnostic, ...]:
@@ -46,44 +46,46 @@ class FixVerifier(Struct):
     """Tries proposals on a text of which `found` is what there is to report."""
 
     source: Source
-    found: tuple[Diagnostic, ...]
-    again: Recheck
-    left: int  # so many more checks
+    diagnostics: tuple[Diagnostic, ...]
+    recheck: Recheck
+    checks_left: int  # so many more checks
 
     def fixes(self, diagnostic: Diagnostic) -> tuple[Fix, ...]:
         """The proposals of a report, the one that is certain with all that belongs to it."""
         fixes = list(diagnostic.fixes)
         for i, fix in enumerate(fixes):
-            if not fix.open and (whole := self.whole(fix, diagnostic)) is not None:
-                fixes[i] = replace(whole, certain=True)
+            if not fix.leaves_hole and (whole := self.complete_fix(fix, diagnostic)) is not None:
+                fixes[i] = replace(whole, is_certain=True)
                 break
         return tuple(fixes)
 
-    def whole(self, fix: Fix, diagnostic: Diagnostic) -> Fix | None:
+    def complete_fix(self, fix: Fix, diagnostic: Diagnostic) -> Fix | None:
         """A fix after which a report is gone and no other one has come; None if there is none.
 
         What comes to light is mended along with it where that has a repair too: an error hides those behind it.
         """
         for _ in range(MAX_JOINED_FIXES):
-            if not self.left or any(edit.span.source is not self.source for edit in fix.edits):
+            if not self.checks_left or any(edit.span.source is not self.source for edit in fix.edits):
                 return None
-            self.left -= 1
+            self.checks_left -= 1
             text = Source(self.source.name, apply_fixes(self.source, [fix]))
-            after = self.again(text)
-            new = Counter(diagnostic_key(d, [fix]) for d in after) - Counter(diagnostic_key(d, ()) for d in self.found)
+            after = self.recheck(text)
+            new = Counter(diagnostic_key(d, [fix]) for d in after) - Counter(
+                diagnostic_key(d, ()) for d in self.diagnostics
+            )
             if not new:
                 gone = diagnostic_key(diagnostic, ())
                 less = [diagnostic_key(d, [fix]) for d in after].count(gone) < [
-                    diagnostic_key(d, ()) for d in self.found
+                    diagnostic_key(d, ()) for d in self.diagnostics
                 ].count(gone)
                 return fix if less else None
             hidden = [d for d in after if diagnostic_key(d, [fix]) in new]
-            if not all(d.fixes and not d.fixes[0].open for d in hidden):
+            if not all(d.fixes and not d.fixes[0].leaves_hole for d in hidden):
                 return None
             further = rebase_fix(hidden[0].fixes[0], fix, text, self.source)
             if further is None:
                 return None
-            said = fix.text if further.text in fix.text.split(", ") else f"{fix.text}, {further.text}"
+            said = fix.title if further.title in fix.title.split(", ") else f"{fix.title}, {further.title}"
             fix = Fix(said, (*fix.edits, *further.edits))
         return None
 
@@ -98,13 +100,13 @@ def rebase_fix(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None
         if source.text[start:end] != edit.span.text:
             return None
         edits.append(Edit(Span(source, start, end), edit.replacement))
-    moved = Fix(later.text, tuple(edits))
+    moved = Fix(later.title, tuple(edits))
     return None if fixes_overlap(moved, fix) else moved
 
 
 def certain_fixes(diagnostics: Sequence[Diagnostic]) -> list[Fix]:
     """The certain fixes of reports that were judged, at most one of each."""
-    return [fix for diagnostic in diagnostics for fix in diagnostic.fixes if fix.certain]
+    return [fix for diagnostic in diagnostics for fix in diagnostic.fixes if fix.is_certain]
 
 
 def apply_certain_fixes(source: Source, again: Recheck) -> FixedSource:
@@ -131,7 +133,7 @@ def try_all_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -
     """The first proposals of all reports, where with them all these are gone: one check for as many as there are."""
     proposing = [
         d for d in found
-        if d.fixes and not d.fixes[0].open and all(edit.span.source is source for edit in d.fixes[0].edits)
+        if d.fixes and not d.fixes[0].leaves_hole and all(edit.span.source is source for edit in d.fixes[0].edits)
     ]  # fmt: skip
     fixes = list(dict.fromkeys(d.fixes[0] for d in proposing))
     if len(fixes) < 2 or len(drop_overlapping(fixes)) < len(fixes):

@@ -71,8 +71,10 @@ class AnnotationResolver(Struct):
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
     within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
-    parts: list[int] = field(default_factory=lambda: [0])  # how many fields the outermost of these has by now
-    untold: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, Any])  # by the argument and its parameter
+    leaf_count: list[int] = field(default_factory=lambda: [0])  # how many fields the outermost of these has by now
+    undetermined: dict[str, tuple[Span, Span]] = field(
+        default_factory=dict[str, Any]
+    )  # by the argument and its parameter
 
     # ---- evaluation: every name is bound, or becomes rigid
 
@@ -80,9 +82,9 @@ class AnnotationResolver(Struct):
         """The type that is written. Errors: DL02 for an unknown name, DL03 for what is no type."""
         match written:
             case tree.TypeName(path=path):
-                return self.named(written, ".".join(path))
+                return self.resolve_name(written, ".".join(path))
             case tree.TypeApply(path=path):
-                return self.applied(written, ".".join(path))
+                return self.resolve_applied(written, ".".join(path))
             case tree.TypeTuple(items=items):
                 return self.type(items[0]) if len(items) == 1 else TupleType(tuple(map(self.type, items)))
             case tree.TypeFn():
@@ -93,11 +95,11 @@ class AnnotationResolver(Struct):
             case tree.TypeInt() | tree.DimBinary():
                 raise make_error("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
             case tree.TypeCall(path=path):
-                raise self.unknown(written.span, ".".join(path))
+                raise self.unknown_error(written.span, ".".join(path))
 
-    def named(self, written: tree.TypeName, name: str) -> LangType:
+    def resolve_name(self, written: tree.TypeName, name: str) -> LangType:
         if name in self.generics or name in self.bound:
-            return self.generic(written, name)
+            return self.resolve_generic(written, name)
         if name in DTYPES:
             return Tensor(DTYPES[name])
         if name in ("str", "key"):
@@ -106,7 +108,7 @@ class AnnotationResolver(Struct):
             return Tensor(DTYPES["i32"])
         record = self.records(name)
         if record is None:
-            raise self.unknown(written.span, name)
+            raise self.unknown_error(written.span, name)
         if record.generics:
             raise make_error(
                 "DL0302",
@@ -115,28 +117,32 @@ class AnnotationResolver(Struct):
                 (record.name_span, f"it is {declaration_head(record)}"),
                 help=f"write `{declaration_head(record)}`, with the sizes it has here",
             )
-        return self.declared(record, {})
+        return self.declaration_type(record, {})
 
-    def unknown(self, span: Span, name: str) -> DifflangError:
+    def unknown_error(self, span: Span, name: str) -> DifflangError:
         place = Span(span.source, span.start, span.start + len(name))
-        error = missing_type_error(self.table(), name, place)
+        error = missing_type_error(self.record_table(), name, place)
         return error or unknown_type_error(place, name, self.names(), self.generics, GENERIC_BOUNDS)
 
-    def table(self) -> RecordTable | None:
+    def record_table(self) -> RecordTable | None:
         """The records that a module can name, where `records` looks them up there."""
         table = getattr(self.records, "__self__", None)
         return table if isinstance(table, RecordTable) else None
 
     def names(self) -> tuple[str, ...]:
         """The records that can be named."""
-        return tuple(self.table() or ())
+        return tuple(self.record_table() or ())
 
-    def at_home(self, record: tree.Record | tree.Enum) -> Callable[[str], tree.Record | tree.Enum | None]:
+    def lookup_for(self, record: tree.Record | tree.Enum) -> Callable[[str], tree.Record | tree.Enum | None]:
         """How the types of a declaration's fields are looked up: where it stands."""
-        table = self.table()
-        return table.homes[record].records.get if table is not None and record in table.homes else self.records
+        table = self.record_table()
+        return (
+            table.declaring_modules[record].records.get
+            if table is not None and record in table.declaring_modules
+            else self.records
+        )
 
-    def generic(self, written: tree.TypeName, name: str) -> LangType:
+    def resolve_generic(self, written: tree.TypeName, name: str) -> LangType:
         value = self.bound.get(name)
         if value is None and self.rigid:
             bound = self.generics.get(name) or ""
@@ -148,16 +154,16 @@ class AnnotationResolver(Struct):
         if isinstance(value, (int, Poly)):
             raise make_error("DL0301", f"`{name}` is a size here, not a type", (written.span, ""))
         if value is None or isinstance(value, (AxisSpread, tuple)):
-            raise self.unbound(written.span, name) if name in self.untold else DeferCheck
+            raise self.unbound_error(written.span, name) if name in self.undetermined else DeferCheck
         return value
 
-    def applied(self, written: tree.TypeApply, name: str) -> LangType:
+    def resolve_applied(self, written: tree.TypeApply, name: str) -> LangType:
         dtype = self.element(name)
         if dtype is not None:
             return Tensor(dtype, self.shape(written.args))
         record = self.records(name)
         if record is None:
-            raise self.unknown(written.span, name)
+            raise self.unknown_error(written.span, name)
         return apply_type(self, written, record)
 
     def element(self, name: str) -> DType | None:
@@ -192,7 +198,7 @@ class AnnotationResolver(Struct):
                 return dtype
             whole = not self.within and name in self.generics and self.generics[name] not in DTYPE_BOUNDS
             if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), VALUE_TYPES):
-                return self.generic(arg, name)  # of a function, where a size is not declared
+                return self.resolve_generic(arg, name)  # of a function, where a size is not declared
         match arg:
             case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
                 return self.dim(arg)
@@ -217,7 +223,7 @@ class AnnotationResolver(Struct):
                     return found
                 if found is not None or name in DTYPES:
                     raise make_error("DL0301", f"`{name}` is a type here, not a size", (written.span, ""))
-                raise self.unbound(written.span, name)
+                raise self.unbound_error(written.span, name)
             case tree.DimBinary(op=op):
                 return check_axis_size(
                     size_arithmetic(written, op, self.dim(written.lhs), self.dim(written.rhs)), written.span
@@ -227,31 +233,33 @@ class AnnotationResolver(Struct):
             case _:
                 raise make_error("DL0301", "a type stands where a size is expected", (written.span, ""))
 
-    def unbound(self, span: Span, name: str) -> DifflangError:
+    def unbound_error(self, span: Span, name: str) -> DifflangError:
         """What is said of a name that stands for nothing."""
         return (
-            undetermined_generic_error(name, *self.untold[name], span)
-            if name in self.untold
+            undetermined_generic_error(name, *self.undetermined[name], span)
+            if name in self.undetermined
             else unbound_size_error(span, name)
         )
 
     def record_type(self, record: tree.Record, args: Mapping[str, TypeBinding]) -> RecordType:
         """The record applied to its arguments."""
-        inner = self.inside(record, args)
+        inner = self.for_fields_of(record, args)
         fields = tuple(inner.type(f.type) for f in record.fields)
-        count_leaves(inner.parts, len(fields), record.name_span)
+        count_leaves(inner.leaf_count, len(fields), record.name_span)
         order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in record.generics)
         return RecordType(record, tuple(f.name for f in record.fields), fields, order)
 
-    def declared(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> LangType:
+    def declaration_type(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> LangType:
         if decl in self.within:
             raise recursive_type_error(decl)
         return enum_type(self, decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
 
-    def inside(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> AnnotationResolver:
+    def for_fields_of(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> AnnotationResolver:
         """For the types of a declaration's fields."""
-        home, within, parts = self.at_home(decl), (*self.within, decl), self.parts if self.within else [0]
-        return replace(self, records=home, bound=dict(args), generics=declared_bounds(decl), within=within, parts=parts)
+        home, within, parts = self.lookup_for(decl), (*self.within, decl), self.leaf_count if self.within else [0]
+        return replace(
+            self, records=home, bound=dict(args), generics=declared_bounds(decl), within=within, leaf_count=parts
+        )
 
     # ---- matching: a written type against the type of a value; new names are bound
 
@@ -290,7 +298,7 @@ class AnnotationResolver(Struct):
             case tree.TypeApply(path=path), _ if self.records(".".join(path)) is not None:
                 return False
             case tree.TypeName(path=path), RecordType(tangent=False) if type.decl is self.records(".".join(path)):
-                inner, pairs = self.inside(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
+                inner, pairs = self.for_fields_of(type.decl, {}), zip(type.decl.fields, type.fields, strict=True)
                 return not type.args and all([inner.match(f.type, t) for f, t in pairs])
             case tree.TypeName(path=(name,)), _ if name in self.generics:
                 return False
@@ -301,7 +309,7 @@ class AnnotationResolver(Struct):
             case tree.TypeTuple(items=(only,)), _:
                 return self.matched(only, type, waiting)
             case tree.TypeFn(), ClosureType() | FnType():
-                return self.matched_function(written, type, waiting)
+                return self.match_function(written, type, waiting)
             case tree.TypeFn(), SumType():
                 return all([self.matched(written, t, waiting) for t in type.options])
             case ((tree.TypeTuple() | tree.TypeFn()), _):
@@ -309,7 +317,7 @@ class AnnotationResolver(Struct):
             case _:
                 return self.unifier.same(self.type(written), type)
 
-    def matched_function(
+    def match_function(
         self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
     ) -> bool:
         """A function fits a written type if it is linear where that asks for it, and in what is known of it."""
@@ -376,12 +384,12 @@ class AnnotationResolver(Struct):
             return True
         unknown = sorted(free_size_names(written) - self.bound.keys())
         if len(unknown) == 1:
-            return self.solve(written, unknown[0], size)
+            return self.solve_size(written, unknown[0], size)
         if unknown:
             raise unsolvable_size_error(written, unknown)
         return self.unifier.equal(self.dim(written), size)
 
-    def solve(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
+    def solve_size(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
         """Bind the one new name of a formula that is linear in it."""
         self.bound[name] = 0
         offset = self.dim(written)

@@ -16,20 +16,20 @@ class DTypeVar(DType):
     Where only floats or complex numbers are left it is by default `real`, or complex with such parts.
     """
 
-    __slots__ = ("candidates", "default", "found", "real")
+    __slots__ = ("candidates", "default", "default_real", "solution")
     __setattr__ = object.__setattr__  # unlike the element types it stands for, it changes
 
     def __init__(self, candidates: Sequence[DType], default: DType, real: DType = F32) -> None:
         super().__init__("?", "float", 0, "")
         self.candidates: tuple[DType, ...] = tuple(candidates)
         self.default = default
-        self.real = real
-        self.found: DType | None = None
+        self.default_real = real
+        self.solution: DType | None = None
 
     @property
     def is_complex(self) -> bool:
         """Whether only complex numbers are left, whatever else is still open."""
-        if self.found is not None:
+        if self.solution is not None:
             return prune_dtype(self).is_complex
         return all(c.is_complex for c in self.candidates)
 
@@ -55,10 +55,10 @@ def prune_dtype(dtype: DType) -> DType:
     if not isinstance(dtype, DTypeVar):
         return dtype
     found = dtype
-    while isinstance(found, DTypeVar) and found.found is not None:
-        found = found.found
-    while isinstance(dtype, DTypeVar) and dtype.found is not None:  # the next question is answered in one step
-        dtype.found, dtype = found, dtype.found
+    while isinstance(found, DTypeVar) and found.solution is not None:
+        found = found.solution
+    while isinstance(dtype, DTypeVar) and dtype.solution is not None:  # the next question is answered in one step
+        dtype.solution, dtype = found, dtype.solution
     return found
 
 
@@ -78,7 +78,7 @@ def default_dtype(dtype: DType) -> DType:
     """A variable's answer, taking its default where nothing asked for more."""
     dtype = prune_dtype(dtype)
     if isinstance(dtype, DTypeVar):
-        dtype.found = dtype.default
+        dtype.solution = dtype.default
         return dtype.default
     return dtype
 

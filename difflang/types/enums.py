@@ -23,7 +23,7 @@ def enum_type(names: AnnotationResolver, decl: tree.Enum, args: Mapping[str, Typ
     """The enum applied to its arguments: any of its variants."""
     if not decl.variants:
         raise DeferCheck  # the parser has said so
-    inner = names.inside(decl, args)
+    inner = names.for_fields_of(decl, args)
     fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
     order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
     options = tuple(

@@ -64,8 +64,8 @@ class FnCode(Struct, frozen=True):
     decl: tree.Fn
     module: ModuleScope
     names: tuple[str, ...] = ()
-    known: tuple[StaticCapture, ...] = ()
-    types: tuple[EnclosingGeneric, ...] = ()
+    static_captures: tuple[StaticCapture, ...] = ()
+    enclosing_generics: tuple[EnclosingGeneric, ...] = ()
 
     def __str__(self) -> str:
         return self.decl.name
@@ -77,8 +77,8 @@ class LambdaCode(Struct, frozen=True):
     decl: tree.Lambda
     module: ModuleScope
     names: tuple[str, ...]
-    known: tuple[StaticCapture, ...] = ()
-    types: tuple[EnclosingGeneric, ...] = ()
+    static_captures: tuple[StaticCapture, ...] = ()
+    enclosing_generics: tuple[EnclosingGeneric, ...] = ()
 
     def __str__(self) -> str:
         return "|" + ", ".join(p.span.text for p in self.decl.params) + "| ..."
@@ -123,11 +123,11 @@ class DerivativeCode(PartialEquality, frozen=True, eq=False):
     operator: str
     wrt: tuple[Wrt, ...]
     order: int = 1  # of a jet
-    asked: str = ""  # the operator that the program wrote, where this is a part of it
-    at: tuple[Span, ...] = ()  # where it names what it is taken in
+    source_operator: str = ""  # the operator that the program wrote, where this is a part of it
+    wrt_spans: tuple[Span, ...] = ()  # where it names what it is taken in
 
     def __str__(self) -> str:
-        return self.asked or self.operator
+        return self.source_operator or self.operator
 
 
 class LinearMapCode(PartialEquality, frozen=True, eq=False):
@@ -138,14 +138,14 @@ class LinearMapCode(PartialEquality, frozen=True, eq=False):
     """
 
     graph: Graph  # residuals ++ the numbers of what it takes -> the numbers of what it gives
-    takes: LangType
+    domain: LangType
     gives: LangType
-    back: Graph | None = None
+    transposed: Graph | None = None
 
     def __str__(self) -> str:
         from difflang.types.language_types import FnType, show_type
 
-        return show_type(FnType((self.takes,), self.gives, linear=True))
+        return show_type(FnType((self.domain,), self.gives, linear=True))
 
 
 class VmapCode(Struct, frozen=True):
@@ -172,10 +172,10 @@ class AscribedCode(PartialEquality, frozen=True, eq=False):
 
     type: FnType
     name: str
-    given: Span
-    declared: Span
+    argument_span: Span
+    declared_span: Span
 
-    BESIDE: ClassVar[int] = 2
+    IGNORED_FIELDS: ClassVar[int] = 2
 
     def __str__(self) -> str:
         return self.name

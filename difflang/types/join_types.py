@@ -36,7 +36,7 @@ def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | 
     match a, b:
         case (NeverType(), other) | (other, NeverType()):
             return other
-        case TupleType(), TupleType() if a.of is None or b.of is None:
+        case TupleType(), TupleType() if a.closure is None or b.closure is None:
             items = join_all(unifier, a.items, b.items)
             return None if items is None else TupleType(items)
         case RecordType(), RecordType() if a.decl is b.decl and a.tangent == b.tangent and a.names == b.names:
@@ -55,7 +55,7 @@ def option_class(type: LangType) -> type[LangType] | None:
             return VariantType
         case ClosureType():
             return ClosureType
-        case TupleType(of=ClosureType()):
+        case TupleType(closure=ClosureType()):
             return TupleType
         case _:
             return None
@@ -150,19 +150,19 @@ def same_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:
     """Whether two variants that are not alike are of one enum, applied to the same arguments."""
     if not isinstance(b, VariantType) or a.decl is not b.decl or a.tangent != b.tangent:
         return False
-    return a.index != b.index and unifier.arguments(a, b)
+    return a.index != b.index and unifier.same_args(a, b)
 
 
 def join_options(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     """One option in place of two: one variant, one function that captured two kinds of values, or changes of such."""
     match a, b:
         case VariantType(), VariantType() if a.decl is b.decl and (a.index, a.tangent) == (b.index, b.tangent):
-            fields = join_all(unifier, a.fields, b.fields) if unifier.arguments(a, b) else None
+            fields = join_all(unifier, a.fields, b.fields) if unifier.same_args(a, b) else None
             return None if fields is None else replace(a, fields=fields, args=merge_args(a.args, b.args))
         case ClosureType(), ClosureType() if a.code == b.code:
             captures = join_all(unifier, a.captures, b.captures)
             return None if captures is None else ClosureType(a.code, captures)
-        case TupleType(of=ClosureType() as f), TupleType(of=ClosureType() as g):
+        case TupleType(closure=ClosureType() as f), TupleType(closure=ClosureType() as g):
             of, items = join_options(unifier, f, g), join_all(unifier, a.items, b.items)
             return TupleType(items, of) if items is not None and isinstance(of, ClosureType) else None
         case _:
@@ -173,7 +173,7 @@ def same_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
     """Whether two options, or changes of options, are of one variant or of one function."""
     if isinstance(a, VariantType) and isinstance(b, VariantType):
         return a.decl is b.decl and a.index == b.index
-    f, g = (t.of if isinstance(t, TupleType) else t for t in (a, b))
+    f, g = (t.closure if isinstance(t, TupleType) else t for t in (a, b))
     return isinstance(f, ClosureType) and isinstance(g, ClosureType) and join_options(unifier, f, g) is not None
 
 

@@ -35,7 +35,7 @@ class TupleType(Struct, frozen=True):
     """A tuple, or the tangent of a function `of`: of what it captured."""
 
     items: tuple[LangType, ...]
-    of: ClosureType | None = None
+    closure: ClosureType | None = None
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.items))})"
@@ -97,7 +97,7 @@ class SumType(Struct, frozen=True):
     tag: Tensor = TAG
 
     @property
-    def marks(self) -> tuple[int, ...]:
+    def tag_values(self) -> tuple[int, ...]:
         """What the tag is for each option, rising: a variant's number in its enum, else the place here."""
         return tuple([o.index if isinstance(o, VariantType) else i for i, o in enumerate(self.options)])
 
@@ -202,7 +202,7 @@ def tangent_type(type: LangType) -> LangType:
         case Tensor():
             return type if prune_dtype(type.dtype).differentiable else UNIT
         case TupleType():
-            return TupleType(tuple(map(tangent_type, type.items)), type.of)
+            return TupleType(tuple(map(tangent_type, type.items)), type.closure)
         case RecordType():
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
             kept = [(n, t) for n, t in pairs if t != UNIT]
@@ -238,7 +238,7 @@ def function_signature(type: ClosureType | FnType) -> FnType | None:
     from difflang.types.function_code import AscribedCode, LinearMapCode, OpaqueFnCode
 
     match type.code:
-        case LinearMapCode(takes=takes, gives=gives):
+        case LinearMapCode(domain=takes, gives=gives):
             return FnType((takes,), gives, linear=True)
         case AscribedCode(type=known) | OpaqueFnCode(type=known):
             return known
@@ -252,7 +252,7 @@ def map_tensors(type: LangType, change: Callable[[Tensor], Tensor]) -> LangType:
         case Tensor():
             return change(type)
         case TupleType():
-            of = None if type.of is None else map_closure(type.of, change)
+            of = None if type.closure is None else map_closure(type.closure, change)
             return TupleType(tuple(map_tensors(t, change) for t in type.items), of)
         case RecordType():
             fields = tuple(map_tensors(t, change) for t in type.fields)

@@ -44,7 +44,7 @@ class Constructor(Struct, frozen=True):
     """One way in which values of a type begin: how it is written, and the types of the parts, if they are known."""
 
     key: ConstructorKey
-    shown: str
+    text: str
     parts: tuple[LangType | None, ...]
 
 
@@ -109,7 +109,7 @@ class PatternChecker(Struct):
             case tree.VariantPattern(path=path, items=items):
                 first, name = path[:-1], path[-1]
                 other = self.module.modules.get(".".join(first))
-                if other is None or type is None or not self.is_of(other, name, type):
+                if other is None or type is None or not self.is_variant_of(other, name, type):
                     message = f"no variant is called `{'.'.join(pattern.path)}` here"
                     raise make_error("DL0351", message, (pattern.span, ""), help=f"its own name is enough: `{name}`")
                 return self.variant(pattern, name, items, type)
@@ -125,7 +125,7 @@ class PatternChecker(Struct):
                     TUPLE_KEY, tuple([self.read(p, t) for p, t in zip(items, types, strict=True)])
                 )
 
-    def is_of(self, other: ModuleScope, name: str, type: LangType) -> bool:
+    def is_variant_of(self, other: ModuleScope, name: str, type: LangType) -> bool:
         """Whether another module has a variant of that name, of the enum that is matched."""
         of, found = first_variant(type), other.variants.get(name)
         return of is not None and found is not None and found[0] is of.decl
@@ -243,7 +243,9 @@ class ExhaustivenessChecker(Struct):
             way = "match one level at a time, in functions of their own"
             raise make_error("DL1002", "these patterns are too many to go through", (self.span, ""), help=way)
 
-    def missing(self, rows: Sequence[Sequence[CheckedPattern]], types: Sequence[LangType | None]) -> list[list[str]]:
+    def missing_cases(
+        self, rows: Sequence[Sequence[CheckedPattern]], types: Sequence[LangType | None]
+    ) -> list[list[str]]:
         """Values that no row fits, as they would be written: for each beginning one, where its parts allow it."""
         self.step()
         if not types:
@@ -254,14 +256,14 @@ class ExhaustivenessChecker(Struct):
         for head in all_of_them if heads else ():
             inside = specialize_rows(rows, head.key, len(head.parts)) if head.key in heads else default_rows(rows)
             parts = head.parts if head.key in heads else ()
-            for witness in self.missing(inside, [*parts, *types[1:]]):
+            for witness in self.missing_cases(inside, [*parts, *types[1:]]):
                 inner = witness[: len(parts)] or ["_"] * len(head.parts)
                 found.append([case_text(head, inner), *witness[len(parts) :]])
         if all_of_them and heads:
             return found
-        return [["_", *witness] for witness in self.missing(default_rows(rows), types[1:])]
+        return [["_", *witness] for witness in self.missing_cases(default_rows(rows), types[1:])]
 
-    def useful(
+    def is_useful(
         self, rows: Sequence[Sequence[CheckedPattern]], row: Sequence[CheckedPattern], types: Sequence[LangType | None]
     ) -> bool:
         """Whether a row fits a value that none of the rows before it does."""
@@ -273,13 +275,13 @@ class ExhaustivenessChecker(Struct):
             parts = next((b.parts for b in constructors_of(self.unifier, types[0]) if b.key == first.key), ())
             parts = parts or (None,) * len(first.items)
             inside = specialize_rows(rows, first.key, len(first.items))
-            return self.useful(inside, [*first.items, *rest], [*parts, *types[1:]])
+            return self.is_useful(inside, [*first.items, *rest], [*parts, *types[1:]])
         heads = {f.key for f, *_ in rows if isinstance(f, ConstructorPattern)}
         all_of_them = constructors_of(self.unifier, types[0])
         if not all_of_them or any(b.key not in heads for b in all_of_them):
-            return self.useful(default_rows(rows), rest, types[1:])
+            return self.is_useful(default_rows(rows), rest, types[1:])
         return any(
-            self.useful(
+            self.is_useful(
                 specialize_rows(rows, b.key, len(b.parts)), [*[WILDCARD] * len(b.parts), *rest], [*b.parts, *types[1:]]
             )
             for b in all_of_them
@@ -305,4 +307,4 @@ def default_rows(rows: Sequence[Sequence[CheckedPattern]]) -> list[list[CheckedP
 
 
 def case_text(head: Constructor, parts: Sequence[str]) -> str:
-    return f"{head.shown}({', '.join(parts)})" if parts else head.shown
+    return f"{head.text}({', '.join(parts)})" if parts else head.text

@@ -16,14 +16,14 @@ from difflang.types.type_errors import DeferCheck, make_error
 
 
 def access_error(
-    module: ModuleScope, name: str, span: Span, *, whole: Span | None = None, alone: bool = False
+    module: ModuleScope, name: str, span: Span, *, whole: Span | None = None, is_builtin: bool = False
 ) -> DifflangError | None:
     """Why a name of another module cannot be used; None if it can.
 
     `whole` is the name with that of its module, `alone` whether it stands by itself for something of the language.
     """
     found = module.declared.get(name)
-    if found is None and alone:
+    if found is None and is_builtin:
         fixes = (replacement_fix(whole, name),) if whole is not None else ()
         way = f"`{name}` belongs to the language and stands alone"
         return make_error("DL0723", missing_name_message(module, name), (span, ""), help=way, fixes=fixes)
@@ -41,7 +41,7 @@ def access_error(
 
 
 def missing_name_error(module: ModuleScope, name: str, span: Span) -> DifflangError:
-    public, words = sorted(module.public), split_words(name)
+    public, words = sorted(module.public_names), split_words(name)
     homes = [home for home in stdlib_modules_of_name().get(name, ()) if home != module.name]
     way, fixes = did_you_mean(name, public, span)
     if homes and not fixes:
@@ -66,7 +66,7 @@ def missing_type_error(records: RecordTable | None, name: str, span: Span) -> Di
     module = records.module if records is not None else None
     if not point or module is None:
         return None
-    if qualifier in module.later:
+    if qualifier in module.invalid_names:
         raise DeferCheck
     other = module.modules.get(qualifier)
     if other is None:
@@ -81,7 +81,7 @@ def missing_type_error(records: RecordTable | None, name: str, span: Span) -> Di
 
 
 def unknown_variable_error(
-    module: ModuleScope, name: str, span: Span, known: Collection[str], *, lasting: bool
+    module: ModuleScope, name: str, span: Span, known: Collection[str], *, top_level: bool
 ) -> DifflangError:
     """What is said of an assignment to a name that no variable has; the variables are `known`.
 
@@ -93,7 +93,7 @@ def unknown_variable_error(
     way, fixes = did_you_mean(name, known, span)
     if len(re.findall(rf"\b{re.escape(name)}\b", span.source.text)) > 1:
         fixes = ()  # a name that is read again is another variable, of which only the declaration was forgotten
-    if not way and lasting and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
+    if not way and top_level and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
         fixes = tuple(insertion_fix(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
     way = way or f"declare it with `let {name} = …`, or with `var {name} = …` if it changes"
     return make_error("DL0201", f"there is no variable `{name}` here", (span, ""), help=way, fixes=fixes)

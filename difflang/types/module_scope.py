@@ -27,15 +27,15 @@ class HostVar(Struct, eq=False):
     mutable: bool = False
     static: StaticNumber = None
     span: Span | None = None
-    broken: bool = False
+    invalid: bool = False
     block: Span | None = None  # where the name stands for this; None for the file, functions below `span` only
     hides: HostVar | None = None  # what the name stands for around the block
 
-    def seen_from(self, place: Span, *, by_function: bool) -> bool:
+    def visible_from(self, place: Span, *, by_function: bool) -> bool:
         """Whether a name that is written there means this, whatever calls what."""
         if self.block is not None:
-            return self.block.holds(place)
-        above = self.span is None or place.follows(self.span)
+            return self.block.contains(place)
+        above = self.span is None or place.starts_after(self.span)
         return above or not by_function
 
 
@@ -77,7 +77,7 @@ class RecordTable(dict[str, "tree.Record | tree.Enum"]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.homes: dict[tree.Record | tree.Enum, ModuleScope] = {}
+        self.declaring_modules: dict[tree.Record | tree.Enum, ModuleScope] = {}
         self.module: ModuleScope | None = None  # whose records these are
 
 
@@ -93,10 +93,14 @@ class ModuleScope(Struct, eq=False, dict=True):
         default_factory=dict[str, "ExternBinding"]
     )  # what `extern fn`s are bound to
     rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
-    later: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])  # declared, and of no use: that was said
+    invalid_names: dict[str, tree.Node] = field(
+        default_factory=dict[str, tree.Node]
+    )  # declared, and of no use: that was said
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
     used: dict[str, Span] = field(default_factory=dict[str, Span])  # top-level names that functions read, and where
-    yielded: dict[tree.Node, LangType] = field(default_factory=dict[tree.Node, LangType])  # what host loops yield
+    loop_yield_types: dict[tree.Node, LangType] = field(
+        default_factory=dict[tree.Node, LangType]
+    )  # what host loops yield
     arguments: dict[str, ProgramArgument] = field(default_factory=dict[str, ProgramArgument])
     needs: dict[str, Span] = field(default_factory=dict[str, Span])  # optional packages, and what needs them first
     prelude: ModuleScope | None = None
@@ -110,9 +114,13 @@ class ModuleScope(Struct, eq=False, dict=True):
     def __repr__(self) -> str:
         return f"Module({self.source.name})"
 
-    def join(self, other: ModuleScope) -> None:
+    def join_program(self, other: ModuleScope) -> None:
         """Be of one program with another module: what a program has once is shared."""
-        self.records.homes, self.arguments, self.needs = other.records.homes, other.arguments, other.needs
+        self.records.declaring_modules, self.arguments, self.needs = (
+            other.records.declaring_modules,
+            other.arguments,
+            other.needs,
+        )
 
     @property
     def name(self) -> str:
@@ -120,11 +128,11 @@ class ModuleScope(Struct, eq=False, dict=True):
         return PurePath(self.source.name).stem
 
     @property
-    def public(self) -> list[str]:
+    def public_names(self) -> list[str]:
         """The names that other modules may use."""
         return [name for name, found in self.declared.items() if found.public]
 
-    def reached(self) -> list[ModuleScope]:
+    def transitive_imports(self) -> list[ModuleScope]:
         """This module and all that it imports, directly or through others, the nearest first."""
         found: dict[ModuleScope, None] = {self: None}
         todo = [self]
@@ -138,24 +146,26 @@ class ModuleScope(Struct, eq=False, dict=True):
     def value_for(self, name: str, place: Span, *, by_function: bool) -> HostVar | None:
         """The value of the host that a name written there stands for. Errors: DL0212 where a block now hides it."""
         var = inner = self.host.get(name)
-        while var is not None and not var.broken and not var.seen_from(place, by_function=by_function):
+        while var is not None and not var.invalid and not var.visible_from(place, by_function=by_function):
             var = var.hides
         known = var is not None and var.static is not None and not var.mutable
-        if var is None or inner is None or var is inner or var.broken or known:
+        if var is None or inner is None or var is inner or var.invalid or known:
             return var
         raise rebound_name_error(name, inner.span, place, var.span)
 
-    def copied(self) -> ModuleScope:
+    def snapshot(self) -> ModuleScope:
         """What it declares now, as a module that stays as it is."""
         tables = {f: dict(t) for f in self.__struct_fields__ if type(t := getattr(self, f)) is dict}
         copy = replace(self, records=RecordTable(), **tables)
         copy.records.update(self.records)
-        copy.records.homes.update({r: copy if home is self else home for r, home in self.records.homes.items()})
+        copy.records.declaring_modules.update(
+            {r: copy if home is self else home for r, home in self.records.declaring_modules.items()}
+        )
         return copy
 
-    def home(self, record: tree.Record | tree.Enum) -> ModuleScope:
+    def declaring_module(self, record: tree.Record | tree.Enum) -> ModuleScope:
         """The module that declares a record or an enum."""
-        return self.records.homes.get(record, self)
+        return self.records.declaring_modules.get(record, self)
 
 
 class GlobalName(Struct, frozen=True):
@@ -173,5 +183,5 @@ class GlobalName(Struct, frozen=True):
 class HostNumber(Struct, frozen=True):
     """A whole number that the host has: a value, or a leaf of what a function of the host captured."""
 
-    of: GlobalName
+    global_name: GlobalName
     leaf: int | None = None

@@ -63,7 +63,7 @@ def widening_fix(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
         return fixes
     more = ascribed_number(span, large)
     digits = f", which has the digits of {small.name}; for all of them declare `{more}`" if more else ""
-    return tuple([replace(fix, text=fix.text + digits, open=True) for fix in fixes])
+    return tuple([replace(fix, title=fix.title + digits, leaves_hole=True) for fix in fixes])
 
 
 def ascribed_number(span: Span, wanted: DType) -> str:

@@ -60,7 +60,7 @@ def match_generic_tangent(names: AnnotationResolver, written: tree.TypeCall, nam
 def infer_record_args(names: AnnotationResolver, type: RecordType) -> tuple[object, ...]:
     """What a record is applied to, by the types of the fields that are there."""
     generics = {g.name: g.bound for g in type.decl.generics}
-    inner = replace(names, records=names.at_home(type.decl), bound={}, generics=generics, rigid=False, within=())
+    inner = replace(names, records=names.lookup_for(type.decl), bound={}, generics=generics, rigid=False, within=())
     written = {f.name: f.type for f in type.decl.fields}
     for name, found in zip(type.names, type.fields, strict=True):
         inner.match(tree.TypeCall(written[name].span, ("D",), (written[name],)), found)

@@ -56,7 +56,7 @@ def value_template(type: LangType, spec: str) -> TextTemplate:
             name = f"D({type.name})" if type.tangent else type.name
             return bracket_template(f"{name}(", field_templates(type, spec)) if type.fields else (name,)
         case SumType():
-            return (("among", type.marks, tuple([value_template(t, spec) for t in type.options])),)
+            return (("among", type.tag_values, tuple([value_template(t, spec) for t in type.options])),)
         case TextType():
             return join_templates(['"', string_template(type), '"'])
         case _:

@@ -34,7 +34,7 @@ def apply_type(names: AnnotationResolver, written: tree.TypeApply, decl: tree.Re
         if not satisfies_bound(args[generic.name], generic.bound):
             raise argument_kind_error(decl, places[generic.name], args[generic.name], generic.span)
     try:
-        return names.declared(decl, args)
+        return names.declaration_type(decl, args)
     except DifflangError as error:
         wrong = error.diagnostics[0]
         use = wrong.span

@@ -128,7 +128,7 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
         way = missing_value_hint(span.text)
     fixes = declared_dtype_fix(written, found.dtype, span) if isinstance(found, Tensor) else ()
     if fixes:
-        way = f"there is no implicit conversion: {fixes[0].text}"
+        way = f"there is no implicit conversion: {fixes[0].title}"
     return make_error(
         "DL0304",
         f"{what} is declared {annotation_text(written)} but is {show_type(found)}",

@@ -68,21 +68,21 @@ class Unifier:
             case _:
                 return False
 
-    def shape(self, a: Tensor, b: Tensor, but: int | None = None) -> None:
+    def shape(self, a: Tensor, b: Tensor, except_axis: int | None = None) -> None:
         if a.rank != b.rank:
             raise TypeMismatch(f"shapes differ: {show_type(a)} and {show_type(b)}")
         for axis, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
-            if axis != but and not self.equal(m, n):
+            if axis != except_axis and not self.equal(m, n):
                 raise TypeMismatch(f"shapes differ: {show_type(a)} and {show_type(b)}")
 
-    def size(self, a: Dim, b: Dim, what: str = "size") -> None:
+    def size(self, a: Dim, b: Dim, quantity: str = "size") -> None:
         if not self.equal(a, b):
-            raise TypeMismatch(f"the {what} differs: {a} and {b}")
+            raise TypeMismatch(f"the {quantity} differs: {a} and {b}")
 
-    def part(self, z: Tensor) -> DType:
+    def real_dtype(self, z: Tensor) -> DType:
         return REAL_DTYPE_OF[default_dtype(z.dtype)]
 
-    def whole(self, part: Tensor) -> DType:
+    def complex_dtype(self, part: Tensor) -> DType:
         return COMPLEX_DTYPE_OF[default_dtype(part.dtype)]
 
     def require(self, condition: bool, message: str, *parts: object) -> None:
@@ -110,38 +110,38 @@ class Unifier:
                     and all(self.equal(m, n) for m, n in zip(a.shape, b.shape, strict=True))
                 )
             case TupleType(), TupleType():
-                of_one = a.of is None or b.of is None or self.same(a.of, b.of)
+                of_one = a.closure is None or b.closure is None or self.same(a.closure, b.closure)
                 return of_one and self.all_same(a.items, b.items)
             case RecordType(), RecordType():
                 one = a.decl is b.decl and a.tangent == b.tangent and a.names == b.names
                 return one and self.all_same(a.fields, b.fields)
             case VariantType(), VariantType():
                 one = a.decl is b.decl and a.tangent == b.tangent and a.index == b.index and a.names == b.names
-                return one and self.arguments(a, b) and self.all_same(a.fields, b.fields)
+                return one and self.same_args(a, b) and self.all_same(a.fields, b.fields)
             case SumType(), SumType():
-                return a.marks == b.marks and self.same(a.tag, b.tag) and self.all_same(a.options, b.options)
+                return a.tag_values == b.tag_values and self.same(a.tag, b.tag) and self.all_same(a.options, b.options)
             case ClosureType(), ClosureType():
                 return a.code == b.code and self.all_same(a.captures, b.captures)
             case FnType(), FnType():
                 return a.linear == b.linear and self.all_same((*a.params, a.result), (*b.params, b.result))
             case TextType(), TextType():
-                return self.texts(a, b)
+                return self.same_text(a, b)
             case _:
                 return a == b
 
-    def texts(self, a: TextType, b: TextType) -> bool:
+    def same_text(self, a: TextType, b: TextType) -> bool:
         """Whether two texts say the same, but for the numbers of the run, as far as it is known what they say."""
         declared = TextType()
         if declared in (a, b):
             return True
-        return a.value == b.value and len(a.parts) == len(b.parts) and all(map(self.filled, a.parts, b.parts))
+        return a.value == b.value and len(a.parts) == len(b.parts) and all(map(self.same_hole, a.parts, b.parts))
 
-    def filled(self, a: str | TextHole, b: str | TextHole) -> bool:
+    def same_hole(self, a: str | TextHole, b: str | TextHole) -> bool:
         if isinstance(a, TextHole) and isinstance(b, TextHole):
             return a.spec == b.spec and self.same(a.type, b.type)
         return a == b
 
-    def arguments(self, a: VariantType, b: VariantType) -> bool:
+    def same_args(self, a: VariantType, b: VariantType) -> bool:
         """Whether two enums were, or can have been, applied to the same sizes and types."""
         return all(m is None or n is None or self.argument(m, n) for m, n in zip(a.args, b.args, strict=True))
 
@@ -191,13 +191,13 @@ def unify_dtypes(a: DType, b: DType) -> bool:
         if not narrow_candidates(b, common):
             return False
         b.default = max(wanted, key=lambda d: d.bits, default=b.default)  # files may have different default floats
-        b.real = max(b.real, a.real, key=lambda d: d.bits)
-        a.found = b
+        b.default_real = max(b.default_real, a.default_real, key=lambda d: d.bits)
+        a.solution = b
         return True
     needed = b.candidates if isinstance(b, DTypeParam) else (b,)
     if any(c not in a.candidates for c in needed):
         return False
-    a.found = b
+    a.solution = b
     return True
 
 
@@ -207,9 +207,9 @@ def narrow_candidates(var: DTypeVar, candidates: Sequence[DType]) -> bool:
         return False
     var.candidates = tuple(candidates)
     if len(candidates) == 1:
-        var.found = candidates[0]
+        var.solution = candidates[0]
     elif var.default not in candidates:
-        wanted = (var.real, COMPLEX_DTYPE_OF.get(var.real, C64))
+        wanted = (var.default_real, COMPLEX_DTYPE_OF.get(var.default_real, C64))
         var.default = next((d for d in wanted if d in candidates), candidates[0])
     return True
 

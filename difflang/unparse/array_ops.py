@@ -67,7 +67,7 @@ def insert_new_axes(x: Fragment, type: Tensor, axes: Sequence[int]) -> Fragment:
     subscripts = [".." if axis in axes else "newaxis" for axis in range(axes[0], type.rank)]
     shape = tuple([x.shape[list(axes).index(axis)] if axis in axes else 1 for axis in range(axes[0], type.rank)])
     if "newaxis" not in subscripts:
-        return Fragment(x.text, x.level, shape, x.dtype, x.says)
+        return Fragment(x.text, x.level, shape, x.dtype, x.shows_dtype)
     return Fragment(f"{with_dtype(x).at(POSTFIX)}[{', '.join(subscripts)}]", POSTFIX, shape, x.dtype)
 
 
@@ -97,9 +97,9 @@ def reshape(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 def index_of_slice(x: Fragment, old: Shape, shape: Shape) -> Fragment | None:
     """`a[i..i + 1]` without the axis of size 1 is `a[i]`."""
-    if x.taken is None:
+    if x.sliced_from is None:
         return None
-    base, ranges = x.taken
+    base, ranges = x.sliced_from
     kept: list[str] = []
     left = list(shape)
     for length, text in zip(old, ranges, strict=True):
@@ -142,7 +142,7 @@ def unit_axis_subscripts(old: Shape, new: Shape) -> list[str] | None:
 @unparse_rule("transpose")
 def transpose(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), perm = eqn.operands, eqn.attrs["perm"]
-    x, shape = speller.exact(value), tensor_type(eqn.results[0]).shape
+    x, shape = speller.full_shape(value), tensor_type(eqn.results[0]).shape
     plain = perm == tuple(reversed(range(len(perm))))
     return [call_fragment("transpose", x, shape=shape, dtype=x.dtype, more="" if plain else f"axes = {perm}")]
 
@@ -150,7 +150,7 @@ def transpose(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 @unparse_rule("reverse")
 def reverse(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), axes = eqn.operands, eqn.attrs["axes"]
-    x = speller.exact(value)
+    x = speller.full_shape(value)
     return [
         call_fragment(
             "reverse", x, shape=x.shape, dtype=x.dtype, more="" if axes == (0,) else f"axis = {format_axes(axes)}"
@@ -170,7 +170,7 @@ def concat(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     if single and all(w.shape == () for w in numbers):
         listed = ", ".join(w.text for w in common_dtype(numbers))
         return [Fragment(f"[{listed}]", ATOM, type.shape, type.dtype)]
-    parts = [speller.exact(v) for v in eqn.operands]
+    parts = [speller.full_shape(v) for v in eqn.operands]
     if len(parts) == 1:
         return parts
     return [call_fragment("concat", *parts, shape=type.shape, dtype=type.dtype, more=f"axis = {axis}" if axis else "")]
@@ -179,7 +179,7 @@ def concat(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 @unparse_rule("slice")
 def slice_op(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), at = eqn.operands, eqn.attrs
-    x, shape = speller.exact(value), tensor_type(value).shape
+    x, shape = speller.full_shape(value), tensor_type(value).shape
     ranges = [range_text(*ends) for ends in zip(at["starts"], at["stops"], at["steps"], shape, strict=True)]
     return [sliced_fragment(x, ranges, tensor_type(eqn.results[0]).shape)]
 
@@ -190,7 +190,7 @@ def sliced_fragment(x: Fragment, ranges: Sequence[str], shape: Shape) -> Fragmen
         return x
     base = x.at(POSTFIX)
     text = f"{base}[{', '.join(trim_subscripts(ranges))}]"
-    return Fragment(text, POSTFIX, shape, x.dtype, taken=(base, tuple(ranges)))
+    return Fragment(text, POSTFIX, shape, x.dtype, sliced_from=(base, tuple(ranges)))
 
 
 def range_text(start: Dim, stop: Dim, step: int, whole: Dim) -> str:
@@ -203,7 +203,7 @@ def range_text(start: Dim, stop: Dim, step: int, whole: Dim) -> str:
 def pad(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     value, filler = eqn.operands
     how = tuple([eqn.attrs[part] for part in ("low", "high", "interior")])
-    x = pad_fragment(speller, speller.exact(value), speller.words(filler), tensor_type(value).shape, how)
+    x = pad_fragment(speller, speller.full_shape(value), speller.words(filler), tensor_type(value).shape, how)
     return [Fragment(x.text, x.level, tensor_type(eqn.results[0]).shape, x.dtype)]
 
 
@@ -263,9 +263,9 @@ def dilate_by_assignment(
     spread = [(n - 1) * (s + 1) + 1 if n != 0 else 0 for n, s in zip(old, steps, strict=True)]
     shape = tuple([a + n + b for a, n, b in zip(low, spread, high, strict=True)])
     text = speller.names.fresh("t")
-    speller.say(f"var {text} = {with_full_shape(filler, Tensor(x.dtype, shape)).text}", speller.at)
+    speller.emit(f"var {text} = {with_full_shape(filler, Tensor(x.dtype, shape)).text}", speller.at)
     ranges = [range_text(a, a + n, s + 1, whole) for a, n, s, whole in zip(low, spread, steps, shape, strict=True)]
-    speller.say(f"{text}[{', '.join(ranges)}] = {x.text}", speller.at)
+    speller.emit(f"{text}[{', '.join(ranges)}] = {x.text}", speller.at)
     return Fragment(text, ATOM, shape, x.dtype)
 
 
@@ -275,7 +275,7 @@ def dilate_by_assignment(
 def call_with_axes(speller: Unparser, eqn: Eqn, function: str) -> list[Fragment]:
     """A function that takes the axes that it goes along."""
     (value,), axes = eqn.operands, eqn.attrs["axes"]
-    x, result = speller.exact(value), tensor_type(eqn.results[0])
+    x, result = speller.full_shape(value), tensor_type(eqn.results[0])
     if not axes:
         return [x]
     more = "" if len(axes) == tensor_type(value).rank else f"axis = {format_axes(axes)}"
@@ -301,7 +301,7 @@ unparse_rule("reduce_norm")(lambda speller, eqn: call_with_axes(speller, eqn, "n
 
 @unparse_rule("argmax", "argmin")
 def argmax(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, axis = speller.exact(eqn.operands[0]), eqn.attrs["axis"]
+    x, axis = speller.full_shape(eqn.operands[0]), eqn.attrs["axis"]
     more = "" if len(x.shape) == 1 else f"axis = {axis}"
     return [call_fragment(eqn.op.name, x, shape=tensor_type(eqn.results[0]).shape, dtype=I32, more=more)]
 
@@ -321,12 +321,12 @@ def recurrence(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     back, length = eqn.attrs["reverse"], type.shape[axis]
     item = Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
     z, i, kept = [speller.names.fresh(n) for n in ("z", "i", "saved")]
-    speller.say(f"var {z} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), item).text}", eqn.span)
+    speller.emit(f"var {z} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), item).text}", eqn.span)
     over = f"reverse(iota({size_text(length)}))" if back else f"0..{size_text(length)}"
     first = size_text(length - 1) if back else "0"
     begins = f"{i} == {first}" if fresh.text == "false" else f"{fresh.text}[{i}] or {i} == {first}"
     step = f"{z} = where({begins}, {b.text}[{i}], {a.text}[{i}] * {z} + {b.text}[{i}])"
-    speller.say(f"let {kept} = for {i} in {over} {{\n{step}\nyield {z}\n}}", eqn.span)
+    speller.emit(f"let {kept} = for {i} in {over} {{\n{step}\nyield {z}\n}}", eqn.span)
     text = f"reverse({kept})" if back else kept
     if axis:
         text = f"transpose({text}, axes = {order})"
@@ -337,12 +337,12 @@ def axis_to_front(speller: Unparser, value: Value, axis: int) -> Fragment:
     """An operand with an axis in front, with a name; truths that never hold as they are."""
     if speller.words(value).text == "false":
         return speller.words(value)
-    x = speller.atom(value, whole=True)
+    x = speller.as_name(value, whole=True)
     if axis == 0:
         return x
     order = (axis, *[a for a in range(len(x.shape)) if a != axis])
     text = speller.names.fresh("t")
-    speller.say(f"let {text} = transpose({x.text}, axes = {order})", speller.at)
+    speller.emit(f"let {text} = transpose({x.text}, axes = {order})", speller.at)
     return Fragment(text, ATOM, tuple([x.shape[a] for a in order]), x.dtype)
 
 
@@ -353,13 +353,13 @@ def argsort(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def same_shape_call(speller: Unparser, eqn: Eqn, more: str) -> Fragment:
-    x, type = speller.exact(eqn.operands[0]), tensor_type(eqn.results[0])
+    x, type = speller.full_shape(eqn.operands[0]), tensor_type(eqn.results[0])
     return call_fragment(eqn.op.name, x, shape=type.shape, dtype=type.dtype, more=more)
 
 
 @unparse_rule("fft")
 def fft(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, axes = speller.exact(eqn.operands[0]), eqn.attrs["axes"]
+    x, axes = speller.full_shape(eqn.operands[0]), eqn.attrs["axes"]
     name = "ifft" if eqn.attrs["inverse"] else "fft"
     return [call_fragment(name, x, shape=x.shape, dtype=x.dtype, more=f"axis = {format_axes(axes)}")]
 

@@ -13,10 +13,10 @@ from difflang.unparse.unparser import Unparsed, UnparsedHistory, Unparser, tenso
 
 def region_block(speller: Unparser, graph: Graph, known: Mapping[Value, Unparsed]) -> tuple[list[str], list[Fragment]]:
     """The statements of a region, and its results."""
-    inner = speller.inside()
+    inner = speller.for_region()
     inner.env.update(known)
     inner.graph(graph)
-    return inner.lines, [inner.exact(r) for r in graph.results]
+    return inner.lines, [inner.full_shape(r) for r in graph.results]
 
 
 def brace_block(lines: Sequence[str], end: str) -> str:
@@ -25,7 +25,7 @@ def brace_block(lines: Sequence[str], end: str) -> str:
 
 
 def result_names(speller: Unparser, results: Sequence[Value]) -> list[str]:
-    return [speller.names.fresh(speller.hinted(r) or "t") for r in results]
+    return [speller.names.fresh(speller.user_name(r) or "t") for r in results]
 
 
 def refuse_histories(speller: Unparser, values: Sequence[Value], made: Sequence[Value]) -> None:
@@ -58,13 +58,13 @@ def named_outside(speller: Unparser, value: Value) -> Unparsed:
     """A value as a region sees it: by name, for it may be read there often."""
     found = speller.env[value]
     if isinstance(found, Fragment):
-        return speller.atom(value)
+        return speller.as_name(value)
     return found
 
 
 def bind_results(speller: Unparser, eqn: Eqn, text: str) -> list[Fragment]:
     """A statement that names the results of a larger expression."""
-    if len(eqn.results) == 1 and speller.ends(eqn, eqn.results[0]):
+    if len(eqn.results) == 1 and speller.is_block_value(eqn, eqn.results[0]):
         return [Fragment(text, ATOM, tensor_type(eqn.results[0]).shape, tensor_type(eqn.results[0]).dtype)]
     used = [r for r in eqn.results if speller.uses[r]]
     names = result_names(speller, used)
@@ -74,7 +74,7 @@ def bind_results(speller: Unparser, eqn: Eqn, text: str) -> list[Fragment]:
         left = iter(names)
         pattern = f"({', '.join(next(left) if speller.uses[r] else '_' for r in eqn.results)})"
     if names:
-        speller.say(f"let {pattern} = {text}", eqn.span)
+        speller.emit(f"let {pattern} = {text}", eqn.span)
     left = iter(names)
     return [name_fragment(next(left), tensor_type(r)) if speller.uses[r] else Fragment("_", ATOM, tensor_type(r).shape, tensor_type(r).dtype)
             for r in eqn.results]  # fmt: skip
@@ -106,6 +106,6 @@ def item_at(speller: Unparser, sequence: Value, param: Value, index: str) -> Fra
     if found.text == f"iota({found.shape[0] if found.shape else ''})" and not tensor_type(param).shape:
         return name_fragment(index, tensor_type(param))
     if isinstance(sequence.type, Tensor) and len(found.shape) < sequence.type.rank:  # the same for every index
-        return speller.atom(sequence)
-    whole = speller.atom(sequence, whole=True)
+        return speller.as_name(sequence)
+    whole = speller.as_name(sequence, whole=True)
     return Fragment(f"{whole.at(POSTFIX)}[{index}]", POSTFIX, whole.shape[1:], whole.dtype)

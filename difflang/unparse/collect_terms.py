@@ -19,7 +19,7 @@ class SumOfProducts(Struct, frozen=True):
     terms: Mapping[Powers, float]
 
     @property
-    def alone(self) -> tuple[Powers, float] | None:
+    def single_term(self) -> tuple[Powers, float] | None:
         """The one term, if it is one."""
         return next(iter(self.terms.items())) if len(self.terms) == 1 else None
 
@@ -34,18 +34,18 @@ class SumOfProducts(Struct, frozen=True):
         """A sum is a factor as it is: nothing is multiplied out."""
         if not self.terms or not other.terms:
             return SumOfProducts({})
-        (left, a), (right, b) = self.factor(), other.factor()
+        (left, a), (right, b) = self.as_factor(), other.as_factor()
         total = dict(left)
         for base, power in right:
             total[base] = total.get(base, Fraction(0)) + power
         return SumOfProducts({tuple((base, p) for base, p in total.items() if p): a * b})
 
-    def factor(self) -> tuple[Powers, float]:
-        return self.alone or (((self.grouped, Fraction(1)),), 1.0)
+    def as_factor(self) -> tuple[Powers, float]:
+        return self.single_term or (((self.grouped, Fraction(1)),), 1.0)
 
-    def to(self, power: Fraction) -> SumOfProducts | None:
+    def power(self, power: Fraction) -> SumOfProducts | None:
         """A power of it; None where it is no formula: a root of what may have another sign."""
-        powers, amount = self.factor()
+        powers, amount = self.as_factor()
         if power.denominator != 1 and (amount != 1.0 or any(p != 1 for _, p in powers) or len(powers) > 1):
             return None
         if not self.terms or (amount == 0.0 and power < 0):
@@ -67,10 +67,10 @@ class SumOfProducts(Struct, frozen=True):
         return found or "0"
 
     @property
-    def level(self) -> int:
+    def precedence(self) -> int:
         if len(self.terms) != 1:
             return SUM if self.terms else ATOM
-        powers, amount = self.factor()
+        powers, amount = self.as_factor()
         if amount < 0:
             return SUM
         if amount != 1.0 or len(powers) > 1 or any(p < 0 for _, p in powers):
@@ -126,15 +126,15 @@ def apply_op(op: str, parts: Sequence[SumOfProducts], n: int = 0) -> SumOfProduc
         case "mul":
             return parts[0].times(parts[1])
         case "div":
-            below = parts[1].to(Fraction(-1))
+            below = parts[1].power(Fraction(-1))
             return None if below is None else parts[0].times(below)
         case "positive":
             return parts[0]
         case "integer_pow":
-            return parts[0].to(Fraction(n))
+            return parts[0].power(Fraction(n))
         case "sqrt":
-            return parts[0].to(HALF)
+            return parts[0].power(HALF)
         case "rsqrt":
-            return parts[0].to(-HALF)
+            return parts[0].power(-HALF)
         case _:
             return None

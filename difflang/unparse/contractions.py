@@ -17,7 +17,7 @@ def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     lhs, rhs = eqn.operands
     type, at = tensor_type(eqn.results[0]), eqn.attrs
     (left, right), (lb, rb) = at["contract"], at["batch"]
-    x, y = speller.exact(lhs), speller.exact(rhs)
+    x, y = speller.full_shape(lhs), speller.full_shape(rhs)
     if len(left) == 1 and not lb:
         found = matmul_operator(x, y, left[0], right[0], type)
         if found is not None:
@@ -27,7 +27,7 @@ def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
         return [Fragment(f"sum({product})", POSTFIX, (), type.dtype)]
     return [
         summing_comprehension(
-            speller, speller.atom(lhs, whole=True), speller.atom(rhs, whole=True), (left, right), (lb, rb), type
+            speller, speller.as_name(lhs, whole=True), speller.as_name(rhs, whole=True), (left, right), (lb, rb), type
         )
     ]
 
@@ -60,7 +60,7 @@ def summing_comprehension(
     indices = iter(["i", "j", "k", "l", "m", "n", "p", "q", "r"] + [f"i{n}" for n in range(9)])
     taken: list[str] = []
 
-    def fresh() -> str:
+    def fresh_index() -> str:
         found = speller.names.fresh(next(indices))
         taken.append(found)
         return found
@@ -69,19 +69,19 @@ def summing_comprehension(
     yi: dict[int, str] = {}
     outer: list[str] = []
     for a, b in zip(lb, rb, strict=True):
-        xi[a] = yi[b] = fresh()
+        xi[a] = yi[b] = fresh_index()
         outer.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
     for a in range(len(x.shape)):
         if a not in lb and a not in left:
-            xi[a] = fresh()
+            xi[a] = fresh_index()
             outer.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
     for b in range(len(y.shape)):
         if b not in rb and b not in right:
-            yi[b] = fresh()
+            yi[b] = fresh_index()
             outer.append(f"{yi[b]} in 0..{size_text(y.shape[b])}")
     inner: list[str] = []
     for a, b in zip(left, right, strict=True):
-        xi[a] = yi[b] = fresh()
+        xi[a] = yi[b] = fresh_index()
         inner.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
     term = f"{subscripted_text(x, xi)} * {subscripted_text(y, yi)}"
     text = f"sum(for {', '.join(inner)} => {term})" if inner else term

@@ -44,7 +44,7 @@ def option_text(**given: Ints | int) -> str:
 
 @unparse_rule("conv")
 def convolution(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, w = [speller.exact(v) for v in eqn.operands]
+    x, w = [speller.full_shape(v) for v in eqn.operands]
     at, type = eqn.attrs, tensor_type(eqn.results[0])
     if 0 in type.shape:
         raise CannotUnparse("a convolution of nothing")
@@ -59,7 +59,7 @@ def convolution(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("max_pool", "sum_pool")
 def pooling(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, at, type = speller.exact(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
+    x, at, type = speller.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
     if 0 in type.shape:
         raise CannotUnparse("a pool of nothing")
     fill = float("-inf") if eqn.op.name == "max_pool" else 0.0
@@ -85,7 +85,7 @@ def window_subscripts(fit: Ints, window: Ints, strides: Ints) -> str:
 @unparse_rule("windows")
 def windows(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """All windows of an image, read at their places."""
-    x, at, type = speller.exact(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
+    x, at, type = speller.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
     fit = static_sizes(type.shape[1 : 1 + len(at["window"])])
     speller.unchecked[0] = True
     text = f"{x.at(POSTFIX)}[{window_subscripts(fit, at['window'], at['strides'])}]"
@@ -98,7 +98,9 @@ def fold(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), at, type = eqn.operands, eqn.attrs, tensor_type(eqn.results[0])
     n, shape = len(at["size"]), tensor_type(value).shape
     fit, window = static_sizes(shape[1 : n + 1]), static_sizes(shape[n + 1 : -1])
-    return [scatter_into_zeros(speller, eqn, window_subscripts(fit, window, at["strides"]), speller.exact(value), type)]
+    return [
+        scatter_into_zeros(speller, eqn, window_subscripts(fit, window, at["strides"]), speller.full_shape(value), type)
+    ]
 
 
 def static_sizes(sizes: Sequence[object]) -> Ints:

@@ -85,7 +85,7 @@ RANGE_OR_SUM = SUM  # a comparison between ranges says nothing
 @unparse_rule("neg")
 def negation(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     (x,) = [speller.words(v) for v in eqn.operands]
-    return [Fragment(f"-{x.at(POWER)}", MINUS, x.shape, x.dtype, x.says)]
+    return [Fragment(f"-{x.at(POWER)}", MINUS, x.shape, x.dtype, x.shows_dtype)]
 
 
 @unparse_rule("logical_not")
@@ -132,7 +132,7 @@ def clamp(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 def convert(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     (x,), dtype = [with_dtype(speller.words(v)) for v in eqn.operands], eqn.attrs["dtype"]
     if dtype is BOOL:
-        zero = Fragment("0.0" if x.dtype.differentiable else "0", 11, (), x.dtype, says=False)
+        zero = Fragment("0.0" if x.dtype.differentiable else "0", 11, (), x.dtype, shows_dtype=False)
         return [infix("!=", COMPARE, x, zero, dtype=BOOL)]
     return [call_fragment(str(dtype), x, shape=x.shape, dtype=dtype)]
 
@@ -146,7 +146,7 @@ def register_template(op: str, template: str, level: int, *, twice: bool = False
     @unparse_rule(op)
     def rule(speller: Unparser, eqn: Eqn) -> list[Fragment]:
         (value,) = eqn.operands
-        x = with_dtype(speller.atom(value) if twice else speller.words(value))
+        x = with_dtype(speller.as_name(value) if twice else speller.words(value))
         return [Fragment(template.format(x.at(POSTFIX), x.text), level, x.shape, x.dtype)]
 
 
@@ -163,9 +163,9 @@ register_template("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{1}
 @unparse_rule("gelu_slope")
 def gelu_slope(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """P(x) + x p(x); the density is 0 long before x is large, and infinite numbers times it would be NaN."""
-    x = with_dtype(speller.atom(eqn.operands[0]))
+    x = with_dtype(speller.as_name(eqn.operands[0]))
     near = speller.names.fresh("near")
-    speller.say(f"let {near} = clamp({x.text}, -40.0, 40.0)", eqn.span)
+    speller.emit(f"let {near} = clamp({x.text}, -40.0, 40.0)", eqn.span)
     bell = f"{near} * exp(-0.5 * {near} ^ 2) / {math.sqrt(2.0 * math.pi)!r}"
     return [Fragment(f"0.5 * erfc(-{x.at(POSTFIX)} / {math.sqrt(2.0)!r}) + {bell}", SUM, x.shape, x.dtype)]
 
@@ -196,10 +196,10 @@ def gaussian(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 def exp_of_difference(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """exp(x - y), 1 where both are the same infinite number. Only there the text has no slope, which is kept small."""
     x, y = [speller.words(v) for v in eqn.operands]
-    if not speller.formula:
-        x, y = [speller.atom(v) for v in eqn.operands]
+    if not speller.single_expression:
+        x, y = [speller.as_name(v) for v in eqn.operands]
     inner = infix("-", SUM, x, y)
-    if not speller.formula:
+    if not speller.single_expression:
         same = f"{x.at(SUM)} == {y.at(SUM)} and isinf({y.text})"
-        inner = Fragment(f"where({same}, 0.0, {inner.text})", POSTFIX, inner.shape, inner.dtype, inner.says)
+        inner = Fragment(f"where({same}, 0.0, {inner.text})", POSTFIX, inner.shape, inner.dtype, inner.shows_dtype)
     return [call_fragment("exp", inner, shape=inner.shape, dtype=inner.dtype)]

@@ -29,7 +29,7 @@ class CannotUnparse(Exception):
 
     def __init__(self, what: str, span: Span = NO_SPAN, way: str = "") -> None:
         super().__init__(what)
-        self.what, self.span, self.way = what, span, way
+        self.reason, self.span, self.help = what, span, way
 
 
 class CannotUnparseNestedHistory(CannotUnparse):
@@ -43,17 +43,17 @@ class Fragment(Struct, frozen=True):
     level: int
     shape: Shape
     dtype: DType
-    says: bool = True
-    whole: int | None = None  # of an integer as written, that integer
-    taken: tuple[str, tuple[str, ...]] | None = None  # of a part of an array: that array, and the ranges of it
-    folded: tuple[str, int] | None = None  # of a key: the one that it was made from, and the number
+    shows_dtype: bool = True
+    integer: int | None = None  # of an integer as written, that integer
+    sliced_from: tuple[str, tuple[str, ...]] | None = None  # of a part of an array: that array, and the ranges of it
+    folded_key: tuple[str, int] | None = None  # of a key: the one that it was made from, and the number
 
     def at(self, level: int) -> str:
         """The text as an operand of what binds that tightly."""
         return self.text if self.level >= level else f"({self.text})"
 
     @property
-    def atomic(self) -> bool:
+    def is_atomic(self) -> bool:
         """Whether it costs nothing to write and compute it twice: a name, a field, a number."""
         return self.text.removeprefix("-").replace(".", "").replace("_", "").isalnum()
 
@@ -65,7 +65,7 @@ def name_fragment(text: str, type: Tensor) -> Fragment:
 def call_fragment(function: str, *args: Fragment, shape: Shape, dtype: DType, more: str = "") -> Fragment:
     """A call with these arguments, and more of them as text."""
     texts = [a.text for a in args] + ([more] if more else [])
-    return Fragment(f"{function}({', '.join(texts)})", POSTFIX, shape, dtype, any(a.says for a in args))
+    return Fragment(f"{function}({', '.join(texts)})", POSTFIX, shape, dtype, any(a.shows_dtype for a in args))
 
 
 def size_text(dim: Dim) -> str:
@@ -92,14 +92,14 @@ def broadcast_shape(*shapes: Shape) -> Shape:
 
 def with_dtype(words: Fragment) -> Fragment:
     """The same, saying its element type."""
-    if words.says:
+    if words.shows_dtype:
         return words
-    return replace(words, text=f"{words.dtype}({words.text})", level=POSTFIX, says=True)
+    return replace(words, text=f"{words.dtype}({words.text})", level=POSTFIX, shows_dtype=True)
 
 
 def common_dtype(parts: Sequence[Fragment]) -> list[Fragment]:
     """Operands of one element type, at least one of which says it."""
-    if any(p.says for p in parts) or not parts:
+    if any(p.shows_dtype for p in parts) or not parts:
         return list(parts)
     return [with_dtype(parts[0]), *parts[1:]]
 
@@ -144,7 +144,7 @@ def number_fragment(value: Any, type: Tensor) -> Fragment:
 
 def real_literal(value: float, dtype: DType) -> Fragment:
     text = float_text(float(str(np.float32(value))) if dtype.bits < 64 else value)
-    return Fragment(text, MINUS if text.startswith("-") else ATOM, (), dtype, says=False)
+    return Fragment(text, MINUS if text.startswith("-") else ATOM, (), dtype, shows_dtype=False)
 
 
 def complex_literal(value: complex, dtype: DType) -> Fragment:

@@ -38,9 +38,9 @@ def scalar_index(speller: Unparser, value: Value) -> Fragment:
 @unparse_rule("dynamic_slice")
 def dynamic_slice(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     value, *starts = eqn.operands
-    x = speller.exact(value)
-    if not x.atomic:
-        x = speller.atom(value, whole=True)
+    x = speller.full_shape(value)
+    if not x.is_atomic:
+        x = speller.as_name(value, whole=True)
     ranges = window_ranges(speller, starts, eqn.attrs["sizes"], tensor_type(value).shape)
     speller.unchecked[0] = True
     return [sliced_fragment(x, ranges, tensor_type(eqn.results[0]).shape)]
@@ -53,7 +53,7 @@ def window_ranges(speller: Unparser, starts: Sequence[Value], sizes: Shape, whol
             found.append("..")
             continue
         words = scalar_index(speller, start)
-        begin = words if words.atomic else speller.let(start, words, speller.at)
+        begin = words if words.is_atomic else speller.emit_let(start, words, speller.at)
         text = begin.at(SUM)
         found.append(f"{text}..{text} + {size_factor(length)}")
     return found
@@ -64,24 +64,24 @@ def dynamic_update(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     value, new, *starts = eqn.operands
     type = tensor_type(value)
     if not starts:
-        return [speller.exact(new)]
+        return [speller.full_shape(new)]
     ranges = window_ranges(speller, starts, tensor_type(new).shape, type.shape)
     change = speller.words(new)
     if change.shape == ():  # a number goes to every place, and a range of one place is that place
         ones = [n == 1 and ".." in r and r != ".." for n, r in zip(tensor_type(new).shape, ranges, strict=True)]
         ranges = [r.partition("..")[0] if one else r for one, r in zip(ones, ranges, strict=True)]
     else:
-        change = speller.exact(new)
+        change = speller.full_shape(new)
     text = mutable_copy(speller, eqn, value)
     speller.unchecked[0] = True
-    speller.say(f"{text}[{', '.join(trim_subscripts(ranges))}] = {change.text}", eqn.span)
+    speller.emit(f"{text}[{', '.join(trim_subscripts(ranges))}] = {change.text}", eqn.span)
     return [Fragment(text, ATOM, type.shape, type.dtype)]
 
 
 def mutable_copy(speller: Unparser, eqn: Eqn, value: Value) -> str:
     """A variable that holds the value, to be changed in places."""
-    text = speller.names.fresh(speller.hinted(eqn.results[0]) or "t")
-    speller.say(f"var {text} = {speller.exact(value).text}", eqn.span)
+    text = speller.names.fresh(speller.user_name(eqn.results[0]) or "t")
+    speller.emit(f"var {text} = {speller.full_shape(value).text}", eqn.span)
     return text
 
 
@@ -90,8 +90,8 @@ def gather(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """`x[i, j]`; the axes of the places stand where they are written, in the graph they come first."""
     value, *indices = eqn.operands
     axes, type = eqn.attrs["axes"], tensor_type(eqn.results[0])
-    x = speller.exact(value)
-    where = [integer_index(speller.exact(i)) for i in indices]
+    x = speller.full_shape(value)
+    where = [integer_index(speller.full_shape(i)) for i in indices]
     rank, before = tensor_type(indices[0]).rank, leading_axes(axes)
     if covers_first_axis(where, axes, x.shape):
         return [Fragment(x.text, x.level, type.shape, type.dtype)]
@@ -131,10 +131,10 @@ def gather_subscripts(where: Sequence[Fragment], axes: Sequence[int], rank: int)
 def scatter_into_zeros(speller: Unparser, eqn: Eqn, subscripts: str, change: Fragment, type: Tensor) -> Fragment:
     """An array of zeros to which something is added at places."""
     speller.unchecked[0] = True
-    text = speller.names.fresh(speller.hinted(eqn.results[0]) or "t")
+    text = speller.names.fresh(speller.user_name(eqn.results[0]) or "t")
     zero = number_fragment(0, Tensor(type.dtype))
-    speller.say(f"var {text} = {with_full_shape(zero, type).text}", eqn.span)
-    speller.say(f"{text}[{subscripts}] += {change.text}", eqn.span)
+    speller.emit(f"var {text} = {with_full_shape(zero, type).text}", eqn.span)
+    speller.emit(f"{text}[{subscripts}] += {change.text}", eqn.span)
     return Fragment(text, ATOM, type.shape, type.dtype)
 
 
@@ -146,21 +146,21 @@ def scatter(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     value, new, *indices = eqn.operands
     axes, type = eqn.attrs["axes"], tensor_type(value)
     rank, before = tensor_type(indices[0]).rank, leading_axes(axes)
-    where = [integer_index(speller.exact(i)) for i in indices]
+    where = [integer_index(speller.full_shape(i)) for i in indices]
     change = speller.words(new)
     if rank and before:
         order = (*range(rank, rank + before), *range(rank), *range(rank + before, tensor_type(new).rank))
-        change = call_fragment("transpose", speller.exact(new), shape=(), dtype=type.dtype, more=f"axes = {order}")
+        change = call_fragment("transpose", speller.full_shape(new), shape=(), dtype=type.dtype, more=f"axes = {order}")
     elif change.shape:
-        change = speller.exact(new)
+        change = speller.full_shape(new)
     if covers_first_axis(where, axes, type.shape) and eqn.op.name == "scatter_add":
         old = speller.words(value)
         blank = old.text in ("0.0", "0")
-        return [speller.exact(new) if blank else infix("+", SUM, old, speller.words(new))]
+        return [speller.full_shape(new) if blank else infix("+", SUM, old, speller.words(new))]
     text = mutable_copy(speller, eqn, value)
     speller.unchecked[0] = True
     subscripts = trim_subscripts(gather_subscripts(where, axes, type.rank))
-    speller.say(f"{text}[{', '.join(subscripts)}] {UPDATES[eqn.op.name]} {change.text}", eqn.span)
+    speller.emit(f"{text}[{', '.join(subscripts)}] {UPDATES[eqn.op.name]} {change.text}", eqn.span)
     return [Fragment(text, ATOM, type.shape, type.dtype)]
 
 
@@ -172,14 +172,14 @@ def scatter_product(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     rank, before = tensor_type(indices[0]).rank, leading_axes(axes)
     if rank != 1 or before:
         raise CannotUnparse("a product of writes to places that have several axes")
-    places = [integer_index(speller.atom(i, whole=True)) for i in indices]
-    factors = speller.atom(new, whole=True)
+    places = [integer_index(speller.as_name(i, whole=True)) for i in indices]
+    factors = speller.as_name(new, whole=True)
     text, step = mutable_copy(speller, eqn, value), speller.names.fresh("i")
     speller.unchecked[0] = True
     at = trim_subscripts(
         gather_subscripts([Fragment(f"{p.at(POSTFIX)}[{step}]", POSTFIX, (), I32) for p in places], axes, type.rank)
     )
-    speller.say(
+    speller.emit(
         f"for {step} in 0..{size_text(tensor_type(new).shape[0])} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}"
     )
     speller.names.used.discard(step)
@@ -198,7 +198,7 @@ def first_claims(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     claims, *indices = eqn.operands
     if len(eqn.attrs["axes"]) != len(eqn.attrs["shape"]):
         raise CannotUnparse("which of several writes of whole rows wins has no name in the language")
-    return [winning_writes(speller, eqn, indices, eqn.attrs["shape"], "min=", speller.atom(claims, whole=True))]
+    return [winning_writes(speller, eqn, indices, eqn.attrs["shape"], "min=", speller.as_name(claims, whole=True))]
 
 
 def winning_writes(
@@ -213,12 +213,12 @@ def winning_writes(
     order = speller.names.fresh("order")
     ordinals = f"iota({size_text(count)})"
     whole = ordinals if len(shape) == 1 else f"reshape({ordinals}, [{sizes_text(shape)}])"
-    speller.say(f"let {order} = {whole if claims is None else f'where({claims.text}, {whole}, {none})'}", eqn.span)
+    speller.emit(f"let {order} = {whole if claims is None else f'where({claims.text}, {whole}, {none})'}", eqn.span)
     text = speller.names.fresh("t")
-    speller.say(f"var {text} = fill({sizes_text(sizes)}, {none})", eqn.span)
-    at = ", ".join([integer_index(speller.exact(i)).text for i in indices])
+    speller.emit(f"var {text} = fill({sizes_text(sizes)}, {none})", eqn.span)
+    at = ", ".join([integer_index(speller.full_shape(i)).text for i in indices])
     speller.unchecked[0] = True
-    speller.say(f"{text}[{at}] {better} {order}", eqn.span)
+    speller.emit(f"{text}[{at}] {better} {order}", eqn.span)
     found = f"{text}[{at}] == {order}"
     found = found if claims is None else f"{claims.at(COMPARE)} and {found}"
     return Fragment(found, COMPARE if claims is None else AND, shape, BOOL)

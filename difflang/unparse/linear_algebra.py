@@ -21,7 +21,7 @@ RESULTS = {"lu": "p l u", "qr": "q r", "slogdet": "sign log_det", "eigh": "w v",
 
 @unparse_rule("cholesky", "det")
 def named_function(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,), type = [speller.exact(v) for v in eqn.operands], tensor_type(eqn.results[0])
+    (x,), type = [speller.full_shape(v) for v in eqn.operands], tensor_type(eqn.results[0])
     return [call_fragment(eqn.op.name, x, shape=type.shape, dtype=type.dtype)]
 
 
@@ -30,9 +30,9 @@ def expm(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """Its derivative in a direction is the corner of the exponential of a larger matrix; see `ops.expm`."""
     type = tensor_type(eqn.results[0])
     if len(eqn.operands) == 1:
-        (x,) = [speller.exact(v) for v in eqn.operands]
+        (x,) = [speller.full_shape(v) for v in eqn.operands]
         return [call_fragment("expm", x, shape=type.shape, dtype=type.dtype)]
-    whole, *directions = [speller.atom(v, whole=True) for v in eqn.operands]
+    whole, *directions = [speller.as_name(v, whole=True) for v in eqn.operands]
     for doublings, beside in enumerate(directions):
         wide = beside
         for _ in range(doublings):
@@ -55,7 +55,7 @@ def block_triangular(speller: Unparser, diagonal: Fragment, beside: Fragment) ->
     above = f"concat({diagonal.text}, {beside.text}, axis = {across})"
     below = f"concat({zeros_like(diagonal).text}, {diagonal.text}, axis = {across})"
     text = speller.names.fresh("blocks")
-    speller.say(f"let {text} = concat({above}, {below}" + f", axis = {down}" * bool(down) + ")", speller.at)
+    speller.emit(f"let {text} = concat({above}, {below}" + f", axis = {down}" * bool(down) + ")", speller.at)
     return Fragment(text, ATOM, (*batch, 2 * n, 2 * n), diagonal.dtype)
 
 
@@ -64,7 +64,7 @@ def cofactors(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """The determinants with one row each replaced by a unit vector: no division, so singular matrices are exact."""
     if len(eqn.operands) > 1:
         raise CannotUnparse("how the matrix of cofactors changes has no name in the language")
-    (a,), type = [speller.atom(v, whole=True) for v in eqn.operands], tensor_type(eqn.results[0])
+    (a,), type = [speller.as_name(v, whole=True) for v in eqn.operands], tensor_type(eqn.results[0])
     *batch, n, _ = type.shape
     i, j = [speller.names.fresh(name) for name in ("i", "j")]
     row, rows = (
@@ -81,15 +81,15 @@ def cofactors(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule(*RESULTS)
 def factorization(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,) = [speller.exact(v) for v in eqn.operands]
+    (x,) = [speller.full_shape(v) for v in eqn.operands]
     names = [speller.names.fresh(n) for n in RESULTS[eqn.op.name].split()]
-    speller.say(f"let ({', '.join(names)}) = {eqn.op.name}({x.text})", eqn.span)
+    speller.emit(f"let ({', '.join(names)}) = {eqn.op.name}({x.text})", eqn.span)
     return [name_fragment(n, tensor_type(r)) for n, r in zip(names, eqn.results, strict=True)]
 
 
 @unparse_rule("solve")
 def solve(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    a, b = [speller.exact(v) for v in eqn.operands]
+    a, b = [speller.full_shape(v) for v in eqn.operands]
     type = tensor_type(eqn.results[0])
     if eqn.attrs["transposed"]:
         axes = (*range(len(a.shape) - 2), len(a.shape) - 1, len(a.shape) - 2)
@@ -99,7 +99,7 @@ def solve(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("solve_triangular")
 def solve_triangular(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    a, b = [speller.exact(v) for v in eqn.operands]
+    a, b = [speller.full_shape(v) for v in eqn.operands]
     type = tensor_type(eqn.results[0])
     flags = ["lower = false"] * (not eqn.attrs["lower"])
     flags += [f"{flag} = true" for flag in ("transposed", "unit") if eqn.attrs[flag]]

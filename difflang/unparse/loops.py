@@ -38,7 +38,7 @@ from difflang.unparse.unparser import (
 class LoopWriter(Struct, eq=False):
     """A loop as it is being spelled: its equation in parts."""
 
-    speller: Unparser
+    unparser: Unparser
     eqn: Eqn
     inner: Unparser
 
@@ -63,13 +63,13 @@ class LoopWriter(Struct, eq=False):
         """How many steps it takes, where that is a size or a number as written."""
         if self.eqn.attrs["exact"]:
             return self.eqn.attrs["length"]
-        limit = self.speller.env[self.eqn.operands[0]]
-        words = limit.words if isinstance(limit, StepCount) else limit
-        number = words.whole if isinstance(words, Fragment) and len(self.eqn.regions) == 1 else None
+        limit = self.unparser.env[self.eqn.operands[0]]
+        words = limit.fragment if isinstance(limit, StepCount) else limit
+        number = words.integer if isinstance(words, Fragment) and len(self.eqn.regions) == 1 else None
         return None if number is None else max(number, 0)
 
     @property
-    def counted(self) -> bool:
+    def has_static_length(self) -> bool:
         """Whether it takes a number of steps that is known."""
         return self.length is not None
 
@@ -90,22 +90,26 @@ class LoopWriter(Struct, eq=False):
         return self.step.params[0]
 
     @property
-    def kept(self) -> list[int]:
+    def read_outputs(self) -> list[int]:
         """Which of what its steps give besides is read."""
-        return [i for i, r in enumerate(self.eqn.results[1 + self.carry :]) if self.speller.uses[r]]
+        return [i for i, r in enumerate(self.eqn.results[1 + self.carry :]) if self.unparser.uses[r]]
 
     @property
-    def wholes(self) -> list[int]:
+    def array_outputs(self) -> list[int]:
         """Which of that is an array, zero beyond the last step, that is read as such: it is written step by step."""
-        if self.counted:
+        if self.has_static_length:
             return []
         results = self.eqn.results[1 + self.carry :]
-        return [i for i in self.kept if results[i] in self.speller.whole and isinstance(results[i].type, Tensor)]
+        return [
+            i
+            for i in self.read_outputs
+            if results[i] in self.unparser.read_as_array and isinstance(results[i].type, Tensor)
+        ]
 
 
 @unparse_rule("loop")
 def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
-    at = LoopWriter(speller, eqn, speller.inside())
+    at = LoopWriter(speller, eqn, speller.for_region())
     inner = at.inner
     for p, v in zip(at.step.params[1 : 1 + at.consts], eqn.operands[1 : 1 + at.consts], strict=True):
         inner.env[p] = named_outside(speller, v)
@@ -113,20 +117,20 @@ def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
     head = loop_header(at)
     inner.graph(at.step)
     results = at.step.results
-    if any(isinstance(inner.env[results[at.carry + i]], UnparsedHistory) for i in at.kept):
+    if any(isinstance(inner.env[results[at.carry + i]], UnparsedHistory) for i in at.read_outputs):
         raise CannotUnparseNestedHistory("a loop within a loop, of a length that only the run knows", eqn.span)
-    items = {i: inner.exact(results[at.carry + i]) for i in at.kept}
+    items = {i: inner.full_shape(results[at.carry + i]) for i in at.read_outputs}
     arrays = write_output_arrays(at, items)
     ys = {i: w for i, w in items.items() if i not in arrays}
-    tail = assignment_statements(variables, [inner.exact(r).text for r in results[: at.carry]])
+    tail = assignment_statements(variables, [inner.full_shape(r).text for r in results[: at.carry]])
     if ys:
-        inner.say(f"yield {tuple_text([w.text for w in ys.values()])}")
+        inner.emit(f"yield {tuple_text([w.text for w in ys.values()])}")
     counter = step_counter(at)
-    lines = [*head.first, *inner.lines, *tail, *head.last, *counter.last]
+    lines = [*head.prologue, *inner.lines, *tail, *head.epilogue, *counter.last]
     text = head.text + " {\n" + "\n".join(lines) + "\n}"
-    names = {i: speller.names.fresh(speller.hinted(eqn.results[1 + at.carry + i]) or "saved") for i in ys}
+    names = {i: speller.names.fresh(speller.user_name(eqn.results[1 + at.carry + i]) or "saved") for i in ys}
     if names:
-        speller.say(f"let {tuple_text(list(names.values()))} = {text}", eqn.span)
+        speller.emit(f"let {tuple_text(list(names.values()))} = {text}", eqn.span)
     else:
         speller.lines.append(text if not speller.note(eqn.span) else f"# {speller.note(eqn.span)}\n{text}")
     return [counter.steps, *carry_results(at, variables), *output_results(at, arrays | names, items)]
@@ -137,10 +141,10 @@ def declare_carries(at: LoopWriter) -> list[str]:
     found: list[str] = []
     first = at.eqn.operands[1 + at.consts : 1 + at.consts + at.carry]
     for param, start, result in zip(at.carried, first, at.eqn.results[1:], strict=False):
-        wanted = at.speller.hinted(result) or at.inner.hinted(param) or "s"
-        text = at.speller.names.fresh(wanted)
-        at.speller.say(f"var {text} = {at.speller.exact(start).text}")
-        at.inner.bound(text, param)
+        wanted = at.unparser.user_name(result) or at.inner.user_name(param) or "s"
+        text = at.unparser.names.fresh(wanted)
+        at.unparser.emit(f"var {text} = {at.unparser.full_shape(start).text}")
+        at.inner.bind_name(text, param)
         found.append(text)
     return found
 
@@ -148,12 +152,12 @@ def declare_carries(at: LoopWriter) -> list[str]:
 def write_output_arrays(at: LoopWriter, items: Mapping[int, Fragment]) -> dict[int, str]:
     """An array for each of the `wholes`, into which the step writes at its number."""
     names: dict[int, str] = {}
-    for i in at.wholes:
+    for i in at.array_outputs:
         type = tensor_type(at.eqn.results[1 + at.carry + i])
-        names[i] = at.speller.names.fresh(at.speller.hinted(at.eqn.results[1 + at.carry + i]) or "saved")
-        at.speller.say(f"var {names[i]} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), type).text}")
-        at.speller.unchecked[0] = True
-        at.inner.say(f"{names[i]}[{at.inner.words(at.index).text}] = {items[i].text}")
+        names[i] = at.unparser.names.fresh(at.unparser.user_name(at.eqn.results[1 + at.carry + i]) or "saved")
+        at.unparser.emit(f"var {names[i]} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), type).text}")
+        at.unparser.unchecked[0] = True
+        at.inner.emit(f"{names[i]}[{at.inner.words(at.index).text}] = {items[i].text}")
     return names
 
 
@@ -161,17 +165,17 @@ class LoopHeader(Struct, frozen=True):
     """How a loop begins, and what stands first and last in its body."""
 
     text: str
-    first: tuple[str, ...] = ()
-    last: tuple[str, ...] = ()
+    prologue: tuple[str, ...] = ()
+    epilogue: tuple[str, ...] = ()
 
 
 def loop_header(at: LoopWriter) -> LoopHeader:
     go = at.eqn.regions[1:]
     uses = count_uses(at.step)
-    reads_index = bool(uses[at.index] or (go and count_uses(go[0])[go[0].params[0]]) or at.wholes)
-    if at.counted:
+    reads_index = bool(uses[at.index] or (go and count_uses(go[0])[go[0].params[0]]) or at.array_outputs)
+    if at.has_static_length:
         return counted_header(at, reads_index)
-    histories = [v for v in at.xs if isinstance(at.speller.env[v], UnparsedHistory)]
+    histories = [v for v in at.xs if isinstance(at.unparser.env[v], UnparsedHistory)]
     if histories or at.backwards:
         return history_header(at, reads_index, go)
     return forward_header(at, reads_index, go)
@@ -182,20 +186,20 @@ def counted_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
     length = at.length
     assert length is not None
     if not at.backwards:
-        index = at.speller.names.fresh("i")
+        index = at.unparser.names.fresh("i")
         for v, p in zip(at.xs, at.x_params, strict=True):
-            at.inner.env[p] = item_at(at.speller, refuse_history(at, v), p, index)
-        at.inner.bound(index, at.index)
+            at.inner.env[p] = item_at(at.unparser, refuse_history(at, v), p, index)
+        at.inner.bind_name(index, at.index)
         return LoopHeader(f"for {index if reads_index or at.xs else '_'} in 0..{size_text(length)}")
     names: list[str] = []
     through: list[str] = []
     if reads_index or not at.xs:
-        names.append(at.speller.names.fresh("i"))
-        at.inner.bound(names[0], at.index)
+        names.append(at.unparser.names.fresh("i"))
+        at.inner.bind_name(names[0], at.index)
         through.append(f"reverse(iota({size_text(length)}))")
     for v, p in zip(at.xs, at.x_params, strict=True):
-        names.append(at.speller.names.fresh(at.inner.hinted(p) or "x"))
-        whole = at.speller.exact(refuse_history(at, v))
+        names.append(at.unparser.names.fresh(at.inner.user_name(p) or "x"))
+        whole = at.unparser.full_shape(refuse_history(at, v))
         at.inner.env[p] = Fragment(names[-1], ATOM, whole.shape[1:], whole.dtype)
         through.append(reversed_text(whole))
     if len(names) == 1:
@@ -204,7 +208,7 @@ def counted_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
 
 
 def refuse_history(at: LoopWriter, value: Value) -> Value:
-    if isinstance(at.speller.env[value], UnparsedHistory):
+    if isinstance(at.unparser.env[value], UnparsedHistory):
         raise CannotUnparseNestedHistory(
             "a loop of known length that reads what one of unknown length keeps", at.eqn.span
         )
@@ -223,14 +227,14 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
     """Through what another loop kept, step by step. Its length is that of this loop."""
     if go:
         raise CannotUnparse("a loop that ends by a condition and reads what another one kept", at.eqn.span)
-    speller = at.speller
+    speller = at.unparser
     limit = speller.env[at.eqn.operands[0]]
     saved = [speller.env[v] for v in at.xs]
     found = [s for s in saved if isinstance(s, UnparsedHistory)]
     if not found:
         return backward_header(at, reads_index)
-    maker = found[0].maker
-    if any(s.maker is not maker for s in found):
+    maker = found[0].loop
+    if any(s.loop is not maker for s in found):
         raise CannotUnparseNestedHistory("a loop that reads what two others keep", at.eqn.span)
     if not isinstance(limit, StepCount) or limit.maker is not found[0].steps:
         raise CannotUnparseNestedHistory("a loop that reads a part of what another one kept", at.eqn.span)
@@ -241,11 +245,11 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
     for s, p in zip(saved, at.x_params, strict=True):
         if not isinstance(s, UnparsedHistory):
             continue
-        text = f"reverse({s.text})" if at.backwards != s.turned else s.text
+        text = f"reverse({s.text})" if at.backwards != s.backwards else s.text
         if text not in through:
-            names.append(speller.names.fresh(at.inner.hinted(p) or "x"))
+            names.append(speller.names.fresh(at.inner.user_name(p) or "x"))
             through.append(text)
-        at.inner.bound(names[through.index(text)], p)
+        at.inner.bind_name(names[through.index(text)], p)
     last: tuple[str, ...] = ()
     if reads_index or arrays:
         index = speller.names.fresh("i")
@@ -259,47 +263,47 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
 def read_arrays_at(at: LoopWriter, arrays: Sequence[tuple[Value, Value]], index: str) -> None:
     """Arrays are read at the number of the step, which nothing proves to be in range."""
     for value, param in arrays:
-        at.speller.unchecked[0] = True
-        at.inner.env[param] = item_at(at.speller, value, param, index)
+        at.unparser.unchecked[0] = True
+        at.inner.env[param] = item_at(at.unparser, value, param, index)
 
 
 def emit_step_index(at: LoopWriter, index: str, limit: StepCount, first: list[str]) -> tuple[str, ...]:
     """A number for each step, from the end if the loop goes there."""
-    at.inner.bound(index, at.index)
+    at.inner.bind_name(index, at.index)
     if not at.backwards:
-        at.speller.say(f"var {index} = 0")
+        at.unparser.emit(f"var {index} = 0")
         return (f"{index} += 1",)
-    if limit.words is None:
+    if limit.fragment is None:
         raise CannotUnparse("a loop from the end whose steps are numbered", at.eqn.span)
-    at.speller.say(f"var {index} = {limit.words.text}")
+    at.unparser.emit(f"var {index} = {limit.fragment.text}")
     first.append(f"{index} -= 1")
     return ()
 
 
 def backward_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
     """Steps from the last to the first that read their number, and arrays at it."""
-    limit = at.speller.words(at.eqn.operands[0])
+    limit = at.unparser.words(at.eqn.operands[0])
     if not reads_index and not at.xs:
         return LoopHeader(f"for _ in 0..{limit.text}")
-    step, index = at.speller.names.fresh("k"), at.speller.names.fresh("i")
-    at.inner.bound(index, at.index)
+    step, index = at.unparser.names.fresh("k"), at.unparser.names.fresh("i")
+    at.inner.bind_name(index, at.index)
     read_arrays_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
     return LoopHeader(f"for {step} in 0..{limit.at(6)}", (f"let {index} = {limit.at(6)} - 1 - {step}",))
 
 
 def forward_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
     """Forwards, so many steps as a number or a condition says."""
-    speller = at.speller
+    speller = at.unparser
     limit = speller.env[at.eqn.operands[0]]
-    endless = isinstance(limit, Fragment) and limit.whole is not None and limit.whole < 0 and bool(go)
+    endless = isinstance(limit, Fragment) and limit.integer is not None and limit.integer < 0 and bool(go)
     index = speller.names.fresh("i") if reads_index or at.xs else "_"
     if index != "_":
-        at.inner.bound(index, at.index)
+        at.inner.bind_name(index, at.index)
     read_arrays_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
     first, condition = condition_text(at, go[0]) if go else ([], None)
     if endless:
         if index != "_":
-            speller.say(f"var {index} = 0")
+            speller.emit(f"var {index} = 0")
         last = (f"{index} += 1",) if index != "_" else ()
         assert condition is not None
         whole = condition.text if not first else "{\n" + "\n".join([*first, condition.text]) + "\n}"
@@ -316,9 +320,9 @@ def negated_text(condition: Fragment) -> str:
 
 def limit_text(at: LoopWriter, limit: Unparsed) -> str:
     if isinstance(limit, StepCount):
-        if limit.words is None:
+        if limit.fragment is None:
             raise CannotUnparse("a loop that takes as many steps as another one", at.eqn.span)
-        return limit.words.at(6)
+        return limit.fragment.at(6)
     if not isinstance(limit, Fragment):
         raise CannotUnparse("a loop of such a length", at.eqn.span)
     return limit.at(6)
@@ -326,7 +330,7 @@ def limit_text(at: LoopWriter, limit: Unparsed) -> str:
 
 def condition_text(at: LoopWriter, go: Graph) -> tuple[list[str], Fragment]:
     """The statements before a condition, and the condition."""
-    inner = at.speller.inside()
+    inner = at.unparser.for_region()
     known = at.step.params[: 1 + at.consts + at.carry]
     for p, v in zip(go.params, known, strict=True):
         if v in at.inner.env:
@@ -351,21 +355,21 @@ def step_counter(at: LoopWriter) -> StepCounter:
     if at.length is not None:
         words = number_fragment(at.length, tensor_type(count))
         return StepCounter(StepCount(at.eqn, words))
-    limit = at.speller.env[at.eqn.operands[0]]
+    limit = at.unparser.env[at.eqn.operands[0]]
     if isinstance(limit, StepCount):
         return StepCounter(limit)
     if len(at.eqn.regions) == 1 and isinstance(limit, Fragment):
         return StepCounter(StepCount(at.eqn, limit))
     if not reads_step_count(at):
         return StepCounter(StepCount(at.eqn, None))
-    text = at.speller.names.fresh("steps")
-    at.speller.say(f"var {text} = 0")
+    text = at.unparser.names.fresh("steps")
+    at.unparser.emit(f"var {text} = 0")
     return StepCounter(StepCount(at.eqn, name_fragment(text, tensor_type(count))), (f"{text} += 1",))
 
 
 def reads_step_count(at: LoopWriter) -> bool:
     """Whether the number of its steps is read by name."""
-    return at.eqn.results[0] in at.speller.numbered
+    return at.eqn.results[0] in at.unparser.counted_loops
 
 
 def carry_results(at: LoopWriter, variables: Sequence[str]) -> list[Unparsed]:
@@ -380,10 +384,10 @@ def output_results(at: LoopWriter, names: Mapping[int, str], items: Mapping[int,
             found.append(Fragment("_", ATOM, (), tensor_type(at.eqn.results[0]).dtype))
             continue
         text, item, item_type = names[i], items[i], at.step.results[at.carry + i].type
-        if i in at.wholes:
+        if i in at.array_outputs:
             found.append(name_fragment(text, tensor_type(result)))
             continue
-        if not at.counted:
+        if not at.has_static_length:
             if isinstance(item_type, History):
                 raise CannotUnparseNestedHistory(
                     "a loop within a loop of a length that only the run knows", at.eqn.span
@@ -401,5 +405,5 @@ def output_results(at: LoopWriter, names: Mapping[int, str], items: Mapping[int,
 
 def length_defining_loop(at: LoopWriter) -> object:
     """The loop whose number of steps this one has."""
-    limit = at.speller.env[at.eqn.operands[0]]
+    limit = at.unparser.env[at.eqn.operands[0]]
     return limit.maker if isinstance(limit, StepCount) else at.eqn

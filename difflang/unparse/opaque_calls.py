@@ -31,13 +31,13 @@ def opaque_call(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     operands = [operand_text(speller, v, function) for v in eqn.operands]
 
     def named() -> list[str]:
-        return [speller.names.fresh(speller.hinted(r) or "t") if speller.uses[r] else "_" for r in eqn.results]
+        return [speller.names.fresh(speller.user_name(r) or "t") if speller.uses[r] else "_" for r in eqn.results]
 
     applied = call_text(speller.names, function, operands, named)
-    if speller.formula and (applied.lines or len(types) != 1):
+    if speller.single_expression and (applied.lines or len(types) != 1):
         raise CannotUnparse("a derivative of several numbers in a function that is given is no formula")
     for line in applied.lines:
-        speller.say(line, eqn.span)
+        speller.emit(line, eqn.span)
     return [Fragment(v, POSTFIX, t.shape, t.dtype) for v, t in zip(applied.values, types, strict=True)]
 
 
@@ -45,36 +45,36 @@ def operand_text(speller: Unparser, value: Value, function: OpaqueFunction) -> s
     """An argument as text: a number as written will do where the function says what it is."""
     words = speller.words(value)
     plain = function.operator is None and words.shape == tensor_type(value).shape
-    return (words if plain else speller.exact(value)).text
+    return (words if plain else speller.full_shape(value)).text
 
 
 def call_text(
-    names: NamePool, function: OpaqueFunction, operands: Sequence[str], named: Callable[[], Sequence[str]]
+    names: NamePool, function: OpaqueFunction, operands: Sequence[str], result_names: Callable[[], Sequence[str]]
 ) -> CallText:
     """A function applied to these texts; what it gives by a pattern is called as `named` says."""
     if (known := derivative_name(function)) is not None or function.of is None:
         call = f"{known or function.name}({', '.join(operands)})"
         if len(function.results) == 1:
             return CallText((), (call,))
-        results = named()
+        results = result_names()
         return CallText((f"let {tuple_text(results)} = {call}",), results)
     of, count = function.of, len(function.of.params)
     if function.operator == "jvp":
-        results = named()
+        results = result_names()
         moved = iter(results)
         pattern = tuple_text([next(moved) if r.tangent is not None else "_" for r in of.results])
-        call = f"jvp{wrt_brackets(function.places)}({function_expression(names, of)})({', '.join(operands)})"
+        call = f"jvp{wrt_brackets(function.wrt)}({function_expression(names, of)})({', '.join(operands)})"
         return CallText((f"let (_, {pattern}) = {call}",), results)
-    params = lambda_parameters(names, count) if len(function.places) > 1 else []
+    params = lambda_parameters(names, count) if len(function.wrt) > 1 else []
     inner = f"|{', '.join(params)}| {lambda_body(names, of, params)}" if params else function_expression(names, of)
-    places = f"[{', '.join(params[p] for p in function.places)}]" if params else wrt_brackets(function.places)
+    places = f"[{', '.join(params[p] for p in function.wrt)}]" if params else wrt_brackets(function.wrt)
     call = f"{function.operator}{places}({inner})({', '.join(operands[:count])})"
     if function.operator == "grad":
-        return CallText(*gradient_components(names, call, params, function.places))
+        return CallText(*gradient_components(names, call, params, function.wrt))
     pull = names.fresh("pull")
     cts = iter(operands[count:])
     pulled = tuple_text([next(cts) if r.tangent is not None else "()" for r in of.results])
-    lines, values = gradient_components(names, f"{pull}({pulled})", params, function.places)
+    lines, values = gradient_components(names, f"{pull}({pulled})", params, function.wrt)
     return CallText((f"let (_, {pull}) = {call}", *lines), values)
 
 
@@ -98,11 +98,11 @@ def derivative_name(function: OpaqueFunction) -> str | None:
             return f"{inner}'"
         case "transpose" if (inner := derivative_name(of)) is not None:
             return f"transpose({inner})"
-        case "grad" if len(function.places) == 1 and (inner := derivative_name(of)) is not None:
-            return f"grad{wrt_brackets(function.places)}({inner})"
-        case "jvp" if of.operator == "grad" and of.places == function.places and of.of is not None:
-            inner = derivative_name(of.of) if len(of.places) == 1 else None
-            return None if inner is None else f"hvp{wrt_brackets(of.places)}({inner})"
+        case "grad" if len(function.wrt) == 1 and (inner := derivative_name(of)) is not None:
+            return f"grad{wrt_brackets(function.wrt)}({inner})"
+        case "jvp" if of.operator == "grad" and of.wrt == function.wrt and of.of is not None:
+            inner = derivative_name(of.of) if len(of.wrt) == 1 else None
+            return None if inner is None else f"hvp{wrt_brackets(of.wrt)}({inner})"
         case _:
             return None
 
@@ -128,9 +128,9 @@ def lambda_body(names: NamePool, function: OpaqueFunction, params: Sequence[str]
 def lambda_parameters(names: NamePool, count: int) -> list[str]:
     """The parameters of a lambda. They are the same in each: nothing in it reads those of one around it."""
     letters = "abcdefghij"
-    while len(names.locals) < count:
-        names.locals.append(names.fresh(letters[min(len(names.locals), len(letters) - 1)]))
-    return names.locals[:count]
+    while len(names.lambda_params) < count:
+        names.lambda_params.append(names.fresh(letters[min(len(names.lambda_params), len(letters) - 1)]))
+    return names.lambda_params[:count]
 
 
 def wrt_brackets(places: Sequence[int]) -> str:

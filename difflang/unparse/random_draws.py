@@ -20,9 +20,13 @@ UNREAD = "uniform()"  # a draw that only counts
 @unparse_rule("fold_in")
 def fold_in(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     key, number = speller.words(eqn.operands[0]), speller.words(eqn.operands[1])
-    text = str(number.whole) if number.whole is not None else with_dtype(number).text
+    text = str(number.integer) if number.integer is not None else with_dtype(number).text
     made = call_fragment("fold_in", key, shape=(2,), dtype=U32, more=text)
-    return [made if number.whole is None else Fragment(made.text, POSTFIX, (2,), U32, folded=(key.text, number.whole))]
+    return [
+        made
+        if number.integer is None
+        else Fragment(made.text, POSTFIX, (2,), U32, folded_key=(key.text, number.integer))
+    ]
 
 
 @unparse_rule("normal", "uniform", "permutation")
@@ -32,20 +36,20 @@ def random_draw(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
     if result in speller.env:
         return [speller.env[result]]
     key = speller.words(eqn.operands[0])
-    if key.folded is None or key.folded[1] % 2:
+    if key.folded_key is None or key.folded_key[1] % 2:
         raise CannotUnparse("a draw from a key that has no name here")
-    base, ordinal = key.folded[0], key.folded[1] // 2
-    together = {ordinal: [eqn], **draws_of_key(speller.here, eqn)}
+    base, ordinal = key.folded_key[0], key.folded_key[1] // 2
+    together = {ordinal: [eqn], **draws_of_key(speller.eqns, eqn)}
     names, texts, types = list[str](), list[str](), list[str]()
     for i in range(max(together) + 1):
         eqns = together.get(i, ())
-        name = speller.names.fresh(speller.hinted(eqns[0].results[0]) or "z") if eqns else "_"
+        name = speller.names.fresh(speller.user_name(eqns[0].results[0]) or "z") if eqns else "_"
         names.append(name)
         texts.append(draw_call(eqns[0]) if eqns else UNREAD)
         types.append(str(tensor_type(eqns[0].results[0])).replace("[]", "") if eqns else "f32")
         for e in eqns:
-            speller.bound(name, e.results[0])
-    speller.say(f"let {tuple_text(names)}: {tuple_text(types)} = with_key({base}) {{ {tuple_text(texts)} }}", eqn.span)
+            speller.bind_name(name, e.results[0])
+    speller.emit(f"let {tuple_text(names)}: {tuple_text(types)} = with_key({base}) {{ {tuple_text(texts)} }}", eqn.span)
     return [speller.env[result]]
 
 

@@ -23,7 +23,7 @@ FLAGS_HELP = "leave out `--symbolic` and `--latex`"
 
 def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
     """What a graph gives, as expressions of its params. Errors: Unspelled for what is no formula of numbers."""
-    speller = Unparser(NamePool(set()), lambda _: "", {}, formula=True)
+    speller = Unparser(NamePool(set()), lambda _: "", {}, single_expression=True)
     found: dict[Value, SumOfProducts] = {p: atom_formula(names[p]) for p in graph.params}
     for eqn in graph.eqns:
         if eqn.regions:
@@ -46,16 +46,16 @@ def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> 
         return constant_formula(float(eqn.attrs["value"]))
     one = constant_formula(1.0)
     if eqn.op.name == "sech2":
-        return atom_formula(f"cosh({parts[0].text})").to(Fraction(-2)) or one
+        return atom_formula(f"cosh({parts[0].text})").power(Fraction(-2)) or one
     if eqn.op.name == "one_minus_square":
-        return one.plus(parts[0].to(Fraction(2)) or one, -1.0)
+        return one.plus(parts[0].power(Fraction(2)) or one, -1.0)
     if (ordered := apply_op(eqn.op.name, parts, eqn.attrs.get("n", 0))) is not None:
         return ordered
     rule = UNPARSE_RULES.get(eqn.op.name)
     if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "say"):
         raise CannotUnparse(f"`{eqn.op.name}` is no part of a formula", eqn.span, FLAGS_HELP)
     for value, part in zip(eqn.operands, parts, strict=True):
-        speller.env[value] = Fragment(part.text, part.level, (), type.dtype)
+        speller.env[value] = Fragment(part.text, part.precedence, (), type.dtype)
     (words,) = rule(speller, eqn)
     assert isinstance(words, Fragment)
     return atom_formula(words.at(POSTFIX))

@@ -38,17 +38,17 @@ class UnparsedHistory(Struct, frozen=True):
     """What a loop of a length that only the run knows yields: read by loops alone, from the end if `turned`."""
 
     text: str
-    item: Type
-    maker: object  # the loop that made it: histories of one loop are read side by side
+    item_type: Type
+    loop: object  # the loop that made it: histories of one loop are read side by side
     steps: object  # the loop whose number of steps it has
-    turned: bool = False  # its first item is that of the last step
+    backwards: bool = False  # its first item is that of the last step
 
 
 class StepCount(Struct, frozen=True):
     """How many steps a loop took: `text` where it is counted, and the loop itself."""
 
     maker: object
-    words: Fragment | None
+    fragment: Fragment | None
 
 
 Unparsed = Fragment | UnparsedHistory | StepCount
@@ -58,16 +58,16 @@ class NamePool(Struct, eq=False):
     """The names of a program, none twice."""
 
     used: set[str]
-    locals: list[str] = field(default_factory=list[str])  # the parameters of lambdas
+    lambda_params: list[str] = field(default_factory=list[str])  # the parameters of lambdas
 
-    def base(self, wanted: str) -> str:
+    def valid_identifier(self, wanted: str) -> str:
         """The word that is nearest to a name."""
         base = re.sub(r"\W", "_", wanted).strip("_") or "t"
         return base if VALID_IDENTIFIER.fullmatch(base) else f"t_{base}"
 
     def fresh(self, wanted: str) -> str:
         """A name like the one wanted. Words of the language and names in use get a number."""
-        base = self.base(wanted)
+        base = self.valid_identifier(wanted)
         found, count = base, 1
         if base == "t":
             found = "t1"
@@ -83,24 +83,26 @@ class Unparser(Struct, eq=False):
 
     names: NamePool
     note: LineComment
-    hints: Mapping[Value, str]
+    user_names: Mapping[Value, str]
     env: dict[Value, Unparsed] = field(default_factory=dict[Value, Unparsed])
     lines: list[str] = field(default_factory=list[str])
     uses: Counter[Value] = field(default_factory=Counter[Value])
     at: Span = NO_SPAN
     last: Eqn | None = None
-    here: Sequence[Eqn] = ()  # the equations of the graph
+    eqns: Sequence[Eqn] = ()  # the equations of the graph
     results: tuple[Value, ...] = ()
-    formula: bool = False  # whether everything is one expression
+    single_expression: bool = False  # whether everything is one expression
     nested: bool = False  # whether it writes a region
     hidden: frozenset[str] = frozenset()  # names that the program gives another meaning
-    numbered: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
-    whole: set[Value] = field(default_factory=set[Value])  # what is read otherwise than step by step
+    counted_loops: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
+    read_as_array: set[Value] = field(default_factory=set[Value])  # what is read otherwise than step by step
     unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
 
-    def inside(self) -> Unparser:
+    def for_region(self) -> Unparser:
         """A speller for a region: it knows nothing of what is outside but the names."""
-        return Unparser(self.names, self.note, self.hints, unchecked=self.unchecked, nested=True, hidden=self.hidden)
+        return Unparser(
+            self.names, self.note, self.user_names, unchecked=self.unchecked, nested=True, hidden=self.hidden
+        )
 
     # ---- a graph
 
@@ -108,8 +110,8 @@ class Unparser(Struct, eq=False):
         """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
         from difflang.unparse.rule_registry import rule_for
 
-        self.here, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
-        self.uses, self.numbered, self.whole = (
+        self.eqns, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
+        self.uses, self.counted_loops, self.read_as_array = (
             count_uses(graph),
             counted_loop_lengths(graph),
             values_read_as_arrays(graph),
@@ -119,43 +121,47 @@ class Unparser(Struct, eq=False):
             try:
                 found = rule_for(eqn)(self, eqn)
             except CannotUnparse as error:
-                raise error if error.span else error.__class__(error.what, eqn.span, error.way) from None
+                raise error if error.span else error.__class__(error.reason, eqn.span, error.help) from None
             for result, spelled in zip(eqn.results, found, strict=True):
-                self.env[result] = self.kept(eqn, result, spelled) if isinstance(spelled, Fragment) else spelled
+                self.env[result] = (
+                    self.inline_or_bind(eqn, result, spelled) if isinstance(spelled, Fragment) else spelled
+                )
 
-    def kept(self, eqn: Eqn, result: Value, words: Fragment) -> Fragment:
+    def inline_or_bind(self, eqn: Eqn, result: Value, words: Fragment) -> Fragment:
         """The words themselves where they may stand in a larger expression, else a name for them."""
-        if words.atomic or IOTA_CALL.fullmatch(words.text) or eqn.op.name in ALWAYS_INLINE or not self.uses[result]:
+        if words.is_atomic or IOTA_CALL.fullmatch(words.text) or eqn.op.name in ALWAYS_INLINE or not self.uses[result]:
             return words
-        if self.ends(eqn, result):
+        if self.is_block_value(eqn, result):
             return words
-        if self.uses[result] == 1 and len(words.text) <= MAX_INLINE and not self.needs_name(result):
+        if self.uses[result] == 1 and len(words.text) <= MAX_INLINE and not self.has_user_name(result):
             return words
-        return self.let(result, words, eqn.span)
+        return self.emit_let(result, words, eqn.span)
 
-    def needs_name(self, result: Value) -> bool:
+    def has_user_name(self, result: Value) -> bool:
         """Whether the user knows a value by name, and it is not written into a variable that has it."""
-        hint = self.hinted(result)
-        return bool(hint) and not (self.nested and (result in self.results or self.names.base(hint) in self.names.used))
+        hint = self.user_name(result)
+        return bool(hint) and not (
+            self.nested and (result in self.results or self.names.valid_identifier(hint) in self.names.used)
+        )
 
-    def ends(self, eqn: Eqn, result: Value) -> bool:
+    def is_block_value(self, eqn: Eqn, result: Value) -> bool:
         """Whether it is all that a block gives, and made last: then it needs no name."""
         return self.nested and self.last is eqn and self.results == (result,) and self.uses[result] == 1
 
-    def hinted(self, value: Value) -> str:
+    def user_name(self, value: Value) -> str:
         """The user's name for a value, if there is one. A key that a call draws with is not what the call gives."""
         if value.type == KEY:
             return ""
-        return self.hints.get(value, "") or value.hint
+        return self.user_names.get(value, "") or value.hint
 
-    def let(self, value: Value, words: Fragment, span: Span) -> Fragment:
+    def emit_let(self, value: Value, words: Fragment, span: Span) -> Fragment:
         """Bind a name to the words."""
         words = with_dtype(words)
-        text = self.names.fresh(self.hinted(value) or "t")
-        self.say(f"let {text} = {words.text}", span)
-        return Fragment(text, 11, words.shape, words.dtype, folded=words.folded)
+        text = self.names.fresh(self.user_name(value) or "t")
+        self.emit(f"let {text} = {words.text}", span)
+        return Fragment(text, 11, words.shape, words.dtype, folded_key=words.folded_key)
 
-    def say(self, text: str, span: Span | None = None) -> None:
+    def emit(self, text: str, span: Span | None = None) -> None:
         """Write a statement, with the line that it comes from behind it."""
         comment = self.note(span) if span is not None else ""
         self.lines.append(f"{text}  # {comment}" if comment else text)
@@ -165,27 +171,27 @@ class Unparser(Struct, eq=False):
     def words(self, value: Value) -> Fragment:
         """A value as it is known."""
         found = self.env[value]
-        if isinstance(found, StepCount) and found.words is not None:
-            return found.words
+        if isinstance(found, StepCount) and found.fragment is not None:
+            return found.fragment
         if not isinstance(found, Fragment):
             raise CannotUnparseNestedHistory(HISTORY_MESSAGE)
         return found
 
-    def exact(self, value: Value) -> Fragment:
+    def full_shape(self, value: Value) -> Fragment:
         """A value with all its axes. What a loop of known length keeps is an array, whatever the graph holds it in."""
         if isinstance(value.type, History):
             return with_dtype(self.words(value))
         return with_full_shape(self.words(value), tensor_type(value))
 
-    def atom(self, value: Value, *, whole: bool = False) -> Fragment:
+    def as_name(self, value: Value, *, whole: bool = False) -> Fragment:
         """A value as a name, so that it may be written more than once."""
-        words = self.exact(value) if whole else self.words(value)
-        if not words.atomic and not self.formula:
-            words = self.let(value, words, self.at)
+        words = self.full_shape(value) if whole else self.words(value)
+        if not words.is_atomic and not self.single_expression:
+            words = self.emit_let(value, words, self.at)
             self.env[value] = words
         return words
 
-    def bound(self, text: str, value: Value) -> None:
+    def bind_name(self, text: str, value: Value) -> None:
         """From here on the value is called so."""
         self.env[value] = name_fragment(text, tensor_type(value))
 

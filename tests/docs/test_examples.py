@@ -75,7 +75,7 @@ def test_an_example_passes_its_own_tests(path: Path) -> None:
 def test_examples_show_tests_and_benchmarks() -> None:
     kinds = {case.kind for path in EXAMPLES for case in suite(path).cases}
     assert kinds >= {"test", "example"}
-    assert any(Benchmarks(str(path), SuiteOptions()).found for path in EXAMPLES)
+    assert any(Benchmarks(str(path), SuiteOptions()).bench_items for path in EXAMPLES)
 
 
 @pytest.mark.slow

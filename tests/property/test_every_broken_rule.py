@@ -146,7 +146,7 @@ class Given(ExternFunction):
 def extern_case() -> tuple[Graph, list[Any]]:
     """A cube that Python gives with its derivative, which is its own transpose."""
     cubed, slope = Given(lambda x: x * x * x, 1), Given(lambda x, dx: 3.0 * x * x * dx, 2)
-    cubed.pushed = cubed.pulled = slope.turned = slope
+    cubed.jvp = cubed.vjp = slope.transposed = slope
     return build_region([FLOAT], lambda x: OPS["extern"](x, function=cubed, linear=0)), [numbers()]
 
 
@@ -157,9 +157,9 @@ class OfTwo(Unrun):
         x, y, *ds = arrays
         slopes = [3.0 * x * x * y, x * x * x]
         if self.operator == "grad":
-            found = [slopes[p] for p in self.places]
+            found = [slopes[p] for p in self.wrt]
             return found[0] if len(found) == 1 else found
-        return sum(slopes[p] * d for p, d in zip(self.places, ds, strict=True)) if ds else x * x * x * y
+        return sum(slopes[p] * d for p, d in zip(self.wrt, ds, strict=True)) if ds else x * x * x * y
 
 
 def given_case() -> tuple[Graph, list[Any]]:
@@ -197,13 +197,13 @@ UNASKED = {
     "invertible: transpose_region",  # its tangent is a call; only a linear function that calls it is turned round
 }
 # Those that are there when a program runs.
-LOWERED = [op for op in ACTIVE if op.expand is None and op.plain is None and op.name != "given"]
+LOWERED = [op for op in ACTIVE if op.expand is None and op.without_derivative is None and op.name != "given"]
 
 
 def asked(case: Case, compiled: bool = False) -> GradcheckReport:
     graph, arrays, wrt = case
     return check_gradient(
-        graph, arrays, wrt, directions=1, roads=CheckPipeline(compile=compile_graph) if compiled else CheckPipeline()
+        graph, arrays, wrt, directions=1, pipeline=CheckPipeline(compile=compile_graph) if compiled else CheckPipeline()
     )
 
 

@@ -90,7 +90,7 @@ def test_compiled_is_the_reference(op: Op) -> None:
 
 def compare(call: Call, got: list[Any], what: object) -> None:
     for y, want, scale in zip(got, call.references(), scales_of(call), strict=True):
-        assert_close(np.asarray(y), want, scale, 0 if call.op.same_bits else 32, what)
+        assert_close(np.asarray(y), want, scale, 0 if call.op.bit_exact else 32, what)
 
 
 @every_op
@@ -168,7 +168,7 @@ def test_derivatives_of_real_numbers_know_nothing_of_complex_ones(op: Op) -> Non
             twice = pulled(once, tuple(p.type.tangent is not None for p in once.params))
             for graph in (once, twice, pushed(call.graph(), call.wrt)):
                 assert not any(is_complex(v.type) for eqn in graph.eqns for v in (*eqn.operands, *eqn.results))
-                assert not any(eqn.op.conjugates and eqn.op is not op for eqn in graph.eqns)
+                assert not any(eqn.op.non_holomorphic and eqn.op is not op for eqn in graph.eqns)
 
 
 def is_complex(type: Type) -> bool:

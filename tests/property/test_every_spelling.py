@@ -41,7 +41,7 @@ def text_of(call: Call, number: int) -> str:
         assert isinstance(value.type, Tensor)
         speller.env[value] = name_fragment(param, value.type)
     speller.graph(graph)
-    results = [speller.exact(r).text for r in graph.results]
+    results = [speller.full_shape(r).text for r in graph.results]
     head = ", ".join(f"{p}: {type}" for p, type in zip(params, call.types, strict=True)).replace("[]", "")
     body = "\n".join([*speller.lines, tuple_text(results)])
     return f"@unchecked\nfn spelled{number}({head}) = {{\n{body}\n}}\n"

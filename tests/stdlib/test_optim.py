@@ -152,7 +152,7 @@ class Counted(Engine, frozen=True):
         self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
     ) -> ArrayProgram:
         self.made.append(graph)
-        return Engine("interpret").program(graph, guard=guard, room=room, says=says)
+        return Engine("interpret").program(graph, guard=guard, capacity=room, on_print=says)
 
 
 def test_steps_on_the_host_are_one_program() -> None:

@@ -62,8 +62,8 @@ def checked_text(text: str, name: str = "derived.dfl") -> CheckedProgram:
 def suitable(checked: CheckedProgram, decl: tree.Fn) -> DeriveOptions:
     """The gradient of a function with one real number for a result, else its pullback, in all that has a tangent."""
     told = numbers(checked, decl)
-    asked = DerivativeRequest(checked, decl, DeriveOptions(told=told))
-    arguments = asked.taken()
+    asked = DerivativeRequest(checked, decl, DeriveOptions(argument_specs=told))
+    arguments = asked.symbolic_arguments()
     wrt = [a.name for a in arguments if any(t.tangent for t in leaf_types(a.type))]
     plain = elaborate_call(
         Session(), checked.module, decl.name, ClosureType(FnCode(decl, checked.module), ()), arguments
@@ -78,7 +78,7 @@ def numbers(checked: CheckedProgram, decl: tree.Fn) -> dict[str, str]:
     found = [{n: str(sizes[i % len(sizes)]) for i, n in enumerate(names)} for sizes in SIZES]
     for told in found if names else ():
         with suppress(DifflangError):
-            arguments = DerivativeRequest(checked, decl, DeriveOptions(told=told)).taken()
+            arguments = DerivativeRequest(checked, decl, DeriveOptions(argument_specs=told)).symbolic_arguments()
             elaborate_call(Session(), checked.module, decl.name, function(decl, checked.module), arguments)
             return told
     return found[0]
@@ -92,15 +92,15 @@ def held(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptions, seed: i
     text = derive_function(checked, decl, options)
     again = checked_text(text)
     (written,) = again.module.fns.values()
-    options = replace(options, told={**numbers(checked, decl), **options.told})
-    sizes = {n: v for n, v in options.told.items() if n in function_size_names(again.module, written)}
-    if any(isinstance(a.type, ClosureType) for a in DerivativeRequest(checked, decl, options).taken()):
+    options = replace(options, argument_specs={**numbers(checked, decl), **options.argument_specs})
+    sizes = {n: v for n, v in options.argument_specs.items() if n in function_size_names(again.module, written)}
+    if any(isinstance(a.type, ClosureType) for a in DerivativeRequest(checked, decl, options).symbolic_arguments()):
         return held_with_functions(checked, decl, options, text, sizes, seed)
     session = Session()
     entry, arguments = elaborate_first_choice(session, again, written, sizes)
     arrays = find_finite_arguments(session, written, entry, arguments, [], seed)
-    equal(text, results(entry, arrays), results(DerivativeRequest(checked, decl, options).entry(), arrays))
-    primal, _ = elaborate_first_choice(Session(), checked, decl, options.told)
+    equal(text, results(entry, arrays), results(DerivativeRequest(checked, decl, options).derivative_graph(), arrays))
+    primal, _ = elaborate_first_choice(Session(), checked, decl, options.argument_specs)
     return Held(text, operations(finalize_graph(entry.graph)) / max(1, operations(finalize_graph(primal.graph))))
 
 
@@ -117,7 +117,7 @@ class Closed(DerivativeRequest):
     kind: str = ""
 
     def taken(self) -> tuple[CallArgument, ...]:
-        return closed(self.checked.module, super().taken(), self.kind)
+        return closed(self.checked.module, super().symbolic_arguments(), self.kind)
 
     def plain(self) -> ElaboratedCall:
         """The function itself, of the same functions."""
@@ -138,7 +138,11 @@ def held_with_functions(
         arrays = at_which_it_ends(Closed(checked, decl, options, kind=kind).plain(), arguments, seed)
         if arrays is not None:
             entry = elaborate_call(Session(), again.module, written.name, function(written, again.module), arguments)
-            equal(text, results(entry, arrays), results(Closed(checked, decl, options, kind=kind).entry(), arrays))
+            equal(
+                text,
+                results(entry, arrays),
+                results(Closed(checked, decl, options, kind=kind).derivative_graph(), arrays),
+            )
             done += 1
     assert done, f"`{decl.name}` was not run with any function: {text}"
     return Held(text, 0.0, done)
@@ -181,13 +185,13 @@ def twice(found: Held) -> Held:
 def outcome(checked: CheckedProgram, decl: tree.Fn, told: dict[str, str] | None = None) -> tuple[str, str]:
     """What comes of a function: `right`, `refused` or `wrong`, with the text or the reason."""
     try:
-        options = replace(suitable(checked, decl), told=told or {})
+        options = replace(suitable(checked, decl), argument_specs=told or {})
     except DifflangError as error:
         return "refused", f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
     try:
         found = held(checked, decl, options)
     except DifflangError as error:
-        if "depends on" in error.diagnostics[0].message and not options.told:
+        if "depends on" in error.diagnostics[0].message and not options.argument_specs:
             return outcome(checked, decl, numbers(checked, decl))
         return "refused", f"{error.diagnostics[0].code} {error.diagnostics[0].message}"
     except AssertionError as error:

@@ -24,7 +24,7 @@ KINDS = {
 
 def closed(module: ModuleScope, arguments: Sequence[CallArgument], kind: str) -> tuple[CallArgument, ...]:
     """The arguments, a function of that kind for each that is a function."""
-    return tuple([CallArgument(a.name, known(module, a.type, kind), a.size, a.named) for a in arguments])
+    return tuple([CallArgument(a.name, known(module, a.type, kind), a.size, a.by_name) for a in arguments])
 
 
 def known(module: ModuleScope, type: LangType, kind: str) -> LangType:

@@ -45,7 +45,7 @@ class Twice(Engine, frozen=True):
             given = [np.asarray(a) for a in arrays]
             texts: tuple[list[str], list[str]] = [], []
             runs = zip((plain, ready), texts, strict=True)
-            want, got = [evaluate(g, *given, says=lambda _, text, to=to: to.append(text)) for g, to in runs]
+            want, got = [evaluate(g, *given, text_sink=lambda _, text, to=to: to.append(text)) for g, to in runs]
             assert texts[0] == texts[1]
             for text in texts[1]:
                 says(0, text)

@@ -70,7 +70,7 @@ class Call(Struct, frozen=True):
 
     def smooth(self) -> Graph:
         """The graph, giving what does not depend on complex phases that the op is free to choose."""
-        phases, complex = self.op.phases, any(t.dtype.is_complex for t in self.types)
+        phases, complex = self.op.phase_invariants, any(t.dtype.is_complex for t in self.types)
         if phases is None or not complex:
             return self.graph()
         return build_region(self.types, lambda *xs: phases(*self.op(*xs, **self.attrs)))
@@ -88,7 +88,7 @@ class Call(Struct, frozen=True):
 
     def lower(self, *arrays: Any) -> list[Any]:
         """What the lowering for the CPU gives, under a trace of JAX."""
-        found = (self.op.on_cpu or self.op.lower)(jax, *arrays, **self.attrs)
+        found = (self.op.cpu_lower_rule or self.op.lower)(jax, *arrays, **self.attrs)
         return list(found) if len(self.results) > 1 else [found]
 
 

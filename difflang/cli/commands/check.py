@@ -76,14 +76,14 @@ def check(
                     click.echo(f"{', '.join(map(str, data))}: fits {file}", err=True)
                 continue
 
-            def again(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
+            def recheck(text: Source, path: Path | None = path) -> Sequence[Diagnostic]:
                 return check_and_run.check_program(text, default_float, path, folders, examples=True).diagnostics
 
             if fix:
-                found += apply_fixes(file, path, source, again)
+                found += apply_fixes(file, path, source, recheck)
             else:
-                reports = again(source)
-                found += verify_fixes.verify_fixes(source, reports, again) if form in FORMATS_WITH_FIXES else reports
+                reports = recheck(source)
+                found += verify_fixes.verify_fixes(source, reports, recheck) if form in FORMATS_WITH_FIXES else reports
         except DifflangError as error:
             found += error.diagnostics
     print_in_format(found, form)
@@ -122,20 +122,20 @@ def print_in_format(found: Sequence[Diagnostic], form: str) -> None:
     print_fixable_count(found)
 
 
-def apply_fixes(file: str, path: Path | None, source: Source, again: Recheck) -> Sequence[Diagnostic]:
+def apply_fixes(file: str, path: Path | None, source: Source, recheck: Recheck) -> Sequence[Diagnostic]:
     """Make the certain fixes of a file, and say what was done; what is left to report. Errors: DL0710."""
     from difflang.tools.verify_fixes import apply_certain_fixes
 
-    done = apply_certain_fixes(source, again)
+    done = apply_certain_fixes(source, recheck)
     if path is None:
         click.echo(done.source.text, nl=False)
     elif done.made:
         write_fixed(file, path, done)
     for line, fix in done.made:
-        click.echo(f"{source.name}:{line}: {fix.text}", err=True)
+        click.echo(f"{source.name}:{line}: {fix.title}", err=True)
     if done.made:
         click.echo(f"{source.name}: {len(done.made)} mended", err=True)
-    return done.left
+    return done.remaining
 
 
 def write_fixed(file: str, path: Path, done: FixedSource) -> None:

@@ -36,7 +36,7 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
 @search_path
 @full_traceback
 def derive(
-    program: str, wrt: str | None, mode: Any, order: int, told: tuple[str, ...], symbolic: bool, latex: bool,
+    program: str, wrt: str | None, mode: Any, order: int, argument_types: tuple[str, ...], symbolic: bool, latex: bool,
     default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Print the derivative of ENTRY as a program: it checks, runs, and can be derived again.
@@ -46,7 +46,7 @@ def derive(
     from difflang.tools.derive import derive as deriving
 
     with exit_on_error(usage=deriving.USAGE_CODES):
-        options = deriving.DeriveOptions(wrt, mode, order, parse_pairs(told, "--arg", "TYPE"))
+        options = deriving.DeriveOptions(wrt, mode, order, parse_pairs(argument_types, "--arg", "TYPE"))
         checked, path, entry = check_program_file(program, default_float, folders)
         if symbolic or latex:
             text = deriving.derive_formulas(checked, path, entry, options, latex=latex)

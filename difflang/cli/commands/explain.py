@@ -24,11 +24,11 @@ def list_codes() -> str:
     return "\n\n".join(chapters)
 
 
-def code_page(asked: str) -> str:
+def code_page(code: str) -> str:
     """The page of a code, however it is spelled: DL0310, dl0310, 310. Errors: UsageError for one that is not there."""
-    wanted = asked.upper() if asked.upper().startswith("DL") else f"DL{asked:0>4}"
+    wanted = code.upper() if code.upper().startswith("DL") else f"DL{code:0>4}"
     if wanted not in CODE_TITLES:
         near = nearest_word(wanted, CODE_TITLES)
         way = f"Did you mean '{near}'?" if near else "`difflang explain` lists them."
-        raise click.UsageError(f"there is no code '{asked}'. {way}")
+        raise click.UsageError(f"there is no code '{code}'. {way}")
     return error_page(wanted).rstrip()

@@ -40,7 +40,7 @@ from difflang.tools.export.artifact_file import PLATFORMS
 @search_path
 @full_traceback
 def export(
-    program: str, words: tuple[str, ...], told: tuple[str, ...], out: Path | None, wrt: str | None,
+    program: str, words: tuple[str, ...], argument_types: tuple[str, ...], out: Path | None, wrt: str | None,
     platforms: tuple[str, ...], stablehlo: str | None, no_source: bool, default_float: str | None,
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
@@ -56,7 +56,7 @@ def export(
         raise click.UsageError("--platform none stands alone")
     with exit_on_error(usage=exporting.USAGE_CODES):
         chosen = () if platforms == ("none",) else platforms or exporting.DEFAULT_PLATFORMS
-        pairs = parse_pairs(told, "--arg", "TYPE")
+        pairs = parse_pairs(argument_types, "--arg", "TYPE")
         options = exporting.ExportOptions(pairs, wrt, chosen, stablehlo, not no_source, words)
         checked, path, entry = check_program_file(program, default_float, folders)
         made = exporting.elaborate_export(checked, path, entry, options)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def profile_run(shown: bool, kept: Path | None) -> Generator[LineProfile | None, None, None]:
+def profile_run(show: bool, out: Path | None) -> Generator[LineProfile | None, None, None]:
     """A clock if one is asked for; what it says is told afterwards, also of a run that failed. Errors: DL0710."""
-    if not shown and kept is None:
+    if not show and out is None:
         yield None
         return
     from difflang.execution.line_profiler import LineProfile
@@ -28,8 +28,8 @@ def profile_run(shown: bool, kept: Path | None) -> Generator[LineProfile | None,
     try:
         yield clock
     finally:
-        clock.turn(clock.here)
-        if shown:
+        clock.switch(clock.here)
+        if show:
             click.echo(f"\n{clock}", err=True)
-        if kept is not None:
-            write_file(kept, json_text(clock.to_json()) + "\n")
+        if out is not None:
+            write_file(out, json_text(clock.to_json()) + "\n")

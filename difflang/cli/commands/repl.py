@@ -47,9 +47,9 @@ def repl(
     else:
         talk = ReplSession(loading)
         for text in (*first, *split_inputs(sys.stdin)):
-            if not talk.handle(text):
+            if not talk.run_input(text):
                 break
-        code = talk.code
+        code = talk.exit_code
     if talk.interrupted:  # what still runs in XLA would be waited for
         sys.stdout.flush()
         os._exit(code)

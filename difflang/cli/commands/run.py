@@ -27,8 +27,8 @@ class RunRequest(Struct, frozen=True):
 
 
 def run_program(
-    asked: RunRequest,
-    how: Engine,
+    request: RunRequest,
+    engine: Engine,
     default_float: str | None,
     folders: tuple[Path, ...],
     allow: tuple[Path, ...],
@@ -41,29 +41,29 @@ def run_program(
     from difflang.tools import cli_call
 
     limits: list[int] = []
-    how = replace(how, heard=limits.append)
-    file, entry = split_entry(asked.program)
-    if asked.files and entry is None:
+    engine = replace(engine, on_limit=limits.append)
+    file, entry = split_entry(request.program)
+    if request.files and entry is None:
         raise click.UsageError(f"--arg is for a function: name it, `{file}:NAME`")
-    if wrong := [f"{n}={text}" for n, text in asked.files.items() if not text.startswith("@")]:
+    if wrong := [f"{n}={text}" for n, text in request.files.items() if not text.startswith("@")]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; a value is for --set", param_hint="--arg")
     source, path = load_source(file)
     checked = check_and_run.check_program(source, default_float, path, folders, most_steps=max_steps)
     exit_if_errors(
         checked, source, lambda text: check_and_run.check_program(text, default_float, path, folders).diagnostics
     )
-    if "--help" in asked.words:
+    if "--help" in request.words:
         click.echo(program_args.usage_text(checked.module, file))
         return
-    given, words = cli_call.split_arguments(checked.module, entry, asked.values, asked.files)
-    access, words = check_and_run.file_access(path, allow), [*asked.words, *words]
+    given, words = cli_call.split_arguments(checked.module, entry, request.values, request.files)
+    access, words = check_and_run.file_access(path, allow), [*request.words, *words]
     if entry is None:
-        check_and_run.run_program(checked, how, access, seed, click.echo, print_diagnostics, words)
+        check_and_run.run_program(checked, engine, access, seed, click.echo, print_diagnostics, words)
     else:
         cli_call.run_call(
-            checked, cli_call.CliCall(entry, given), how, access, seed, click.echo, print_diagnostics, words
+            checked, cli_call.CliCall(entry, given), engine, access, seed, click.echo, print_diagnostics, words
         )
-    if how.budget and not limits:
+    if engine.budget and not limits:
         message = "no derivative in reverse was taken for which a limit can be kept"
         helps = "leave out `--memory-budget`", "it holds for `grad` and its kin, not for `vjp` and `linearize`"
         print_diagnostics([Diagnostic("DL1207", message, helps=helps, severity="warning")])

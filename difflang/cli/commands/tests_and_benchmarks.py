@@ -94,7 +94,7 @@ def test(
     if only_list:
         for suite, chosen in zip(suites, numbers, strict=True):
             for n in chosen:
-                click.echo(f"{suite.cases[n].place}  {suite.cases[n].title}")
+                click.echo(f"{suite.cases[n].position}  {suite.cases[n].title}")
         return
     warnings = [d for suite in suites for d in suite.checked.diagnostics if d.severity == "warning"]
     if as_json or form in ("human", "json"):
@@ -106,10 +106,10 @@ def test(
         shown = OutcomeReporter(total, quiet) if form == "human" else FormattedOutcomeReporter(total, form, warnings)
     with closing(run_cases(suites, numbers, options, jobs)) as running:
         for outcome in running:
-            shown.one(outcome)
+            shown.add_outcome(outcome)
             if fail_fast and outcome.result == "failed":
                 break
-    shown.end(time.perf_counter() - began)
+    shown.finish(time.perf_counter() - began)
     if junit is not None:
         from difflang.tools.testing.junit import write_junit
 
@@ -166,39 +166,39 @@ class OutcomeReporter:
         self.outcomes: list[Outcome] = []
         self.color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
-    def painted(self, text: str, color: str) -> str:
+    def styled(self, text: str, color: str) -> str:
         return click.style(text, fg=color, bold=True) if self.color else text
 
-    def one(self, outcome: Outcome) -> None:
+    def add_outcome(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        self.progress("")
+        self.show_progress("")
         if not self.quiet or outcome.result == "failed":
             word, color = RESULT_STYLES[outcome.result]
             case = outcome.case
             line = (
-                f"{self.painted(f'{word:<8}', color)} {case.place}  {case.title}  ({format_seconds(outcome.seconds)})"
+                f"{self.styled(f'{word:<8}', color)} {case.position}  {case.title}  ({format_seconds(outcome.seconds)})"
             )
             click.echo(line + (f": {outcome.report}" if outcome.result == "skipped" else ""))
         if len(self.outcomes) < self.total:
-            self.progress(f"{len(self.outcomes)} of {self.total}")
+            self.show_progress(f"{len(self.outcomes)} of {self.total}")
 
-    def progress(self, text: str) -> None:
+    def show_progress(self, text: str) -> None:
         """How far it has come: one line of a terminal, written over by what comes next."""
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             sys.stdout.flush()
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
-    def end(self, took: float) -> None:
-        self.progress("")
+    def finish(self, took: float) -> None:
+        self.show_progress("")
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
         for outcome in self.outcomes:
             if outcome.result == "failed":
-                click.echo(f"\n{self.painted(f'{outcome.case.place}  {outcome.case.title}', 'red')}")
+                click.echo(f"\n{self.styled(f'{outcome.case.position}  {outcome.case.title}', 'red')}")
                 click.echo(outcome.report)
                 if outcome.output:
                     click.echo(f"it printed:\n{outcome.output}")
         counts = [(r, sum(o.result == r for o in self.outcomes)) for r in ("failed", "passed", "skipped")]
-        parts = [self.painted(f"{n} {r}", RESULT_STYLES[r][1]) for r, n in counts if n]
+        parts = [self.styled(f"{n} {r}", RESULT_STYLES[r][1]) for r, n in counts if n]
         left = self.total - len(self.outcomes)
         parts += [f"{left} not run"] if left else []
         click.echo(f"{', '.join(parts)} in {format_seconds(took)}")
@@ -207,10 +207,10 @@ class OutcomeReporter:
 class JsonOutcomeReporter(OutcomeReporter):
     """Outcomes as data, all at the end."""
 
-    def one(self, outcome: Outcome) -> None:
+    def add_outcome(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
 
-    def end(self, took: float) -> None:
+    def finish(self, took: float) -> None:
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
         tests, left = [o.to_json() for o in self.outcomes], self.total - len(self.outcomes)
         click.echo(json.dumps({"format": 1, "seconds": took, "not_run": left, "tests": tests}, indent=2))
@@ -280,7 +280,7 @@ def bench(
     earlier = read_baseline(compare) if compare is not None else {}
     options = run_options(engine, device, seed, default_float, allow, folders)
     files = load_benchmarks(find_programs(paths or (".",)), options)
-    all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.found)]
+    all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.bench_items)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):
         exit_nothing_to_run(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
@@ -293,7 +293,7 @@ def bench(
     failed = not all(files)
     for file, n, item in chosen:
         try:
-            found.append(file.measured(n, budget))
+            found.append(file.measure(n, budget))
         except DifflangError as error:
             click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text} failed", err=True)
             print_diagnostics(error.diagnostics)
@@ -310,16 +310,16 @@ def bench(
 HEADER = f"{'first':>9} {'median':>9} {'spread':>8} {'fastest':>9} {'runs':>7}"
 
 
-def benchmark_row(measured: BenchResult, earlier: Mapping[tuple[str, str], Timing]) -> str:
+def benchmark_row(measured: BenchResult, baseline: Mapping[tuple[str, str], Timing]) -> str:
     """The times of a benchmark, and beside them how they compare."""
     from difflang.tools.testing.bench import slowdown
 
     t = measured.timing
     text = f"{format_seconds(t.first):>9} {format_seconds(t.median):>9} {f'± {t.spread:.1%}':>8} {format_seconds(t.fastest):>9}"
     text += f" {t.samples * t.loops:>7}"
-    before = earlier.get((Path(measured.file).name, measured.name))
+    before = baseline.get((Path(measured.file).name, measured.name))
     if before is None:
-        return text + "  new" * bool(earlier)
+        return text + "  new" * bool(baseline)
     times = slowdown(t, before)
     return f"{text}  {'no change' if times is None else f'{times:.2f} times as long'}, before {format_seconds(before.median)}"
 

@@ -49,7 +49,7 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
 @full_traceback
 def viz(
     program: str, words: tuple[str, ...], wrt: str | None, form: str | None, out: Path | None, stage: str | None,
-    change: str | None, everything: bool, told: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...],
+    change: str | None, everything: bool, argument_types: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Draw ENTRY: its operations, the types of what passes between them, and the lines that they come from.
 
@@ -62,7 +62,7 @@ def viz(
     form = form or format_from_suffix(out)
     with exit_on_error(usage=drawing.USAGE):
         options = drawing.VizOptions(
-            stage or "optimized", wrt, parse_pairs(told, "--arg", "TYPE"), words, change, everything
+            stage or "optimized", wrt, parse_pairs(argument_types, "--arg", "TYPE"), words, change, everything
         )
         checked, path, entry = check_program_file(program, default_float, folders)
         found = drawing.visualize(checked, path, entry, options)

@@ -21,42 +21,42 @@ PICTURE_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 class CellSession(ReplSession, eq=False, kw_only=True):
     """A session under way. `publish` shows something that has several forms."""
 
-    loading: CompilerLoader = field(default_factory=lambda: CompilerLoader("xla", None, 0, "f32", (), echo_line))
+    loader: CompilerLoader = field(default_factory=lambda: CompilerLoader("xla", None, 0, "f32", (), echo_line))
     terminal: bool = False
     publish: Callable[[MimeBundle], None] = print
 
-    def carry_out(self, text: str, name: str, line: int = 1) -> bool:
+    def run_cell(self, text: str, name: str, line: int = 1) -> bool:
         """Carry out a cell that begins on that line of what reports call `name`; False where it ends the session.
 
         A cell with commands is told input by input, else as a whole. Errors: DifflangError.
         """
         try:
             with allow_interrupts():
-                return self.carried_out(text, name, line)
+                return self.run_inputs(text, name, line)
         finally:
             self.show_pictures()
 
-    def carried_out(self, text: str, name: str, line: int) -> bool:
+    def run_inputs(self, text: str, name: str, line: int) -> bool:
         for part, number in cell_inputs(text):
             if is_command(part):
                 if not run_command(self, part.strip()):
                     return False
             elif part.strip():
-                self.run("\n" * (line + number - 1) + part, name)
+                self.run_text("\n" * (line + number - 1) + part, name)
         return True
 
-    def show(self, found: object) -> None:
+    def show_report(self, found: object) -> None:
         """A report, as a table where one can be shown."""
         as_html = getattr(found, "_repr_html_", None)
         if as_html is None:
-            self.say(str(found))
+            self.print_text(str(found))
         else:
             self.publish({"text/plain": str(found), "text/html": as_html()})
 
     def show_pictures(self) -> None:
         """What was drawn since the last time, each file as it is now."""
-        if self.made is not None:
-            drawn = self.made.runner.pictures
+        if self.interactive is not None:
+            drawn = self.interactive.runner.pictures
             for path in dict.fromkeys(drawn):
                 self.publish(picture_bundle(path))
             drawn.clear()

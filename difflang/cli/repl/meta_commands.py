@@ -31,10 +31,10 @@ class ReplCommand(Struct, frozen=True):
 
     usage: str
     help: str
-    act: Callable[[ReplSession, str], bool | None]
+    action: Callable[[ReplSession, str], bool | None]
 
     @property
-    def needs(self) -> bool:
+    def requires_argument(self) -> bool:
         """Whether it cannot do without what it is called with."""
         return " " in self.usage and "[" not in self.usage
 
@@ -55,7 +55,7 @@ def register(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
     return entered
 
 
-def run_command(talk: ReplSession, text: str) -> bool:
+def run_command(repl: ReplSession, text: str) -> bool:
     """Carry out a command; False where the session ends. Errors: DifflangError."""
     if text.startswith("?"):
         text = f":doc {text[1:].strip()}"
@@ -66,9 +66,9 @@ def run_command(talk: ReplSession, text: str) -> bool:
         raise command_error(
             text, f"there is no command `{name}`", f"did you mean `{near}`?" if near else "`:help` lists them"
         )
-    if found.needs and not rest.strip():
+    if found.requires_argument and not rest.strip():
         raise command_error(text, f"`{name}` is called as `{found.usage}`")
-    return found.act(talk, rest.strip()) is not False
+    return found.action(repl, rest.strip()) is not False
 
 
 def command_error(text: str, message: str, *ways: str, code: str = "DL0101") -> DifflangError:
@@ -88,7 +88,9 @@ def type_of_expression(talk: ReplSession, text: str) -> None:
 
     decl = talk.session.module.fns.get(text)
     try:
-        talk.say(signature_text(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type))
+        talk.print_text(
+            signature_text(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type)
+        )
     except DifflangError as error:
         raise add_helps(error, [list_names(talk)] if only_unknown_names(error) else []) from None
 
@@ -124,14 +126,14 @@ def describe_name(talk: ReplSession, text: str) -> None:
         elif (module := text.partition(".")[0]) in stdlib_modules() and module not in visible_names(talk.session):
             ways = (f"import it: `import {module}`",)
         raise command_error(f":doc {text}", f"there is no `{text}` here", *(ways or (list_names(talk),)), code="DL0201")
-    talk.say(found)
+    talk.print_text(found)
 
 
 @register(":why [CODE]", "what the code of a report means; without one, of the last report")
 def explain_code(talk: ReplSession, text: str) -> None:
     asked = text or talk.last_code
     try:
-        talk.say(code_page(asked) if asked else list_codes())
+        talk.print_text(code_page(asked) if asked else list_codes())
     except click.UsageError as error:
         raise command_error(f":why {text}", error.message) from None
 
@@ -140,14 +142,14 @@ def explain_code(talk: ReplSession, text: str) -> None:
 def print_ir(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
-    talk.say(graph_text(talk.session, text, "optimized").rstrip())
+    talk.print_text(graph_text(talk.session, text, "optimized").rstrip())
 
 
 @register(":hlo EXPRESSION", "the same for XLA, as StableHLO")
 def print_stablehlo(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
-    talk.say(graph_text(talk.session, text, "stablehlo").rstrip())
+    talk.print_text(graph_text(talk.session, text, "stablehlo").rstrip())
 
 
 @register(":mem FUNCTION", "what a function needs in memory: `:mem f x=f32[3]`")
@@ -156,7 +158,7 @@ def memory_report(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import parse_function_call
 
     decl, told = parse_function_call(talk.session, text)
-    talk.show(function_memory(talk.session.program, decl, MemoryOptions(told)))
+    talk.show_report(function_memory(talk.session.program, decl, MemoryOptions(told)))
 
 
 @register(":check FUNCTION", "whether the derivative of a function is right")
@@ -165,11 +167,11 @@ def check_gradient(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import parse_function_call
 
     decl, told = parse_function_call(talk.session, text)
-    compiled = talk.loading.options[0] == "xla"
+    compiled = talk.loader.options[0] == "xla"
     runner = talk.session.runner
-    options = CheckGradOptions(told=told, compiled=compiled)
+    options = CheckGradOptions(argument_specs=told, compiled=compiled)
     found = check_grad_with_globals(talk.session.program, decl, options, lambda name: runner.read(name).leaves or ())
-    talk.show(found)
+    talk.show_report(found)
     if not found.right:
         raise DifflangError(*found.diagnostics())
 
@@ -185,7 +187,7 @@ def time_expression(talk: ReplSession, text: str) -> None:
         call()
         times.append(time.perf_counter() - start)
     then = statistics.median(times[1:])
-    talk.say(f"first {format_duration(times[0])}, then {format_duration(then)} (median of {len(times) - 1})")
+    talk.print_text(f"first {format_duration(times[0])}, then {format_duration(then)} (median of {len(times) - 1})")
 
 
 def format_duration(seconds: float) -> str:
@@ -205,11 +207,11 @@ def print_gradient(talk: ReplSession, text: str) -> None:
     mode = told.pop("mode", "grad")
     if mode not in MODES:
         raise command_error(f":g {text}", f"there is no mode `{mode}`", f"it is one of {', '.join(MODES)}")
-    options = DeriveOptions(wrt=told.pop("wrt", None), mode=mode, told=told)
+    options = DeriveOptions(wrt=told.pop("wrt", None), mode=mode, argument_specs=told)
     warnings: list[Diagnostic] = []
     text = derive_function(talk.session.program, decl, options, warnings.append)
-    talk.loading.warn(warnings)
-    talk.say(text.rstrip())
+    talk.loader.print_warnings(warnings)
+    talk.print_text(text.rstrip())
 
 
 @register(":trace FUNCTION", "a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
@@ -219,7 +221,7 @@ def trace_function(talk: ReplSession, text: str) -> None:
 
     decl, given = parse_function_call(talk.session, text)
     runner = talk.session.runner
-    talk.show(
+    talk.show_report(
         trace_declaration(talk.session.program, decl, TraceOptions(given), lambda name: runner.read(name).leaves or ())
     )
 
@@ -230,7 +232,7 @@ def trace_function(talk: ReplSession, text: str) -> None:
 @register(":load FILE", "run a file here")
 def load_file(talk: ReplSession, text: str) -> None:
     talk.loaded = text
-    talk.run(read_source(Path(text), text).text, text)
+    talk.run_text(read_source(Path(text), text).text, text)
 
 
 @register(":reload", "run the file that was loaded last once more")
@@ -265,8 +267,8 @@ def edit_input(talk: ReplSession, text: str) -> None:
         raise command_error(f":edit {text}", f"`{text}` was not declared here", code="DL0201")
     after = edit_in_editor(before)
     if after.strip() and after != before:
-        talk.say(after.rstrip())
-        talk.run(after.rstrip())
+        talk.print_text(after.rstrip())
+        talk.run_text(after.rstrip())
 
 
 def edit_in_editor(text: str) -> str:
@@ -288,14 +290,14 @@ def edit_in_editor(text: str) -> str:
 @register(":undo", "go back to before the last input")
 def undo_input(talk: ReplSession, text: str) -> None:
     gone = talk.session.undo()
-    talk.say(f"without: {gone}" if gone is not None else "there is nothing to go back to")
+    talk.print_text(f"without: {gone}" if gone is not None else "there is nothing to go back to")
 
 
 @register(":help", "this list")
 def list_commands(talk: ReplSession, text: str) -> None:
     width = max(len(c.usage) for c in COMMANDS.values())
     rows = [f"{c.usage:<{width}}  {c.help}" for c in COMMANDS.values()]
-    talk.say("\n".join([*rows, "", "`_` is the last value; with `;` at its end an input shows nothing."]))
+    talk.print_text("\n".join([*rows, "", "`_` is the last value; with `;` at its end an input shows nothing."]))
 
 
 @register(":quit", "end the session; so does Ctrl-D")

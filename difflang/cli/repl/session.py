@@ -43,18 +43,18 @@ class CompilerLoader:
         self.thread: threading.Thread | None = None
         self.ready = threading.Event()  # the compiler is read; JAX may not be yet
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Read in the background. What goes wrong there goes wrong again, and is told, where it is needed."""
         if self.thread is None:
-            self.thread = threading.Thread(target=self.read, daemon=True)
+            self.thread = threading.Thread(target=self.load_modules, daemon=True)
             self.thread.start()
 
     @property
-    def reading(self) -> bool:
+    def is_loading(self) -> bool:
         """Whether the compiler is still being read."""
         return self.thread is not None and not self.ready.is_set()
 
-    def read(self) -> None:
+    def load_modules(self) -> None:
         try:
             import_module("difflang.tools.session_queries")
         finally:
@@ -62,7 +62,7 @@ class CompilerLoader:
         if self.options[0] == "xla":
             import_module("difflang.runtime.compile")
 
-    def session(self) -> InteractiveSession:
+    def open_session(self) -> InteractiveSession:
         if self.thread is not None:
             self.ready.wait()  # two threads that read modules at once may each wait for the other
         from difflang.driver.check_and_run import file_access
@@ -71,9 +71,11 @@ class CompilerLoader:
 
         engine, device, seed, default_float, folders = self.options
         made = Engine(engine, device)
-        return InteractiveSession(made, file_access(None, folders), seed, self.echo, self.warn, default_float, folders)
+        return InteractiveSession(
+            made, file_access(None, folders), seed, self.echo, self.print_warnings, default_float, folders
+        )
 
-    def warn(self, diagnostics: list[Diagnostic]) -> None:
+    def print_warnings(self, diagnostics: list[Diagnostic]) -> None:
         if diagnostics:
             self.echo(render(diagnostics, sys.stderr.isatty()), err=True)
 
@@ -81,87 +83,87 @@ class CompilerLoader:
 class ReplSession(Struct, eq=False):
     """A session under way: what it was told last, and the exit code that its first failure stands for."""
 
-    loading: CompilerLoader
+    loader: CompilerLoader
     colored: bool = False
-    code: int = 0
+    exit_code: int = 0
     last_code: str = ""  # of the last report
     loaded: str = ""  # the file that was loaded last
     interrupted: bool = False  # ever
     terminal: bool = True  # whether other programs can talk to the person
-    made: InteractiveSession | None = None
+    interactive: InteractiveSession | None = None
 
     @property
     def session(self) -> InteractiveSession:
-        if self.made is None:
-            self.made = self.loading.session()
-        return self.made
+        if self.interactive is None:
+            self.interactive = self.loader.open_session()
+        return self.interactive
 
-    def handle(self, text: str) -> bool:
+    def run_input(self, text: str) -> bool:
         """Carry out one input, or those of a transcript, and show what each gives; False where the session ends."""
         told = strip_prompts(text)
         if told != text:
-            return all([self.answer(each) for each in split_inputs(told.split("\n"))])
-        return self.answer(text.strip())
+            return all([self.run_single(each) for each in split_inputs(told.split("\n"))])
+        return self.run_single(text.strip())
 
-    def answer(self, text: str) -> bool:
+    def run_single(self, text: str) -> bool:
         """The same for one input."""
         from difflang.cli.repl.meta_commands import run_command
 
         try:
-            if (meant := text.removesuffix("()")) in PLAIN_COMMANDS and not self.knows(meant):
+            if (meant := text.removesuffix("()")) in PLAIN_COMMANDS and not self.has_name(meant):
                 text = PLAIN_COMMANDS[meant]
             with allow_interrupts():
                 if is_command(text):
                     return run_command(self, text)
                 if text:
-                    self.run(text)
+                    self.run_text(text)
         except DifflangError as error:
-            self.report(error)
+            self.print_error(error)
         except KeyboardInterrupt:
-            self.code, self.interrupted = self.code or 130, True
+            self.exit_code, self.interrupted = self.exit_code or 130, True
             click.echo("interrupted", err=True)
         except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was typed
-            self.code = self.code or 70
+            self.exit_code = self.exit_code or 70
             click.echo(report_crash(error), err=True)
         return True
 
-    def knows(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         """Whether something of the session has this name."""
-        return self.made is not None and name in self.made.module.declared
+        return self.interactive is not None and name in self.interactive.module.declared
 
-    def names(self) -> CompletionNames:
+    def completion_names(self) -> CompletionNames:
         """What can be proposed: before the compiler is read, the words of the language."""
-        if self.loading.reading:
+        if self.loader.is_loading:
             return CompletionNames({}, lambda name: {}, lambda name: ())
         from difflang.tools import session_queries
 
-        def plain(found: dict[str, session_queries.NameInfo]) -> dict[str, tuple[str, str]]:
+        def as_pairs(found: dict[str, session_queries.NameInfo]) -> dict[str, tuple[str, str]]:
             return {name: (known.kind, known.text) for name, known in found.items()}
 
         made = self.session
         return CompletionNames(
-            plain(session_queries.visible_names(made)),
-            lambda name: plain(session_queries.member_names(made, name)),
+            as_pairs(session_queries.visible_names(made)),
+            lambda name: as_pairs(session_queries.member_names(made, name)),
             lambda name: session_queries.parameter_types(made, name),
         )
 
-    def run(self, text: str, name: str = "") -> None:
+    def run_text(self, text: str, name: str = "") -> None:
         """Carry out a text; with `;` at its end nothing is shown."""
         text = text.rstrip()
         quiet = text.endswith(";")
-        value = self.session.feed(text.rstrip("; \t"), name)
+        value = self.session.run_input(text.rstrip("; \t"), name)
         if value is not None and not quiet:
-            self.result(self.shown(value))
+            self.result(self.format_value(value))
 
     def result(self, text: str) -> None:
         """Show the value of an input."""
-        self.say(text)
+        self.print_text(text)
 
-    def show(self, found: object) -> None:
+    def show_report(self, found: object) -> None:
         """Show a report: what a command has found."""
-        self.say(str(found))
+        self.print_text(str(found))
 
-    def shown(self, value: HostValue) -> str:
+    def format_value(self, value: HostValue) -> str:
         """A value and its type."""
         from difflang.host.values import format_value
         from difflang.types.language_types import ClosureType, show_type
@@ -169,17 +171,17 @@ class ReplSession(Struct, eq=False):
         kind = show_type(value.type)
         if isinstance(value.type, ClosureType):
             return kind
-        return f"{format_value(value)}{self.dim(f'  : {kind}')}"
+        return f"{format_value(value)}{self.dim_text(f'  : {kind}')}"
 
-    def dim(self, text: str) -> str:
+    def dim_text(self, text: str) -> str:
         return f"\x1b[2m{text}\x1b[0m" if self.colored else text
 
-    def say(self, text: str) -> None:
-        self.loading.echo(text)
+    def print_text(self, text: str) -> None:
+        self.loader.echo(text)
 
-    def report(self, error: DifflangError) -> None:
+    def print_error(self, error: DifflangError) -> None:
         """What went wrong, on stderr; the first time it decides the exit code."""
         codes = [d.code for d in error.diagnostics]
         self.last_code = codes[0]
-        self.code = self.code or (3 if all(code.startswith("DL09") for code in codes) else 1)
+        self.exit_code = self.exit_code or (3 if all(code.startswith("DL09") for code in codes) else 1)
         click.echo(error.render(self.colored), err=True)

@@ -46,16 +46,16 @@ GREETING = "difflang: `:help` lists what can be asked, Ctrl-D ends."
 
 
 def run_terminal(
-    talk: ReplSession, first: Sequence[str], input: Input | None = None, output: Output | None = None
+    repl: ReplSession, first: Sequence[str], input: Input | None = None, output: Output | None = None
 ) -> None:
     """Read inputs and answer them until the end is asked for. `first` are carried out before any is read."""
     click.echo(GREETING)
-    reader = prompt_session(talk, input, output)
+    reader = prompt_session(repl, input, output)
     waiting = list(first)
     while True:
         try:
             text = waiting.pop(0) if waiting else read_input(reader)
-            if not talk.handle(text):
+            if not repl.run_input(text):
                 return
         except KeyboardInterrupt:  # what is typed is dropped; what is carried out hears of it itself
             continue
@@ -79,23 +79,23 @@ def read_input(reader: PromptSession[str]) -> str:
     return text
 
 
-def prompt_session(talk: ReplSession, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:
+def prompt_session(repl: ReplSession, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:
     """The line editor. What it does not need before it can be seen is read afterwards."""
     reader: PromptSession[str] = PromptSession(
         message=[("class:prompt", PROMPT)],
         prompt_continuation=[("class:prompt", CONTINUATION_PROMPT)],
         multiline=True,
         key_bindings=key_bindings(),
-        lexer=TokenHighlighter() if talk.colored else None,
+        lexer=TokenHighlighter() if repl.colored else None,
         style=Style.from_dict(COLORS),
-        color_depth=None if talk.colored else ColorDepth.DEPTH_1_BIT,
-        completer=ReplCompleter(talk),
+        color_depth=None if repl.colored else ColorDepth.DEPTH_1_BIT,
+        completer=ReplCompleter(repl),
         complete_while_typing=False,
         history=open_history(),
         input=input,
         output=output,
     )
-    reader.app.after_render += lambda _: talk.loading.begin()
+    reader.app.after_render += lambda _: repl.loader.start()
     return reader
 
 
@@ -124,7 +124,7 @@ def key_bindings() -> KeyBindings:
             buffer.insert_text("\n" + next_indentation(buffer.document.current_line_before_cursor))
 
     @bindings.add("escape", "enter")
-    def more(event: KeyPressEvent) -> None:
+    def insert_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
     return bindings
@@ -161,10 +161,10 @@ def highlight_lines(text: str) -> Iterator[StyleAndTextTuples]:
 class ReplCompleter(Completer):
     """Names and fields of the session; before the compiler is read, the words of the language."""
 
-    def __init__(self, talk: ReplSession) -> None:
-        self.talk = talk
+    def __init__(self, repl: ReplSession) -> None:
+        self.repl = repl
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         text = document.text_before_cursor
-        for found in complete(text, self.talk.names()):
-            yield Completion(found.word, found.start - len(text), display_meta=found.beside)
+        for found in complete(text, self.repl.completion_names()):
+            yield Completion(found.word, found.start - len(text), display_meta=found.detail)

@@ -66,7 +66,7 @@ def as_real_pairs(cx: ElabContext, term: Term, span: Span) -> Term:
         case Array() if term.tensor.dtype.is_complex:
             return Tuple(real_and_imaginary(cx, term, span))
         case Tuple():
-            return Tuple(tuple([as_real_pairs(cx, t, span) for t in term.items]), term.of)
+            return Tuple(tuple([as_real_pairs(cx, t, span) for t in term.items]), term.function_type)
         case RecordTerm():
             return record_of_fields(term.type, tuple([as_real_pairs(cx, t, span) for t in term.fields]))
         case VariantTerm():
@@ -96,12 +96,12 @@ def complex_abs(cx: ElabContext, span: Span, z: Array) -> Term:
 def register_part_test(name: str, join: str) -> None:
     """A question about a complex number: asked of both parts."""
 
-    def asked(cx: ElabContext, span: Span, z: Array) -> Term:
+    def test_parts(cx: ElabContext, span: Span, z: Array) -> Term:
         return elementwise(
             cx, join, span, [elementwise(cx, name, span, (part,)) for part in real_and_imaginary(cx, z, span)]
         )
 
-    COMPLEX_EXTENSIONS[name] = asked
+    COMPLEX_EXTENSIONS[name] = test_parts
 
 
 COMPLEX_EXTENSIONS["abs"] = complex_abs

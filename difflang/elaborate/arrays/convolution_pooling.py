@@ -29,9 +29,9 @@ PADDING = 'padding is "valid", "same", a number, or a tuple of one for each axis
 
 def per_space_axis(cx: ElabContext, took: BuiltinArgs, name: str, rank: int, default: int, least: int = 1) -> Ints:
     """One number for all axes of space, or a tuple of one for each."""
-    if not took.has(name):
+    if not took.is_present(name):
         return (default,) * rank
-    term, span = took.found[name]
+    term, span = took.by_name[name]
     items = term.items if isinstance(term, Tuple) else (term,) * rank
     found = [n for t in items if isinstance(n := cx.static(t, span, f"`{name}`"), int) and n >= least]
     if len(found) != rank or len(items) != rank:
@@ -88,9 +88,9 @@ def is_or_are(n: int) -> str:
 
 def padding_word(cx: ElabContext, took: BuiltinArgs) -> str | None:
     """The padding where it is a word. Errors: DL0338 for an unknown one."""
-    if not took.has("padding"):
+    if not took.is_present("padding"):
         return "valid"
-    term, span = took.found["padding"]
+    term, span = took.by_name["padding"]
     if not isinstance(term, TextTerm):
         return None
     if term.value not in ("valid", "same"):
@@ -117,7 +117,7 @@ def static_sizes(cx: ElabContext, sizes: tuple[Dim, ...], span: Any) -> Ints:
     found = tuple(n for n in sizes if isinstance(n, int))
     if len(found) == len(sizes):
         return found
-    if cx.root.definition:
+    if cx.root.definition_only:
         raise DeferCheck
     raise cx.error("DL0305", "the size of an image must be known before the program runs", span)
 
@@ -153,13 +153,13 @@ def conv(cx: ElabContext, args: CallArgs, name: str) -> Term:
         per_space_axis(cx, took, "dilation", len(sizes), 1),
     )
     edges = window_padding(cx, took, name, "w", sizes, dilated_sizes(taps, dilation), strides)
-    return cx.op(
+    return cx.emit_op(
         "conv",
         args.span,
         x,
         w,
         spans=(took.span("x"), took.span("w")),
-        called=name,
+        display_name=name,
         strides=strides,
         padding=edges,
         input_dilation=(1,) * len(sizes),
@@ -197,7 +197,7 @@ def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
     before = x.tensor.reshaped(x.tensor.shape[0], *whole, w.tensor.shape[-2] * groups)
     cx.builder.span = args.span
     ones = (1,) * len(sizes)
-    ct, w_value = cx.builder.own(x.value), cx.builder.own(w.value)
+    ct, w_value = cx.builder.capture(x.value), cx.builder.capture(w.value)
     return Array(
         image_cotangent(
             ct, UndefinedPrimal(before), w_value, strides=strides, padding=edges, input_dilation=ones,
@@ -230,11 +230,11 @@ def pooling(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took, kind = BuiltinArgs(cx, args, name, "x window stride? padding?"), name[-2:]
     x, sizes = image_argument(cx, took, "x", kind)
     window = per_space_axis(cx, took, "window", len(sizes), 1)
-    strides = per_space_axis(cx, took, "stride", len(sizes), 1) if took.has("stride") else window
+    strides = per_space_axis(cx, took, "stride", len(sizes), 1) if took.is_present("stride") else window
     edges = window_padding(cx, took, name, "window", sizes, window, strides)
     op = "max_pool" if name.startswith("max") else "sum_pool"
     spans = (took.span("x"),)
-    result = cx.op(op, args.span, x, spans=spans, called=name, window=window, strides=strides, padding=edges)
+    result = cx.emit_op(op, args.span, x, spans=spans, display_name=name, window=window, strides=strides, padding=edges)
     if not name.startswith("avg"):
         return result
     size = 1

@@ -113,7 +113,7 @@ def constant_maker(cx: ElabContext, value: float, span: Span) -> Callable[[Tenso
     return lambda type: cx.emit("const", span, value=value, type=type)
 
 
-def constant_tangent(cx: ElabContext, term: Term, made: Callable[[Tensor], Value], span: Span) -> Term:
+def constant_tangent(cx: ElabContext, term: Term, make_leaf: Callable[[Tensor], Value], span: Span) -> Term:
     """A change of a value, each array of it made anew. Errors: DL0401 for what has no tangent."""
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
@@ -121,7 +121,7 @@ def constant_tangent(cx: ElabContext, term: Term, made: Callable[[Tensor], Value
     from difflang.elaborate.derivatives.grad_jvp_vjp import tangent_term
 
     types = [t for t in leaf_types(type_of(term)) if prune_dtype(t.dtype).differentiable]
-    return tangent_term(term, iter([made(t) for t in types]))
+    return tangent_term(term, iter([make_leaf(t) for t in types]))
 
 
 @builtin("eye")
@@ -142,7 +142,7 @@ def identity_matrix(cx: ElabContext, n: Dim, dtype: DType, span: Span) -> Value:
 @builtin("iota")
 def iota(cx: ElabContext, args: CallArgs, name: str) -> Term:
     n = BuiltinArgs(cx, args, name, "n").static("n", 0)
-    return Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0), below=n)
+    return Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0), upper_bound=n)
 
 
 @builtin("linspace")
@@ -167,7 +167,7 @@ def linspace(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def reshape(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x shape")
     x = took.array("x")
-    shape = shape_argument(cx, [took.found["shape"]], least=-1)
+    shape = shape_argument(cx, [took.by_name["shape"]], least=-1)
     total = shape_product(x.tensor.shape)
     if shape.count(-1) == 1:
         rest = shape_product(tuple(d for d in shape if d != -1))
@@ -196,7 +196,7 @@ def shape_product(shape: Sequence[Dim]) -> Dim:
 def transpose(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """Of an array, all axes reversed, or in the order given; of a linear function, that function turned round."""
     took = BuiltinArgs(cx, args, "transpose", "x axes?")
-    if isinstance(took.term("x"), (Closure, OpaqueTerm)) and not took.has("axes"):
+    if isinstance(took.term("x"), (Closure, OpaqueTerm)) and not took.is_present("axes"):
         from difflang.elaborate.derivatives import linear_functions
 
         return (yield linear_functions.transpose_function(cx, took.term("x"), took.span("x")))
@@ -209,8 +209,8 @@ BUILTINS["transpose"] = transpose
 def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
     x, span = took.array("x"), took.args.span
     perm = tuple(reversed(range(x.tensor.rank)))
-    if took.has("axes"):
-        term, at = took.found["axes"]
+    if took.is_present("axes"):
+        term, at = took.by_name["axes"]
         items = term.items if isinstance(term, Tuple) else (term,)
         perm = tuple(n for n in (cx.static(t, at, "an axis") for t in items) if isinstance(n, int))
         if sorted(perm) != list(range(x.tensor.rank)):
@@ -226,7 +226,7 @@ def concat(cx: ElabContext, args: CallArgs, name: str) -> Term:
         raise cx.error("DL0319", "`concat` is called as `concat(x, y, axis = 0)` with arrays", args.span)
     axis = axis_argument(cx, args, parts[0].tensor.rank) if axis_given else 0
     spans = tuple(s for _, s in args.items)
-    return cx.op("concat", args.span, *parts, spans=spans, axis=axis)
+    return cx.emit_op("concat", args.span, *parts, spans=spans, axis=axis)
 
 
 def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
@@ -269,18 +269,18 @@ def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
     rank = x.tensor.rank
     sides: list[tuple[Dim, ...]] = []
     for side in ("low", "high"):
-        given = shape_argument(cx, [took.found[side]])
+        given = shape_argument(cx, [took.by_name[side]])
         sides.append(given * rank if len(given) == 1 else given)
     if any(len(s) != rank for s in sides):
         raise cx.error("DL0335", f"one number an axis, or one for all: the array has {rank}", args.span)
     value = (
         took.array("value")
-        if took.has("value")
+        if took.is_present("value")
         else Array(cx.emit("const", args.span, value=0, type=Tensor(x.tensor.dtype)))
     )
     low, high = sides
-    spans = (took.span("x"), took.span("value")) if took.has("value") else ()
-    return cx.op("pad", args.span, x, value, spans=spans, low=low, high=high, interior=(0,) * rank)
+    spans = (took.span("x"), took.span("value")) if took.is_present("value") else ()
+    return cx.emit_op("pad", args.span, x, value, spans=spans, low=low, high=high, interior=(0,) * rank)
 
 
 @builtin("outer")
@@ -288,7 +288,7 @@ def outer(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x y")
     x, y = took.array("x"), took.array("y")
     spans = (took.span("x"), took.span("y"))
-    return cx.op("dot_general", args.span, x, y, spans=spans, called=name, contract=((), ()), batch=((), ()))
+    return cx.emit_op("dot_general", args.span, x, y, spans=spans, display_name=name, contract=((), ()), batch=((), ()))
 
 
 @builtin("dot")
@@ -315,7 +315,7 @@ def sum_leaves(cx: ElabContext, term: Term, span: Span) -> Array:
     if not has_numbers(term):
         if not contains_kind(type_of(term), (VariantType, SumType)):
             raise cx.error("DL0401", "there is no number in this to add up", span)
-        return cx.literal(0.0, span, literal_dtype(0.0, cx.module.default_float), 0.0)
+        return cx.literal_array(0.0, span, literal_dtype(0.0, cx.module.default_float), 0.0)
     if is_sum_array(term):
         return sum_leaves(cx, map_sum_items(cx, [term], span, lambda items: sum_leaves(cx, items[0], span)), span)
     if isinstance(term, SumTerm):
@@ -335,13 +335,17 @@ def sum_active_option(cx: ElabContext, term: SumTerm, span: Span) -> Array:
     """The sum over the option that is there."""
     from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
-    def arm(part: Term) -> MatchArm:
+    def option_arm(part: Term) -> MatchArm:
         def body() -> Walk[Term]:
-            return sum_leaves(cx, part, span) if has_numbers(part) else cx.literal(0.0, span, nothing, 0.0)
+            return sum_leaves(cx, part, span) if has_numbers(part) else cx.literal_array(0.0, span, nothing, 0.0)
             yield
 
         return MatchArm(body, span)
 
     nothing = literal_dtype(0.0, cx.module.default_float)
-    found = run_walk(switch_on_tag(cx, term.tag, term.type.marks, [arm(p) for p in term.parts], [cx.word], "`sum`"))
+    found = run_walk(
+        switch_on_tag(
+            cx, term.tag, term.type.tag_values, [option_arm(p) for p in term.parts], [cx.failure_word], "`sum`"
+        )
+    )
     return as_array(cx, found, span)

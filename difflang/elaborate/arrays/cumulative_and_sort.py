@@ -23,7 +23,7 @@ def cumulative(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x axis? reverse?")
     x = took.array("x")
     axis, reverse = single_axis(cx, took, x, name), took.flag("reverse")
-    return cx.op(name, args.span, x, spans=(took.span("x"),), axis=axis, reverse=reverse)
+    return cx.emit_op(name, args.span, x, spans=(took.span("x"),), axis=axis, reverse=reverse)
 
 
 # ---- Order
@@ -51,14 +51,14 @@ def top_k(cx: ElabContext, args: CallArgs, name: str) -> Term:
     order = emit_argsort(cx, took, x, axis, descending=True).value
     stops = x.tensor.resized(axis, k).shape
     starts, steps = (0,) * len(stops), (1,) * len(stops)
-    first = Array(cx.emit("slice", args.span, order, starts=starts, stops=stops, steps=steps), below=size)
+    first = Array(cx.emit("slice", args.span, order, starts=starts, stops=stops, steps=steps), upper_bound=size)
     return Tuple((take_along_axis(cx, x, first, axis, args.span), first))
 
 
 def emit_argsort(cx: ElabContext, took: BuiltinArgs, x: Array, axis: int, *, descending: bool) -> Array:
     at = (took.span("x"),)
-    order = cx.op("argsort", took.args.span, x, spans=at, called=took.name, axis=axis, descending=descending)
-    return replace(order, below=x.tensor.shape[axis])
+    order = cx.emit_op("argsort", took.args.span, x, spans=at, display_name=took.name, axis=axis, descending=descending)
+    return replace(order, upper_bound=x.tensor.shape[axis])
 
 
 def take_along_axis(cx: ElabContext, x: Array, positions: Array, axis: int, span: Span) -> Array:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def fft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The transform of complex numbers, and its inverse."""
     x, at, axes = fft_operand(cx, BuiltinArgs(cx, args, name, "z axis?"), "z")
-    return cx.op("fft", args.span, x, spans=(at,), axes=axes, inverse=name == "ifft")
+    return cx.emit_op("fft", args.span, x, spans=(at,), axes=axes, inverse=name == "ifft")
 
 
 @builtin("rfft")
 def rfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The transform of real numbers: along the last of several axes half of it, which says all."""
     x, at, (*rest, last) = fft_operand(cx, BuiltinArgs(cx, args, name, "x axis?"), "x")
-    half = cx.op("rfft", args.span, x, spans=(at,), axis=last)
-    return cx.op("fft", args.span, half, axes=tuple(rest), inverse=False) if rest else half
+    half = cx.emit_op("rfft", args.span, x, spans=(at,), axis=last)
+    return cx.emit_op("fft", args.span, half, axes=tuple(rest), inverse=False) if rest else half
 
 
 @builtin("irfft")
@@ -49,8 +49,8 @@ def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
             f"`{quote_source(at)}` is {show_type(z.tensor)}",
             f"of {2 * z.tensor.shape[last] - 2} and {2 * z.tensor.shape[last] - 1} numbers it has this size",
         )
-    whole = cx.op("fft", args.span, z, spans=(at,), axes=tuple(rest), inverse=True) if rest else z
-    return cx.op("irfft", args.span, whole, spans=(at,), axis=last, size=size)
+    whole = cx.emit_op("fft", args.span, z, spans=(at,), axes=tuple(rest), inverse=True) if rest else z
+    return cx.emit_op("irfft", args.span, whole, spans=(at,), axis=last, size=size)
 
 
 def fft_operand(cx: ElabContext, took: BuiltinArgs, param: str) -> tuple[Array, Span, tuple[int, ...]]:

@@ -21,40 +21,40 @@ def propagate_bounds(name: str, arrays: Sequence[Array], result: Array) -> Array
     """The result of an elementwise operation, with what is known of it as an index."""
     if name in ("add", "sub"):
         result = shift_loop_index(name, arrays, result)
-    if result.below is not None or name not in BOUND_RULES or prune_dtype(result.tensor.dtype) is not I32:
+    if result.upper_bound is not None or name not in BOUND_RULES or prune_dtype(result.tensor.dtype) is not I32:
         return result
     most = BOUND_RULES[name](*arrays)
-    return replace(result, below=most + 1) if most is not None and 0 <= most < I32_LIMIT else result
+    return replace(result, upper_bound=most + 1) if most is not None and 0 <= most < I32_LIMIT else result
 
 
 def shift_loop_index(name: str, arrays: Sequence[Array], result: Array) -> Array:
     """The index of a loop plus or minus a size is still known by the loop's index."""
     a, b = arrays
-    if name == "add" and a.lane is None:
+    if name == "add" and a.index_of_loop is None:
         a, b = b, a
-    if a.lane is None or isinstance(b.static, (bool, float)) or b.static is None:
+    if a.index_of_loop is None or isinstance(b.static, (bool, float)) or b.static is None:
         return result
-    offset = a.offset + b.static if name == "add" else a.offset - b.static
-    below = a.lane.length + offset if isinstance(offset, int) and offset >= 0 else None
-    return Array(result.value, below=below, lane=a.lane, offset=offset)
+    offset = a.index_offset + b.static if name == "add" else a.index_offset - b.static
+    below = a.index_of_loop.length + offset if isinstance(offset, int) and offset >= 0 else None
+    return Array(result.value, upper_bound=below, index_of_loop=a.index_of_loop, index_offset=offset)
 
 
 def upper_bound(x: Array) -> int | None:
     """The greatest that a number can be which is known not to be negative. None if that is not known."""
     if isinstance(x.static, int) and not isinstance(x.static, bool):
         return x.static if x.static >= 0 else None
-    return x.below - 1 if isinstance(x.below, int) and x.below > 0 else None
+    return x.upper_bound - 1 if isinstance(x.upper_bound, int) and x.upper_bound > 0 else None
 
 
 def monotone_bound(combine: Callable[..., int]) -> Callable[..., int | None]:
     """The greatest of an operation that grows with each operand."""
 
-    def rule(*arrays: Array) -> int | None:
+    def bound_rule(*arrays: Array) -> int | None:
         each = [upper_bound(x) for x in arrays]
         numbers = [n for n in each if n is not None]
         return combine(*numbers) if len(numbers) == len(each) else None
 
-    return rule
+    return bound_rule
 
 
 def difference_bound(x: Array, y: Array) -> int | None:

@@ -35,7 +35,7 @@ SCATTER_OPS = {"=": "scatter", "+": "scatter_add", "*": "scatter_mul", "max": "s
 def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, op: str = "=") -> Array:
     """The array with a part of it replaced, or with `+` added to; other operations need an array of positions."""
     change = as_array(cx, value, span)
-    if any(p.new for p in subs.parts):
+    if any(p.new_axis for p in subs.parts):
         raise cx.error("DL0207", "a new axis cannot be assigned to", subs.span)
     if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
         raise dtype_mismatch_error(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
@@ -49,7 +49,7 @@ def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, o
     sizes = tuple(1 if p.size is None else p.size for p in axes)
     visible = tuple(p.size for p in axes if p.size is not None)
     part = reshape_to(cx, broadcast_to_target(cx, change, visible, span, subs), sizes, span)
-    if all(p.whole for p in axes):
+    if all(p.full_axis for p in axes):
         return part if op == "=" else add_arrays(cx, subs.base, part, span)
     if op == "+":
         part = add_arrays(cx, slice_window(cx, subs), part, span)
@@ -94,7 +94,7 @@ def assign_masked(cx: ElabContext, subs: Subscripts, mask: IndexMask, change: Ar
             raise cx.error("DL0313", "a mask stands beside an array of positions", mask.span, "", way)
     everywhere = replace(subs, mask=None)
     old = read_indexed(cx, everywhere)
-    lead = sum(p.size is not None for p in subs.parts[: mask.first])
+    lead = sum(p.size is not None for p in subs.parts[: mask.first_part])
     axes = tuple(range(lead, lead + mask.truths.tensor.rank))
     way = "each item becomes the same; `a = where(mask, e, a)` writes them one by one"
     item = broadcast_to_target(cx, change, old.tensor.shape[axes[-1] + 1 :], span, subs, way)
@@ -112,7 +112,7 @@ def assign_scattered(cx: ElabContext, subs: Subscripts, change: Array, span: Spa
     """
     axes = subs.axes
     points = tuple(i for i, p in enumerate(axes) if p.size is None)
-    ranges = [i for i, p in enumerate(axes) if p.size is not None and not p.whole]
+    ranges = [i for i, p in enumerate(axes) if p.size is not None and not p.full_axis]
     found = broadcast_positions(cx, [axes[i] for i in points], subs.span) if points else []
     lead = found[0].tensor.shape if found else ()
     grid: tuple[Dim, ...] = (*lead, *[p.size for p in (axes[i] for i in ranges) if p.size is not None])
@@ -122,14 +122,14 @@ def assign_scattered(cx: ElabContext, subs: Subscripts, change: Array, span: Spa
     update = broadcast_to_target(cx, change, read_shape(axes, lead, before), span, subs)
     slices = [i for i, p in enumerate(axes) if p.size is not None]
     stands = {i: k if k < before else k + len(lead) for k, i in enumerate(slices)}
-    wholes = [i for i in slices if axes[i].whole]
+    wholes = [i for i in slices if axes[i].full_axis]
     order = (*range(before, before + len(lead)), *[stands[i] for i in (*ranges, *wholes)])
     if order != tuple(range(len(order))):
         update = Array(cx.emit("transpose", span, update.value, perm=order))
     indexed = tuple(sorted(places))
     operands = (subs.base, update, *[places[i] for i in indexed])
     spans = (subs.base_span, span, *[subs.span] * len(indexed))
-    return cx.op(SCATTER_OPS[op], span, *operands, spans=spans, called=f"{op}=", axes=indexed)
+    return cx.emit_op(SCATTER_OPS[op], span, *operands, spans=spans, display_name=f"{op}=", axes=indexed)
 
 
 def read_shape(axes: Sequence[SubscriptPart], lead: tuple[Dim, ...], before: int) -> tuple[Dim, ...]:
@@ -148,7 +148,7 @@ def range_positions(cx: ElabContext, part: SubscriptPart, grid: tuple[Dim, ...],
     """The positions of a range along an axis of the grid."""
     assert part.start is not None
     iota = Array(cx.emit("iota", span, type=Tensor(I32, grid), axis=axis))
-    scaled = elementwise(cx, "mul", span, (iota, cx.integer(part.step, span)))
+    scaled = elementwise(cx, "mul", span, (iota, cx.integer_array(part.step, span)))
     moved = elementwise(cx, "add", span, (scaled, part.start))
     assert isinstance(moved, Array)
     return moved

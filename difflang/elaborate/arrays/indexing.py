@@ -39,14 +39,14 @@ class SubscriptPart(Struct, frozen=True):
     size: Dim | None = None
     step: int = 1
     where: Array | None = None
-    new: bool = False
-    whole: bool = False
+    new_axis: bool = False
+    full_axis: bool = False
 
 
 class IndexMask(Struct, frozen=True):
     """Truths that pick items: they stand for the axes from part number `first` on, which are whole."""
 
-    first: int
+    first_part: int
     truths: Array
     span: Span
 
@@ -62,7 +62,7 @@ class Subscripts(Struct, frozen=True):
 
     @property
     def axes(self) -> tuple[SubscriptPart, ...]:
-        return tuple(p for p in self.parts if not p.new)
+        return tuple(p for p in self.parts if not p.new_axis)
 
 
 def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subscripts]:
@@ -86,7 +86,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
             parts += [full_axis(cx, shape[axis + i], sub.span) for i in range(skipped)]
             axis += skipped
         elif is_newaxis(sub):
-            parts.append(SubscriptPart(new=True))
+            parts.append(SubscriptPart(new_axis=True))
         else:
             if axis >= len(shape):
                 raise too_many_indices(cx, given, base.tensor, e.span)
@@ -130,7 +130,7 @@ def is_newaxis(e: tree.Expr) -> bool:
 
 
 def full_axis(cx: ElabContext, size: Dim, span: Span) -> SubscriptPart:
-    return SubscriptPart(cx.integer(0, span), size, whole=True)
+    return SubscriptPart(cx.integer_array(0, span), size, full_axis=True)
 
 
 class SubscriptedAxis(Struct, frozen=True):
@@ -140,7 +140,7 @@ class SubscriptedAxis(Struct, frozen=True):
     array: tree.Expr
     number: int | None
 
-    def into(self, cx: ElabContext, e: tree.Expr, index: Array, reach: Dim | None = None) -> IndexTarget:
+    def access_site(self, cx: ElabContext, e: tree.Expr, index: Array, reach: Dim | None = None) -> IndexTarget:
         """What a report of an index out of range tells."""
         length, many = reach if isinstance(reach, int) else None, index.tensor.rank > 0
         return IndexTarget(self.array.span, self.number, length, many, loop_counters(cx, e, index))
@@ -151,7 +151,12 @@ def loop_counters(cx: ElabContext, e: tree.Expr, index: Array) -> tuple[LoopCoun
     found: dict[Span, int | None] = {}
     for name in all_nodes(e):
         binding = cx.scope.find(name.id) if isinstance(name, tree.Name) else None
-        if binding is not None and binding.counts and binding.span is not None and isinstance(binding.term, Array):
+        if (
+            binding is not None
+            and binding.is_loop_variable
+            and binding.span is not None
+            and isinstance(binding.term, Array)
+        ):
             found[binding.span] = offset_from_counter(index, binding.term)
     return tuple(found.items())
 
@@ -160,8 +165,12 @@ def offset_from_counter(index: Array, counter: Array) -> int | None:
     """How much more an index is than a loop's variable at every step."""
     if index.value is counter.value:
         return 0
-    more = index.offset - counter.offset
-    return more if index.lane is not None and index.lane is counter.lane and isinstance(more, int) else None
+    more = index.index_offset - counter.index_offset
+    return (
+        more
+        if index.index_of_loop is not None and index.index_of_loop is counter.index_of_loop and isinstance(more, int)
+        else None
+    )
 
 
 def evaluate_subscript(cx: ElabContext, e: tree.Expr, axis: SubscriptedAxis) -> Walk[SubscriptPart | Array]:
@@ -169,10 +178,14 @@ def evaluate_subscript(cx: ElabContext, e: tree.Expr, axis: SubscriptedAxis) -> 
     size = axis.size
     if isinstance(e, (tree.Slice, tree.Range)):
         start = (
-            as_array(cx, (yield elaborate(cx, e.start)), e.start.span) if e.start is not None else cx.integer(0, e.span)
+            as_array(cx, (yield elaborate(cx, e.start)), e.start.span)
+            if e.start is not None
+            else cx.integer_array(0, e.span)
         )
         stop = (
-            as_array(cx, (yield elaborate(cx, e.stop)), e.stop.span) if e.stop is not None else cx.integer(size, e.span)
+            as_array(cx, (yield elaborate(cx, e.stop)), e.stop.span)
+            if e.stop is not None
+            else cx.integer_array(size, e.span)
         )
         step = as_array(cx, (yield elaborate(cx, e.step)), e.step.span) if e.step is not None else None
         return range_index(cx, e, start, stop, step, axis)
@@ -187,14 +200,14 @@ def evaluate_subscript(cx: ElabContext, e: tree.Expr, axis: SubscriptedAxis) -> 
         way = "`i32(x)` rounds toward zero; `//` divides integers" if dtype.is_float else ""
         raise cx.error("DL0313", "an index is an integer", e.span, f"this is {show_type(index.tensor)}", way)
     if index.tensor.shape:
-        return SubscriptPart(where=check_index(cx, index, size, e.span, axis.into(cx, e, index)))
+        return SubscriptPart(where=check_index(cx, index, size, e.span, axis.access_site(cx, e, index)))
     return SubscriptPart(point_index(cx, e, index, axis))
 
 
 def point_index(cx: ElabContext, e: tree.Expr, index: Array, axis: SubscriptedAxis) -> Array:
     static, size = index.static, axis.size
     if not isinstance(static, (int, Poly)) or isinstance(static, bool):
-        return check_index(cx, index, size, e.span, axis.into(cx, e, index))
+        return check_index(cx, index, size, e.span, axis.access_site(cx, e, index))
     if isinstance(e, tree.Unary) and isinstance(static, int) and static < 0:
         static = static + size
     beyond = static - size
@@ -205,7 +218,7 @@ def point_index(cx: ElabContext, e: tree.Expr, index: Array, axis: SubscriptedAx
             e.span,
             f"this axis has {size} places, 0 to {size - 1}" if size != 0 else "this axis is empty",
         )
-    return cx.integer(static, e.span)
+    return cx.integer_array(static, e.span)
 
 
 def any_negative(*ends: Dim) -> bool:
@@ -230,7 +243,7 @@ def range_index(
             raise cx.error("DL0326", message, e.span, f"this axis has {size} places", way)
         length = floor_div(last - first + (stride - 1), stride)
         all_of_it = first == 0 and last == size and stride == 1
-        return SubscriptPart(cx.integer(first, e.span), length, stride, whole=all_of_it)
+        return SubscriptPart(cx.integer_array(first, e.span), length, stride, full_axis=all_of_it)
     length = static_window_length(cx, e)
     if length is None or stride != 1:
         raise cx.error(
@@ -240,7 +253,9 @@ def range_index(
             "",
             "write `a[i..i + n]`, where n is a size",
         )
-    return SubscriptPart(check_index(cx, start, size - length + 1, e.span, axis.into(cx, e, start, length)), length)
+    return SubscriptPart(
+        check_index(cx, start, size - length + 1, e.span, axis.access_site(cx, e, start, length)), length
+    )
 
 
 def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
@@ -281,7 +296,7 @@ def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
     shape: list[Dim] = []
     sizes = iter(window.tensor.shape)
     for part in subs.parts:
-        if part.new:
+        if part.new_axis:
             shape.append(1)
             continue
         size = next(sizes)
@@ -300,7 +315,7 @@ def mask_length_error(cx: ElabContext, mask: IndexMask) -> DifflangError:
 def padded_shape(subs: Subscripts) -> tuple[Dim, ...] | None:
     """The shape it would take for these subscripts to fit, where the array is known to have fewer places."""
     pairs = zip(subs.axes, subs.base.tensor.shape, strict=True)
-    shape = tuple(d if p.whole else at_least(d, 1 if p.size is None else p.size) for p, d in pairs)
+    shape = tuple(d if p.full_axis else at_least(d, 1 if p.size is None else p.size) for p, d in pairs)
     return shape if shape != subs.base.tensor.shape else None
 
 
@@ -315,7 +330,7 @@ def reshape_to(cx: ElabContext, x: Array, shape: tuple[Dim, ...], span: Span) ->
 def slice_window(cx: ElabContext, subs: Subscripts) -> Array:
     """The block that the parts of all axes cut out, every axis kept."""
     axes = subs.axes
-    if all(p.whole for p in axes):
+    if all(p.full_axis for p in axes):
         return subs.base
     starts = [p.start.static if p.start is not None else None for p in axes]
     sizes = tuple(1 if p.size is None else p.size for p in axes)
@@ -323,7 +338,7 @@ def slice_window(cx: ElabContext, subs: Subscripts) -> Array:
         firsts = tuple(s for s in starts if isinstance(s, (int, Poly)))
         steps = tuple(p.step for p in axes)
         full = zip(axes, subs.base.tensor.shape, firsts, sizes, strict=True)
-        stops = tuple(d if p.whole else f + (n - 1) * p.step + 1 if n != 0 else f for p, d, f, n in full)
+        stops = tuple(d if p.full_axis else f + (n - 1) * p.step + 1 if n != 0 else f for p, d, f, n in full)
         return Array(cx.emit("slice", subs.span, subs.base.value, starts=firsts, stops=stops, steps=steps))
     if any(p.step != 1 for p in axes):
         return slice_window(cx, slice_strides(cx, subs))
@@ -358,11 +373,11 @@ def gather_elements(cx: ElabContext, subs: Subscripts) -> Array:
 
 def insert_new_axes(cx: ElabContext, subs: Subscripts) -> Subscripts:
     """The same of an array that has the new axes already."""
-    if not any(p.new for p in subs.parts):
+    if not any(p.new_axis for p in subs.parts):
         return subs
     sizes = iter(subs.base.tensor.shape)
-    shape = tuple(1 if p.new else next(sizes) for p in subs.parts)
-    parts = tuple(full_axis(cx, 1, subs.span) if p.new else p for p in subs.parts)
+    shape = tuple(1 if p.new_axis else next(sizes) for p in subs.parts)
+    parts = tuple(full_axis(cx, 1, subs.span) if p.new_axis else p for p in subs.parts)
     return replace(subs, base=reshape_to(cx, subs.base, shape, subs.span), parts=parts)
 
 
@@ -371,7 +386,7 @@ def gather_operands(cx: ElabContext, subs: Subscripts) -> tuple[Array, tuple[int
     axes = subs.axes
     indexed = tuple(i for i, p in enumerate(axes) if p.size is None)
     rest = [
-        SubscriptPart(cx.integer(0, subs.span), d, whole=True) if i in indexed else p
+        SubscriptPart(cx.integer_array(0, subs.span), d, full_axis=True) if i in indexed else p
         for i, (p, d) in enumerate(zip(axes, subs.base.tensor.shape, strict=True))
     ]
     base = slice_window(cx, replace(subs, parts=tuple(rest)))

@@ -46,7 +46,7 @@ def require_rank(took: BuiltinArgs, name: str) -> Array:
 def value_in_graph(cx: ElabContext, x: Array, span: Span) -> Value:
     """The array as rules of ops take it: what they make of it stands in the graph that is being built."""
     cx.builder.span = span
-    return cx.builder.own(x.value)
+    return cx.builder.capture(x.value)
 
 
 # ---- Linear systems
@@ -99,9 +99,9 @@ def emit_results(cx: ElabContext, op: str, took: BuiltinArgs, operands: tuple[Ar
     try:
         return [Array(y) for y in cx.builder.emit(OPS[op], [x.value for x in operands], **attrs)]
     except TypeMismatch as refused:
-        given = [name for name in ("a", "b") if took.has(name)]
+        given = [name for name in ("a", "b") if took.is_present(name)]
         arrays, spans = tuple(map(took.array, given)), tuple(map(took.span, given))
-        raise cx.refusal(refused, took.name, span, arrays, spans) from None
+        raise cx.op_error(refused, took.name, span, arrays, spans) from None
 
 
 # ---- Functions of a matrix

@@ -31,7 +31,7 @@ def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
     shape = shape_argument(cx, args.items)
     dtype = literal_dtype(0.0, cx.module.default_float)
     dtype.candidates = tuple(c for c in dtype.candidates if c.is_float)
-    return Array(cx.emit(name, args.span, cx.draw(args.span), shape=shape, dtype=dtype))
+    return Array(cx.emit(name, args.span, cx.draw_key(args.span), shape=shape, dtype=dtype))
 
 
 @builtin("normal_like", "uniform_like")
@@ -40,14 +40,14 @@ def draw_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
     Of a record, a tuple or an enum it is a change of it, D(…), as `zeros_like(x)` is.
     """
-    x, span = BuiltinArgs(cx, args, name, "x").found["x"]
+    x, span = BuiltinArgs(cx, args, name, "x").by_name["x"]
 
-    def drawn(given: Tensor) -> Value:
+    def draw_leaf(given: Tensor) -> Value:
         return emit_draw(cx, name, given, span, args.span)
 
     if isinstance(x, (RecordTerm, Tuple, VariantTerm, SumTerm)):
-        return constant_tangent(cx, x, drawn, args.span)
-    return Array(drawn(as_array(cx, x, span).tensor))
+        return constant_tangent(cx, x, draw_leaf, args.span)
+    return Array(draw_leaf(as_array(cx, x, span).tensor))
 
 
 def emit_draw(cx: ElabContext, name: str, given: Tensor, at: Span, span: Span) -> Value:
@@ -57,21 +57,21 @@ def emit_draw(cx: ElabContext, name: str, given: Tensor, at: Span, span: Span) -
     except TypeMismatch:
         way = f"draw floats, and say of which size: `{name.removesuffix('_like')}(n)`"
         raise cx.error("DL0313", f"`{name}` draws floats", at, f"this is {show_type(given)}", way) from None
-    return cx.emit(name.removesuffix("_like"), span, cx.draw(span), shape=given.shape, dtype=given.dtype)
+    return cx.emit(name.removesuffix("_like"), span, cx.draw_key(span), shape=given.shape, dtype=given.dtype)
 
 
 @builtin("permutation")
 def permutation(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The numbers 0 … n − 1 in random order."""
     n = BuiltinArgs(cx, args, name, "n").static("n", 0)
-    return Array(cx.emit("permutation", args.span, cx.draw(args.span), n=n), below=n)
+    return Array(cx.emit("permutation", args.span, cx.draw_key(args.span), n=n), upper_bound=n)
 
 
 @builtin("key")
 def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`key(seed)`: the key that `--seed` would begin a session with."""
     taken = BuiltinArgs(cx, args, name, "seed")
-    seed = integer_argument(cx, *taken.found["seed"])
+    seed = integer_argument(cx, *taken.by_name["seed"])
     if isinstance(seed.static, int) and not isinstance(seed.static, bool):
         words = (seed.static >> 32 & 0xFFFFFFFF, seed.static & 0xFFFFFFFF)
         return KeyTerm(cx.emit("dense", args.span, data=words, type=KEY_DATA))
@@ -84,10 +84,10 @@ def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def fold_in(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`fold_in(k, n)`: another key, made from a key and a number."""
     taken = BuiltinArgs(cx, args, name, "key n")
-    base, span = taken.found["key"]
+    base, span = taken.by_name["key"]
     if not isinstance(base, KeyTerm):
         raise cx.error("DL0313", "draws need a key", span, f"this is {show_type(type_of(base))}")
-    number = integer_argument(cx, *taken.found["n"])
+    number = integer_argument(cx, *taken.by_name["n"])
     return KeyTerm(cx.emit("fold_in", args.span, base.value, low_bits(cx, number, args.span)))
 
 
@@ -119,7 +119,7 @@ def with_key_block(cx: ElabContext, e: tree.WithKey) -> Walk[Term]:
         way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
         raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
     effects = set(cx.root.effects)
-    with cx.keyed(key.value):
+    with cx.with_random_key(key.value):
         value = yield elaborate(cx, e.body)
     if "rand" not in effects:
         cx.root.effects.discard("rand")

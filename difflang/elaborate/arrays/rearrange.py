@@ -100,7 +100,7 @@ def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) ->
         parts = slice_along(cx, x, axis, middle, size, span), slice_along(cx, x, axis, 0, middle, span)
         return Array(cx.emit("concat", span, *[p.value for p in parts], axis=axis))
     back = elementwise(cx, "sub", span, (iota_to(cx, size, span), shift))
-    where = as_array(cx, elementwise(cx, "rem", span, (back, cx.integer(size, span))), span)
+    where = as_array(cx, elementwise(cx, "rem", span, (back, cx.integer_array(size, span))), span)
     return take_along(cx, x, where, axis, span)
 
 
@@ -113,7 +113,7 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
     assert axis is not None
     size = x.tensor.shape[axis]
     if parts.tensor.shape:
-        places = [0, *shape_argument(cx, [took.found["parts"]]), size]
+        places = [0, *shape_argument(cx, [took.by_name["parts"]]), size]
     else:
         count = took.integer("parts", 1)
         each = floor_div(size, count) if count > 0 else size
@@ -138,7 +138,7 @@ def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x times axis?")
     x, span = array_argument(took), args.span
     scalar_argument(took, "times")
-    (times,) = shape_argument(cx, [took.found["times"]])
+    (times,) = shape_argument(cx, [took.by_name["times"]])
     axis = axis_argument(took, x, None)
     if axis is None:
         x, axis = flatten(cx, x, span), 0
@@ -154,7 +154,7 @@ def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new first ones."""
     took = BuiltinArgs(cx, args, name, "x times")
     x, span = array_argument(took), args.span
-    times = shape_argument(cx, [took.found["times"]])
+    times = shape_argument(cx, [took.by_name["times"]])
     rank = max(len(times), x.tensor.rank)
     shape = (*(1,) * (rank - x.tensor.rank), *x.tensor.shape)
     times = (*(1,) * (rank - len(times)), *times)
@@ -196,7 +196,9 @@ def diag(cx: ElabContext, args: CallArgs, name: str) -> Term:
         raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")
     size = smaller_size(x.tensor.shape[0] - rows, x.tensor.shape[1] - columns)
     at = iota_to(cx, size, span)
-    places = [as_array(cx, elementwise(cx, "add", span, (at, cx.integer(n, span))), span) for n in (rows, columns)]
+    places = [
+        as_array(cx, elementwise(cx, "add", span, (at, cx.integer_array(n, span))), span) for n in (rows, columns)
+    ]
     return Array(cx.emit("gather", span, x.value, *[p.value for p in places], axes=(0, 1)))
 
 

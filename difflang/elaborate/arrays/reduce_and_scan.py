@@ -51,8 +51,8 @@ def elaborate_fold(cx: ElabContext, args: CallArgs, name: str) -> Walk[Term]:
     chosen = (VariantType, SumType, ClosureType)
     if took.flag("associative") and not contains_kind(type_of(took.term("init")), chosen):
         grouped = TreeReduction(cx, took, args.span, name)
-        if grouped.over.length is not None:
-            return (yield grouped.value(grouped.over.length))
+        if grouped.iterable.length is not None:
+            return (yield grouped.value(grouped.iterable.length))
     return (yield fold_sequentially(cx, took, args.span, name))
 
 
@@ -72,7 +72,7 @@ def fold_sequentially(cx: ElabContext, took: BuiltinArgs, span: Span, name: str)
     value = tree.Call(span, fn, tuple(tree.Arg(span, None, n) for n in (state, item)))
     step = (FoldStep(span, state, value, name, fn.span), *([tree.Yield(span, state)] if name == "scan" else []))
     loop = tree.For(span, tree.NamePattern(at, ITEM_NAME), items, tree.Block(span, step), ())
-    with cx.block() as scope:
+    with cx.child_scope() as scope:
         scope.bind(OP_NAME, took.term("op"))
         scope.bind(ITEMS_NAME, took.term("xs"))
         scope.bind(STATE_NAME, drop_static(took.term("init")), mutable=True, span=took.span("init"))
@@ -116,11 +116,11 @@ class TreeReduction:
         self.cx, self.span, self.name = cx, span, name
         self.op, self.init = took.term("op"), took.term("init")
         self.op_span, self.init_span, self.items_span = (took.span(n) for n in ("op", "init", "xs"))
-        self.over = as_iterable(cx, took.term("xs"), self.items_span)
+        self.iterable = as_iterable(cx, took.term("xs"), self.items_span)
         self.type = type_of(drop_static(self.init))
 
     def value(self, length: Dim) -> Walk[Term]:
-        items = yield emit_map(self.cx, self.items_span, self.over, self.item)
+        items = yield emit_map(self.cx, self.items_span, self.iterable, self.item)
         one = map_tensors(type_of(items), lambda t: Tensor(t.dtype, t.shape[1:]))
         if not self.cx.unifier.same(self.type, one):
             raise make_error(
@@ -129,24 +129,26 @@ class TreeReduction:
                 (self.init_span, f"this is {show_type(self.type)}"),
                 (self.items_span, f"an item is {show_type(one)}"),
             )
-        if self.cx.root.definition or not isinstance(length, int):
-            return (yield self.typed(length))
+        if self.cx.root.definition_only or not isinstance(length, int):
+            return (yield self.type_only(length))
         if length == 0:
             return drop_static(self.init) if self.name == "reduce" else items
-        first = yield self.applied(self.init, self.single(self.part(items, 0, 1)))
-        whole = self.joined(self.each(first, lambda x: self.reshaped(x, (1, *shape_of_value(x)))), self.part(items, 1))
-        return (yield self.last(whole, length) if self.name == "reduce" else self.running(whole, length))
+        first = yield self.applied(self.init, self.drop_lead_axis(self.slice_items(items, 0, 1)))
+        whole = self.concat_items(
+            self.map_leaves(first, lambda x: self.reshape_value(x, (1, *shape_of_value(x)))), self.slice_items(items, 1)
+        )
+        return (yield self.reduce_pairwise(whole, length) if self.name == "reduce" else self.prefix_scan(whole, length))
 
-    def typed(self, length: Dim) -> Walk[Term]:
+    def type_only(self, length: Dim) -> Walk[Term]:
         """What there is to say before the number of items is known."""
-        with self.cx.region(self.span):
+        with self.cx.nested_graph(self.span):
             yield self.applied(placeholder_term(self.cx, self.type), placeholder_term(self.cx, self.type))
         if self.name == "reduce":
             return placeholder_term(self.cx, self.type)
         return placeholder_term(self.cx, map_tensors(self.type, lambda t: Tensor(t.dtype, (length, *t.shape))))
 
     def item(self, index: Array, rows: list[Value]) -> Walk[Term]:
-        return self.over.item(index, rows)
+        return self.iterable.item(index, rows)
         yield
 
     def applied(self, a: Term, b: Term) -> Walk[Term]:
@@ -157,33 +159,39 @@ class TreeReduction:
         check_carry_type(self.cx, self.name, self.type, value, self.init_span, self.op_span)
         return drop_static(value)
 
-    def last(self, items: Term, length: int) -> Walk[Term]:
+    def reduce_pairwise(self, items: Term, length: int) -> Walk[Term]:
         """All in one: neighbours are put together until one is left."""
         while length > 1:
             half = length // 2
-            pairs = yield self.together(self.part(items, 0, 2 * half, 2), self.part(items, 1, 2 * half, 2), half)
-            items = self.joined(pairs, self.part(items, 2 * half)) if length % 2 else pairs
+            pairs = yield self.combine_pairs(
+                self.slice_items(items, 0, 2 * half, 2), self.slice_items(items, 1, 2 * half, 2), half
+            )
+            items = self.concat_items(pairs, self.slice_items(items, 2 * half)) if length % 2 else pairs
             length = half + length % 2
-        return self.single(items)
+        return self.drop_lead_axis(items)
 
-    def running(self, items: Term, length: int) -> Walk[Term]:
+    def prefix_scan(self, items: Term, length: int) -> Walk[Term]:
         """The running values: those of neighbours put together are every other one; the rest take one step more."""
         levels: list[tuple[Term, int]] = []
         while length > 1:
             half = length // 2
             levels.append((items, length))
-            items = yield self.together(self.part(items, 0, 2 * half, 2), self.part(items, 1, 2 * half, 2), half)
+            items = yield self.combine_pairs(
+                self.slice_items(items, 0, 2 * half, 2), self.slice_items(items, 1, 2 * half, 2), half
+            )
             length = half
         for level, count in reversed(levels):
             rest = (count - 1) // 2
-            evens = self.part(level, 0, 1)
+            evens = self.slice_items(level, 0, 1)
             if rest:
-                after = yield self.together(self.part(items, 0, rest), self.part(level, 2, None, 2), rest)
-                evens = self.joined(evens, after)
+                after = yield self.combine_pairs(
+                    self.slice_items(items, 0, rest), self.slice_items(level, 2, None, 2), rest
+                )
+                evens = self.concat_items(evens, after)
             items = self.interleaved(evens, items, count)
         return items
 
-    def together(self, a: Term, b: Term, length: int) -> Walk[Term]:
+    def combine_pairs(self, a: Term, b: Term, length: int) -> Walk[Term]:
         """The operation on each of the first and the second values."""
         values = [*leaves(a), *leaves(b)]
 
@@ -191,44 +199,44 @@ class TreeReduction:
             half = len(rows) // 2
             return self.applied(term_from_leaves(self.type, rows[:half]), term_from_leaves(self.type, rows[half:]))
 
-        over = LoopIterable(length, self.cx.integer(length, self.span), values, lambda index, _: index)
+        over = LoopIterable(length, self.cx.integer_array(length, self.span), values, lambda index, _: index)
         return emit_map(self.cx, self.span, over, body)
 
     # ---- pieces of many values
 
-    def each(self, term: Term, change: Callable[[Value], Value]) -> Term:
+    def map_leaves(self, term: Term, change: Callable[[Value], Value]) -> Term:
         return term_from_leaves(self.type, [change(x) for x in leaves(term)])
 
-    def part(self, items: Term, start: int, stop: int | None = None, step: int = 1) -> Term:
-        return self.each(items, lambda x: self.cut(x, start, stop, step))
+    def slice_items(self, items: Term, start: int, stop: int | None = None, step: int = 1) -> Term:
+        return self.map_leaves(items, lambda x: self.slice_value(x, start, stop, step))
 
-    def single(self, items: Term) -> Term:
+    def drop_lead_axis(self, items: Term) -> Term:
         """The one of many values that are one."""
-        return self.each(items, lambda x: self.reshaped(x, shape_of_value(x)[1:]))
+        return self.map_leaves(items, lambda x: self.reshape_value(x, shape_of_value(x)[1:]))
 
-    def joined(self, a: Term, b: Term) -> Term:
+    def concat_items(self, a: Term, b: Term) -> Term:
         pairs = zip(leaves(a), leaves(b), strict=True)
         return term_from_leaves(self.type, [self.cx.emit("concat", self.span, x, y, axis=0) for x, y in pairs])
 
     def interleaved(self, evens: Term, odds: Term, count: int) -> Term:
         pairs = zip(leaves(evens), leaves(odds), strict=True)
-        return term_from_leaves(self.type, [self.alternating(x, y, count) for x, y in pairs])
+        return term_from_leaves(self.type, [self.interleave_values(x, y, count) for x, y in pairs])
 
-    def alternating(self, x: Value, y: Value, count: int) -> Value:
+    def interleave_values(self, x: Value, y: Value, count: int) -> Value:
         """x[0], y[0], x[1], y[1] and so on, `count` in all: x may be longer by one."""
         half, rest = count // 2, shape_of_value(x)[1:]
-        rows = [self.reshaped(v, (half, 1, *rest)) for v in (self.cut(x, 0, half), y)]
-        both = self.reshaped(self.cx.emit("concat", self.span, *rows, axis=1), (2 * half, *rest))
-        return self.cx.emit("concat", self.span, both, self.cut(x, half), axis=0) if count % 2 else both
+        rows = [self.reshape_value(v, (half, 1, *rest)) for v in (self.slice_value(x, 0, half), y)]
+        both = self.reshape_value(self.cx.emit("concat", self.span, *rows, axis=1), (2 * half, *rest))
+        return self.cx.emit("concat", self.span, both, self.slice_value(x, half), axis=0) if count % 2 else both
 
-    def cut(self, x: Value, start: int, stop: int | None = None, step: int = 1) -> Value:
+    def slice_value(self, x: Value, start: int, stop: int | None = None, step: int = 1) -> Value:
         size, *rest = shape_of_value(x)
         starts, steps = (start, *(0 for _ in rest)), (step, *(1 for _ in rest))
         return self.cx.emit(
             "slice", self.span, x, starts=starts, stops=(size if stop is None else stop, *rest), steps=steps
         )
 
-    def reshaped(self, x: Value, shape: tuple[Dim, ...]) -> Value:
+    def reshape_value(self, x: Value, shape: tuple[Dim, ...]) -> Value:
         return self.cx.emit("reshape", self.span, x, shape=shape)
 
 

@@ -49,11 +49,11 @@ def reduction(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def axes_argument(cx: ElabContext, took: BuiltinArgs, x: Array, args: CallArgs) -> tuple[int, ...]:
     """The axes to reduce: as asked, those of a comprehension, or all."""
     rank = x.tensor.rank
-    if took.has("axis"):
+    if took.is_present("axis"):
         if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
             raise DeferCheck
         return took.axes(rank) or ()
-    return tuple(range(args.lead or rank))
+    return tuple(range(args.lead_axes or rank))
 
 
 def emit_reduction(
@@ -61,7 +61,7 @@ def emit_reduction(
 ) -> Array:
     if not axes:
         return Array(x.value)
-    result = cx.op(op, span, x, spans=(at,) if at is not None else (), axes=axes)
+    result = cx.emit_op(op, span, x, spans=(at,) if at is not None else (), axes=axes)
     return restore_axes(cx, result, x, axes, span) if keep else result
 
 
@@ -95,8 +95,8 @@ def arg_extremum(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis = single_axis(cx, took, x, name)
     if x.tensor.shape[axis] == 0:
         raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
-    place = cx.op(name, args.span, x, spans=(took.span("x"),), axis=axis)
-    return Array(place.value, below=x.tensor.shape[axis])
+    place = cx.emit_op(name, args.span, x, spans=(took.span("x"),), axis=axis)
+    return Array(place.value, upper_bound=x.tensor.shape[axis])
 
 
 # ---- Composites
@@ -163,7 +163,7 @@ def sqrt_zero_slope(cx: ElabContext, square: Array, span: Span) -> Array:
 
 def stack_real_imaginary(cx: ElabContext, z: Array, axes: tuple[int, ...], span: Span) -> Array:
     """Real numbers with the same lengths over axes: both parts along the first."""
-    return cx.op("concat", span, *real_and_imaginary(cx, z, span), axis=axes[0])
+    return cx.emit_op("concat", span, *real_and_imaginary(cx, z, span), axis=axes[0])
 
 
 @builtin("norm")

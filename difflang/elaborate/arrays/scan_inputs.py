@@ -21,11 +21,13 @@ def scan_loop_axes(subs: Subscripts) -> Subscripts:
     So a loop that reads `x[i]` goes through x, and its derivative writes each item once instead of adding up arrays.
     """
     while True:
-        places = [(i, axis) for axis, i in enumerate(i for i, p in enumerate(subs.parts) if not p.new)]
+        places = [(i, axis) for axis, i in enumerate(i for i, p in enumerate(subs.parts) if not p.new_axis)]
         found = [
-            (p.start.lane.builder.depth, i, axis)
+            (p.start.index_of_loop.builder.depth, i, axis)
             for i, axis in places
-            if (p := subs.parts[i]).start is not None and p.start.lane is not None and is_scannable(subs, p, axis)
+            if (p := subs.parts[i]).start is not None
+            and p.start.index_of_loop is not None
+            and is_scannable(subs, p, axis)
         ]
         if not found:
             return subs
@@ -39,31 +41,31 @@ def scan_loop_axes(subs: Subscripts) -> Subscripts:
 def is_scannable(subs: Subscripts, part: SubscriptPart, axis: int) -> bool:
     """Whether a loop's index is a point of this axis, in range at every step, of an array that the loop only reads."""
     index, size = part.start, subs.base.tensor.shape[axis]
-    if index is None or index.lane is None or part.size is not None:
+    if index is None or index.index_of_loop is None or part.size is not None:
         return False
-    first, length = index.offset, index.lane.length
+    first, length = index.index_offset, index.index_of_loop.length
     if not isinstance(first, int) or not isinstance(length, int) or not isinstance(size, int):
         return False
-    return first >= 0 and first + length <= size and subs.base.value.home.depth < index.lane.builder.depth
+    return first >= 0 and first + length <= size and subs.base.value.home.depth < index.index_of_loop.builder.depth
 
 
 def scanned_item(array: Value, axis: int, index: Array, span: Span) -> Value:
     """The param of a loop's body that holds the item of an array at the loop's index."""
-    lane, array_type = index.lane, array.type
+    lane, array_type = index.index_of_loop, array.type
     assert lane is not None and isinstance(array_type, Tensor)
-    key = (array, axis, index.offset)
+    key = (array, axis, index.index_offset)
     if key not in lane.rows:
         around = lane.builder.outer
         assert around is not None
         around.span = span
         rank, shape = array_type.rank, array_type.shape
         if lane.length != shape[axis]:
-            starts = tuple(index.offset if a == axis else 0 for a in range(rank))
-            stops = tuple(index.offset + lane.length if a == axis else d for a, d in enumerate(shape))
+            starts = tuple(index.index_offset if a == axis else 0 for a in range(rank))
+            stops = tuple(index.index_offset + lane.length if a == axis else d for a, d in enumerate(shape))
             array = around.one("slice", array, starts=starts, stops=stops, steps=(1,) * rank)
         if axis:
             array = around.one("transpose", array, perm=(axis, *[a for a in range(rank) if a != axis]))
-        lane.arrays.append(around.own(array))
+        lane.arrays.append(around.capture(array))
         row = Tensor(array_type.dtype, tuple(d for a, d in enumerate(shape) if a != axis))
         lane.rows[key] = lane.builder.param(row, array.hint)
     return lane.rows[key]

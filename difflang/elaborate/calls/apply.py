@@ -86,7 +86,7 @@ def evaluate_arguments(cx: ElabContext, e: tree.Call, fn: Term) -> Walk[CallArgs
     args = CallArgs(e.span, fn_span=e.fn.span)
     for arg in e.args:
         if isinstance(arg.value, tree.Comprehension):
-            term, args.lead = yield reduction_argument(cx, arg.value, fn)
+            term, args.lead_axes = yield reduction_argument(cx, arg.value, fn)
         else:
             term = yield elaborate(cx, arg.value)
         if arg.name is None:
@@ -158,7 +158,7 @@ def apply_transform(cx: ElabContext, e: tree.Call, operator: str, wrt: tuple[Wrt
     if isinstance(e.fn, tree.Index):
         check_wrt_parameters(cx, fn, wrt, e.fn.subscripts)
     at = tuple([s.span for s in e.fn.subscripts]) if isinstance(e.fn, tree.Index) else ()
-    return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order, at=at), (fn,))
+    return Closure(VmapCode() if operator == "vmap" else DerivativeCode(operator, wrt, order, wrt_spans=at), (fn,))
 
 
 def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
@@ -250,11 +250,11 @@ def apply_selected_function(cx: ElabContext, several: SumTerm, args: CallArgs) -
     """The function that the run chose, applied: a branch for each that it can be."""
     from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
-    def arm(f: Term) -> MatchArm:
+    def function_arm(f: Term) -> MatchArm:
         return MatchArm(lambda: apply(cx, f, replace(args, items=list(args.items), named=dict(args.named))), args.span)
 
-    arms = [arm(f) for f in several.parts]
-    return (yield switch_on_tag(cx, several.tag, several.type.marks, arms, [cx.word], "function"))
+    arms = [function_arm(f) for f in several.parts]
+    return (yield switch_on_tag(cx, several.tag, several.type.tag_values, arms, [cx.failure_word], "function"))
 
 
 def apply_opaque(cx: ElabContext, type: FnType, args: CallArgs) -> Walk[Term]:
@@ -314,8 +314,8 @@ def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs)
         raise make_error(
             "DL0304",
             f"the function given for `{code.name}` gives {found}, not {wanted}",
-            (code.given, "given here"),
-            (code.declared, f"declared {code.declared.text}"),
+            (code.argument_span, "given here"),
+            (code.declared_span, f"declared {code.declared_span.text}"),
         )
     return result
 
@@ -333,7 +333,7 @@ def lambda_limit_error(cx: ElabContext, span: Span) -> DifflangError:
 
 def nested_closures_note(cx: ElabContext) -> str | None:
     """What is said where another instance of the function that is being made calls it with another function."""
-    makings = cx.session.under_way.stack
+    makings = cx.session.in_progress.stack
     again = [m for m in makings if m.code.decl is makings[-1].code.decl]
     return f"`{again[-1].code}` is called with functions made of one another" if len(again) > 1 else None
 
@@ -347,25 +347,25 @@ def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], a
             (args.span, ""),
             (code.decl.span, "defined here"),
         )
-    if cx.lambdas >= MAX_LAMBDA_DEPTH:
+    if cx.lambda_depth >= MAX_LAMBDA_DEPTH:
         message, way = f"lambdas call each other deeper than {MAX_LAMBDA_DEPTH} levels", "make an inner part a `fn`"
         if (why := nested_closures_note(cx)) is not None:
             message, way = f"{message}: {why}", RECOMPILED_HELP
-        elif code.decl.span.holds(args.span) and not any(isinstance(t, Closure) for t in captures):
+        elif code.decl.span.contains(args.span) and not any(isinstance(t, Closure) for t in captures):
             message = "this calls the lambda that it stands in, which cannot be told to end"
             way = "what calls itself is declared: `fn f(x: f64) -> f64 { … }`, with a branch that does not"
         raise cx.error("DL1002", message, args.span, "", way)
-    cx.root.lambdas += 1
-    if cx.root.lambdas > MAX_LAMBDA_CALLS:
+    cx.root.lambda_calls += 1
+    if cx.root.lambda_calls > MAX_LAMBDA_CALLS:
         raise lambda_limit_error(cx, args.span)
     outer, module, result = cx.scope, cx.module, cx.root.result
     scope = BlockScope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)
     bind_host_constants(cx, scope, code)
-    cx.scope, cx.module, cx.lambdas, cx.root.result = BlockScope(scope), code.module, cx.lambdas + 1, None
+    cx.scope, cx.module, cx.lambda_depth, cx.root.result = BlockScope(scope), code.module, cx.lambda_depth + 1, None
     try:
-        with bind_generics(cx.annotations, code.types, closure_sizes(code, captures)):
+        with bind_generics(cx.annotations, code.enclosing_generics, closure_sizes(code, captures)):
             for param, (term, span) in zip(params, args.items, strict=True):
                 if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
                     way = "each size that a lambda names is one size: leave the type away, or make a `fn` of it"
@@ -374,7 +374,7 @@ def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], a
                 bind_pattern(cx, param.pattern, term, span)
             return (yield elaborate(cx, desugar_function(code.decl.body)))
     finally:
-        cx.scope, cx.module, cx.lambdas, cx.root.result = outer, module, cx.lambdas - 1, result
+        cx.scope, cx.module, cx.lambda_depth, cx.root.result = outer, module, cx.lambda_depth - 1, result
 
 
 def bind_pattern(

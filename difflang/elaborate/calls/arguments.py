@@ -18,6 +18,6 @@ class CallArgs(Struct):
     span: Span
     items: list[tuple[Term, Span]] = field(default_factory=list[Any])
     named: dict[str, tuple[Term, Span]] = field(default_factory=dict[str, Any])
-    lead: int = 0
+    lead_axes: int = 0
     name_spans: dict[str, Span] = field(default_factory=dict[str, Span])
     fn_span: Span | None = None

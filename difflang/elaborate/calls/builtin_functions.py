@@ -131,42 +131,42 @@ class BuiltinArgs:
         self.cx, self.args, self.name = cx, args, name
         self.params = params.split()
         names = [p.rstrip("?") for p in self.params]
-        self.found = dict(zip(names, args.items, strict=False))
+        self.by_name = dict(zip(names, args.items, strict=False))
         needed = [p for p in self.params if not p.endswith("?")]
         unknown = [n for n in args.named if n not in names]
-        twice = [n for n in args.named if n in self.found]
-        self.found |= args.named
-        if len(args.items) > len(names) or unknown or twice or any(n not in self.found for n in needed):
+        twice = [n for n in args.named if n in self.by_name]
+        self.by_name |= args.named
+        if len(args.items) > len(names) or unknown or twice or any(n not in self.by_name for n in needed):
             signature = ", ".join(p if not p.endswith("?") else f"{p[:-1]} = …" for p in self.params)
             way = f"it is called as `{name}({signature})`"
             if unknown:
                 place = args.name_spans.get(unknown[0], args.span)
                 said, fixes = did_you_mean(unknown[0], names, place)
                 raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
-            wanted = next((n for n in needed if n not in self.found), None)
+            wanted = next((n for n in needed if n not in self.by_name), None)
             what = f"`{name}` needs `{wanted}` too" if wanted else f"`{name}` is given too much"
             place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
             raise cx.error("DL0319", what, place, "", way)
 
     def term(self, name: str) -> Term:
-        term = self.found[name][0]
+        term = self.by_name[name][0]
         if isinstance(term, PoisonTerm):
             raise AlreadyReported
         return term
 
     def array(self, name: str) -> Array:
-        return as_array(self.cx, *self.found[name])
+        return as_array(self.cx, *self.by_name[name])
 
     def span(self, name: str) -> Span:
-        return self.found[name][1] if name in self.found else self.args.span
+        return self.by_name[name][1] if name in self.by_name else self.args.span
 
-    def has(self, name: str) -> bool:
-        return name in self.found
+    def is_present(self, name: str) -> bool:
+        return name in self.by_name
 
     def static(self, name: str, default: Dim) -> Dim:
-        if name not in self.found:
+        if name not in self.by_name:
             return default
-        term, span = self.found[name]
+        term, span = self.by_name[name]
         return self.cx.static(term, span, f"`{name}`")
 
     def integer(self, name: str, default: int) -> int:
@@ -176,21 +176,21 @@ class BuiltinArgs:
         return value
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        if name not in self.found:
+        if name not in self.by_name:
             return default
-        term, span = self.found[name]
+        term, span = self.by_name[name]
         if not isinstance(term, Array) or not isinstance(term.static, bool):
             raise self.cx.error("DL0305", f"`{name}` is `true` or `false` as written", span)
         return term.static
 
     def axes(self, rank: int, name: str = "axis") -> tuple[int, ...] | None:
         """The axes asked for, counted from the front; None where none are."""
-        if name not in self.found:
+        if name not in self.by_name:
             return None
-        term, span = self.found[name]
+        term, span = self.by_name[name]
         items = term.items if isinstance(term, Tuple) else (term,)
         if not all(isinstance(t, PoisonTerm) or (isinstance(t, Array) and may_be_integer(t)) for t in items):
-            raise self.no_axis(name, term, span)
+            raise self.axis_error(name, term, span)
         numbers = [self.cx.static(t, span, f"`{name}`") for t in items]
         axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
         if any(not isinstance(a, int) or not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
@@ -199,7 +199,7 @@ class BuiltinArgs:
             )
         return tuple(sorted(a for a in axes if isinstance(a, int)))
 
-    def no_axis(self, name: str, term: Term, span: Span) -> DifflangError:
+    def axis_error(self, name: str, term: Term, span: Span) -> DifflangError:
         """A float where an axis stands, as someone writes who means several numbers."""
         message = f"`{name}` of `{self.name}` is the number of an axis"
         several = ", ".join(place.text for _, place in self.args.items)
@@ -271,7 +271,7 @@ def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
         way = REAL_PART_HELP.format(quote_source(at))
         raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
     name = "convert" if all(d.differentiable for d in getattr(dtype, "candidates", (dtype,))) else "truncate"
-    return Array(cx.emit(name, args.span, x.value, dtype=dtype), below=x.below)
+    return Array(cx.emit(name, args.span, x.value, dtype=dtype), upper_bound=x.upper_bound)
     yield
 
 
@@ -306,7 +306,7 @@ def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     from difflang.elaborate.calls.vmap import apply_vmap
 
     took = BuiltinArgs(cx, args, "map", "f xs")
-    return (yield apply_vmap(cx, took.term("f"), Arguments(args.span, [took.found["xs"]]), name="map"))
+    return (yield apply_vmap(cx, took.term("f"), Arguments(args.span, [took.by_name["xs"]]), name="map"))
 
 
 BUILTINS["map"] = map_

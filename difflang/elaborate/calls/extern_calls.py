@@ -57,9 +57,9 @@ def call_extern(
     result = annotations.type(decl.result)
     types = {name: prune_type(type_of(term)) for name, term in terms.items()}
     check_exchange_types(decl, types, result)
-    operands = tuple([cx.builder.own(v) for term in terms.values() for v in leaves(term)])
+    operands = tuple([cx.builder.capture(v) for term in terms.values() for v in leaves(term)])
     tensors = tuple(leaf_types(result))
-    if cx.root.definition or module.externs.get(decl.name) is None:
+    if cx.root.definition_only or module.externs.get(decl.name) is None:
         params = tuple([t for type in types.values() for t in leaf_types(type)])
         function: ExternFunction = MissingExtern(
             decl.name, params, tensors, decl.name_span, unbound_extern_error(decl, span)

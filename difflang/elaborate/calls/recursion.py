@@ -62,7 +62,10 @@ def widen_variant_arguments(
     cx: ElabContext, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: AnnotationResolver
 ) -> dict[str, Term]:
     """The arguments of a call, held as of any variant where the functions for fewer variants would be many."""
-    if not cx.session.wide or instance_key(cx, code, captures, terms, annotations) not in cx.session.wide:
+    if (
+        not cx.session.generalized_instances
+        or instance_key(cx, code, captures, terms, annotations) not in cx.session.generalized_instances
+    ):
         return terms
     return {n: widen_to_type(cx.builder, t, add_all_variants(cx.unifier, type_of(t))) for n, t in terms.items()}
 
@@ -71,22 +74,24 @@ def open_recursive_call(
     cx: ElabContext, making: PendingFunction, terms: Sequence[Term], annotations: AnnotationResolver, span: Span
 ) -> Term:
     """A call that stays open until the group of functions that it belongs to is complete."""
-    under_way = cx.session.under_way
-    under_way.reach(making)
-    making.taken = type = under_way.gives.get(making.key) or declared_result_type(cx, making.code, annotations, span)
+    under_way = cx.session.in_progress
+    under_way.record_call(making)
+    making.assumed_result = type = under_way.result_types.get(making.key) or declared_result_type(
+        cx, making.code, annotations, span
+    )
     operands = [v for t in terms for v in leaves(t)]
     for term in terms:
         default_open_dtypes(type_of(term))
-    if making.key in under_way.random:
-        operands.append(cx.draw(span))
+    if making.key in under_way.drawing:
+        operands.append(cx.draw_key(span))
     word = not cannot_have_failed(cx.failure)
     operands += leaves(cx.failure) if word else []
     types = tuple(leaf_types(type))
     cx.builder.span = span
-    owned = tuple(map(cx.builder.own, operands))
+    owned = tuple(map(cx.builder.capture, operands))
     results = cx.builder.append(recur, owned, types, results=types, function=making.number, word=word)
     if word:
-        cx.word.term = cx.no_failure()  # a failure ends the run at the call
+        cx.failure_word.term = cx.no_failure()  # a failure ends the run at the call
     return term_from_leaves(type, list(results))
 
 
@@ -96,22 +101,22 @@ def complete_function(session: Session, making: PendingFunction, instance: Funct
     `None` where it must be elaborated once more, now that it is known which functions of the group draw, and what they
     give: which variants, and which texts.
     """
-    under_way = session.under_way
+    under_way = session.in_progress
     if making.outermost < len(under_way.stack) - 1:
-        under_way.leave_open(making, instance)
+        under_way.defer(making, instance)
         return instance
-    if not making.called:
+    if not making.is_recursive:
         return instance
     making.instance = instance
-    group = [making, *under_way.inside(making)]
+    group = [making, *under_way.incomplete_inside(making)]
     drawing = {m.key for m in group if m.instance is not None and m.instance.random}
     other = revised_result_types(group)
-    if not drawing <= under_way.random or other:
-        under_way.random |= drawing
-        under_way.gives |= other
+    if not drawing <= under_way.drawing or other:
+        under_way.drawing |= drawing
+        under_way.result_types |= other
         return None
     if many := variant_specific_keys([m.key for m in group]):
-        session.wide |= many
+        session.generalized_instances |= many
         return None
     return merge_group(session, group)
 
@@ -125,14 +130,14 @@ def revised_result_types(group: Sequence[PendingFunction]) -> dict[Hashable, Lan
     return {
         m.key: type
         for m, type in made
-        if m.taken is not None and default_open_dtypes(m.taken) != default_open_dtypes(type)
+        if m.assumed_result is not None and default_open_dtypes(m.assumed_result) != default_open_dtypes(type)
     }
 
 
 def undecided_text_error(cx: ElabContext, making: PendingFunction, span: Span) -> DifflangError | None:
     """The reason why a body is undecided, if that is a text that a call within its own group gives."""
-    group = [making, *cx.session.under_way.inside(making)]
-    if not any(m.taken is not None and contains_kind(m.taken, (TextType,)) for m in group):
+    group = [making, *cx.session.in_progress.incomplete_inside(making)]
+    if not any(m.assumed_result is not None and contains_kind(m.assumed_result, (TextType,)) for m in group):
         return None
     name = making.code.decl.name
     message = f"`{name}` decides by a text that a call of itself gives: what that says, only the run would know"
@@ -168,13 +173,13 @@ def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionI
     reject_infinite_recursion(group)
     first, decl = group[0], group[0].code.decl
     for instance in made.values():
-        resolve_dtypes(instance.graph, session.settled)
+        resolve_dtypes(instance.graph, session.finalized_graphs)
     names = " → ".join(f"`{n}`" for n in dict.fromkeys(str(m.code) for m in group))
     chain = f"{names} → `{decl.name}`"
-    frames, steps = [session.site(CheckSite(decl.name_span, chain, room)) for room in ("frames", "steps")]
+    frames, steps = [session.add_check_site(CheckSite(decl.name_span, chain, room)) for room in ("frames", "steps")]
     members = {number: group_member(instance) for number, instance in made.items()}
     allowed = session.most_steps
-    most = (allowed, session.site(CheckSite(decl.name_span, chain, most=allowed))) if allowed else None
+    most = (allowed, session.add_check_site(CheckSite(decl.name_span, chain, max_steps=allowed))) if allowed else None
     graph, shared = build_stack_machine(members, first.number, (frames, steps), decl.name_span, decl.name, most)
     instance = made[first.number]
     fails = len(graph.results) > len(leaf_types(instance.type))
@@ -184,12 +189,12 @@ def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionI
     args, key = (given[:-1], given[-1:]) if instance.random else (given, ())
     told = [rest[NO_FAILURE_LABEL]] if NO_FAILURE_LABEL in rest else []
     graph = Graph((*args, *[rest[label] for label in order], *key, *told), graph.eqns, graph.results, graph.name)
-    session.settled.add(graph)
+    session.finalized_graphs.add(graph)
     return FunctionInstance(
         graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
-        any(i.chosen for i in made.values()),
+        any(i.branch_elided for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
-        tightest_limit(*[i.limit for i in made.values()]), len(made) - 1 + max(i.depth for i in made.values()),
+        tightest_limit(*[i.memory_limit for i in made.values()]), len(made) - 1 + max(i.call_depth for i in made.values()),
     )  # fmt: skip
 
 
@@ -204,9 +209,9 @@ def group_member(instance: FunctionInstance) -> GroupFunction:
     graph = instance.graph
     shared = [label for n, t in instance.globals for label in leaf_labels(n, t)]
     params: list[Value] = list(graph.params)
-    told = [params.pop()] if instance.told else []
+    told = [params.pop()] if instance.takes_ok_flag else []
     key = [params.pop()] if instance.random else []
     split = len(params) - len(shared)
     order = (*params[:split], *key, *params[split:], *told)
-    every = (*shared, *[NO_FAILURE_LABEL] * instance.told)
+    every = (*shared, *[NO_FAILURE_LABEL] * instance.takes_ok_flag)
     return GroupFunction(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)

@@ -106,15 +106,15 @@ def contains_opaque_function(term: Term) -> bool:
 def closure_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict[str, Any]:
     pairs = zip(code.names, captures, strict=True)
     found: dict[str, Any] = {n: t.static for n, t in pairs if isinstance(t, Array) and isinstance(t.static, Dim)}
-    found |= {known.name: known.value for known in code.known if isinstance(known.value, Dim)}
+    found |= {known.name: known.value for known in code.static_captures if isinstance(known.value, Dim)}
     return {name: size for name, size in found.items() if not isinstance(size, bool)}
 
 
 def signature_annotations(cx: ElabContext, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> AnnotationResolver:
     """What the names in a function's signature are before it is given anything: its own, and those from around it."""
     own = code.decl.generics if isinstance(code, FnCode) else ()
-    bound = {**closure_sizes(code, captures), **{t.name: t.type for t in code.types if t.type is not None}}
-    generics = {t.name: t.bound for t in code.types} | {g.name: g.bound for g in own}
+    bound = {**closure_sizes(code, captures), **{t.name: t.type for t in code.enclosing_generics if t.type is not None}}
+    generics = {t.name: t.bound for t in code.enclosing_generics} | {g.name: g.bound for g in own}
     return AnnotationResolver(cx.unifier, code.module.records.get, bound, generics)
 
 
@@ -124,13 +124,13 @@ def has_open_names(decl: tree.Fn) -> bool:
 
 
 def match_parameters(
-    cx: ElabContext, decl: tree.Fn, given: dict[str, tuple[Term, Span]], annotations: AnnotationResolver
+    cx: ElabContext, decl: tree.Fn, arguments: dict[str, tuple[Term, Span]], annotations: AnnotationResolver
 ) -> dict[str, Term]:
     """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
     terms: dict[str, Term] = {}
     stories: dict[str, tuple[Span, str]] = {}
     for param in sorted(decl.params, key=lambda p: matching_order(p, annotations)):
-        term, span = given[param.name]
+        term, span = arguments[param.name]
         known = set(annotations.bound)
         if is_dim(param.type):
             size = annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
@@ -150,10 +150,10 @@ def match_parameters(
         terms[param.name] = term
     for param in decl.params:
         if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
-            terms[param.name] = ascribe_function(param, *given[param.name], annotations)
+            terms[param.name] = ascribe_function(param, *arguments[param.name], annotations)
         elif param.type is not None and param.name in terms:
             terms[param.name] = ascribe_enum(annotations, param.type, terms[param.name])
-            note_open_names(annotations, param, terms[param.name], given[param.name][1])
+            note_open_names(annotations, param, terms[param.name], arguments[param.name][1])
     return {p.name: terms[p.name] for p in decl.params if p.name in terms}
 
 
@@ -163,7 +163,7 @@ def note_open_names(annotations: AnnotationResolver, param: tree.Param, term: Te
         return
     for name in mentioned_names(param.type):
         if name not in annotations.bound and name not in DTYPES and annotations.records(name) is None:
-            annotations.untold[name] = span, param.span
+            annotations.undetermined[name] = span, param.span
 
 
 def linear_parameter_error(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
@@ -225,7 +225,7 @@ def argument_mismatch_error(
         fixes = declared_dtype_fix(param.type, term.tensor.dtype, span)
         wanted = param.type.path[0]
         if wanted != prune_dtype(term.tensor.dtype).name:
-            way = fixes[0].text if fixes else f"write `{wanted}({span.text})`"
+            way = fixes[0].title if fixes else f"write `{wanted}({span.text})`"
             way = f"there is no implicit conversion: {way}"
     message = f"the argument `{param.name}` of `{decl.name}` does not fit"
     return make_error("DL0304", message, *labels, help=way, fixes=fixes)
@@ -311,12 +311,12 @@ def constrain_alike(old: Term, new: Term, span: Span) -> Term:
     if not isinstance(old, Closure) or not isinstance(old.code, AscribedCode) or not isinstance(new, Closure):
         return new
     same = isinstance(new.code, AscribedCode) and new.code.type == old.code.type
-    return new if same else Closure(replace(old.code, given=span), (new,))
+    return new if same else Closure(replace(old.code, argument_span=span), (new,))
 
 
 def default_value(cx: ElabContext, code: FnCode, default: tree.Expr) -> Walk[Term]:
     """What a parameter is that no argument is given for. Errors: DL1003 where that calls its own function like that."""
-    under_way = cx.session.defaults
+    under_way = cx.session.defaults_in_progress
     if default in under_way:
         message, way = "a default calls its own function, which takes the default again", "give that call an argument"
         raise make_error("DL1003", message, (default.span, "this is never settled"), help=way)

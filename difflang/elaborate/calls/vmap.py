@@ -79,7 +79,7 @@ def map_over_batch(cx: ElabContext, f: Term, span: Span, items: list[SpannedTerm
                  for (t, at), b in zip(items, batched, strict=True)]  # fmt: skip
         return apply(cx, f, CallArgs(span, inner))
 
-    over = LoopIterable(length, cx.integer(length, span), values, lambda index, _: index)
+    over = LoopIterable(length, cx.integer_array(length, span), values, lambda index, _: index)
     return (yield emit_map(cx, span, over, body))
 
 
@@ -118,12 +118,12 @@ def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
     """An argument whose arrays have that axis first. Errors: DL0332 where one has no such axis."""
     term, span = item
 
-    def order(t: Tensor) -> tuple[int, ...]:
+    def axis_first(t: Tensor) -> tuple[int, ...]:
         if not -t.rank <= axis < t.rank:
             raise cx.error("DL0332", f"`vmap` goes along axis {axis} of this", span, f"{t} has none")
         return (axis % t.rank, *[a for a in range(t.rank) if a != axis % t.rank])
 
-    return permute_leaves(cx, term, order, span)
+    return permute_leaves(cx, term, axis_first, span)
 
 
 def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
@@ -138,25 +138,25 @@ def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], 
         parts = tuple([move_to_out_axes(cx, part, axis, span) for part, axis in zip(result.items, out, strict=True)])
         return replace(result, items=parts)
 
-    def order(t: Tensor) -> tuple[int, ...]:
+    def axis_at_out(t: Tensor) -> tuple[int, ...]:
         if not -t.rank <= out < t.rank:
             raise cx.error("DL0332", f"`out_axes` puts the lanes along axis {out}", span, f"a result is {t} then")
         rest = [*range(1, t.rank)]
         rest.insert(out % t.rank, 0)
         return tuple(rest)
 
-    return permute_leaves(cx, result, order, span)
+    return permute_leaves(cx, result, axis_at_out, span)
 
 
 def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) -> Term:
     """A term with the axes of its arrays in another order."""
 
-    def moved(value: Value) -> Value:
+    def permute_value(value: Value) -> Value:
         assert isinstance(value.type, Tensor)
         perm = order(value.type)
         return value if perm == (*range(len(perm)),) else cx.emit("transpose", span, value, perm=perm)
 
-    values = [moved(v) for v in leaves(term)]
+    values = [permute_value(v) for v in leaves(term)]
     turned = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
     return term_from_leaves(turned, values)
 

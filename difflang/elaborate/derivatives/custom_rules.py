@@ -59,7 +59,7 @@ class RuleGraphs(Struct, frozen=True, eq=False):
     """The two graphs of a function with a rule, and the top-level names that they take after the arguments."""
 
     primal: Graph
-    pushed: Graph
+    jvp: Graph
     wrt: tuple[bool, ...]
     globals: tuple[GlobalName, ...]
     fails: bool
@@ -100,7 +100,7 @@ def call_with_rule(
     operands = [*call_operands(cx, instance, list(terms.values()), span)]
     operands += rule_only_globals(cx, instance, ruled.globals)
     types = tuple(r.type for r in ruled.primal.results)
-    graphs = (silence_if_suppressed(cx, ruled.primal), ruled.pushed)
+    graphs = (silence_if_suppressed(cx, ruled.primal), ruled.jvp)
     results = cx.builder.append(OPS["ruled"], tuple(operands), types, graphs, name=code.decl.name, wrt=ruled.wrt)
     return call_result(cx, instance, results, ruled.fails, span)
 
@@ -108,15 +108,15 @@ def call_with_rule(
 def rule_only_globals(cx: ElabContext, instance: FunctionInstance, names: Sequence[GlobalName]) -> list[Value]:
     """The top-level values that a rule reads and its function does not."""
     terms = [cx.global_term(name) for name in names[len(instance.globals) :]]
-    return [cx.builder.own(v) for t in terms for v in leaves(t)]
+    return [cx.builder.capture(v) for t in terms for v in leaves(t)]
 
 
 def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: list[Term], span: Span) -> Term:
     """The function itself, in its rule; it draws what it drew when it was called."""
-    if cx.root.deriving:
+    if cx.root.derivative_depth:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
         raise make_error("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
-    key = cx.root.key if cx.root.key is cx.root.called_with else None
+    key = cx.root.key if cx.root.key is cx.root.caller_key else None
     operands = [*call_operands(cx, rule.instance, terms, span, key)]
     operands += rule_only_globals(cx, rule.instance, rule.globals)
     types = tuple(r.type for r in rule.instance.graph.results)
@@ -137,8 +137,8 @@ def rule_graphs(
     annotations: AnnotationResolver,
 ) -> Walk[RuleGraphs]:
     """The graphs of an instance and its rule, made once. What the rule reads besides is known after it was walked."""
-    if instance.graph in session.ruled:
-        return session.ruled[instance.graph]
+    if instance.graph in session.derivative_rules:
+        return session.derivative_rules[instance.graph]
     asked = RuleInstance(instance, tuple(n for n, _ in instance.globals), instance.fails)
     session.ruling.append(instance.graph)
     try:
@@ -150,7 +150,7 @@ def rule_graphs(
             asked = found
     finally:
         session.ruling.pop()
-    session.ruled[instance.graph] = ruled
+    session.derivative_rules[instance.graph] = ruled
     return ruled
 
 
@@ -158,27 +158,27 @@ def elaborate_rule(
     session: Session,
     code: FnCode,
     rule: tree.Rule,
-    asked: RuleInstance,
+    instance: RuleInstance,
     terms: dict[str, Term],
     annotations: AnnotationResolver,
 ) -> Walk[RuleGraphs]:
     cx = function_context(session, code.module, annotations, definition=False)
-    cx.root.rule = asked
+    cx.root.rule = instance
     types = {name: prune_type(type_of(term)) for name, term in terms.items()}
     params: list[Value] = []
     for name, type in types.items():
         params += [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
     rest = iter(params)
     arguments = {name: term_from_leaves(type, [next(rest) for _ in leaf_types(type)]) for name, type in types.items()}
-    for name in asked.globals:
+    for name in instance.globals:
         cx.global_term(name)
-    if asked.instance.random:
-        cx.root.key = cx.root.called_with = cx.builder.param(KEY_DATA, "key")
+    if instance.instance.random:
+        cx.root.key = cx.root.caller_key = cx.builder.param(KEY_DATA, "key")
     key = [] if cx.root.key is None else [cx.root.key]
-    told = [] if not asked.instance.told or (before := no_failure_in_caller(cx)) is None else [before]
-    cx.root.quiet += 1  # it is a derivative: what its function says, that says once
-    errors, fresh = session.errors, cx.word.term
-    value, changes, tangents = yield rule_value_and_tangent(cx, code, rule, arguments, asked.instance.type)
+    told = [] if not instance.instance.takes_ok_flag or (before := no_failure_in_caller(cx)) is None else [before]
+    cx.root.silence_depth += 1  # it is a derivative: what its function says, that says once
+    errors, fresh = session.errors, cx.failure_word.term
+    value, changes, tangents = yield rule_value_and_tangent(cx, code, rule, arguments, instance.instance.type)
     if session.errors > errors:
         raise AlreadyReported
     if cx.root.key is not None and not key:
@@ -186,17 +186,19 @@ def elaborate_rule(
         way = "draw outside, and pass on what was drawn"
         raise make_error("DL1104", message, (rule.name_span, ""), (code.decl.name_span, ""), help=way)
     names = tuple(cx.root.globals)
-    fails = asked.fails or cx.word.term is not fresh
-    theirs = len(asked.instance.globals)
+    fails = instance.fails or cx.failure_word.term is not fresh
+    theirs = len(instance.instance.globals)
     read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
     read = [*read, *key, *told, *more]
     word = leaves(cx.failure) if fails else []
     pushed = cx.builder.finish(
         [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"
     )
-    resolve_dtypes(pushed, cx.session.settled)
+    resolve_dtypes(pushed, cx.session.finalized_graphs)
     wrt = (*[p.type.tangent is not None for p in params], *[False] * len(read))
-    return RuleGraphs(add_rule_params(asked.instance, len(params) + len(read), read, fails), pushed, wrt, names, fails)
+    return RuleGraphs(
+        add_rule_params(instance.instance, len(params) + len(read), read, fails), pushed, wrt, names, fails
+    )
 
 
 def add_rule_params(instance: FunctionInstance, count: int, read: Sequence[Value], fails: bool) -> Graph:
@@ -349,7 +351,7 @@ def elaborate_rule_alone(session: Session, module: ModuleScope, rule: tree.Rule)
     if rule.by is not None and rule.by not in RULE_KINDS:
         message = f"there is no rule by `{rule.by}`"
         raise make_error("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(RULE_KINDS)}")
-    if session.checked.get(decl) is False:
+    if session.checked_definitions.get(decl) is False:
         raise AlreadyReported
     annotations = AnnotationResolver(
         Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True

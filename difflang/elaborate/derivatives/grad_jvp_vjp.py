@@ -59,8 +59,8 @@ class TracedFunction(Struct, frozen=True):
     consts: list[Value]
     result: Term  # over the graph's own values
     fails: bool
-    chosen: bool  # a condition known beforehand left a part of the function out
-    limit: int = 0  # the most bytes that a program with a derivative of it in reverse may take
+    branch_elided: bool  # a condition known beforehand left a part of the function out
+    memory_limit: int = 0  # the most bytes that a program with a derivative of it in reverse may take
 
 
 def apply_derivative(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
@@ -70,7 +70,7 @@ def apply_derivative(cx: ElabContext, code: DerivativeCode, f: Term, args: CallA
     try:
         return (yield apply_operator(cx, code, f, args))
     except MissingTangentError as error:
-        raise error.where_asked(code.at) from None
+        raise error.at_wrt_span(code.wrt_spans) from None
 
 
 def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
@@ -136,13 +136,13 @@ def unify_parameter_types(cx: ElabContext, f: Term, items: Sequence[tuple[Term, 
 
 def apply_with_one_key(cx: ElabContext, f: Term, args: CallArgs) -> Walk[tuple[Term, Value | None]]:
     """The function's value, and, if it draws, the one key that it drew from: who applies it again does so too."""
-    before, key, cx.root.muted = cx.root.draws, None, False
+    before, key, cx.root.output_suppressed = cx.root.draw_count, None, False
     with suppress_prints(cx):
         value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
-    drawn = cx.root.draws > before
-    if drawn or cx.root.muted:
-        key = cx.draw(args.span) if drawn else None
-        with cx.keyed(key):
+    drawn = cx.root.draw_count > before
+    if drawn or cx.root.output_suppressed:
+        key = cx.draw_key(args.span) if drawn else None
+        with cx.with_random_key(key):
             value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
     return value, key
 
@@ -156,11 +156,11 @@ def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPa
 
     points: list[Value] = []
     items = list(args.items)
-    if cx.loops:
-        cx.loops.append(None)
-    before, chosen, limit = cx.word.term, cx.root.chosen, cx.root.limit
-    cx.root.chosen, cx.root.limit = False, 0
-    with cx.region(args.span) as builder:
+    if cx.loop_yields:
+        cx.loop_yields.append(None)
+    before, chosen, limit = cx.failure_word.term, cx.root.chosen, cx.root.memory_limit
+    cx.root.chosen, cx.root.memory_limit = False, 0
+    with cx.nested_graph(args.span) as builder:
         for position, path in wrt:
             term, span = items[position]
             found = len(points)
@@ -169,17 +169,17 @@ def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPa
                 part = type_of(wrt_part(cx, items[position], path))
                 if not has_tangent_in_other_variant(cx.unifier, part):
                     raise argument_without_tangent(f, args, wrt, (position, path), part)
-        cx.root.deriving += 1
+        cx.root.derivative_depth += 1
         try:
             result = yield apply(cx, f, CallArgs(args.span, items))
-            word = leaves(cx.failure) if cx.word.term is not before else []
+            word = leaves(cx.failure) if cx.failure_word.term is not before else []
         finally:
-            cx.root.deriving -= 1
-            cx.word.term = before
+            cx.root.derivative_depth -= 1
+            cx.failure_word.term = before
             inside, cx.root.chosen = cx.root.chosen, cx.root.chosen or chosen
-            within, cx.root.limit = cx.root.limit, tightest_limit(cx.root.limit, limit)
-            if cx.loops:
-                cx.loops.pop()
+            within, cx.root.memory_limit = cx.root.memory_limit, tightest_limit(cx.root.memory_limit, limit)
+            if cx.loop_yields:
+                cx.loop_yields.pop()
     if isinstance(result, PoisonTerm):
         raise AlreadyReported
     default_result_dtypes(cx, result)
@@ -200,7 +200,7 @@ def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], poin
             points.append(term.value)
             return Array(cx.builder.param(term.tensor, term.value.hint), origin=term.origin)
         case Tuple():
-            return Tuple(tuple([replace_with_params(cx, t, (), points, span) for t in term.items]), term.of)
+            return Tuple(tuple([replace_with_params(cx, t, (), points, span) for t in term.items]), term.function_type)
         case RecordTerm():
             return record_of_fields(
                 term.type, tuple([replace_with_params(cx, t, (), points, span) for t in term.fields])
@@ -290,7 +290,7 @@ def gradient_record_type(wrt: Sequence[Wrt], types: Sequence[LangType]) -> LangT
 def emit_vjp(cx: ElabContext, traced: TracedFunction, cts: Sequence[Value], span: Span) -> tuple[Values, Values]:
     """The `vjp` equation: the function's results, and a cotangent for each point."""
     wrt = (True,) * len(traced.points) + (False,) * len(traced.consts)
-    attrs = {"limit": traced.limit} if traced.limit else {}
+    attrs = {"limit": traced.memory_limit} if traced.memory_limit else {}
     return emit_derivative(cx, "vjp", traced, cts, [p.type for p in traced.points], wrt, span, **attrs)
 
 
@@ -306,7 +306,7 @@ def emit_derivative(
 ) -> tuple[Values, Values]:
     """A derivative equation; a failure in the function travels on."""
     cx.builder.span = span
-    operands = tuple(map(cx.builder.own, [*traced.points, *traced.consts, *extra]))
+    operands = tuple(map(cx.builder.capture, [*traced.points, *traced.consts, *extra]))
     results = tuple(r.type for r in traced.graph.results)
     all_types = (*results, *[t for t in types if isinstance(t, Tensor)])
     found = cx.builder.append(OPS[op], operands, all_types, (traced.graph,), wrt=wrt, **attrs)
@@ -329,7 +329,7 @@ def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
         case Array():
             return Array(next(parts)) if prune_dtype(term.tensor.dtype).differentiable else UNIT_TERM
         case Tuple():
-            return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.of)
+            return Tuple(tuple([tangent_term(t, parts) for t in term.items]), term.function_type)
         case Closure():
             return Tuple(tuple([tangent_term(t, parts) for t in term.captures]), closure_type(term))
         case SumTerm():

@@ -33,11 +33,11 @@ from difflang.types.type_errors import make_error
 
 def apply_implicit_derivative(cx: ElabContext, derivative: Closure, args: CallArgs) -> Walk[Term]:
     """A derivative that the rule needs and nobody wrote."""
-    before, cx.root.implied = cx.root.implied, True
+    before, cx.root.implicit_derivative = cx.root.implicit_derivative, True
     try:
         return (yield apply(cx, derivative, args))
     finally:
-        cx.root.implied = before
+        cx.root.implicit_derivative = before
 
 
 def solve_with_tangent(
@@ -50,11 +50,11 @@ def solve_with_tangent(
     f, moving = equation_closure(cx, code, rule, equation)
     items = [(term, span) for term in (*arguments.values(), x)]
     active = [i for i, t in enumerate(tangents) if leaf_types(type_of(t))]
-    draws = cx.root.draws
+    draws = cx.root.draw_count
     unknown = Closure(DerivativeCode("linearize", ((moving,),)), (f,))
     pair: Term = yield apply_implicit_derivative(cx, unknown, CallArgs(span, items))
     assert isinstance(pair, Tuple)
-    if cx.root.draws > draws:
+    if cx.root.draw_count > draws:
         way = "draw outside, and pass on what was drawn"
         raise make_error("DL1104", "the equation of a rule does not draw", (equation.body.span, ""), help=way)
     residual, slope = pair.items
@@ -68,7 +68,7 @@ def solve_with_tangent(
         cx, push, CallArgs(span, [*items, *[(tangents[i], span) for i in active]])
     )
     assert isinstance(pushed, Tuple)
-    if cx.root.definition:
+    if cx.root.definition_only:
         return x, placeholder_term(cx, tangent_type(type_of(x)))
     return x, (yield solve_for_tangent(cx, slope, pushed.items[1], span))
 
@@ -88,7 +88,7 @@ def rule_equation(rule: tree.Rule) -> tree.Lambda:
 
 def dim_argument(cx: ElabContext, param: tree.Param, span: Span) -> Term:
     size = cx.annotations.dim(tree.TypeName(param.span, (param.name,)))
-    return cx.integer(size, span)
+    return cx.integer_array(size, span)
 
 
 def equation_closure(cx: ElabContext, code: FnCode, rule: tree.Rule, equation: tree.Lambda) -> tuple[Closure, int]:
@@ -124,7 +124,7 @@ def zero_values(cx: ElabContext, type: LangType) -> list[Value]:
 def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) -> Walk[Term]:
     """The dx with slope(dx) = -change."""
     assert isinstance(slope, Closure) and isinstance(slope.code, LinearMapCode)
-    takes = slope.code.takes
+    takes = slope.code.domain
     opposite = [cx.emit("neg", span, v) for v in leaves(change)]
     types = [v.type for v in opposite]
     lone = leaf_types(takes) == types == [types[0]] and isinstance(types[0], Tensor) and not types[0].shape
@@ -133,7 +133,7 @@ def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) ->
         by = leaves((yield apply(cx, slope, CallArgs(span, [(one, span)]))))[0]
         return term_from_leaves(takes, [cx.emit("div", span, opposite[0], by)])
     code = flatten_map(slope.code)
-    assert isinstance(code.takes, Tensor)
+    assert isinstance(code.domain, Tensor)
     rhs = Array(flatten_values(cx.builder, opposite))
     prelude = cx.module.prelude or cx.module
     solver = Closure(FnCode(prelude.fns["eliminated"], prelude), ())
@@ -149,7 +149,7 @@ def is_multiplication(code: LinearMapCode) -> bool:
 
 def flatten_map(code: LinearMapCode) -> LinearMapCode:
     """The same map between real vectors: the numbers of what it takes and gives one after the other."""
-    takes, gives = leaf_types(code.takes), leaf_types(code.gives)
+    takes, gives = leaf_types(code.domain), leaf_types(code.gives)
     builder = Builder()
     residuals = [builder.param(p.type, p.hint) for p in code.graph.params[: len(code.graph.params) - len(takes)]]
     vector = flat_vector_type(takes)
@@ -163,7 +163,7 @@ def flat_vector_type(types: Sequence[Tensor]) -> Tensor:
     """The type of these as one vector, complex numbers as two real ones."""
     first = types[0].dtype
     length = sum(element_count(t) * (1 + t.dtype.is_complex) for t in types)
-    return Tensor(STRICT_SOLVER.part(types[0]) if first.is_complex else first, (length,))
+    return Tensor(STRICT_SOLVER.real_dtype(types[0]) if first.is_complex else first, (length,))
 
 
 def element_count(type: Tensor) -> int:

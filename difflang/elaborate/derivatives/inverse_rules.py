@@ -51,7 +51,7 @@ class InvertibleFunction(Struct, frozen=True, eq=False):
     """The two graphs of a function with an inverse, their params in this order: the state, the rest, what is global."""
 
     step: Graph
-    back: Graph
+    inverse: Graph
     order: tuple[int, ...]  # which operand of the function comes where
     state: int
     globals: tuple[GlobalName, ...]
@@ -71,10 +71,10 @@ def call_invertible(
     made: InvertibleFunction = yield invertible_graphs(cx.session, code, rule, instance, types, annotations)
     operands = [*call_operands(cx, instance, given, span)]
     extra = [cx.global_term(name) for name in made.globals[len(instance.globals) :]]
-    operands += [cx.builder.own(v) for term in extra for v in leaves(term)]
+    operands += [cx.builder.capture(v) for term in extra for v in leaves(term)]
     ordered = tuple([operands[i] for i in made.order])
     results = tuple(r.type for r in made.step.results)
-    graphs = (silence_if_suppressed(cx, made.step), made.back)
+    graphs = (silence_if_suppressed(cx, made.step), made.inverse)
     found = cx.builder.append(OPS["invertible"], ordered, results, graphs, state=made.state, name=code.decl.name)
     return call_result(cx, instance, found, instance.fails, span)
 
@@ -114,19 +114,19 @@ def invertible_graphs(
     annotations: AnnotationResolver,
 ) -> Walk[InvertibleFunction]:
     """The graphs of an instance and its inverse, made once."""
-    if instance.graph in session.ruled:
-        return session.ruled[instance.graph]
+    if instance.graph in session.derivative_rules:
+        return session.derivative_rules[instance.graph]
     if instance.random:
         message = f"`{code}` draws, and its inverse would not draw the same"
         raise make_error("DL1104", message, (rule.name_span, ""), help="draw outside, and pass on what was drawn")
     session.ruling.append(instance.graph)
     try:
         cx = function_context(session, code.module, annotations, definition=False)
-        cx.root.quiet += 1  # what the function says it says once, on its way forwards
+        cx.root.silence_depth += 1  # what the function says it says once, on its way forwards
         errors = session.errors
         for name, _ in instance.globals:
             cx.global_term(name)
-        told = [cx.builder.param(BOOL_SCALAR, "well")] if instance.told else []
+        told = [cx.builder.param(BOOL_SCALAR, "well")] if instance.takes_ok_flag else []
         params = {
             name: [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
             for name, type in types.items()
@@ -151,9 +151,9 @@ def invertible_graphs(
     first = [i for name in state for i in places[name]]
     order = (*first, *[i for i in range(len(every)) if i not in set(first)])
     back = cx.builder.finish(leaves(before), params=[every[i] for i in order], name=f"{code}.inverse")
-    resolve_dtypes(back, session.settled)
+    resolve_dtypes(back, session.finalized_graphs)
     made = InvertibleFunction(reorder_params(instance.graph, every, order), back, order, len(first), names)
-    session.ruled[instance.graph] = made
+    session.derivative_rules[instance.graph] = made
     return made
 
 
@@ -174,7 +174,7 @@ def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dic
     state, span = inverse_state_params(code, rule), rule.body.span
     taken = [arguments[name] for name in state]
     value = taken[0] if len(taken) == 1 else Tuple(tuple(taken))
-    fresh = cx.word.term
+    fresh = cx.failure_word.term
     inverse: Term = yield elaborate(cx, rule.body)
     given = [(value, span)]
     if not (isinstance(inverse, Closure) and isinstance(inverse.code, LambdaCode)):
@@ -192,21 +192,21 @@ def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dic
     if not cx.unifier.same(type_of(found), wanted):
         label = f"this gives {show_type(type_of(found))}, and `{', '.join(state)}` is {show_type(wanted)}"
         raise make_error("DL1104", f"the inverse of `{code}` gives back what `{code}` took", (span, label))
-    return found if cx.word.term is fresh else nan_after_failure(cx, found, span)
+    return found if cx.failure_word.term is fresh else nan_after_failure(cx, found, span)
 
 
 def nan_after_failure(cx: ElabContext, term: Term, span: Span) -> Term:
     """NaN where a check of the inverse has failed: there is nobody to whom it could be reported."""
     well = no_failure_value(cx, cx.failure, span)
 
-    def kept(value: Value) -> Value:
+    def nan_if_failed(value: Value) -> Value:
         if not isinstance(value.type, Tensor) or value.type.tangent is None:
             return value
         shape = value.type.shape
         truth = cx.emit("broadcast", span, well, shape=shape, axes=()) if shape else well
         return cx.emit("select", span, truth, value, cx.emit("const", span, value=nan, type=value.type))
 
-    return with_leaves(term, iter([kept(v) for v in leaves(term)]))
+    return with_leaves(term, iter([nan_if_failed(v) for v in leaves(term)]))
 
 
 def check_inverse_rule(

@@ -50,7 +50,7 @@ from difflang.types.unify import narrow_candidates
 
 def hessian_vector_product(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
     """`hvp(f)(x, v)`: how the gradient changes along v, forward over reverse."""
-    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator, at=code.at), (f,))
+    gradient = Closure(DerivativeCode("grad", code.wrt, source_operator=code.operator, wrt_spans=code.wrt_spans), (f,))
     pair = yield apply(cx, Closure(DerivativeCode("jvp", code.wrt), (gradient,)), args)
     assert isinstance(pair, Tuple)
     return pair.items[1]
@@ -64,8 +64,10 @@ def hessian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> W
             message = "`hessian` is of functions of real numbers: in complex ones a change has two halves"
             what = f"this is {show_type(type_of(item[0]))}"
             raise cx.error("DL0408", message, item[1], what, "`hvp` gives the change of the gradient along a direction")
-    gradient = Closure(DerivativeCode("grad", code.wrt, asked=code.operator, at=code.at), (f,))
-    return (yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, asked=code.operator), (gradient,)), args))
+    gradient = Closure(DerivativeCode("grad", code.wrt, source_operator=code.operator, wrt_spans=code.wrt_spans), (f,))
+    return (
+        yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, source_operator=code.operator), (gradient,)), args)
+    )
 
 
 def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:
@@ -117,7 +119,7 @@ def trace_with_zero_warning(cx: ElabContext, f: Term, args: CallArgs, wrt: list[
 
 def map_over_basis(
     cx: ElabContext,
-    traced_again: Callable[[], Walk[TracedFunction]],
+    retrace: Callable[[], Walk[TracedFunction]],
     key: Value | None,
     side: Tensor,
     place: int,
@@ -132,8 +134,8 @@ def map_over_basis(
 
     def direction(_: Array, basis: list[Value]) -> Walk[Term]:
         along = cx.emit("reshape", span, basis[0], shape=side.shape)
-        with cx.keyed(key), suppress_prints(cx):
-            traced = yield traced_again()
+        with cx.with_random_key(key), suppress_prints(cx):
+            traced = yield retrace()
         if by_columns:
             return Tuple(tuple(map(Array, emit_jvp(cx, traced, [along], span, only=place)[1])))
         one = with_single_result(traced, place)
@@ -157,7 +159,9 @@ def map_over_basis(
         )
 
     length = shape_product(side.shape)
-    over = LoopIterable(length, cx.integer(length, span), [identity_matrix(cx, length, side.dtype, span)], row_index)
+    over = LoopIterable(
+        length, cx.integer_array(length, span), [identity_matrix(cx, length, side.dtype, span)], row_index
+    )
     found = yield emit_map(cx, span, over, direction)
     assert isinstance(found, Tuple)
     return [block for block in found.items if isinstance(block, Array)]
@@ -201,7 +205,7 @@ def build_tangent(type: LangType, parts: Iterator[Term], tags: Iterator[Value]) 
         case Tensor():
             return next(parts)
         case TupleType():
-            return Tuple(tuple([build_tangent(t, parts, tags) for t in type.items]), type.of)
+            return Tuple(tuple([build_tangent(t, parts, tags) for t in type.items]), type.closure)
         case RecordType():
             return record_of_fields(type, tuple([build_tangent(t, parts, tags) for t in type.fields]))
         case VariantType():

@@ -82,7 +82,7 @@ from difflang.types.type_errors import DeferCheck, make_error
 def linearize(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace_function(cx, f, args, wrt)
-    if traced.limit and not args.span.of_library and not cx.root.implied:
+    if traced.limit and not args.span.in_library and not cx.root.implicit_derivative:
         way = f"`grad` keeps to it; leave `@memory` away from what `{code.operator}` is taken of, and what that calls"
         message = f"no limit on memory holds for what `{code.operator}` gives: a linear function keeps what it needs"
         raise make_error("DL1014", message, (args.span, ""), help=way)
@@ -99,10 +99,10 @@ def linearize_traced(
 ) -> tuple[Term, Term]:
     """The function's value at its points, and its derivative there, of tangents with the `tags` of the points."""
     gives = default_open_dtypes(tangent_type(type_of(traced.result)))
-    if cx.root.definition:
+    if cx.root.definition_only:
         nowhere = [Value(v.type, cx.builder) for v in leaves(traced.result)]
         return with_leaves(traced.result, iter(nowhere)), OpaqueTerm(FnType((takes,), gives, linear=True))
-    resolve_dtypes(traced.graph, cx.session.settled)
+    resolve_dtypes(traced.graph, cx.session.finalized_graphs)
     cx.builder.span = span
     from difflang.ad.linear_maps import linearize_function  # with the passes, which most checks of a file do without
 
@@ -121,22 +121,22 @@ def linearize_traced(
 
 def intern_graph(session: Session, graph: Graph) -> Graph:
     """The one graph that stands for all equal ones: maps are of one type if they compute the same."""
-    return session.maps.setdefault(session.keys.of(graph), graph)
+    return session.linear_maps.setdefault(session.keys.graph_key(graph), graph)
 
 
 def apply_map(cx: ElabContext, code: LinearMapCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
     """A map at a tangent; the parts of a tuple or of a record of derivatives may stand one by one."""
     if not args.items or args.named:
-        raise cx.error("DL0404", f"this linear function takes {show_type(code.takes)}", args.span)
-    given, span = args.items[0] if len(args.items) == 1 else (pack_arguments(code.takes, args), args.span)
-    if not number_types(code.takes) or least_common_type(cx.unifier, code.takes, type_of(given)) != code.takes:
-        raise linear_argument_error(code.takes, given, span)
+        raise cx.error("DL0404", f"this linear function takes {show_type(code.domain)}", args.span)
+    given, span = args.items[0] if len(args.items) == 1 else (pack_arguments(code.domain, args), args.span)
+    if not number_types(code.domain) or least_common_type(cx.unifier, code.domain, type_of(given)) != code.domain:
+        raise linear_argument_error(code.domain, given, span)
     theirs, ours, residuals = split_captures(code, [v for t in captures for v in leaves(t)])
-    given = widen_to_type(cx.builder, given, code.takes)
-    numbers = tangent_numbers_along(cx, build_tangent(code.takes, theirs, numbers_of(given)), given, span)
+    given = widen_to_type(cx.builder, given, code.domain)
+    numbers = tangent_numbers_along(cx, build_tangent(code.domain, theirs, numbers_of(given)), given, span)
     cx.builder.span = span
     types = tuple([r.type for r in code.graph.results])
-    owned = tuple(map(cx.builder.own, [*residuals, *numbers]))
+    owned = tuple(map(cx.builder.capture, [*residuals, *numbers]))
     results = cx.builder.append(OPS["call"], owned, types, (code.graph,), name="linear")
     return build_tangent(code.gives, ours, results)
     yield
@@ -149,7 +149,7 @@ def split_captures(
     code: LinearMapCode, captures: Sequence[CaptureT]
 ) -> tuple[Sequence[CaptureT], Sequence[CaptureT], Sequence[CaptureT]]:
     """What a map captures: the tags of what it takes, of what it gives, and its residuals."""
-    first = tag_count(code.takes)
+    first = tag_count(code.domain)
     second = first + tag_count(code.gives)
     return captures[:first], captures[first:second], captures[second:]
 
@@ -191,9 +191,9 @@ def transpose_map(cx: ElabContext, map: Term, span: Span) -> Term:
     from difflang.ad.linear_maps import transpose_map
 
     code = map.code
-    back = code.back or intern_graph(cx.session, transpose_map(code.graph, len(number_types(code.takes))))
+    back = code.transposed or intern_graph(cx.session, transpose_map(code.graph, len(number_types(code.domain))))
     theirs, ours, residuals = split_captures(code, map.captures)
-    return Closure(LinearMapCode(back, code.gives, code.takes, code.graph), (*ours, *theirs, *residuals))
+    return Closure(LinearMapCode(back, code.gives, code.domain, code.graph), (*ours, *theirs, *residuals))
 
 
 def lambda_as_map(
@@ -203,7 +203,7 @@ def lambda_as_map(
     yield check_linear(cx, f, takes, span)
     takes = [default_open_dtypes(t) for t in takes]
     whole = takes[0] if len(takes) == 1 else TupleType(tuple(takes))
-    if cx.root.definition:
+    if cx.root.definition_only:
         body = yield elaborate_lambda(cx, f, takes, span)
         return OpaqueTerm(FnType(tuple(takes), body.gives, linear=True))
     cx.builder.span = span
@@ -238,7 +238,7 @@ def lambda_domain(cx: ElabContext, code: LambdaCode, f: Closure, span: Span, *, 
         raise unknown_domain_error(code, span)
     bound, generics = {**cx.annotations.bound}, {**cx.annotations.generics}
     inner = AnnotationResolver(cx.unifier, code.module.records.get, bound, generics, rigid)
-    with bind_generics(inner, code.types, closure_sizes(code, f.captures)):
+    with bind_generics(inner, code.enclosing_generics, closure_sizes(code, f.captures)):
         return [inner.type(p.type) for p in code.decl.params if p.type is not None]
 
 
@@ -261,22 +261,22 @@ def check_linear(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: S
     assert isinstance(f.code, LambdaCode)
     types = tuple(map(prune_type, takes))
     captured = tuple([prune_type(type_of(t)) for t in f.captures])
-    key: Any = (f.code, types, captured, tuple(map(static_facts, f.captures)), cx.root.definition)
-    if key in cx.session.proved:
+    key: Any = (f.code, types, captured, tuple(map(static_facts, f.captures)), cx.root.definition_only)
+    if key in cx.session.proven_linear:
         return
     body: LambdaBody = yield elaborate_lambda(cx, f, types, span)
     graph = body.graph
-    if not cx.root.definition and contains_derivatives(graph):
+    if not cx.root.definition_only and contains_derivatives(graph):
         from difflang.ad.expand_derivatives import expand_derivatives
 
-        resolve_dtypes(graph, cx.session.settled)
+        resolve_dtypes(graph, cx.session.finalized_graphs)
         graph = expand_derivatives(graph)
     try:
-        prove_linear(graph, body.linear)
+        prove_linear(graph, body.linear_params)
     except NotLinear as fault:
         raise not_linear_error(fault, f.code.decl) from None
     if not any(isinstance(t.dtype, DTypeVar) for type in (*types, *captured) for t in leaf_types(type)):
-        cx.session.proved.add(key)
+        cx.session.proven_linear.add(key)
 
 
 def contains_derivatives(graph: Graph) -> bool:
@@ -295,29 +295,29 @@ class LambdaBody(Struct, frozen=True):
     """A lambda by itself: its graph, which of the params are the lambda's own, and the type of what it gives."""
 
     graph: Graph
-    linear: tuple[bool, ...]
+    linear_params: tuple[bool, ...]
     gives: LangType
 
 
 def elaborate_lambda(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[LambdaBody]:
     """A lambda walked for arguments of these types. Nothing of it stays."""
     assert isinstance(f.code, LambdaCode)
-    before, draws = cx.word.term, cx.root.draws
-    if cx.loops:
-        cx.loops.append(None)
+    before, draws = cx.failure_word.term, cx.root.draw_count
+    if cx.loop_yields:
+        cx.loop_yields.append(None)
     try:
-        with cx.region(span) as builder:
+        with cx.nested_graph(span) as builder:
             args = CallArgs(span)
             for type in takes:
                 if type != tangent_type(type):
                     raise not_a_vector_error(f.code.decl, show_type(type), span)
                 args.items.append((term_from_leaves(type, [builder.param(t) for t in leaf_types(type)]), span))
             result = yield call_lambda(cx, f.code, f.captures, args)
-            drawn = cx.root.draws > draws
+            drawn = cx.root.draw_count > draws
     finally:
-        cx.word.term, cx.root.draws = before, draws
-        if cx.loops:
-            cx.loops.pop()
+        cx.failure_word.term, cx.root.draw_count = before, draws
+        if cx.loop_yields:
+            cx.loop_yields.pop()
     check_linear_result(f.code, result, drawn)
     params = builder.params
     consts, (graph,) = close_regions([builder], [leaves(result)], [params], [len(params)])
@@ -366,7 +366,7 @@ def prove_annotated_lambda(cx: ElabContext, f: Closure) -> Walk[None]:
     proved for numbers, and where it is applied.
     """
     assert isinstance(f.code, LambdaCode)
-    decl, bound, checking = f.code.decl, dict(cx.annotations.bound), cx.root.definition
+    decl, bound, checking = f.code.decl, dict(cx.annotations.bound), cx.root.definition_only
     if all(p.type is None for p in decl.params):
         return (yield prove_scalar_lambda(cx, f))
     if any(p.type is None for p in decl.params):

@@ -97,7 +97,7 @@ def call_solver(
 def check_same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
     """The map goes from the space of the right-hand side into itself. Errors: DL1104."""
     assert isinstance(map, Closure) and isinstance(map.code, LinearMapCode)
-    takes, gives, found = map.code.takes, map.code.gives, prune_type(type_of(rhs))
+    takes, gives, found = map.code.domain, map.code.gives, prune_type(type_of(rhs))
     if not found == takes == gives == tangent_type(takes):
         message = f"`{code}` solves with a linear map of a space into itself, for a right-hand side in it"
         label = f"the map is {show_type(takes)} -o {show_type(gives)}, the right-hand side {show_type(found)}"
@@ -144,7 +144,7 @@ def map_as_graph(code: LinearMapCode, like: Graph, map_at: int, at: Sequence[int
     """The map itself as a graph of what its solver takes, the unknown in place of the right-hand side."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in like.params]
-    first = map_at + tag_count(code.takes) + tag_count(code.gives)
-    residuals = len(code.graph.params) - len(number_types(code.takes))
+    first = map_at + tag_count(code.domain) + tag_count(code.gives)
+    residuals = len(code.graph.params) - len(number_types(code.domain))
     given = [*params[first : first + residuals], *[params[i] for i in at]]
     return builder.finish(builder.inline(code.graph, *given), name=code.graph.name)

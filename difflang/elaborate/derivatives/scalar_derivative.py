@@ -47,12 +47,12 @@ def trace_scalar_function(
 
 def trace_holomorphic(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
     """The graph of a function that is holomorphic in what is complex of its points. Errors: DL0408 if it is not."""
-    before = cx.root.opened
-    cx.root.opened = any(is_complex_value(leaf) for term, _ in args.items for leaf in leaves(term))
+    before = cx.root.follows_calls
+    cx.root.follows_calls = any(is_complex_value(leaf) for term, _ in args.items for leaf in leaves(term))
     try:
         traced = yield trace_function(cx, f, args, wrt)
     finally:
-        cx.root.opened = before
+        cx.root.follows_calls = before
     check_holomorphic(cx, traced, args.span)
     return traced
 

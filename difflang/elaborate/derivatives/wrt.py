@@ -20,13 +20,13 @@ from difflang.types.module_scope import ModuleScope
 WrtPath = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
 
 
-def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, needed: int = 0) -> Walk[CallArgs]:
+def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, count: int = 0) -> Walk[CallArgs]:
     """The arguments by position, the first `needed` of them at least: what is left out stands at its default."""
     from difflang.elaborate.calls.signatures import default_value
 
     names, (code, defaults) = parameter_names(f), parameter_defaults(f)
     items = list(args.items)
-    last = max([needed, *[names.index(name) + 1 for name in args.named if name in names]])
+    last = max([count, *[names.index(name) + 1 for name in args.named if name in names]])
     by_name = 0
     for name in names[len(items) : last]:
         if name in args.named:

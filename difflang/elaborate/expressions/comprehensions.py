@@ -74,7 +74,7 @@ def elaborate_comprehension(cx: ElabContext, e: tree.ArrayComprehension) -> Walk
             "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`",
         )
     try:
-        return (yield map_iterator(cx, e.comprehension, 0, None, sized=True))
+        return (yield map_iterator(cx, e.comprehension, 0, None, ask_host=True))
     except DynamicExtent as found:
         way = "make its length a `dim` parameter, reduce it as in `sum(for …)`, or go through it in a loop that yields"
         raise cx.error("DL0305", "the length of an array is known before the run", found.span, "", way) from None
@@ -85,11 +85,11 @@ def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk
     name = fn.code.name if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode) else ""
     if e.condition is not None and name not in REDUCTION_IDENTITIES:
         raise cx.error("DL0331", "only sum, prod, max, min, any and all take a filter", e.condition.span)
-    draws = cx.root.draws
+    draws = cx.root.draw_count
     try:
         term = yield map_iterator(cx, e, 0, REDUCTION_IDENTITIES.get(name))
     except DynamicExtent as found:
-        cx.root.draws = draws
+        cx.root.draw_count = draws
         if name not in ACCUMULATION_OPS:
             way = "use a `for` loop, or go over a size and filter: `max(for j in 0..n if j < i => …)`"
             message = f"`{name or 'this function'}` of as many values as only the run knows"
@@ -100,57 +100,57 @@ def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk
 
 
 def map_iterator(
-    cx: ElabContext, e: tree.Comprehension, depth: int, identity: float | None, *, sized: bool = False
+    cx: ElabContext, e: tree.Comprehension, depth: int, identity: float | None, *, ask_host: bool = False
 ) -> Walk[Term]:
     """The map of one iterator, around those after it. If `sized`, host code asks the host for the ends of ranges."""
     if depth == len(e.iterators):
         return (yield filtered_body(cx, e, identity))
-    over = yield iterator_extent(cx, e, e.iterators[depth], sized=sized)
+    over = yield iterator_extent(cx, e, e.iterators[depth], ask_host=ask_host)
 
-    def body(index: Array, rows: list[Value]) -> Walk[Term]:
+    def iterator_body(index: Array, rows: list[Value]) -> Walk[Term]:
         iterator = e.iterators[depth]
         bind_pattern(cx, iterator.pattern, over.item(index, rows), iterator.span, counts=True)
-        return map_iterator(cx, e, depth + 1, identity, sized=sized)
+        return map_iterator(cx, e, depth + 1, identity, ask_host=ask_host)
 
-    return (yield emit_map(cx, e.span, over, body))
+    return (yield emit_map(cx, e.span, over, iterator_body))
 
 
 def emit_map(
     cx: ElabContext,
     span: Span,
-    over: LoopIterable,
+    iterable: LoopIterable,
     body: Callable[[Array, list[Value]], Walk[Term]],
     *,
     in_order: bool = False,
-    refuse: Callable[[Graph, int], None] = lambda graph, consts: None,
+    check_body: Callable[[Graph, int], None] = lambda graph, consts: None,
 ) -> Walk[Term]:
     """The `map` equation of a body over a source of known length. Where lanes fail, `in_order` the first one does.
 
     `refuse` may raise once it sees a lane's graph, the first so many params of which all lanes share.
     """
-    length = over.length
+    length = iterable.length
     assert length is not None
     iota = cx.emit("iota", span, type=Tensor(I32, (length,)), axis=0)
-    if cx.loops:
-        cx.loops.append(None)
-    with cx.region(span) as builder:
-        cx.scope.wall = True
+    if cx.loop_yields:
+        cx.loop_yields.append(None)
+    with cx.nested_graph(span) as builder:
+        cx.scope.outer_is_read_only = True
         index = builder.param(Tensor(I32), "lane")
-        rows = [builder.param(row_type(v)) for v in over.arrays]
+        rows = [builder.param(row_type(v)) for v in iterable.arrays]
         cx.keys.append((builder, index))
-        outer_word = cx.word.term
-        fresh = cx.word.term = cx.no_failure()
+        outer_word = cx.failure_word.term
+        fresh = cx.failure_word.term = cx.no_failure()
         lane, before = IndexedLoop(builder, length), PriorInstancesOk(builder)
         try:
             with separate_failures(cx, before):
-                value = yield body(Array(index, below=length, lane=lane), rows)
-            word = leaves(cx.failure) if cx.word.term is not fresh else []
+                value = yield body(Array(index, upper_bound=length, index_of_loop=lane), rows)
+            word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
             still_well = [ok_after_item(cx, before.param, word, span)] if before.param is not None else []
         finally:
-            cx.word.term = outer_word
+            cx.failure_word.term = outer_word
             cx.keys.pop()
-            if cx.loops:
-                cx.loops.pop()
+            if cx.loop_yields:
+                cx.loop_yields.pop()
     if isinstance(value, PoisonTerm):
         raise AlreadyReported
     reject_texts(cx, value, span)
@@ -158,15 +158,15 @@ def emit_map(
     own = [v for v in builder.params if v is not before.param]
     own[1:1] = [before.param] if before.param is not None else []
     consts, (graph,) = close_regions([builder], [[*still_well, *leaves(value), *word]], [own], [len(still_well)])
-    refuse(graph, len(consts))
+    check_body(graph, len(consts))
     types = tuple(
         [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[FAILURE_WORD] * len(word)]]
     )
     if still_well:
-        results = map_sequentially(cx, graph, consts, [*over.arrays, *lane.arrays], types, length, span)
+        results = map_sequentially(cx, graph, consts, [*iterable.arrays, *lane.arrays], types, length, span)
     else:
         cx.builder.span = span
-        operands = tuple(map(cx.builder.own, [*consts, iota, *over.arrays, *lane.arrays]))
+        operands = tuple(map(cx.builder.capture, [*consts, iota, *iterable.arrays, *lane.arrays]))
         results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
         one_check = has_single_check(graph)
@@ -192,7 +192,7 @@ def map_sequentially(
     """Lanes that say something, one after the other: as a loop, which carries whether all is well."""
     start = no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR)
     cx.builder.span = span
-    operands = tuple(map(cx.builder.own, [cx.integer(length, span).value, *consts, start, *xs]))
+    operands = tuple(map(cx.builder.capture, [cx.integer_array(length, span).value, *consts, start, *xs]))
     attrs: dict[str, Any] = {"consts": len(consts), "carry": 1, "length": length, "exact": True, "reverse": False}
     return cx.builder.append(OPS["loop"], operands, (Tensor(I32), BOOL_SCALAR, *types), (lane,), **attrs)[2:]
 
@@ -211,11 +211,11 @@ def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None
     condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a filter")
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         raise cx.error("DL0313", "a filter is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
-    then = yield elaborate_side(cx, lambda: elaborate(cx, e.body), [cx.word], e.body.span)
+    then = yield elaborate_side(cx, lambda: elaborate(cx, e.body), [cx.failure_word], e.body.span)
     value = as_array(cx, then.value, e.body.span)
-    with cx.region(e.span) as other:
+    with cx.nested_graph(e.span) as other:
         nothing = Array(other.one("const", value=reduction_identity(value.tensor, identity), type=value.tensor))
-    return emit_cond(cx, condition, then, BranchSide(other, nothing, [cx.failure], e.span), [cx.word], e.span)
+    return emit_cond(cx, condition, then, BranchSide(other, nothing, [cx.failure], e.span), [cx.failure_word], e.span)
 
 
 def reduction_identity(type: Tensor, identity: float | None) -> float:
@@ -232,12 +232,12 @@ def reduction_identity(type: Tensor, identity: float | None) -> float:
 
 
 def iterator_extent(
-    cx: ElabContext, e: tree.Comprehension, iterator: tree.Iterator, *, sized: bool = False
+    cx: ElabContext, e: tree.Comprehension, iterator: tree.Iterator, *, ask_host: bool = False
 ) -> Walk[LoopIterable]:
     """What an iterator goes over: as written, or as far as the axes that its variable indexes."""
     if iterator.source is not None:
         term = yield elaborate(cx, iterator.source)
-        if sized and isinstance(term, RangeTerm):
+        if ask_host and isinstance(term, RangeTerm):
             term = RangeTerm(as_static_size(cx, term.start), as_static_size(cx, term.stop), term.step)
         over = as_iterable(cx, term, iterator.source.span)
         if over.length is None:
@@ -270,7 +270,7 @@ def iterator_extent(
                 (at, f"{other} here"),
                 (where, f"{length} here"),
             )
-    return LoopIterable(length, cx.integer(length, iterator.span), [], lambda index, _: index)
+    return LoopIterable(length, cx.integer_array(length, iterator.span), [], lambda index, _: index)
 
 
 def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[Dim, Span] | None]:
@@ -279,15 +279,15 @@ def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[D
     if place is None:
         return None
     before = [s for s in e.subscripts[:place] if not (isinstance(s, tree.Name) and s.id == "newaxis")]
-    before_word, draws = cx.word.term, cx.root.draws
+    before_word, draws = cx.failure_word.term, cx.root.draw_count
     try:
-        with cx.region(e.span):  # asked for its shape only, and thrown away with its checks and draws
-            cx.scope.wall = True
+        with cx.nested_graph(e.span):  # asked for its shape only, and thrown away with its checks and draws
+            cx.scope.outer_is_read_only = True
             base = yield elaborate(cx, e.base)
     except (DifflangError, AlreadyReported):
         return None  # named inside the body: its extent follows from what it is made of
     finally:
-        cx.word.term, cx.root.draws = before_word, draws
+        cx.failure_word.term, cx.root.draw_count = before_word, draws
     if is_sum_array(base):
         base = array_tags(base)
     if not isinstance(base, Array):

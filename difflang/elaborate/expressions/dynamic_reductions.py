@@ -58,17 +58,17 @@ def dynamic_reduction(cx: ElabContext, e: tree.Comprehension, name: str) -> Walk
 
     op, start = ACCUMULATION_OPS[name]
     shape: tuple[Dim, ...] = ()
-    draws, word = cx.root.draws, cx.word.term
+    draws, word = cx.root.draw_count, cx.failure_word.term
     while True:
         dtype = BOOL if op.startswith("logical") else literal_dtype(0, cx.module.default_float)
         first = Array(cx.emit("const", e.span, value=start, type=Tensor(dtype, shape)))
         try:
-            with cx.block() as scope:
+            with cx.child_scope() as scope:
                 scope.bind(ACCUMULATOR, first, mutable=True)
                 yield loop_expression(cx, comprehension_as_loops(e, name))
                 found = scope.names[ACCUMULATOR].term
         except AccumulatorShapeError as other:
-            shape, cx.root.draws, cx.word.term = other.shape, draws, word
+            shape, cx.root.draw_count, cx.failure_word.term = other.shape, draws, word
             continue
         assert isinstance(found, Array)
         return found
@@ -94,13 +94,13 @@ def comprehension_as_loops(e: tree.Comprehension, name: str) -> tree.For:
 
 @elaborates(AccumulateStatement)
 def accumulate(cx: ElabContext, e: AccumulateStatement) -> Walk[Term]:
-    cx.loops.append(None)
+    cx.loop_yields.append(None)
     try:
-        with cx.block() as scope:
-            scope.wall = True
+        with cx.child_scope() as scope:
+            scope.outer_is_read_only = True
             value = as_array(cx, (yield elaborate(cx, e.value)), e.value.span, "what is reduced")
     finally:
-        cx.loops.pop()
+        cx.loop_yields.pop()
     binding = cx.scope.find(ACCUMULATOR)
     assert binding is not None and isinstance(binding.term, Array)
     op, _ = ACCUMULATION_OPS[e.name]
@@ -118,4 +118,4 @@ def infer_extent(cx: ElabContext, e: InferredExtent) -> Walk[Term]:
     from difflang.elaborate.expressions.comprehensions import iterator_extent
 
     over = yield iterator_extent(cx, e.comprehension, e.iterator)
-    return RangeTerm(cx.integer(0, e.span), over.limit, None)
+    return RangeTerm(cx.integer_array(0, e.span), over.limit, None)

@@ -23,7 +23,9 @@ def promote_for_leaf(cx: ElabContext, name: str, number: Array, leaf: Term, span
         return number
     dtype, other = prune_dtype(number.tensor.dtype), prune_dtype(leaf.tensor.dtype)
     if number.literal and isinstance(dtype, DTypeVar) and isinstance(number.static, (int, float)):
-        return cx.literal(number.static, span, DTypeVar(dtype.candidates, dtype.default, dtype.real), number.static)
+        return cx.literal_array(
+            number.static, span, DTypeVar(dtype.candidates, dtype.default, dtype.default_real), number.static
+        )
     if name in ("mul", "div") and REAL_DTYPE_OF.get(other) is dtype:
         return Array(cx.emit("convert", span, number.value, dtype=other))
     return number

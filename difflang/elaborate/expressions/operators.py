@@ -145,7 +145,7 @@ def elementwise(
             raise dtype_mismatch_error(cx, name, span, arrays, spans)
     if name in COMPLEX_EXTENSIONS and arrays[0].tensor.dtype.is_complex:
         return COMPLEX_EXTENSIONS[name](cx, span, arrays[0])
-    static = fold_arrays(name, arrays, named=cx.root.definition)
+    static = fold_arrays(name, arrays, named=cx.root.definition_only)
     if static is not None and not attrs:
         return emit_folded(cx, name, span, arrays, static)
     shape = broadcast_shape(cx, arrays, spans, span)
@@ -153,7 +153,7 @@ def elementwise(
     try:
         result = Array(cx.emit(name, span, *[w.value for w in wide], **attrs))
     except TypeMismatch as refused:
-        raise cx.refusal(refused, name, span, tuple(arrays), tuple(spans)) from None
+        raise cx.op_error(refused, name, span, tuple(arrays), tuple(spans)) from None
     if cx.root.demand is not None and (name in FOLDS or name in EXTREMUM_TESTS or name == "neg"):
         record_host_size(cx, result, lambda *numbers: fold_host_numbers(cx, name, result, span, *numbers), arrays)
     return propagate_bounds(name, arrays, result)
@@ -261,7 +261,7 @@ def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
     value = as_array(cx, rest.value, e.rhs.span, "a condition")
     if not cx.unifier.same(value.tensor, Tensor(BOOL)):
         raise cx.error("DL0313", f"`{e.op}` joins conditions", e.rhs.span, f"this is {show_type(value.tensor)}")
-    with cx.region(e.span) as other:
+    with cx.nested_graph(e.span) as other:
         answer = Array(other.const(e.op == "or", Tensor(BOOL)))
         stay = BranchSide(other, answer, [b.term for b in variables if not isinstance(b.term, (int, Poly))], e.span)
     sides = (rest, stay) if e.op == "and" else (stay, rest)
@@ -315,18 +315,18 @@ def logical_operator(
     a, b = terms
     if isinstance(a, Array) and isinstance(b, Array) and isinstance(a.static, bool) and isinstance(b.static, bool):
         static = (a.static and b.static) if name == "logical_and" else (a.static or b.static)
-        return cx.literal(static, span, BOOL, static)
+        return cx.literal_array(static, span, BOOL, static)
     return elementwise(cx, name, span, terms, spans)
 
 
 @elaborates(tree.Unary)
 def unary_operator(cx: ElabContext, e: tree.Unary) -> Walk[Term]:
     if e.op == "-" and isinstance(e.operand, tree.Int) and e.operand.value <= 2**63:
-        return cx.literal(-e.operand.value, e.span, literal_dtype(0, cx.module.default_float), -e.operand.value)
+        return cx.literal_array(-e.operand.value, e.span, literal_dtype(0, cx.module.default_float), -e.operand.value)
     operand = yield elaborate(cx, e.operand)
     if e.op == "not":
         if isinstance(operand, Array) and isinstance(operand.static, bool):
-            return cx.literal(not operand.static, e.span, BOOL, not operand.static)
+            return cx.literal_array(not operand.static, e.span, BOOL, not operand.static)
         return elementwise(cx, "logical_not", e.span, (operand,), (e.operand.span,))
     if isinstance(operand, Array) and operand.static is not None and not isinstance(operand.static, bool):
         value = cx.emit("const", e.span, value=-operand.static, type=operand.tensor)
@@ -355,7 +355,7 @@ def compare_terms(cx: ElabContext, op: str, span: Span, left: Term, right: Term,
             raise cx.error("DL0313", "strings are compared with == and !=", span)
         texts = [static_text(x, at, "a text that is compared") for x, at in zip((left, right), spans, strict=True)]
         answer = (texts[0] == texts[1]) == (op == "==")
-        return cx.literal(answer, span, BOOL, answer)
+        return cx.literal_array(answer, span, BOOL, answer)
     return elementwise(cx, COMPARISONS[op], span, (left, right), spans)
 
 

@@ -61,7 +61,7 @@ from difflang.types.text_templates import check_format
 def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
     if e.value >= 2**63:
         raise cx.error("DL0316", "this integer fits in no integer type", e.span, "64 bits hold less than 2^63")
-    return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
+    return cx.literal_array(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 
 
@@ -69,7 +69,7 @@ def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
 def elaborate_float(cx: ElabContext, e: tree.Float) -> Walk[Term]:
     if isinf(e.value):
         raise cx.error("DL0316", "this number fits in no float type", e.span, "f64 ends at 1.8e+308")
-    return cx.literal(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
+    return cx.literal_array(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 
 
@@ -82,7 +82,7 @@ def elaborate_imaginary(cx: ElabContext, e: tree.Imaginary) -> Walk[Term]:
 
 @elaborates(tree.Bool)
 def elaborate_bool(cx: ElabContext, e: tree.Bool) -> Walk[Term]:
-    return cx.literal(e.value, e.span, BOOL, e.value)
+    return cx.literal_array(e.value, e.span, BOOL, e.value)
     yield
 
 
@@ -100,8 +100,8 @@ def lookup_name(cx: ElabContext, id: str, span: Span) -> Term:
     binding = cx.scope.find(id)
     if binding is not None:
         return binding_term(cx, binding, span)
-    if id in cx.annotations.untold:
-        raise cx.annotations.unbound(span, id)
+    if id in cx.annotations.undetermined:
+        raise cx.annotations.unbound_error(span, id)
     var = cx.host_value(id, span)
     if var is not None:
         return host_value_term(cx, GlobalName(cx.module, id), var, span)
@@ -112,16 +112,16 @@ def lookup_name(cx: ElabContext, id: str, span: Span) -> Term:
 
 
 def binding_term(cx: ElabContext, binding: LocalBinding, span: Span) -> Term:
-    binding.read = True
+    binding.was_read = True
     if isinstance(binding.term, (int, Poly)):
-        return cx.integer(binding.term, span)
+        return cx.integer_array(binding.term, span)
     if isinstance(binding.term, PoisonTerm):
         raise AlreadyReported
     return binding.term
 
 
 def host_value_term(cx: ElabContext, name: GlobalName, var: HostVar, span: Span) -> Term:
-    if var.broken:
+    if var.invalid:
         raise AlreadyReported
     if cx.root.demand is None:
         name.module.used.setdefault(var.name, span)
@@ -151,7 +151,7 @@ def host_constant_term(cx: ElabContext, known: StaticCapture, span: Span) -> Arr
 
 def bind_host_constants(cx: ElabContext, scope: BlockScope, code: FnCode | LambdaCode) -> None:
     """The numbers that a function found where it stands, under their names."""
-    for known in code.known:
+    for known in code.static_captures:
         scope.bind(known.name, host_constant_term(cx, known, code.decl.span))
 
 
@@ -162,15 +162,15 @@ def lookup_declaration(cx: ElabContext, id: str, span: Span) -> Term | None:
         return Closure(FnCode(module.fns[id], module), ())
     record = module.records.get(id)
     if isinstance(record, tree.Record):
-        return Closure(RecordCode(record, module.home(record)), ())
+        return Closure(RecordCode(record, module.declaring_module(record)), ())
     if id in module.variants:
         return variant_constructor(*module.variants[id], module)
     if id in module.imported:
         return qualified_names.resolve_imported(cx, module.imported[id], span)
-    if id in module.later:
+    if id in module.invalid_names:
         raise AlreadyReported  # what it is declared as is not there yet, and that was said
     if id in CONSTANTS:
-        return cx.literal(CONSTANTS[id], span, literal_dtype(CONSTANTS[id], module.default_float), CONSTANTS[id])
+        return cx.literal_array(CONSTANTS[id], span, literal_dtype(CONSTANTS[id], module.default_float), CONSTANTS[id])
     if id in DTYPES or isinstance(cx.annotations.bound.get(id), DType):
         bound = cx.annotations.bound.get(id)
         return Closure(ConvertCode(bound if isinstance(bound, DType) else DTYPES[id]), ())
@@ -211,7 +211,7 @@ def closure_values(
         elif cx.host is not None and name not in own and (var := cx.host_value(name, node.span)) is not None:
             found = host_constant(var)
             known += [] if found is None else [found]
-            names += [] if found is not None or var.broken else [name]
+            names += [] if found is not None or var.invalid else [name]
     return tuple(names), tuple(lookup_name(cx, n, node.span) for n in names), tuple(known)
 
 
@@ -282,7 +282,7 @@ def stack_arrays(cx: ElabContext, span: Span, parts: list[Array], spans: tuple[S
             )
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
     rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
-    return rows[0] if len(rows) == 1 else cx.op("concat", span, *rows, axis=axis)
+    return rows[0] if len(rows) == 1 else cx.emit_op("concat", span, *rows, axis=axis)
 
 
 @elaborates(tree.Member)

@@ -40,11 +40,11 @@ def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, S
             "DL0310", "the leading axes of a batched product must be equal", span, f"{show_type(a)} @ {show_type(b)}"
         )
     lead = tuple(range(batch))
-    product = cx.op("dot_general", span, x, y, spans=spans, contract=((a.rank - 1,), (inner,)), batch=(lead, lead))
+    product = cx.emit_op("dot_general", span, x, y, spans=spans, contract=((a.rank - 1,), (inner,)), batch=(lead, lead))
     if not batch and b.rank > 2 and a.rank > 1:  # x was the same for the whole batch: its rows come after the batch
         rows = a.rank - 1
         order = (*range(rows, rows + b.rank - 2), *range(rows), rows + b.rank - 2)
-        return cx.op("transpose", span, product, perm=order)
+        return cx.emit_op("transpose", span, product, perm=order)
     return product
 
 

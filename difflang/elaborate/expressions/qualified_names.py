@@ -24,7 +24,7 @@ def module_member(cx: ElabContext, module: ModuleScope, e: tree.Member) -> Term:
     """`model.f`. Errors: DL0723 and DL0724 for what the module does not have, or keeps to itself."""
     here = cx.scope.find(e.name) is not None or e.name in cx.module.declared or e.name in cx.module.imported
     alone = module.source.library and not here and is_language_name(cx.module, e.name)
-    if error := access_error(module, e.name, e.name_span, whole=e.span, alone=alone):
+    if error := access_error(module, e.name, e.name_span, whole=e.span, is_builtin=alone):
         raise error
     return resolve_imported(cx, GlobalName(module, e.name), e.span)
 

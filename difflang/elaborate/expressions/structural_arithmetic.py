@@ -70,17 +70,17 @@ def apply_structural(
     if isinstance(whole, (RecordTerm, VariantTerm)) and not whole.type.tangent:
         raise undefined_operation(cx, name, span, whole)
 
-    def child(index: int) -> Term:
+    def child_term(index: int) -> Term:
         leaf = child_terms(whole)[index]
         parts = [
             promote_for_leaf(cx, name, t, leaf, span) if isinstance(t, Array) else child_terms(t)[index] for t in terms
         ]
         return elementwise(cx, name, span, parts, spans, **attrs)
 
-    parts = tuple(child(i) for i in range(len(child_terms(whole))))
+    parts = tuple(child_term(i) for i in range(len(child_terms(whole))))
     if isinstance(whole, VariantTerm):
         return variant_of_fields(whole.type, parts)
-    return Tuple(parts, whole.of) if isinstance(whole, Tuple) else record_of_fields(whole.type, parts)
+    return Tuple(parts, whole.function_type) if isinstance(whole, Tuple) else record_of_fields(whole.type, parts)
 
 
 def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
@@ -138,7 +138,7 @@ def add_tangent(cx: ElabContext, name: str, span: Span, value: Term, change: Ter
         ]
         return record_of_fields(value.type, tuple(parts))
     if isinstance(value, Tuple) and isinstance(change, Tuple) and len(value.items) == len(change.items):
-        return Tuple(add_tangent_parts(cx, name, span, value.items, change.items), value.of)
+        return Tuple(add_tangent_parts(cx, name, span, value.items, change.items), value.function_type)
     if isinstance(value, Closure) and isinstance(change, Tuple) and is_tangent_update(value, change):
         return Closure(value.code, add_tangent_parts(cx, name, span, value.captures, change.items))
     if isinstance(change, Tuple) and not change.items:
@@ -175,7 +175,7 @@ def apply_per_option(
     chosen = [t for t in terms if not isinstance(t, Array)]
     both = [
         (mark, [as_option(cx, t, type) if not isinstance(t, Array) else t for t in terms])
-        for mark, type in zip(whole.type.marks, whole.type.options, strict=True)
+        for mark, type in zip(whole.type.tag_values, whole.type.options, strict=True)
     ]
     arms = [(mark, [p for p in parts if p is not None]) for mark, parts in both if None not in parts]
     if not arms:
@@ -184,7 +184,7 @@ def apply_per_option(
     for term in chosen:
         check_same_option(cx, whole, term, span)
 
-    def arm(parts: list[Term]) -> MatchArm:
+    def option_arm(parts: list[Term]) -> MatchArm:
         def body() -> Walk[Term]:
             return elementwise(cx, name, span, parts, spans, **attrs)
             yield
@@ -193,11 +193,13 @@ def apply_per_option(
 
     marks = [mark for mark, _ in arms]
     found = run_walk(
-        switch_on_tag(cx, whole.tag, marks, [arm(p) for _, p in arms], [cx.word], f"`{surface_name(name)}`")
+        switch_on_tag(
+            cx, whole.tag, marks, [option_arm(p) for _, p in arms], [cx.failure_word], f"`{surface_name(name)}`"
+        )
     )
     return (
         SumTerm(whole.tag, found.parts)
-        if isinstance(found, SumTerm) and found.type.marks == whole.type.marks
+        if isinstance(found, SumTerm) and found.type.tag_values == whole.type.tag_values
         else found
     )
 
@@ -218,7 +220,7 @@ def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: V
     marks = [option_tag(cx, a.type, type_of(o)) for o in options]
     cx.builder.span = span
     if isinstance(b, SumTerm):
-        tag = renumber_tag(cx.builder, b.tag, [*zip(b.type.marks, marks, strict=True)])
+        tag = renumber_tag(cx.builder, b.tag, [*zip(b.type.tag_values, marks, strict=True)])
     else:
         tag = cx.emit("const", span, value=marks[0], type=a.type.tag)
     what, same = "variants" if a.type.variants else "functions", cx.emit("eq", span, a.tag, tag)
@@ -233,7 +235,7 @@ def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:
     """What the tag of a type is for an option, -1 for what is none of its."""
     if isinstance(option, VariantType):
         return option.index
-    pairs = zip(type.marks, type.options, strict=True)
+    pairs = zip(type.tag_values, type.options, strict=True)
     return next((mark for mark, other in pairs if same_option(cx.unifier, other, option)), -1)
 
 
@@ -244,7 +246,7 @@ def tangent_numbers_along(
     match value, change:
         case SumTerm(), SumTerm():
             check_same_option(cx, value, change, span, there)
-            pairs = zip(value.type.marks, value.parts, change.parts, strict=True)
+            pairs = zip(value.type.tag_values, value.parts, change.parts, strict=True)
             return [
                 n
                 for m, v, c in pairs
@@ -262,7 +264,7 @@ def tangent_numbers_along(
 
 def option_holds(cx: ElabContext, value: SumTerm, mark: int, span: Span, there: Value | None) -> Value | None:
     """Whether that option of a value is there, if anything in it has a tag that asks."""
-    part = value.parts[value.type.marks.index(mark)]
+    part = value.parts[value.type.tag_values.index(mark)]
     if not tags_of(part):
         return None
     here = cx.emit("eq", span, value.tag, cx.emit("const", span, value=mark, type=value.type.tag))

@@ -53,6 +53,6 @@ def retype_term(term: Term, type: LangType) -> Term:
         case SumTerm(), SumType():
             return SumTerm(term.tag, tuple(map(retype_term, term.parts, type.options)))
         case Tuple(), TupleType():
-            return Tuple(tuple(map(retype_term, term.items, type.items)), type.of)
+            return Tuple(tuple(map(retype_term, term.items, type.items)), type.closure)
         case _:
             return term

@@ -41,7 +41,7 @@ class MatchArm(Struct, frozen=True):
 def binary_switch(
     cx: ElabContext,
     arms: Sequence[MatchArm],
-    below: Callable[[int], Value],
+    is_before: Callable[[int], Value],
     variables: list[LocalBinding],
     word: str,
     first: int = 0,
@@ -51,13 +51,13 @@ def binary_switch(
         return (yield arms[0].body())
     middle = len(arms) // 2
     mine, yours = arms[:middle], arms[middle:]
-    predicate = Array(below(first + middle))
+    predicate = Array(is_before(first + middle))
     then = yield elaborate_side(
-        cx, lambda: binary_switch(cx, mine, below, variables, word, first), variables, mine[0].span
+        cx, lambda: binary_switch(cx, mine, is_before, variables, word, first), variables, mine[0].span
     )
     last = first + middle
     other = yield elaborate_side(
-        cx, lambda: binary_switch(cx, yours, below, variables, word, last), variables, yours[0].span
+        cx, lambda: binary_switch(cx, yours, is_before, variables, word, last), variables, yours[0].span
     )
     span = arms[0].span.to(arms[-1].span) if arms[0].span.source is arms[-1].span.source else arms[0].span
     return join_branches(cx, predicate, then, other, variables, span, (mine[-1].span, yours[0].span), word)
@@ -73,11 +73,11 @@ def switch_on_tag(
 ) -> Walk[Term]:
     """The arm that a tag says; `marks` rise."""
 
-    def below(place: int) -> Value:
+    def is_before(place: int) -> Value:
         span = arms[0].span
         return cx.emit("lt", span, tag, cx.emit("const", span, value=marks[place], type=Tensor(I32)))
 
-    return binary_switch(cx, arms, below, variables, word)
+    return binary_switch(cx, arms, is_before, variables, word)
 
 
 # ---- match
@@ -117,11 +117,11 @@ def read_cases(unifier: Unifier, module: ModuleScope, e: tree.Match, type: LangT
     fits = [patterns.read(case.pattern, type) for case in e.cases]
     coverage = ExhaustivenessChecker(unifier, e.subject.span)
     for i, (fit, case) in enumerate(zip(fits, e.cases, strict=True)):
-        if not coverage.useful([[f] for f in fits[:i]], [fit], [type]):
+        if not coverage.is_useful([[f] for f in fits[:i]], [fit], [type]):
             same = next((c for f, c in zip(fits[:i], e.cases, strict=False) if f == fit), None)
             labels = [(case.pattern.span, "")] + ([(same.pattern.span, "the same here")] if same is not None else [])
             raise make_error("DL0352", "no value gets to this case", *labels, help="the cases before it take them all")
-    missing = [witness for (witness,) in coverage.missing([[f] for f in fits], [type])]
+    missing = [witness for (witness,) in coverage.missing_cases([[f] for f in fits], [type])]
     if missing:
         raise missing_cases_error(e, missing)
     return fits
@@ -140,7 +140,7 @@ def case_body(cx: ElabContext, fit: CheckedPattern, subject: Term, case: tree.Ca
     """The walk of a case, the names of its pattern bound."""
 
     def body() -> Walk[Term]:
-        with cx.block():
+        with cx.child_scope():
             bind_pattern(cx, fit, subject, case.pattern.span)
             return (yield elaborate(cx, case.body))
 
@@ -151,10 +151,10 @@ def first_matching_test(cx: ElabContext, tests: Sequence[Value], span: Span) -> 
     """The first test that holds, as a number, compared; the only test itself."""
     if len(tests) < 2:
         return lambda _: tests[0]
-    index = cx.integer(len(tests), span).value
+    index = cx.integer_array(len(tests), span).value
     for i in reversed(range(len(tests))):
-        index = cx.emit("select", span, tests[i], cx.integer(i, span).value, index)
-    return lambda place: cx.emit("lt", span, index, cx.integer(place, span).value)
+        index = cx.emit("select", span, tests[i], cx.integer_array(i, span).value, index)
+    return lambda place: cx.emit("lt", span, index, cx.integer_array(place, span).value)
 
 
 # ---- A value against a pattern
@@ -171,7 +171,7 @@ def pattern_matches(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span
             if what != type.index:
                 return False
         case SumTerm(type=type):
-            if what not in type.marks:
+            if what not in type.tag_values:
                 return False
             assert isinstance(what, int)
             answers.append(cx.emit("eq", span, term.tag, cx.emit("const", span, value=what, type=type.tag)))
@@ -201,7 +201,7 @@ def equals_literal(cx: ElabContext, term: Array | TextTerm, literal: object, spa
             return term.static == literal
         return term.value if literal else cx.emit("logical_not", span, term.value)
     assert isinstance(literal, (int, float))
-    number = cx.literal(literal, span, literal_dtype(literal, cx.module.default_float), literal)
+    number = cx.literal_array(literal, span, literal_dtype(literal, cx.module.default_float), literal)
     answer = elementwise(cx, "eq", span, (term, number))
     assert isinstance(answer, Array)
     return answer.static if isinstance(answer.static, bool) else answer.value
@@ -213,7 +213,7 @@ def subpattern_terms(fit: ConstructorPattern, term: Term) -> tuple[Term, ...]:
         case VariantTerm(fields=fields):
             return fields
         case SumTerm(parts=parts):
-            part = parts[term.type.marks.index(fit.key[1])]
+            part = parts[term.type.tag_values.index(fit.key[1])]
             assert isinstance(part, VariantTerm)
             return part.fields
         case Tuple(items=items):

@@ -59,25 +59,25 @@ def map_sum_items(cx: ElabContext, terms: Sequence[Term], span: Span, body: Call
 
     over = as_iterable(cx, ZipTerm(tuple([t for t in terms if is_sum_array(t)])), span)
 
-    def lane(index: Array, rows: list[Value]) -> Walk[Term]:
+    def item_body(index: Array, rows: list[Value]) -> Walk[Term]:
         found = over.item(index, rows)
         rest = iter(found.items if isinstance(found, Tuple) else ())
         return body([next(rest) if is_sum_array(t) else t for t in terms])
         yield
 
-    return run_walk(emit_map(cx, span, over, lane))
+    return run_walk(emit_map(cx, span, over, item_body))
 
 
 def index_sum_array(cx: ElabContext, term: Term, subs: Subscripts) -> Term:
     """What stands at these places of the tags, of every option."""
     axes = len(subs.base.tensor.shape)
 
-    def of(leaf: Value) -> Array:
+    def index_leaf(leaf: Value) -> Array:
         assert isinstance(leaf.type, Tensor)
         rest = [full_axis(cx, size, subs.span) for size in leaf.type.shape[axes:]]
         return read_indexed(cx, replace(subs, base=Array(leaf), parts=(*subs.parts, *rest)))
 
-    found = [of(leaf) for leaf in leaves(term)]
+    found = [index_leaf(leaf) for leaf in leaves(term)]
     lead = found[0].tensor.shape
     return term_from_leaves(replace_leading_axes(type_of(term), axes, lead), [f.value for f in found])
 

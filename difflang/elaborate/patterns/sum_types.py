@@ -68,7 +68,7 @@ def widen_to_type(builder: Builder, term: Term, type: LangType) -> Term:
         case _, SumType():
             return inject_option(builder, term, type)
         case Tuple(), TupleType():
-            return Tuple(widen_each(builder, term.items, type.items), type.of)
+            return Tuple(widen_each(builder, term.items, type.items), type.closure)
         case RecordTerm(), RecordType():
             return record_of_fields(type, widen_each(builder, term.fields, type.fields))
         case VariantTerm(), VariantType():
@@ -95,13 +95,13 @@ def inject_option(builder: Builder, term: Term, type: SumType) -> SumTerm:
         held.append(zero_term(builder, option) if known is None else widen_to_type(builder, known, option))
     if isinstance(term, SumTerm):
         return SumTerm(convert_tag(builder, term, type), tuple(held))
-    return SumTerm(builder.const(type.marks[places[0]], type.tag), tuple(held))
+    return SumTerm(builder.const(type.tag_values[places[0]], type.tag), tuple(held))
 
 
 def option_index(builder: Builder, type: SumType, option: LangType) -> int:
     """Which of the options a value of one of them is: the one that it adds nothing to."""
     if isinstance(option, VariantType):
-        return type.marks.index(option.index)
+        return type.tag_values.index(option.index)
     assert isinstance(builder.solver, Unifier)
     for i, other in enumerate(type.options):
         if join_options(builder.solver, other, option) == other:
@@ -115,7 +115,10 @@ def convert_tag(builder: Builder, term: SumTerm, type: SumType) -> Value:
     return renumber_tag(
         builder,
         term.tag,
-        [(m, type.marks[option_index(builder, type, o)]) for m, o in zip(old.marks, old.options, strict=True)],
+        [
+            (m, type.tag_values[option_index(builder, type, o)])
+            for m, o in zip(old.tag_values, old.options, strict=True)
+        ],
     )
 
 
@@ -126,7 +129,7 @@ def renumber_tag(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]])
     assert isinstance(tag.type, Tensor)
     found = builder.const(moves[-1][1], tag.type)
     for before, after in moves[:-1]:
-        here = builder.one("eq", builder.own(tag), builder.const(before, tag.type))
+        here = builder.one("eq", builder.capture(tag), builder.const(before, tag.type))
         found = builder.one("select", here, builder.const(after, tag.type), found)
     return found
 
@@ -162,7 +165,7 @@ def may_replace(cx: ElabContext, old: LangType, new: LangType) -> bool:
 
 def refuse_undecided(cx: ElabContext, a: LangType, b: LangType) -> None:
     """Errors: Undecided for types that differ in nothing but functions of which a definition knows only the type."""
-    found = type_differences(cx.unifier, a, b) if cx.root.definition else []
+    found = type_differences(cx.unifier, a, b) if cx.root.definition_only else []
     if found and all(are_function_types(m, n) for m, n in found):
         raise DeferCheck
 
@@ -186,7 +189,7 @@ def branches_have_value(
     a, b = type_of(then), type_of(other)
     if least_common_type(cx.unifier, a, b) is not None:
         return True
-    if cx.root.definition and is_size_condition(predicate):
+    if cx.root.definition_only and is_size_condition(predicate):
         raise DeferCheck
     refuse_undecided(cx, a, b)
     if is_assignable(cx.unifier, a, b):

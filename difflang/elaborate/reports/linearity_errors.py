@@ -34,7 +34,7 @@ def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     if not place.text:
         place = block_value(decl.body).span
     labels = [(place, nonlinear_step(fault, names))]
-    if not decl.span.holds(place):
+    if not decl.span.contains(place):
         outer = fault.outer.span if fault.outer is not None else decl.span
         labels.append((outer if outer.text else decl.span, "reached from here"))
     labels.append((decl.params[0].span.to(decl.params[-1].span), "linear in this"))

@@ -31,15 +31,15 @@ from difflang.types.type_errors import DeferCheck, make_error
 class MissingTangentError(DifflangError):
     """A derivative in what has no tangent: which of the places that it is taken in, and what the type of that is."""
 
-    number: int = 0
+    wrt_index: int = 0
     type: str = ""
 
-    def where_asked(self, written: Sequence[Span]) -> DifflangError:
+    def at_wrt_span(self, written: Sequence[Span]) -> DifflangError:
         """The report at the name of the place, if the program writes one, else at the argument."""
         (said,) = self.diagnostics
-        if self.number >= len(written):
+        if self.wrt_index >= len(written):
             return DifflangError(said)
-        name = written[self.number]
+        name = written[self.wrt_index]
         first = Label(name, f"this is {self.type}" if name.text.isdigit() else f"`{name.text}` is {self.type}")
         return DifflangError(replace(said, labels=(first, *said.labels[1:])))
 
@@ -63,7 +63,7 @@ def argument_without_tangent(
     error = MissingTangentError(
         *make_error("DL0401", f"{what} has no derivative: it has no tangent", *labels, help=way).diagnostics
     )
-    error.number, error.type = list(wrt).index(place), what
+    error.wrt_index, error.type = list(wrt).index(place), what
     return error
 
 
@@ -149,18 +149,18 @@ def losing_steps(
 ) -> Walk[list[DependencyStep]]:
     """The steps that lose the derivative. While a definition is checked, called functions are walked for this."""
     session = cx.session
-    if cx.root.definition and not cx.root.opened:
+    if cx.root.definition_only and not cx.root.follows_calls:
         reported, errors = len(session.diagnostics), session.errors
-        cx.root.opened = True
+        cx.root.follows_calls = True
         try:
             traced = yield trace_function(cx, f, args, wrt)
         except (DifflangError, AlreadyReported, DeferCheck, RecursionError):
             return []
         finally:
-            cx.root.opened = False
+            cx.root.follows_calls = False
             del session.diagnostics[reported:]
             session.errors = errors
-    found = find_dropped_derivatives(traced.graph, (1 << len(traced.points)) - 1, zero=False)[
+    found = find_dropped_derivatives(traced.graph, (1 << len(traced.points)) - 1, include_zero=False)[
         : len(leaves(traced.result))
     ]
     return list(dict.fromkeys(step for lost in found for step in lost))

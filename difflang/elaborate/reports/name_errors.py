@@ -28,7 +28,7 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
         return cx.error("DL0201", f"`{id}` is a module, not a value", span, "", f"name something in it: `{id}.…`")
     prelude = module.prelude.fns if module.prelude is not None else {}
     known = [
-        *cx.scope.visible(),
+        *cx.scope.visible_names(),
         *module.host,
         *module.fns,
         *module.records,

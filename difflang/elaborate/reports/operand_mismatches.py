@@ -148,7 +148,7 @@ def dtype_conversion_help(
     else:
         made, place, fixes = conversion_target(first, other, first_span, other_span)
     shown = quote_source(place)
-    way = fixes[0].text if fixes and shown == place.text else f"write `{made}({shown})`"
+    way = fixes[0].title if fixes and shown == place.text else f"write `{made}({shown})`"
     return f"there is no implicit conversion: {way}", fixes
 
 
@@ -163,7 +163,7 @@ def bool_conversion(first: Array, other: Array, first_span: Span, other_span: Sp
     number, span = (b, first_span) if a is BOOL else (a, other_span)
     if not isinstance(number, DTypeVar):
         return dtype_text(number), span
-    return "i32" if any(c in INTEGERS for c in number.candidates) else number.real.name, span
+    return "i32" if any(c in INTEGERS for c in number.candidates) else number.default_real.name, span
 
 
 def conversion_target(
@@ -180,13 +180,13 @@ def conversion_target(
         wanted = COMPLEX_DTYPE_OF.get(real, C64) if isinstance(other_one, DTypeVar) else other_one
         return str(wanted), span, widening_fix(span, real, wanted)
     if a.is_float and b.is_integer and isinstance(a, DTypeVar):
-        return a.real.name, other_span, conversion_fix(other_span, a.real.name)
+        return a.default_real.name, other_span, conversion_fix(other_span, a.default_real.name)
     if a.is_integer and (b.is_float or isinstance(b, DTypeVar)):
-        made = b.real.name if isinstance(b, DTypeVar) else dtype_text(b)
+        made = b.default_real.name if isinstance(b, DTypeVar) else dtype_text(b)
         return made, first_span, conversion_fix(first_span, made)
     if is_widening(a, b) and not is_widening(b, a) and not is_assignment_target(first_span):
         return dtype_text(b), first_span, widening_fix(first_span, a, b)
-    wanted = (a.real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
+    wanted = (a.default_real.name if a.is_float else "i32") if isinstance(a, DTypeVar) else dtype_text(a)
     return wanted, other_span, widening_fix(other_span, b, a)
 
 

@@ -30,17 +30,21 @@ MAX_LABELS = 3  # how many lost ways are shown
 
 
 def loss_labels(
-    cx: ElabContext, steps: Sequence[DependencyStep], asked: Span, why: Callable[[Eqn], str], name: str = ""
+    cx: ElabContext,
+    steps: Sequence[DependencyStep],
+    derivative_span: Span,
+    reason: Callable[[Eqn], str],
+    name: str = "",
 ) -> list[Label]:
     """The steps that lose a derivative, with the calls that lead there; of a single one, its way from `name` too."""
     found: dict[Span, str] = {}
     for step in steps[:MAX_LABELS]:
-        way = [eqn for eqn in step.way if in_user_code(cx, eqn.span)]
+        way = [eqn for eqn in step.path if in_user_code(cx, eqn.span)]
         if not way:
             continue
         place = way[-1].span
-        found[place] = why(step.way[-1])
-        before = [eqn for eqn in way[:-1] if are_disjoint(eqn.span, place) and eqn.span != asked]
+        found[place] = reason(step.path[-1])
+        before = [eqn for eqn in way[:-1] if are_disjoint(eqn.span, place) and eqn.span != derivative_span]
         for eqn in [eqn for eqn in before if eqn.regions][-MAX_LABELS:]:
             found.setdefault(eqn.span, "through this call")
         for eqn in [eqn for eqn in before if not eqn.regions][-MAX_LABELS:] if name and len(steps) == 1 else ():
@@ -79,7 +83,7 @@ class WrtPart(Struct, frozen=True):
 
     name: str
     points: int
-    whole: bool  # all that one name asked for
+    is_entire_argument: bool  # all that one name asked for
 
 
 def warn_if_zero(cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]) -> None:
@@ -89,7 +93,7 @@ def warn_if_zero(cx: ElabContext, f: Term, traced: TracedFunction, args: CallArg
     something out, as a size of 0 may; where a `stop` stands on every way; of what a rule needs and nobody wrote; where
     a definition leaves it open; and where all of it is in the standard library.
     """
-    if traced.chosen or cx.root.implied or not in_user_code(cx, args.span) or is_named_function(f):
+    if traced.branch_elided or cx.root.implicit_derivative or not in_user_code(cx, args.span) or is_named_function(f):
         return
     moving = [i for i, v in enumerate(leaves(traced.result)) if v.type.tangent is not None]
     masks, alive = reaching_params(traced.graph), 0
@@ -107,7 +111,7 @@ def warn_if_zero(cx: ElabContext, f: Term, traced: TracedFunction, args: CallArg
 
 
 def all_in_library(labels: Sequence[Label]) -> bool:
-    return all(label.span.of_library for label in labels)
+    return all(label.span.in_library for label in labels)
 
 
 def is_named_function(f: Term) -> bool:
@@ -121,11 +125,11 @@ def is_named_function(f: Term) -> bool:
 
 def is_inconclusive(cx: ElabContext, graph: Graph) -> bool:
     """Whether a graph has calls that were not looked into, or linear maps, whose residuals do not tell what moves."""
-    maps = set(cx.session.maps.values())
+    maps = set(cx.session.linear_maps.values())
     seen, todo = {graph}, [graph]
     while todo:
         current = todo.pop()
-        if current in maps or (cx.root.definition and not is_fully_defined(current)):
+        if current in maps or (cx.root.definition_only and not is_fully_defined(current)):
             return True
         inner = [region for eqn in current.eqns for region in eqn.regions if region not in seen]
         seen.update(inner)
@@ -159,9 +163,9 @@ def wrt_parts(f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> list[WrtPart]:
             for hint, leaf in zip(leaf_hints(type, name), leaf_types(type), strict=True)
             if prune_dtype(leaf.dtype).differentiable
         ]
-        found.append(WrtPart(name, ((1 << len(hints)) - 1) << at, whole=True))
+        found.append(WrtPart(name, ((1 << len(hints)) - 1) << at, is_entire_argument=True))
         if len(hints) > 1:
-            found += [WrtPart(hint, 1 << at + i, whole=False) for i, hint in enumerate(hints)]
+            found += [WrtPart(hint, 1 << at + i, is_entire_argument=False) for i, hint in enumerate(hints)]
         at += len(hints)
     return found
 
@@ -171,17 +175,17 @@ def is_unintended_zero(part: WrtPart, alive: int, found: dict[DependencyStep, in
     if part.points & alive or not part.points:
         return False
     steps = [step for step, of in found.items() if of & part.points]
-    return any(not s.way[-1].op.ends for s in steps) or (part.whole and not steps)
+    return any(not s.path[-1].op.ends for s in steps) or (part.is_entire_argument and not steps)
 
 
 def zero_derivative_warning(
     cx: ElabContext, f: Term, span: Span, dead: list[WrtPart], found: dict[DependencyStep, int]
 ) -> Diagnostic:
-    dead = [p for p in dead if p.whole] or dead
+    dead = [p for p in dead if p.is_entire_argument] or dead
     points = 0
     for part in dead:
         points |= part.points
-    steps = [step for step, of in found.items() if of & points and not step.way[-1].op.ends]
+    steps = [step for step, of in found.items() if of & points and not step.path[-1].op.ends]
     names = " and ".join(f"`{p.name}`" for p in dead)
     its = "their derivatives are" if len(dead) > 1 else "its derivative is"
     if not steps:
@@ -213,7 +217,7 @@ def zero_derivative_helps(f: Term, dead: list[WrtPart], steps: list[DependencySt
         names = [n for n in parameter_names(f) if n and n != name]
         other = (f"others are named in brackets, as in `grad[{names[0]}]`",) if names else ()
         return (*other, f"where 0 is meant, say so: add `0 * stop({name})`")
-    eqn = steps[0].way[-1]
+    eqn = steps[0].path[-1]
     meant = f"where 0 is meant, say so with `stop({name})` on the way"
     return (differentiable_substitute(eqn), meant)
 

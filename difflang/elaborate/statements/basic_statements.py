@@ -57,7 +57,7 @@ def elaborate_block(cx: ElabContext, e: tree.Block) -> Walk[Term]:
     """The statements in order; the value of the last one. A wrong statement is reported, and the rest goes on."""
     failed = False
     value: Term = UNIT_TERM
-    with cx.block():
+    with cx.child_scope():
         for stmt in e.stmts:
             try:
                 value = yield elaborate_statement(cx, stmt, last=stmt is e.stmts[-1])
@@ -152,7 +152,7 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
         yield linear_functions.prove_linear_arguments(cx, [value])
         return value
     return (
-        Array(value.value, value.static, value.literal, value.below, written.span)
+        Array(value.value, value.static, value.literal, value.upper_bound, written.span)
         if isinstance(value, Array)
         else value
     )
@@ -163,7 +163,7 @@ def drop_static(value: Term) -> Term:
     if isinstance(value, Array):
         return Array(value.value, origin=value.origin)
     if isinstance(value, Tuple):
-        return Tuple(tuple(map(drop_static, value.items)), value.of)
+        return Tuple(tuple(map(drop_static, value.items)), value.function_type)
     return value
 
 
@@ -250,7 +250,7 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
     if not binding.mutable:
         labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
         raise immutable_name_error(target.id, labels)
-    if not cx.scope.assignable(target.id):
+    if not cx.scope.is_assignable(target.id):
         labels = [(target.span, "assigned here")] + ([(binding.span, "outside it")] if binding.span else [])
         message = f"a comprehension cannot assign `{target.id}`: its items have no order"
         raise make_error("DL0208", message, *labels, help="use a `for` loop")
@@ -266,17 +266,17 @@ def unknown_target_error(cx: ElabContext, target: tree.Name) -> DifflangError:
         return cx.error(
             "DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "", "return the new value"
         )
-    known = [name for name in cx.scope.visible() if (found := cx.scope.find(name)) is not None and found.mutable]
+    known = [name for name in cx.scope.visible_names() if (found := cx.scope.find(name)) is not None and found.mutable]
     bodies = [fn.body for fn in cx.module.fns.values()]
     own = [
         s.target for body in bodies if isinstance(body, tree.Block) for s in body.stmts if isinstance(s, tree.Assign)
     ]
-    return unknown_variable_error(cx.module, target.id, target.span, known, lasting=target in own)
+    return unknown_variable_error(cx.module, target.id, target.span, known, top_level=target in own)
 
 
 def with_old_origin(cx: ElabContext, value: Array, old: Array, span: Span) -> Array:
     """A variable keeps its place in the story of shapes."""
-    return Array(value.value, value.static, value.literal, value.below, old.origin)
+    return Array(value.value, value.static, value.literal, value.upper_bound, old.origin)
 
 
 def check_same_type(
@@ -336,7 +336,7 @@ def assert_statement(cx: ElabContext, e: tree.Assert) -> Walk[Term]:
     condition = yield elaborate(cx, e.condition)
     if isinstance(condition, Array) and condition.static is True:
         return UNIT_TERM
-    if isinstance(condition, Array) and condition.static is False and not cx.root.definition:
+    if isinstance(condition, Array) and condition.static is False and not cx.root.definition_only:
         raise cx.error("DL0503", "this assertion does not hold", e.condition.span, "known before the program runs")
     condition = as_array(cx, condition, e.condition.span, "a condition")
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):

@@ -38,7 +38,7 @@ from difflang.types.type_errors import condition_type_error
 def assigned_variables(cx: ElabContext, *parts: tree.Node | None) -> list[LocalBinding]:
     """The variables around a piece of code that it assigns, the failure word last."""
     names = dict.fromkeys(name for part in parts if part is not None for name in assigned_names(part))
-    found = [*[cx.scope.find(name) for name in names], cx.word]
+    found = [*[cx.scope.find(name) for name in names], cx.failure_word]
     return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (PoisonTerm, int, Poly))]
 
 
@@ -54,11 +54,11 @@ def close_regions(
     """
     for builder, values in zip(builders, results, strict=True):
         for value in values:
-            builder.own(value)
-    consts = list(dict.fromkeys(c for b in builders for c in b.captured))
+            builder.capture(value)
+    consts = list(dict.fromkeys(c for b in builders for c in b.captures))
     graphs: list[Graph] = []
     for builder, values, params, at in zip(builders, results, own, split, strict=True):
-        shared = [builder.captured.get(c) or Value(c.type, builder, c.hint) for c in consts]
+        shared = [builder.captures.get(c) or Value(c.type, builder, c.hint) for c in consts]
         graphs.append(builder.finish(values, params=[*params[:at], *shared, *params[at:]]))
     return consts, graphs
 
@@ -119,9 +119,9 @@ def elaborate_side(
     cx: ElabContext, body: Callable[[], Walk[Term]] | None, variables: list[LocalBinding], span: Span
 ) -> Walk[BranchSide]:
     """One side of a branch as a region; the variables are put back as they were."""
-    before, marks = [b.term for b in variables], [len(log.sites) for log in cx.logs.values()]
-    cx.loops.append([] if cx.loops and cx.loops[-1] is not None else None)
-    with cx.region(span) as builder:
+    before, marks = [b.term for b in variables], [len(log.sites) for log in cx.write_logs.values()]
+    cx.loop_yields.append([] if cx.loop_yields and cx.loop_yields[-1] is not None else None)
+    with cx.nested_graph(span) as builder:
         try:
             value = (yield body()) if body is not None else UNIT_TERM
             after = [b.term for b in variables]
@@ -129,7 +129,7 @@ def elaborate_side(
         finally:
             for binding, term in zip(variables, before, strict=True):
                 binding.term = term
-            yields = cx.loops.pop()
+            yields = cx.loop_yields.pop()
     if isinstance(value, PoisonTerm):
         raise AlreadyReported
     return BranchSide(builder, value, [t for t in after if not isinstance(t, (int, Poly))], span, writes, yields or ())
@@ -153,7 +153,7 @@ def emit_cond(
     ]
     consts, graphs = close_regions([then.builder, other.builder], sides, [[], []], [0, 0])
     cx.builder.span = span
-    operands = tuple(map(cx.builder.own, [predicate.value, *consts]))
+    operands = tuple(map(cx.builder.capture, [predicate.value, *consts]))
     results = iter(cx.builder.append(OPS["cond"], operands, tuple(r.type for r in graphs[0].results), tuple(graphs)))
     term, *terms = [build_term(t, results) for t in types]
     for i, new in zip(changed, terms, strict=True):

@@ -37,15 +37,15 @@ def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
     What the loop around yields in it is given too.
     """
     variables = assigned_variables(cx, e.body)
-    around, cx.saved = cx.saved, CheckpointSaves(cx.depth + 1)
+    around, cx.checkpoint_saves = cx.checkpoint_saves, CheckpointSaves(cx.depth + 1)
     try:
         side: BranchSide = yield elaborate_side(cx, lambda: elaborate(cx, e.body), variables, e.span)
-        saved = cx.saved.values
+        saved = cx.checkpoint_saves.values
     finally:
-        cx.saved = around
+        cx.checkpoint_saves = around
     changed = [(b, new) for b, new in zip(variables, side.variables, strict=True) if new is not b.term]
     terms = [side.value, *[new for _, new in changed], *[written for _, written in side.writes]]
-    terms += [part for found in side.yields for part in (found.value, *([found.here] if found.here else []))]
+    terms += [part for found in side.yields for part in (found.value, *([found.present] if found.present else []))]
     types = [type_of(t) for t in terms]
     values = [v for t, type in zip(terms, types, strict=True) for v in leaves(widen_to_type(side.builder, t, type))]
     consts, (graph,) = close_regions([side.builder], [[*values, *saved]], [[]], [0])
@@ -75,7 +75,7 @@ def keep_static_facts(inside: Term, outside: Term) -> Term:
         case Array(), Array():
             return replace(inside, value=outside.value)
         case Tuple(), Tuple():
-            return Tuple(tuple(map(keep_static_facts, inside.items, outside.items)), outside.of)
+            return Tuple(tuple(map(keep_static_facts, inside.items, outside.items)), outside.function_type)
         case _:
             return outside
 
@@ -87,10 +87,10 @@ def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
     Errors: DL0510 outside a block, DL0512 deeper in one. Warning DL0511 for what is kept anyway.
     """
     term: Term = yield elaborate(cx, tree.Name(e.span, e.name))
-    if cx.saved is None:
+    if cx.checkpoint_saves is None:
         way = "write `checkpoint { … }` around what is to be computed again; elsewhere the compiler chooses"
         raise cx.error("DL0510", "`save` stands outside a `checkpoint` block", e.span, "", way)
-    if cx.depth != cx.saved.depth:
+    if cx.depth != cx.checkpoint_saves.depth:
         way = "put a `checkpoint` block around that part, inside the loop or branch"
         raise cx.error("DL0512", "`save` stands in a loop or branch of its `checkpoint` block", e.span, "", way)
     made = [v for v in leaves(term) if v.home is cx.builder]
@@ -99,5 +99,5 @@ def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
         label = Label(e.span, text)
         help = "a block keeps all that it takes: save what it computes, or leave this away"
         cx.session.warn(Diagnostic("DL0511", "this `save` keeps nothing", (label,), (help,), severity="warning"))
-    cx.saved.values.extend(made)
+    cx.checkpoint_saves.values.extend(made)
     return term

@@ -46,11 +46,11 @@ def apply_decorators(
             case "unchecked" | "deterministic" if attribute.args:
                 raise cx.error("DL0209", f"`@{attribute.name}` takes nothing in parentheses", attribute.span)
             case "unchecked":
-                cx.session.unchecked.add(span)
+                cx.session.unchecked_spans.add(span)
             case "deterministic":
-                cx.session.in_order = True
+                cx.session.deterministic = True
             case "checkpoint":
-                cx.session.strategies[span] = parse_strategy(cx, attribute)
+                cx.session.checkpoint_strategies[span] = parse_strategy(cx, attribute)
             case "memory" if loop:
                 raise cx.error("DL0220", "`@memory` stands before a function", attribute.span)
             case "memory":
@@ -79,7 +79,7 @@ def apply_memory_limit(cx: ElabContext, attributes: tuple[tree.Attribute, ...]) 
     """What a function says of memory is so of who calls it. Errors: DL0220."""
     for attribute in attributes:
         if attribute.name == "memory":
-            cx.root.limit = tightest_limit(cx.root.limit, parse_memory_limit(cx, attribute))
+            cx.root.memory_limit = tightest_limit(cx.root.memory_limit, parse_memory_limit(cx, attribute))
 
 
 def parse_memory_limit(cx: ElabContext, attribute: tree.Attribute) -> int:
@@ -152,9 +152,11 @@ def checkpoint_attrs(cx: ElabContext, loop: Span, length: object) -> dict[str, S
 def strategy_of_loop(cx: ElabContext, loop: Span) -> tuple[str, int]:
     """The strategy of a loop: its own, or that of the function that it stands in."""
     around = [
-        s for s in cx.session.strategies if s.source is loop.source and s.start <= loop.start <= loop.end <= s.end
+        s
+        for s in cx.session.checkpoint_strategies
+        if s.source is loop.source and s.start <= loop.start <= loop.end <= s.end
     ]
-    return cx.session.strategies[max(around, key=lambda s: (s.start, -s.end))] if around else ("auto", 0)
+    return cx.session.checkpoint_strategies[max(around, key=lambda s: (s.start, -s.end))] if around else ("auto", 0)
 
 
 def slots_and_interval(word: str, number: int, length: object) -> SlotsAndInterval:

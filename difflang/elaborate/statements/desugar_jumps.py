@@ -66,7 +66,7 @@ def desugar_function(body: tree.Expr) -> tree.Expr:
     """The body of a function without jumps, where it has any. Errors: DL0506 for a statement that never runs."""
     if not isinstance(body, tree.Block) or not any(isinstance(n, JUMPS) for n in all_nodes(body)):
         return body
-    return run_walk(JumpDesugarer(body).whole(body.stmts, body.span))
+    return run_walk(JumpDesugarer(body).function_block(body.stmts, body.span))
 
 
 @lru_cache(maxsize=4096)
@@ -78,70 +78,70 @@ def desugar_loop(loop: tree.For | tree.While) -> tree.Block | None:
     if found.get(loop) or not any(isinstance(n, (tree.Break, tree.Continue)) for n in found):
         return None
     body = tree.Block(loop.span, (loop,))
-    return replace(body, stmts=run_walk(JumpDesugarer(body).flagged(body.stmts, JumpFlags())))
+    return replace(body, stmts=run_walk(JumpDesugarer(body).flag_statements(body.stmts, JumpFlags())))
 
 
 class JumpDesugarer:
     """Writes one function's body anew."""
 
     def __init__(self, body: tree.Block) -> None:
-        self.taken = set(mentioned_names(body))
+        self.used_names = set(mentioned_names(body))
         for node in all_nodes(body):
             if isinstance(node, tree.NamePattern):
-                self.taken.add(node.name)
+                self.used_names.add(node.name)
         self.jumps = jumps_leaving(body)
 
-    def name(self, what: str) -> str:
+    def fresh_name(self, what: str) -> str:
         """A name that nothing in the function has."""
         count = 0
-        while f"{what}_{count}" in self.taken:
+        while f"{what}_{count}" in self.used_names:
             count += 1
-        self.taken.add(f"{what}_{count}")
+        self.used_names.add(f"{what}_{count}")
         return f"{what}_{count}"
 
     # ---- a function's own level
 
-    def whole(self, stmts: Sequence[tree.Stmt], span: Span) -> Walk[tree.Block]:
+    def function_block(self, stmts: Sequence[tree.Stmt], span: Span) -> Walk[tree.Block]:
         """Statements whose last value is the function's, and which nothing follows."""
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
             rest = tuple(stmts[i + 1 :])
-            if (opened := self.opened(stmt, rest)) is not None:
-                return (yield self.whole((*done, *opened), span))
+            if (opened := self.move_into_value(stmt, rest)) is not None:
+                return (yield self.function_block((*done, *opened), span))
             if isinstance(stmt, tree.Return):
                 refuse_unreachable(stmt, rest)
                 return tree.Block(span, (*done, *([stmt.value] if stmt.value is not None else [])))
             if isinstance(stmt, (tree.Break, tree.Continue)):
                 set_flags(stmt, JumpFlags())
             if tree.Return not in self.jumps.get(stmt, ()):
-                done += yield self.kept(stmt)
+                done += yield self.desugar_nested_loops(stmt)
             elif isinstance(stmt, tree.Block) and not rest:
-                return tree.Block(span, (*done, (yield self.whole(stmt.stmts, stmt.span))))
+                return tree.Block(span, (*done, (yield self.function_block(stmt.stmts, stmt.span))))
             elif isinstance(stmt, BODY_STATEMENTS) and not rest:
-                inner = yield self.whole(stmt.body.stmts, stmt.body.span)
+                inner = yield self.function_block(stmt.body.stmts, stmt.body.span)
                 return tree.Block(span, (*done, replace(stmt, body=inner)))
-            elif isinstance(stmt, tree.If) and (moved := self.moved(stmt, rest)):
-                then = yield self.whole(moved[0], stmt.then.span)
-                other = yield self.whole(moved[1], (stmt.orelse or stmt).span)
+            elif isinstance(stmt, tree.If) and (moved := self.move_into_branch(stmt, rest)):
+                then = yield self.function_block(moved[0], stmt.then.span)
+                other = yield self.function_block(moved[1], (stmt.orelse or stmt).span)
                 return tree.Block(span, (*done, tree.If(stmt.span, stmt.condition, then, other)))
-            elif isinstance(stmt, tree.Match) and (into := self.moved_cases(stmt, rest)):
+            elif isinstance(stmt, tree.Match) and (into := self.move_into_cases(stmt, rest)):
                 cases: list[tree.Case] = []
                 for case, side in zip(stmt.cases, into, strict=True):
-                    cases.append(replace(case, body=(yield self.whole(side, case.body.span))))
+                    cases.append(replace(case, body=(yield self.function_block(side, case.body.span))))
                 return tree.Block(span, (*done, replace(stmt, cases=tuple(cases))))
             else:
-                flags = JumpFlags(returned=self.name("returned"), result=self.name("result"))
+                flags = JumpFlags(returned=self.fresh_name("returned"), result=self.fresh_name("result"))
                 assert flags.returned and flags.result
                 done.append(tree.Var(stmt.span, flag_pattern(stmt, flags.result), None, UnsetResult(stmt.span, 0)))
                 done.append(declare_flag(stmt, flags.returned))
-                done += yield self.flagged((stmt,), flags)
+                done += yield self.flag_statements((stmt,), flags)
                 then = tree.Block(stmt.span, (tree.Name(stmt.span, flags.result),))
-                other = yield self.whole(rest, span)
+                other = yield self.function_block(rest, span)
                 asked = tree.Name(stmt.span, flags.returned)
                 return tree.Block(span, (*done, tree.If(stmt.span, asked, then, other)))
         return tree.Block(span, tuple(done))
 
-    def moved(self, stmt: tree.If, rest: Statements) -> tuple[Statements, Statements] | None:
+    def move_into_branch(self, stmt: tree.If, rest: Statements) -> tuple[Statements, Statements] | None:
         """Both sides with what follows moved to the one that goes on, if that is one, and means the same there."""
         then, other = stmt.then.stmts, else_statements(stmt.orelse)
         if ends_in_jump(then) and ends_in_jump(other):
@@ -154,7 +154,7 @@ class JumpDesugarer:
         longer = self.after(then, rest) if ends_in_jump(other) else None
         return None if longer is None else (longer, other)
 
-    def moved_cases(self, stmt: tree.Match, rest: Statements) -> list[Statements] | None:
+    def move_into_cases(self, stmt: tree.Match, rest: Statements) -> list[Statements] | None:
         """Every case, with what follows moved to the one that goes on, if that is one, and means the same there."""
         into = [else_statements(case.body) for case in stmt.cases]
         going_on = [i for i, side in enumerate(into) if not ends_in_jump(side)]
@@ -169,16 +169,16 @@ class JumpDesugarer:
 
     def after(self, stmts: Statements, rest: Statements) -> Statements | None:
         """Statements and what follows their block, whose names must not be taken for those bound in it."""
-        if not self.hides(stmts, rest):
+        if not self.shadows(stmts, rest):
             return (*stmts, *rest)
-        return None if self.returns(stmts) else (tree.Block(stmts[0].span, stmts), *rest)
+        return None if self.has_return(stmts) else (tree.Block(stmts[0].span, stmts), *rest)
 
-    def returns(self, stmts: Statements) -> bool:
+    def has_return(self, stmts: Statements) -> bool:
         return any(tree.Return in self.jumps.get(s, ()) for s in stmts)
 
     # ---- statements whose value is given by a branch that may be left
 
-    def opened(self, stmt: tree.Stmt, rest: Statements) -> Statements | None:
+    def move_into_value(self, stmt: tree.Stmt, rest: Statements) -> Statements | None:
         """A statement and what follows it, both moved to where a branch goes on with a value, if that is one place.
 
         Errors: DL0509 where a name means something else there.
@@ -188,31 +188,35 @@ class JumpDesugarer:
             return None
         if isinstance(value, tree.Block) and value.stmts:
             *before, last = value.stmts
-            self.refuse_hidden(stmt, rest, statement_bindings(before))
+            self.refuse_shadowing(stmt, rest, statement_bindings(before))
             return (*before, self.with_value(stmt, last), *rest)
         if isinstance(value, tree.If) and value.orelse is not None:
             ways = [value.then, value.orelse]
             if (at := continuing_branch(ways)) is None:
                 return None
-            self.refuse_hidden(stmt, rest, set())
-            then, other = self.moved_on(stmt, ways, rest, at)
-            return (self.made(tree.If(value.span, value.condition, then, other)),)
+            self.refuse_shadowing(stmt, rest, set())
+            then, other = self.extend_side(stmt, ways, rest, at)
+            return (self.inherit_jumps(tree.If(value.span, value.condition, then, other)),)
         if isinstance(value, tree.Match):
             bodies = [case.body for case in value.cases]
             if (at := continuing_branch(bodies)) is None:
                 return None
-            self.refuse_hidden(stmt, rest, case_bindings(value.cases[at].pattern))
-            pairs = zip(value.cases, self.moved_on(stmt, bodies, rest, at), strict=True)
-            return (self.made(replace(value, cases=tuple([self.made(replace(c, body=body)) for c, body in pairs]))),)
+            self.refuse_shadowing(stmt, rest, case_bindings(value.cases[at].pattern))
+            pairs = zip(value.cases, self.extend_side(stmt, bodies, rest, at), strict=True)
+            return (
+                self.inherit_jumps(
+                    replace(value, cases=tuple([self.inherit_jumps(replace(c, body=body)) for c, body in pairs]))
+                ),
+            )
         return None
 
-    def moved_on(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Statements, at: int) -> list[tree.Block]:
+    def extend_side(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Statements, at: int) -> list[tree.Block]:
         """The sides of a branch, that which goes on taking the statement and the rest."""
         blocks = [tree.Block(side.span, else_statements(side)) for side in places]
         blocks[at] = tree.Block(places[at].span, (self.with_value(stmt, places[at]), *rest))
-        return [self.made(block) for block in blocks]
+        return [self.inherit_jumps(block) for block in blocks]
 
-    def refuse_hidden(self, stmt: tree.Stmt, rest: Statements, bound: set[str]) -> None:
+    def refuse_shadowing(self, stmt: tree.Stmt, rest: Statements, bound: set[str]) -> None:
         """Errors: DL0509 where a statement, or what follows, means something else by names that its value binds.
 
         An update reads its place first: what its value assigns must not be read there either.
@@ -227,71 +231,71 @@ class JumpDesugarer:
             raise make_error("DL0509", message, (jump.span, ""), help=way)
 
     def with_value(self, stmt: tree.Stmt, value: tree.Node) -> tree.Stmt:
-        return self.made(replace(stmt, value=value))  # type: ignore[arg-type]
+        return self.inherit_jumps(replace(stmt, value=value))  # type: ignore[arg-type]
 
-    def made(self, node: NodeT) -> NodeT:
+    def inherit_jumps(self, node: NodeT) -> NodeT:
         """A new node, its jumps those of its parts."""
         if found := set[type[tree.Node]]().union(*[self.jumps.get(part, set()) for part in child_nodes(node)]):
             self.jumps[node] = found | ({type(node)} if isinstance(node, JUMPS) else set())
         return node
 
-    def hides(self, stmts: Statements, rest: Statements) -> bool:
+    def shadows(self, stmts: Statements, rest: Statements) -> bool:
         """Whether statements bind a name that the rest means otherwise."""
         return not statement_bindings(stmts).isdisjoint(n for s in rest for n in mentioned_names(s))
 
     # ---- below: loops, and branches in them
 
-    def kept(self, stmt: tree.Stmt) -> Walk[Statements]:
+    def desugar_nested_loops(self, stmt: tree.Stmt) -> Walk[Statements]:
         """A statement that no jump leaves, the loops in it without jumps."""
         if isinstance(stmt, (tree.Let, tree.Var)):
-            *before, value = yield self.kept(stmt.value)
+            *before, value = yield self.desugar_nested_loops(stmt.value)
             return (*before, replace(stmt, value=value))
         if isinstance(stmt, (tree.For, tree.While)):
-            return (yield self.loop(stmt, JumpFlags()))
+            return (yield self.flag_loop(stmt, JumpFlags()))
         if isinstance(stmt, (tree.If, tree.Match, tree.Block)):
-            return (yield self.passed(stmt, JumpFlags()))
+            return (yield self.flag_compound(stmt, JumpFlags()))
         return (stmt,)
 
-    def flagged(self, stmts: Sequence[tree.Stmt], flags: JumpFlags) -> Walk[Statements]:
+    def flag_statements(self, stmts: Sequence[tree.Stmt], flags: JumpFlags) -> Walk[Statements]:
         """Statements in which jumps set variables, each followed by a branch that asks."""
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
             rest = tuple(stmts[i + 1 :])
-            if (opened := self.opened(stmt, rest)) is not None:
-                return (*done, *(yield self.flagged(opened, flags)))
+            if (opened := self.move_into_value(stmt, rest)) is not None:
+                return (*done, *(yield self.flag_statements(opened, flags)))
             if isinstance(stmt, JUMPS):
                 refuse_unreachable(stmt, rest)
                 return (*done, *set_flags(stmt, flags))
             if not self.jumps.get(stmt):
-                done += yield self.kept(stmt)
+                done += yield self.desugar_nested_loops(stmt)
                 continue
-            done += yield self.passed(stmt, flags)
+            done += yield self.flag_compound(stmt, flags)
             if rest:
                 asked = tree.Name(stmt.span, flags.skip or flags.returned or "")
-                go_on = tree.Block(stmt.span, (yield self.flagged(rest, flags)))
+                go_on = tree.Block(stmt.span, (yield self.flag_statements(rest, flags)))
                 done.append(tree.If(stmt.span, tree.Unary(stmt.span, "not", asked), go_on, None))
             break
         return tuple(done)
 
-    def passed(self, stmt: tree.Stmt, flags: JumpFlags) -> Walk[Statements]:
+    def flag_compound(self, stmt: tree.Stmt, flags: JumpFlags) -> Walk[Statements]:
         """A statement that a jump may leave. Errors: DL0509 for a jump in the middle of an expression."""
         self.refuse_within(header_expression(stmt))
         if isinstance(stmt, LOOPS):
-            return (yield self.loop(stmt, flags))
+            return (yield self.flag_loop(stmt, flags))
         if isinstance(stmt, tree.Block):
-            return (replace(stmt, stmts=(yield self.flagged(stmt.stmts, flags))),)
+            return (replace(stmt, stmts=(yield self.flag_statements(stmt.stmts, flags))),)
         if isinstance(stmt, BODY_STATEMENTS):
-            return (replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, flags)))),)
+            return (replace(stmt, body=replace(stmt.body, stmts=(yield self.flag_statements(stmt.body.stmts, flags)))),)
         if isinstance(stmt, tree.If):
-            then = replace(stmt.then, stmts=(yield self.flagged(stmt.then.stmts, flags)))
+            then = replace(stmt.then, stmts=(yield self.flag_statements(stmt.then.stmts, flags)))
             other = None
             if stmt.orelse is not None:
-                other = tree.Block(stmt.orelse.span, (yield self.flagged(else_statements(stmt.orelse), flags)))
+                other = tree.Block(stmt.orelse.span, (yield self.flag_statements(else_statements(stmt.orelse), flags)))
             return (tree.If(stmt.span, stmt.condition, then, other),)
         if isinstance(stmt, tree.Match):
             cases: list[tree.Case] = []
             for case in stmt.cases:
-                body = tree.Block(case.body.span, (yield self.flagged(else_statements(case.body), flags)))
+                body = tree.Block(case.body.span, (yield self.flag_statements(else_statements(case.body), flags)))
                 cases.append(replace(case, body=body))
             return (replace(stmt, cases=tuple(cases)),)
         return (stmt,)
@@ -300,18 +304,20 @@ class JumpDesugarer:
         if e is not None and self.jumps.get(e):
             raise misplaced_jump(next(n for n in all_nodes(e) if isinstance(n, JUMPS)))
 
-    def loop(self, stmt: tree.For | tree.While, around: JumpFlags) -> Walk[Statements]:
+    def flag_loop(self, stmt: tree.For | tree.While, outer_flags: JumpFlags) -> Walk[Statements]:
         """A loop, its variables before it, and after it what a `return` in it means for the loop around."""
         inside: set[type[tree.Node]] = set().union(*[self.jumps.get(s, set()) for s in stmt.body.stmts])
         if not inside:
             return (
                 mark_jump_free(
-                    replace(stmt, body=replace(stmt.body, stmts=(yield self.flagged(stmt.body.stmts, JumpFlags()))))
+                    replace(
+                        stmt, body=replace(stmt.body, stmts=(yield self.flag_statements(stmt.body.stmts, JumpFlags())))
+                    )
                 ),
             )
-        skip, stop = self.name("skip"), self.name("stop") if inside - {tree.Continue} else None
-        flags = JumpFlags(skip, stop, around.returned, around.result)
-        stmts = yield self.flagged(stmt.body.stmts, flags)
+        skip, stop = self.fresh_name("skip"), self.fresh_name("stop") if inside - {tree.Continue} else None
+        flags = JumpFlags(skip, stop, outer_flags.returned, outer_flags.result)
+        stmts = yield self.flag_statements(stmt.body.stmts, flags)
         loop = replace(stmt, body=replace(stmt.body, stmts=(declare_flag(stmt, skip), *stmts)))
         if stop is None:
             return (mark_jump_free(loop),)
@@ -323,9 +329,9 @@ class JumpDesugarer:
             assert isinstance(loop, tree.For)
             loop = ForUntil(loop.span, loop.pattern, loop.iterable, loop.body, loop.attributes, stop)
         after: Statements = ()
-        if tree.Return in inside and around.skip:
-            asked = tree.Name(stmt.span, around.returned or "")
-            left = [set_flag(stmt, name) for name in (around.skip, around.stop) if name]
+        if tree.Return in inside and outer_flags.skip:
+            asked = tree.Name(stmt.span, outer_flags.returned or "")
+            left = [set_flag(stmt, name) for name in (outer_flags.skip, outer_flags.stop) if name]
             after = (tree.If(stmt.span, asked, tree.Block(stmt.span, tuple(left)), None),)
         return (declare_flag(stmt, stop), mark_jump_free(loop), *after)
 

@@ -49,12 +49,12 @@ class LoopIterable(Struct, frozen=True):
     item: Callable[[Array, list[Value]], Term]
     steps: YieldSteps | None = None
     backwards: bool = False
-    room: Dim | None = None
+    capacity: Dim | None = None
 
     @property
-    def rows(self) -> Dim | None:
+    def row_count(self) -> Dim | None:
         """How many items the arrays have, those that a loop reads and those that it makes."""
-        return self.steps.room if self.steps is not None else self.room if self.length is None else self.length
+        return self.steps.capacity if self.steps is not None else self.capacity if self.length is None else self.length
 
 
 @elaborates(tree.Range)
@@ -88,11 +88,11 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
             return range_iterable(cx, term, span)
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
-            return LoopIterable(length, cx.integer(length, span), [term.value], lambda _, items: Array(items[0]))
+            return LoopIterable(length, cx.integer_array(length, span), [term.value], lambda _, items: Array(items[0]))
         case SumTerm(type=type) if type.tag.shape:
             length, item = type.tag.shape[0], map_tensors(type, lambda t: Tensor(t.dtype, t.shape[1:]))
             return LoopIterable(
-                length, cx.integer(length, span), leaves(term), lambda _, rows: term_from_leaves(item, rows)
+                length, cx.integer_array(length, span), leaves(term), lambda _, rows: term_from_leaves(item, rows)
             )
         case ZipTerm():
             return zip_iterable(cx, term, span)
@@ -127,26 +127,26 @@ def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable
     assert isinstance(step, int)
     start, stop = term.start.static, term.stop.static
 
-    def item(index: Array, _: list[Value]) -> Term:
+    def range_item(index: Array, _: list[Value]) -> Term:
         if step != 1:
-            scaled = elementwise(cx, "mul", span, (index, cx.integer(step, span)))
+            scaled = elementwise(cx, "mul", span, (index, cx.integer_array(step, span)))
             index = Array(scaled.value) if isinstance(scaled, Array) else index
         elif start == 0:
             return index
         moved = elementwise(cx, "add", span, (index, term.start))
         below = stop if isinstance(start, int) and start >= 0 and isinstance(stop, (int, Poly)) else None
-        return replace(moved, below=below) if isinstance(moved, Array) else moved
+        return replace(moved, upper_bound=below) if isinstance(moved, Array) else moved
 
     if isinstance(start, (int, Poly)) and isinstance(stop, (int, Poly)):
         length = range_length(start, stop, step)
-        return LoopIterable(length, cx.integer(length, span), [], item)
+        return LoopIterable(length, cx.integer_array(length, span), [], range_item)
     distance = elementwise(cx, "sub", span, (term.stop, term.start))
     if step != 1:
-        distance = elementwise(cx, "add", span, (distance, cx.integer(step - 1, span)))
-        distance = elementwise(cx, "floor_div", span, (distance, cx.integer(step, span)))
-    limit = elementwise(cx, "max", span, (distance, cx.integer(0, span)))
+        distance = elementwise(cx, "add", span, (distance, cx.integer_array(step - 1, span)))
+        distance = elementwise(cx, "floor_div", span, (distance, cx.integer_array(step, span)))
+    limit = elementwise(cx, "max", span, (distance, cx.integer_array(0, span)))
     assert isinstance(limit, Array)
-    return LoopIterable(None, limit, [], item)
+    return LoopIterable(None, limit, [], range_item)
 
 
 def same_length(cx: ElabContext, a: LoopIterable, b: LoopIterable) -> bool:
@@ -164,11 +164,11 @@ def zip_iterable(cx: ElabContext, term: ZipTerm, span: Span) -> LoopIterable:
             lengths = ["one that only the run knows" if p.length is None else str(p.length) for p in (first, part)]
             raise cx.error("DL0330", "what is zipped has one length", span, " and ".join(lengths))
 
-    def item(index: Array, items: list[Value]) -> Term:
+    def zip_item(index: Array, items: list[Value]) -> Term:
         found: list[Term] = [index] if term.counted else []
         rest = iter(items)
         for part in parts:
             found.append(part.item(index, [next(rest) for _ in part.arrays]))
         return Tuple(tuple(found))
 
-    return replace(first, arrays=[a for p in parts for a in p.arrays], item=item)
+    return replace(first, arrays=[a for p in parts for a in p.arrays], item=zip_item)

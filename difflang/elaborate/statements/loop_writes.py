@@ -40,7 +40,7 @@ class WriteKind(Struct, frozen=True):
     """How a loop writes into an array: by which operation, and with how many indices."""
 
     op: str
-    indices: int
+    index_count: int
 
 
 class LoggedWrite(Struct, frozen=True):
@@ -55,18 +55,18 @@ class WriteLog(Struct, frozen=True, eq=False):
 
     kind: WriteKind
     base: Array
-    sites: list[LoggedWrite] = field(default_factory=list[LoggedWrite])
+    writes: list[LoggedWrite] = field(default_factory=list[LoggedWrite])
 
     @property
-    def item(self) -> tuple[int, ...]:
+    def item_shape(self) -> tuple[int, ...]:
         """The shape of what stands at one position."""
-        return tuple(map(static_size, self.base.tensor.shape[self.kind.indices :]))
+        return tuple(map(static_size, self.base.tensor.shape[self.kind.index_count :]))
 
     def add(self, written: Term) -> None:
         """Note what `together` made of several writes."""
         assert isinstance(written, Tuple)
         *positions, update = [item for item in written.items if isinstance(item, Array)]
-        self.sites.append(LoggedWrite(tuple(positions), update))
+        self.writes.append(LoggedWrite(tuple(positions), update))
 
 
 # ---- Recognizing
@@ -141,10 +141,10 @@ def write_of_statement(stmt: tree.Node) -> tuple[str, WriteKind, tuple[tree.Node
 
 def log_for_target(cx: ElabContext, target: tree.Expr) -> WriteLog | None:
     """The log that a write to items of an array goes to, if it goes to one."""
-    if not cx.logs or not isinstance(target, tree.Index) or not isinstance(target.base, tree.Name):
+    if not cx.write_logs or not isinstance(target, tree.Index) or not isinstance(target.base, tree.Name):
         return None
     binding = cx.scope.find(target.base.id)
-    return cx.logs.get(binding) if binding is not None else None
+    return cx.write_logs.get(binding) if binding is not None else None
 
 
 def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, span: Span) -> None:
@@ -156,7 +156,7 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
         return
     if subs.mask is not None:
         raise NotScatterable
-    parts = subs.axes[: log.kind.indices]
+    parts = subs.axes[: log.kind.index_count]
     if len(subs.parts) != len(subs.axes) or any(p.size is not None for p in parts):
         raise NotScatterable
     found = [p.where if p.where is not None else p.start for p in parts]
@@ -164,7 +164,7 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
     lead = broadcast_shape(cx, positions, (), subs.span)
     shape = (*lead, *subs.base.tensor.shape[len(parts) :])
     update = broadcast_to_target(cx, change, shape, span, subs)
-    log.sites.append(LoggedWrite(tuple([broadcast_to(cx, p, lead, subs.span) for p in positions]), update))
+    log.writes.append(LoggedWrite(tuple([broadcast_to(cx, p, lead, subs.span) for p in positions]), update))
 
 
 # ---- Putting together
@@ -172,12 +172,12 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
 
 def merge_writes(cx: ElabContext, log: WriteLog, sites: Sequence[LoggedWrite], span: Span) -> Tuple:
     """Writes in their order as one: positions one after the other, and what goes there."""
-    columns: list[list[Value]] = [[] for _ in range(log.kind.indices + 1)]
+    columns: list[list[Value]] = [[] for _ in range(log.kind.index_count + 1)]
     for site in sites:
         size = prod(map(static_size, site.positions[0].tensor.shape))
         for column, index in zip(columns, site.positions, strict=False):
             column.append(cx.emit("reshape", span, index.value, shape=(size,)))
-        columns[-1].append(cx.emit("reshape", span, site.update.value, shape=(size, *log.item)))
+        columns[-1].append(cx.emit("reshape", span, site.update.value, shape=(size, *log.item_shape)))
     columns[:-1] = unify_index_types(cx, columns[:-1], span)
     return Tuple(tuple([Array(c[0] if len(c) == 1 else cx.emit("concat", span, *c, axis=0)) for c in columns]))
 
@@ -192,7 +192,7 @@ def unify_index_types(cx: ElabContext, columns: list[list[Value]], span: Span) -
 def take_writes_since(cx: ElabContext, marks: Sequence[int], span: Span) -> list[tuple[WriteLog, Tuple]]:
     """What was noted since each log was so long, taken out of the logs."""
     found: list[tuple[WriteLog, Tuple]] = []
-    for log, mark in zip(cx.logs.values(), marks, strict=True):
+    for log, mark in zip(cx.write_logs.values(), marks, strict=True):
         new = log.sites[mark:]
         del log.sites[mark:]
         if new:

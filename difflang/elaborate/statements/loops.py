@@ -72,7 +72,7 @@ class LoopBody(Struct, frozen=True):
     builder: Builder
     params: list[Value]  # index, carry, items
     results: list[Value]
-    yielded: YieldItem | None
+    yields: YieldItem | None
     variables: list[LocalBinding]
     arrays: list[Value]  # read item by item because the body indexes them by the loop's index
 
@@ -87,18 +87,18 @@ def elaborate_body(
     rounds: int = 0,
 ) -> Walk[LoopBody]:
     """Walk a loop's body, its variables standing for the carry: again where these turn out to be of more options."""
-    before, everything, draws = [b.term for b in variables], variables, cx.root.draws
-    with cx.region(e.span) as builder:
+    before, everything, draws = [b.term for b in variables], variables, cx.root.draw_count
+    with cx.nested_graph(e.span) as builder:
         index = builder.param(INDEX_TYPE, "step")
         bind_carries(builder, variables)
         entered = cx.failure
         rows = [builder.param(sequence_item_type(v.type)) for v in items]
         cx.keys.append((builder, index))
-        cx.loops.append([])
+        cx.loop_yields.append([])
         try:
             lane = IndexedLoop(builder, length) if length is not None else None
-            bind(Array(index, below=length, lane=lane), rows)
-            with cx.block():
+            bind(Array(index, upper_bound=length, index_of_loop=lane), rows)
+            with cx.child_scope():
                 for stmt in (e.body,):
                     yield elaborate(cx, stmt)
             after = [b.term for b in variables]
@@ -107,18 +107,18 @@ def elaborate_body(
                 variables, after = variables[:-1], after[:-1]
         finally:
             cx.keys.pop()
-            yields = cx.loops.pop()
+            yields = cx.loop_yields.pop()
             for binding, term in zip(everything, before, strict=True):
                 binding.term = term
     if widen_loop_variables(cx, variables, after, rounds, e.span):
-        cx.root.draws = draws
+        cx.root.draw_count = draws
         return (yield elaborate_body(cx, e, everything, items, bind, length, rounds + 1))
     found: YieldItem | None = yields[0] if yields else None
     if found is not None:
         found = replace(found, value=widen_to_type(builder, found.value, add_tags(type_of(found.value))))
     results = [v for b, t in zip(variables, after, strict=True) for v in leaves(keep_loop_type(builder, t, b.term))]
     if found is not None:
-        results += [*leaves(found.value), *([found.here.value] if found.here is not None else [])]
+        results += [*leaves(found.value), *([found.present.value] if found.present is not None else [])]
     return LoopBody(builder, builder.params, results, found, variables, lane.arrays if lane is not None else [])
 
 
@@ -128,7 +128,7 @@ def hoist_failure(builder: Builder, word: list[Value], outside: Term | Dim) -> N
     for value in word:
         builder.params.remove(value)
     if any(word[0] in eqn.operands for eqn in builder.eqns):  # its other two numbers nobody reads
-        builder.captured[builder.outer.own(leaves(outside)[0])] = word[0]
+        builder.captures[builder.outer.capture(leaves(outside)[0])] = word[0]
 
 
 def row_type(value: Value) -> Tensor:
@@ -152,8 +152,8 @@ def for_loop(cx: ElabContext, e: tree.For) -> Walk[Term]:
     over = as_iterable(cx, (yield elaborate(cx, e.iterable)), e.iterable.span)
     if over.steps is None:
         return (yield loop_over(cx, e, over))
-    with cx.block() as scope:
-        scope.bind(NUMBER_NAME, Array(cx.integer(0, e.span).value), mutable=True)
+    with cx.child_scope() as scope:
+        scope.bind(NUMBER_NAME, Array(cx.integer_array(0, e.span).value), mutable=True)
         return (yield loop_over(cx, *skip_empty_steps(cx, e, over, over.steps)))
 
 
@@ -162,33 +162,35 @@ def loop_over(cx: ElabContext, e: tree.For, over: LoopIterable) -> Walk[Term]:
 
     variables = assigned_variables(cx, e.body)
     if logs := write_logs(cx, e, over, variables[:-1]):
-        draws = cx.root.draws
+        draws = cx.root.draw_count
         try:
             return (yield loop_as_scatter(cx, e, over, logs))
         except NotScatterable:
-            cx.root.draws = draws
-    if not cx.logs.keys().isdisjoint(variables):
+            cx.root.draw_count = draws
+    if not cx.write_logs.keys().isdisjoint(variables):
         raise NotScatterable
 
-    def bind(index: Array, rows: list[Value]) -> None:
+    def bind_items(index: Array, rows: list[Value]) -> None:
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
 
-    body: LoopBody = yield elaborate_body(cx, e, variables, over.arrays, bind, over.length)
+    body: LoopBody = yield elaborate_body(cx, e, variables, over.arrays, bind_items, over.length)
     builders, results, params, split = [body.builder], [body.results], [body.params], [1]
     if isinstance(e, ForUntil):
         builder, go = until_condition(cx, e, body.variables)
         builders, results, params, split = [*builders, builder], [*results, [go]], [*params, builder.params], [1, 1]
         if over.length is None:  # a negative limit would be none at all
-            over = replace(over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer(0, e.span).value)))
+            over = replace(
+                over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer_array(0, e.span).value))
+            )
     consts, graphs = close_regions(builders, results, params, split)
     over = replace(over, arrays=[*over.arrays, *body.arrays])
-    return emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)[0]
+    return emit_loop(cx, e, over, body.variables, consts, graphs, body.yields)[0]
 
 
 def until_condition(cx: ElabContext, e: ForUntil, variables: list[LocalBinding]) -> tuple[Builder, Value]:
     """The condition of a loop that a variable ends."""
     before = [b.term for b in variables]
-    with cx.region(e.span) as builder:
+    with cx.nested_graph(e.span) as builder:
         builder.param(INDEX_TYPE, "step")
         bind_carries(builder, variables)
         asked = cx.scope.find(e.stop)
@@ -206,19 +208,19 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
         raise cx.error("DL0505", message, e.condition.span, "a condition only asks", "assign it in the loop's body")
     variables = assigned_variables(cx, e.condition, e.body)
     body: LoopBody = yield elaborate_body(cx, e, variables, [], lambda _index, _rows: None, None)
-    failing = cx.word in body.variables
+    failing = cx.failure_word in body.variables
     before = [b.term for b in variables]
-    with cx.region(e.condition.span) as builder:
+    with cx.nested_graph(e.condition.span) as builder:
         index = builder.param(INDEX_TYPE, "step")
         cx.keys.append((builder, index))
         bind_carries(builder, body.variables)
-        outer, since = cx.failure, cx.before
-        fresh = cx.word.term = cx.word.term if failing else cx.no_failure()
-        draws = cx.root.draws
+        outer, since = cx.failure, cx.ok_before
+        fresh = cx.failure_word.term = cx.failure_word.term if failing else cx.no_failure()
+        draws = cx.root.draw_count
         try:
-            with separate_failures(cx, cx.before if failing else lambda span: no_failure_in(cx, outer, since, span)):
+            with separate_failures(cx, cx.ok_before if failing else lambda span: no_failure_in(cx, outer, since, span)):
                 condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a condition")
-            checked = cx.word.term is not fresh
+            checked = cx.failure_word.term is not fresh
             go = and_no_failure(cx, condition, e.condition.span) if failing or checked else condition.value
             go = enforce_step_limit(cx, go, index, e.condition.span)
         finally:
@@ -236,11 +238,11 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
         message = "this loop ends before its first step or never"
         raise cx.error("DL0504", message, e.condition.span, "no step changes what this asks", way)
     consts, graphs = close_regions([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
-    over = LoopIterable(None, cx.integer(FOREVER, e.span), [], lambda i, _: i)
-    result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yielded)
+    over = LoopIterable(None, cx.integer_array(FOREVER, e.span), [], lambda i, _: i)
+    result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yields)
     check_step_limit(cx, count, e.span)
     if checked:  # once more after the loop, with what it drew last, for the failure that ended it
-        cx.root.draws = draws
+        cx.root.draw_count = draws
         cx.keys.append((cx.builder, count))
         with suppress_prints(cx):
             yield elaborate(cx, e.condition)
@@ -254,7 +256,7 @@ def condition_may_change(condition: Value, builder: Builder, body: LoopBody) -> 
     So it may where nobody knows yet what it reads, as of a function that is only looked at.
     """
     kept = zip(builder.params[1:], body.builder.params[1:], body.results, strict=False)
-    same = {*builder.captured.values(), *[asked for asked, before, after in kept if after is before]}
+    same = {*builder.captures.values(), *[asked for asked, before, after in kept if after is before]}
     read = {condition}
     for eqn in reversed(builder.eqns):
         if not read.isdisjoint(eqn.results):
@@ -286,15 +288,15 @@ def emit_loop(
     """The equation of a loop: what it yields, and how many steps it took. The variables stand for its results now."""
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
-    asked = checkpoint_attrs(cx, e.span, over.rows)
-    open_ended = over.rows is None and (yielded is not None or "host" in asked)
+    asked = checkpoint_attrs(cx, e.span, over.row_count)
+    open_ended = over.row_count is None and (yielded is not None or "host" in asked)
     if open_ended:
         over = limit_to_capacity(cx, e, over)
-    operands = tuple(map(cx.builder.own, [over.limit.value, *consts, *carry, *over.arrays]))
+    operands = tuple(map(cx.builder.capture, [over.limit.value, *consts, *carry, *over.arrays]))
     ys = [r.type for r in graphs[0].results[len(carry) :]]
-    types = (INDEX_TYPE, *[v.type for v in carry], *[stacked_type(t, over.rows) for t in ys])
+    types = (INDEX_TYPE, *[v.type for v in carry], *[stacked_type(t, over.row_count) for t in ys])
     exact = over.length is not None and len(graphs) == 1
-    attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.rows, "exact": exact}
+    attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.row_count, "exact": exact}
     attrs |= asked
     results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
     count = next(results)
@@ -307,8 +309,8 @@ def emit_loop(
     if yielded is None:
         return UNIT_TERM, count
     steps = None
-    if not exact or yielded.here is not None:
-        *found, here = (*results, None) if yielded.here is None else results
+    if not exact or yielded.present is not None:
+        *found, here = (*results, None) if yielded.present is None else results
         asks = e.iterable if isinstance(e, tree.For) else e.condition
-        results, steps = iter(found), YieldSteps(count, over.rows, here, asks.span)
+        results, steps = iter(found), YieldSteps(count, over.row_count, here, asks.span)
     return collect_yields(type_of(yielded.value), list(results), over, steps, e.span), count

@@ -43,7 +43,7 @@ def print_(cx: ElabContext, args: CallArgs) -> Term:
     cx.root.effects.add("print")
     text = TextTerm(None, tuple(parts))
     leaves(text)
-    if not cx.root.definition:
+    if not cx.root.definition_only:
         emit_print(cx, no_failure_so_far(cx, args.span), text, args.span)
     return UNIT_TERM
 
@@ -55,12 +55,12 @@ def text_parts(text: TextTerm) -> Sequence[str | InterpolatedValue]:
 
 def emit_print(cx: ElabContext, when: Value | None, text: TextTerm, span: Span, site: int = 0) -> None:
     """Say a text when the run comes by, `when` that holds; with a `site`, as the message of that check."""
-    if cx.root.quiet:
-        cx.root.muted = True
+    if cx.root.silence_depth:
+        cx.root.output_suppressed = True
         return
     when = when or cx.emit("const", span, value=True, type=BOOL_SCALAR)
     cx.builder.span = span
-    operands = tuple(map(cx.builder.own, [when, *leaves(text)]))
+    operands = tuple(map(cx.builder.capture, [when, *leaves(text)]))
     cx.builder.append(OPS["say"], operands, (), text=string_template(text.type), site=site)
 
 
@@ -86,7 +86,7 @@ def runtime_text_error(span: Span, what: str) -> DifflangError:
 
 def no_failure_so_far(cx: ElabContext, span: Span) -> Value | None:
     """Whether no check has failed so far, here or before; None where none can have."""
-    return no_failure_in(cx, cx.failure, cx.before, span)
+    return no_failure_in(cx, cx.failure, cx.ok_before, span)
 
 
 def no_failure_in(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Span) -> Value | None:
@@ -101,19 +101,19 @@ def no_failure_in(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Sp
 def no_failure_in_caller(cx: ElabContext) -> Value | None:
     """What a function is told by who calls it."""
     root = cx.root
-    if root.called and root.well is None:
-        root.well = root.builder.param(BOOL_SCALAR, "well")
-    return root.well
+    if root.is_function and root.ok_flag is None:
+        root.ok_flag = root.builder.param(BOOL_SCALAR, "well")
+    return root.ok_flag
 
 
 @contextmanager
 def separate_failures(cx: ElabContext, before: OkBefore | None) -> Generator[None, None, None]:
     """Inside, failures are counted anew, and `before` says whether all was well until then."""
-    outer, cx.before = cx.before, before
+    outer, cx.ok_before = cx.ok_before, before
     try:
         yield
     finally:
-        cx.before = outer
+        cx.ok_before = outer
 
 
 class PriorInstancesOk:
@@ -135,16 +135,16 @@ class PriorInstancesOk:
 @contextmanager
 def suppress_prints(cx: ElabContext) -> Generator[None, None, None]:
     """Inside, nothing is said: it is computed elsewhere too, or is a derivative."""
-    cx.root.quiet += 1
+    cx.root.silence_depth += 1
     try:
         yield
     finally:
-        cx.root.quiet -= 1
+        cx.root.silence_depth -= 1
 
 
 def silence_if_suppressed(cx: ElabContext, graph: Graph) -> Graph:
     """A graph as it is called here."""
-    if not cx.root.quiet or not graph.effectful:
+    if not cx.root.silence_depth or not graph.effectful:
         return graph
-    cx.root.muted = True
+    cx.root.output_suppressed = True
     return without_prints(graph)

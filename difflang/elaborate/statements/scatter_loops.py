@@ -41,7 +41,7 @@ def write_logs(
     cx: ElabContext, loop: tree.For, over: LoopIterable, variables: Sequence[LocalBinding]
 ) -> dict[LocalBinding, WriteLog]:
     """A log for each array that the loop writes into; none where it is to run step by step."""
-    if cx.root.definition or not isinstance(over.length, int) or not is_simple_loop(loop):
+    if cx.root.definition_only or not isinstance(over.length, int) or not is_simple_loop(loop):
         return {}
     kinds = write_only_arrays(loop)
     logs = {b: WriteLog(kinds[b.name], b.term) for b in variables if isinstance(b.term, Array) and b.name in kinds}
@@ -51,7 +51,7 @@ def write_logs(
 def is_scatterable(log: WriteLog) -> bool:
     """Whether the array has as many axes, and there is a scatter for its numbers."""
     base = log.base.tensor
-    return base.rank >= log.kind.indices and (
+    return base.rank >= log.kind.index_count and (
         log.kind.op not in ("max", "min") or prune_dtype(base.dtype) not in COMPLEXES
     )
 
@@ -61,27 +61,27 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
 
     Errors: InTurn where it is better run step by step.
     """
-    around, cx.logs = cx.logs, logs
+    around, cx.write_logs = cx.write_logs, logs
     lanes: list[Array] = []
     length = over.length
     assert isinstance(length, int)
 
-    def refuse(lane: Graph, consts: int) -> None:
+    def refuse_large(lane: Graph, consts: int) -> None:
         if not fits_in_memory(lane, consts, length):
             raise NotScatterable
 
-    def body(index: Array, rows: list[Value]) -> Walk[Term]:
+    def step_writes(index: Array, rows: list[Value]) -> Walk[Term]:
         lanes.append(index)
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
         yield elaborate(cx, e.body)
-        return Tuple(tuple([merge_writes(cx, log, log.sites, e.span) for log in logs.values() if log.sites]))
+        return Tuple(tuple([merge_writes(cx, log, log.writes, e.span) for log in logs.values() if log.writes]))
 
     try:
-        found = yield emit_map(cx, e.span, over, body, in_order=True, refuse=refuse)
+        found = yield emit_map(cx, e.span, over, step_writes, in_order=True, check_body=refuse_large)
     finally:
-        cx.logs = around
+        cx.write_logs = around
     assert isinstance(found, Tuple)
-    busy = [(binding, log) for binding, log in logs.items() if log.sites]
+    busy = [(binding, log) for binding, log in logs.items() if log.writes]
     for (binding, log), every_step in zip(busy, found.items, strict=True):
         if binding in around:
             around[binding].add(every_step)
@@ -90,10 +90,10 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
     return UNIT_TERM
 
 
-def fits_in_memory(lane: Graph, consts: int, length: int) -> bool:
+def fits_in_memory(body: Graph, consts: int, length: int) -> bool:
     """Whether the largest that a step makes, for all steps at once, is little or not much more than what they read."""
-    largest = max([number_count(r) for eqn in lane.eqns for r in eqn.results], default=0)
-    shared, own = (sum(map(number_count, values)) for values in (lane.params[:consts], lane.params[consts:]))
+    largest = max([number_count(r) for eqn in body.eqns for r in eqn.results], default=0)
+    shared, own = (sum(map(number_count, values)) for values in (body.params[:consts], body.params[consts:]))
     return length * largest <= max(MAX_SCATTER_NUMBERS, MAX_SCATTER_RATIO * (shared + length * own))
 
 
@@ -105,33 +105,36 @@ def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Te
     """The array after all steps. Where step i writes the item at i plus a size, a block of it has changed."""
     whole_loop = WriteLog(log.kind, log.base)
     whole_loop.add(every_step)
-    (site,) = whole_loop.sites
+    (site,) = whole_loop.writes
     size = static_size(site.update.tensor.shape[0])
     start = contiguous_block_start(log, lane, size)
     if start is not None:
-        rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item)))
+        rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item_shape)))
         result = update_block(cx, log, start, size, rows, span)
     else:
         *places, update = merge_writes(cx, log, [site], span).items
         operands = [x for x in (log.base, update, *places) if isinstance(x, Array)]
-        result = cx.op(SCATTER_OPS[log.kind.op], span, *operands, axes=tuple(range(log.kind.indices)))
+        result = cx.emit_op(SCATTER_OPS[log.kind.op], span, *operands, axes=tuple(range(log.kind.index_count)))
     return Array(result.value, origin=log.base.origin)
 
 
 def contiguous_block_start(log: WriteLog, lane: Array, length: int) -> int | None:
     """Where the block begins that the steps write item by item, if they do."""
-    if len(log.sites) > 1 or log.kind.indices > 1:
+    if len(log.writes) > 1 or log.kind.index_count > 1:
         return None
-    (index,) = log.sites[0].positions
-    start, room = index.offset, static_size(log.base.tensor.shape[0]) - length
-    if index.lane is None or index.lane is not lane.lane or not isinstance(start, int):
+    (index,) = log.writes[0].positions
+    start, room = index.index_offset, static_size(log.base.tensor.shape[0]) - length
+    if index.index_of_loop is None or index.index_of_loop is not lane.index_of_loop or not isinstance(start, int):
         return None
     return start if 0 <= start <= room else None
 
 
 def update_block(cx: ElabContext, log: WriteLog, start: int, length: int, rows: Array, span: Span) -> Array:
     base, op = log.base, log.kind.op
-    parts = (SubscriptPart(cx.integer(start, span), length), *[full_axis(cx, d, span) for d in base.tensor.shape[1:]])
+    parts = (
+        SubscriptPart(cx.integer_array(start, span), length),
+        *[full_axis(cx, d, span) for d in base.tensor.shape[1:]],
+    )
     subs = Subscripts(base, parts, span, span)
     return assign_indexed(
         cx, subs, rows if op == "=" else combine_update(cx, op, read_indexed(cx, subs), rows, span), span

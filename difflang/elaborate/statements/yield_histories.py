@@ -46,15 +46,15 @@ class YieldItem(Struct, frozen=True):
     """What a step of a loop yields; `here` says whether it came to that, where not every step does."""
 
     value: Term
-    here: Array | None = None
+    present: Array | None = None
 
 
 def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
     """Note what the loop around yields. Errors: DL0501 outside a loop, DL0502 for a second one, DL0508 of a history."""
     leaves(found.value)
-    collected = cx.loops[-1] if cx.loops else None
+    collected = cx.loop_yields[-1] if cx.loop_yields else None
     if collected is None:
-        way = "a comprehension has an item for each index" if cx.loops else ""
+        way = "a comprehension has an item for each index" if cx.loop_yields else ""
         raise cx.error("DL0501", "`yield` stands outside a loop", span, "", way)
     if collected:
         raise cx.error("DL0502", "a loop yields once a step", span, "a second `yield`", "yield a tuple")
@@ -63,16 +63,16 @@ def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
 
 def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, BranchSide]:
     """Both sides of a branch with what they yield beside their values: the side that yields nothing, anything."""
-    both = all(side.yields and side.yields[0].here is None for side in (then, other))
+    both = all(side.yields and side.yields[0].present is None for side in (then, other))
     type = type_of((then.yields or other.yields)[0].value)
 
-    def side(given: BranchSide) -> BranchSide:
+    def pack_side(given: BranchSide) -> BranchSide:
         found = given.yields[0] if given.yields else YieldItem(zero_term(given.builder, type))
-        here = found.here or Array(given.builder.const(bool(given.yields), FLAG_TYPE))
+        here = found.present or Array(given.builder.const(bool(given.yields), FLAG_TYPE))
         items = (given.value, found.value) if both else (given.value, found.value, here)
         return replace(given, value=Tuple(items), yields=())
 
-    return side(then), side(other)
+    return pack_side(then), pack_side(other)
 
 
 def unpack_yields(cx: ElabContext, decided: Term, span: Span) -> Term:
@@ -112,14 +112,14 @@ def limit_to_capacity(cx: ElabContext, e: tree.For | tree.While, over: LoopItera
     """What a loop of any length goes through if it yields: so many steps as there is room for items."""
     room = Array(cx.emit("const", e.span, value=ITEM_CAPACITY, type=INDEX_TYPE))
     limit = room if isinstance(e, tree.While) else Array(cx.emit("min", e.span, over.limit.value, room.value))
-    return replace(over, limit=limit, room=ITEM_CAPACITY)
+    return replace(over, limit=limit, capacity=ITEM_CAPACITY)
 
 
 def check_capacity(cx: ElabContext, count: Value, span: Span) -> None:
     """The failure of a loop that yields where there is no room for another item."""
-    if not cx.root.definition:
+    if not cx.root.definition_only:
         full = cx.emit("ge", span, count, cx.emit("const", span, value=ITEM_CAPACITY, type=INDEX_TYPE))
-        record_failure(cx, full, CheckSite(span, room="items"), span)
+        record_failure(cx, full, CheckSite(span, capacity="items"), span)
 
 
 # ---- Reading
@@ -147,23 +147,23 @@ def skip_empty_steps(
     Where the items are had again as they are read, or are read from the end, no condition ends it: after a `break` the
     steps that are left do nothing.
     """
-    item, here, last = over.item, steps.here, over.limit
-    if isinstance(loop, ForUntil) and (over.backwards or steps.room == ITEM_CAPACITY):
+    item, here, last = over.item, steps.reached_yield, over.limit
+    if isinstance(loop, ForUntil) and (over.backwards or steps.capacity == ITEM_CAPACITY):
         loop = guard_after_break(loop)
     if here is not None:
 
-        def counted(_: Array, values: list[Value]) -> Term:
+        def numbered_item(_: Array, values: list[Value]) -> Term:
             number = cx.scope.find(NUMBER_NAME)
             assert number is not None and isinstance(number.term, Array)
             cx.scope.bind(HERE_NAME, Array(values[-1]))
             return item(number.term, values[:-1])
 
-        return guard_present_items(loop), replace(over, arrays=[*over.arrays, here], item=counted)
+        return guard_present_items(loop), replace(over, arrays=[*over.arrays, here], item=numbered_item)
     if not over.backwards:
         return loop, over
 
     def from_the_end(index: Array, values: list[Value]) -> Term:
-        after = cx.emit("sub", loop.span, last.value, cx.integer(1, loop.span).value)
+        after = cx.emit("sub", loop.span, last.value, cx.integer_array(1, loop.span).value)
         return item(Array(cx.emit("sub", loop.span, after, index.value)), values)
 
     return loop, replace(over, item=from_the_end)

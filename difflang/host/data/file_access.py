@@ -19,7 +19,7 @@ class FileAccess(Struct, frozen=True):
 
     def resolve(self, name: str, span: Span) -> Path:
         """The file of that name, relative to the program's folder. Errors: DL0701, DL0702."""
-        path = self.inside(name, span)
+        path = self.allowed_path(name, span)
         if path.is_dir():
             raise make_error("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
         if not path.is_file():
@@ -28,9 +28,9 @@ class FileAccess(Struct, frozen=True):
             )
         return path
 
-    def place(self, name: str, span: Span) -> Path:
+    def resolve_output(self, name: str, span: Span) -> Path:
         """Where a file of that name is written. Errors: DL0702, DL0710."""
-        path = self.inside(name, span)
+        path = self.allowed_path(name, span)
         if path.is_dir():
             raise make_error("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
         if not path.parent.is_dir():
@@ -39,7 +39,7 @@ class FileAccess(Struct, frozen=True):
             )
         return path
 
-    def inside(self, name: str, span: Span) -> Path:
+    def allowed_path(self, name: str, span: Span) -> Path:
         """The path of that name. Errors: DL0702 where the program may not go, DL0701 for what is no path."""
         try:
             path = (self.folder / name).resolve()

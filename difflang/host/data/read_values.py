@@ -55,24 +55,24 @@ class FileRead(Struct, frozen=True, eq=False):
 def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
     """The type that is declared for what is read. Errors: DL0319, DL0704, DL0707."""
     named = given.function.name in ("read_npz", "read_safetensors", "load")
-    given.takes(1, 2 if named else 1)
+    given.check_arity(1, 2 if named else 1)
     for place in range(len(given.items)):
         given.text(place)
-    if given.wanted is None:
+    if given.expected_type is None:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
         raise make_error("DL0707", "what is read from a file needs a declared type", (given.span, ""), help=way)
-    type = host.type_of(given.wanted)
+    type = host.type_of(given.expected_type)
     arrays = given.function.name in ("read_csv", "read_npy")
     if arrays and (not isinstance(type, Tensor) or (not type.shape and given.function.name == "read_csv")):
         label = "declare its type: `f32[n, 4]`" if isinstance(type, Tensor) else f"not {show_type(type)}"
-        raise make_error("DL0704", "an array is read from a file", (given.wanted.written.span, label))
+        raise make_error("DL0704", "an array is read from a file", (given.expected_type.annotation.span, label))
     name = given.text(0)
     if given.function.name == "read_safetensors" or (name is not None and Path(name).suffix == ".safetensors"):
         require_package(host.module, "safetensors", given.span)
     try:
         list(leaf_paths(type))
     except UnstorableValue as error:
-        label = given.wanted.written.span, ""
+        label = given.expected_type.annotation.span, ""
         raise make_error("DL0704", f"a file cannot hold this: {error}", label, help=error.way) from None
     return type
 
@@ -81,8 +81,8 @@ def make_reader(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostV
     """Reads a format, or that which the suffix of the file says."""
 
     def read(host: HostRunner, given: BuiltinCall) -> HostValue:
-        assert given.wanted is not None
-        type = host.type_of(given.wanted)
+        assert given.expected_type is not None
+        type = host.type_of(given.expected_type)
         name, member = given.text(0) or "", given.text(1)
         path = host.access.resolve(name, given.span)
         with report_read_errors(name, given):
@@ -131,12 +131,12 @@ class ValueReader:
     """One value from one file."""
 
     def __init__(self, given: BuiltinCall, name: str, type: LangType) -> None:
-        assert given.wanted is not None
-        self.given, self.name, self.type, self.wanted = given, name, type, given.wanted
+        assert given.expected_type is not None
+        self.given, self.name, self.type, self.expected = given, name, type, given.expected_type
 
     def value(self, host: HostBindings, holds: StoredArrays, member: str | None) -> HostValue:
         """Errors: DL0704 to DL0706."""
-        names = self.wanted.names or host.here().annotations
+        names = self.expected.names or host.current_context().annotations
         return self.value_in(names, host.module.records.get, holds, member)
 
     def value_in(
@@ -145,20 +145,22 @@ class ValueReader:
         """The same, where sizes and element types have these names."""
         alone = isinstance(self.type, (Tensor, TextType, KeyType))
         if member is not None or (alone and "" not in holds):
-            holds = {"": self.member(holds, member)} if alone else self.below(holds, member or "")
+            holds = {"": self.member(holds, member)} if alone else self.select_prefix(holds, member or "")
         elif isinstance(self.type, (SumType, VariantType)) and "" not in holds:
             holds = {"" if n == UNNAMED else n: holds[n] for n in holds}
-        found = StateDictLoader(self.name, holds, self.wanted.written.span, self.given.span).value(self.type, records)
-        if not names.match(self.wanted.written, found.type):
+        found = StateDictLoader(self.name, holds, self.expected.annotation.span, self.given.span).value(
+            self.type, records
+        )
+        if not names.match(self.expected.annotation, found.type):
             raise make_error(
                 "DL0705",
                 f"`{self.name}` does not have the declared shape",
                 (self.given.span, f"the file holds {show_type(found.type)}"),
-                (self.wanted.written.span, f"declared {self.wanted.written.span.text}"),
+                (self.expected.annotation.span, f"declared {self.expected.annotation.span.text}"),
             )
-        for size in size_names(self.wanted.written, names):
+        for size in size_names(self.expected.annotation, names):
             if size not in names.bound:
-                raise undetermined_generic_error(size, self.given.span, self.wanted.written.span)
+                raise undetermined_generic_error(size, self.given.span, self.expected.annotation.span)
         return found
 
     def member(self, holds: StoredArrays, member: str | None) -> Any:
@@ -176,7 +178,7 @@ class ValueReader:
             )
         return holds[member]
 
-    def below(self, holds: StoredArrays, prefix: str) -> StoredArrays:
+    def select_prefix(self, holds: StoredArrays, prefix: str) -> StoredArrays:
         """The parts of a record or an enum that an archive holds under a name."""
         found = {n.removeprefix(f"{prefix}."): x for n, x in holds.items() if n.startswith(f"{prefix}.")}
         if isinstance(self.type, (SumType, VariantType)) and prefix in holds:

@@ -109,93 +109,96 @@ class StateDictLoader(Struct, eq=False):
     """A value of a declared type made from what a file holds. Sizes that the type leaves open are the file's."""
 
     file: str
-    holds: StoredArrays
-    written: Span
+    entries: StoredArrays
+    declared_span: Span
     span: Span
     sizes: dict[str, int] = field(default_factory=dict[str, int])
 
     def value(self, type: LangType, records: Callable[[str], tree.Record | tree.Enum | None]) -> HostValue:
         """Errors: DL0704 to DL0706, with the part that does not fit, as the file has it and as the program has it."""
-        type = self.of_variants(type, "")
+        type = self.select_variants(type, "")
         wanted = list(leaf_paths(type))
-        self.same_parts([path for path, _ in wanted])
+        self.check_keys([path for path, _ in wanted])
         leaves: list[np.ndarray] = []
         types: list[LangType] = []
         for path, leaf in wanted:
-            found = self.holds[path]
+            found = self.entries[path]
             if isinstance(leaf, TextType) or isinstance(found, str):
                 types.append(self.text(path, leaf, found))
                 continue
             tensor = KEY_DATA if isinstance(leaf, KeyType) else leaf
-            self.fits(path, tensor, found)
+            self.check_array(path, tensor, found)
             leaves.append(found)
             types.append(leaf if isinstance(leaf, KeyType) else Tensor(tensor.dtype, found.shape))
         return HostValue(apply_leaf_types(type, iter(types), records), tuple(leaves))
 
-    def of_variants(self, type: LangType, path: str) -> LangType:
+    def select_variants(self, type: LangType, path: str) -> LangType:
         """The type with each enum of the variant that the file names. Errors: DL0704, DL0706."""
         match type:
             case VariantType() | SumType():
                 option = self.variant(type, path)
                 inside = join_path(path, option.name)
-                return replace(option, fields=tuple(self.each(option.names, option.fields, inside)))
+                return replace(option, fields=tuple(self.select_each(option.names, option.fields, inside)))
             case RecordType(names=names, fields=fields):
-                return replace(type, fields=tuple(self.each(names, fields, path)))
+                return replace(type, fields=tuple(self.select_each(names, fields, path)))
             case TupleType(items=items):
-                return replace(type, items=tuple(self.each(map(str, range(len(items))), items, path)))
+                return replace(type, items=tuple(self.select_each(map(str, range(len(items))), items, path)))
             case _:
                 return type
 
-    def each(self, names: Iterable[str], types: Iterable[LangType], path: str) -> Iterator[LangType]:
-        return (self.of_variants(t, join_path(path, n)) for n, t in zip(names, types, strict=True))
+    def select_each(self, names: Iterable[str], types: Iterable[LangType], path: str) -> Iterator[LangType]:
+        return (self.select_variants(t, join_path(path, n)) for n, t in zip(names, types, strict=True))
 
     def variant(self, type: VariantType | SumType, path: str) -> VariantType:
         options = {t.name: t for t in (type.variants if isinstance(type, SumType) else (type,))}
-        if path not in self.holds:
-            self.same_parts([path])
-        found = self.holds[path]
+        if path not in self.entries:
+            self.check_keys([path])
+        found = self.entries[path]
         if not isinstance(found, str):
-            raise self.differs("DL0704", path, array_type_text(found), show_type(type))
+            raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(type))
         if found not in options:
             what = f"the variant `{found}`" if found.isidentifier() else "a text"
-            raise self.differs("DL0704", path, what, f"a variant of {show_type(type)}: {', '.join(options)}")
+            raise self.mismatch_error("DL0704", path, what, f"a variant of {show_type(type)}: {', '.join(options)}")
         return options[found]
 
-    def same_parts(self, wanted: list[str]) -> None:
-        missing = [path for path in wanted if path not in self.holds]
-        extra = [path for path in self.holds if path not in wanted]
-        names = ", ".join(list(self.holds)[:12]) or "nothing"
+    def check_keys(self, wanted: list[str]) -> None:
+        missing = [path for path in wanted if path not in self.entries]
+        extra = [path for path in self.entries if path not in wanted]
+        names = ", ".join(list(self.entries)[:12]) or "nothing"
         if missing:
             raise self.error(
-                "DL0706", f"`{self.file}` has no `{missing[0]}`", f"declared {self.written.text}", f"it has {names}"
+                "DL0706",
+                f"`{self.file}` has no `{missing[0]}`",
+                f"declared {self.declared_span.text}",
+                f"it has {names}",
             )
         if extra:
             raise self.error("DL0706", f"`{self.file}` has `{extra[0]}`, and the declared type has not",
-                             f"declared {self.written.text}", f"it has {names}")  # fmt: skip
+                             f"declared {self.declared_span.text}", f"it has {names}")  # fmt: skip
 
     def text(self, path: str, leaf: StoredLeaf, found: Any) -> TextType:
         if isinstance(leaf, TextType) and isinstance(found, str):
             if any("\ud800" <= c <= "\udfff" for c in found):
-                raise self.differs("DL0704", path, "half of a character", "str")
+                raise self.mismatch_error("DL0704", path, "half of a character", "str")
             return TextType(found)
         shown = "a text" if isinstance(found, str) else array_type_text(found)
-        raise self.differs("DL0704", path, shown, show_type(leaf))
+        raise self.mismatch_error("DL0704", path, shown, show_type(leaf))
 
-    def fits(self, path: str, declared: Tensor, found: np.ndarray) -> None:
+    def check_array(self, path: str, declared: Tensor, found: np.ndarray) -> None:
         if found.dtype != numpy_dtype(declared.dtype):
-            raise self.differs("DL0704", path, array_type_text(found), show_type(declared))
+            raise self.mismatch_error("DL0704", path, array_type_text(found), show_type(declared))
         if len(found.shape) != len(declared.shape):
-            raise self.differs("DL0705", path, array_type_text(found), show_type(declared))
+            raise self.mismatch_error("DL0705", path, array_type_text(found), show_type(declared))
         for size, there in zip(declared.shape, found.shape, strict=True):
-            if not self.agrees(size, there):
+            if not self.match_size(size, there):
                 known = ", ".join(
                     f"{n} = {self.sizes[n]}" for n in sorted(symbolic_dims.dim_names(size)) if n in self.sizes
                 )
-                raise self.differs(
+                raise self.mismatch_error(
                     "DL0705", path, array_type_text(found), show_type(declared) + (f" with {known}" if known else "")
                 )
 
-    def agrees(self, size: Dim, there: int) -> bool:
+    def match_size(self, size: Dim, there: int) -> bool:
         """A lone name is bound where it is met first; a formula of unbound names is left to the whole type."""
         if isinstance(size, int):
             return size == there
@@ -206,13 +209,13 @@ class StateDictLoader(Struct, eq=False):
             return symbolic_dims.substitute_dims(size, lambda n: self.sizes[n]) == there
         return True
 
-    def differs(self, code: str, path: str, there: str, declared: str) -> DifflangError:
+    def mismatch_error(self, code: str, path: str, there: str, declared: str) -> DifflangError:
         what = f"`{self.file}` holds {there}" + (f" for `{path}`" if path not in ("", UNNAMED) else "")
         way = "declare what the file holds, and convert afterwards" if code == "DL0704" else ""
-        return self.error(code, f"{what}, not {declared}", f"declared {self.written.text}", way)
+        return self.error(code, f"{what}, not {declared}", f"declared {self.declared_span.text}", way)
 
     def error(self, code: str, message: str, label: str, way: str = "") -> DifflangError:
-        labels = (Label(self.span, "read here"), Label(self.written, label))
+        labels = (Label(self.span, "read here"), Label(self.declared_span, label))
         return DifflangError(Diagnostic(code, message, labels, (way,) if way else ()))
 
 
@@ -233,7 +236,7 @@ def apply_leaf_types(
                 next(leaves)  # its name
             fields = tuple(apply_leaf_types(t, leaves, records) for t in type.fields)
             found = replace(type, fields=fields)
-            home = AnnotationResolver(Unifier(), records).at_home(type.decl)
+            home = AnnotationResolver(Unifier(), records).lookup_for(type.decl)
             names = AnnotationResolver(Unifier(), home, {}, declared_bounds(type.decl))
             declared = type.decl.variants[type.index] if isinstance(type, VariantType) else type.decl
             written = {f.name: f.type for f in declared.fields}

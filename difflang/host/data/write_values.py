@@ -31,14 +31,14 @@ def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], Lan
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
         options = tuple(given.named) if format in NAMED else ("header",) if format == "csv" else ()
-        given.takes(1, 2, options)
+        given.check_arity(1, 2, options)
         name = given.text(0)
         used = format or (file_format(name, given) if name is not None else None)
         if used == "safetensors":
             require_package(host.module, "safetensors", given.span)
         values = list(given.named.values()) if format in NAMED else []
         if (len(given.items) == 2) == bool(values):
-            raise given.misused()
+            raise given.usage_error()
         for value, span in [*given.items[1:], *values]:
             try:
                 kinds = [leaf for _, leaf in leaf_paths(value.type)]
@@ -64,14 +64,14 @@ def is_csv_table(type: LangType) -> bool:
 def make_writer(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostValue]:
     """Writes a format, or that which the suffix of the file says."""
 
-    def written(host: HostRunner, given: BuiltinCall) -> HostValue:
+    def write_file(host: HostRunner, given: BuiltinCall) -> HostValue:
         name = given.text(0) or ""
-        path = host.access.place(name, given.span)
+        path = host.access.resolve_output(name, given.span)
         used = format or file_format(name, given)
         write_output(path, encode_value(used, given), name, given.span)
         return UNIT_VALUE
 
-    return written
+    return write_file
 
 
 def encode_value(format: str, given: BuiltinCall) -> bytes:
@@ -99,7 +99,7 @@ def csv_header(given: BuiltinCall, value: HostValue) -> tuple[str, ...]:
     texts = tuple(w.value or "" for w in words if isinstance(w, TextType))
     columns = column_count(value)
     if len(texts) != len(words) or len(texts) != columns:
-        raise given.misused(span, f"a text for each of {columns} columns")
+        raise given.usage_error(span, f"a text for each of {columns} columns")
     return texts
 
 

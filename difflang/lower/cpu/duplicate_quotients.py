@@ -34,7 +34,7 @@ def duplicate_quotients(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
                 own[value] = emit_duplicate(quotients[value], found)
             elif value in quotients:
                 read.add(value)
-        found.append(eqn.renamed(own) if own else eqn)
+        found.append(eqn.replace_operands(own) if own else eqn)
     return found
 
 

@@ -40,7 +40,7 @@ EqnOrSegment = Eqn | OutlinedSegment
 
 def is_fusion_barrier(eqn: Eqn) -> bool:
     """XLA keeps it apart on its own: nothing is fused through it."""
-    return eqn.op.barrier or eqn.effectful or (eqn.op.term_by_term and not eqn.op.elementwise)
+    return eqn.op.fusion_barrier or eqn.effectful or (eqn.op.linear_in_each and not eqn.op.elementwise)
 
 
 class SegmentBuilder:
@@ -54,13 +54,13 @@ class SegmentBuilder:
         self.size = 0
         self.constants: dict[Value, Eqn] = {}
         self.makers: dict[Value, Eqn] = {}
-        self.judged = {v for e in graph.eqns if is_rounding_sensitive(e) for v in e.operands}
-        self.place = {e: i for i, e in enumerate(graph.eqns)}
+        self.rounding_sensitive = {v for e in graph.eqns if is_rounding_sensitive(e) for v in e.operands}
+        self.eqn_index = {e: i for i, e in enumerate(graph.eqns)}
 
     def waits_for(self, eqn: Eqn) -> bool:
         return not self.made.isdisjoint(eqn.operands)
 
-    def gather(self, eqn: Eqn, size: int) -> None:
+    def add_to_run(self, eqn: Eqn, size: int) -> None:
         self.run.append(eqn)
         self.made.update(eqn.results)
         if is_recomputable(eqn):
@@ -69,7 +69,7 @@ class SegmentBuilder:
         if self.size >= SEGMENT_SIZE:
             self.flush()
 
-    def apart(self, eqn: Eqn) -> None:
+    def add_standalone(self, eqn: Eqn) -> None:
         if self.waits_for(eqn) or eqn.effectful:
             self.flush()
         if is_small_constant(eqn):
@@ -87,22 +87,22 @@ class SegmentBuilder:
         read, found = set(self.graph.results), list[EqnOrSegment]()
         for step in reversed(self.steps):
             if isinstance(step, list):
-                step = self.segment(step, read)
+                step = self.make_segment(step, read)
                 if not step.results:
                     continue
             read.update(step.operands)
             found.append(step)
         return tuple(reversed(found))
 
-    def segment(self, run: Sequence[Eqn], read: set[Value]) -> OutlinedSegment:
+    def make_segment(self, run: Sequence[Eqn], read: set[Value]) -> OutlinedSegment:
         results = tuple([r for e in run for r in e.results if r in read])
         wanted, reads = live_eqns(run, results)
-        again = sorted(self.again(reads), key=self.place.__getitem__)
+        again = sorted(self.find_recomputable(reads), key=self.eqn_index.__getitem__)
         wanted, reads = live_eqns([*again, *wanted], results)
         copied = dict.fromkeys([self.constants[v] for v in reads if v in self.constants])
         return OutlinedSegment((*copied, *wanted), tuple([v for v in reads if v not in self.constants]), results)
 
-    def again(self, reads: Sequence[Value]) -> set[Eqn]:
+    def find_recomputable(self, reads: Sequence[Value]) -> set[Eqn]:
         """What makes the values read from fewer: those that lead back to one root are handed over as that."""
         lineages = {v: self.lineage(v) for v in reads}
         roots = Counter([root for _, root in lineages.values()])
@@ -113,7 +113,7 @@ class SegmentBuilder:
         gathered earlier than whoever asks.
         """
         found: list[Eqn] = []
-        while len(found) < MAX_RECOMPUTED and value not in self.judged and (eqn := self.makers.get(value)):
+        while len(found) < MAX_RECOMPUTED and value not in self.rounding_sensitive and (eqn := self.makers.get(value)):
             variable = {v for v in eqn.operands if v not in self.constants}
             if len(variable) != 1:
                 break
@@ -154,7 +154,7 @@ def is_rounding_sensitive(eqn: Eqn) -> bool:
 
 def stays_inline(eqn: Eqn) -> bool:
     """Not worth outlining: it says something, or is a function of its own already."""
-    return eqn.effectful or (bool(eqn.regions) and eqn.op.barrier)
+    return eqn.effectful or (bool(eqn.regions) and eqn.op.fusion_barrier)
 
 
 def link_weight(eqn: Eqn) -> int:

@@ -32,11 +32,11 @@ BIT_STABLE_OPS = frozenset(
 AnyStep = TypeVar("AnyStep", bound=EqnOrSegment)
 
 
-def branch_on_small_arguments(eqns: Sequence[Eqn], results: Values, inside: bool) -> Sequence[EqnOrSegment]:
+def branch_on_small_arguments(eqns: Sequence[Eqn], results: Values, in_loop: bool) -> Sequence[EqnOrSegment]:
     """The same equations in an order that respects dependence, those that go with sines in segments. Where XLA would
     have to compile sines of more than `BRANCHES` arguments they stay what they are. Cost: n log n.
     """
-    sines = {e for e in eqns if is_worth_vectorizing(e, inside)}
+    sines = {e for e in eqns if is_worth_vectorizing(e, in_loop)}
     if not sines or len({e.operands[0] for e in sines}) > MAX_BRANCHES:
         return eqns
     eqns = drop_dead_steps(eqns, results)
@@ -102,7 +102,7 @@ class SineContext(NamedTuple):
         eqn = self.makers.get(value)
         return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
 
-    def written(self, part: Sequence[Eqn]) -> int:
+    def count_stored_arrays(self, part: Sequence[Eqn]) -> int:
         """How many arrays are written down where a part is a branch."""
         return len(self.results(part)) + sum(map(self.is_fused, self.before(part)[1]))
 
@@ -153,7 +153,7 @@ def choose_equations(group: Sequence[Eqn], around: SineContext) -> Sequence[Eqn]
     sines = [e for e in group if e in around.sines]
     once = sum([len(arguments[r]) for r in around.results(group)]) <= len(sines)
     found: list[Sequence[Eqn]] = [group] if once else []
-    return min([*found, grow_greedily(group, arguments, around), sines], key=around.written)
+    return min([*found, grow_greedily(group, arguments, around), sines], key=around.count_stored_arrays)
 
 
 def grow_greedily(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: SineContext) -> list[Eqn]:
@@ -176,7 +176,7 @@ def connected_components(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterabl
     """A part as several, where these share no argument and nothing is made of both."""
     root: dict[object, object] = {}
 
-    def top(key: object) -> object:
+    def find_root(key: object) -> object:
         while (above := root.setdefault(key, key)) is not key:
             key = above
         return key
@@ -185,10 +185,10 @@ def connected_components(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterabl
     for eqn in part:
         for v in eqn.operands:
             if v in made or eqn in sines:
-                root[top(v)] = top(eqn.results[0])
+                root[find_root(v)] = find_root(eqn.results[0])
     found: dict[object, list[Eqn]] = defaultdict(list)
     for eqn in part:
-        found[top(eqn.results[0])].append(eqn)
+        found[find_root(eqn.results[0])].append(eqn)
     return found.values()
 
 

@@ -67,15 +67,15 @@ class ChainSplitter:
         self.ends: dict[Graph, dict[Value, int]] = {}
         self.plans: dict[Graph, tuple[EqnOrSegment, ...]] = {}
 
-    def plan(self, graph: Graph, inside: bool = False) -> tuple[EqnOrSegment, ...]:
+    def plan(self, graph: Graph, in_loop: bool = False) -> tuple[EqnOrSegment, ...]:
         """The graph's equations in an order that respects dependence, long chains cut into segments."""
         found = self.plans.get(graph)
         if found is None:
-            found = self.cut(graph) if self.hard(graph) else self.whole(graph, inside)
+            found = self.cut(graph) if self.hard(graph) else self.rewrite_short_chains(graph, in_loop)
             self.plans[graph] = found
         return found
 
-    def whole(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
+    def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
         """A graph of short chains: those that share their work are joined, some of them only `inside` a loop."""
         eqns = flatten_reductions(
             duplicate_quotients(
@@ -95,25 +95,25 @@ class ChainSplitter:
             return False  # no chain is longer than its graph
         return len(graph.eqns) > MAX_GRAPH_LENGTH or self.depth(graph) > MAX_CHAIN_DEPTH
 
-    def weight(self, eqn: Eqn) -> int:
+    def eqn_weight(self, eqn: Eqn) -> int:
         """How many links of a chain an equation is at most: of a deep region, what is left when it is cut by itself."""
         inner = max(map(self.depth, eqn.regions), default=1)
         if inner > MAX_CHAIN_DEPTH:
-            flow = self.flow(eqn)
+            flow = self.eqn_chains(eqn)
             inner = max(flow.head, *flow.through, *flow.tail)
         return max(inner, 1)
 
-    def flow(self, eqn: Eqn) -> ChainLengths:
+    def eqn_chains(self, eqn: Eqn) -> ChainLengths:
         """The chains through an equation: those of its regions, or what is left of them where they are cut."""
         if not eqn.regions:
             return single_link(len(eqn.results))
         flows, count = list(map(self.flow_left, eqn.regions)), len(eqn.results)
         head = max([flow.head for flow in flows])
-        if eqn.op.layout is None:  # nothing is known of which result is which
+        if eqn.op.region_dataflow is None:  # nothing is known of which result is which
             ends = max([n for flow in flows for n in flow.tail], default=0)
             return ChainLengths((max(ends, head),) * count, (ends,) * count, head)
         through, tail = [1] * count, [1] * count
-        for slot in eqn.op.layout(eqn).slots:
+        for slot in eqn.op.region_dataflow(eqn).slots:
             places = [(flow, p) for flow, p in zip(flows, slot.returns, strict=False) if p is not None]
             if slot.result is not None and places:
                 through[slot.result] = max([flow.through[p] for flow, p in places])
@@ -122,34 +122,34 @@ class ChainSplitter:
 
     def depth(self, graph: Graph) -> int:
         """The length of the longest chain, those of regions included."""
-        self.flow_of(graph)
+        self.graph_chains(graph)
         return self.depths[graph]
 
-    def flow_of(self, graph: Graph) -> ChainLengths:
+    def graph_chains(self, graph: Graph) -> ChainLengths:
         """The chains through a graph, from its params to its results."""
         found = self.flows.get(graph)
         if found is None:
-            found, self.depths[graph], self.ends[graph] = self.followed(graph, set())
+            found, self.depths[graph], self.ends[graph] = self.measure_chains(graph, set())
             self.flows[graph] = found
         return found
 
     def flow_left(self, graph: Graph) -> ChainLengths:
         """The chains through a graph once it has been cut: segments end them. What they give and take is one link."""
         if self.depth(graph) <= MAX_CHAIN_DEPTH:
-            return self.flow_of(graph)
+            return self.graph_chains(graph)
         found = self.left.get(graph)
         if found is None:
-            flow, _, _ = self.followed(graph, self.long(graph))
+            flow, _, _ = self.measure_chains(graph, self.eqns_on_long_chains(graph))
             through, tail = (tuple([max(n, 1) for n in lengths]) for lengths in (flow.through, flow.tail))
             found = self.left[graph] = ChainLengths(through, tail, max(flow.head, 1))
         return found
 
-    def followed(self, graph: Graph, cut: set[Eqn]) -> tuple[ChainLengths, int, dict[Value, int]]:
+    def measure_chains(self, graph: Graph, cut: set[Eqn]) -> tuple[ChainLengths, int, dict[Value, int]]:
         """The chains through a graph in which some equations are apart, the longest in it, and those to each value."""
         ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
         for eqn in graph.eqns:
             if is_fusible(eqn) and eqn not in cut:
-                flow = self.flow(eqn)
+                flow = self.eqn_chains(eqn)
                 end = max([ends.get(v, 0) for v in eqn.operands])
                 far = max([reached.get(v, NO_CHAIN) for v in eqn.operands])
                 for r, through, tail in zip(eqn.results, flow.through, flow.tail, strict=True):
@@ -161,18 +161,18 @@ class ChainSplitter:
         through = tuple([reached.get(r, NO_CHAIN) for r in graph.results])
         return ChainLengths(through, tuple([ends.get(r, 0) for r in graph.results]), head), depth, ends
 
-    def before(self, graph: Graph) -> dict[Value, int]:
+    def chains_ending_at(self, graph: Graph) -> dict[Value, int]:
         """For each value made by a fusible equation, the longest chain that ends in it."""
-        self.flow_of(graph)
+        self.graph_chains(graph)
         return self.ends[graph]
 
-    def long(self, graph: Graph) -> set[Eqn]:
+    def eqns_on_long_chains(self, graph: Graph) -> set[Eqn]:
         """The equations that lie on a chain deeper than XLA takes."""
-        before, after, found = self.before(graph), dict[Value, int](), set[Eqn]()
+        before, after, found = self.chains_ending_at(graph), dict[Value, int](), set[Eqn]()
         for eqn in reversed(graph.eqns):
             if not eqn.results or eqn.results[0] not in before:
                 continue
-            flow, rests = self.flow(eqn), [after.get(r, 0) for r in eqn.results]
+            flow, rests = self.eqn_chains(eqn), [after.get(r, 0) for r in eqn.results]
             length = max([flow.head, *[through + rest for through, rest in zip(flow.through, rests, strict=True)]])
             start = max([before.get(v, 0) for v in eqn.operands])
             ends = [before[r] + rest for r, rest in zip(eqn.results, rests, strict=True)]
@@ -183,17 +183,17 @@ class ChainSplitter:
         return found
 
     def cut(self, graph: Graph) -> tuple[EqnOrSegment, ...]:
-        cutter, long = SegmentBuilder(graph), self.long(graph)
+        cutter, long = SegmentBuilder(graph), self.eqns_on_long_chains(graph)
         everywhere = len(graph.eqns) > MAX_GRAPH_LENGTH
         for eqn in graph.eqns:
             if eqn in long:
-                cutter.gather(eqn, self.weight(eqn) * link_weight(eqn))
+                cutter.add_to_run(eqn, self.eqn_weight(eqn) * link_weight(eqn))
             elif (
                 eqn.operands
                 and not stays_inline(eqn)
                 and (everywhere if is_fusion_barrier(eqn) else cutter.waits_for(eqn))
             ):
-                cutter.gather(eqn, 1)
+                cutter.add_to_run(eqn, 1)
             else:
-                cutter.apart(eqn)
+                cutter.add_standalone(eqn)
         return cutter.finish()

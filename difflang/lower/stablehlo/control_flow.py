@@ -90,33 +90,33 @@ def cond(writer: JaxFacade, truth: Any, yes: Callable[..., Any], no: Callable[..
 
 
 @contextmanager
-def no_inline(writer: JaxFacade, apart: bool = True) -> Generator[None]:
+def no_inline(writer: JaxFacade, enabled: bool = True) -> Generator[None]:
     """Whether functions that are called within are kept apart: XLA does not copy them into their callers."""
-    before, writer.keeps = writer.keeps, apart
+    before, writer.calls_not_inlined = writer.calls_not_inlined, enabled
     try:
         yield
     finally:
-        writer.keeps = before
+        writer.calls_not_inlined = before
 
 
 def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is written once for each kind of operands, beside the program, and called."""
     made: dict[tuple[Any, ...], tuple[Any, HloArrays, Any]] = {}
 
-    def called(*operands: Any) -> Any:
+    def emit_call(*operands: Any) -> Any:
         given, tree = flatten_tree(writer, operands)
         key = (tree, *[(x.dtype, x.shape) for x in given])
         if key not in made:
             made[key] = emit_function(writer, function, given, tree)
         symbol, like, shape = made[key]
         call = func.CallOp(mlir_types(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in given]])
-        if writer.keeps:
+        if writer.calls_not_inlined:
             call.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
                 {"inlineable": ir.StringAttr.get("false")}
             )
         return jax.tree.unflatten(shape, [x.like(value) for x, value in zip(like, call.results, strict=True)])
 
-    return called
+    return emit_call
 
 
 def emit_function(

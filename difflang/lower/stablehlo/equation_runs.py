@@ -22,14 +22,14 @@ class EqnRun(Struct, frozen=True, eq=False):
     results: tuple[Value, ...]
 
 
-def group_runs(steps: Sequence[EqnOrSegment], wanted: Sequence[Value]) -> Iterator[EqnOrSegment | EqnRun]:
+def group_runs(steps: Sequence[EqnOrSegment], results: Sequence[Value]) -> Iterator[EqnOrSegment | EqnRun]:
     """The steps in their order, those in a row that are plain as one. Numbers come before the run that they are in.
 
     `wanted` are the values that are asked for after all of them. Cost: linear.
     """
     parts = split_at_barriers(steps)
     home = {r: i for i, part in enumerate(parts) for e in part if isinstance(e, Eqn) for r in e.results}
-    read = set(wanted)
+    read = set(results)
     for i, part in enumerate(parts):
         read.update([v for e in part for v in e.operands if home.get(v, -1) != i])
     for part in parts:
@@ -51,7 +51,7 @@ def defer_data_movement(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
     """
     after: list[Eqn] = []
     for eqn in reversed(eqns):
-        if (eqn.op.moves is not None or eqn.op.splat is not None) and not read.isdisjoint(eqn.results):
+        if (eqn.op.axis_permutation is not None or eqn.op.fill_value is not None) and not read.isdisjoint(eqn.results):
             after.append(eqn)
             read.update(eqn.operands)
     return after[::-1]
@@ -66,7 +66,7 @@ def is_worth_grouping(part: Sequence[EqnOrSegment]) -> bool:
 
 def is_formula(eqn: Eqn) -> bool:
     """Whether it takes many steps by itself."""
-    return bool(eqn.op.formula) and tensor_type(eqn.operands[0]).dtype in eqn.op.formula
+    return bool(eqn.op.formula_dtypes) and tensor_type(eqn.operands[0]).dtype in eqn.op.formula_dtypes
 
 
 def make_run(eqns: Sequence[Eqn], read: set[Value]) -> EqnRun:
@@ -99,7 +99,7 @@ def split_at_barriers(steps: Sequence[EqnOrSegment]) -> list[list[EqnOrSegment]]
 
 def is_constant_fill(step: EqnOrSegment) -> bool:
     """Whether it is put off until somebody asks for an array, and reads nothing."""
-    return isinstance(step, Eqn) and step.op.splat is not None and not step.operands
+    return isinstance(step, Eqn) and step.op.fill_value is not None and not step.operands
 
 
 def is_directly_emittable(step: EqnOrSegment) -> bool:

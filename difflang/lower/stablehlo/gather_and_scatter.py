@@ -33,7 +33,7 @@ def gather(writer: JaxFacade, x: Any, indices: Any, numbers: Any, sizes: tuple[i
     x, indices = writer.array(x), writer.array(indices)
     if mode != Mode.PROMISE_IN_BOUNDS:
         real = partial(jax.lax.gather, dimension_numbers=numbers, slice_sizes=sizes, mode=mode)
-        return writer.through(real, x, indices)
+        return writer.lower_with_jax(real, x, indices)
     last = indices.ndim - 1
     attr = stablehlo.GatherDimensionNumbers.get(
         offset_dims=list(numbers.offset_dims), collapsed_slice_dims=list(numbers.collapsed_slice_dims),
@@ -48,7 +48,7 @@ def gather(writer: JaxFacade, x: Any, indices: Any, numbers: Any, sizes: tuple[i
     if 0 in shape:  # no slice fits in an axis of size 0
         return writer.full(shape, np.zeros((), x.dtype))
     value = stablehlo.gather(
-        x.value, indices.value, attr, writer.ints(sizes), indices_are_sorted=ir.BoolAttr.get(False)
+        x.value, indices.value, attr, writer.int_array_attr(sizes), indices_are_sorted=ir.BoolAttr.get(False)
     )
     return HloArray(writer, value, x.dtype, shape)
 
@@ -59,7 +59,7 @@ def scatter(writer: JaxFacade, name: str, x: Any, indices: Any, updates: Any, nu
     emit, kinds = SCATTERS[name]
     if mode != Mode.FILL_OR_DROP or dtype_kind(x.dtype) not in kinds:
         real = partial(getattr(jax.lax, name), dimension_numbers=numbers, mode=mode)
-        return writer.through(real, x, indices, updates)
+        return writer.lower_with_jax(real, x, indices, updates)
     attr = stablehlo.ScatterDimensionNumbers.get(
         update_window_dims=list(numbers.update_window_dims), inserted_window_dims=list(numbers.inserted_window_dims),
         input_batching_dims=list(numbers.operand_batching_dims),

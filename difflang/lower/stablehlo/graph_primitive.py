@@ -35,20 +35,20 @@ class PrimitiveBody:
     """A run of equations, and what takes their steps."""
 
     def __init__(self, graph: Graph, taken: LowerGraph, frames: SourceFrames) -> None:
-        self.graph, self.taken, self.frames = graph, taken, frames
+        self.graph, self.lower_graph, self.frames = graph, taken, frames
         self.batched: dict[tuple[Mask, int], tuple[PrimitiveBody, Mask] | None] = {}
 
-    def traced(self, *arrays: Array) -> list[Array]:
+    def trace(self, *arrays: Array) -> list[Array]:
         """Step by step, as JAX traces it: whenever that is, with 64-bit types."""
         with jax.enable_x64(True):
-            return self.taken(jax, self.frames, self.graph, arrays)
+            return self.lower_graph(jax, self.frames, self.graph, arrays)
 
     def side_by_side(self, wide: Mask, length: int) -> tuple[PrimitiveBody, Mask] | None:
         """The same for all lanes at once, and which results differ between lanes, or None (`passes/vectorize_maps`)."""
         key = (wide, length)
         if key not in self.batched:
             found = stack_real_imaginary(self.graph, wide, length)
-            self.batched[key] = found and (PrimitiveBody(found[0], self.taken, self.frames), found[1])
+            self.batched[key] = found and (PrimitiveBody(found[0], self.lower_graph, self.frames), found[1])
         return self.batched[key]
 
     def avals(self) -> list[Any]:
@@ -64,15 +64,15 @@ def bind_graph(body: PrimitiveBody, arrays: Sequence[Array]) -> list[Array]:
 def graph_jaxpr(avals: Sequence[Any], *, body: PrimitiveBody) -> Any:
     """The steps of a run on such arrays, as a jaxpr."""
     with jax.enable_x64(True):
-        return jax.make_jaxpr(body.traced)(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]).jaxpr
+        return jax.make_jaxpr(body.trace)(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]).jaxpr
 
 
 def lower_to_stablehlo(ctx: Any, *operands: Any, body: PrimitiveBody) -> Any:
     frames = MlirFrames(body.frames)
-    writer = JaxFacade(ctx, frames.called)
+    writer = JaxFacade(ctx, frames.call)
     cells = [HloArray(writer, v, a.dtype, a.shape) for v, a in zip(operands, ctx.avals_in, strict=True)]
     with jax.enable_x64(True):
-        found = body.taken(writer, frames, body.graph, cells)
+        found = body.lower_graph(writer, frames, body.graph, cells)
     return [writer.array(x).value for x in found]
 
 
@@ -87,10 +87,10 @@ class MlirFrames:
     def at(self, span: Span) -> SourceFrame:
         found = self.made.get(span)
         if found is None:
-            found = self.made[span] = self.framed(span)
+            found = self.made[span] = self.make_frame(span)
         return found
 
-    def framed(self, span: Span) -> SourceFrame:
+    def make_frame(self, span: Span) -> SourceFrame:
         place = mlir_location(span)
 
         def frame(rule: Callable[..., Any], first: Any, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
@@ -103,7 +103,7 @@ class MlirFrames:
 
         return frame
 
-    def called(self, function: Callable[..., Any], first: Any, *others: Any) -> Any:
+    def call(self, function: Callable[..., Any], first: Any, *others: Any) -> Any:
         """A call in which JAX looks for a frame."""
         if self.span is None:
             return function(first, *others)
@@ -124,7 +124,7 @@ def batch_graph(
     (length,) = {x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None}
     found = body.side_by_side(tuple([d is not None for d in dims]), length)
     if found is None:
-        traced = jax.vmap(body.traced, in_axes=tuple(dims))(*arrays)
+        traced = jax.vmap(body.trace, in_axes=tuple(dims))(*arrays)
         return traced, [0] * len(traced)
     whole, wide = found
     moved = [jnp.moveaxis(x, d, 0) if d else x for x, d in zip(arrays, dims, strict=True)]

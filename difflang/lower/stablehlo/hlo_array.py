@@ -40,34 +40,34 @@ class HloArray:
         return prod(self.shape)
 
     def __add__(self, other: Any) -> HloArray:
-        return self.writer.both("add", self, other)
+        return self.writer.binary("add", self, other)
 
     def __radd__(self, other: Any) -> HloArray:
-        return self.writer.both("add", other, self)
+        return self.writer.binary("add", other, self)
 
     def __sub__(self, other: Any) -> HloArray:
-        return self.writer.both("sub", self, other)
+        return self.writer.binary("sub", self, other)
 
     def __rsub__(self, other: Any) -> HloArray:
-        return self.writer.both("sub", other, self)
+        return self.writer.binary("sub", other, self)
 
     def __mul__(self, other: Any) -> HloArray:
-        return self.writer.both("mul", self, other)
+        return self.writer.binary("mul", self, other)
 
     def __rmul__(self, other: Any) -> HloArray:
-        return self.writer.both("mul", other, self)
+        return self.writer.binary("mul", other, self)
 
     def __truediv__(self, other: Any) -> HloArray:
-        return self.writer.both("div", self, other)
+        return self.writer.binary("div", self, other)
 
     def __rtruediv__(self, other: Any) -> HloArray:
-        return self.writer.both("div", other, self)
+        return self.writer.binary("div", other, self)
 
     def __and__(self, other: Any) -> HloArray:
-        return self.writer.both("bitwise_and", self, other)
+        return self.writer.binary("bitwise_and", self, other)
 
     def __or__(self, other: Any) -> HloArray:
-        return self.writer.both("bitwise_or", self, other)
+        return self.writer.binary("bitwise_or", self, other)
 
     def __lshift__(self, other: Any) -> HloArray:
         return self.writer.shifted(stablehlo.shift_left, self, other)
@@ -85,22 +85,22 @@ class HloArray:
         return self.like(stablehlo.not_(self.value))
 
     def __lt__(self, other: Any) -> HloArray:
-        return self.writer.compared("lt", self, other)
+        return self.writer.compare("lt", self, other)
 
     def __le__(self, other: Any) -> HloArray:
-        return self.writer.compared("le", self, other)
+        return self.writer.compare("le", self, other)
 
     def __gt__(self, other: Any) -> HloArray:
-        return self.writer.compared("gt", self, other)
+        return self.writer.compare("gt", self, other)
 
     def __ge__(self, other: Any) -> HloArray:
-        return self.writer.compared("ge", self, other)
+        return self.writer.compare("ge", self, other)
 
     def __eq__(self, other: object) -> Any:
-        return self.writer.compared("eq", self, other)
+        return self.writer.compare("eq", self, other)
 
     def __ne__(self, other: object) -> Any:
-        return self.writer.compared("ne", self, other)
+        return self.writer.compare("ne", self, other)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -108,13 +108,13 @@ class HloArray:
     def __getitem__(self, key: Any) -> HloArray:
         """Those elements or the one along the first axis."""
         if isinstance(key, slice):
-            return self.along(*key.indices(len(self)))
+            return self.slice_first_axis(*key.indices(len(self)))
         at = range(len(self))[key]
-        return self.writer.reshape(self.along(at, at + 1, 1), self.shape[1:])
+        return self.writer.reshape(self.slice_first_axis(at, at + 1, 1), self.shape[1:])
 
-    def along(self, start: int, stop: int, step: int) -> HloArray:
+    def slice_first_axis(self, start: int, stop: int, step: int) -> HloArray:
         if step < 1:
-            return self.writer.through(lambda x: x[start : stop if stop >= 0 else None : step], self)
+            return self.writer.lower_with_jax(lambda x: x[start : stop if stop >= 0 else None : step], self)
         rest = self.shape[1:]
         starts, stops, steps = (start, *[0] * len(rest)), (max(start, stop), *rest), (step, *[1] * len(rest))
         return self.writer.slice(self, starts, stops, steps)
@@ -139,4 +139,4 @@ class HloArray:
 
     @property
     def real(self) -> HloArray:
-        return self.writer.through(jax.lax.real, self) if dtype_kind(self.dtype) == "c" else self
+        return self.writer.lower_with_jax(jax.lax.real, self) if dtype_kind(self.dtype) == "c" else self

@@ -70,7 +70,7 @@ class FacadeModule:
         found = getattr(self._module, name)
         if isinstance(found, (type, ModuleType)) or not callable(found):
             return found
-        return partial(self._writer.through, found)
+        return partial(self._writer.lower_with_jax, found)
 
 
 class JaxFacade:
@@ -78,28 +78,28 @@ class JaxFacade:
 
     def __init__(self, ctx: Any, called: Callable[..., Any]) -> None:
         self.ctx = ctx
-        self.called = called  # calls a function of JAX's where that can see the place in the program
+        self.call_with_location = called  # calls a function of JAX's where that can see the place in the program
         self.numbers: dict[tuple[bytes, DType, Shape], HloArray] = {}  # written so far, in this region
         self.types: dict[tuple[DType, Shape], Any] = {}
-        self.lists: dict[Shape, Any] = {}
+        self.int_attrs: dict[Shape, Any] = {}
         self.comparisons: dict[tuple[str, str], Any] = {}
-        self.lax = FacadeModule(self, jax.lax, self.of_lax())
+        self.lax = FacadeModule(self, jax.lax, self.lax_functions())
         self.numpy = FacadeModule(self, jax.numpy, self.of_numpy())
-        self.keeps = False  # whether functions that are called now are kept apart
+        self.calls_not_inlined = False  # whether functions that are called now are kept apart
         self.jit = partial(control_flow.jit, self)
-        self.kept = partial(control_flow.no_inline, self)
+        self.no_inline = partial(control_flow.no_inline, self)
         self.tree = jax.tree
 
-    def of_lax(self) -> dict[str, Any]:
+    def lax_functions(self) -> dict[str, Any]:
         own = (
             *("select", "neg", "integer_pow", "reshape", "broadcast", "broadcast_in_dim", "transpose", "slice"),
             *("pad", "concatenate", "full", "full_like", "broadcasted_iota", "bitwise_not", "is_finite"),
             *("clamp", "squeeze", "expand_dims", "dynamic_slice", "dynamic_update_slice", "slice_in_dim"),
         )
         return {
-            **{name: partial(self.one, name) for name in UNARY},
-            **{name: partial(self.both, name) for name in BINARY},
-            **{name: partial(self.compared, name) for name in COMPARISONS},
+            **{name: partial(self.unary, name) for name in UNARY},
+            **{name: partial(self.binary, name) for name in BINARY},
+            **{name: partial(self.compare, name) for name in COMPARISONS},
             **{name: partial(reduce_and_dot.reduce_named, self, name) for name in reduce_and_dot.REDUCTIONS},
             **{name: getattr(self, name) for name in own},
             "convert_element_type": self.convert,
@@ -109,7 +109,7 @@ class JaxFacade:
             "gather": partial(gather_and_scatter.gather, self),
             "reduce": partial(reduce_and_dot.reduce, self),
             "reduce_window": partial(reduce_and_dot.reduce_window, self),
-            "rev": lambda x, axes: x.like(stablehlo.reverse(x.value, self.ints(axes))),
+            "rev": lambda x, axes: x.like(stablehlo.reverse(x.value, self.int_array_attr(axes))),
             "iota": lambda dtype, size: self.broadcasted_iota(dtype, (size,), 0),
             "while_loop": partial(control_flow.while_loop, self),
         }
@@ -117,10 +117,10 @@ class JaxFacade:
     def of_numpy(self) -> dict[str, Any]:
         ones = ("abs", "exp", "floor", "log", "sign", "sin", "sqrt", "tan")
         return {
-            **{name: partial(self.one, name) for name in ones},
+            **{name: partial(self.unary, name) for name in ones},
             **{name: getattr(self, name) for name in ("where", "clip", "round", "copysign", "full_like")},
-            "maximum": partial(self.both, "max"),
-            "minimum": partial(self.both, "min"),
+            "maximum": partial(self.binary, "max"),
+            "minimum": partial(self.binary, "min"),
             "append": lambda x, y: self.concatenate([x, self.reshape(self.array(y), (self.array(y).size,))], 0),
             "expand_dims": lambda x, axis: self.expand_dims(x, (axis % (x.ndim + 1),)),
             **{name: partial(reduce_and_dot.min_or_max, self, name) for name in ("min", "max")},
@@ -144,26 +144,26 @@ class JaxFacade:
             self.types[key] = ir.RankedTensorType.get(shape, mlir.dtype_to_ir_type(dtype))
         return self.types[key]
 
-    def ints(self, numbers: Sequence[int]) -> Any:
+    def int_array_attr(self, numbers: Sequence[int]) -> Any:
         """Integers as an attribute."""
         key = tuple(numbers)
-        if key not in self.lists:
-            self.lists[key] = mlir.dense_int_array(key)
-        return self.lists[key]
+        if key not in self.int_attrs:
+            self.int_attrs[key] = mlir.dense_int_array(key)
+        return self.int_attrs[key]
 
-    def cell(self, x: Any, dtype: DType, shape: Shape = ()) -> HloArray:
+    def as_hlo_array(self, x: Any, dtype: DType, shape: Shape = ()) -> HloArray:
         """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
         if isinstance(x, HloArray):
-            return x if x.shape == shape else self.spread(x, shape)
+            return x if x.shape == shape else self.broadcast_to(x, shape)
         if not can_represent(dtype, x):
             raise TypeError(f"a {type(x).__name__} of {np.asarray(x).dtype} stands beside {dtype}")
         number = np.asarray(x, dtype)
         if number.shape:
-            return self.cell(HloArray(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
+            return self.as_hlo_array(HloArray(self, mlir.ir_constant(number), dtype, number.shape), dtype, shape)
         key = (number.tobytes(), dtype, shape)
         if key not in self.numbers:
             value = HloArray(self, mlir.ir_constant(number), dtype, ())
-            self.numbers[key] = self.spread(value, shape) if shape else value
+            self.numbers[key] = self.broadcast_to(value, shape) if shape else value
         return self.numbers[key]
 
     def array(self, x: Any) -> HloArray:
@@ -171,9 +171,9 @@ class JaxFacade:
         if isinstance(x, HloArray):
             return x
         x = np.asarray(x)
-        return self.cell(x, x.dtype, x.shape)
+        return self.as_hlo_array(x, x.dtype, x.shape)
 
-    def spread(self, x: HloArray, shape: Shape) -> HloArray:
+    def broadcast_to(self, x: HloArray, shape: Shape) -> HloArray:
         """An array repeated along the axes that it lacks, and along those of size one where more is due."""
         axes = range(len(shape) - x.ndim, len(shape))
         dims = [i for i, n in zip(axes, x.shape, strict=True) if n == shape[i]]
@@ -186,12 +186,12 @@ class JaxFacade:
         dtype = next((a.dtype for a in (x, y) if isinstance(a, HloArray)), None) or np.result_type(x, y)
         shapes = {a.shape for a in (x, y) if isinstance(a, (HloArray, np.ndarray))}
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-        x, y = self.cell(x, dtype, shape), self.cell(y, dtype, shape)
+        x, y = self.as_hlo_array(x, dtype, shape), self.as_hlo_array(y, dtype, shape)
         if x.dtype != y.dtype:
             raise TypeError(f"{x.dtype} and {y.dtype} stand side by side")
         return x, y
 
-    def through(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
+    def lower_with_jax(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
         """A function of JAX's, lowered here."""
         leaves, tree = jax.tree.flatten((args, others), is_leaf=lambda x: isinstance(x, HloArray))
         places = [i for i, x in enumerate(leaves) if isinstance(x, HloArray)]
@@ -209,24 +209,24 @@ class JaxFacade:
         avals = [jax.core.ShapedArray(leaves[i].shape, leaves[i].dtype) for i in places]
         lower = mlir.lower_fun(function, multiple_results=True)
         ctx = self.ctx.replace(avals_in=avals, primitive=None)
-        values = self.called(lower, ctx, *[leaves[i].value for i in places])
+        values = self.call_with_location(lower, ctx, *[leaves[i].value for i in places])
         shape, types = out
         cells = [HloArray(self, single_value(v), t.dtype, t.shape) for v, t in zip(values, types, strict=True)]
         return jax.tree.unflatten(shape, cells)
 
     # ---- one by one
 
-    def one(self, name: str, x: HloArray) -> HloArray:
+    def unary(self, name: str, x: HloArray) -> HloArray:
         if x.dtype.kind == "f" and x.dtype.itemsize > 2:
             return x.like(UNARY[name](x.value))
-        return self.through(getattr(jax.lax, name), x)
+        return self.lower_with_jax(getattr(jax.lax, name), x)
 
-    def both(self, name: str, x: Any, y: Any) -> HloArray:
+    def binary(self, name: str, x: Any, y: Any) -> HloArray:
         x, y = self.alike(x, y)
         emit, kinds = BINARY[name]
         if dtype_kind(x.dtype) in kinds:
             return x.like(emit(x.value, y.value))
-        return self.through(getattr(jax.lax, name), x, y)
+        return self.lower_with_jax(getattr(jax.lax, name), x, y)
 
     def shifted(self, emit: Callable[..., Any], x: HloArray, y: Any) -> HloArray:
         x, y = self.alike(x, y)
@@ -238,11 +238,11 @@ class JaxFacade:
     def bitwise_not(self, x: HloArray) -> HloArray:
         return ~x
 
-    def compared(self, name: str, x: Any, y: Any) -> HloArray:
+    def compare(self, name: str, x: Any, y: Any) -> HloArray:
         x, y = self.alike(x, y)
         of = dtype_kind(x.dtype)
         if of == "c":
-            return self.through(getattr(jax.lax, name), x, y)
+            return self.lower_with_jax(getattr(jax.lax, name), x, y)
         attrs = self.comparisons.get((name, of))
         if attrs is None:
             how = "FLOAT" if of == "f" else "SIGNED" if of == "i" else "UNSIGNED"
@@ -256,7 +256,7 @@ class JaxFacade:
             return x
         if dtype_kind(dtype) in ("fi" if dtype_kind(x.dtype) == "f" else "fiu") and dtype_kind(x.dtype) != "c":
             return HloArray(self, stablehlo.convert(self.type(dtype, x.shape), x.value), dtype, x.shape)
-        return self.through(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
+        return self.lower_with_jax(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
 
     def select(self, condition: Any, x: Any, y: Any) -> HloArray:
         """`condition` may be a single truth."""
@@ -266,35 +266,39 @@ class JaxFacade:
     def where(self, condition: Any, x: Any, y: Any) -> HloArray:
         condition, (x, y) = self.array(condition), self.alike(x, y)
         shape = np.broadcast_shapes(condition.shape, x.shape)
-        return self.select(self.cell(condition, BOOL, shape), *[self.cell(v, x.dtype, shape) for v in (x, y)])
+        return self.select(
+            self.as_hlo_array(condition, BOOL, shape), *[self.as_hlo_array(v, x.dtype, shape) for v in (x, y)]
+        )
 
     def clip(self, x: HloArray, low: Any, high: Any) -> HloArray:
-        return self.both("min", high, self.both("max", low, x))
+        return self.binary("min", high, self.binary("max", low, x))
 
     def round(self, x: HloArray) -> HloArray:
         if dtype_kind(x.dtype) != "f":
-            return self.through(jax.numpy.round, x)
+            return self.lower_with_jax(jax.numpy.round, x)
         return x.like(stablehlo.round_nearest_even(x.value))
 
     def is_finite(self, x: HloArray) -> HloArray:
         if dtype_kind(x.dtype) != "f":
-            return self.through(jax.numpy.isfinite, x)
+            return self.lower_with_jax(jax.numpy.isfinite, x)
         return HloArray(self, stablehlo.is_finite(x.value), BOOL, x.shape)
 
     def is_infinite(self, x: HloArray) -> HloArray:
-        return self.one("abs", x) == math.inf if dtype_kind(x.dtype) == "f" else self.through(jax.numpy.isinf, x)
+        return (
+            self.unary("abs", x) == math.inf if dtype_kind(x.dtype) == "f" else self.lower_with_jax(jax.numpy.isinf, x)
+        )
 
     def copysign(self, size: Any, x: HloArray) -> HloArray:
         """A number with the sign of each element, also of -0.0."""
         if isinstance(size, HloArray):
-            return self.through(jax.numpy.copysign, size, x)
+            return self.lower_with_jax(jax.numpy.copysign, size, x)
         bits, size = x.view(f"i{x.dtype.itemsize}"), abs(float(size))
         return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
 
     def clamp(self, low: Any, x: Any, high: Any) -> HloArray:
         """Each bound is a number, or one for each element."""
         x = self.array(x)
-        bounds = [self.cell(b, x.dtype, np.shape(b)).value for b in (low, high)]
+        bounds = [self.as_hlo_array(b, x.dtype, np.shape(b)).value for b in (low, high)]
         return x.like(stablehlo.clamp(bounds[0], x.value, bounds[1]))
 
     def integer_pow(self, x: HloArray, n: int) -> HloArray:
@@ -311,10 +315,10 @@ class JaxFacade:
     # ---- shapes
 
     def full(self, shape: Shape, number: Any) -> HloArray:
-        return self.cell(number, np.asarray(number).dtype, shape)
+        return self.as_hlo_array(number, np.asarray(number).dtype, shape)
 
     def full_like(self, x: HloArray, number: Any) -> HloArray:
-        return self.cell(number, x.dtype, x.shape)
+        return self.as_hlo_array(number, x.dtype, x.shape)
 
     def broadcast(self, x: Any, sizes: Shape) -> HloArray:
         x = self.array(x)
@@ -323,7 +327,7 @@ class JaxFacade:
     def broadcast_in_dim(self, x: Any, shape: Shape, dims: Sequence[int]) -> HloArray:
         x = self.array(x)
         shape = tuple(shape)
-        value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, self.ints(dims))
+        value = stablehlo.broadcast_in_dim(self.type(x.dtype, shape), x.value, self.int_array_attr(dims))
         return HloArray(self, value, x.dtype, shape)
 
     def broadcasted_iota(self, dtype: Any, shape: Shape, axis: int) -> HloArray:
@@ -348,14 +352,14 @@ class JaxFacade:
     def transpose(self, x: HloArray, perm: Sequence[int]) -> HloArray:
         if tuple(perm) == tuple(range(x.ndim)):
             return x
-        value = stablehlo.transpose(x.value, self.ints(perm))
+        value = stablehlo.transpose(x.value, self.int_array_attr(perm))
         return HloArray(self, value, x.dtype, tuple([x.shape[i] for i in perm]))
 
     def slice(
         self, x: HloArray, starts: Sequence[int], stops: Sequence[int], steps: Sequence[int] | None = None
     ) -> HloArray:
         steps = steps or (1,) * x.ndim
-        value = stablehlo.slice(x.value, *[self.ints(places) for places in (starts, stops, steps)])
+        value = stablehlo.slice(x.value, *[self.int_array_attr(places) for places in (starts, stops, steps)])
         shape = tuple([max(0, -(-(b - a) // n)) for a, b, n in zip(starts, stops, steps, strict=True)])
         return HloArray(self, value, x.dtype, shape)
 
@@ -370,21 +374,25 @@ class JaxFacade:
         """What is out of reach is moved until it is not."""
         x, places = self.array(x), [self.array(i) for i in starts]
         if allow_negative_indices:
-            return self.through(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
+            return self.lower_with_jax(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)
         values = [i.value for i in places]
-        return HloArray(self, stablehlo.dynamic_slice(x.value, values, self.ints(sizes)), x.dtype, tuple(sizes))
+        return HloArray(
+            self, stablehlo.dynamic_slice(x.value, values, self.int_array_attr(sizes)), x.dtype, tuple(sizes)
+        )
 
     def dynamic_update_slice(
         self, x: Any, part: Any, starts: Sequence[Any], *, allow_negative_indices: Any = True
     ) -> HloArray:
         x, part, places = self.array(x), self.array(part), [self.array(i) for i in starts]
         if allow_negative_indices or x.dtype != part.dtype:
-            return self.through(jax.lax.dynamic_update_slice, x, part, places)
+            return self.lower_with_jax(jax.lax.dynamic_update_slice, x, part, places)
         return x.like(stablehlo.dynamic_update_slice(x.value, part.value, [i.value for i in places]))
 
     def pad(self, x: HloArray, number: Any, widths: Sequence[tuple[int, int, int]]) -> HloArray:
         low, high, between = ([w[k] for w in widths] for k in range(3))
-        value = stablehlo.pad(x.value, self.cell(number, x.dtype).value, *[self.ints(w) for w in (low, high, between)])
+        value = stablehlo.pad(
+            x.value, self.as_hlo_array(number, x.dtype).value, *[self.int_array_attr(w) for w in (low, high, between)]
+        )
         sizes = zip(x.shape, widths, strict=True)
         return HloArray(self, value, x.dtype, tuple([a + b + n + max(n - 1, 0) * k for n, (a, b, k) in sizes]))
 

@@ -40,7 +40,7 @@ def reduce_named(writer: JaxFacade, name: str, x: HloArray, axes: Sequence[int])
     emit, kinds, first = REDUCTIONS[name]
     axes = tuple(axes)
     if dtype_kind(x.dtype) not in kinds:
-        return writer.through(partial(getattr(jax.lax, name), axes=axes), x)
+        return writer.lower_with_jax(partial(getattr(jax.lax, name), axes=axes), x)
     start = mlir.ir_constant(np.asarray(first(x.dtype), x.dtype))
     return emit_reduce(writer, x, start, emit, axes)
 
@@ -54,13 +54,13 @@ def reduce(
         old, new = [HloArray(writer, value, x.dtype, ()) for value in pair]
         return step(old, new).value
 
-    return emit_reduce(writer, x, writer.cell(start, x.dtype).value, emit, axes)
+    return emit_reduce(writer, x, writer.as_hlo_array(start, x.dtype).value, emit, axes)
 
 
 def emit_reduce(writer: JaxFacade, x: HloArray, start: Any, emit: Callable[..., Any], axes: Sequence[int]) -> HloArray:
     """The same where `start` and what `emit` gives of two are values of MLIR."""
     shape, scalar = tuple([n for i, n in enumerate(x.shape) if i not in axes]), writer.type(x.dtype, ())
-    made = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.ints(sorted(axes)))
+    made = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.int_array_attr(sorted(axes)))
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
         stablehlo.return_([emit(*at.block.arguments)])
     return HloArray(writer, made.results[0], x.dtype, shape)
@@ -71,13 +71,13 @@ def reduce_window(
     sizes: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]],
 ) -> HloArray:  # fmt: skip
     """Each window of the padded array taken together, beginning with `first`."""
-    number, scalar = writer.cell(first, x.dtype), writer.type(x.dtype, ())
+    number, scalar = writer.as_hlo_array(first, x.dtype), writer.type(x.dtype, ())
     places = zip(x.shape, sizes, strides, padding, strict=True)
     shape = tuple([max(0, (n + low + high - size) // stride + 1) for n, size, stride, (low, high) in places])
     pairs = ir.DenseElementsAttr.get(cast("Any", np.array(padding, np.int64).reshape(-1, 2)))
     made = stablehlo.ReduceWindowOp(
-        [writer.type(x.dtype, shape)], [x.value], [number.value], writer.ints(sizes),
-        window_strides=writer.ints(strides),
+        [writer.type(x.dtype, shape)], [x.value], [number.value], writer.int_array_attr(sizes),
+        window_strides=writer.int_array_attr(strides),
         padding=pairs,
     )  # fmt: skip
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
@@ -89,7 +89,7 @@ def reduce_window(
 def sum(writer: JaxFacade, x: HloArray, axis: int | None = None, dtype: Any = None) -> HloArray:
     """Without an element type JAX has rules of its own; narrow floats it adds up in wider ones."""
     if dtype is None or (dtype_kind(np.dtype(dtype)) == "f" and np.dtype(dtype).itemsize < 4):
-        return writer.through(partial(jax.numpy.sum, axis=axis, dtype=dtype), x)
+        return writer.lower_with_jax(partial(jax.numpy.sum, axis=axis, dtype=dtype), x)
     axes = range(x.ndim) if axis is None else (axis % x.ndim,)
     return reduce_named(writer, "reduce_sum", writer.convert(x, dtype), axes)
 
@@ -97,7 +97,7 @@ def sum(writer: JaxFacade, x: HloArray, axis: int | None = None, dtype: Any = No
 def min_or_max(writer: JaxFacade, name: str, x: HloArray, **others: Any) -> HloArray:
     """`max` or `min` of all elements."""
     if others:
-        return writer.through(partial(getattr(jax.numpy, name), **others), x)
+        return writer.lower_with_jax(partial(getattr(jax.numpy, name), **others), x)
     return reduce_named(writer, f"reduce_{name}", x, range(x.ndim))
 
 
@@ -106,10 +106,10 @@ def any(writer: JaxFacade, x: HloArray) -> HloArray:
     return reduce_named(writer, "reduce_or", x, range(x.ndim)) if x.shape else x
 
 
-def dot_general(writer: JaxFacade, x: HloArray, y: HloArray, numbers: Any, **asked: Any) -> HloArray:
+def dot_general(writer: JaxFacade, x: HloArray, y: HloArray, numbers: Any, **options: Any) -> HloArray:
     (contract, batch), plain = numbers, x.dtype == y.dtype and x.dtype.kind == "f" and x.dtype.itemsize > 2
-    if not plain or asked != {"precision": jax.lax.Precision.HIGHEST, "preferred_element_type": x.dtype}:
-        return writer.through(partial(jax.lax.dot_general, dimension_numbers=numbers, **asked), x, y)
+    if not plain or options != {"precision": jax.lax.Precision.HIGHEST, "preferred_element_type": x.dtype}:
+        return writer.lower_with_jax(partial(jax.lax.dot_general, dimension_numbers=numbers, **options), x, y)
     (xs, ys), (xb, yb) = [[list(side) for side in pair] for pair in (contract, batch)]
     attr = stablehlo.DotDimensionNumbers.get(
         lhs_batching_dimensions=xb, rhs_batching_dimensions=yb,

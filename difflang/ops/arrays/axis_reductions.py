@@ -49,7 +49,7 @@ def reduced_type(accepts: tuple[DType, ...]) -> OpRule:
         same.require(
             len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x
         )
-        return x.without(*axes)
+        return x.drop_axes(*axes)
 
     return type
 
@@ -145,8 +145,8 @@ reduce_prod = OPS.declare(
         lower=lambda jax, x, axes: jax.lax.reduce_prod(x, axes),
         accepts=NUMBERS,
         cost=one_flop_per_element,
-        barrier=True,
-        lanes=batched_axes_attr,
+        fusion_barrier=True,
+        batch_attrs=batched_axes_attr,
         samples=(*SAMPLES, *EMPTY_EXAMPLES, OpExample(((5, 2),), {"axes": (0,)}), OpExample(((7,),), {"axes": (0,)})),
         doc="""Product over axes; 1 over nothing; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",
@@ -265,10 +265,10 @@ def reduce_extremum_op(
             jvp=(jvp,),
             accepts=REALS,
             cost=one_flop_per_element,
-            barrier=True,
-            lanes=batched_axes_attr,
+            fusion_barrier=True,
+            batch_attrs=batched_axes_attr,
             samples=(*SAMPLES, *EMPTY_EXAMPLES),
-            on_cpu=on_cpu,
+            cpu_lower_rule=on_cpu,
         )
     )
 
@@ -307,7 +307,7 @@ def arg_extremum_type(same: TypeSolver, x: Tensor, *, axis: int) -> Tensor:
     same.accepts(x, REALS)
     same.require(0 <= axis < x.rank, "there is no axis {} in {}", axis, x)
     same.require(x.shape[axis] != 0, "an empty axis has no extreme: {}", x)
-    return Tensor(I32, x.without(axis).shape)
+    return Tensor(I32, x.drop_axes(axis).shape)
 
 
 def arg_extremum_op(name: str, find: Any, lower: OpRule, doc: str) -> Op:

@@ -142,21 +142,21 @@ def associative_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, r
     """Steps z -> a z + b are composed two by two; one that is fresh forgets those before it."""
     select = jax.lax.select
 
-    def then(first: Any, second: Any) -> Any:
+    def compose(first: Any, second: Any) -> Any:
         (old, a, b), (new, c, d) = first, second
         return old | new, select(new, c, a * c), select(new, d, c * b + d)
 
-    return jax.lax.associative_scan(then, (fresh, a, b), reverse=reverse, axis=axis)[2]
+    return jax.lax.associative_scan(compose, (fresh, a, b), reverse=reverse, axis=axis)[2]
 
 
 def recurrence_lower(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
-    def one_way(how: OpRule) -> OpRule:
+    def bind_axis(how: OpRule) -> OpRule:
         return lambda *xs: how(jax, *xs, axis=axis, reverse=reverse)
 
     if b.size == 0:
         return b
     return jax.lax.platform_dependent(
-        fresh, a, b, cpu=one_way(sequential_recurrence), default=one_way(associative_recurrence)
+        fresh, a, b, cpu=bind_axis(sequential_recurrence), default=bind_axis(associative_recurrence)
     )
 
 
@@ -207,7 +207,7 @@ def cumprod_jvp(dx: Value, y: Value, x: Value, *, axis: int, reverse: bool) -> V
 def cumprod_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
     lax, numpy = jax.lax, jax.numpy
 
-    def in_turn(x: Any) -> Any:
+    def sequential_cumprod(x: Any) -> Any:
         def step(z: Any, factor: Any) -> Any:
             return z * factor, z * factor
 
@@ -217,7 +217,7 @@ def cumprod_lower(jax: Any, x: Any, *, axis: int, reverse: bool) -> Any:
 
     if x.size == 0:
         return x
-    return lax.platform_dependent(x, cpu=in_turn, default=lambda x: lax.cumprod(x, axis, reverse))
+    return lax.platform_dependent(x, cpu=sequential_cumprod, default=lambda x: lax.cumprod(x, axis, reverse))
 
 
 cumprod = OPS.declare(
@@ -228,7 +228,7 @@ cumprod = OPS.declare(
         reference=cumulative_reference(np.cumprod),
         lower=accumulate_in_f32(cumprod_lower),
         accepts=REALS,
-        lanes=batched_axis_attr,
+        batch_attrs=batched_axis_attr,
         samples=(*SAMPLES, OpExample(((7,),), {"axis": 0, "reverse": True})),
         doc="""Running products along an axis, from its end if `reverse`; integers wrap. Units: 1 -> 1.
         Kinks: none; the derivative is exact where elements are 0.""",

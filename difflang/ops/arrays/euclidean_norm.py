@@ -59,8 +59,8 @@ reduce_norm = OPS.declare(
         reference=norm_reference,
         lower=norm_lower,
         accepts=FLOATS,
-        barrier=True,
-        lanes=batched_axes_attr,
+        fusion_barrier=True,
+        batch_attrs=batched_axes_attr,
         samples=(
             OpExample(((2, 3, 4),), {"axes": (0, 2)}, AWAY_FROM_ZERO),
             OpExample(((3,),), {"axes": (0,)}, AWAY_FROM_ZERO),

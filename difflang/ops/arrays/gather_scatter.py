@@ -145,7 +145,7 @@ def gathered_items_type(same: TypeSolver, x: Tensor, indices: tuple[Tensor, ...]
     """One item of `x` for each index: their shape, then the axes of `x` that are not indexed."""
     rising = all(a < b for a, b in pairwise(axes))
     same.require(rising and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
-    return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.without(*axes).shape))
+    return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.drop_axes(*axes).shape))
 
 
 def gather_type(same: TypeSolver, x: Tensor, *indices: Tensor, axes: Ints) -> Tensor:

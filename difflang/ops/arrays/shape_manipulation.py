@@ -187,7 +187,7 @@ def concat_type(same: TypeSolver, first: Tensor, *rest: Tensor, axis: int) -> Te
     total: Dim = first.shape[axis]
     for part in rest:
         same.dtype(first, part)
-        same.shape(first, part, but=axis)
+        same.shape(first, part, except_axis=axis)
         total = total + part.shape[axis]
     return first.resized(axis, total)
 

@@ -19,26 +19,26 @@ from difflang.ops.op_factories import Array, FixedOperand, OpExample, linear_op
 Operand = Value | UndefinedPrimal
 
 
-def swap_item_type(same: TypeSolver, stack: Tensor, place: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def swap_item_type(same: TypeSolver, stack: Tensor, index: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     same.require(stack.rank > 0, "{} has no items", stack)
-    same.accepts(place, (I32,))
-    same.require(place.rank == 0, "a place is one number, not {}", place)
+    same.accepts(index, (I32,))
+    same.require(index.rank == 0, "a place is one number, not {}", index)
     same.dtype(stack, x)
     same.shape(Tensor(stack.dtype, stack.shape[1:]), x)
     return stack, x
 
 
-def swap_item_reference(stack: Array, place: Array, x: Array) -> list[Array]:
-    at = min(max(int(place), 0), len(stack) - 1)
+def swap_item_reference(stack: Array, index: Array, x: Array) -> list[Array]:
+    at = min(max(int(index), 0), len(stack) - 1)
     changed = np.array(stack)
     changed[at] = x
     return [changed, np.array(stack[at])]
 
 
-def swap_item_lower(jax: Any, stack: Array, place: Array, x: Array) -> list[Array]:
+def swap_item_lower(jax: Any, stack: Array, index: Array, x: Array) -> list[Array]:
     """In place. XLA copies an array that it cannot prove to be read before it is written: see Note [First read]."""
     lax, last = jax.lax, np.int32(stack.shape[0] - 1)
-    at = lax.clamp(np.int32(0), place, last)
+    at = lax.clamp(np.int32(0), index, last)
     starts = (at, *[np.int32(0)] * (stack.ndim - 1))
     item = lax.dynamic_slice(stack, starts, (1, *stack.shape[1:]), allow_negative_indices=False)
     update = lax.expand_dims(x, (0,))

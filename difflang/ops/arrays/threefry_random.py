@@ -39,13 +39,13 @@ class NumpyUint32Arithmetic:
     def rotate(self, x: Any, by: int) -> Any:
         return np.left_shift(x, np.uint32(by)) | np.right_shift(x, np.uint32(32 - by))
 
-    def like(self, x: Any, word: int) -> Any:
+    def full_like(self, x: Any, word: int) -> Any:
         return np.full_like(x, word)
 
     def iota(self, count: int) -> Any:
         return np.arange(count, dtype=np.uint32)
 
-    def spread(self, word: Any, count: int) -> Any:
+    def broadcast(self, word: Any, count: int) -> Any:
         return np.full(count, word, np.uint32)
 
 
@@ -69,21 +69,21 @@ class JaxUint32Arithmetic:
     def iota(self, count: int) -> Any:
         return self.lax.iota(np.uint32, count)
 
-    def spread(self, word: Any, count: int) -> Any:
+    def broadcast(self, word: Any, count: int) -> Any:
         return self.lax.broadcast(word, (count,))
 
 
-def threefry(on: Any, key: Words, counter: Words) -> Words:
+def threefry(arithmetic: Any, key: Words, counter: Words) -> Words:
     """The cipher of a two-word counter under a two-word key, element by element."""
     k0, k1 = key
-    keys = (k0, k1, on.xor(on.xor(k0, k1), on.like(k0, PARITY)))
-    x, y = on.add(counter[0], keys[0]), on.add(counter[1], keys[1])
+    keys = (k0, k1, arithmetic.xor(arithmetic.xor(k0, k1), arithmetic.like(k0, PARITY)))
+    x, y = arithmetic.add(counter[0], keys[0]), arithmetic.add(counter[1], keys[1])
     for group in range(5):
         for by in ROTATIONS[group % 2]:
-            x = on.add(x, y)
-            y = on.xor(on.rotate(y, by), x)
-        x = on.add(x, keys[(group + 1) % 3])
-        y = on.add(y, on.add(keys[(group + 2) % 3], on.like(y, group + 1)))
+            x = arithmetic.add(x, y)
+            y = arithmetic.xor(arithmetic.rotate(y, by), x)
+        x = arithmetic.add(x, keys[(group + 1) % 3])
+        y = arithmetic.add(y, arithmetic.add(keys[(group + 2) % 3], arithmetic.like(y, group + 1)))
     return x, y
 
 

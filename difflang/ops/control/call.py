@@ -46,7 +46,7 @@ def emit_call(builder: Builder, body: Graph, operands: list[Value], name: str) -
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The primal function gives its residuals too; the tangent function takes them."""
-    lin = ad.linearize_once(eqn.regions[0], dxs.active)
+    lin = ad.linearize_lean(eqn.regions[0], dxs.active)
     return linearize_as_call(
         lin, eqn, xs, dxs, lambda lin: emit_call(xs[0].home, lin.primal, list(xs), eqn.attrs["name"])
     )
@@ -70,9 +70,9 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    given = at.given
-    back = ad.transpose(eqn.regions[0], at.linear, presence_mask(at.cts), given=presence_mask(given))
-    operands = [*nonlinear_operands(at.known, at.linear), *present_values(at.cts), *present_values(given)]
+    given = at.ct_choices
+    back = ad.transpose(eqn.regions[0], at.linear, presence_mask(at.cts), has_choice=presence_mask(given))
+    operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(at.cts), *present_values(given)]
     outs = emit_call(at.builder, back.graph, operands, f"{eqn.attrs['name']}.transpose") if any(back.active) else []
     return unpack_cotangents(outs, back.active, back.chosen, at.choices)
 
@@ -87,7 +87,7 @@ call = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        layout=call_dataflow,
+        region_dataflow=call_dataflow,
         doc="""call(*operands) {body}: the results of a function that is kept apart. `name` is for reading.""",
     )
 )

@@ -46,9 +46,9 @@ def checkpoint_type(
     *types: Type,
     regions: tuple[Graph],
     results: int,
-    again: bool,
-    cut: bool = False,
-    step: bool = False,
+    recompute: bool,
+    min_cut: bool = False,
+    loop_step: bool = False,
 ) -> tuple[Type, ...]:
     """checkpoint(*xs) {body} -> the body's first results."""
     params, made = regions[0].type
@@ -58,16 +58,28 @@ def checkpoint_type(
 
 
 def checkpoint_reference(
-    evaluate: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
+    evaluate: Any,
+    *arrays: Any,
+    regions: tuple[Graph],
+    results: int,
+    recompute: bool,
+    cut: bool = False,
+    loop_step: bool = False,
 ) -> list[Any]:
     return evaluate(regions[0], *arrays)[:results]
 
 
 def checkpoint_lower(
-    lowering: Any, *arrays: Any, regions: tuple[Graph], results: int, again: bool, cut: bool = False, step: bool = False
+    lowering: Any,
+    *arrays: Any,
+    regions: tuple[Graph],
+    results: int,
+    recompute: bool,
+    min_cut: bool = False,
+    step: bool = False,
 ) -> list[Any]:
     body = lowering.restricted(regions[0], regions[0].results[:results])
-    return lowering.apart(body, *arrays) if again and not step else lowering.call(body, *arrays)
+    return lowering.apart(body, *arrays) if recompute and not step else lowering.call(body, *arrays)
 
 
 def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
@@ -83,10 +95,10 @@ def emit_checkpoint(
     body: Graph,
     operands: Sequence[Value],
     results: int,
-    again: bool,
-    made: Mapping[str, Any] = NO_ATTRS,
+    recompute: bool,
+    attrs: Mapping[str, Any] = NO_ATTRS,
 ) -> list[Value]:
-    return list(builder.emit(checkpoint, operands, (body,), results=results, again=again, **made))
+    return list(builder.emit(checkpoint, operands, (body,), results=results, again=recompute, **attrs))
 
 
 def compiler_attrs(eqn: Eqn) -> dict[str, Any]:
@@ -146,10 +158,10 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     (body,) = eqn.regions
     arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
     given = choices_of(arriving, at.choices)
-    back = ad.transpose(body, at.linear, presence_mask(arriving), given=presence_mask(given))
+    back = ad.transpose(body, at.linear, presence_mask(arriving), has_choice=presence_mask(given))
     if not any(back.active):
         return [None] * len(at.linear)
-    operands = [*nonlinear_operands(at.known, at.linear), *present_values(arriving), *present_values(given)]
+    operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(arriving), *present_values(given)]
     outs = emit_checkpoint(
         at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"], loop_step_attrs(eqn)
     )
@@ -166,9 +178,9 @@ checkpoint = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        plain=as_primal_call,
-        barrier=True,
-        layout=checkpoint_dataflow,
+        without_derivative=as_primal_call,
+        fusion_barrier=True,
+        region_dataflow=checkpoint_dataflow,
         doc="""checkpoint(*operands) {body}: the first `results` of its body. Reverse mode keeps the operands and the
         other results, and computes the rest `again`, in an equation that nothing is moved into or out of. With `cut` it
         keeps, besides, the least from which no product, sum or draw need be computed again.""",

@@ -63,19 +63,19 @@ def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Gra
     parts = [restrict_region(lowering, r, tensors) for r in regions] if histories else regions
     places = [i for i, x in enumerate(arrays) if not isinstance(x, HistoryValue)]
 
-    def branch(number: int) -> Any:
-        def taken(*xs: Any) -> list[Any]:
-            def run_again(run: Any) -> Any:
+    def make_branch(number: int) -> Any:
+        def run_branch(*xs: Any) -> list[Any]:
+            def rerun(run: Any) -> Any:
                 return lowering.graph(run.regions[number], *map(again, run.arrays))
 
-            again = HistoryReplay(run_again)
+            again = HistoryReplay(rerun)
             known = dict(zip(places, xs, strict=True))
             given = [known[i] if i in known else again(x) for i, x in enumerate(arrays)]
             return lowering.graph(parts[number], *given)
 
-        return taken
+        return run_branch
 
-    found = lowering.jax.lax.cond(pred, branch(0), branch(1), *[arrays[i] for i in places])
+    found = lowering.jax.lax.cond(pred, make_branch(0), make_branch(1), *[arrays[i] for i in places])
     if not histories:
         return found
     run = CondRun(tuple([restrict_silently(lowering, r, histories) for r in regions]), arrays)
@@ -158,11 +158,11 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
 
     A history has a choice only where every branch says of it which of it counts, or gives none.
     """
-    pred, rest = at.known[0], at.linear[1:]
+    pred, rest = at.nonlinear[0], at.linear[1:]
     if pred is None:
         raise InternalError("a cond cannot be linear in its condition")
-    given = at.given
-    backs = [ad.transpose(r, rest, presence_mask(at.cts), given=presence_mask(given)) for r in eqn.regions]
+    given = at.ct_choices
+    backs = [ad.transpose(r, rest, presence_mask(at.cts), has_choice=presence_mask(given)) for r in eqn.regions]
     active = tuple([any(pair) for pair in zip(*[back.active for back in backs], strict=True)])
     if not any(active):
         return [None] * len(at.linear)
@@ -171,11 +171,11 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         for i, (here, x) in enumerate(zip(active, eqn.operands[1:], strict=True))
     ])  # fmt: skip
     backs = [
-        ad.transpose(r, rest, presence_mask(at.cts), active, given=presence_mask(given), marked=chosen)
+        ad.transpose(r, rest, presence_mask(at.cts), active, has_choice=presence_mask(given), force_choice=chosen)
         for r in eqn.regions
     ]
     branches = [restrict_choices(back, chosen).graph for back in backs]
-    operands = [pred, *nonlinear_operands(at.known[1:], rest), *present_values(at.cts), *present_values(given)]
+    operands = [pred, *nonlinear_operands(at.nonlinear[1:], rest), *present_values(at.cts), *present_values(given)]
     return [None, *unpack_cotangents(at.builder.emit(cond, operands, tuple(branches)), active, chosen, at.choices)]
 
 
@@ -186,11 +186,11 @@ cond = OPS.declare(
         cond_reference,
         cond_lower,
         direct=True,
-        barrier=True,
+        fusion_barrier=True,
         linearize=linearize_cond,
         jvp_region=cond_jvp,
         transpose_region=transpose_cond,
-        layout=cond_dataflow,
+        region_dataflow=cond_dataflow,
         doc="""cond(pred, *operands) {then} {else}: the results of the region that `pred` chooses; the other does not
         run. Kinks: the derivative is that of the branch taken.""",
     )

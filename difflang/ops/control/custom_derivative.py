@@ -164,8 +164,8 @@ custom_derivative = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=reject_transpose,
-        plain=as_primal_call,
-        declared=lambda eqn: eqn.attrs["name"],
+        without_derivative=as_primal_call,
+        custom_rule_name=lambda eqn: eqn.attrs["name"],
         doc="""ruled(*xs) {primal} {pushed}: the primal's results. `pushed` takes the operands and a tangent of each
         that `wrt` names, and gives the results and their tangents; it is the derivative.""",
     )

@@ -111,7 +111,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     every = (True,) * (len(at.linear) - n)
     back = ad.transpose(apply, inside, every, inside).cotangents
     rows = [or_zeros(at.builder, ct, v.type) for ct, v in zip(at.cts, eqn.operands[n:], strict=False)]
-    consts = nonlinear_operands(at.known[:n], at.linear[:n])
+    consts = nonlinear_operands(at.nonlinear[:n], at.linear[:n])
     found = list(emit_solve(at.builder, [*consts, *rows], (turned, solve, back), n)[: len(rows)])
     found = mask_unchosen(found, at)
     return [None] * n + [c if here else None for c, here in zip(found, at.linear[n:], strict=True)]
@@ -122,7 +122,7 @@ def mask_unchosen(found: list[Value], at: TransposeRequest) -> list[Value]:
 
     That one of the choices holds somewhere is noted as theirs.
     """
-    given = [choice for ct, choice in zip(at.cts, at.given, strict=True) if ct is not None]
+    given = [choice for ct, choice in zip(at.cts, at.ct_choices, strict=True) if ct is not None]
     truths = present_values(given)
     return [mask_by_any_choice(ct, truths, at) for ct in found] if len(truths) == len(given) else found
 
@@ -149,7 +149,7 @@ custom_linear_solve = OPS.declare(
         linearize=linearize,
         transpose_region=transpose,
         linear_in=linear_in,
-        declared=lambda eqn: eqn.regions[0].name,
+        custom_rule_name=lambda eqn: eqn.regions[0].name,
         doc="""solved(*consts, *b) {solve} {turned} {apply}: the x with A x = b, by the solver in `solve`. `apply` is A,
         `turned` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )

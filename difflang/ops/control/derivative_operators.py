@@ -107,7 +107,7 @@ vjp = OPS.declare(
         reject_unexpanded("vjp"),
         reject_unexpanded("vjp"),
         expand=vjp_expand,
-        conjugates=True,
+        non_holomorphic=True,
         doc="""vjp(*xs, *cts) {f}: f's results and the cotangents of the params that `wrt` names. The whole program
         is to take at most `limit` bytes, if it is not 0.""",
     )

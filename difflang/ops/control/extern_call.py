@@ -41,9 +41,9 @@ class ExternFunction(ExternalObject):
         self.span = span  # where it is declared
         self.host = False  # it runs in Python while the program does
         self.failure: DifflangError | KeyboardInterrupt | None = None  # of its last run, while nobody has asked for it
-        self.pushed: ExternFunction | None = None
-        self.pulled: ExternFunction | None = None
-        self.turned: ExternFunction | None = None
+        self.jvp: ExternFunction | None = None
+        self.vjp: ExternFunction | None = None
+        self.transposed: ExternFunction | None = None
 
     def run(self, *arrays: Any) -> list[Any]:
         """Its results on NumPy arrays."""
@@ -123,33 +123,33 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     there = tangent_mask(function.results)
     if not any(there):
         return ys, [None] * len(ys)
-    pushed = function.pushed or missing_jvp(function, eqn.span, bool(linear))
+    pushed = function.jvp or missing_jvp(function, eqn.span, bool(linear))
     rows = [or_zeros(builder, d, x.type) for d, x in zip(dxs.values, xs, strict=True) if x.type.tangent is not None]
     return ys, spread_by_mask(emit_extern_call(builder, pushed, [*xs, *rows], len(rows)), there)
 
 
 def emit_extern_call(builder: Builder, function: ExternFunction, operands: Sequence[Value], linear: int) -> Values:
-    own = tuple(map(builder.own, operands))
+    own = tuple(map(builder.capture, operands))
     return builder.append(extern, own, function.results, function=function, linear=linear)
 
 
-def missing_jvp(function: ExternFunction, span: Span, again: bool) -> MissingExtern:
+def missing_jvp(function: ExternFunction, span: Span, second_order: bool) -> MissingExtern:
     """What stands for a derivative that nobody gave, of a call at `span`; the way back may be there all the same."""
     params = (*function.params, *differentiable_types(function.params))
     error = (
-        no_derivative_error(function, span, again)
-        if function.pulled is None
+        no_derivative_error(function, span, second_order)
+        if function.vjp is None
         else wrong_mode_error(function, span, "vjp", "jvp")
     )
     found = MissingExtern(function.name, params, differentiable_types(function.results), function.span, error)
-    found.turned = function.pulled
+    found.transposed = function.vjp
     return found
 
 
-def no_derivative_error(function: ExternFunction, span: Span, again: bool) -> DifflangError:
+def no_derivative_error(function: ExternFunction, span: Span, second_order: bool) -> DifflangError:
     """Errors: DL0413."""
     name = display_name(function)
-    if again:
+    if second_order:
         message = f"the derivative of `{name}` was given from Python, and has no derivative itself"
         ways = (f"write it as `rule {name}(…)`, which has derivatives of any order",)
     else:
@@ -163,10 +163,10 @@ def no_derivative_error(function: ExternFunction, span: Span, again: bool) -> Di
     return DifflangError(Diagnostic("DL0413", message, labels, ways))
 
 
-def wrong_mode_error(function: ExternFunction, span: Span, given: str, wanted: str) -> DifflangError:
+def wrong_mode_error(function: ExternFunction, span: Span, bound: str, required: str) -> DifflangError:
     """Errors: DL0413, where one mode is asked for and the other was given."""
-    mode = "forward" if wanted == "jvp" else "reverse"
-    message = f"`{display_name(function)}` was bound with a `{given}` and no `{wanted}`: this is {mode} mode"
+    mode = "forward" if required == "jvp" else "reverse"
+    message = f"`{display_name(function)}` was bound with a `{bound}` and no `{required}`: this is {mode} mode"
     labels = (Label(span, "a derivative goes through this"), Label(function.span, "declared here"))
     return DifflangError(Diagnostic("DL0413", message, labels, ("bind it with both: `jvp=…, vjp=…`",)))
 
@@ -175,15 +175,15 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The derivative turned round, zero where nothing that arrives is chosen: it mixes all of that."""
     function, count = extern_attrs(eqn)
     fixed = len(eqn.operands) - count
-    if function.turned is None:
+    if function.transposed is None:
         raise (
             function.error
             if isinstance(function, MissingExtern)
             else wrong_mode_error(function, eqn.span, "jvp", "vjp")
         )
     rows = [or_zeros(at.builder, ct, r.type) for ct, r in zip(at.cts, eqn.results, strict=True)]
-    operands = [v for v in at.known[:fixed] if v is not None]
-    found = list(emit_extern_call(at.builder, function.turned, [*operands, *rows], len(rows)))
+    operands = [v for v in at.nonlinear[:fixed] if v is not None]
+    found = list(emit_extern_call(at.builder, function.transposed, [*operands, *rows], len(rows)))
     found = mask_unchosen(found, at)
     return [None] * fixed + [ct if here else None for ct, here in zip(found, at.linear[fixed:], strict=True)]
 
@@ -213,7 +213,7 @@ extern = OPS.declare(
         linearize=linearize,
         transpose_region=transpose,
         linear_in=linear_in,
-        declared=lambda eqn: display_name(eqn.attrs["function"]),
+        custom_rule_name=lambda eqn: display_name(eqn.attrs["function"]),
         doc="""extern(*operands): the results of a `function` that Python gives; it is linear in the last `linear`
         operands. Units: as declared. Kinks: those of the rule that it has.""",
     )

@@ -146,15 +146,15 @@ def batch_inputs(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
         inner[run] = (len(sequences), len(sequences) + len(arrays), rebuilt)
         sequences += arrays
 
-    def items_of(items: Any) -> list[Any]:
-        def run_again(run: Any) -> Any:
+    def rebuild_items(items: Any) -> list[Any]:
+        def rerun(run: Any) -> Any:
             first, last, rebuilt = inner[run]
             return lowering.graph(run.body, *run.fixed, *rebuilt(items[first:last]))
 
-        again, rest = HistoryReplay(run_again), iter(items)
+        again, rest = HistoryReplay(rerun), iter(items)
         return [again(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]
 
-    return sequences, items_of
+    return sequences, rebuild_items
 
 
 def source_maps(xs: Any) -> list[MapRun]:
@@ -192,9 +192,9 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     tangent = with_signature(
         lin.tangent,
         [
-            *kept.params(lin, kept.fixed),
+            *kept.tangent_params(lin, kept.fixed),
             *lin.tangent_params[:split],
-            *kept.params(lin, [*kept.read, *kept.made]),
+            *kept.tangent_params(lin, [*kept.read, *kept.made]),
             *lin.tangent_params[split:],
         ],
     )
@@ -222,11 +222,14 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
-    given = at.given
-    back = ad.transpose(body, at.linear, presence_mask(at.cts), given=presence_mask(given))
+    given = at.ct_choices
+    back = ad.transpose(body, at.linear, presence_mask(at.cts), has_choice=presence_mask(given))
     if not any(back.active):
         return [None] * len(at.linear)
-    consts, xs = nonlinear_operands(at.known[:nc], at.linear[:nc]), nonlinear_operands(at.known[nc:], at.linear[nc:])
+    consts, xs = (
+        nonlinear_operands(at.nonlinear[:nc], at.linear[:nc]),
+        nonlinear_operands(at.nonlinear[nc:], at.linear[nc:]),
+    )
     sequences = [*xs, *present_values(at.cts), *present_values(given)]
     shared = sum(back.active[:nc])
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
@@ -267,7 +270,7 @@ map_ = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        layout=map_dataflow,
+        region_dataflow=map_dataflow,
         doc="""map(*consts, *xs) {body}: the body on each item of the xs, its results stacked along a new first axis of
         size `length`.""",
     )

@@ -50,29 +50,29 @@ class OpaqueFunction(ExternalObject):
         linear: int = 0,
         operator: str | None = None,
         of: OpaqueFunction | None = None,
-        places: tuple[int, ...] = (),
+        wrt: tuple[int, ...] = (),
     ) -> None:
         super().__init__(name)
         self.params, self.results = params, results
         self.linear = linear  # in how many of its last operands it is linear, in all of them together
-        self.operator, self.of, self.places = operator, of, places
+        self.operator, self.of, self.wrt = operator, of, wrt
         self.made: dict[tuple[str, tuple[int, ...]], OpaqueFunction] = {}
 
     def run(self, *arrays: Any) -> Any:
         """Errors: InternalError: only its types are known."""
         return reject_opaque_call(self)
 
-    def by(self, operator: str, places: tuple[int, ...]) -> OpaqueFunction:
+    def derived(self, operator: str, wrt: tuple[int, ...]) -> OpaqueFunction:
         """What an operator makes of it, the same each time."""
-        if (operator, places) not in self.made:
-            params, results = self.types_by(operator, places)
-            linear = {"jvp": len(places), "vjp": len(params) - len(self.params), "transpose": len(params)}
+        if (operator, wrt) not in self.made:
+            params, results = self.derived_types(operator, wrt)
+            linear = {"jvp": len(wrt), "vjp": len(params) - len(self.params), "transpose": len(params)}
             name = f"{operator}({self.name})"
-            made = self.__class__(name, params, results, linear.get(operator, 0), operator, self, places)
-            self.made[operator, places] = made
-        return self.made[operator, places]
+            made = self.__class__(name, params, results, linear.get(operator, 0), operator, self, wrt)
+            self.made[operator, wrt] = made
+        return self.made[operator, wrt]
 
-    def types_by(self, operator: str, places: tuple[int, ...]) -> tuple[TensorTypes, TensorTypes]:
+    def derived_types(self, operator: str, places: tuple[int, ...]) -> tuple[TensorTypes, TensorTypes]:
         """What that takes and gives."""
         there = tuple([self.params[p] for p in places])
         smooth = tuple([r for r in self.results if r.tangent is not None])
@@ -94,13 +94,13 @@ class OpaqueFunction(ExternalObject):
         return len(self.results) == 1 and self.results[0].dtype.is_float and not self.results[0].shape
 
     @property
-    def turned(self) -> OpaqueFunction:
+    def transposed(self) -> OpaqueFunction:
         """A function that is linear in its last operands, turned round in these."""
         if self.operator not in ("jvp", "vjp") or self.of is None:
-            return self.of if self.operator == "transpose" and self.of is not None else self.by("transpose", ())
-        if self.operator == "jvp" and self.of.operator == "grad" and self.of.places == self.places:
+            return self.of if self.operator == "transpose" and self.of is not None else self.derived("transpose", ())
+        if self.operator == "jvp" and self.of.operator == "grad" and self.of.wrt == self.wrt:
             return self  # a Hessian is its own transpose
-        return self.of.by("vjp" if self.operator == "jvp" else "jvp", self.places)
+        return self.of.derived("vjp" if self.operator == "jvp" else "jvp", self.wrt)
 
 
 def reject_opaque_call(function: OpaqueFunction) -> NoReturn:
@@ -114,7 +114,7 @@ def opaque_call_type(same: TypeSolver, *types: Type, function: OpaqueFunction) -
 
 
 def emit_opaque_call(builder: Builder, function: OpaqueFunction, *operands: Value) -> Values:
-    return builder.append(opaque_call, tuple(map(builder.own, operands)), function.results, function=function)
+    return builder.append(opaque_call, tuple(map(builder.capture, operands)), function.results, function=function)
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
@@ -128,25 +128,25 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     if not any(there):
         return ys, [None] * len(ys)
     if len(xs) == 1 and function.one_number and xs[0].type == function.results[0]:
-        (slope,) = emit_opaque_call(xs[0].home, function.by("deriv", (0,)), *xs)
-        return ys, [builder.own(slope) * dxs.present[0]]
+        (slope,) = emit_opaque_call(xs[0].home, function.derived("deriv", (0,)), *xs)
+        return ys, [builder.capture(slope) * dxs.present[0]]
     places = tuple([i for i, active in enumerate(dxs.active) if active])
-    return ys, spread_by_mask(emit_opaque_call(builder, function.by("jvp", places), *xs, *dxs.present), there)
+    return ys, spread_by_mask(emit_opaque_call(builder, function.derived("jvp", places), *xs, *dxs.present), there)
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The function turned round, zero where nothing that arrives is chosen; of one number its gradient."""
     function, builder = function_of(eqn), at.builder
     cts = [or_zeros(builder, ct, r.type) for ct, r in zip(at.cts, eqn.results, strict=True)]
-    known = nonlinear_operands(at.known, at.linear)
+    known = nonlinear_operands(at.nonlinear, at.linear)
     if len(known) > len(function.params) - function.linear:
         raise InternalError(f"{function.name} is linear in all its last operands together")
     if function.operator == "jvp" and function.of is not None and function.of.one_number:
-        slopes = emit_opaque_call(builder, function.of.by("grad", function.places), *known)
+        slopes = emit_opaque_call(builder, function.of.derived("grad", function.wrt), *known)
         (ct,) = cts
         found = [fill_like(builder, ct, s.type) * s for s in slopes]
     else:
-        found = list(emit_opaque_call(builder, function.turned, *known, *cts))
+        found = list(emit_opaque_call(builder, function.transposed, *known, *cts))
     return spread_by_mask(mask_unchosen(found, at), at.linear)
 
 
@@ -176,7 +176,7 @@ opaque_call = OPS.declare(
         linearize=linearize,
         transpose_region=transpose,
         linear_in=linear_in,
-        declared=lambda eqn: function_of(eqn).name,
+        custom_rule_name=lambda eqn: function_of(eqn).name,
         doc="""given(*operands): the results of a `function` of which only the types are known; it is linear in its
         last `linear` operands. Units: as declared. Kinks: its own.""",
     )

@@ -40,12 +40,12 @@ def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site
     jax, says = lowering.jax, lowering.says
     dtypes = [np.dtype(x.dtype) for x in values]
 
-    def told(when: Any, *halves: Any) -> None:
+    def print_on_host(when: Any, *halves: Any) -> None:
         if when:
             arrays = [join_64bit(np.asarray(x), dtype) for x, dtype in zip(halves, dtypes, strict=True)]
             says(site, render_template(text, arrays))
 
-    jax.experimental.io_callback(told, None, when, *[split_64bit(jax, x) for x in values], ordered=True)
+    jax.experimental.io_callback(print_on_host, None, when, *[split_64bit(jax, x) for x in values], ordered=True)
     return []
 
 

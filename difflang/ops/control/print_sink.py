@@ -15,24 +15,24 @@ class PrintSink:
     def __init__(self, write: Callable[[str], None]) -> None:
         self.write = write
         self.met = 0  # how many texts it was told, but for those of runs that were done again
-        self.written = 0  # and how many of these it has written
+        self.printed = 0  # and how many of these it has written
         self.error: BaseException | None = None
 
     def __call__(self, site: int, text: str) -> None:
         self.met += 1
-        if self.met <= self.written or self.error is not None:
+        if self.met <= self.printed or self.error is not None:
             return
-        self.written = self.met
+        self.printed = self.met
         try:
             self.write(text)
         except BaseException as error:  # noqa: BLE001  also Ctrl-C, wherever it arrives
             self.error = error
 
-    def again(self, met: int) -> None:
+    def rewind(self, received: int) -> None:
         """The run that began when it had met so many texts is done once more."""
-        self.met = met
+        self.met = received
 
-    def settle(self) -> None:
+    def raise_error(self) -> None:
         """Raise what went wrong in writing."""
         error, self.error = self.error, None
         if error is not None:

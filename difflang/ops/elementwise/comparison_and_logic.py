@@ -25,7 +25,7 @@ eq = comparison_op(
     "eq",
     reference=np.equal,
     lower=lambda jax, x, y: jax.lax.eq(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=(*BOOLS, *NUMBERS),
     doc="""Equal; NaN equals nothing.""",
 )
@@ -33,7 +33,7 @@ ne = comparison_op(
     "ne",
     reference=np.not_equal,
     lower=lambda jax, x, y: jax.lax.ne(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=(*BOOLS, *NUMBERS),
     doc="""Not equal.""",
 )
@@ -41,7 +41,7 @@ lt = comparison_op(
     "lt",
     reference=np.less,
     lower=lambda jax, x, y: jax.lax.lt(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     doc="""Less; false beside a NaN.""",
 )
@@ -49,7 +49,7 @@ le = comparison_op(
     "le",
     reference=np.less_equal,
     lower=lambda jax, x, y: jax.lax.le(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     doc="""Less or equal; false beside a NaN.""",
 )
@@ -57,7 +57,7 @@ gt = comparison_op(
     "gt",
     reference=np.greater,
     lower=lambda jax, x, y: jax.lax.gt(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     doc="""Greater; false beside a NaN.""",
 )
@@ -65,7 +65,7 @@ ge = comparison_op(
     "ge",
     reference=np.greater_equal,
     lower=lambda jax, x, y: jax.lax.ge(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     doc="""Greater or equal; false beside a NaN.""",
 )

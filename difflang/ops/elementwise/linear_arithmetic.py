@@ -113,7 +113,7 @@ div = OPS.declare(
         transpose=(lambda ct, x, y: ct / conj_if_complex(y), None),
         reference=upcast_half_reference(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),
-        splats=True,
+        accepts_fill=True,
         accepts=FLOATS + COMPLEXES,
         elementwise=True,
         samples=(UniformSamples(), UniformSamples(0.5, 2.0)),
@@ -238,12 +238,12 @@ def complex_type(same: TypeSolver, re: Tensor, im: Tensor) -> Tensor:
     same.accepts(re, (F32, F64))
     same.dtype(re, im)
     same.shape(re, im)
-    return Tensor(same.whole(re), re.shape)
+    return Tensor(same.complex_dtype(re), re.shape)
 
 
 def complex_part_type(same: TypeSolver, z: Tensor) -> Tensor:
     same.accepts(z, COMPLEXES)
-    return Tensor(same.part(z), z.shape)
+    return Tensor(same.real_dtype(z), z.shape)
 
 
 def complex_part_op(name: str, *, transpose: OperandRules, reference: Any, lower: Any, doc: str) -> Op:

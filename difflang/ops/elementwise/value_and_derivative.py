@@ -58,10 +58,10 @@ tanh_and_slope = OPS.declare(
         lambda jax, x: (tanh.lower(jax, x), sech2.lower(jax, x)),
         """`tanh(x)` and `1 / cosh(x)^2`, for one exponential on the CPU. Units: 1 -> 1, 1. Kinks: none.""",
         jvp=(lambda dx, ys, x: (dx * ys[1], dx * (ys[0] * ys[1] * -2.0)),),
-        on_cpu=lambda jax, x: tanh_and_slope_formula(jax.numpy, x),
+        cpu_lower_rule=lambda jax, x: tanh_and_slope_formula(jax.numpy, x),
         direct=True,
         accepts=(F64,),
-        lanes=lambda n, **attrs: attrs,
+        batch_attrs=lambda n, **attrs: attrs,
         samples=(UniformSamples(),),
     )
 )

@@ -113,11 +113,11 @@ sin_and_cos = OPS.declare(
         """Those of `sin(x)` and `cos(x)` that it `gives`, by polynomials on the CPU, where no |x| is more than
         1e4 (f32) or 1e6 (f64). Units: radians -> 1. Kinks: none.""",
         jvp=(sincos_jvp,),
-        on_cpu=sincos_cpu_lower,
+        cpu_lower_rule=sincos_cpu_lower,
         direct=True,
-        barrier=True,
+        fusion_barrier=True,
         accepts=(F32, F64),
-        lanes=lambda n, **attrs: attrs,
+        batch_attrs=lambda n, **attrs: attrs,
         samples=tuple(
             [
                 OpExample((shape,), {"gives": gives})
@@ -129,7 +129,7 @@ sin_and_cos = OPS.declare(
 )
 
 
-def is_worth_vectorizing(eqn: Eqn, inside: bool) -> bool:
+def is_worth_vectorizing(eqn: Eqn, in_loop: bool) -> bool:
     """Whether an equation is a sine or a cosine of so many numbers that a look at all of them first pays, `inside` a
     loop or not.
     """
@@ -138,4 +138,4 @@ def is_worth_vectorizing(eqn: Eqn, inside: bool) -> bool:
     x = tensor_type(eqn.operands[0])
     if x.dtype not in MIN_BYTES_IN_LOOP or not all([isinstance(n, int) for n in x.shape]):
         return False
-    return (MIN_BYTES_IN_LOOP[x.dtype] if inside else MIN_BYTES_OUTSIDE_LOOP) <= x.bytes <= MAX_BYTES
+    return (MIN_BYTES_IN_LOOP[x.dtype] if in_loop else MIN_BYTES_OUTSIDE_LOOP) <= x.bytes <= MAX_BYTES

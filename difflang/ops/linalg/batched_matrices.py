@@ -25,16 +25,16 @@ from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, tensor_
 MATRIX_DTYPES = FLOATS + COMPLEXES
 
 
-def matrix_type(same: TypeSolver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> tuple[Dim, Dim]:
+def matrix_type(same: TypeSolver, a: Tensor, accepts: tuple[DType, ...] = FLOATS) -> tuple[Dim, Dim]:
     """The numbers of rows and columns."""
-    same.accepts(a, of)
+    same.accepts(a, accepts)
     same.require(a.rank >= 2, "takes a matrix or a stack of them, not {}" if a.rank else "takes a matrix, not {}", a)
     return a.shape[-2], a.shape[-1]
 
 
-def square_type(same: TypeSolver, a: Tensor, of: tuple[DType, ...] = FLOATS) -> Dim:
+def square_type(same: TypeSolver, a: Tensor, accepts: tuple[DType, ...] = FLOATS) -> Dim:
     """The number of rows, which is that of columns."""
-    rows, columns = matrix_type(same, a, of)
+    rows, columns = matrix_type(same, a, accepts)
     same.size(rows, columns, "size of a square matrix")
     return rows
 
@@ -50,7 +50,7 @@ def same_square_type(same: TypeSolver, a: Tensor, *xs: Tensor, of: tuple[DType, 
 
 def magnitude_dtype(same: TypeSolver, a: Tensor) -> DType:
     """The element type of the absolute values of a matrix."""
-    return same.part(a) if a.dtype.is_complex else a.dtype
+    return same.real_dtype(a) if a.dtype.is_complex else a.dtype
 
 
 def batched_stack_attrs(n: Dim) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def matrix_op(
     """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        jvp=(jvp,), accepts=accepts, lanes=batched_stack_attrs, samples=samples, conjugates=conjugates, phases=phases,
+        jvp=(jvp,), accepts=accepts, batch_attrs=batched_stack_attrs, samples=samples, non_holomorphic=conjugates, phase_invariants=phases,
         cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
@@ -203,12 +203,12 @@ def next_direction_jvp(name: str) -> PerOperandRules:
     """
 
     def rule(position: int) -> OpRule:
-        def push(d: Value, y: Value, a: Value, *xs: Value) -> Value:
+        def jvp_rule(d: Value, y: Value, a: Value, *xs: Value) -> Value:
             if position == 0:
                 return OPS[name].one(a, *xs, d)
             return OPS[name].one(a, *xs[: position - 1], d, *xs[position:])
 
-        return push
+        return jvp_rule
 
     return PerOperandRules(rule)
 

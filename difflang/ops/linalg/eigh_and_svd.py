@@ -84,10 +84,10 @@ def eigh_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def eigh_reference(a: Array) -> tuple[Array, ...]:
-    def found(a: Array) -> tuple[Array, Array]:
+    def decompose(a: Array) -> tuple[Array, Array]:
         return np.linalg.eigh((require_finite(a) + a.conj().T) / 2)
 
-    values, vectors = apply_per_matrix(found, (a,), a.shape[-1:], a.shape[-2:])
+    values, vectors = apply_per_matrix(decompose, (a,), a.shape[-1:], a.shape[-2:])
     return values.real, vectors
 
 
@@ -97,11 +97,11 @@ def eigh_lower(jax: Any, a: Any) -> tuple[Any, Any]:
     vectors, values = lax.linalg.eigh(a, symmetrize_input=True)
     finite = lax.reduce(jax.numpy.isfinite(a), np.True_, lax.bitwise_and, (a.ndim - 2, a.ndim - 1))
 
-    def there(x: Any) -> Any:
+    def nan_unless_finite(x: Any) -> Any:
         whole = lax.broadcast_in_dim(finite, x.shape, tuple(range(finite.ndim)))
         return lax.select(whole, x, lax.full_like(x, np.nan))
 
-    return there(values), there(vectors)
+    return nan_unless_finite(values), nan_unless_finite(vectors)
 
 
 def eigh_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value, Value]:

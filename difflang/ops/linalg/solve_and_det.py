@@ -306,7 +306,7 @@ cofactors = directional_matrix_op(
 
 def slogdet_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
     sign = one_scalar_per_matrix(same, a)
-    return sign, Tensor(same.part(sign), sign.shape) if sign.dtype.is_complex else sign
+    return sign, Tensor(same.real_dtype(sign), sign.shape) if sign.dtype.is_complex else sign
 
 
 def slogdet_reference(a: Array) -> tuple[Array, ...]:

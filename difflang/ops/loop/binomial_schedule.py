@@ -124,7 +124,7 @@ class TreeverseSegment(NamedTuple):
     slot: int
     first: int  # the number of the first step
     skipped: int
-    taken: int
+    stored: int
     back: int
 
 

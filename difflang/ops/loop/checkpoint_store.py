@@ -45,65 +45,69 @@ class StoreRequest(NamedTuple):
     slots: int = 0
     steps: int = 0
     length: int | None = None
-    taped: bool = False  # what is read back of so many steps is kept while these are gone through, not their states
+    residuals: bool = False  # what is read back of so many steps is kept while these are gone through, not their states
 
 
 class StoreSize(Struct, frozen=True):
     """How many states a tape keeps."""
 
-    whole: int  # all of them up to so many steps, a multiple of `steps`
+    store_all_up_to: int  # all of them up to so many steps, a multiple of `steps`
     slots: int  # so many of more steps
     steps: int  # which lie so many steps apart at least
     planned: tuple[int, ...] = ()  # the states that are kept where the number of steps is known
     length: int = 0  # that number
-    taped: int = 0  # for how many steps there is room for what is read back of them, of the last ones at first
+    residual_steps: int = 0  # for how many steps there is room for what is read back of them, of the last ones at first
 
     @classmethod
-    def of(cls, types: Sequence[Type], lanes: int, asked: StoreRequest, *, inside: bool = False) -> StoreSize:
+    def of(cls, types: Sequence[Type], batch_size: int, request: StoreRequest, *, inside: bool = False) -> StoreSize:
         """For states of these types, so many of them at a time; `inside` another loop, whose steps each clear the room.
 
         Where it is asked for slots there is one more, for the state before the newest step.
         """
-        bytes = max(1, lanes * sum([state_bytes(t) for t in types]))
-        if asked.length is not None:  # no more than there are states
-            asked = asked._replace(slots=min(asked.slots, asked.length))
-        slots = asked.slots + 1 if asked.slots else max(MIN_SLOTS, min(MAX_SLOTS // lanes, STORE_BYTES // bytes))
-        steps = 1 << max(MIN_INTERVAL, min(MAX_INTERVAL // lanes, CHUNK_BYTES // bytes)).bit_length() - 1
-        if asked.slots:
-            steps = max(1, min(asked.slots, MAX_INTERVAL, SMALL_CHUNK_BYTES // bytes))
-        steps = asked.steps or steps
+        bytes = max(1, batch_size * sum([state_bytes(t) for t in types]))
+        if request.length is not None:  # no more than there are states
+            request = request._replace(slots=min(request.slots, request.length))
+        slots = (
+            request.slots + 1 if request.slots else max(MIN_SLOTS, min(MAX_SLOTS // batch_size, STORE_BYTES // bytes))
+        )
+        steps = 1 << max(MIN_INTERVAL, min(MAX_INTERVAL // batch_size, CHUNK_BYTES // bytes)).bit_length() - 1
+        if request.slots:
+            steps = max(1, min(request.slots, MAX_INTERVAL, SMALL_CHUNK_BYTES // bytes))
+        steps = request.steps or steps
         most = MAX_STORE_ALL_NESTED if inside else MAX_STORE_ALL
-        whole = max(slots, min(most // lanes, SMALL_BYTES // bytes))
-        if asked.slots:  # states of each step, while there is room, are kept without deciding on each
-            whole = slots if asked.steps == 1 and asked.length is None else 0
+        whole = max(slots, min(most // batch_size, SMALL_BYTES // bytes))
+        if request.slots:  # states of each step, while there is room, are kept without deciding on each
+            whole = slots if request.steps == 1 and request.length is None else 0
         whole = min(whole // steps, slots) * steps
-        if asked.length is None or asked.length <= whole:
+        if request.length is None or request.length <= whole:
             return cls(whole, slots, steps)
-        if asked.taped:
+        if request.residuals:
             places = plan_checkpoints(
-                -(-asked.length // steps) - 1, asked.slots
+                -(-request.length // steps) - 1, request.slots
             )  # of the units of steps but the last one
-            return cls(0, asked.slots, steps, tuple([steps * at for at in places]), asked.length, steps)
-        if asked.steps or not asked.slots:  # there is room for the states of as many steps, which are had one by one
+            return cls(0, request.slots, steps, tuple([steps * at for at in places]), request.length, steps)
+        if (
+            request.steps or not request.slots
+        ):  # there is room for the states of as many steps, which are had one by one
             slots += steps - 1
-        return cls(0, slots, steps, plan_checkpoints(asked.length, slots), asked.length)
+        return cls(0, slots, steps, plan_checkpoints(request.length, slots), request.length)
 
     @property
     def head(self) -> int:
         """How many steps there are but for the last ones of which is kept what is read back."""
-        return max(0, self.length - self.taped)
+        return max(0, self.length - self.residual_steps)
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """For how many states there are slots."""
-        return max(self.whole, self.slots)
+        return max(self.store_all_up_to, self.slots)
 
     @property
     def order(self) -> tuple[Array, Array]:
         """Which states are kept, in their order, and the slot of each: as if `whole` steps had been taken."""
-        kept = self.planned or range(0, self.whole, self.steps)
+        kept = self.planned or range(0, self.store_all_up_to, self.steps)
         first = np.asarray(range(len(kept)) if self.planned else kept, np.int32)
-        others = np.setdiff1d(np.arange(self.room, dtype=np.int32), first)
+        others = np.setdiff1d(np.arange(self.capacity, dtype=np.int32), first)
         empty = np.full(self.slots - len(first), binomial_schedule.INT32_MAX, np.int32)
         return np.append(np.asarray(kept, np.int32), empty), np.append(first, others)[: self.slots]
 
@@ -117,9 +121,9 @@ class ReplaySource(Struct, frozen=True, eq=False):
     """A loop as its readers need it: what a step makes of a state, and what it gives besides."""
 
     advance: Graph  # (index, consts, state, items) -> state
-    gives: Graph  # (index, consts, state, items) -> what is saved
-    both: Graph  # (index, consts, state, items) -> state, what is saved
-    places: tuple[int, ...]  # which carries are the state
+    outputs: Graph  # (index, consts, state, items) -> what is saved
+    advance_with_outputs: Graph  # (index, consts, state, items) -> state, what is saved
+    state_carries: tuple[int, ...]  # which carries are the state
     fixed: Arrays
     xs: Arrays
     reverse: bool
@@ -146,7 +150,7 @@ class ReplaySource(Struct, frozen=True, eq=False):
         sparing = decided and lowering.platform == "cpu" and sum(map(state_bytes, types)) > LARGE_STATE_BYTES
         return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size, sparing)
 
-    def keep(
+    def store_state(
         self, lax: Any, truth: Array, slots: Sequence[Array], state: Sequence[Array], slot: Array
     ) -> tuple[Array, ...]:
         """The slots with a state in that one, if it is to be kept; where it is not, any in which it does no harm."""
@@ -177,8 +181,8 @@ class StoreState(NamedTuple):
     """A tape while it is written: part of the state of the loop that writes it."""
 
     order: Any  # which states are kept, and the slot of each
-    place: Array  # of the state that was dropped last
-    due: Array  # the step of this piece whose state is kept
+    dropped_rank: Array  # of the state that was dropped last
+    next_step: Array  # the step of this piece whose state is kept
     slot: Array  # and where
     slots: tuple[Array, ...]
 
@@ -189,12 +193,12 @@ class CheckpointStore:
     def __init__(self, lowering: Any, source: ReplaySource, start: Arrays, length: int | None) -> None:
         self.jax, self.source = lowering.jax, source
         size, lax = source.size, self.jax.lax
-        self.spare = size.room if size else int(length or 0)  # the slot for the states that are not kept
-        slots = self.spare + (size.steps if size and not (size.planned or size.whole) else 1)
-        empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.places]
+        self.spare = size.capacity if size else int(length or 0)  # the slot for the states that are not kept
+        slots = self.spare + (size.steps if size and not (size.planned or size.store_all_up_to) else 1)
+        empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.state_carries]
         self.start = StoreState(size.order if size else (), int32_one(), np.int32(-1), np.int32(0), tuple(empty))
 
-    def piece(self, at: StoreState, count: Array, apart: Array, boundary: Array) -> tuple[StoreState, Array]:
+    def begin_chunk(self, at: StoreState, count: Array, apart: Array, boundary: Array) -> tuple[StoreState, Array]:
         """At the beginning of a piece: the tape with its first step in order, and where it ends at the latest.
 
         `apart` says whether a state may be kept there, `boundary` where next. All of the first steps are one piece.
@@ -203,15 +207,17 @@ class CheckpointStore:
         jax, lax, size = self.jax, self.jax.lax, self.source.size
         if size is None or size.planned:
             return at, np.int32(binomial_schedule.INT32_MAX)
-        later = lax.ge(count, np.int32(size.whole))
+        later = lax.ge(count, np.int32(size.store_all_up_to))
         keep = lax.bitwise_and(later, lax.bitwise_or(apart, lax.eq(count, int32_zero())))
-        start = (at.order, at.place, np.int32(-1), at.slot)
+        start = (at.order, at.dropped_rank, np.int32(-1), at.slot)
         order, place, due, slot = apply_if(
             lax, keep, lambda now: insert_checkpoint(jax, size, now[0], now[1], count), start
         )
-        return StoreState(order, place, due, slot, at.slots), lax.select(later, boundary, np.int32(size.whole))
+        return StoreState(order, place, due, slot, at.slots), lax.select(
+            later, boundary, np.int32(size.store_all_up_to)
+        )
 
-    def written(self, at: StoreState, count: Array, carry: Arrays) -> StoreState:
+    def record_state(self, at: StoreState, count: Array, carry: Arrays) -> StoreState:
         """With the state before step number `count`, if it is one of those kept; else the spare slot is for it."""
         lax, size, slot, spare = self.jax.lax, self.source.size, count, np.int32(self.spare)
         if size and size.planned:  # `slot` is that of the next state to be kept
@@ -219,10 +225,10 @@ class CheckpointStore:
             slot = lax.select(kept, at.slot, spare)
             at = at._replace(slot=lax.add(at.slot, lax.convert_element_type(kept, np.int32)))
         elif size:
-            kept = lax.select(lax.eq(count, at.due), at.slot, spare)
-            slot = lax.select(lax.lt(count, np.int32(size.whole)), count, kept)
-        state = [carry[i] for i in self.source.places]
-        return at._replace(slots=self.source.keep(lax, lax.ne(slot, spare), at.slots, state, slot))
+            kept = lax.select(lax.eq(count, at.next_step), at.slot, spare)
+            slot = lax.select(lax.lt(count, np.int32(size.store_all_up_to)), count, kept)
+        state = [carry[i] for i in self.source.state_carries]
+        return at._replace(slots=self.source.store_state(lax, lax.ne(slot, spare), at.slots, state, slot))
 
 
 def insert_checkpoint(
@@ -233,7 +239,9 @@ def insert_checkpoint(
     """
     jnp, lax, (kept, slots) = jax.numpy, jax.lax, order
     number, apart, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
-    before = count if size.whole else count + apart - int32_one()  # the first of all may be fewer than lie together
+    before = (
+        count if size.store_all_up_to else count + apart - int32_one()
+    )  # the first of all may be fewer than lie together
     held = lax.min(lax.div(before, apart), most)
     full = held == most
     place = lax.select(full, choose_dropped_slot(jax, size, kept, place, count), place)
@@ -270,19 +278,19 @@ class LoopRun(HistoryRun, frozen=True, eq=False):
     source: ReplaySource
     order: Any
     slots: Arrays
-    rooms: Arrays  # what is read back of its last steps, where the tape has room for that
+    residual_buffers: Arrays  # what is read back of its last steps, where the tape has room for that
     count: Array
 
     @property
-    def ever_whole(self) -> bool:
+    def may_store_all(self) -> bool:
         """Whether its tape may have every state."""
-        return self.source.size is None or self.source.size.whole > 0
+        return self.source.size is None or self.source.size.store_all_up_to > 0
 
-    def whole(self, lax: Any) -> Array:
+    def all_stored(self, lax: Any) -> Array:
         """Whether every state is kept, in the slot of its own number."""
-        return lax.le(self.count, np.int32(self.source.size.whole)) if self.source.size else np.asarray(True)
+        return lax.le(self.count, np.int32(self.source.size.store_all_up_to)) if self.source.size else np.asarray(True)
 
-    def ordinal(self, lax: Any, index: Array) -> Array:
+    def step_number(self, lax: Any, index: Array) -> Array:
         """When in the run the step with that index was."""
         return lax.sub(lax.sub(self.count, int32_one()), index) if self.source.reverse else index
 

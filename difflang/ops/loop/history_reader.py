@@ -53,18 +53,20 @@ class HistoryView(Struct, frozen=True, eq=False):
     lowering: Any
     index: Array
     low: Array  # the first index of the chunk
-    tapes: dict[LoopRun, Sequence[Array]]  # the slots, where the reader has them
-    rooms: dict[LoopRun, Sequence[Array]]  # the states in the chunk
-    given: dict[HistoryRun, Sequence[Any]]
-    beside: dict[LoopRun, Sequence[Array]] = field(default_factory=dict[Any, Any])  # the states that the reader carries
+    stores: dict[LoopRun, Sequence[Array]]  # the slots, where the reader has them
+    chunk_states: dict[LoopRun, Sequence[Array]]  # the states in the chunk
+    replayed_outputs: dict[HistoryRun, Sequence[Any]]
+    carried_states: dict[LoopRun, Sequence[Array]] = field(
+        default_factory=dict[Any, Any]
+    )  # the states that the reader carries
 
     def item(self, x: Any, type: Type) -> Any:
         jax = self.lowering.jax
         match x:
             case HistoryOutput(run, index) if isinstance(run, LoopRun):
-                if run not in self.given:
-                    self.given[run] = self.run_again(run, run.source.gives)
-                return self.given[run][index]
+                if run not in self.replayed_outputs:
+                    self.replayed_outputs[run] = self.rerun(run, run.source.outputs)
+                return self.replayed_outputs[run][index]
             case HistorySum(a, b):
                 return add_items(jax, self.item(a, type), self.item(b, type))
             case EmptyHistory():
@@ -77,16 +79,16 @@ class HistoryView(Struct, frozen=True, eq=False):
     def state(self, run: LoopRun) -> Arrays:
         """Before this step: beside the reader, or in the tape if all are there, else in the chunk."""
         lax = self.lowering.jax.lax
-        if run in self.beside:
-            return list(self.beside[run])
-        at, ordinal = lax.sub(self.index, self.low), run.ordinal(lax, self.index)
-        again = [read_item(lax, r, at) for r in self.rooms.get(run, ())]
-        if again and not run.ever_whole:
+        if run in self.carried_states:
+            return list(self.carried_states[run])
+        at, ordinal = lax.sub(self.index, self.low), run.step_number(lax, self.index)
+        again = [read_item(lax, r, at) for r in self.chunk_states.get(run, ())]
+        if again and not run.may_store_all:
             return again
-        kept = [read_item(lax, s, ordinal) for s in self.tapes.get(run, run.slots)]
-        return [lax.select(run.whole(lax), k, a) for k, a in zip(kept, again, strict=True)] if again else kept
+        kept = [read_item(lax, s, ordinal) for s in self.stores.get(run, run.slots)]
+        return [lax.select(run.all_stored(lax), k, a) for k, a in zip(kept, again, strict=True)] if again else kept
 
-    def run_again(self, run: LoopRun, graph: Graph, state: Arrays | None = None) -> list[Any]:
+    def rerun(self, run: LoopRun, graph: Graph, state: Arrays | None = None) -> list[Any]:
         source = run.source
         items = [
             self.item(x, p.type) for x, p in zip(source.xs, last_params(graph.params, len(source.xs)), strict=True)
@@ -102,8 +104,8 @@ class ReplayState(NamedTuple):
     at: tuple[Array, ...]  # how many steps each has taken
     until: tuple[Array, ...]  # after how many it stops, on its way, for its state to be kept
     states: tuple[Any, ...]
-    tapes: tuple[Any, ...]  # which states are kept in which slots, and the slots
-    rooms: tuple[Any, ...]  # the states in the chunk
+    stores: tuple[Any, ...]  # which states are kept in which slots, and the slots
+    chunk_states: tuple[Any, ...]  # the states in the chunk
 
 
 class ReplayProgress(NamedTuple):
@@ -112,7 +114,7 @@ class ReplayProgress(NamedTuple):
     at: Array
     until: Array
     state: Any
-    tape: Any
+    store: Any
 
 
 class ChunkReplayer:
@@ -135,35 +137,37 @@ class ChunkReplayer:
         rooms = [blank(r, self.steps) for r in self.runs]
         return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
 
-    def filled(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
+    def fill_chunk(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
         """With the states before the steps from `low` to `high` in the rooms, where the tapes have not got them."""
         lax, reader = self.lax, np.int32(len(self.runs))
         frames = lax.full((len(self.runs) + 1, 3), np.int32(0))
         frames = write_item(lax, frames, self.frame(low, high, np.int32(reader + 1)), reader)
-        first = lax.add(reader, lax.convert_element_type(self.whole(), np.int32))
-        return lax.while_loop(lambda at: lax.le(at[0], reader), lambda at: self.turn(*at), (first, frames, held))[2]
+        first = lax.add(reader, lax.convert_element_type(self.all_stored(), np.int32))
+        return lax.while_loop(
+            lambda at: lax.le(at[0], reader), lambda at: self.advance_frames(*at), (first, frames, held)
+        )[2]
 
-    def whole(self) -> Array:
+    def all_stored(self) -> Array:
         """Whether the tapes have every state."""
-        return reduce(self.lax.bitwise_and, [r.whole(self.lax) for r in self.runs])
+        return reduce(self.lax.bitwise_and, [r.all_stored(self.lax) for r in self.runs])
 
     def frame(self, low: Array, high: Array, waiting: Array) -> Array:
         """The steps for which a loop needs those that it reads, and whose frame is next when it has taken them."""
         lax = self.lax
         return lax.concatenate([lax.expand_dims(x, (0,)) for x in (low, high, waiting)], 0)
 
-    def turn(self, owner: Array, frames: Array, held: ReplayState) -> tuple[Array, Array, ReplayState]:
+    def advance_frames(self, owner: Array, frames: Array, held: ReplayState) -> tuple[Array, Array, ReplayState]:
         """The last loop that is not where it is due opens a frame; where all are, they take the steps."""
         lax, numbers = self.lax, range(len(self.runs))
         low, high, waiting = [read_item(lax, read_item(lax, frames, owner), np.int32(i)) for i in range(3)]
-        needed = [self.needed(owner, i) for i in numbers]
-        legs, rooms = [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)], list(held.rooms)
+        needed = [self.must_replay(owner, i) for i in numbers]
+        legs, rooms = [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)], list(held.chunk_states)
         ready, following = np.asarray(True), owner
         for i in reversed(numbers):
             run = self.runs[i]
             due = lax.sub(run.count, high) if run.source.reverse else low
             mine = lax.bitwise_and(ready, lax.bitwise_and(needed[i], lax.ne(legs[i].at, due)))
-            legs[i] = apply_if(lax, mine, partial(self.planned, i, due), legs[i])
+            legs[i] = apply_if(lax, mine, partial(self.plan_segment, i, due), legs[i])
             opens = lax.bitwise_and(mine, lax.ne(legs[i].at, due))
             frame = self.frame(*self.towards(i, legs[i]), owner)
             frames = write_item(lax, frames, lax.select(opens, frame, read_item(lax, frames, np.int32(i))), np.int32(i))
@@ -171,15 +175,15 @@ class ChunkReplayer:
             ready = lax.bitwise_and(ready, lax.bitwise_not(mine))
         for i in numbers:
             asked, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
-            legs[i], rooms[i] = self.advanced(i, owner, (low, high), (asked, own), legs, rooms)
+            legs[i], rooms[i] = self.advance_loop(i, owner, (low, high), (asked, own), legs, rooms)
         at, until, states, tapes = zip(*legs, strict=True)
         return lax.select(ready, waiting, following), frames, ReplayState(at, until, states, tapes, tuple(rooms))
 
-    def needed(self, owner: Array, number: int) -> Array:
+    def must_replay(self, owner: Array, number: int) -> Array:
         """Whether a loop, or the reader, reads that one, and its tape has not got every state."""
         owners = np.asarray([*[row[number] for row in self.reads], True])
         return self.lax.bitwise_and(
-            read_item(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].whole(self.lax))
+            read_item(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].all_stored(self.lax))
         )
 
     def towards(self, number: int, leg: ReplayProgress) -> tuple[Array, Array]:
@@ -191,11 +195,11 @@ class ChunkReplayer:
         low = lax.sub(lax.sub(run.count, leg.at), count) if run.source.reverse else leg.at
         return low, lax.add(low, count)
 
-    def planned(self, number: int, due: Array, leg: ReplayProgress) -> ReplayProgress:
+    def plan_segment(self, number: int, due: Array, leg: ReplayProgress) -> ReplayProgress:
         """With the state at which a leg ended kept, or at the last state kept up to `due`, and the next leg planned."""
         jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
         last = np.int32(size.slots)
-        kept, slots, states = leg.tape
+        kept, slots, states = leg.store
         held = count_until(jax, kept, due)
         newest = read_item(lax, kept, held - int32_one())
         if self.runs[number].source.reverse == self.reverse and size.slots > 2:
@@ -223,7 +227,7 @@ class ChunkReplayer:
         until = lax.select(goes_on, leg.until, lax.min(due, at + far * apart))
         return ReplayProgress(at, until, state, (kept, slots, states))
 
-    def advanced(
+    def advance_loop(
         self,
         number: int,
         owner: Array,
@@ -238,13 +242,13 @@ class ChunkReplayer:
         """
         lax, run, leg, (low, high), (asked, own) = self.lax, self.runs[number], legs[number], steps, why
         size = lax.sub(high, low)
-        tapes = {r: other.tape[2] for r, other in zip(self.runs, legs, strict=True)}
+        tapes = {r: other.store[2] for r, other in zip(self.runs, legs, strict=True)}
         chunks = {r: room for r, room, reads in zip(self.runs, rooms, self.reads[number], strict=True) if reads}
         along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
         others = lax.sub(size, lax.select(read_item(lax, np.asarray(along), owner), int32_zero(), int32_one()))
         count = lax.select(own, size, lax.select(asked, others, int32_zero()))
 
-        def stored(k: Array, state: Any, room: Any) -> Any:
+        def store_state(k: Array, state: Any, room: Any) -> Any:
             place = lax.sub(lax.sub(size, int32_one()), k) if run.source.reverse else k
             return apply_if(lax, asked & (k < size), lambda at: write_items(lax, at, state, place), room)
 
@@ -252,10 +256,10 @@ class ChunkReplayer:
             k, state, room = at
             i = lax.sub(lax.sub(high, int32_one()), k) if run.source.reverse else lax.add(low, k)
             view = HistoryView(self.lowering, i, low, tapes, chunks, {})
-            state, k = tuple(view.run_again(run, run.source.advance, list(state))), lax.add(k, int32_one())
-            return k, state, stored(k, state, room) if self.steps > 1 else room
+            state, k = tuple(view.rerun(run, run.source.advance, list(state))), lax.add(k, int32_one())
+            return k, state, store_state(k, state, room) if self.steps > 1 else room
 
-        start = (int32_zero(), leg.state, stored(int32_zero(), leg.state, rooms[number]))
+        start = (int32_zero(), leg.state, store_state(int32_zero(), leg.state, rooms[number]))
         _, state, room = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)
         return leg._replace(at=lax.add(leg.at, count), state=state), room
 
@@ -282,9 +286,11 @@ class StepLoop(Protocol):
     @property
     def steps(self) -> int: ...  # how many lie between the states of its tape, 0 where it decides nothing on its way
 
-    def goes_on(self, count: Array, state: Any) -> Array: ...
-    def taken(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any: ...
-    def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]: ...  # see `Tape`
+    def should_continue(self, count: Array, state: Any) -> Array: ...
+    def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any: ...
+    def begin_chunk(
+        self, count: Array, state: Any, apart: Array, boundary: Array
+    ) -> tuple[Any, Array]: ...  # see `Tape`
 
 
 class HistoryReader:
@@ -300,32 +306,34 @@ class HistoryReader:
         self.steps = min([steps for steps in sizes if steps], default=0)
         self.chunks = ChunkReplayer(lowering, self.chunked, self.steps, walk.reverse) if self.chunked else None
 
-    def through(self, state: Any) -> tuple[Array, Any]:
+    def run_loop(self, state: Any) -> tuple[Array, Any]:
         """How many steps are taken, and the state after them."""
         if not self.steps:
             return self.stepwise(None, None, (int32_zero(), state))
         if (legs := choose_segments(self.lowering.jax, self.chunked, self.walk)) is not None:
             run = self.chunked[0]
-            return Treeverse(self.lax, run, self.walk, legs, lambda i: self.view(i, None)).through(state)
+            return Treeverse(self.lax, run, self.walk, legs, lambda i: self.view_at(i, None)).run_loop(state)
         start = (int32_zero(), self.chunks.start() if self.chunks else None, state)
-        k, _, state = self.lax.while_loop(lambda at: self.walk.goes_on(at[0], at[2]), lambda at: self.piece(*at), start)
+        k, _, state = self.lax.while_loop(
+            lambda at: self.walk.should_continue(at[0], at[2]), lambda at: self.run_chunk(*at), start
+        )
         return k, state
 
-    def piece(self, k: Array, held: ReplayState | None, state: Any) -> Any:
+    def run_chunk(self, k: Array, held: ReplayState | None, state: Any) -> Any:
         """The steps up to the next at which something is to be decided."""
         lax, walk, chunks = self.lax, self.walk, self.chunks
-        apart, boundary = self.boundary(k)
-        state, until = walk.piece(k, state, apart, boundary)
+        apart, boundary = self.chunk_boundary(k)
+        state, until = walk.begin_chunk(k, state, apart, boundary)
         if chunks is None or held is None:
             k, state = self.stepwise(until, None, (k, state))
             return k, held, state
-        until = lax.min(until, lax.select(chunks.whole(), walk.limit, lax.min(boundary, walk.limit)))
+        until = lax.min(until, lax.select(chunks.all_stored(), walk.limit, lax.min(boundary, walk.limit)))
         low, high = (lax.sub(walk.limit, until), lax.sub(walk.limit, k)) if walk.reverse else (k, until)
-        held = chunks.filled(low, high, held)
+        held = chunks.fill_chunk(low, high, held)
         k, state = self.stepwise(until, (low, held), (k, state))
         return k, held, state
 
-    def boundary(self, k: Array) -> tuple[Array, Array]:
+    def chunk_boundary(self, k: Array) -> tuple[Array, Array]:
         """Whether the step after so many is the first of some that lie together, and after how many these end."""
         lax, apart = self.lax, np.int32(self.steps)
         if self.walk.reverse:
@@ -339,23 +347,25 @@ class HistoryReader:
         """The steps up to there, or to the end."""
         lax, walk = self.lax, self.walk
 
-        def goes_on(at: Any) -> Array:
-            more = walk.goes_on(*at)
+        def should_continue(at: Any) -> Array:
+            more = walk.should_continue(*at)
             return more if until is None else lax.bitwise_and(lax.lt(at[0], until), more)
 
         def body(at: Any) -> Any:
             k, state = at
             i = lax.sub(lax.sub(walk.limit, int32_one()), k) if walk.reverse else k
-            return lax.add(k, int32_one()), walk.taken(k, i, self.view(i, chunk), state)
+            return lax.add(k, int32_one()), walk.take_step(k, i, self.view_at(i, chunk), state)
 
-        return lax.while_loop(goes_on, body, at)
+        return lax.while_loop(should_continue, body, at)
 
-    def view(self, index: Array, chunk: tuple[Array, ReplayState] | None) -> HistoryView:
+    def view_at(self, index: Array, chunk: tuple[Array, ReplayState] | None) -> HistoryView:
         if chunk is None:
             return HistoryView(self.lowering, index, int32_zero(), {}, {}, {})
         low, held = chunk
-        tapes = {run: tape[2] for run, tape in zip(self.chunked, held.tapes, strict=True)}
-        return HistoryView(self.lowering, index, low, tapes, dict(zip(self.chunked, held.rooms, strict=True)), {})
+        tapes = {run: tape[2] for run, tape in zip(self.chunked, held.stores, strict=True)}
+        return HistoryView(
+            self.lowering, index, low, tapes, dict(zip(self.chunked, held.chunk_states, strict=True)), {}
+        )
 
 
 def source_loops(xs: Sequence[Any]) -> list[LoopRun]:

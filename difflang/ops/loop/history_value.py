@@ -66,14 +66,14 @@ class MapRun(HistoryRun, frozen=True, eq=False):
 class HistoryReplay(Struct, frozen=True, eq=False):
     """Histories in a place where their makers can be run again, each once."""
 
-    run_again: Callable[[HistoryRun], Sequence[Any]]
+    rerun: Callable[[HistoryRun], Sequence[Any]]
     done: dict[HistoryRun, Sequence[Any]] = field(default_factory=dict)
 
     def __call__(self, x: Any) -> Any:
         match x:
             case HistoryOutput(run, index) if isinstance(run, (CondRun, MapRun)):
                 if run not in self.done:
-                    self.done[run] = self.run_again(run)
+                    self.done[run] = self.rerun(run)
                 return self.done[run][index]
             case HistorySum(a, b):
                 return HistorySum(self(a), self(b))

@@ -49,9 +49,9 @@ def invertible_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], 
     return call_lower(lowering, *arrays, regions=regions[:1], name=name)
 
 
-def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
+def as_primal_call(eqn: Eqn, reversible: bool) -> Eqn:
     """The call that is left of it where nobody will undo it."""
-    if undone:
+    if reversible:
         return eqn
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 
@@ -105,8 +105,8 @@ invertible = OPS.declare(
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        plain=as_primal_call,
-        layout=invertible_dataflow,
+        without_derivative=as_primal_call,
+        region_dataflow=invertible_dataflow,
         doc="""invertible(*state, *others) {step} {back}: what the step gives, the `state` after it first. `back` takes
         that state and the others, and gives the state before.""",
     )

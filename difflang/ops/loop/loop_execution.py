@@ -49,7 +49,7 @@ def loop_reference(
     exact: bool,
     reverse: bool,
     keep: tuple[int, ...] = (0, 0),
-    again: int = 0,
+    history_outputs: int = 0,
     host: bool = False,
     undo: bool = False,
 ) -> list[Array]:
@@ -72,7 +72,7 @@ def loop_reference(
             y.append(item)
         count += 1
     columns = [y[::-1] if reverse else y for y in ys]
-    types, first = [r.type for r in step.results[carry:]], len(columns) - again
+    types, first = [r.type for r in step.results[carry:]], len(columns) - history_outputs
     whole = [stack_outputs(y, t, length) for y, t in zip(columns[:first], types[:first], strict=True)]
     return [np.asarray(count, np.int32), *state, *whole, *columns[first:]]
 
@@ -98,9 +98,9 @@ def loop_lower(
     exact: bool,
     reverse: bool,
     keep: tuple[int, ...] = (0, 0),
-    again: int = 0,
+    history_outputs: int = 0,
     host: bool = False,
-    undo: bool = False,
+    reversible: bool = False,
 ) -> list[Array]:
     fixed, state, xs = arrays[:consts], arrays[consts : consts + carry], arrays[consts + carry :]
     if any(isinstance(x, HistoryValue) for x in state):
@@ -108,9 +108,9 @@ def loop_lower(
     if exact:
         limit = np.asarray(length, np.int32)
     known = length if exact and isinstance(length, int) else None
-    size = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if again or length is None else None
-    given, outputs = (fixed, state, xs), (length, again)
-    looped = LoopLowering(lowering, limit, regions, given, outputs, reverse, exact, size, undo)
+    size = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if history_outputs or length is None else None
+    given, outputs = (fixed, state, xs), (length, history_outputs)
+    looped = LoopLowering(lowering, limit, regions, given, outputs, reverse, exact, size, reversible)
     if length == 0:  # no step can be taken, and there is no item to read while tracing one
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
@@ -161,8 +161,8 @@ class LoopLowering:
             lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, initial_fill(t, i if exact else 0))
             for i, (t, r) in enumerate(arrays)
         ]
-        self.tape: CheckpointStore | None = None
-        self.undone: Callable[[list[Array], Array], ReversibleRun] | None = None
+        self.store: CheckpointStore | None = None
+        self.reversible_run: Callable[[list[Array], Array], ReversibleRun] | None = None
         kept = None
         if saved:
             alone = step.with_results([*step.results[: self.carry], *[step.results[self.carry + i] for i in saved]])
@@ -170,23 +170,23 @@ class LoopLowering:
             reads = (list(self.fixed), list(self.xs))
             of = partial(ReplaySource.of, lowering, alone, len(self.fixed), self.carry, places, reads, reverse)
             if undo and not source_loops(self.xs):
-                self.undone = self.backwards(alone, of, given, asked)
-            if self.undone is None:
+                self.reversible_run = self.make_reversible(alone, of, given, asked)
+            if self.reversible_run is None:
                 able = not any([run.source.size for run in source_loops(self.xs)]) and all(
                     array_mask(alone, self.carry)
                 )
-                asked = asked and asked._replace(taped=asked.taped and able)
-                self.tape = CheckpointStore(
+                asked = asked and asked._replace(taped=asked.residuals and able)
+                self.store = CheckpointStore(
                     lowering, of(asked), list(state), length if isinstance(length, int) else None
                 )
-                kept = self.tape.start
-        self.whole_step, self.taping = self.step, False  # whether what is read back of steps is kept
+                kept = self.store.start
+        self.step_with_residuals, self.stores_residuals = self.step, False  # whether what is read back of steps is kept
         rooms: tuple[Array, ...] = ()
         if self.taped:
             read = [step.results[self.carry + i] for i in saved]
-            self.whole_step = lowering.restricted(step, [*self.step.results, *read])
+            self.step_with_residuals = lowering.restricted(step, [*self.step.results, *read])
             rooms = tuple([
-                lax.full((self.taped.taped, *t.shape), initial_fill(t, i))
+                lax.full((self.taped.residual_steps, *t.shape), initial_fill(t, i))
                 for i, t in enumerate([r.type for r in read])
                 if isinstance(t, Tensor)
             ])  # fmt: skip
@@ -195,36 +195,36 @@ class LoopLowering:
     @property
     def taped(self) -> StoreSize | None:
         """What its tape keeps, where that is what is read back of a few steps too."""
-        size = self.tape.source.size if self.tape else None
-        return size if size and size.taped else None
+        size = self.store.source.size if self.store else None
+        return size if size and size.residual_steps else None
 
-    def backwards(
+    def make_reversible(
         self, step: Graph, of: Callable[..., ReplaySource], given: tuple[Any, Any, Any], asked: StoreRequest | None
     ) -> Callable[[list[Array], Array], ReversibleRun] | None:
         """What makes of the last state and the count a run that keeps no more; None if a step cannot be undone."""
         source = of(None)
-        while found := invert_step(step, 1 + len(self.fixed), self.carry, source.places):
+        while found := invert_step(step, 1 + len(self.fixed), self.carry, source.state_carries):
             back, begins = found
-            if set(begins).issubset(source.places):
+            if set(begins).issubset(source.state_carries):
                 break
-            source = of(None, also=sorted({*begins, *source.places}))
+            source = of(None, also=sorted({*begins, *source.state_carries}))
         else:
             return None
 
-        def undone(last: list[Array], count: Array) -> ReversibleRun:
-            def with_tape() -> LoopRun:
+        def reversible_run(last: list[Array], count: Array) -> ReversibleRun:
+            def rerun_with_store() -> LoopRun:
                 again = LoopLowering(self.lowering, count, (step,), given, (None, 0), self.reverse, False, asked)
                 return next(x.run for x in again.run() if isinstance(x, HistoryOutput) and isinstance(x.run, LoopRun))
 
-            first, final = [[state[i] for i in source.places] for state in (given[1], last)]
-            return ReversibleRun(source, (), [], [], count, back, (first, final), with_tape)
+            first, final = [[state[i] for i in source.state_carries] for state in (given[1], last)]
+            return ReversibleRun(source, (), [], [], count, back, (first, final), rerun_with_store)
 
-        return undone
+        return reversible_run
 
     @property
     def steps(self) -> int:
         """How many lie between the states of its tape, where that decides on the way which are kept."""
-        size = self.tape and self.tape.source.size
+        size = self.store and self.store.source.size
         return size.steps if size and not size.planned else 0
 
     def run(self) -> list[Array]:
@@ -233,42 +233,42 @@ class LoopLowering:
         with self.lowering.in_steps():
             if self.taped:
                 at = reader.stepwise(np.int32(self.taped.head), None, (int32_zero(), start))
-                self.taping = True
+                self.stores_residuals = True
                 count, state = reader.stepwise(None, None, at)
             else:
-                count, state = reader.through(start)
+                count, state = reader.run_loop(start)
         state = along.end(count, state)
         if not self.go:
             count = self.limit if self.exact else self.lowering.jax.lax.max(self.limit, int32_zero())
         return [count, *state[0], *self.outputs(state, count)]
 
-    def goes_on(self, count: Array, state: Any) -> Array:
+    def should_continue(self, count: Array, state: Any) -> Array:
         lax = self.lowering.jax.lax
         if not self.go:
             return lax.lt(count, self.limit)
         within = lax.bitwise_or(lax.lt(count, self.limit), lax.lt(self.limit, int32_zero()))
         return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *state[0])[0])
 
-    def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
+    def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
         """What is done before some steps are taken; see `Tape.piece`."""
         carried, ys, kept, rooms = state
-        if not self.tape:
+        if not self.store:
             return state, np.asarray(INT32_MAX, np.int32)
-        kept, latest = self.tape.piece(kept, count, apart, boundary)
+        kept, latest = self.store.begin_chunk(kept, count, apart, boundary)
         return (carried, ys, kept, rooms), latest
 
-    def taken(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
+    def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
         """One step."""
         lax, (carried, ys, kept, rooms) = self.lowering.jax.lax, state
-        if self.tape and not self.taping:
-            kept = self.tape.written(kept, count, list(carried))
+        if self.store and not self.stores_residuals:
+            kept = self.store.record_state(kept, count, list(carried))
         items = last_params(self.step.params, len(self.xs))
         reads = [view.item(x, p.type) for x, p in zip(self.xs, items, strict=True)]
-        step = self.whole_step if self.taping else self.step
+        step = self.step_with_residuals if self.stores_residuals else self.step
         outs = self.lowering.graph(step, index, *self.fixed, *carried, *reads)
         saved = self.carry + len(ys)
         ys = tuple([write_item(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
-        if self.taped and self.taping:
+        if self.taped and self.stores_residuals:
             rooms = write_items(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.taped.head)))
         return tuple(outs[: self.carry]), ys, kept, rooms
 
@@ -276,10 +276,10 @@ class LoopLowering:
         """What the steps gave: arrays, and histories."""
         carried, ys, kept, rooms = state
         histories: list[Any] = []
-        if self.undone:
-            undone = self.undone(list(carried), count)
+        if self.reversible_run:
+            undone = self.reversible_run(list(carried), count)
             histories = [HistoryOutput(undone, i) for i in range(len(self.types) - len(ys))]
-        elif self.tape:
-            run = LoopRun(self.tape.source, kept.order, list(kept.slots), list(rooms), count)
+        elif self.store:
+            run = LoopRun(self.store.source, kept.order, list(kept.slots), list(rooms), count)
             histories = [HistoryOutput(run, i) for i in range(len(self.types) - len(ys))]
         return merge_histories(ys, histories, self.types)

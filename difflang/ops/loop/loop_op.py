@@ -66,8 +66,8 @@ class LoopAttrs(NamedTuple):
     reverse: bool
     keep: tuple[int, ...] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good.
     # A third number says that of the steps between two is kept what is read back, while these are gone through
-    again: int = 0  # so many of what its steps give, the last, are histories, though their number is known
-    undo: bool = False  # it was made for a derivative alone: its states may be had again by undoing steps
+    history_outputs: int = 0  # so many of what its steps give, the last, are histories, though their number is known
+    reversible: bool = False  # it was made for a derivative alone: its states may be had again by undoing steps
     host: bool = False  # what reverse mode keeps of its steps goes to the memory of the host
 
     @classmethod
@@ -75,7 +75,7 @@ class LoopAttrs(NamedTuple):
         return cls(**eqn.attrs)
 
     @property
-    def thrifty(self) -> bool:
+    def recomputes_states(self) -> bool:
         """Whether reverse mode computes again what the states that it keeps give, for want of room for every step."""
         slots, steps, *_ = self.keep
         every = isinstance(self.length, int) and steps == 1 and slots >= self.length
@@ -86,7 +86,7 @@ class LoopAttrs(NamedTuple):
         a, b = 1 + self.consts, 1 + self.consts + self.carry
         return LoopOperands(values[0], list(values[1:a]), list(values[a:b]), list(values[b:]))
 
-    def limit(self, builder: Builder, limit: Value) -> Value:
+    def derived_limit(self, builder: Builder, limit: Value) -> Value:
         """The limit of a derived loop: an exact one knows its own."""
         return builder.const(self.length, INDEX) if self.exact and isinstance(self.length, int) else limit
 
@@ -108,9 +108,9 @@ def loop_type(
     exact: bool,
     reverse: bool,
     keep: tuple[int, ...] = (0, 0),
-    again: int = 0,
+    history_outputs: int = 0,
     host: bool = False,
-    undo: bool = False,
+    reversible: bool = False,
 ) -> tuple[Type, ...]:
     """loop(limit, *consts, *carry, *xs) {step} [{go}] -> count, *carry, *ys."""
     step, *go = regions
@@ -126,7 +126,7 @@ def loop_type(
     if go:
         require_same_types(same, "the condition of a loop", [INDEX, *at.consts, *at.carry], go[0].type[0])
         require_same_types(same, "the condition of a loop", go[0].type[1], [BOOL_SCALAR])
-    whole = len(results) - again
+    whole = len(results) - history_outputs
     arrays, histories = results[carry:whole], results[whole:]
     return INDEX, *at.carry, *[stacked_type(y, length) for y in arrays], *[stacked_type(y, None) for y in histories]
 
@@ -175,7 +175,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     start = [or_zeros(dxs.builder, x, v.type) for x, v, a in zip(d.carry, p.carry, carry_on, strict=True) if a]
     consts = [*kept.fixed.values(), *present_values(d.consts)]
     operands = [
-        form.limit(dxs.builder, count), *consts, *start, *kept.read.values(), *saved, *present_values(d.xs)
+        form.derived_limit(dxs.builder, count), *consts, *start, *kept.read.values(), *saved, *present_values(d.xs)
     ]  # fmt: skip
     tangent = tangent_step(lin, kept, inner.first, presence_mask(d.consts), len(start))
     others = {k: v for k, v in eqn.attrs.items() if k != "undo"}
@@ -190,9 +190,9 @@ def emit_saving_residuals(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
     form, n = LoopAttrs.of(eqn), len(eqn.regions[0].results)
     more = len(step.results) - n
     own = n > form.carry and form.length is None  # histories that the program made: they are read as they were
-    undo = form.undo or (form.keep == (0, 0) and not own and more > 0 and has_invertible_eqn(step))
+    undo = form.reversible or (form.keep == (0, 0) and not own and more > 0 and has_invertible_eqn(step))
     attrs: Attrs = {**eqn.attrs, "undo": True} if undo else eqn.attrs
-    kinds = [*history_mask(eqn), *[undo or form.thrifty] * more]
+    kinds = [*history_mask(eqn), *[undo or form.recomputes_states] * more]
     return emit_loop(xs[0].home, xs, (step, *eqn.regions[1:]), attrs, kinds)
 
 
@@ -224,8 +224,8 @@ def tangent_step(lin: LinearizedGraph, kept: ResidualSources, index: Value, cons
     """The step's tangent with its params in the order of a loop."""
     nc = sum(consts)
     dconsts, dcarry, dxs = split_at(lin.tangent_params, nc, nc + carry)
-    at = kept.params(lin, [index]) if index in lin.residuals else [Value(INDEX, lin.tangent.params[0].home)]
-    fixed, moving = kept.params(lin, kept.fixed), kept.params(lin, [*kept.read, *kept.made])
+    at = kept.tangent_params(lin, [index]) if index in lin.residuals else [Value(INDEX, lin.tangent.params[0].home)]
+    fixed, moving = kept.tangent_params(lin, kept.fixed), kept.tangent_params(lin, [*kept.read, *kept.made])
     return with_signature(lin.tangent, [*at, *fixed, *dconsts, *dcarry, *moving, *dxs])
 
 
@@ -269,23 +269,23 @@ def with_tangent_params(go: Graph, form: LoopAttrs, dconsts: Sequence[Value], dc
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The same count, the other direction: cotangents of consts are summed in the carry, those of xs are outputs."""
     form, (step,) = LoopAttrs.of(eqn), eqn.regions
-    is_linear, given = form.parts(at.linear), form.parts(at.known)
+    is_linear, given = form.parts(at.linear), form.parts(at.nonlinear)
     if is_linear.first:
         raise InternalError("a loop cannot be linear in its limit")
     mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)  # a tangent's carry is tangents
-    come = IncomingCotangents(at.cts[1:], at.given[1:], slice(1 + form.consts, 1 + form.consts + form.carry))
+    come = IncomingCotangents(at.cts[1:], at.ct_choices[1:], slice(1 + form.consts, 1 + form.consts + form.carry))
     back = transpose_step(ad, step, mask, come)
     if not any(back.active):
         return [None] * len(at.linear)
     consts, xs = nonlinear_operands(given.consts, is_linear.consts), nonlinear_operands(given.xs, is_linear.xs)
     start = initial_carry(at.builder, back, step, come)
-    sums = come.split(back.active)[0] + come.split(back.chosen)[0]
+    sums = come.count_by_group(back.active)[0] + come.count_by_group(back.chosen)[0]
     whole = accumulating_step(
         pair_with_choices(back, 1 + len(consts) + len(xs), come), (len(consts), len(xs)), len(start), sums
     )
     totals = [zeros(at.builder, r.type) for r in whole.results[:sums]]
     limit, ys = (
-        form.limit(at.builder, given.first),
+        form.derived_limit(at.builder, given.first),
         [*present_values(come.cts[form.carry :]), *present_values(come.choices[form.carry :])],
     )
     attrs: dict[str, Any] = {
@@ -310,11 +310,11 @@ loop = OPS.declare(
         loop_reference,
         loop_lower,
         direct=True,
-        barrier=True,
+        fusion_barrier=True,
         linearize=linearize,
         jvp_region=jvp,
         transpose_region=transpose,
-        layout=loop_dataflow,
+        region_dataflow=loop_dataflow,
         doc="""loop(limit, *consts, *carry, *xs) {step} [{go}]: at most `limit` steps, and only while `go`. It gives the
         number of steps taken, the carry after them, and what each step gave besides, zero beyond the last. With a `go`
         a negative limit is none; without one it is no step.

@@ -39,13 +39,13 @@ def contraction_size(eqn: Eqn) -> float:
     return prod([n if isinstance(n, int) else inf for n in [shape[a] for a in eqn.attrs["contract"][0]]])
 
 
-def find_min_cut(graph: Graph, given: Iterable[Value], wanted: Iterable[Value]) -> list[Value]:
+def find_min_cut(graph: Graph, available: Iterable[Value], targets: Iterable[Value]) -> list[Value]:
     """The values to keep, fewest bytes in all, from which with what is `given` cheap equations make what is `wanted`.
 
     Of several such sets the one that leaves the least to be done again. In the order in which they are made.
     Cost: a maximum flow through as many nodes as there are values, twice.
     """
-    free = set(given)
+    free = set(available)
     cheap = {r: is_cheap_to_recompute(e) for e in graph.eqns for r in e.results}
     values = [v for v in (*graph.params, *cheap) if v not in free]
     enters = {v: 2 + 2 * i for i, v in enumerate(values)}
@@ -54,7 +54,7 @@ def find_min_cut(graph: Graph, given: Iterable[Value], wanted: Iterable[Value]) 
     endless = sum(wide) + 1
     edges = [(enters[v], enters[v] + 1, n) for v, n in zip(values, wide, strict=True)]
     edges += [(SOURCE, enters[v], endless) for v in values if not cheap.get(v, False)]
-    edges += [(enters[v] + 1, SINK, endless) for v in dict.fromkeys(wanted) if v in enters]
+    edges += [(enters[v] + 1, SINK, endless) for v in dict.fromkeys(targets) if v in enters]
     for eqn in graph.eqns:
         if eqn.operands and is_cheap_to_recompute(eqn):
             read = [v for v in dict.fromkeys(eqn.operands) if v in enters]

@@ -101,7 +101,7 @@ def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
         lin.primal.results[: len(lin.active)]
     )
 
-    def free(eqn: Eqn) -> bool:
+    def is_recomputable(eqn: Eqn) -> bool:
         if eqn.regions or eqn.op.effect or not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
             return False
         if not eqn.operands:
@@ -110,7 +110,7 @@ def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
             return total_bytes(eqn.results) > total_bytes(eqn.operands) or stored.isdisjoint(eqn.results)
         return eqn not in need and is_differentiable_elementwise(eqn)
 
-    again = set(filter(free, lin.primal.eqns))
+    again = set(filter(is_recomputable, lin.primal.eqns))
     kept = {r for r in lin.residuals if maker.get(r) not in again}
     for r in lin.residuals:
         if r not in kept:
@@ -157,10 +157,10 @@ def result_eqns(lin: LinearizedGraph) -> set[Eqn]:
     return found
 
 
-def recompute_frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], again: bool) -> Frontier:
+def recompute_frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], recomputable: bool) -> Frontier:
     """The value itself, or what it is made of if that may be done again and is no more bytes."""
     itself = frozenset({result})
-    if not again:
+    if not recomputable:
         return itself
     parts = itself.union(*[frontiers.get(v, frozenset({v})) for v in eqn.operands]) - itself
     return parts if len(parts) <= MAX_FRONTIER and total_bytes(parts) <= total_bytes(itself) else itself
@@ -220,9 +220,9 @@ def eqns_to_recompute(wanted: Iterable[Value], have: set[Value], maker: dict[Val
     return found
 
 
-def recompute_in_tangent(lin: LinearizedGraph, again: set[Eqn]) -> LinearizedGraph:
+def recompute_in_tangent(lin: LinearizedGraph, eqns: set[Eqn]) -> LinearizedGraph:
     """The linearization where the tangent does these equations again."""
-    ordered = [eqn for eqn in lin.primal.eqns if eqn in again]
+    ordered = [eqn for eqn in lin.primal.eqns if eqn in eqns]
     made = {r for eqn in ordered for r in eqn.results}
     read = {v for eqn in ordered for v in eqn.operands} | {*lin.residuals}
     places = [*lin.primal.params, *[r for eqn in lin.primal.eqns for r in eqn.results]]

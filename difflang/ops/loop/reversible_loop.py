@@ -120,9 +120,9 @@ def propagate_eqn(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
 class ReversibleRun(LoopRun, frozen=True, eq=False):
     """A loop that has run, reading no histories, and can be run backwards."""
 
-    back: Graph  # (index, consts, state after, items) -> state before
+    inverse_step: Graph  # (index, consts, state after, items) -> state before
     ends: tuple[Arrays, Arrays]  # the states before the first step and after the last
-    with_tape: Callable[[], LoopRun]  # the same loop run once more, keeping its states on a tape
+    rerun_with_store: Callable[[], LoopRun]  # the same loop run once more, keeping its states on a tape
 
 
 def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
@@ -136,7 +136,7 @@ def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
         return list(xs)
     now: dict[LoopRun, LoopRun] = {}
     for run in runs:
-        found = run.with_tape() if isinstance(run, ReversibleRun) and run in asked else run
+        found = run.rerun_with_store() if isinstance(run, ReversibleRun) and run in asked else run
         now[run] = replace(found, source=replace(found.source, xs=[replace_runs(x, now) for x in found.source.xs]))
     return [replace_runs(x, now) for x in xs]
 
@@ -163,7 +163,7 @@ class ReversibleStepLoop:
         self.limit, self.reverse, self.steps = walk.limit, walk.reverse, walk.steps
         self.runs = [run for run in source_loops(xs) if isinstance(run, ReversibleRun)]
 
-    def turns(self, run: ReversibleRun) -> bool:
+    def is_opposite(self, run: ReversibleRun) -> bool:
         """Whether the walk goes the other way than the loop went."""
         return run.source.reverse != self.reverse
 
@@ -173,7 +173,7 @@ class ReversibleStepLoop:
 
     def first(self, run: ReversibleRun) -> tuple[Array, ...]:
         """The state of a loop at which the walk begins. The walk may take a step less than it, by rounding."""
-        lax, turns = self.jax.lax, self.turns(run)
+        lax, turns = self.jax.lax, self.is_opposite(run)
         if not self.reverse:
             return tuple(run.ends[turns])
         missing = lax.sub(run.count, self.limit)
@@ -182,34 +182,36 @@ class ReversibleStepLoop:
             k, state = at
             index = lax.sub(lax.sub(run.count, int32_one()), k)
             view = HistoryView(self.lowering, index, index, {}, {}, {})
-            return lax.add(k, int32_one()), self.moved(view, run, state, undo=turns)
+            return lax.add(k, int32_one()), self.step_state(view, run, state, undo=turns)
 
         return lax.while_loop(lambda at: lax.lt(at[0], missing), body, (int32_zero(), tuple(run.ends[turns])))[1]
 
-    def moved(self, view: HistoryView, run: ReversibleRun, state: Sequence[Array], *, undo: bool) -> tuple[Array, ...]:
-        return tuple(view.run_again(run, run.back if undo else run.source.advance, list(state)))
+    def step_state(
+        self, view: HistoryView, run: ReversibleRun, state: Sequence[Array], *, undo: bool
+    ) -> tuple[Array, ...]:
+        return tuple(view.rerun(run, run.inverse_step if undo else run.source.advance, list(state)))
 
-    def goes_on(self, count: Array, state: Any) -> Array:
-        return self.walk.goes_on(count, state[0])
+    def should_continue(self, count: Array, state: Any) -> Array:
+        return self.walk.should_continue(count, state[0])
 
-    def piece(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
-        inner, latest = self.walk.piece(count, state[0], apart, boundary)
+    def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
+        inner, latest = self.walk.begin_chunk(count, state[0], apart, boundary)
         return (inner, state[1]), latest
 
-    def taken(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
+    def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
         """One step, each loop at the state before its own."""
         inner, beside = state
         for run, (other, _) in zip(self.runs, beside, strict=True):
-            view.beside[run] = self.moved(view, run, other, undo=True) if self.turns(run) else other
-        inner = self.walk.taken(count, index, view, inner)
+            view.carried_states[run] = self.step_state(view, run, other, undo=True) if self.is_opposite(run) else other
+        inner = self.walk.take_step(count, index, view, inner)
         after: list[Any] = []
         for run, (_, sizes) in zip(self.runs, beside, strict=True):
-            now = view.beside[run]
-            if self.turns(run):
+            now = view.carried_states[run]
+            if self.is_opposite(run):
                 jnp = self.jax.numpy
                 sizes = tuple([jnp.maximum(n, max_finite(jnp, x)) for n, x in zip(sizes, now, strict=True)])
             else:
-                now = self.moved(view, run, now, undo=False)
+                now = self.step_state(view, run, now, undo=False)
             after.append((tuple(now), sizes))
         return inner, tuple(after)
 
@@ -219,7 +221,7 @@ class ReversibleStepLoop:
         good = [
             jax.lax.bitwise_or(jax.lax.ne(count, run.count), returned_to_start(jax.numpy, run.ends[0], found, sizes))
             for run, (found, sizes) in zip(self.runs, beside, strict=True)
-            if self.turns(run)
+            if self.is_opposite(run)
         ]
         if not good:
             return inner

@@ -55,7 +55,7 @@ class IncomingCotangents(Struct, frozen=True):
     def count(self) -> int:
         return self.carries.stop - self.carries.start
 
-    def marked(self, active: Sequence[bool]) -> Mask:
+    def initial_choices(self, active: Sequence[bool]) -> Mask:
         """Which carries have a choice at first. Beside one, those that nothing arrives at are chosen nowhere."""
         choices = presence_mask(self.choices)
         if not any(choices):
@@ -63,11 +63,11 @@ class IncomingCotangents(Struct, frozen=True):
         cts = presence_mask(self.cts)
         return tuple([c or (a and not ct) for c, a, ct in zip(choices, active, cts, strict=False)])
 
-    def among_params(self, carry: Mask, params: int) -> Mask:
+    def to_param_mask(self, carry: Mask, params: int) -> Mask:
         """A mask of the carries as one of all params."""
         return (*(False,) * self.carries.start, *carry, *(False,) * (params - self.carries.stop))
 
-    def split(self, mask: Mask) -> tuple[int, int, int]:
+    def count_by_group(self, mask: Mask) -> tuple[int, int, int]:
         """How many of a mask of params are consts, carries and items."""
         start, stop = self.carries.start, self.carries.stop
         return sum(mask[:start]), sum(mask[start:stop]), sum(mask[stop:])
@@ -83,17 +83,17 @@ def transpose_step(ad: Ad, step: Graph, linear: Mask, at: IncomingCotangents) ->
     active = carry_fixpoint(
         lambda carry: ad.transpose(step, linear, (*carry, *ys)).active[at.carries], presence_mask(at.cts[:n])
     )
-    wanted = at.among_params(active, len(step.params))
+    wanted = at.to_param_mask(active, len(step.params))
     arrays = tuple([isinstance(p.type, Tensor) for p in step.params[at.carries]])
 
     def chosen(carry: Mask) -> Mask:
-        back = ad.transpose(step, linear, (*active, *ys), wanted, given=(*carry, *by_choice))
+        back = ad.transpose(step, linear, (*active, *ys), wanted, has_choice=(*carry, *by_choice))
         return and_masks(back.chosen[at.carries], arrays)
 
-    marked = carry_fixpoint(chosen, and_masks(at.marked(active), arrays))
+    marked = carry_fixpoint(chosen, and_masks(at.initial_choices(active), arrays))
     back = ad.transpose(
         step, linear, (*active, *ys), wanted,
-        given=(*marked, *by_choice), marked=at.among_params(marked, len(step.params)),
+        has_choice=(*marked, *by_choice), force_choice=at.to_param_mask(marked, len(step.params)),
     )  # fmt: skip
     others = (True,) * at.carries.start, (True,) * (len(step.params) - at.carries.stop)
     return restrict_choices(back, (*others[0], *marked, *others[1]))
@@ -112,28 +112,32 @@ def initial_carry(builder: Builder, back: TransposedGraph, step: Graph, at: Inco
 
 def pair_with_choices(back: TransposedGraph, known: int, at: IncomingCotangents) -> Graph:
     """The step turned round with each group of cotangents before its choices: of consts, carries and items."""
-    (_, carry, _), (_, marked, _) = at.split(back.active), at.split(back.chosen)
+    (_, carry, _), (_, marked, _) = at.count_by_group(back.active), at.count_by_group(back.chosen)
     ys = sum(presence_mask(at.cts[at.count :]))
     edges = known, known + carry, known + carry + ys, known + carry + ys + marked
     first, ct_carry, ct_ys, by_carry, by_ys = split_at(back.graph.params, *edges)
     params = [*first, *ct_carry, *by_carry, *ct_ys, *by_ys]
-    cts, choices = split_groups(back.graph.results, (*at.split(back.active), *at.split(back.chosen)), 3)
+    cts, choices = split_groups(
+        back.graph.results, (*at.count_by_group(back.active), *at.count_by_group(back.chosen)), 3
+    )
     results = [v for ct, choice in zip(cts, choices, strict=True) for v in (*ct, *choice)]
     return with_signature(back.graph, params, results)
 
 
 def ungroup_results(outs: Sequence[Value], back: TransposedGraph, at: IncomingCotangents) -> list[Value]:
     """What the loop in the other direction gives, in the order of its step turned round: cotangents, then choices."""
-    counts = [n for pair in zip(at.split(back.active), at.split(back.chosen), strict=True) for n in pair]
+    counts = [
+        n for pair in zip(at.count_by_group(back.active), at.count_by_group(back.chosen), strict=True) for n in pair
+    ]
     (of_consts, by_consts), (of_carry, by_carry), (of_xs, by_xs) = split_groups(outs, counts, 2)
     return [*of_consts, *of_carry, *of_xs, *by_consts, *by_carry, *by_xs]
 
 
-def split_groups(values: Sequence[Value], counts: Sequence[int], together: int) -> list[list[Sequence[Value]]]:
+def split_groups(values: Sequence[Value], counts: Sequence[int], group_size: int) -> list[list[Sequence[Value]]]:
     """A sequence cut in pieces of so many values, so many pieces together."""
     edges = [sum(counts[: i + 1]) for i in range(len(counts) - 1)]
     parts = split_at(values, *edges)
-    return [parts[i : i + together] for i in range(0, len(parts), together)]
+    return [parts[i : i + group_size] for i in range(0, len(parts), group_size)]
 
 
 def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int) -> Graph:
@@ -163,7 +167,7 @@ def accumulate(total: Value, new: Value) -> Value:
     return whole
 
 
-def split_at(values: Sequence[Value], *places: int) -> list[Sequence[Value]]:
+def split_at(values: Sequence[Value], *positions: int) -> list[Sequence[Value]]:
     """A sequence cut in pieces at the given places."""
-    edges = (0, *places, len(values))
+    edges = (0, *positions, len(values))
     return [values[a:b] for a, b in pairwise(edges)]

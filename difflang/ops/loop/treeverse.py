@@ -29,7 +29,7 @@ def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments
         return None
     (run,) = runs
     size = run.source.size
-    one_by_one = size is not None and not size.planned and (not size.whole or size.steps == 1)
+    one_by_one = size is not None and not size.planned and (not size.store_all_up_to or size.steps == 1)
     if one_by_one and walk.reverse:
         return OnlineSegments(jax, run, walk.limit)
     known = isinstance(walk.limit, (int, np.ndarray, np.integer))
@@ -37,8 +37,8 @@ def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments
         return None
     length, slots = size.length, size.slots
     rows = (
-        binomial_schedule.plan_residual_segments(length, slots, size.taped)
-        if size.taped
+        binomial_schedule.plan_residual_segments(length, slots, size.residual_steps)
+        if size.residual_steps
         else binomial_schedule.plan_segments(length, slots)
     )
     return None if rows is None else PlannedSegments(jax.lax, rows)
@@ -51,15 +51,15 @@ class PlannedSegments:
         self.lax, self.legs = lax, legs
         self.start: Any = int32_zero()
 
-    def goes_on(self, number: Any) -> Array:
+    def should_continue(self, number: Any) -> Array:
         return self.lax.lt(number, np.int32(len(self.legs)))
 
-    def next(self, number: Any) -> tuple[TreeverseSegment, Any]:
+    def next_segment(self, number: Any) -> tuple[TreeverseSegment, Any]:
         row = read_item(self.lax, self.legs, number)
         leg = TreeverseSegment(*[read_item(self.lax, row, np.int32(i)) for i in range(self.legs.shape[1])])
         return leg, self.lax.add(number, int32_one())
 
-    def slot(self, number: Array) -> Array:
+    def store_slot(self, number: Array) -> Array:
         """Which one of the tape is the one of the stack with that number."""
         return number
 
@@ -76,14 +76,14 @@ class OnlineSegments:
         assert size is not None
         self.jnp, self.lax, self.size = jax.numpy, jax.lax, size
         kept, slots = run.order
-        self.order = self.jnp.append(slots, np.arange(size.room, size.room + size.steps, dtype=np.int32))
+        self.order = self.jnp.append(slots, np.arange(size.capacity, size.capacity + size.steps, dtype=np.int32))
         held = count_until(jax, kept, self.lax.sub(limit, int32_one()))
         self.start: Any = self.jnp.append(kept, np.int32(binomial_schedule.INT32_MAX)), held, limit
 
-    def goes_on(self, at: Any) -> Array:
+    def should_continue(self, at: Any) -> Array:
         return at[2] > 0
 
-    def next(self, at: Any) -> tuple[TreeverseSegment, Any]:
+    def next_segment(self, at: Any) -> tuple[TreeverseSegment, Any]:
         """As `schedule.legs` plans them, in units of steps where states are kept so far apart."""
         jnp, lax, size, (kept, held, end) = self.jnp, self.lax, self.size, at
         number, each = np.arange(size.slots + 1, dtype=np.int32), np.int32(size.steps)
@@ -112,7 +112,7 @@ class OnlineSegments:
         )
         return leg, (kept, jnp.where(fits, slot, held + int32_one()), jnp.where(fits, begins, end))
 
-    def slot(self, number: Array) -> Array:
+    def store_slot(self, number: Array) -> Array:
         return read_item(self.lax, self.order, number)
 
 
@@ -122,53 +122,57 @@ class Treeverse:
     def __init__(self, lax: Any, run: LoopRun, walk: Any, legs: PlannedSegments | OnlineSegments, view: Any) -> None:
         self.lax, self.run, self.walk, self.legs, self.view = lax, run, walk, legs, view
 
-    def through(self, state: Any) -> tuple[Array, Any]:
+    def run_loop(self, state: Any) -> tuple[Array, Any]:
         """How many steps are taken, and the state after them."""
         run, legs = self.run, self.legs
 
         def body(at: Any) -> Any:
             come, count, slots, rooms, state = at
-            leg, come = legs.next(come)
-            slots, rooms = self.forth(leg, slots, rooms)
-            return come, *self.back(leg, count, slots, rooms, state)
+            leg, come = legs.next_segment(come)
+            slots, rooms = self.advance(leg, slots, rooms)
+            return come, *self.reverse_steps(leg, count, slots, rooms, state)
 
-        start = (legs.start, int32_zero(), tuple(run.slots), tuple(run.rooms), state)
-        _, count, _, _, state = self.lax.while_loop(lambda at: legs.goes_on(at[0]), body, start)
+        start = (legs.start, int32_zero(), tuple(run.slots), tuple(run.residual_buffers), state)
+        _, count, _, _, state = self.lax.while_loop(lambda at: legs.should_continue(at[0]), body, start)
         return count, state
 
-    def index(self, ordinal: Array) -> Array:
+    def step_index(self, ordinal: Array) -> Array:
         """Of a step, by how many come before it."""
-        return self.run.ordinal(self.lax, ordinal)  # the way from the one to the other is that back
+        return self.run.step_number(self.lax, ordinal)  # the way from the one to the other is that back
 
-    def forth(self, leg: TreeverseSegment, slots: Any, rooms: Any) -> tuple[Any, Any]:
+    def advance(self, leg: TreeverseSegment, slots: Any, rooms: Any) -> tuple[Any, Any]:
         """The steps that a leg takes: of those skipped the last state is kept, of the others what each is read for."""
         lax, run, source = self.lax, self.run, self.run.source
         above = lax.add(leg.slot, int32_one())
 
         def skip(at: Any) -> Any:
             k, state, slots = at
-            view = self.view(self.index(lax.add(leg.first, k)))
+            view = self.view(self.step_index(lax.add(leg.first, k)))
             state = tuple(view.run_again(run, source.advance, list(state)))
             each = np.asarray(False) if rooms else lax.eq(leg.skipped, int32_zero())
             place = lax.add(above, lax.select(each, k, int32_zero()))
             kept = lax.bitwise_or(each, lax.eq(lax.add(k, int32_one()), leg.skipped))
-            return lax.add(k, int32_one()), state, source.keep(lax, kept, slots, state, self.legs.slot(place))
+            return (
+                lax.add(k, int32_one()),
+                state,
+                source.store_state(lax, kept, slots, state, self.legs.store_slot(place)),
+            )
 
         def tape(at: Any) -> Any:
             k, state, rooms = at
-            view = self.view(self.index(lax.add(lax.add(leg.first, leg.skipped), k)))
-            outs = view.run_again(run, source.both, list(state))
+            view = self.view(self.step_index(lax.add(lax.add(leg.first, leg.skipped), k)))
+            outs = view.run_again(run, source.advance_with_outputs, list(state))
             state, saved = tuple(outs[: len(state)]), outs[len(state) :]
             return lax.add(k, int32_one()), state, write_items(lax, rooms, saved, k)
 
-        steps = leg.skipped if rooms else lax.add(leg.skipped, leg.taken)
-        start = (int32_zero(), tuple([read_item(lax, s, self.legs.slot(leg.slot)) for s in slots]), slots)
+        steps = leg.skipped if rooms else lax.add(leg.skipped, leg.stored)
+        start = (int32_zero(), tuple([read_item(lax, s, self.legs.store_slot(leg.slot)) for s in slots]), slots)
         _, state, slots = lax.while_loop(lambda at: lax.lt(at[0], steps), skip, start)
         if rooms:
-            rooms = lax.while_loop(lambda at: lax.lt(at[0], leg.taken), tape, (int32_zero(), state, rooms))[2]
+            rooms = lax.while_loop(lambda at: lax.lt(at[0], leg.stored), tape, (int32_zero(), state, rooms))[2]
         return slots, rooms
 
-    def back(
+    def reverse_steps(
         self, leg: TreeverseSegment, count: Array, slots: Any, rooms: Any, state: Any
     ) -> tuple[Array, Any, Any, Any]:
         """The steps that a leg goes back through."""
@@ -177,11 +181,11 @@ class Treeverse:
 
         def step(at: Any) -> Any:
             k, count, state = at
-            view = self.view(self.index(lax.add(first, k)))
+            view = self.view(self.step_index(lax.add(first, k)))
             if rooms:
                 view.given[run] = [read_item(lax, r, k) for r in rooms]
             else:
-                view.beside[run] = [read_item(lax, s, self.legs.slot(lax.add(leg.slot, k))) for s in slots]
+                view.beside[run] = [read_item(lax, s, self.legs.store_slot(lax.add(leg.slot, k))) for s in slots]
             return lax.sub(k, int32_one()), lax.add(count, int32_one()), walk.taken(count, view.index, view, state)
 
         start = (lax.sub(leg.back, int32_one()), count, state)

@@ -39,7 +39,7 @@ def fft_type(same: TypeSolver, x: Tensor, *, axes: Ints, inverse: bool) -> Tenso
 def rfft_type(same: TypeSolver, x: Tensor, *, axis: int) -> Tensor:
     same.accepts(x, (F32, F64))
     check_fft_axes(same, x, (axis,))
-    return Tensor(same.whole(x), x.resized(axis, rfft_length(x.shape[axis])).shape)
+    return Tensor(same.complex_dtype(x), x.resized(axis, rfft_length(x.shape[axis])).shape)
 
 
 def irfft_type(same: TypeSolver, z: Tensor, *, axis: int, size: Dim) -> Tensor:
@@ -47,7 +47,7 @@ def irfft_type(same: TypeSolver, z: Tensor, *, axis: int, size: Dim) -> Tensor:
     check_fft_axes(same, z, (axis,))
     same.require(size != 0, "a signal of size 0 has no transform")
     same.size(z.shape[axis], rfft_length(size), "number of frequencies")
-    return Tensor(same.part(z), z.resized(axis, size).shape)
+    return Tensor(same.real_dtype(z), z.resized(axis, size).shape)
 
 
 def rfft_length(size: Dim) -> Dim:

@@ -42,7 +42,7 @@ class AffineIndex(Struct, frozen=True):
     start: int
     steps: tuple[int, ...]
 
-    def ends(self, shape: Sequence[int]) -> tuple[int, int]:
+    def bounds(self, shape: Sequence[int]) -> tuple[int, int]:
         """The least and the greatest of them. No axis is empty."""
         reach = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
         return self.start + sum(r for r in reach if r < 0), self.start + sum(r for r in reach if r > 0)
@@ -72,7 +72,7 @@ def affine_index(value: Value, made: MakerMap, depth: int = SEARCH_DEPTH) -> Aff
     if rule is None or len(operands) < len(inner):
         return None
     found = rule(eqn, *operands)
-    least, most = found.ends(static_shape(value)) if found is not None else (0, 0)
+    least, most = found.bounds(static_shape(value)) if found is not None else (0, 0)
     first, end = INDEX_RANGES[tensor_type(value).dtype]
     return found if first <= least and most < end else None
 
@@ -146,7 +146,7 @@ AFFINE_OPS: dict[str, Callable[..., AffineIndex | None]] = {
 def gather_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
     """A gather of what lies at even distances is a slice."""
     x, *indices = eqn.operands
-    places = [affine_index(v, to.made) for v in indices]
+    places = [affine_index(v, to.makers) for v in indices]
     found = [p for p in places if p is not None]
     if len(found) < len(places):
         return None
@@ -182,7 +182,7 @@ def emit_gather_slice(
 
 
 def in_bounds(place: AffineIndex, grid: Sequence[int], size: int) -> bool:
-    least, most = place.ends(grid)
+    least, most = place.bounds(grid)
     return least >= 0 and most < size
 
 
@@ -196,7 +196,7 @@ def slice_axes(
     lane_of: dict[int, int] = {}  # axis of the grid: axis of x
     for place, axis in zip(places, axes, strict=True):
         lane = next((d for d, (s, n) in enumerate(zip(place.steps, grid, strict=True)) if s and n > 1), None)
-        least, most = place.ends(grid)
+        least, most = place.bounds(grid)
         starts[axis], stops[axis] = least, most + 1
         if lane is not None:
             lane_of[lane] = axis
@@ -254,10 +254,10 @@ COMPARISON_SIDES = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (F
 
 def fold_affine_comparison(to: Rewriter, eqn: Eqn) -> Replacement:
     """A comparison of integers of which all are known to be on one side."""
-    x, y = (affine_index(v, to.made) for v in eqn.operands)
+    x, y = (affine_index(v, to.makers) for v in eqn.operands)
     if x is None or y is None:
         return None
-    least, most = x.plus(y, -1).ends(static_shape(eqn.operands[0]))
+    least, most = x.plus(y, -1).bounds(static_shape(eqn.operands[0]))
     below, reached = COMPARISON_SIDES[eqn.op.name]
     answer = below if most < reached else not below if least >= reached else None
     return None if answer is None else [to.const(eqn, answer, eqn.results[0].type)]
@@ -334,7 +334,7 @@ AFFINE_INDEX_RULES = (
         ("reshape",),
         padded_reshape_to_diagonal,
         (on_vector(sample_diagonal),),
-        need=(0, "pad"),
+        operand_guard=(0, "pad"),
     ),
     GuardedRule(
         ("lt", "le", "gt", "ge"),
@@ -356,6 +356,6 @@ AFFINE_INDEX_RULES = (
             on_matrix(lambda x: apply_op("reduce_max", const_like(x, -0.0), axes=(1,))),
             on_matrix(lambda x: apply_op("reduce_min", const_like(x, float("nan")), axes=())),
         ),
-        need=(0, "const"),
+        operand_guard=(0, "const"),
     ),
 )

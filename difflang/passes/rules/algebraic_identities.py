@@ -32,20 +32,20 @@ class ProgramPair(Struct, frozen=True):
     left: PairProgram
     right: PairProgram
     dtypes: tuple[DType, ...]
-    truths: tuple[int, ...] = ()
+    bool_params: tuple[int, ...] = ()
 
-    def traced(self, program: PairProgram, dtype: DType) -> Graph:
+    def trace(self, program: PairProgram, dtype: DType) -> Graph:
         count = len(inspect.signature(self.left).parameters)
-        types = [Tensor(BOOL if i in self.truths else dtype, (7,)) for i in range(count)]
+        types = [Tensor(BOOL if i in self.bool_params else dtype, (7,)) for i in range(count)]
         return build_region(types, lambda *xs: [program(*xs)])
 
     @property
     def lhs(self) -> Graph:
-        return self.traced(self.left, self.dtypes[0])
+        return self.trace(self.left, self.dtypes[0])
 
     @property
     def rhs(self) -> Graph:
-        return self.traced(self.right, self.dtypes[0])
+        return self.trace(self.right, self.dtypes[0])
 
 
 def program_pair(

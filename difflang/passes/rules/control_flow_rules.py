@@ -26,11 +26,11 @@ def fold_constant_branch(to: Rewriter, eqn: Eqn) -> Replacement:
 
 def forward_operands(to: Rewriter, eqn: Eqn) -> Replacement:
     """What every region of a branch or call gives back as it came is the operand. The rest stays as it is."""
-    assert eqn.op.layout is not None
-    layout = eqn.op.layout(eqn)
+    assert eqn.op.region_dataflow is not None
+    layout = eqn.op.region_dataflow(eqn)
     came: dict[tuple[int, Value], Value] = {}
     for slot in layout.slots:
-        if slot.fixed and slot.operand is not None:
+        if slot.invariant and slot.operand is not None:
             for number, place in enumerate(slot.params):
                 if place is not None:
                     came[number, eqn.regions[number].params[place]] = eqn.operands[slot.operand]
@@ -81,7 +81,11 @@ def fix_trip_count(to: Rewriter, eqn: Eqn) -> Replacement:
         return None
     steps = max(limit, 0)
     carried = [v.type for v in form.parts(eqn.operands).carry]
-    if steps != form.length if form.length is not None else steps > StoreSize.of(carried, 1, StoreRequest()).whole:
+    if (
+        steps != form.length
+        if form.length is not None
+        else steps > StoreSize.of(carried, 1, StoreRequest()).store_all_up_to
+    ):
         return None
     attrs: dict[str, Attr] = {**eqn.attrs, "length": steps, "exact": True}
     return to.emit(eqn, "loop", to.const(eqn, steps, INDEX), *eqn.operands[1:], regions=eqn.regions, **attrs)
@@ -178,7 +182,7 @@ CONTROL_FLOW_RULES = (
             sample_cond(lambda p: p.home.const(True, BOOL_SCALAR)),
             sample_cond(lambda p: p.home.const(False, BOOL_SCALAR)),
         ),
-        need=(0, "const"),
+        operand_guard=(0, "const"),
     ),
     GuardedRule(("cond", "call"), forward_operands, (sample_cond(lambda p: p), sample_call)),
     GuardedRule(

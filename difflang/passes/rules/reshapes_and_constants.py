@@ -243,7 +243,7 @@ RESHAPE_AND_CONSTANT_RULES = (
             on_vector(lambda x: apply_op("convert", const_like(x, 0.1), dtype=F32)),
             on_vector(lambda x: -const_like(x, 0.0)),
         ),
-        need=(0, "const"),
+        operand_guard=(0, "const"),
     ),
     GuardedRule(
         ("reshape", "broadcast", "transpose", "reverse", "slice"),
@@ -253,7 +253,7 @@ RESHAPE_AND_CONSTANT_RULES = (
             on_matrix(lambda x: apply_op("broadcast", const_like(x, 2.0), shape=(2, 4, 3), axes=(0, 2))),
             on_matrix(lambda x: apply_op("slice", const_like(x, 2.0), starts=(0, 1), stops=(1, 1), steps=(1, 1))),
         ),
-        need=(0, "const"),
+        operand_guard=(0, "const"),
     ),
     GuardedRule(
         tuple(NO_OP_CONDITIONS),
@@ -289,7 +289,7 @@ RESHAPE_AND_CONSTANT_RULES = (
             on_bools(lambda p: apply_op("reduce_any", broadcast_to(p, (2, 3, 4), 1), axes=(0, 2))),
             on_bools(lambda p: apply_op("reduce_any", broadcast_to(p, (2, 3, 4), 1), axes=(1, 2))),
         ),
-        need=(0, "broadcast"),
+        operand_guard=(0, "broadcast"),
     ),
     GuardedRule(
         ("reduce_sum",),
@@ -309,13 +309,13 @@ RESHAPE_AND_CONSTANT_RULES = (
                 lambda x: apply_op("transpose", apply_op("transpose", x, perm=(2, 0, 1)), perm=(0, 2, 1))
             ),
         ),
-        need=(0, "transpose"),
+        operand_guard=(0, "transpose"),
     ),
     GuardedRule(
         ("reshape",),
         merge_reshapes,
         (on_matrix(lambda x: apply_op("reshape", apply_op("reshape", x, shape=(6,)), shape=(3, 2))),),
-        need=(0, "reshape"),
+        operand_guard=(0, "reshape"),
     ),
     GuardedRule(
         ("broadcast",),
@@ -327,18 +327,18 @@ RESHAPE_AND_CONSTANT_RULES = (
                 )
             ),
         ),
-        need=(0, "broadcast"),
+        operand_guard=(0, "broadcast"),
     ),
     GuardedRule(
         ("broadcast",),
         skip_reshape_in_broadcast,
         (on_matrix(lambda x: apply_op("broadcast", sample_reshape(x), shape=(4, 2, 5, 3), axes=(1, 2, 3))),),
-        need=(0, "reshape"),
+        operand_guard=(0, "reshape"),
     ),
     GuardedRule(
         ("reverse",),
         merge_reverses,
         (on_matrix(lambda x: apply_op("reverse", apply_op("reverse", x, axes=(0, 1)), axes=(1,))),),
-        need=(0, "reverse"),
+        operand_guard=(0, "reverse"),
     ),
 )

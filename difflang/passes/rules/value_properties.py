@@ -19,7 +19,7 @@ SEARCH_DEPTH = 4  # how far back is looked
 
 def is_nonnegative(to: Rewriter, value: Value, depth: int = SEARCH_DEPTH) -> bool:
     """Whether a value is by its making no negative number, nor -0.0. It may be NaN."""
-    eqn = to.made.get(value)
+    eqn = to.makers.get(value)
     if eqn is None or depth == 0 or not tensor_type(value).dtype.is_float:
         return False
     name = eqn.op.name
@@ -52,8 +52,8 @@ def simplify_nested_select(to: Rewriter, eqn: Eqn) -> Replacement:
     """`select(p, f(select(p, x, y), w), z)` reads of `f` only where `p` holds: the choice inside is `x`. So for `z`."""
     truth = eqn.operands[0]
     for side in (1, 2):
-        inner = to.made.get(eqn.operands[side])
-        if inner is None or not inner.op.elementwise or inner.op.chooses:
+        inner = to.makers.get(eqn.operands[side])
+        if inner is None or not inner.op.elementwise or inner.op.selects:
             continue
         operands = tuple([selected_side(to, v, truth, side) for v in inner.operands])
         if operands != inner.operands:
@@ -109,7 +109,7 @@ def all_broadcast_or_constant(to: Rewriter, operands: Sequence[Value]) -> bool:
     """Whether all operands repeat along axes or are known numbers, and one of them repeats."""
     found = False
     for operand in operands:
-        made = to.made.get(operand)
+        made = to.makers.get(operand)
         if made is None:
             return False
         if made.op.name == "broadcast":
@@ -190,7 +190,7 @@ VALUE_PROPERTY_RULES = (
         ("add", "mul"),
         move_constant_last,
         (on_vector(lambda x: const_like(x, 2.0) + x), on_ints(lambda x: const_like(x, 2) * x)),
-        need=(0, "const"),
+        operand_guard=(0, "const"),
     ),
     GuardedRule(
         ("select",),
@@ -204,7 +204,7 @@ VALUE_PROPERTY_RULES = (
         ("reduce_max",),
         flag_max_to_any,
         (lambda: build_region([Tensor(BOOL, (2, 3))], lambda p: [sample_flags(p)]),),
-        need=(0, "select"),
+        operand_guard=(0, "select"),
     ),
     GuardedRule(
         ELEMENTWISE_OPS,
@@ -228,7 +228,7 @@ VALUE_PROPERTY_RULES = (
             lambda: sample_clamped_iota(-3, 2, axis=1),
             lambda: sample_clamped_iota(0, 7, axis=1),
         ),
-        need=(1, "iota"),
+        operand_guard=(1, "iota"),
     ),
     GuardedRule(
         ("reduce_any", "reduce_all", "reduce_max", "reduce_min", "reduce_top"),
@@ -242,6 +242,6 @@ VALUE_PROPERTY_RULES = (
                 )
             ),
         ),
-        need=(0, "broadcast"),
+        operand_guard=(0, "broadcast"),
     ),
 )

@@ -21,19 +21,19 @@ class LeadingComment(Struct, frozen=True):
     """A comment on lines of its own; `blank` says that an empty line stands above it."""
 
     text: str
-    blank: bool
+    blank_before: bool
 
 
 class ConcreteLeaf(Token, eq=False):
     """A token with the comments around it."""
 
-    above: list[LeadingComment] = field(
+    leading_comments: list[LeadingComment] = field(
         default_factory=list[LeadingComment]
     )  # the comments on lines of their own before it
-    after: str = ""  # the comment behind it on its line
+    trailing_comment: str = ""  # the comment behind it on its line
     blank: bool = False  # an empty line stands above it
-    broken: bool = False  # the next token stands on a later line
-    braced: bool = True  # a line that ends here may end a statement: the innermost bracket is a brace
+    newline_after: bool = False  # the next token stands on a later line
+    in_braces: bool = True  # a line that ends here may end a statement: the innermost bracket is a brace
 
 
 class ConcreteNode(Struct, eq=False):
@@ -45,7 +45,7 @@ class ConcreteNode(Struct, eq=False):
     start: int
     end: int
     comments: int = 0  # how many stand between its first token and its last
-    commented: bool = False  # one of them stands between two of its children
+    has_inner_comments: bool = False  # one of them stands between two of its children
 
 
 ConcretePart = ConcreteNode | ConcreteLeaf
@@ -55,7 +55,7 @@ class ConcreteTree(Struct, frozen=True, eq=False):
     """A whole text. `nodes` has each after those below it; `end` holds the comments after all tokens."""
 
     nodes: list[ConcreteNode]
-    end: ConcreteLeaf
+    end_of_file: ConcreteLeaf
 
 
 def parse_concrete_tree(source: Source) -> ConcreteTree:
@@ -71,7 +71,9 @@ def parse_concrete_tree(source: Source) -> ConcreteTree:
     places = [start for start, _ in comments]
     for node in reader.nodes:
         node.comments = bisect_left(places, node.end) - bisect_left(places, node.start)
-        node.commented = node.comments > sum(part.comments for part in node.children if isinstance(part, ConcreteNode))
+        node.has_inner_comments = node.comments > sum(
+            part.comments for part in node.children if isinstance(part, ConcreteNode)
+        )
     return ConcreteTree(reader.nodes, end)
 
 
@@ -93,7 +95,7 @@ class _ConcreteCallbacks(dict[int, Reduction]):
     def __missing__(self, number: int) -> Reduction:
         rule = load_tables().rules[number]
 
-        def spliced(reader: _ConcreteParser, children: list[Any], start: int, end: int) -> list[ConcretePart]:
+        def splice(reader: _ConcreteParser, children: list[Any], start: int, end: int) -> list[ConcretePart]:
             return _splice_lists(children)
 
         def made(reader: _ConcreteParser, children: list[Any], start: int, end: int) -> ConcreteNode:
@@ -104,7 +106,7 @@ class _ConcreteCallbacks(dict[int, Reduction]):
             reader.nodes.append(node)
             return node
 
-        found = self[number] = spliced if rule.origin.startswith("_") else made
+        found = self[number] = splice if rule.origin.startswith("_") else made
         return found
 
 
@@ -137,20 +139,20 @@ def _attach_comments(text: str, leaves: list[ConcreteLeaf], comments: list[tuple
         while begin < leaf.start:
             comment, newlines = text[begin:stop].rstrip(), text.count("\n", at, begin)
             if before is not None and newlines == 0:
-                before.after = comment
+                before.trailing_comment = comment
             else:
-                leaf.above.append(LeadingComment(comment, newlines > 1))
+                leaf.leading_comments.append(LeadingComment(comment, newlines > 1))
             if before is not None:
-                before.broken = True
+                before.newline_after = True
             at = stop
             begin, stop = next(left)
         newlines = text.count("\n", at, leaf.start)
         leaf.blank = newlines > 1
         if before is not None:
-            before.broken = before.broken or newlines > 0
+            before.newline_after = before.newline_after or newlines > 0
         if leaf.kind in CLOSER_OF:
             brackets.append(leaf.kind)
         elif leaf.kind in CLOSERS:
             brackets.pop()
-        leaf.braced = brackets[-1] == "LBRACE"
+        leaf.in_braces = brackets[-1] == "LBRACE"
         before, at = leaf, leaf.end

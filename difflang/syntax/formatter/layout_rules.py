@@ -61,11 +61,11 @@ class LaidOutPart(Struct, eq=False):
     doc: Doc
     kind: str = ""
     broken: bool = False  # it takes several lines whatever the width
-    spread: bool = False  # of a chain: all its lines break whatever the width
+    breaks_all: bool = False  # of a chain: all its lines break whatever the width
     chain: Doc = ""  # of operators: as `doc`, its lines not indented
     start: Doc = ""  # of a chain: its first operand
-    links: list[Doc] = field(default_factory=list[Doc])  # and what follows it
-    blocks: Doc = ""  # as `doc`, to go into one group with what stands beside it
+    chain_links: list[Doc] = field(default_factory=list[Doc])  # and what follows it
+    block_docs: Doc = ""  # as `doc`, to go into one group with what stands beside it
 
 
 def layout_program(program: ConcreteTree) -> Doc:
@@ -75,14 +75,14 @@ def layout_program(program: ConcreteTree) -> Doc:
     """
     maker = _LayoutBuilder()
     for node in program.nodes:
-        maker.laid[node] = maker.lay(node)
-    below = [OwnLineComment(comment.text, comment.blank) for comment in program.end.above]
-    return (maker.laid[program.nodes[-1]].doc, HARD_BREAK, *below)
+        maker.layouts[node] = maker.layout_node(node)
+    below = [OwnLineComment(comment.text, comment.blank_before) for comment in program.end_of_file.leading_comments]
+    return (maker.layouts[program.nodes[-1]].doc, HARD_BREAK, *below)
 
 
 def leaf_doc(leaf: ConcreteLeaf) -> Doc:
     """A token with the comments that stand with it."""
-    above: list[Doc] = [OwnLineComment(c.text, c.blank and i > 0) for i, c in enumerate(leaf.above)]
+    above: list[Doc] = [OwnLineComment(c.text, c.blank_before and i > 0) for i, c in enumerate(leaf.leading_comments)]
     if above and leaf.blank:
         above.append(BLANK_LINE)
     return (*above, *leaf_and_trailing(leaf))
@@ -91,41 +91,41 @@ def leaf_doc(leaf: ConcreteLeaf) -> Doc:
 def leaf_and_trailing(leaf: ConcreteLeaf) -> tuple[Doc, ...]:
     """A token and the comment behind it."""
     text = " ".join(leaf.text.split()) if leaf.kind == "_EXTERN" else leaf.text
-    return (text, TrailingComment(leaf.after)) if leaf.after else (text,)
+    return (text, TrailingComment(leaf.trailing_comment)) if leaf.trailing_comment else (text,)
 
 
 def blank_line_before(part: ConcretePart) -> bool:
     """Whether an empty line stands above a part and its comments."""
     while isinstance(part, ConcreteNode):
         part = next(child for child in part.children if is_visible(child))
-    return part.above[0].blank if part.above else part.blank
+    return part.leading_comments[0].blank_before if part.leading_comments else part.blank
 
 
 class _LayoutBuilder:
     def __init__(self) -> None:
-        self.laid: dict[ConcreteNode, LaidOutPart] = {}
+        self.layouts: dict[ConcreteNode, LaidOutPart] = {}
 
-    def lay(self, node: ConcreteNode) -> LaidOutPart:
+    def layout_node(self, node: ConcreteNode) -> LaidOutPart:
         parts = [part for part in node.children if is_visible(part)]
         if node.kind in TRANSPARENT_KINDS and len(parts) == 1:
-            return self.of(parts[0])
+            return self.layout_of(parts[0])
         make = getattr(self, f"lay_{node.kind}", None)
         found: Doc | LaidOutPart = (
-            make(node, parts) if make else self.words(parts, "" if node.kind in TIGHT_KINDS else " ")
+            make(node, parts) if make else self.join_parts(parts, "" if node.kind in TIGHT_KINDS else " ")
         )
         laid = found if isinstance(found, LaidOutPart) else LaidOutPart(found, node.kind)
-        laid.broken = laid.broken or node.comments > 0 or any(self.of(part).broken for part in parts)
+        laid.broken = laid.broken or node.comments > 0 or any(self.layout_of(part).broken for part in parts)
         return laid
 
-    def of(self, part: ConcretePart) -> LaidOutPart:
-        return self.laid[part] if isinstance(part, ConcreteNode) else LaidOutPart(leaf_doc(part))
+    def layout_of(self, part: ConcretePart) -> LaidOutPart:
+        return self.layouts[part] if isinstance(part, ConcreteNode) else LaidOutPart(leaf_doc(part))
 
     def doc(self, part: ConcretePart) -> Doc:
-        return self.laid[part].doc if isinstance(part, ConcreteNode) else leaf_doc(part)
+        return self.layouts[part].doc if isinstance(part, ConcreteNode) else leaf_doc(part)
 
     # ---- What many rules have in common
 
-    def words(self, parts: Sequence[ConcretePart], space: str = " ") -> Doc:
+    def join_parts(self, parts: Sequence[ConcretePart], space: str = " ") -> Doc:
         """Parts side by side, commas and colons close to what is before them."""
         docs: list[Doc] = []
         for i, part in enumerate(parts):
@@ -133,30 +133,30 @@ class _LayoutBuilder:
             docs.append(self.doc(part))
         return docs
 
-    def value(
+    def head_and_value(
         self, before: Sequence[ConcretePart], part: ConcretePart, *, commented: bool = False, space: str = " "
     ) -> LaidOutPart:
         """Words and a value after them: a chain of operators goes to the next line if it is too long."""
-        laid = self.of(part)
-        head = self.words(before)
+        laid = self.layout_of(part)
+        head = self.join_parts(before)
         if laid.kind == "chain":
             return LaidOutPart(
-                (head, BreakGroup((IndentedDoc((SOFT_SPACE, laid.chain)),), commented or laid.spread)), "value"
+                (head, BreakGroup((IndentedDoc((SOFT_SPACE, laid.chain)),), commented or laid.breaks_all)), "value"
             )
         if commented:
             return LaidOutPart((head, IndentedDoc((HARD_BREAK, laid.doc))), laid.kind)
         return LaidOutPart((head, space, laid.doc), laid.kind)
 
-    def listed(self, node: ConcreteNode, parts: Sequence[ConcretePart]) -> LaidOutPart:
+    def bracketed_list(self, node: ConcreteNode, parts: Sequence[ConcretePart]) -> LaidOutPart:
         """What stands in parentheses or brackets, these included: the items one a line, if they do not fit."""
         opener, *inner, closer = parts
         assert isinstance(closer, ConcreteLeaf)
         lists = [p for p in inner if isinstance(p, ConcreteNode) and p.kind in ("args", "names", "lambda_params")]
         inner = [part for p in inner for part in ([c for c in p.children if is_visible(c)] if p in lists else [p])]
-        items = [self.of(part) for part in inner if part.kind != "COMMA"]
+        items = [self.layout_of(part) for part in inner if part.kind != "COMMA"]
         trailing = bool(inner) and inner[-1].kind == "COMMA"
-        commented = node.commented or any(p.commented for p in lists)
-        if not items and not closer.above:
+        commented = node.has_inner_comments or any(p.has_inner_comments for p in lists)
+        if not items and not closer.leading_comments:
             return LaidOutPart((self.doc(opener), *leaf_and_trailing(closer)), node.kind)
         last = items[-1] if items else LaidOutPart("")
         broken = commented or trailing or any(item.broken for item in items[:-1])
@@ -165,10 +165,10 @@ class _LayoutBuilder:
         comma = node.kind not in NO_TRAILING_COMMA and last.kind != "comprehension"
         broken = broken or (last.broken and (not comma or last.kind not in HUGGED_KINDS))
         end: Doc = IfBroken(",") if comma and items and not trailing else ""
-        rows = [*self.rows(inner, ","), end]
+        rows = [*self.separated_items(inner, ","), end]
         if all(item.kind in NUMBER_KINDS for item in items) and not commented:
             rows = [FilledDoc(self.filled(inner, "," if trailing else end))]
-        below = [OwnLineComment(c.text) for c in closer.above]
+        below = [OwnLineComment(c.text) for c in closer.leading_comments]
         group = BreakGroup(
             (self.doc(opener), IndentedDoc((SOFT_BREAK, *rows, *below)), SOFT_BREAK, *leaf_and_trailing(closer)), broken
         )
@@ -180,7 +180,7 @@ class _LayoutBuilder:
         ends: list[Doc] = [*[","] * (len(items) - 1), end]
         return [(self.doc(item), end) for item, end in zip(items, ends, strict=True)]
 
-    def rows(self, inner: Sequence[ConcretePart], comma: Doc, *, blanks: bool = False) -> list[Doc]:
+    def separated_items(self, inner: Sequence[ConcretePart], comma: Doc, *, blanks: bool = False) -> list[Doc]:
         """Items, separated by `comma` and a line, with the comments of the commas that are there."""
         rows: list[Doc] = []
         pending: list[Doc] = []
@@ -189,8 +189,8 @@ class _LayoutBuilder:
             if part.kind == "COMMA":
                 assert isinstance(part, ConcreteLeaf)
                 rows += [comma] if i < last or comma == "," else []
-                rows += [TrailingComment(part.after)] if part.after else []
-                pending += [OwnLineComment(c.text) for c in part.above]
+                rows += [TrailingComment(part.trailing_comment)] if part.trailing_comment else []
+                pending += [OwnLineComment(c.text) for c in part.leading_comments]
                 continue
             if rows:
                 if inner[i - 1].kind != "COMMA":
@@ -200,9 +200,12 @@ class _LayoutBuilder:
             pending = []
         return [*rows, *pending]
 
-    def braced(self, opener: ConcreteLeaf, rows: Sequence[Doc], closer: ConcreteLeaf) -> Doc:
+    def braced_body(self, opener: ConcreteLeaf, rows: Sequence[Doc], closer: ConcreteLeaf) -> Doc:
         """What stands in braces, these included."""
-        below = [OwnLineComment(c.text, c.blank and (i > 0 or bool(rows))) for i, c in enumerate(closer.above)]
+        below = [
+            OwnLineComment(c.text, c.blank_before and (i > 0 or bool(rows)))
+            for i, c in enumerate(closer.leading_comments)
+        ]
         if not rows and not below:
             return (leaf_doc(opener), *leaf_and_trailing(closer))
         return (leaf_doc(opener), IndentedDoc((SOFT_SPACE, *rows, *below)), SOFT_SPACE, *leaf_and_trailing(closer))
@@ -219,159 +222,186 @@ class _LayoutBuilder:
     def lay_start(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         return self.statements(parts)
 
-    def after_name(self, node: ConcreteNode, parts: list[ConcretePart], space: str = "") -> LaidOutPart:
+    def name_and_brackets(self, node: ConcreteNode, parts: list[ConcretePart], space: str = "") -> LaidOutPart:
         """A name, and what follows in parentheses or brackets, after a `space`."""
         at = opening_bracket_index(parts)
         if at is None:
-            return LaidOutPart(self.words(parts, space), node.kind)
-        laid = self.listed(node, parts[at:])
-        return LaidOutPart((self.words(parts[:at], space), space if at else "", laid.doc), node.kind, laid.broken)
+            return LaidOutPart(self.join_parts(parts, space), node.kind)
+        laid = self.bracketed_list(node, parts[at:])
+        return LaidOutPart((self.join_parts(parts[:at], space), space if at else "", laid.doc), node.kind, laid.broken)
 
     def lay_import_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
-        return self.after_name(node, parts, " ")
+        return self.name_and_brackets(node, parts, " ")
 
-    lay_generics = lay_parameters = lay_variant = lay_variant_pattern = lay_tuple_pattern = lay_tuple_case = after_name
-    lay_tuple_ = lay_array = lay_array_comprehension = lay_call = lay_index = after_name
+    lay_generics = lay_parameters = lay_variant = lay_variant_pattern = lay_tuple_pattern = lay_tuple_case = (
+        name_and_brackets
+    )
+    lay_tuple_ = lay_array = lay_array_comprehension = lay_call = lay_index = name_and_brackets
 
     def lay_type_apply(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
         """A type breaks only where a comment or a comma at its end wants it: what is around it breaks first."""
-        if node.commented or parts[-2].kind == "COMMA":
-            return self.after_name(node, parts)
+        if node.has_inner_comments or parts[-2].kind == "COMMA":
+            return self.name_and_brackets(node, parts)
         at = opening_bracket_index(parts)
         assert at is not None
-        return (self.words(parts[: at + 1], ""), self.words(parts[at + 1 : -1]), self.doc(parts[-1]))
+        return (self.join_parts(parts[: at + 1], ""), self.join_parts(parts[at + 1 : -1]), self.doc(parts[-1]))
 
     lay_type_atom = lay_type_call = lay_type_tuple = lay_type_apply
 
     def lay_bare_fn(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
         if parts[-1].kind == "block":
-            return self.words(parts)
-        return self.value(parts[:-1], parts[-1], commented=node.commented)
+            return self.join_parts(parts)
+        return self.head_and_value(parts[:-1], parts[-1], commented=node.has_inner_comments)
 
     def lay_signature(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         close = [i for i, part in enumerate(parts) if i and part.kind not in ("generics", "parameters")]
         at = close[0] if close else len(parts)
-        head = self.words(parts[:at], "")
-        return (head, " ", self.words(parts[at:])) if close else head
+        head = self.join_parts(parts[:at], "")
+        return (head, " ", self.join_parts(parts[at:])) if close else head
 
     def lay_where(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
-        broken = node.commented or any(self.of(part).broken for part in parts)
-        return (self.doc(parts[0]), BreakGroup((IndentedDoc((SOFT_SPACE, *self.rows(parts[1:], ","))),), broken))
+        broken = node.has_inner_comments or any(self.layout_of(part).broken for part in parts)
+        return (
+            self.doc(parts[0]),
+            BreakGroup((IndentedDoc((SOFT_SPACE, *self.separated_items(parts[1:], ","))),), broken),
+        )
 
     def lay_extern(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
-        return (self.doc(parts[0]), " ", self.words(parts[1:3], ""), " ", self.words(parts[3:]))
+        return (self.doc(parts[0]), " ", self.join_parts(parts[1:3], ""), " ", self.join_parts(parts[3:]))
 
     def lay_rule(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         at = 3 if parts[2].kind == "parameters" else 2
-        return (self.doc(parts[0]), " ", self.words(parts[1:at], ""), " ", self.words(parts[at:]))
+        return (self.doc(parts[0]), " ", self.join_parts(parts[1:at], ""), " ", self.join_parts(parts[at:]))
 
     def lay_record(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         at = next(i for i, part in enumerate(parts) if part.kind == "LBRACE")
         opener, closer = parts[at], parts[-1]
         assert isinstance(opener, ConcreteLeaf) and isinstance(closer, ConcreteLeaf)
-        head = (self.doc(parts[0]), " ", self.words(parts[1:at], ""), " ")
-        return self.members(node, head, opener, parts[at + 1 : -1], closer)
+        head = (self.doc(parts[0]), " ", self.join_parts(parts[1:at], ""), " ")
+        return self.braced_members(node, head, opener, parts[at + 1 : -1], closer)
 
     lay_enum = lay_record
 
     def lay_match_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         word, subject, opener, *inside, closer = parts
         assert isinstance(opener, ConcreteLeaf) and isinstance(closer, ConcreteLeaf)
-        return self.members(node, (self.words((word, subject)), " "), opener, inside, closer)
+        return self.braced_members(node, (self.join_parts((word, subject)), " "), opener, inside, closer)
 
-    def members(
+    def braced_members(
         self, node: ConcreteNode, head: Doc, opener: ConcreteLeaf, inside: Sequence[ConcretePart], closer: ConcreteLeaf
     ) -> LaidOutPart:
         """Fields, variants or cases between braces: a line ends one where they stand on several."""
         holder = inside[0] if inside else None
         inner = [p for p in holder.children if is_visible(p)] if isinstance(holder, ConcreteNode) else []
         items = [part for part in inner if part.kind != "COMMA"]
-        broken = opener.broken or node.commented or (isinstance(holder, ConcreteNode) and holder.commented)
-        broken = broken or any(self.of(part).broken for part in items)
-        rows = self.rows(inner, IfBroken("", ","), blanks=broken)
-        return LaidOutPart((head, BreakGroup((self.braced(opener, rows, closer),), broken)), node.kind, broken)
+        broken = (
+            opener.newline_after
+            or node.has_inner_comments
+            or (isinstance(holder, ConcreteNode) and holder.has_inner_comments)
+        )
+        broken = broken or any(self.layout_of(part).broken for part in items)
+        rows = self.separated_items(inner, IfBroken("", ","), blanks=broken)
+        return LaidOutPart((head, BreakGroup((self.braced_body(opener, rows, closer),), broken)), node.kind, broken)
 
     def lay_case(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
-        return self.value(parts[:-1], parts[-1], commented=node.commented)
+        return self.head_and_value(parts[:-1], parts[-1], commented=node.has_inner_comments)
 
     def lay_attribute(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         end = HARD_BREAK if node.children[-1].kind == "_NL" else " "
-        return (self.doc(parts[0]), self.after_name(node, parts[1:]).doc, end)
+        return (self.doc(parts[0]), self.name_and_brackets(node, parts[1:]).doc, end)
 
     def lay_attributed(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
-        return (self.doc(parts[0]), self.words(parts[1:]))
+        return (self.doc(parts[0]), self.join_parts(parts[1:]))
 
     lay_public_attributed = lay_attributed
 
     # ---- Statements
 
     def lay_let(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
-        return self.value(parts[:-1], parts[-1], commented=node.commented)
+        return self.head_and_value(parts[:-1], parts[-1], commented=node.has_inner_comments)
 
     lay_var = lay_assign = lay_update = lay_named = lay_let
 
     def lay_param(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
-        return self.words(parts)
+        return self.join_parts(parts)
 
     def lay_assert_(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         if len(parts) == 2:
-            return self.words(parts)
+            return self.join_parts(parts)
         more = (SOFT_SPACE, self.doc(parts[3]))
         return BreakGroup(
-            (self.words(parts[:2]), self.doc(parts[2]), IndentedDoc(more)), node.commented or self.of(parts[1]).broken
+            (self.join_parts(parts[:2]), self.doc(parts[2]), IndentedDoc(more)),
+            node.has_inner_comments or self.layout_of(parts[1]).broken,
         )
 
     def lay_block(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         opener, *stmts, closer = parts
         assert isinstance(opener, ConcreteLeaf) and isinstance(closer, ConcreteLeaf)
-        broken = opener.broken or node.commented or len(stmts) > 1 or any(self.of(part).broken for part in stmts)
-        broken = broken and bool(stmts or closer.above or opener.after)
-        blocks = self.braced(opener, self.statements(stmts), closer)
-        return LaidOutPart(BreakGroup((blocks,), broken), "block", broken, blocks=blocks)
+        broken = (
+            opener.newline_after
+            or node.has_inner_comments
+            or len(stmts) > 1
+            or any(self.layout_of(part).broken for part in stmts)
+        )
+        broken = broken and bool(stmts or closer.leading_comments or opener.trailing_comment)
+        blocks = self.braced_body(opener, self.statements(stmts), closer)
+        return LaidOutPart(BreakGroup((blocks,), broken), "block", broken, block_docs=blocks)
 
     def lay_if_(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
-        laid = [self.of(part) for part in parts]
-        docs = [part.blocks or part.doc for part in laid]
+        laid = [self.layout_of(part) for part in parts]
+        docs = [part.block_docs or part.doc for part in laid]
         blocks = [docs[0], *[doc for d in docs[1:] for doc in (" ", d)]]
         broken = any(part.broken for part in laid[2:])
-        return LaidOutPart(BreakGroup((blocks,), broken), "if_", broken, blocks=blocks)
+        return LaidOutPart(BreakGroup((blocks,), broken), "if_", broken, block_docs=blocks)
 
     def lay_with_key(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
-        return (self.words(parts[:-1], ""), " ", self.doc(parts[-1]))
+        return (self.join_parts(parts[:-1], ""), " ", self.doc(parts[-1]))
 
     # ---- Expressions
 
     def lay_binary(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         if node.origin in ("power", "dim_power"):
-            return LaidOutPart(self.words(parts, "" if self.of(parts[2]).kind in SIMPLE_KINDS else " "), "power")
+            return LaidOutPart(
+                self.join_parts(parts, "" if self.layout_of(parts[2]).kind in SIMPLE_KINDS else " "), "power"
+            )
         first, rest = parts[0], parts[1:]
-        left = self.of(first)
+        left = self.layout_of(first)
         if (
             not isinstance(first, ConcreteNode)
             or first.origin != node.origin
             or left.kind not in ("chain", "hug", "pipe")
         ):
             left = LaidOutPart("", start=self.doc(first))
-            if len(rest) == 2 and not node.commented and self.hugs(node, self.of(first), self.of(rest[1])):
-                return LaidOutPart(self.words(parts), "hug", start=left.start, links=self.links(rest))
-        left.links += self.links(rest)
-        broken = node.commented or left.spread or any(self.of(part).broken for part in (first, *rest[1::2]))
-        chain = BreakGroup((left.start, left.links), broken)
-        whole = BreakGroup((left.start, IndentedDoc((left.links,))), broken)
-        return LaidOutPart(whole, "chain", chain=chain, start=left.start, links=left.links, spread=broken)
+            if (
+                len(rest) == 2
+                and not node.has_inner_comments
+                and self.hugs_brackets(node, self.layout_of(first), self.layout_of(rest[1]))
+            ):
+                return LaidOutPart(self.join_parts(parts), "hug", start=left.start, chain_links=self.links(rest))
+        left.chain_links += self.links(rest)
+        broken = (
+            node.has_inner_comments
+            or left.breaks_all
+            or any(self.layout_of(part).broken for part in (first, *rest[1::2]))
+        )
+        chain = BreakGroup((left.start, left.chain_links), broken)
+        whole = BreakGroup((left.start, IndentedDoc((left.chain_links,))), broken)
+        return LaidOutPart(
+            whole, "chain", chain=chain, start=left.start, chain_links=left.chain_links, breaks_all=broken
+        )
 
     def links(self, rest: Sequence[ConcretePart]) -> list[Doc]:
         """Operators and their right operands, each with the line that may break there."""
         links: list[Doc] = []
         for op, operand in zip(rest[::2], rest[1::2], strict=True):
             assert isinstance(op, ConcreteLeaf)
-            before = not op.braced or op.kind in LINE_STARTERS
+            before = not op.in_braces or op.kind in LINE_STARTERS
             sign, right = self.doc(op), self.doc(operand)
-            gap = HARD_BREAK if op.after else " "
+            gap = HARD_BREAK if op.trailing_comment else " "
             links.append((SOFT_SPACE, sign, gap, right) if before else (" ", sign, SOFT_SPACE, right))
         return links
 
-    def hugs(self, node: ConcreteNode, first: LaidOutPart, last: LaidOutPart) -> bool:
+    def hugs_brackets(self, node: ConcreteNode, first: LaidOutPart, last: LaidOutPart) -> bool:
         """Whether the brackets at the end break before the operator does: `h * (`, `x + h * sum(`."""
         simple = node.origin == "product" or first.kind in SIMPLE_KINDS
         return simple and last.kind in ("atom", "call", "hug", *HUGGED_KINDS) and last.kind != "string"
@@ -386,25 +416,25 @@ class _LayoutBuilder:
     def lay_unary(self, node: ConcreteNode, parts: list[ConcretePart]) -> LaidOutPart:
         word = parts[0].kind == "NOT"
         number = not word and parts[1].kind in NUMBER_KINDS
-        return LaidOutPart(self.words(parts, " " if word else ""), "negative" if number else "unary")
+        return LaidOutPart(self.join_parts(parts, " " if word else ""), "negative" if number else "unary")
 
     def lay_range_(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         at = next((i for i, part in enumerate(parts) if part.kind == "_BY"), len(parts))
-        head = self.words(parts[:at], "")
-        return (head, " ", self.words(parts[at:])) if at < len(parts) else head
+        head = self.join_parts(parts[:at], "")
+        return (head, " ", self.join_parts(parts[at:])) if at < len(parts) else head
 
     lay_slice_from = lay_slice_to = lay_range_
 
     def lay_atom(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
         opener, inner, closer = parts
         assert isinstance(closer, ConcreteLeaf)
-        laid = self.of(inner)
-        below = [OwnLineComment(c.text) for c in closer.above]
-        if laid.kind in HUGGED_KINDS and not node.commented:
+        laid = self.layout_of(inner)
+        below = [OwnLineComment(c.text) for c in closer.leading_comments]
+        if laid.kind in HUGGED_KINDS and not node.has_inner_comments:
             return (self.doc(opener), laid.doc, self.doc(closer))
         inside = IndentedDoc((SOFT_BREAK, laid.chain or laid.doc, *below))
         return BreakGroup(
-            (self.doc(opener), inside, SOFT_BREAK, *leaf_and_trailing(closer)), node.commented or laid.broken
+            (self.doc(opener), inside, SOFT_BREAK, *leaf_and_trailing(closer)), node.has_inner_comments or laid.broken
         )
 
     lay_with_ = lay_import_
@@ -413,17 +443,17 @@ class _LayoutBuilder:
         body = parts[-1]
         head = [part for part in parts[:-1] if part.kind != "_LINEAR"]
         word: Doc = (self.doc(parts[0]), " ") if parts[0].kind == "_LINEAR" else ""
-        laid = self.of(body)
+        laid = self.layout_of(body)
         if laid.kind == "chain":
-            rest: Doc = BreakGroup((IndentedDoc((SOFT_SPACE, laid.chain)),), node.commented or laid.spread)
+            rest: Doc = BreakGroup((IndentedDoc((SOFT_SPACE, laid.chain)),), node.has_inner_comments or laid.breaks_all)
         else:
             rest = (" ", laid.doc)
-        return LaidOutPart((word, self.words(head, ""), rest), "block" if laid.kind == "block" else "lambda_")
+        return LaidOutPart((word, self.join_parts(head, ""), rest), "block" if laid.kind == "block" else "lambda_")
 
     lay_linear_lambda = lay_lambda_
 
     def lay_comprehension(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc:
-        return self.value(parts[:-1], parts[-1], commented=node.commented).doc
+        return self.head_and_value(parts[:-1], parts[-1], commented=node.has_inner_comments).doc
 
 
 def is_visible(part: ConcretePart) -> bool:

@@ -127,7 +127,7 @@ class _DocPrinter:
                 flat = not broken and (flat or self.fits((indent, True, doc)))
                 self.todo.extend((indent, flat, part) for part in reversed(parts))
             case LineBreak():
-                self.line(indent, flat, doc)
+                self.break_line(indent, flat, doc)
             case FilledDoc(parts, first):
                 self.fill(indent, flat, parts, first)
             case IfBroken(text, otherwise):
@@ -135,11 +135,11 @@ class _DocPrinter:
             case TrailingComment(text):
                 self.suffixes.append(text)
             case OwnLineComment(text, blank):
-                self.line(indent, False, BLANK_LINE if blank else HARD_BREAK)
+                self.break_line(indent, False, BLANK_LINE if blank else HARD_BREAK)
                 self.write(text)
                 self.newline(indent)
 
-    def line(self, indent: int, flat: bool, line: LineBreak) -> None:
+    def break_line(self, indent: int, flat: bool, line: LineBreak) -> None:
         if flat and not line.hard:
             self.write(line.flat)
             return
@@ -151,7 +151,7 @@ class _DocPrinter:
         if first == len(parts):
             return
         if first:
-            self.line(indent, flat or self.fits((indent, False, (" ", parts[first]))), SOFT_SPACE)
+            self.break_line(indent, flat or self.fits((indent, False, (" ", parts[first]))), SOFT_SPACE)
         self.todo += [(indent, flat, FilledDoc(parts, first + 1)), (indent, flat, parts[first])]
 
     def write(self, text: str) -> None:

@@ -18,25 +18,25 @@ _SAVE_NAME = "`save` takes the name of a variable"
 ATTRIBUTE_MISTAKES = (
     # ---- Amounts and strategies
     CommonMistake("DL0116", "@memory(64MiB)\nfn f() { x }", "kind", "between an amount of memory and its unit stands a space",
-            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*" + _UNIT, writes=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
-            after=_MEMORY),
+            "write `64 MiB`", (("INT",),), r"[0-9][0-9_.]*" + _UNIT, replacement=((r"([0-9_.]+)(\w+)", r"\1 \2"),),
+            line_prefix=_MEMORY),
     CommonMistake("DL0116", "@memory(2mib)\nfn f() { x }", "kind", "this is not an amount of memory",
             "a number, a space, and one of B, KiB, MiB, GiB, kB, MB, GB: `64 MiB`", (("INT",),),
-            r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b", after=_MEMORY),
+            r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b", line_prefix=_MEMORY),
     CommonMistake("DL0220", "@memory()\nfn f() { x }", "at", "`@memory` takes a number and a unit", "`@memory(256 MiB)`",
-            (("INT",),), after=_MEMORY),
+            (("INT",),), line_prefix=_MEMORY),
     CommonMistake("DL0220", "@memory(-1 MiB)\nfn f() { x }", "at", "`@memory` takes a number, from 1 B on, and a unit",
-            "`@memory(256 MiB)`", (), _UNIT, after=_MEMORY + r"[^)\n]*"),
+            "`@memory(256 MiB)`", (), _UNIT, line_prefix=_MEMORY + r"[^)\n]*"),
     CommonMistake("DL0219", "@checkpoint()\nfn f() { x }", "at", "`@checkpoint` takes a strategy",
             "such as `@checkpoint(sqrt)`; there are full, sqrt, every, revolve, offload and auto",
-            after=r"[^\n]*@checkpoint\([ \t]*"),
+            line_prefix=r"[^\n]*@checkpoint\([ \t]*"),
     CommonMistake("DL0219", "@checkpoint(full, cap = 1 MiB)\nfn f() { x }", "at", "`cap`, `steps` and `slots` are numbers",
-            "an amount of memory stands in `@memory(64 MiB)`", (DROP_TOKEN,), _UNIT, after=_CHECKPOINT_ARGS),
+            "an amount of memory stands in `@memory(64 MiB)`", (DROP_TOKEN,), _UNIT, line_prefix=_CHECKPOINT_ARGS),
     CommonMistake("DL0219", "@checkpoint(full, cap = 1MiB)\nfn f() { x }", "kind", "`cap`, `steps` and `slots` are numbers",
             "an amount of memory stands in `@memory(64 MiB)`", (("INT",),), r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b",
-            after=_CHECKPOINT_ARGS),
+            line_prefix=_CHECKPOINT_ARGS),
     # ---- Before what has none
-    *(CommonMistake("DL0133", f"fn f() {{\n  {start}@checkpoint{how} {{ x }}\n}}", "state at", _CHECKPOINT_HELP, after=_CHECKPOINT)
+    *(CommonMistake("DL0133", f"fn f() {{\n  {start}@checkpoint{how} {{ x }}\n}}", "state at", _CHECKPOINT_HELP, line_prefix=_CHECKPOINT)
       for how in ("", "(full)", "(revolve, slots = 2)") for start in ("", "let y = ")),
     CommonMistake("DL0133", "x = (@checkpoint(full) { x })", "at operand", _CHECKPOINT_HELP, "", (("CHECKPOINT",),),
             r"@checkpoint\b(?:\([^()\n]*\))?"),
@@ -61,8 +61,8 @@ ATTRIBUTE_MISTAKES = (
     *(CommonMistake("DL0114", f"x = checkpoint {what}", "before at", _CHECKPOINT_BLOCK, "write `checkpoint { f(x) }`")
       for what in ("(f)(x)", "f(x)")),
     *(CommonMistake("DL0101", f"x = checkpoint {{\n  save y{what}\n  x\n}}", "state at", _SAVE_NAME,
-              "bind what has none with `let`, and write a `save` for each", after=r"[ \t]*save[ \t]+\w+[ \t]*")
+              "bind what has none with `let`, and write a `save` for each", line_prefix=r"[ \t]*save[ \t]+\w+[ \t]*")
       for what in ("[0]", "(x)", ".w", ", x", " + x", " * x", " - x", " / x")),
     *(CommonMistake("DL0101", f"x = checkpoint {{\n  save {what}\n  x\n}}", "before at", _SAVE_NAME,
-              "bind what has none with `let`", after=r"[ \t]*save[ \t]+") for what in ("3", "3.0")),
+              "bind what has none with `let`", line_prefix=r"[ \t]*save[ \t]+") for what in ("3", "3.0")),
 )  # fmt: skip

@@ -25,23 +25,23 @@ COMMON_MISTAKES = (
     # ---- Characters and literals
     CommonMistake("DL0110", "x = 1;", "at", "a newline ends a statement, not `;`", "leave it out, or begin a new line",
             (DROP_TOKEN, ("_NL",), ("COMMA",)), r";",
-            writes=((r";(?=[ \t]*(?:#|\r?$))", ""), (r";[ \t]*(?=[^\s#])", "\n"))),
+            replacement=((r";(?=[ \t]*(?:#|\r?$))", ""), (r";[ \t]*(?=[^\s#])", "\n"))),
     CommonMistake("DL0105", 'x = "abc', "at", "this string is never closed",
             'a string ends with `"` on the line it begins on',
             (("STRING",), ("STRING", "RPAR"), ("STRING", "RPAR", "RPAR"), ("STRING", "RSQB"), ("STRING", "LBRACE")),
             r'"[^\n]*'),
     CommonMistake("DL0115", "x = 'c'", "at operand", "a string stands in double quotes",
             "there are no character literals; `'` after a function is its derivative", (("STRING",),), r"'[^'\n]*'?",
-            writes=((r"'([^'\"{}\\\n]*)'", r'"\1"'),)),
+            replacement=((r"'([^'\"{}\\\n]*)'", r'"\1"'),)),
     CommonMistake("DL0115", "x = f'c'", "before at", "a string stands in double quotes, without a prefix",
             'write `"{x}"`: every string may hold expressions', (), r"\w+'"),
     *(CommonMistake("DL0115", f'x = {prefix}"c"', "before at word", "a string has no prefix",
-              'write `"{x}"`: every string may hold expressions', (DROP_TOKEN,), word=True,
-              writes="" if prefix in "fF" else None) for prefix in "fFrb"),
+              'write `"{x}"`: every string may hold expressions', (DROP_TOKEN,), previous_word=True,
+              replacement="" if prefix in "fF" else None) for prefix in "fFrb"),
     CommonMistake("DL0116", "x = .5", "operand", "a float has digits on both sides of its point", "write `0.5`",
-            (("FLOAT",),), r"\.[0-9]\w*", writes=((r"\.[0-9]\w*", r"0\g<0>"),)),
+            (("FLOAT",),), r"\.[0-9]\w*", replacement=((r"\.[0-9]\w*", r"0\g<0>"),)),
     CommonMistake("DL0116", "x = 1.", "operand kind", "a float has digits on both sides of its point", "write `1.0`",
-            (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)", writes=((r"([0-9][0-9_]*\.)(?!\.)", r"\g<1>0"),)),
+            (("FLOAT",),), r"[0-9][0-9_]*\.(?!\w)", replacement=((r"([0-9][0-9_]*\.)(?!\.)", r"\g<1>0"),)),
     CommonMistake("DL0116", "x = 2i", "kind", "this is not a number", "an imaginary number ends in `j`, as in `2j`",
             (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
     CommonMistake("DL0116", "x = 3x", "kind", "this is not a number", "between a number and a name stands `*`, between an "
@@ -49,34 +49,34 @@ COMMON_MISTAKES = (
             "no hexadecimal number",
             (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
     CommonMistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP_TOKEN,), r"//[^\n]*",
-            writes=((r"//", "#"),)),
+            replacement=((r"//", "#"),)),
     CommonMistake("DL0128", "/* comment */\nx = 1", "operand", "a comment begins with `#`", "", (DROP_TOKEN,),
-            r"/\*(?s:.)*?(?:\*/|\Z)", writes=((r"/\*([^\n]*?)[ \t]*\*/(?=[ \t]*\r?$)", r"#\1"),)),
-    CommonMistake("DL0107", "x = y ≤ z", "at", "`≤` is written `<=`", "", (("COMPARE",),), writes="<="),
-    CommonMistake("DL0107", "x = y ≥ z", "at", "`≥` is written `>=`", "", (("COMPARE",),), writes=">="),
-    CommonMistake("DL0107", "x = y ≠ z", "at", "`≠` is written `!=`", "", (("COMPARE",),), writes="!="),
-    CommonMistake("DL0107", "x = y × z", "at", "`×` is written `*`", "", (("STAR",),), writes="*"),
+            r"/\*(?s:.)*?(?:\*/|\Z)", replacement=((r"/\*([^\n]*?)[ \t]*\*/(?=[ \t]*\r?$)", r"#\1"),)),
+    CommonMistake("DL0107", "x = y ≤ z", "at", "`≤` is written `<=`", "", (("COMPARE",),), replacement="<="),
+    CommonMistake("DL0107", "x = y ≥ z", "at", "`≥` is written `>=`", "", (("COMPARE",),), replacement=">="),
+    CommonMistake("DL0107", "x = y ≠ z", "at", "`≠` is written `!=`", "", (("COMPARE",),), replacement="!="),
+    CommonMistake("DL0107", "x = y × z", "at", "`×` is written `*`", "", (("STAR",),), replacement="*"),
     CommonMistake("DL0107", "x = y · z", "at", "`·` is written `*`, or `dot(x, y)`", "", (("STAR",),)),
-    CommonMistake("DL0107", "x = y ÷ z", "at", "`÷` is written `/`", "", (("SLASH",),), writes="/"),
+    CommonMistake("DL0107", "x = y ÷ z", "at", "`÷` is written `/`", "", (("SLASH",),), replacement="/"),
     CommonMistake("DL0107", "x = y − z", "at", "this minus is not `-`", "it was probably pasted: type `-`", (("MINUS",),),
-            writes="-"),
+            replacement="-"),
     CommonMistake("DL0107", "x = “a”", "at", 'a string stands in straight quotes, `"`', "", (("STRING",),), "“[^”\n]*”?",
-            writes=((r'“([^”"\n]*)”', r'"\1"'),)),
+            replacement=((r'“([^”"\n]*)”', r'"\1"'),)),
     CommonMistake("DL0107", "x =\u00a0y", "at", "this space is not a space", "it was probably pasted: type a space",
-            (DROP_TOKEN,), "[\u00a0\u2000-\u200b\u202f\u3000]+", writes=" "),
+            (DROP_TOKEN,), "[\u00a0\u2000-\u200b\u202f\u3000]+", replacement=" "),
     # ---- Operators
-    CommonMistake("DL0109", "x = a && b", "at", "`&&` is written `and`", "", (("AND",),), writes="and"),
-    CommonMistake("DL0109", "x = a || b", "at", "`||` is written `or`", "", (("OR",),), writes="or"),
+    CommonMistake("DL0109", "x = a && b", "at", "`&&` is written `and`", "", (("AND",),), replacement="and"),
+    CommonMistake("DL0109", "x = a || b", "at", "`||` is written `or`", "", (("OR",),), replacement="or"),
     CommonMistake("DL0109", "x = !a", "at operand", "`!` is written `not`", "", (("NOT",), DROP_TOKEN), r"!(?!=)",
-            writes=((r"!(?![^\n&|{}]*[<>=])", "not "),)),  # `not` takes in a comparison, `!` does not
-    CommonMistake("DL0109", "x = a ** b", "before at", "`**` is written `^`", "", (DROP_TOKEN,), r"\*", writes="^", both=True),
-    CommonMistake("DL0109", "x = a === b", "before at", "`===` is written `==`", "", (DROP_TOKEN,), "=", writes="==", both=True),
-    CommonMistake("DL0109", "x = a <> b", "before at", "`<>` is written `!=`", "", (DROP_TOKEN,), ">", writes="!=", both=True),
+            replacement=((r"!(?![^\n&|{}]*[<>=])", "not "),)),  # `not` takes in a comparison, `!` does not
+    CommonMistake("DL0109", "x = a ** b", "before at", "`**` is written `^`", "", (DROP_TOKEN,), r"\*", replacement="^", both=True),
+    CommonMistake("DL0109", "x = a === b", "before at", "`===` is written `==`", "", (DROP_TOKEN,), "=", replacement="==", both=True),
+    CommonMistake("DL0109", "x = a <> b", "before at", "`<>` is written `!=`", "", (DROP_TOKEN,), ">", replacement="!=", both=True),
     CommonMistake("DL0109", "x := 3", "at", "`:=` is written `=`",
             "`let x = e` binds a name, `x = e` gives a `var` a new value",
-            (("EQUAL",),), writes="="),
+            (("EQUAL",),), replacement="="),
     CommonMistake("DL0109", "x++", "before at", "there is no `++`", "write `x += 1`", (), r"\+",
-            writes=((r"\+\+(?=[ \t]*(?:#|\}|\r?$))", " += 1"),), both=True),
+            replacement=((r"\+\+(?=[ \t]*(?:#|\}|\r?$))", " += 1"),), both=True),
     CommonMistake("DL0109", "x %= 2", "before at", "`%=` is not an update", "write `x = x % 2`"),
     CommonMistake("DL0109", "x ^= 2", "before at", "`^=` is not an update", "write `x = x ^ 2`"),
     CommonMistake("DL0109", "x //= 2", "before at", "`//=` is not an update", "write `x = x // 2`"),
@@ -95,24 +95,24 @@ COMMON_MISTAKES = (
             "end the line above with `/`, or put the expression in parentheses"),
     CommonMistake("DL0123", "x = a\n== b", "at first operand", "a line cannot begin with `==`",
             "end the line above with `==`, or put the expression in parentheses"),
-    CommonMistake("DL0113", "x = +y", "at operand", "a value has no sign `+`", "leave it out", (DROP_TOKEN,), r"\+", writes=""),
+    CommonMistake("DL0113", "x = +y", "at operand", "a value has no sign `+`", "leave it out", (DROP_TOKEN,), r"\+", replacement=""),
     # ---- `=`
     CommonMistake("DL0129", "x =\ny = 2", "opener at wrapped", "a value is missing after the `=` on the line above", "",
             (DROP_TOKEN,), r"=[^\n]*"),
-    CommonMistake("DL0111", "if x = 3 { }", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),), writes="=="),
+    CommonMistake("DL0111", "if x = 3 { }", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),), replacement="=="),
     CommonMistake("DL0111", "while x = 3 { }", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),),
-            writes="=="),
-    CommonMistake("DL0111", "assert x = 3", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),), writes="=="),
+            replacement="=="),
+    CommonMistake("DL0111", "assert x = 3", "opener at", "`=` does not compare", "write `==`", (("COMPARE",),), replacement="=="),
     CommonMistake("DL0111", "let x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),),
-            writes="="),
+            replacement="="),
     CommonMistake("DL0111", "var x == 3", "opener at", "`==` compares; a name is bound with `=`", "", (("EQUAL",),),
-            writes="="),
+            replacement="="),
     CommonMistake("DL0101", "x = = y", "before at operand", "`=` stands twice", "", (DROP_TOKEN,)),
     CommonMistake("DL0121", "x = y = 2", "opener at", "an assignment has no value",
             "assign to one name a line; `==` compares",
             (("COMPARE",),)),
     CommonMistake("DL0101", "for i = 0..n { }", "opener at", "a loop is written `for i in 0..n { ... }`", "", (("IN",),),
-            writes="in"),
+            replacement="in"),
     # ---- Blocks
     CommonMistake("DL0114", "if c:\n  x = 1", "opener at", _COLON, _BLOCK, (), _LINE_END),
     CommonMistake("DL0114", "while c:\n  x = 1", "opener at", _COLON, _BLOCK, (), _LINE_END),
@@ -131,59 +131,59 @@ COMMON_MISTAKES = (
             "write `if c { a } else { b }`"),
     # ---- Declarations
     CommonMistake("DL0124", "fn f(x: f32): f32 { x }", "opener at", "the result's type stands after `->`", "",
-            (("ARROW",),), writes=" -> "),
+            (("ARROW",),), replacement=" -> "),
     CommonMistake("DL0124", "fn f<T>(x: T) -> T { x }", "opener at", "type parameters stand in brackets",
-            "write `fn f[T](x: T)`", writes=((r"<([\w:, \t]*)>", r"[\1]"),)),
+            "write `fn f[T](x: T)`", replacement=((r"<([\w:, \t]*)>", r"[\1]"),)),
     CommonMistake("DL0124", "record P(x: f64)", "opener at", "the fields of a record stand in braces",
-            "write `record P { x: f64 }`", writes=((r"\([ \t]*([^()\n]*?)[ \t]*\)", r" { \1 }"),)),
+            "write `record P { x: f64 }`", replacement=((r"\([ \t]*([^()\n]*?)[ \t]*\)", r" { \1 }"),)),
     *(CommonMistake("DL0124", example, "before at", "the type of a function has no `fn`", "write `(f64) -> f64`", (DROP_TOKEN,),
-              writes="") for example in ("fn f(g: fn(f64) -> f64) { g }", "fn f() -> fn(f64) -> f64 { g }")),
+              replacement="") for example in ("fn f(g: fn(f64) -> f64) { g }", "fn f() -> fn(f64) -> f64 { g }")),
     CommonMistake("DL0124", "enum E = A", "opener at", "the variants of an enum stand in braces", "write `enum E { A, B }`"),
     CommonMistake("DL0124", "x: f32 = 3", "opener before at", "a name is bound with `let` or `var`",
-            "write `let x: f32 = ...`", writes=((r"", "let "), (r"", "var ")), both=True),
+            "write `let x: f32 = ...`", replacement=((r"", "let "), (r"", "var ")), both=True),
     CommonMistake("DL0131", "enum E { }", "state at", "an enum has at least one variant", "an empty record is written "
             "`record R { }`"),
     CommonMistake("DL0131", "match x { }", "state at", "a match has at least one case"),
     CommonMistake("DL0133", "pub x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public"),
     CommonMistake("DL0133", "pub import ode", "before at", "only `fn`, `let`, `record` and `enum` can be public"),
     CommonMistake("DL0133", "pub var x = 3", "before at", "only `fn`, `let`, `record` and `enum` can be public",
-            "a public value is bound with `let`", writes="let"),
+            "a public value is bound with `let`", replacement="let"),
     CommonMistake("DL0101", 'fn f() {\n  test "a" { x }\n}', "word at wrapped", "a test stands at the top level of a file",
             "move it out of the braces", (("_NL",),)),
     CommonMistake("DL0101", 'fn f() {\n  bench "a" { x }\n}', "word at wrapped",
             "a benchmark stands at the top level of a file", "move it out of the braces", (("_NL",),)),
     CommonMistake("DL0101", "test a { x }", "word at wrapped", "the name of a test is a string",
-            'write `test "name" { ... }`', writes=((r"\w+", r'"\g<0>"'),)),
+            'write `test "name" { ... }`', replacement=((r"\w+", r'"\g<0>"'),)),
     CommonMistake("DL0101", "bench a { x }", "word at wrapped", "the name of a benchmark is a string",
-            'write `bench "name" { ... }`', writes=((r"\w+", r'"\g<0>"'),)),
+            'write `bench "name" { ... }`', replacement=((r"\w+", r'"\g<0>"'),)),
     CommonMistake("DL0130", "x = 1\nfloat f64", "word at",
             "`float` stands on a file's first line only, with f64, f32, f16 or bf16", "", (("_NL",),), r"(?=\w)"),
     CommonMistake("DL0101", "import a.b", "opener at", "a module is one name, or a path in quotes",
             'write `import "./a/b.dfl" as b`'),
     CommonMistake("DL0101", "import a, b", "opener at", "each import stands on its own line", "", (), ",",
-            writes=((r",[ \t]*", "\nimport "),)),
+            replacement=((r",[ \t]*", "\nimport "),)),
     # ---- Expressions
     CommonMistake("DL0120", "x = (a,)", "opener before at", "there are no tuples of one", "leave the comma out",
-            (("NAME", "RPAR"),), writes=((r",[ \t]*", ""),), both=True),
+            (("NAME", "RPAR"),), replacement=((r",[ \t]*", ""),), both=True),
     CommonMistake("DL0126", "x = [a for a in b]", "opener at", "a comprehension begins with its `for`",
             "write `[for x in xs => x^2]`"),
     CommonMistake("DL0126", "x = sum(a for a in b)", "opener at", "a comprehension begins with its `for`",
             "write `sum(for x in xs => x^2)`"),
     CommonMistake("DL0126", "x = [for a in b: a]", "opener at", "a comprehension has `=>` before its body", "",
-            (("GIVES",),), only_if_mended=True, writes=" => "),
+            (("GIVES",),), only_if_repaired=True, replacement=" => "),
     CommonMistake("DL0126", "x = [for a in b -> a]", "opener at", "a comprehension has `=>` before its body", "",
-            (("GIVES",),), only_if_mended=True, writes="=>"),
+            (("GIVES",),), only_if_repaired=True, replacement="=>"),
     CommonMistake("DL0126", "x = [for a in b { a }]", "opener at", "a comprehension has `=>` before its body",
-            "write `[for x in xs => x^2]`", (("GIVES",),), r"(?=\{)", only_if_mended=True),
+            "write `[for x in xs => x^2]`", (("GIVES",),), r"(?=\{)", only_if_repaired=True),
     CommonMistake("DL0114", "for x in 0..3: y = 1", "opener at", _COLON, _BLOCK),
     CommonMistake("DL0127", "x = a[1:3]", "opener at", "a range of indices is written `a[1..3]`", "", (("RANGE",),),
-            writes=((r":([^\],:\n]*):", r"..\1 by "), (r":(?![^\],\n]*:)", ".."))),
+            replacement=((r":([^\],:\n]*):", r"..\1 by "), (r":(?![^\],\n]*:)", ".."))),
     CommonMistake("DL0127", "x = a[1::2]", "opener at", "a range of indices is written `a[1.. by 2]`", "",
-            (("RANGE", "_BY"),), writes=".. by "),
+            (("RANGE", "_BY"),), replacement=".. by "),
     CommonMistake("DL0101", "match x { A -> 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),
-            only_if_mended=True, writes="=>"),
+            only_if_repaired=True, replacement="=>"),
     CommonMistake("DL0101", "match x { A: 1 }", "at", "a case is written `pattern => value`", "", (("GIVES",),),
-            only_if_mended=True, writes=" => "),
+            only_if_repaired=True, replacement=" => "),
     CommonMistake("DL0101", "match x {\n  A => y = 1\n}", "opener at", "what a case does stands in braces",
             "write `A => { x = 1.0 }`", (DROP_TOKEN,), r"=[^\n,}]*"),
     CommonMistake("DL0101", "match x {\n  A => y += 1\n}", "opener at", "what a case does stands in braces",
@@ -191,17 +191,17 @@ COMMON_MISTAKES = (
     CommonMistake("DL0132", "x = 1 + |x| x", "at operand", "a lambda inside an expression stands in parentheses",
             "write `(|x| x + 1)`", (), r"\|"),
     CommonMistake("DL0108", "x = y -> y", "at", "`->` makes no function", _LAMBDA,
-            writes=((r"(\w+)[ \t]*->", r"|\1|"),), both=True),
+            replacement=((r"(\w+)[ \t]*->", r"|\1|"),), both=True),
     CommonMistake("DL0108", "x = y => y", "at", "`=>` makes no function", _LAMBDA,
-            writes=((r"(\w+)[ \t]*=>", r"|\1|"),), both=True),
+            replacement=((r"(\w+)[ \t]*=>", r"|\1|"),), both=True),
     CommonMistake("DL0108", "x = \\y", "at", "`\\` makes no function", _LAMBDA),
     CommonMistake("DL0108", "x = fn(y) { y }", "before at operand", "a `fn` has a name", _LAMBDA,
-            writes=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),)),
+            replacement=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),)),
     CommonMistake("DL0108", "x = fn(y) { y }", "state at", "a `fn` has a name", _LAMBDA,
-            writes=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),)),
+            replacement=((r"fn[ \t]*\(([\w, \t]*)\)", r"|\1|"),)),
     CommonMistake("DL0125", "x = P { x = 1 }", "before at", "a record is made with parentheses", "write `P(x = 1.0)`",
             (), r"\{(?=\s*(?:\w+\s*(?:=|:)[^=]|\}))", both=True,
-            writes=((r"(\w+)[ \t]*\{[ \t]*([^{}\n]*?)[ \t]*\}", r"\1(\2)"),)),
+            replacement=((r"(\w+)[ \t]*\{[ \t]*([^{}\n]*?)[ \t]*\}", r"\1(\2)"),)),
 )  # fmt: skip
 
 # Words of other languages, where something follows that cannot.
@@ -277,7 +277,7 @@ def matching_mistakes(situation: ErrorContext) -> Iterator[CommonMistake]:
     if situation.kind == "NAME" and situation.text in ELSE_IF:
         message = f"`{situation.text}` is a word of another language"
         yield CommonMistake(
-            "DL0108", "", "", message, FOREIGN_KEYWORDS[situation.text], (("ELSE", "IF"),), writes="else if"
+            "DL0108", "", "", message, FOREIGN_KEYWORDS[situation.text], (("ELSE", "IF"),), replacement="else if"
         )
     if (
         situation.word in FOREIGN_KEYWORDS
@@ -287,20 +287,24 @@ def matching_mistakes(situation: ErrorContext) -> Iterator[CommonMistake]:
     ):
         message = f"`{situation.word}` is a word of another language"
         writes = FOREIGN_KEYWORD_REPLACEMENTS.get(situation.word)
-        yield CommonMistake("DL0108", "", "", message, FOREIGN_KEYWORDS[situation.word], word=True, writes=writes)
+        yield CommonMistake(
+            "DL0108", "", "", message, FOREIGN_KEYWORDS[situation.word], previous_word=True, replacement=writes
+        )
     if situation.word in NUMBER_TYPES and (situation.before, situation.kind) == ("NAME", "NAME") and situation.wrapped:
         way = f"write `let {situation.text}: {situation.word} = ...`"
-        yield CommonMistake("DL0124", "", "", "a name is bound with `let` or `var`, its type after it", way, word=True,
-                      writes=DECLARATION_REPLACEMENTS)  # fmt: skip
+        yield CommonMistake("DL0124", "", "", "a name is bound with `let` or `var`, its type after it", way, previous_word=True,
+                      replacement=DECLARATION_REPLACEMENTS)  # fmt: skip
     if (word := misspelled_keyword(situation)) == "else":
         yield CommonMistake("DL0101", "", "", f"there is no word `{situation.text}`", f"did you mean `{word}`?", (("ELSE",),),
-                      writes=word)  # fmt: skip
+                      replacement=word)  # fmt: skip
     elif word:
         mends, take = ((("_NL",),), r"(?=\S)") if LINE_KEYWORDS[word] else ((), "")
         message = f"there is no word `{situation.word}`"
-        yield CommonMistake("DL0101", "", "", message, f"did you mean `{word}`?", mends, take, word=True, writes=word)
+        yield CommonMistake(
+            "DL0101", "", "", message, f"did you mean `{word}`?", mends, take, previous_word=True, replacement=word
+        )
     for mistake, example in _example_contexts():
-        if all(getattr(situation, part) == getattr(example, part) for part in mistake.by.split()):
+        if all(getattr(situation, part) == getattr(example, part) for part in mistake.match_on.split()):
             yield mistake
 
 

@@ -60,47 +60,47 @@ class ErrorRecovery:
         again = self.last == situation.start
         self.last = situation.start
         if kind == END_OF_TEXT:
-            return self._at_the_end(situation, silent=again)
+            return self._at_end_of_text(situation, silent=again)
         if not again:
-            mended = self._reserved(situation)
+            mended = self._reserved_word(situation)
             if mended is None:
-                mended = self._explained(situation)
+                mended = self._common_mistake(situation)
             if mended is None:
-                mended = self._mended(situation)
+                mended = self._try_repairs(situation)
             if mended:
                 return True
         return skip_statement(self.parser, situation, again)
 
     # ---- Mistakes that are known
 
-    def _explained(self, situation: ErrorContext) -> bool | None:
+    def _common_mistake(self, situation: ErrorContext) -> bool | None:
         """Report what looks like a known mistake; whether it was mended, None if none looks like it."""
         text, end = self.parser.source.text, self.parser.lexer.end
         for mistake in common_mistakes.matching_mistakes(situation):
-            taken = mistake.taken.match(text, situation.start, end) if mistake.taken else None
-            if (mistake.taken and taken is None) or not mistake.follows(text, situation.start):
+            taken = mistake.extent_pattern.match(text, situation.start, end) if mistake.extent_pattern else None
+            if (mistake.extent_pattern and taken is None) or not mistake.matches_prefix(text, situation.start):
                 continue
             stop = taken.end() if taken else situation.stop
             # What is meant is known, so one token more is proof enough.
             mend = best_repair(
-                self.parser, *(TokenRepair(kinds, situation.start, stop) for kinds in mistake.mends), least=1
+                self.parser, *(TokenRepair(kinds, situation.start, stop) for kinds in mistake.repairs), least=1
             )
-            if mistake.only_if_mended and mend is None:
+            if mistake.only_if_repaired and mend is None:
                 continue
-            if mistake.word:
+            if mistake.previous_word:
                 start, stop = situation.before_start, situation.before_start + len(situation.word)
             else:
                 start = situation.start
             fixes = suggested_fixes(mistake, situation, self.parser.source, start, max(stop, start))
-            self._say(mistake.code, mistake.message, start, max(stop, start), "", mistake.help, fixes)
+            self._report(mistake.code, mistake.message, start, max(stop, start), "", mistake.help, fixes)
             return mend is not None and self._make(mend)
         return None
 
     # ---- Mistakes that are not
 
-    def _mended(self, situation: ErrorContext) -> bool:
+    def _try_repairs(self, situation: ErrorContext) -> bool:
         """Report a mistake by what mends it; whether it was mended."""
-        attempts = [self._closed_wrongly, self._never_closed, self._missing, self._too_much]
+        attempts = [self._closed_wrongly, self._unclosed_bracket, self._missing_token, self._unexpected_token]
         if situation.operand and not situation.first and situation.kind not in CLOSERS:
             attempts.insert(0, self._no_operand)
         for attempt in attempts:
@@ -125,19 +125,19 @@ class ErrorRecovery:
                         self.parser.source, situation.start, situation.stop, sample_text(CLOSER_OF[opened[-1].kind])
                     ),
                 )
-                self._say("DL0104", message, situation.start, situation.stop, fixes=fixes)
+                self._report("DL0104", message, situation.start, situation.stop, fixes=fixes)
                 self._also(opened[-1].start, "opened here")
                 return self._make(exchange)
         if not repair_works(self.parser, drop):
             return None
-        self._say("DL0104", f"`{situation.text}` closes nothing", situation.start, situation.stop)
+        self._report("DL0104", f"`{situation.text}` closes nothing", situation.start, situation.stop)
         return self._make(drop)
 
-    def _never_closed(self, situation: ErrorContext) -> bool | None:
+    def _unclosed_bracket(self, situation: ErrorContext) -> bool | None:
         opened = open_brackets(self.parser.values)
         if not opened:
             return None
-        at = self._before()
+        at = self._previous_token_end()
         closer = CLOSER_OF[opened[-1].kind]
         word = situation.text
         if closer != "RBRACE" or situation.kind == "ELSE":
@@ -147,17 +147,17 @@ class ErrorRecovery:
             mend = first_repair(
                 self.parser, *(TokenRepair((closer,) * n + ("_NL",), at, situation.start) for n in several)
             )
-            del opened[len(opened) + 2 - len(mend.kinds) if mend else len(opened) :]
+            del opened[len(opened) + 2 - len(mend.inserted) if mend else len(opened) :]
         else:
             return None
         if mend is None:
             return None
         token = opened[-1]
-        self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
+        self._report("DL0103", f"`{token.text}` is never closed", token.start, token.end)
         self._also(situation.start, f"expected `{sample_text(closer)}` before this")
         return self._make(mend)
 
-    def _reserved(self, situation: ErrorContext) -> bool | None:
+    def _reserved_word(self, situation: ErrorContext) -> bool | None:
         """A reserved word where only a name can stand."""
         if situation.kind not in load_tables().lexis.words.values() or situation.first:
             return None
@@ -165,27 +165,27 @@ class ErrorRecovery:
         if accepts_tokens(self.parser.states, "INT") or not best_repair(self.parser, mend, least=1):
             return None
         word = situation.text
-        self._say("DL0106", f"`{word}` is a reserved word", situation.start, situation.stop, "expected a name")
+        self._report("DL0106", f"`{word}` is a reserved word", situation.start, situation.stop, "expected a name")
         return self._make(mend)
 
-    def _missing(self, situation: ErrorContext) -> bool | None:
+    def _missing_token(self, situation: ErrorContext) -> bool | None:
         """A token or an operand left out just before this one."""
-        before, states = self._before(), self.parser.states
+        before, states = self._previous_token_end(), self.parser.states
         if situation.kind == "_NL" and not situation.operand and accepts_tokens(states, "LBRACE"):
-            return self._unopened(situation, before)
+            return self._missing_brace(situation, before)
         if situation.operand:
             return self._no_operand(situation)
         mend = best_repair(
             self.parser,
             *(TokenRepair((k,), before, situation.start if k == "_NL" else before) for k in _INSERTABLE_TOKENS),
         )
-        if mend is None or (mend.kinds == ("_NL",) and situation.kind == BAD_TOKEN):
+        if mend is None or (mend.inserted == ("_NL",) and situation.kind == BAD_TOKEN):
             return None
-        self._say_missing(situation, *mend.kinds)
+        self._report_missing(situation, *mend.inserted)
         return self._make(mend)
 
     def _no_operand(self, situation: ErrorContext) -> bool | None:
-        before = self._before()
+        before = self._previous_token_end()
         mend = TokenRepair(("NAME",), before, before)
         if situation.kind in load_tables().lexis.words.values() and not accepts_tokens(self.parser.states, "INT"):
             return None  # a reserved word used as a name
@@ -193,23 +193,23 @@ class ErrorRecovery:
             return None
         what = describe_expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
         way = "the type of one number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
-        self._say("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
+        self._report("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
         return self._make(mend)
 
-    def _say_missing(self, situation: ErrorContext, kind: str) -> None:
+    def _report_missing(self, situation: ErrorContext, kind: str) -> None:
         if kind == "_NL":
             help = "begin a new line; between two values an operator or a comma is missing"
             message = f"{describe_token(situation)} does not continue the statement before it"
-            self._say("DL0122", message, situation.start, situation.stop, "", help)
+            self._report("DL0122", message, situation.start, situation.stop, "", help)
             return
         message = f"`{sample_text(kind)}` is missing"
         code = "DL0114" if kind == "LBRACE" else "DL0129"
-        self._say(code, message, situation.start, situation.stop, "expected before this")
+        self._report(code, message, situation.start, situation.stop, "expected before this")
 
-    def _unopened(self, situation: ErrorContext, before: int) -> bool:
+    def _missing_brace(self, situation: ErrorContext, before: int) -> bool:
         """A line that ends where its block should begin: the brace stands on the next line, or nowhere."""
         help = f"`{{` stands on the line of its `{situation.opener}`" if situation.opener.isalpha() else ""
-        self._say("DL0114", "`{` is missing", before, before, "expected `{` here", help)
+        self._report("DL0114", "`{` is missing", before, before, "expected `{` here", help)
         on_the_next_line = TokenRepair((), before, situation.stop)
         if repair_works(self.parser, on_the_next_line):
             return self._make(on_the_next_line)
@@ -219,15 +219,15 @@ class ErrorRecovery:
             not lacks_partner(self.parser.source.text, before) and repair_works(self.parser, mend) and self._make(mend)
         )
 
-    def _too_much(self, situation: ErrorContext) -> bool:
+    def _unexpected_token(self, situation: ErrorContext) -> bool:
         found = describe_token(situation)
         could = describe_expected(self.parser.states)
         label = f"expected {could}" if could else ""
         if situation.kind == BAD_TOKEN:
-            self._say("DL0107", f"{found} means nothing", situation.start, situation.stop, label)
+            self._report("DL0107", f"{found} means nothing", situation.start, situation.stop, label)
         else:
             stop = situation.start if situation.kind == "_NL" else situation.stop
-            self._say("DL0101", f"{found} cannot stand here", situation.start, stop, label)
+            self._report("DL0101", f"{found} cannot stand here", situation.start, stop, label)
         mend = first_repair(self.parser, TokenRepair((), situation.start, situation.stop))
         return mend is not None and self._make(mend)
 
@@ -240,21 +240,21 @@ class ErrorRecovery:
 
     # ---- The end of the text
 
-    def _at_the_end(self, situation: ErrorContext, silent: bool) -> bool:
+    def _at_end_of_text(self, situation: ErrorContext, silent: bool) -> bool:
         opened = open_brackets(self.parser.values)
         if not silent:
             self.incomplete = not self.parser.reports
             if opened:
-                self._unclosed(situation)
+                self._report_unclosed(situation)
             else:
                 could = describe_expected(self.parser.states)
                 what = "the text" if situation.stop == len(self.parser.source.text) else "this expression"
-                self._say(
+                self._report(
                     "DL0129", f"{what} ends too early", situation.start, situation.stop, could and f"expected {could}"
                 )
         return close_open_rules(self.parser)
 
-    def _unclosed(self, situation: ErrorContext) -> None:
+    def _report_unclosed(self, situation: ErrorContext) -> None:
         """Name the bracket whose partner is missing: by the indentation, if that tells, else the innermost."""
         opened = open_brackets(self.parser.values)
         text = self.parser.source.text
@@ -267,10 +267,10 @@ class ErrorRecovery:
                 one for one in opened[: -MAX_NESTED - 1 : -1] if one.kind == "LBRACE" and lacks_partner(text, one.start)
             )
             token = next(lone, token)
-        self._say("DL0103", f"`{token.text}` is never closed", token.start, token.end)
+        self._report("DL0103", f"`{token.text}` is never closed", token.start, token.end)
         self._also(situation.start, f"the text ends without its `{sample_text(CLOSER_OF[token.kind])}`")
 
-    def _say(
+    def _report(
         self, code: str, message: str, start: int, stop: int, label: str = "", help: str = "",
         fixes: tuple[Fix, ...] = (),
     ) -> None:  # fmt: skip
@@ -285,6 +285,6 @@ class ErrorRecovery:
         label = Label(Span(self.parser.source, at, at), text)
         self.parser.reports.append(replace(report, labels=(*report.labels, label)))
 
-    def _before(self) -> int:
+    def _previous_token_end(self) -> int:
         """Where the token before the mistake ends."""
         return self.parser.recent[-1].end if self.parser.recent else self.parser.lexer.start

@@ -17,23 +17,26 @@ class CommonMistake(Struct, frozen=True):
 
     code: str
     example: str
-    by: str  # attributes of Situation that must agree
+    match_on: str  # attributes of Situation that must agree
     message: str
     help: str = ""
-    mends: tuple[tuple[str, ...], ...] = ()
+    repairs: tuple[tuple[str, ...], ...] = ()
     take: str = ""
-    only_if_mended: bool = False
-    word: bool = False  # the token before is at fault
-    writes: str | tuple[tuple[str, str], ...] | None = None
+    only_if_repaired: bool = False
+    previous_word: bool = False  # the token before is at fault
+    replacement: str | tuple[tuple[str, str], ...] | None = None
     both: bool = False
-    after: str = ""
+    line_prefix: str = ""
 
-    def follows(self, text: str, start: int) -> bool:
+    def matches_prefix(self, text: str, start: int) -> bool:
         """Whether the line before what is at fault is one that this is a mistake in."""
-        return not self.after or re.fullmatch(self.after, text[text.rfind("\n", 0, start) + 1 : start]) is not None
+        return (
+            not self.line_prefix
+            or re.fullmatch(self.line_prefix, text[text.rfind("\n", 0, start) + 1 : start]) is not None
+        )
 
     @property
-    def taken(self) -> re.Pattern[str] | None:
+    def extent_pattern(self) -> re.Pattern[str] | None:
         return re.compile(self.take, re.MULTILINE) if self.take else None
 
 

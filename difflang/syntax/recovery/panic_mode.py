@@ -49,7 +49,7 @@ def skip_statement(parser: LalrParser, situation: ErrorContext, again: bool) -> 
         index, origin = outer
     _reduce_to_rule(parser, index, origin, begin, stop)
     opened = ["LBRACE", *(token.kind for token in open_brackets(parser.values))]
-    parser.lexer = parser.lexer.at(stop, "RBRACE", opened)
+    parser.lexer = parser.lexer.restarted_at(stop, "RBRACE", opened)
     return True
 
 

@@ -18,14 +18,14 @@ def suggested_fixes(
     mistake: CommonMistake, situation: ErrorContext, source: Source, start: int, stop: int
 ) -> tuple[Fix, ...]:
     """The fixes of a mistake that is marked from `start` to `stop`, best first."""
-    if mistake.writes is None:
+    if mistake.replacement is None:
         return ()
     if mistake.both:
         start = situation.before_start
-    if isinstance(mistake.writes, str):
-        return (replacement_fix(source, start, stop, mistake.writes),)
+    if isinstance(mistake.replacement, str):
+        return (replacement_fix(source, start, stop, mistake.replacement),)
     found: list[Fix] = []
-    for pattern, template in mistake.writes:
+    for pattern, template in mistake.replacement:
         if there := compile_pattern(pattern).match(source.text, start):
             found.append(replacement_fix(source, there.start(), there.end(), there.expand(template)))
     return tuple(found)

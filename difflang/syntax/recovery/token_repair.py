@@ -23,7 +23,7 @@ MAX_LOOKAHEAD = 16  # so many are tried to tell mends apart
 class TokenRepair(Struct, frozen=True):
     """Tokens to put in at `start`, and where to read on."""
 
-    kinds: tuple[str, ...]
+    inserted: tuple[str, ...]
     start: int
     resume: int
 
@@ -48,14 +48,14 @@ def repair_works(parser: LalrParser, mend: TokenRepair) -> bool:
 def _tokens_after_repair(parser: LalrParser, mend: TokenRepair, far: int) -> int:
     """How many tokens, up to `far`, go on well after a mend; `far` if its line or the text ends before that."""
     states = list(parser.states)
-    if not all(advance_states(states, kind) for kind in mend.kinds):
+    if not all(advance_states(states, kind) for kind in mend.inserted):
         return 0
     rows, text = load_tables().rows, parser.source.text
     lexer = _lexer_after_repair(parser, mend)
     for ahead in range(far):
         kind = lexer.next(rows[states[-1]])
         if kind == BAD_TOKEN:
-            return far if ahead or mend.kinds else 0  # a mistake of its own
+            return far if ahead or mend.inserted else 0  # a mistake of its own
         if not advance_states(states, kind):
             # Neither the end of the text nor what is wrong on a later line is the fault of the mend.
             later = ahead > 0 and "\n" in text[mend.resume : lexer.start]
@@ -68,21 +68,21 @@ def _tokens_after_repair(parser: LalrParser, mend: TokenRepair, far: int) -> int
 def _lexer_after_repair(parser: LalrParser, mend: TokenRepair) -> Lexer:
     lexer = parser.lexer
     opened = ["LBRACE", *(token.kind for token in open_brackets(parser.values))]
-    for kind in mend.kinds:
+    for kind in mend.inserted:
         if kind in CLOSER_OF:
             opened.append(kind)
         elif kind in CLOSERS and len(opened) > 1:
             opened.pop()
-    last = mend.kinds[-1] if mend.kinds else ""
-    if not mend.kinds and mend.resume > mend.start and lexer.last != "_NL" and parser.recent:
+    last = mend.inserted[-1] if mend.inserted else ""
+    if not mend.inserted and mend.resume > mend.start and lexer.last != "_NL" and parser.recent:
         last = parser.recent[-1].kind
-    return lexer.at(mend.resume, last, opened)
+    return lexer.restarted_at(mend.resume, last, opened)
 
 
 def apply_repair(parser: LalrParser, mend: TokenRepair) -> None:
     """Go on as if the tokens of a mend stood there."""
     parser.lexer = _lexer_after_repair(parser, mend)
-    for kind in mend.kinds:
+    for kind in mend.inserted:
         state = parser.reduced(kind)
         assert state is not None, "a mend is tried before it is made"
         parser.shift(Token(kind, sample_text(kind), mend.start, mend.resume), state)

@@ -54,7 +54,7 @@ class DeriveOptions(Struct, frozen=True):
     wrt: str | None = None
     mode: Mode = "grad"
     order: int = 1
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     words: tuple[str, ...] = ()
 
 
@@ -101,12 +101,12 @@ def derive_formulas(
     decl = single_function(checked, entry)
     asked = DerivativeRequest(checked, decl, options)
     with report_unsupported(asked):
-        for argument in asked.taken():
+        for argument in asked.symbolic_arguments():
             refuse_sums(decl, argument.type)
-        graph = simplify_graph(asked.entry().graph, {})
-        texts = symbolic_formula.graph_formulas(graph, {p: p.hint for p in graph.params})[: len(asked.wanted)]
+        graph = simplify_graph(asked.derivative_graph().graph, {})
+        texts = symbolic_formula.graph_formulas(graph, {p: p.hint for p in graph.params})[: len(asked.result_names)]
         texts = [symbolic_formula.to_latex(t) if latex else t for t in texts]
-    heads = [partial_text(decl, w, latex=latex) for w in asked.wanted]
+    heads = [partial_text(decl, w, latex=latex) for w in asked.result_names]
     return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
 
 
@@ -125,27 +125,29 @@ def derive_function(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptio
         raise make_error("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
     asked = DerivativeRequest(checked, decl, options)
     with report_unsupported(asked):
-        cases = asked.cases()
+        cases = asked.variant_cases()
         return render_program([render_derivative(case, warn if len(cases) == 1 else ignore_warning) for case in cases])
 
 
 def render_derivative(asked: DerivativeRequest, warn: Warn) -> DerivativeText:
     """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
-    entry = asked.entry()
+    entry = asked.derivative_graph()
     if entry.warnings:
         for warning in relocate_to_user(DifflangError(*entry.warnings), asked.decl).diagnostics:
             warn(warning)
     names = let_names(asked.checked, entry.graph)
 
-    def spelled(*, again: bool = False) -> DerivativeText:
-        graph = simplify_graph(asked.at_once(entry) if again else entry.graph, names, again=again)
-        given = (asked.checked, asked.decl, asked.name, asked.arguments, entry, graph, asked.wanted, asked.what)
-        return DerivativeText(*given).spelled()
+    def spelled(*, unexpanded: bool = False) -> DerivativeText:
+        graph = simplify_graph(
+            asked.unexpanded_graph(entry) if unexpanded else entry.graph, names, recompute=unexpanded
+        )
+        given = (asked.checked, asked.decl, asked.name, asked.arguments, entry, graph, asked.result_names, asked.what)
+        return DerivativeText(*given).render_body()
 
     try:
         return spelled()
     except CannotUnparseNestedHistory:
-        return spelled(again=True)
+        return spelled(unexpanded=True)
 
 
 @contextmanager
@@ -157,10 +159,10 @@ def report_unsupported(asked: DerivativeRequest) -> Generator[None, None, None]:
         wrong = (
             {d.code for d in error.diagnostics} - OPEN_SIZE_CODES if isinstance(error, DifflangError) else set[str]()
         )
-        if not asked.names or wrong:
+        if not asked.open_sizes or wrong:
             raise (relocate_to_user(error, asked.decl) if isinstance(error, DifflangError) else error) from None
         what = str(error) if isinstance(error, UnknownSize) else ""
-        raise size_dependent_error(asked.decl, asked.names, what) from None
+        raise size_dependent_error(asked.decl, asked.open_sizes, what) from None
     except CannotUnparse as error:
         raise unsupported_error(asked.decl, error) from None
 
@@ -175,33 +177,35 @@ class DerivativeRequest(Struct, eq=False):
     decl: tree.Fn
     options: DeriveOptions
     arguments: tuple[CallArgument, ...] = ()
-    names: tuple[str, ...] = ()
-    wanted: tuple[str, ...] = ()  # what the parts of the result are called
-    inputs: str = ""  # in what it is taken
-    paths: tuple[str, ...] = ()  # the same one by one
+    open_sizes: tuple[str, ...] = ()
+    result_names: tuple[str, ...] = ()  # what the parts of the result are called
+    wrt_text: str = ""  # in what it is taken
+    wrt_paths: tuple[str, ...] = ()  # the same one by one
     key: str = ""  # what it draws from is called so
-    known: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])  # what enums are taken to be
+    variants: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])  # what enums are taken to be
 
-    def cases(self) -> list[DerivativeRequest]:
+    def variant_cases(self) -> list[DerivativeRequest]:
         """A derivative for each choice of variants of the parameters that are enums. Errors: DL0802."""
-        return [replace(self, known=chosen) for chosen in variant_choices(self.decl, self.taken())]
+        return [replace(self, variants=chosen) for chosen in variant_choices(self.decl, self.symbolic_arguments())]
 
-    def entry(self, session: Session | None = None) -> ElaboratedCall:
+    def derivative_graph(self, session: Session | None = None) -> ElaboratedCall:
         """The graph of the derivative; where it draws, from a key that comes last. Errors: DL1210, DL0403, DL04."""
-        self.arguments, self.key = self.taken(), ""
-        text = self.source()
-        entry = self.elaborated(text, self.arguments, session)
-        if entry.random and self.known:
-            message = f"`{self.decl.name}` draws, and other numbers where the variant of `{min(self.known)}` is known"
+        self.arguments, self.key = self.symbolic_arguments(), ""
+        text = self.wrapper_source()
+        entry = self.elaborate_wrapper(text, self.arguments, session)
+        if entry.random and self.variants:
+            message = (
+                f"`{self.decl.name}` draws, and other numbers where the variant of `{min(self.variants)}` is known"
+            )
             way = "derive a function of what its variants hold"
             raise make_error("DL0802", message, (self.decl.name_span, ""), help=way)
         if entry.random:
             self.key = self.unused("k")
             self.arguments += (CallArgument(self.key, KEY),)
-            entry = self.elaborated(text, self.arguments, session)
+            entry = self.elaborate_wrapper(text, self.arguments, session)
         return entry
 
-    def elaborated(
+    def elaborate_wrapper(
         self, text: str, arguments: Sequence[CallArgument], session: Session | None = None
     ) -> ElaboratedCall:
         """The graph of a function that is written so, which draws from the key if there is one."""
@@ -232,20 +236,22 @@ class DerivativeRequest(Struct, eq=False):
             "hvp": "The product of the Hessian and a tangent",
         }
         draws = f", with draws from the key `{self.key}`" if self.key else ""
-        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.inputs}{draws}"
+        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.wrt_text}{draws}"
 
-    def taken(self) -> tuple[CallArgument, ...]:
+    def symbolic_arguments(self) -> tuple[CallArgument, ...]:
         """The arguments, with names for the sizes that nobody told."""
         decl = self.decl
-        arguments, self.names = symbolic_arguments(self.checked.module, decl, self.options.told, functions=True)
-        arguments = [replace(a, type=self.known.get(a.name, a.type)) for a in arguments]
+        arguments, self.open_sizes = symbolic_arguments(
+            self.checked.module, decl, self.options.argument_specs, functions=True
+        )
+        arguments = [replace(a, type=self.variants.get(a.name, a.type)) for a in arguments]
         return bind_function_params(decl, arguments)
 
-    def source(self) -> str:
+    def wrapper_source(self) -> str:
         """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_hidden`."""
         decl, options = self.decl, self.options
         names = [a.name for a in self.arguments]
-        self.refuse_hidden(names)
+        self.refuse_shadowed(names)
         others = {a.name for a in self.arguments if isinstance(a.type, (ClosureType, KeyType))}
         numbers = [n for n in names if n not in others]
         wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
@@ -258,29 +264,29 @@ class DerivativeRequest(Struct, eq=False):
             raise make_error("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
         places = [parse_wrt(decl, w, self.checked.module) for w in wrt]
         paths = [wrt_path(decl, p) for p in places]
-        self.paths = tuple(paths)
-        given, which, params = ", ".join(names), ", ".join(paths), self.params(self.arguments)
-        self.wanted = tuple([f"d_{p.replace('.', '_')}" for p in paths])
-        self.inputs = ", ".join([f"`{p}`" for p in paths])
+        self.wrt_paths = tuple(paths)
+        given, which, params = ", ".join(names), ", ".join(paths), self.params_text(self.arguments)
+        self.result_names = tuple([f"d_{p.replace('.', '_')}" for p in paths])
+        self.wrt_text = ", ".join([f"`{p}`" for p in paths])
         if options.order > 1:
             self.refuse_order(paths)
-        f, head = decl.name, self.head
+        f, head = decl.name, self.wrapper_name
         match options.mode:
             case "grad":
                 for _ in range(options.order):
                     f = f"grad[{which}]({f})"
                 return f"fn {head}({params}) = {f}({given})"
             case "jvp" | "hvp":
-                tangents = self.more(paths, [self.type_at(p) for p in paths])
+                tangents = self.add_tangents(paths, [self.type_at(p) for p in paths])
                 return f"fn {head}({params}, {tangents}) = {options.mode}[{which}]({f})({given}, {tangents})"
             case "vjp":
-                return self.pullback(params, given, paths)
+                return self.pullback_source(params, given, paths)
 
-    def params(self, arguments: Sequence[CallArgument]) -> str:
+    def params_text(self, arguments: Sequence[CallArgument]) -> str:
         return ", ".join(f"{a.name}: dim" if a.size is not None else a.name for a in arguments)
 
     @property
-    def head(self) -> str:
+    def wrapper_name(self) -> str:
         """What the wrapper is called: nothing that the file knows."""
         head, module = "derivative", self.checked.module
         while head in module.declared or head in module.host or head in module.imported:
@@ -293,7 +299,7 @@ class DerivativeRequest(Struct, eq=False):
         known = {*params, *module.declared, *module.fns, *module.host, *module.imported}
         return next((w for w in words if w in known), "")
 
-    def refuse_hidden(self, params: Sequence[str]) -> None:
+    def refuse_shadowed(self, params: Sequence[str]) -> None:
         """Errors: DL0802 where the wrapper cannot call the function, or the operator."""
         decl, mode = self.decl, self.options.mode
         word = decl.name if decl.name in params else self.hidden([mode, "grad"] if mode == "vjp" else [mode], params)
@@ -306,11 +312,11 @@ class DerivativeRequest(Struct, eq=False):
         if self.options.mode != "grad" or not 1 <= self.options.order <= MAX_ORDER:
             raise make_error("DL1207", f"`--order` is 1 to {MAX_ORDER}, with `--mode grad`",
                           help="derive what was derived once more: it is a program")  # fmt: skip
-        if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.shaped(paths[0]):
+        if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.is_array(paths[0]):
             raise make_error("DL0802", f"a higher derivative in `{', '.join(paths)}` is no gradient: it is not one number",
                           (self.decl.name_span, ""), help="`--mode hvp` is its product with a direction")  # fmt: skip
 
-    def shaped(self, path: str) -> bool:
+    def is_array(self, path: str) -> bool:
         return any(t.shape for t in leaf_types(self.type_at(path)))
 
     def type_at(self, path: str) -> LangType:
@@ -322,7 +328,7 @@ class DerivativeRequest(Struct, eq=False):
             type = type.fields[type.names.index(name)]
         return type
 
-    def more(self, names: Sequence[str], types: Sequence[LangType]) -> str:
+    def add_tangents(self, names: Sequence[str], types: Sequence[LangType]) -> str:
         """Further arguments: a tangent of each of these types."""
         from difflang.types.language_types import tangent_type
 
@@ -331,7 +337,7 @@ class DerivativeRequest(Struct, eq=False):
             refuse_sums(self.decl, type)
             texts.append(self.unused(f"d_{name.replace('.', '_')}"))
             self.arguments += (CallArgument(texts[-1], tangent_type(type)),)
-        self.wanted = ("", *[f"d_{self.decl.name}"])
+        self.result_names = ("", *[f"d_{self.decl.name}"])
         return ", ".join(texts)
 
     def unused(self, name: str) -> str:
@@ -340,19 +346,19 @@ class DerivativeRequest(Struct, eq=False):
             name += "_"
         return name
 
-    def pullback(self, params: str, given: str, paths: Sequence[str]) -> str:
+    def pullback_source(self, params: str, given: str, paths: Sequence[str]) -> str:
         """The value and the cotangent of the arguments, from a cotangent of the value.
 
         What is differentiated at once keeps the names of the program's values, so of a real result it is a gradient.
         """
-        f, module, head = self.decl.name, self.checked.module, self.head
+        f, module, head = self.decl.name, self.checked.module, self.wrapper_name
         function = ClosureType(FnCode(self.decl, module), ())
         entry = elaborate_call(Session(), module, f, function, self.arguments)
         plain = entry.type
-        wanted, which = self.wanted, ", ".join(paths)
+        wanted, which = self.result_names, ", ".join(paths)
         names = [a.name for a in self.arguments]
-        (ct,) = self.more([f], [plain]).split(", ")
-        self.wanted = ("", *wanted)
+        (ct,) = self.add_tangents([f], [plain]).split(", ")
+        self.result_names = ("", *wanted)
         once = entry.random or bool(self.hidden(["sum"], names))  # called twice it would draw something else
         if isinstance(plain, Tensor) and plain.dtype.is_float and not once:
             open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
@@ -361,15 +367,15 @@ class DerivativeRequest(Struct, eq=False):
         call = f"vjp[{which}]({f})({given})"
         return f"fn {head}({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
 
-    def at_once(self, entry: ElaboratedCall) -> Graph:
+    def unexpanded_graph(self, entry: ElaboratedCall) -> Graph:
         """The graph of the derivative, a pullback in it still to be taken."""
         if self.options.mode != "vjp":
             return entry.graph
         key = self.arguments[len(self.arguments) - bool(self.key) :]
         *arguments, ct = self.arguments[: len(self.arguments) - len(key)]
         given = ", ".join(a.name for a in arguments)
-        text = f"fn {self.head}({self.params(arguments)}) = {self.decl.name}({given})"
-        return value_and_pullback(self.elaborated(text, [*arguments, *key]), arguments, ct, self.paths)
+        text = f"fn {self.wrapper_name}({self.params_text(arguments)}) = {self.decl.name}({given})"
+        return value_and_pullback(self.elaborate_wrapper(text, [*arguments, *key]), arguments, ct, self.wrt_paths)
 
 
 def wrt_path(decl: tree.Fn, place: Wrt) -> str:

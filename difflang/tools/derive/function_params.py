@@ -57,7 +57,7 @@ def opaque_function(param: tree.Param, type: FnType, told: set[str]) -> ClosureT
     if not type.linear:
         return ClosureType(OpaqueFnCode(function, type), ())
     return ClosureType(
-        LinearMapCode(single_call_graph(function), taken[0], type.result, single_call_graph(function.turned)), ()
+        LinearMapCode(single_call_graph(function), taken[0], type.result, single_call_graph(function.transposed)), ()
     )
 
 

@@ -36,7 +36,7 @@ def unsupported_error(decl: tree.Fn, error: CannotUnparse) -> DifflangError:
     labels = [Label(error.span, "")] if error.span else []
     if not inside or not labels:
         labels.append(Label(decl.name_span, "in the derivative of this function"))
-    way = error.way or f"`grad({decl.name})` computes it all the same"
+    way = error.help or f"`grad({decl.name})` computes it all the same"
     return DifflangError(
-        Diagnostic("DL0802", f"a derivative that is not written down: {error.what}", tuple(labels), (way,))
+        Diagnostic("DL0802", f"a derivative that is not written down: {error.reason}", tuple(labels), (way,))
     )

@@ -46,23 +46,23 @@ class DerivativeText(Struct, eq=False):
     arguments: tuple[CallArgument, ...]
     entry: ElaboratedCall
     graph: Graph
-    wanted: Sequence[str]  # what the parts of the result are called
-    what: str  # a line that says what this is
-    given: list[tuple[str, RecordOrVariant]] = field(
+    result_names: Sequence[str]  # what the parts of the result are called
+    caption: str  # a line that says what this is
+    records: list[tuple[str, RecordOrVariant]] = field(
         default_factory=list[tuple[str, RecordOrVariant]]
     )  # records and variants, as written
     patterns: list[str] = field(default_factory=list[str])  # of the arguments whose variant is known
     body: str = ""
     unchecked: bool = False
 
-    def spelled(self) -> DerivativeText:
+    def render_body(self) -> DerivativeText:
         """This, with the statements and the result. Errors: Unspelled."""
         self.refuse_numbers()
         result = grad_record_as_tuple(self.entry.type)
         self.graph, site = self.without_failure()
         hidden = frozenset([a.name for a in self.arguments])
-        speller = Unparser(self.names(), self.note, self.hints(result), hidden=hidden)
-        self.know_params(speller)
+        speller = Unparser(self.reserved_names(), self.source_comment, self.result_hints(result), hidden=hidden)
+        self.bind_params(speller)
         speller.graph(self.graph)
         if site is not None:
             self.assert_site(speller, site)
@@ -77,18 +77,18 @@ class DerivativeText(Struct, eq=False):
         """The default float, and what this is."""
         module = self.checked.module
         lines = [f"float {module.default_float}"] if module.default_float.name != "f32" else []
-        return [*lines, f"# {self.what}: {module.source.name}, line {self.decl.name_span.position[0]}."]
+        return [*lines, f"# {self.caption}: {module.source.name}, line {self.decl.name_span.position[0]}."]
 
-    def declared(self) -> Iterator[tree.Record | tree.Enum]:
+    def required_declarations(self) -> Iterator[tree.Record | tree.Enum]:
         """The records and enums that it needs, those in others first."""
-        for type in [a.type for a in self.arguments] + [t for _, t in self.known()] + [self.entry.type]:
+        for type in [a.type for a in self.arguments] + [t for _, t in self.global_values()] + [self.entry.type]:
             yield from declarations_in(type)
 
-    def known(self) -> list[tuple[GlobalName, LangType]]:
+    def global_values(self) -> list[tuple[GlobalName, LangType]]:
         """The values of the file that it uses: they become parameters."""
         return [(g, g.var.type) for g in self.entry.globals if g.var is not None]
 
-    def note(self, span: Span) -> str:
+    def source_comment(self, span: Span) -> str:
         """The line that a statement comes from."""
         if not span or span.source.name.startswith("<"):
             return ""
@@ -98,7 +98,7 @@ class DerivativeText(Struct, eq=False):
 
     # ---- names and values
 
-    def names(self) -> NamePool:
+    def reserved_names(self) -> NamePool:
         """The names that nothing new is called by: those of the language and of the program."""
         used = {
             *BUILTINS,
@@ -113,7 +113,7 @@ class DerivativeText(Struct, eq=False):
             "nan",
         }
         used |= (
-            {g.name for g, _ in self.known()}
+            {g.name for g, _ in self.global_values()}
             | {a.name for a in self.arguments}
             | {n for a in self.arguments for d in declarations_in(a.type) for n in declared_names(d)}
         )
@@ -125,50 +125,50 @@ class DerivativeText(Struct, eq=False):
 
     def refuse_numbers(self) -> None:
         """Errors: Unspelled for a parameter that hides a number which derivatives are written with."""
-        for given in [*self.arguments, *[g for g, _ in self.known()]]:
+        for given in [*self.arguments, *[g for g, _ in self.global_values()]]:
             if given.name in ("nan", "inf"):
                 way = f"rename it: derivatives are written with the number `{given.name}`"
                 raise CannotUnparse(f"it uses something called `{given.name}`", self.decl.name_span, way)
 
-    def know_params(self, speller: Unparser) -> None:
+    def bind_params(self, speller: Unparser) -> None:
         """Arguments are what their names say; of tuples, their parts get names."""
         values = iter(self.graph.params)
         for argument in self.arguments:
             if argument.size is not None:
                 continue
-            texts = self.parts(speller, argument.type, argument.name)
+            texts = self.name_parts(speller, argument.type, argument.name)
             for text, type in zip(texts, leaf_types(argument.type), strict=True):
                 speller.env[next(values)] = name_fragment(text, type)
-        for known, type in self.known():
+        for known, type in self.global_values():
             if any(a.name == known.name for a in self.arguments):
                 raise CannotUnparse(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")
-            for text, leaf in zip(self.parts(speller, type, known.name), leaf_types(type), strict=True):
+            for text, leaf in zip(self.name_parts(speller, type, known.name), leaf_types(type), strict=True):
                 speller.env[next(values)] = name_fragment(text, leaf)
 
-    def parts(self, speller: Unparser, type: LangType, text: str) -> list[str]:
+    def name_parts(self, speller: Unparser, type: LangType, text: str) -> list[str]:
         """What the arrays in an argument are called."""
         if isinstance(type, TupleType):
             names = [speller.names.fresh(f"{text.replace('.', '_')}_{i}") for i in range(len(type.items))]
             if names:
-                speller.say(f"let ({', '.join(names)}) = {text}")
-            return [p for t, n in zip(type.items, names, strict=True) for p in self.parts(speller, t, n)]
+                speller.emit(f"let ({', '.join(names)}) = {text}")
+            return [p for t, n in zip(type.items, names, strict=True) for p in self.name_parts(speller, t, n)]
         if isinstance(type, VariantType):
             names = [speller.names.fresh(f"{text.replace('.', '_')}_{n}") for n in type.names]
             self.patterns.append(f"{type.name}({', '.join(names)})" if names else type.name)
-            self.given.append((self.patterns[-1], type))
-            return [p for t, n in zip(type.fields, names, strict=True) for p in self.parts(speller, t, n)]
+            self.records.append((self.patterns[-1], type))
+            return [p for t, n in zip(type.fields, names, strict=True) for p in self.name_parts(speller, t, n)]
         if isinstance(type, RecordType):
-            self.given.append((text, type))
+            self.records.append((text, type))
             fields = zip(type.names, type.fields, strict=True)
-            return [p for n, t in fields for p in self.parts(speller, t, f"{text}.{n}")]
+            return [p for n, t in fields for p in self.name_parts(speller, t, f"{text}.{n}")]
         return leaf_hints(type, text)
 
-    def hints(self, result: LangType) -> dict[Value, str]:
+    def result_hints(self, result: LangType) -> dict[Value, str]:
         """What the parts of the result are called, and the loops' variables that become them."""
         found: dict[Value, str] = {}
-        items = result.items if isinstance(result, TupleType) and len(self.wanted) > 1 else (result,)
+        items = result.items if isinstance(result, TupleType) and len(self.result_names) > 1 else (result,)
         values = iter(self.graph.results)
-        for wanted, item in zip(self.wanted, items, strict=False):
+        for wanted, item in zip(self.result_names, items, strict=False):
             for leaf, hint in zip(leaf_types(item), leaf_hints(item, wanted), strict=True):
                 del leaf
                 value = next(values)
@@ -178,7 +178,7 @@ class DerivativeText(Struct, eq=False):
 
     def value(self, speller: Unparser, result: LangType) -> str:
         values = iter(self.graph.results)
-        return value_text(result, lambda: speller.exact(next(values)), self.given)
+        return value_text(result, lambda: speller.full_shape(next(values)), self.records)
 
     # ---- checks
 
@@ -196,9 +196,9 @@ class DerivativeText(Struct, eq=False):
     def assert_site(self, speller: Unparser, site: Value) -> None:
         """The checks of the function, as one at its end."""
         words = speller.words(site)
-        speller.say(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
+        speller.emit(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
 
-    def proved(self, text: str) -> str:
+    def verified_text(self, text: str) -> str:
         """The text laid out, once it is known to be a program. Errors: Unspelled."""
         laid_out = format_program(Source(f"<{self.name}>", text))
         wrong = check_program(Source(f"<{self.name}>", laid_out)).errors
@@ -214,8 +214,8 @@ class DerivativeText(Struct, eq=False):
 def render_program(cases: Sequence[DerivativeText]) -> str:
     """A derivative that was spelled, or one for each case of variants. Errors: Unspelled."""
     first = cases[0]
-    declared = dict.fromkeys(d for case in cases for d in case.declared())
-    known = {g.name: show_type(type) for case in cases for g, type in case.known()}
+    declared = dict.fromkeys(d for case in cases for d in case.required_declarations())
+    known = {g.name: show_type(type) for case in cases for g, type in case.global_values()}
     taken = {a.name: "dim" if a.size is not None else function_type_text(a.type) for a in first.arguments} | known
     params = ", ".join([f"{name}: {type}" for name, type in taken.items()])
     body = first.body
@@ -227,7 +227,7 @@ def render_program(cases: Sequence[DerivativeText]) -> str:
     head = "@unchecked\n" * any(case.unchecked for case in cases)
     lines = "\n".join([*first.first_lines(), *[d.span.text.removeprefix("pub ") for d in declared]])
     result = show_type(grad_record_as_tuple(first.entry.type))
-    return first.proved(f"{lines}\n\n{head}fn {first.name}({params}) -> {result} {{\n{body}\n}}\n")
+    return first.verified_text(f"{lines}\n\n{head}fn {first.name}({params}) -> {result} {{\n{body}\n}}\n")
 
 
 def tuple_text(texts: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from difflang.syntax.tree_queries import all_nodes
 def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
     """What the program calls the values of its expressions: the names of `let`s and of what is assigned to."""
     sources = {e.span.source for g in graphs_postorder(graph)[0] for e in g.eqns if e.span}
-    modules = [*checked.module.reached(), *([checked.module.prelude] if checked.module.prelude else [])]
+    modules = [*checked.module.transitive_imports(), *([checked.module.prelude] if checked.module.prelude else [])]
     found: dict[Span, str] = {}
     for module in [m for m in modules if m.source in sources]:
         for node in [n for decl in module.fns.values() for n in all_nodes(decl)]:
@@ -41,20 +41,20 @@ def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
     return found
 
 
-def simplify_graph(graph: Graph, names: Mapping[Span, str], *, again: bool = False) -> Graph:
+def simplify_graph(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
     """The graph without derivative equations, as it reads best."""
-    found = optimize_for_reading(expand_with_names(graph, names, again=again))
+    found = optimize_for_reading(expand_with_names(graph, names, recompute=recompute))
     merged = merge_equal_loops(found)
     return merge_history_sources(found if merged is found else optimize_for_reading(merged))
 
 
-def expand_with_names(graph: Graph, names: Mapping[Span, str], *, again: bool = False) -> Graph:
+def expand_with_names(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
     """The graph without derivative equations, its values called as in the program; sizes may be names.
 
     Steps with a loop of unknown length in them are done `again` on the way back.
     """
     found = prepare_for_ad(apply_name_hints(with_symbolic_sizes(graph), names))
-    return inline_regions(differentiate(checkpoint_dynamic_loops(found) if again else found))
+    return inline_regions(differentiate(checkpoint_dynamic_loops(found) if recompute else found))
 
 
 def with_symbolic_sizes(graph: Graph) -> Graph:

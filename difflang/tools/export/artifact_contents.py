@@ -38,7 +38,7 @@ class ArtifactParam(Struct, frozen=True):
     """A parameter: its name, its type as it is declared, what is given for it, and where it is declared."""
 
     name: str
-    written: str
+    type_text: str
     layout: ValueLayout
     span: Span = NO_SPAN
 
@@ -60,7 +60,7 @@ class ArtifactContents(Struct, frozen=True, eq=False):
     random: bool
     fails: bool
     limit: int
-    in_order: bool
+    deterministic: bool
     sites: tuple[CheckSite, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
     exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])  # what `jax.export` wrote, by platform
@@ -95,14 +95,14 @@ def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str
         "doc": contents.doc,
         "module": contents.module,
         "params": [
-            {"name": p.name, "written": p.written, "layout": layout_to_json(p.layout), "span": span_json(p.span, sources)}
+            {"name": p.name, "written": p.type_text, "layout": layout_to_json(p.layout), "span": span_json(p.span, sources)}
             for p in contents.params
         ],
         "result": layout_to_json(contents.result),
         "random": contents.random,
         "fails": contents.fails,
         "limit": contents.limit,
-        "in_order": contents.in_order,
+        "in_order": contents.deterministic,
         "checks": [site_json(s, sources) for s in contents.sites],
         "constants": [str(p.type) for p in trailing_values(contents.graph.params, len(contents.constants))],
         "platforms": list(contents.exported),
@@ -115,10 +115,10 @@ def trailing_values(values: Values, count: int) -> Values:
 
 def site_json(site: CheckSite, sources: dict[Source, int]) -> Json:
     """A check; of an index also what it goes into."""
-    found: list[Json] = [span_json(site.span, sources), site.message, site.room]
-    if (into := site.into) is not None:
+    found: list[Json] = [span_json(site.span, sources), site.message, site.capacity]
+    if (into := site.index_target) is not None:
         counters: list[Json] = [[span_json(span, sources), more] for span, more in into.counters]
-        found.append([span_json(into.array, sources), into.axis, into.reach, into.many, counters])
+        found.append([span_json(into.array, sources), into.axis, into.range_length, into.is_index_array, counters])
     return found
 
 
@@ -185,7 +185,7 @@ class ArtifactReader:
         self.sources: list[Source] = []
 
     def contents(self) -> ArtifactContents:
-        self.compare_sums()
+        self.verify_checksums()
         self.sources = [
             Source(expect_text(name), expect_text(said), library=expect_text(name).startswith(LIBRARY_PREFIX))
             for name, said in parse_json(self.members["sources.json"])
@@ -203,7 +203,7 @@ class ArtifactReader:
         check_signature(found)
         return found
 
-    def compare_sums(self) -> None:
+    def verify_checksums(self) -> None:
         sums = cast(dict[str, Json], self.about["members"])
         arrays = [f"constants/{i}" for i in range(len(self.about["constants"]))]
         programs = [f"stablehlo/{platform}" for platform in self.about["platforms"]]
@@ -226,7 +226,7 @@ class ArtifactReader:
         span, message, room, *into = data
         if room not in ("", "frames", "steps", "items"):
             raise_damaged("a check is of an unknown kind")
-        return CheckSite(self.span(span), expect_text(message), room, into=self.into(into[0]) if into else None)
+        return CheckSite(self.span(span), expect_text(message), room, index_target=self.into(into[0]) if into else None)
 
     def into(self, data: Json) -> IndexTarget:
         array, axis, reach, many, counters = data

@@ -47,7 +47,7 @@ class ExportedFunction(Struct, frozen=True, eq=False):
     arguments: Sequence[CallArgument]
     declared: Mapping[str, tuple[str, Span | None]]  # how each parameter is written, and where
     session: Session  # in which it was elaborated, and nothing else
-    in_order: bool
+    deterministic: bool
     constants: Sequence[Any]
 
 
@@ -61,7 +61,7 @@ def artifact_contents(made: ExportedFunction) -> ArtifactContents:
     refuse_functions(made.name, [*[p.layout for p in params], result])
     return ArtifactContents(
         made.name, made.doc, made.module, entry.graph, params, result, entry.random, entry.fails, entry.limit,
-        made.in_order, tuple(made.session.sites), tuple([np.asarray(c) for c in made.constants]),
+        made.deterministic, tuple(made.session.sites), tuple([np.asarray(c) for c in made.constants]),
     )  # fmt: skip
 
 
@@ -162,11 +162,11 @@ def blank_sources(contents: ArtifactContents) -> ArtifactContents:
 
 
 def move_site(site: CheckSite, moved: Callable[[Span], Span]) -> CheckSite:
-    into = site.into
+    into = site.index_target
     if into is not None:
         counters = tuple([(moved(span), more) for span, more in into.counters])
         into = replace(into, array=moved(into.array), counters=counters)
-    return replace(site, span=moved(site.span), into=into)
+    return replace(site, span=moved(site.span), index_target=into)
 
 
 def save_artifact(

@@ -32,12 +32,12 @@ USAGE_CODES = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # co
 class ExportOptions(Struct, frozen=True):
     """For arguments of these types, or of its gradient, for platforms; or StableHLO alone, for one of them."""
 
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
     platforms: tuple[str, ...] = DEFAULT_PLATFORMS
     stablehlo: str | None = None
     source: bool = True
-    words: tuple[str, ...] = ()
+    program_args: tuple[str, ...] = ()
 
 
 def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -> None:
@@ -58,14 +58,14 @@ def elaborate_export(
     decl = single_function(checked, entry)
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
-    session, captured = Session(), load_values(checked, path, words=options.words)
+    session, captured = Session(), load_values(checked, path, words=options.program_args)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if options.wrt is not None:
         wrt = tuple([parse_wrt(decl, w, checked.module) for w in options.wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", wrt), (type,)), f"grad_{name}"
-    arguments = declared_arguments(checked.module, decl, options.told)
+    arguments = declared_arguments(checked.module, decl, options.argument_specs)
     made = elaborate_call(session, checked.module, name, type, arguments)
     declared = {p.name: (p.type.span.text if p.type is not None else "", p.span) for p in decl.params}
     constants = [np.asarray(leaf) for each in made.globals for leaf in captured.leaves(each)]
     about = name, decl.doc or "", path.stem if path is not None else "<stdin>"
-    return ExportedFunction(*about, made, arguments, declared, session, checked.session.in_order, constants)
+    return ExportedFunction(*about, made, arguments, declared, session, checked.session.deterministic, constants)

@@ -31,12 +31,12 @@ def layout_to_json(layout: ValueLayout) -> Json:
             return ["key" if key else "array", str(type)]
         case TupleLayout(parts=parts):
             return ["tuple", list(map(layout_to_json, parts))]
-        case RecordLayout(shape=shape, parts=parts, enum=enum, mark=mark):
+        case RecordLayout(shape=shape, parts=parts, enum=enum, variant_number=mark):
             names, static = list(shape.fields), list(shape.static)
             about = {"module": shape.module, "name": shape.name, "fields": names, "static": static}
             about |= {"enum": enum, "mark": mark} if enum else {}
             return ["record", about, list(map(layout_to_json, parts))]
-        case UnionLayout(marks=marks, parts=parts, tag=tag):
+        case UnionLayout(variant_numbers=marks, parts=parts, tag=tag):
             return ["either", list(marks), list(map(layout_to_json, parts)), str(tag)]
         case StaticLayout(value=value):
             return ["fixed", value]

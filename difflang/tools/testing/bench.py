@@ -68,13 +68,13 @@ class Benchmarks:
         if self.checked.errors:
             raise DifflangError(*self.checked.errors)
         self.apart = IsolatedBlocks(self.checked, options.engine, file_access(path, options.allow), options.seed)
-        self.found = [(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Bench)]
+        self.bench_items = [(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Bench)]
 
-    def measured(self, number: int, seconds: float) -> BenchResult:
+    def measure(self, number: int, seconds: float) -> BenchResult:
         """Time one for about so long. Errors: DifflangError where it fails."""
-        i, item = self.found[number]
+        i, item = self.bench_items[number]
         before, timed = split_setup(item.body)
-        with self.apart.block(self.checked.items[:i], item.body, lambda _: None) as runner:
+        with self.apart.open_block(self.checked.items[:i], item.body, lambda _: None) as runner:
             for stmt in before:
                 run_statement(runner, stmt, last=False)
             wait_for_variables(runner)

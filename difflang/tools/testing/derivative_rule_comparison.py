@@ -40,11 +40,11 @@ class RuleComparison(Struct, frozen=True):
     """
 
     value: float
-    change: float
-    turned: float
+    tangent: float
+    adjoint_gap: float
 
     def within(self, tolerance: float) -> bool:
-        return max(self.value, self.change, self.turned) <= tolerance
+        return max(self.value, self.tangent, self.adjoint_gap) <= tolerance
 
 
 def compare_rule(
@@ -144,7 +144,7 @@ def random_tangents(rng: np.random.Generator, arguments: Sequence[HostValue]) ->
 
 def without_rules(module: ModuleScope, captured: LazyGlobals) -> ModuleScope:
     """The module as if it and those that it imports had no rules; its top-level values are the same."""
-    copies = {m: replace(m, rules={}) for m in module.reached()}
+    copies = {m: replace(m, rules={}) for m in module.transitive_imports()}
     for original, copy in copies.items():
         copy.modules = {name: copies[m] for name, m in original.modules.items()}
         copy.imported = {name: GlobalName(copies[g.module], g.name) for name, g in original.imported.items()}

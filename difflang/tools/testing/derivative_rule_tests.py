@@ -103,10 +103,10 @@ def faults_at_point(
     tolerance = max([coarsest_eps(v.type) for v in values], default=0.0) ** 0.5
     if found.within(tolerance):
         return []
-    if found.turned <= tolerance and "stop" in mentioned_names(checked.module.fns[rule.name].body):
+    if found.adjoint_gap <= tolerance and "stop" in mentioned_names(checked.module.fns[rule.name].body):
         way = f"`difflang check-grad {rule.span.source.name}:{decl.name}` compares it with differences"
         raise NotComparable(f"the body of `{rule.name}` stops derivatives: {way}")
-    if found.change > tolerance and rounding_sensitivity(checked, decl.name, values, path=path, seed=seed) > tolerance:
+    if found.tangent > tolerance and rounding_sensitivity(checked, decl.name, values, path=path, seed=seed) > tolerance:
         raise UnstableDerivative
     labels = (Label(rule.name_span, describe_difference(found, tolerance)), Label(decl.name_span, f"compared {at}"))
     ways = (
@@ -132,9 +132,9 @@ def describe_difference(found: RuleComparison, tolerance: float) -> str:
     """The first of the three comparisons that fails."""
     if found.value > tolerance:
         return f"its value differs by {found.value:.1e}"
-    if found.change > tolerance:
-        return f"the change differs by {found.change:.1e}"
-    return f"its transpose is not its adjoint: the products differ by {found.turned:.1e}"
+    if found.tangent > tolerance:
+        return f"the change differs by {found.tangent:.1e}"
+    return f"its transpose is not its adjoint: the products differ by {found.adjoint_gap:.1e}"
 
 
 def draw_rule_arguments(

@@ -34,26 +34,29 @@ class IsolatedBlocks:
         engine: Engine,
         access: FileAccess,
         seed: int,
-        told: Mapping[str, str] = MappingProxyType({}),
+        program_args: Mapping[str, str] = MappingProxyType({}),
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
     ) -> None:
         self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
-        self.told, self.warn = told, warn  # the arguments of the program, and who hears of what only a run brings up
+        self.program_args, self.warn = (
+            program_args,
+            warn,
+        )  # the arguments of the program, and who hears of what only a run brings up
         self.units = UnitCache(checked.session, engine, PrintSink(lambda _: None))
 
     @contextmanager
-    def block(
-        self, above: Sequence[tree.Item], node: tree.Node, write: Callable[[str], None]
+    def open_block(
+        self, preceding: Sequence[tree.Item], node: tree.Node, write: Callable[[str], None]
     ) -> Generator[HostRunner, None, None]:
         """A runner inside a new scope, the `let`s among `above` that a node needs evaluated. Errors: DifflangError."""
         module, session = self.checked.module, self.checked.session
         said, errors = len(session.diagnostics), session.errors
         module.host = {}
-        runner = HostRunner(session, module, self.engine, self.access, self.seed, write, self.warn, self.told)
-        runner.take_over(self.units)
+        runner = HostRunner(session, module, self.engine, self.access, self.seed, write, self.warn, self.program_args)
+        runner.adopt_units(self.units)
         install_lazy_globals(self.checked.imported, runner)
         try:
-            runner.run(tuple(required_lets(module, above, node)))
+            runner.run(tuple(required_lets(module, preceding, node)))
             with runner.scope(node.span):
                 yield runner
         except AlreadyReported:

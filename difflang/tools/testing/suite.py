@@ -38,7 +38,7 @@ class SuiteCase(Struct, frozen=True):
     name: str
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         return f"{self.file}:{self.line}"
 
     @property
@@ -94,16 +94,18 @@ class Suite:
             self.checked, options.engine, check_and_run.file_access(path, options.allow), options.seed
         )
         self.errors = unread or self.checked.errors
-        found: list[tuple[SuiteCase, Callable[[list[str]], None]]] = []
+        entries: list[tuple[SuiteCase, Callable[[list[str]], None]]] = []
         if self.errors:
             line = next((d.span.position[0] for d in self.errors if d.span is not None), 1)
-            found.append((SuiteCase(self.name, line, "check", self.name), self.wrong))
+            entries.append((SuiteCase(self.name, line, "check", self.name), self.report_errors))
         else:
-            found += [self.test(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Test)]
-            found += [self.example(comment) for comment in self.checked.examples]
-            found += [self.rule(rule) for rule in self.checked.module.rules.values()]
-        found.sort(key=lambda each: each[0].line)
-        self.found = found
+            entries += [
+                self.test_case(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Test)
+            ]
+            entries += [self.example(comment) for comment in self.checked.examples]
+            entries += [self.rule_case(rule) for rule in self.checked.module.rules.values()]
+        entries.sort(key=lambda each: each[0].line)
+        self.found = entries
 
     @property
     def cases(self) -> list[SuiteCase]:
@@ -127,22 +129,22 @@ class Suite:
 
     # ---- The kinds of cases
 
-    def wrong(self, printed: list[str]) -> None:
+    def report_errors(self, printed: list[str]) -> None:
         raise DifflangError(*self.errors)
 
-    def test(self, i: int, item: tree.Test) -> tuple[SuiteCase, Callable[[list[str]], None]]:
+    def test_case(self, i: int, item: tree.Test) -> tuple[SuiteCase, Callable[[list[str]], None]]:
         def carry_out(printed: list[str]) -> None:
-            with self.apart.block(self.checked.items[:i], item.body, printed.append) as runner:
+            with self.apart.open_block(self.checked.items[:i], item.body, printed.append) as runner:
                 for stmt in item.body.stmts:
                     run_statement(runner, stmt, last=stmt is item.body.stmts[-1])
 
-        return self.case("test", item.name, item.span), carry_out
+        return self.make_case("test", item.name, item.span), carry_out
 
     def example(self, comment: DocExamples) -> tuple[SuiteCase, Callable[[list[str]], None]]:
         def carry_out(printed: list[str]) -> None:
             wrong: list[Diagnostic] = []
             said: list[str] = []
-            with self.apart.block(self.checked.items, comment.block, said.append) as runner:
+            with self.apart.open_block(self.checked.items, comment.block, said.append) as runner:
                 for line in comment.lines:
                     said.clear()
                     values = [run_statement(runner, stmt, last=True) for stmt in line.stmts]
@@ -153,15 +155,15 @@ class Suite:
             if wrong:
                 raise DifflangError(*wrong)
 
-        return self.case("example", comment.name, comment.span), carry_out
+        return self.make_case("example", comment.name, comment.span), carry_out
 
-    def rule(self, rule: tree.Rule) -> tuple[SuiteCase, Callable[[list[str]], None]]:
+    def rule_case(self, rule: tree.Rule) -> tuple[SuiteCase, Callable[[list[str]], None]]:
         def carry_out(printed: list[str]) -> None:
             found = rule_faults(self.checked, self.path, rule, self.options.seed)
             if found:
                 raise DifflangError(*found)
 
-        return self.case("rule", rule.name, rule.span), carry_out
+        return self.make_case("rule", rule.name, rule.span), carry_out
 
-    def case(self, kind: CaseKind, name: str, span: Span) -> SuiteCase:
+    def make_case(self, kind: CaseKind, name: str, span: Span) -> SuiteCase:
         return SuiteCase(self.name, span.position[0], kind, name)

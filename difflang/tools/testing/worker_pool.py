@@ -45,7 +45,7 @@ class WorkerPool:
 
     def outcomes(self) -> Iterator[Outcome]:
         """The outcome of each case, as they come. Closing this ends the processes."""
-        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(self.jobs)]
+        threads = [threading.Thread(target=self.worker_loop, daemon=True) for _ in range(self.jobs)]
         for thread in threads:
             thread.start()
         try:
@@ -58,12 +58,12 @@ class WorkerPool:
             for thread in threads:
                 thread.join()
 
-    def work(self) -> None:
+    def worker_loop(self) -> None:
         process = self.begun()
         try:
             while not self.stopped.is_set():
                 for task in self.todo.get_nowait():
-                    outcome = self.asked(process, task)
+                    outcome = self.request(process, task)
                     if outcome is None:
                         if self.stopped.is_set():
                             return
@@ -86,7 +86,7 @@ class WorkerPool:
         self.running.add(process)
         return process
 
-    def asked(self, process: subprocess.Popen[str], task: WorkerTask) -> Outcome | None:
+    def request(self, process: subprocess.Popen[str], task: WorkerTask) -> Outcome | None:
         """What a process answers; None where it has ended."""
         told = {"file": task.case.file, "number": task.number, "options": self.options}
         try:

@@ -67,17 +67,17 @@ class Diagram(Struct, frozen=True, eq=False):
 def build_diagram(
     graph: Graph,
     title: str,
-    marks: EqnHighlights | None = None,
+    highlights: EqnHighlights | None = None,
     *,
-    most: int | None = MAX_EQUATIONS,
+    max_equations: int | None = MAX_EQUATIONS,
     legend: Mapping[str, str] | None = None,
 ) -> Diagram:
     """The picture of a graph. Of more than `most` equations, inner regions are folded, then neighbours of one line.
 
     Cost: linear in what is shown; a graph that is used many times is drawn where it is used first.
     """
-    opened = choose_open_regions(graph, most)
-    return DiagramBuilder(marks or {}, opened, most).of(graph, title, legend or {})
+    opened = choose_open_regions(graph, max_equations)
+    return DiagramBuilder(highlights or {}, opened, max_equations).build(graph, title, legend or {})
 
 
 def choose_open_regions(graph: Graph, most: int | None) -> set[Graph]:
@@ -100,10 +100,10 @@ class DiagramBuilder:
     """One picture in the making. A graph that was drawn is not drawn again."""
 
     def __init__(self, marks: EqnHighlights, opened: set[Graph], most: int | None) -> None:
-        self.marks, self.opened, self.most = marks, opened, most
+        self.highlights, self.opened, self.most = marks, opened, most
         self.drawn: set[Graph] = set()
 
-    def of(self, graph: Graph, title: str, legend: Mapping[str, str] | None = None) -> Diagram:
+    def build(self, graph: Graph, title: str, legend: Mapping[str, str] | None = None) -> Diagram:
         constants = inline_constants(graph)
         boxes: list[DiagramBox] = []
         made: dict[Value, tuple[int, int]] = {}
@@ -125,21 +125,21 @@ class DiagramBuilder:
             [e for e in graph.eqns if e.results == () or e.results[0] not in constants], self.most
         ):
             if len(run) == 1:
-                add(self.box(run[0], constants), run[0].operands, run[0].results)
+                add(self.make_box(run[0], constants), run[0].operands, run[0].results)
             else:
-                add(fold_equations(run, self.marks), *inputs_and_outputs(run))
+                add(fold_equations(run, self.highlights), *inputs_and_outputs(run))
         shown = [constants[r] for r in graph.results if r in constants]
         add(DiagramBox("result", " ".join(["yield", *shown]) if shown else "yield"), graph.results, ())
         return Diagram(title, tuple(boxes), tuple(wires.values()), legend or {})
 
-    def box(self, eqn: Eqn, constants: Mapping[Value, str]) -> DiagramBox:
+    def make_box(self, eqn: Eqn, constants: Mapping[Value, str]) -> DiagramBox:
         """The box of one equation, with what is in its regions unless that was drawn elsewhere."""
         name, tip = str(eqn.attrs.get("name") or ""), box_tooltip(eqn)
         title = f"{eqn.op.name} {name}".rstrip()
         if not eqn.regions and any(v in constants for v in eqn.operands):
             title += " " + ", ".join(constants.get(v, "·") for v in eqn.operands)
         span = eqn.span if eqn.span is not NO_SPAN else None
-        mark = self.marks.get(eqn, "")
+        mark = self.highlights.get(eqn, "")
         if not eqn.regions:
             return DiagramBox("eqn", title, source_caption(eqn), tip, mark, span)
         fresh = [r for r in dict.fromkeys(eqn.regions) if r in self.opened and r not in self.drawn]
@@ -150,7 +150,7 @@ class DiagramBuilder:
             kind, below = ("again", "as above") if again else ("folded", f"{count} inside")
             return DiagramBox(kind, title, below, tip, mark, span)
         names = region_names(eqn)
-        inside = tuple([self.of(r, names[eqn.regions.index(r)]) for r in fresh])
+        inside = tuple([self.build(r, names[eqn.regions.index(r)]) for r in fresh])
         return DiagramBox("region", title, source_caption(eqn), tip, mark, span, inside)
 
 

@@ -80,17 +80,17 @@ class GraphNumbering:
 
     def __init__(self) -> None:
         self.keys = StructuralKeys()
-        self.known: dict[Hashable, int] = {}
+        self.numbers: dict[Hashable, int] = {}
 
     def of(self, graph: Graph) -> list[int]:
         """A number for each equation."""
         values: dict[Value, Hashable] = dict(zip(graph.params, param_keys(graph.params), strict=True))
         found: list[int] = []
         for eqn in graph.eqns:
-            regions = tuple([self.keys.of(r) for r in eqn.regions])
+            regions = tuple([self.keys.graph_key(r) for r in eqn.regions])
             operands = tuple([values.get(v) for v in eqn.operands])
             key = (eqn.op.name, attrs_key(eqn.attrs), operands, regions)
-            number = self.known.setdefault(key, len(self.known))
+            number = self.numbers.setdefault(key, len(self.numbers))
             values.update({r: (number, i) for i, r in enumerate(eqn.results)})
             found.append(number)
         return found

@@ -35,8 +35,8 @@ class LayoutItem(Struct, eq=False):
     height: float
     x: float = 0.0  # of its middle
     y: float = 0.0  # of its top
-    above: list[LayoutItem] = field(default_factory=list["LayoutItem"])
-    below: list[LayoutItem] = field(default_factory=list["LayoutItem"])
+    predecessors: list[LayoutItem] = field(default_factory=list["LayoutItem"])
+    successors: list[LayoutItem] = field(default_factory=list["LayoutItem"])
     inside: tuple[PlacedDiagram, ...] = ()
     outputs: int = 1
 
@@ -150,8 +150,8 @@ def wire_predecessor(source: LayoutItem, target: LayoutItem, chain: Sequence[Lay
 
 
 def connect_items(upper: LayoutItem, lower: LayoutItem) -> None:
-    upper.below.append(lower)
-    lower.above.append(upper)
+    upper.successors.append(lower)
+    lower.predecessors.append(upper)
 
 
 # ---- The order in a layer
@@ -175,14 +175,14 @@ def reduce_crossings(rows: list[list[LayoutItem]]) -> None:
 
 
 def barycenter(item: LayoutItem, places: dict[LayoutItem, int], down: bool) -> float:
-    others = item.above if down else item.below
+    others = item.predecessors if down else item.successors
     return sum(places[o] for o in others) / len(others) if others else places[item]
 
 
 def count_crossings(upper: Sequence[LayoutItem], lower: Sequence[LayoutItem]) -> int:
     """How many pairs of wires between two layers cross: inversions, counted in a tree of sums."""
     places = {item: i for i, item in enumerate(lower)}
-    ends = [p for item in upper for p in sorted(places[o] for o in item.below)]
+    ends = [p for item in upper for p in sorted(places[o] for o in item.successors)]
     sums = [0] * (len(lower) + 1)
     found = 0
     for count, end in enumerate(ends):
@@ -208,7 +208,7 @@ def assign_x(rows: list[list[LayoutItem]]) -> None:
         down = round % 2 == 0
         for row in rows if down else rows[::-1]:
             both = round >= ROUNDS // 2
-            near = [i.above + i.below if both else i.above if down else i.below for i in row]
+            near = [i.predecessors + i.successors if both else i.predecessors if down else i.successors for i in row]
             pulls = [[wire_weight(i, o) for o in n] for i, n in zip(row, near, strict=True)]
             wants = [
                 sum(p * o.x for p, o in zip(ps, n, strict=True)) / sum(ps) if n else i.x

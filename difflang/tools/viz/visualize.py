@@ -42,7 +42,7 @@ class VizOptions(Struct, frozen=True):
 
     stage: str = "optimized"
     wrt: str | None = None
-    told: Mapping[str, str] = field(default_factory=dict[str, str])
+    argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     words: tuple[str, ...] = ()  # arguments of the program
     change: str | None = None
     all: bool = False
@@ -65,7 +65,7 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     decl = single_function(checked, entry)
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
-    arguments, names = symbolic_arguments(checked.module, decl, options.told)
+    arguments, names = symbolic_arguments(checked.module, decl, options.argument_specs)
     road = VizPipeline(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
     with report_open_sizes(decl, names):
@@ -123,7 +123,7 @@ class VizPipeline(Struct, frozen=True):
             with_symbolic_sizes(graph) if self.named else with_capacity(without_check_messages(graph), INITIAL_CAPACITY)
         )
 
-    def at(self, stage: str, wrt: str | None) -> Graph:
+    def graph_at(self, stage: str, wrt: str | None) -> Graph:
         graph = self.graph(wrt)
         match stage:
             case "ir":
@@ -137,14 +137,14 @@ class VizPipeline(Struct, frozen=True):
 def gradient_diagrams(road: VizPipeline, options: VizOptions) -> list[Diagram]:
     """The function, and beside it its gradient: what it adds is marked."""
     most = None if options.all else MAX_EQUATIONS
-    plain = road.at(options.stage, None)
-    first = build_diagram(plain, road.decl.name, most=most)
+    plain = road.graph_at(options.stage, None)
+    first = build_diagram(plain, road.decl.name, max_equations=most)
     if options.wrt is None:
         return [first]
-    gradient = road.at(options.stage, options.wrt)
+    gradient = road.graph_at(options.stage, options.wrt)
     added = highlight_equations(gradient, shared_equations(gradient, plain), "new")
     title = f"gradient of {road.decl.name} in {options.wrt}"
-    return [first, build_diagram(gradient, title, added, most=most, legend=ADDED)]
+    return [first, build_diagram(gradient, title, added, max_equations=most, legend=ADDED)]
 
 
 def pass_diagrams(road: VizPipeline, options: VizOptions, notes: list[str]) -> list[Diagram]:
@@ -159,12 +159,12 @@ def pass_diagrams(road: VizPipeline, options: VizOptions, notes: list[str]) -> l
         changing.append(each)
         if each == name:
             return [
-                build_diagram(before, f"before {name}", gone, most=most, legend=GONE),
-                build_diagram(after, f"after {name}", made, most=most, legend=MADE),
+                build_diagram(before, f"before {name}", gone, max_equations=most, legend=GONE),
+                build_diagram(after, f"after {name}", made, max_equations=most, legend=MADE),
             ]
     here = ", ".join(dict.fromkeys(changing)) or "none"
     notes.append(f"{name} changes nothing here; these do: {here}")
-    return [build_diagram(start, road.decl.name, most=most)]
+    return [build_diagram(start, road.decl.name, max_equations=most)]
 
 
 def highlight_diff(graph: Graph, other: Graph, mark: str) -> dict[Eqn, str]:

@@ -231,7 +231,7 @@ def test_every_linear_op_keeps_choices(op: Op) -> None:
             linear = tuple(i == place for i in range(len(call.arrays)))
             graph = call.graph()
             arriving = (True,) * len(graph.results)
-            back = DerivativeCache().transpose(graph, linear, arriving, given=arriving)
+            back = DerivativeCache().transpose(graph, linear, arriving, has_choice=arriving)
             known = [x for x, here in zip(call.arrays, linear, strict=True) if not here]
             ys = evaluate(graph, *call.arrays)
             for share in (0.0, 0.5, 1.0):

@@ -89,7 +89,7 @@ def test_the_first_step_is_told() -> None:
     w = conj(z)
     builder.span = second
     found = find_nonholomorphic_steps(builder.finish([w, conj(w), conj(z)]), [True])
-    assert [step and step.way[-1].span for step in found] == [first, first, second]
+    assert [step and step.path[-1].span for step in found] == [first, first, second]
 
 
 def test_a_long_chain_of_loops_and_calls_is_looked_at_once() -> None:

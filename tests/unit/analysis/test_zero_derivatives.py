@@ -61,7 +61,7 @@ def test_it_is_what_linearization_finds(seed: int) -> None:
 def steps(graph: Graph, points: int) -> list[list[tuple[str, int]]]:
     """The ops of the first steps that lose a derivative, and in which params."""
     return [
-        [(step.way[-1].op.name, of) for step, of in found.items()] for found in find_dropped_derivatives(graph, points)
+        [(step.path[-1].op.name, of) for step, of in found.items()] for found in find_dropped_derivatives(graph, points)
     ]
 
 
@@ -76,7 +76,7 @@ def test_steps_inside_are_told_with_what_is_around_them() -> None:
     first, second = find_dropped_derivatives(graph, 1)
     assert not first
     ((step, _),) = second.items()
-    assert [eqn.op.name for eqn in step.way] == ["mul", "call", "floor"]
+    assert [eqn.op.name for eqn in step.path] == ["mul", "call", "floor"]
 
 
 def test_a_condition_is_a_step_of_all_that_it_decides() -> None:
@@ -94,9 +94,9 @@ def test_a_condition_is_a_step_of_all_that_it_decides() -> None:
 
 def test_without_zeros_only_what_has_no_tangent_is_a_loss() -> None:
     graph = build_region([FLOAT], lambda x: [op("truncate", op("floor", x), dtype=INT.dtype)])
-    (found,) = find_dropped_derivatives(graph, 1, zero=False)
+    (found,) = find_dropped_derivatives(graph, 1, include_zero=False)
     ((step, _),) = found.items()
-    assert [eqn.op.name for eqn in step.way] == ["floor", "truncate"]
+    assert [eqn.op.name for eqn in step.path] == ["floor", "truncate"]
 
 
 def test_a_long_chain_of_calls_is_looked_at_once() -> None:

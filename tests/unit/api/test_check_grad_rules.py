@@ -42,7 +42,7 @@ def test_a_right_rule_passes(value: str, f: str) -> None:
 )
 def test_a_wrong_rule_is_at_fault_at_its_line(rule: str, what: str, relative: float | None, f: str) -> None:
     report = audited(module(rule, f))
-    assert report.fault is not None and report.fault.what == what
+    assert report.fault is not None and report.fault.component == what
     assert relative is None or report.fault.difference.relative == pytest.approx(relative, rel=1e-3)
     (diagnostic,) = report.diagnostics()
     assert diagnostic.code == "DL0406" and "goes wrong at the rule of `cube`" in diagnostic.message
@@ -54,7 +54,7 @@ def test_a_wrong_rule_is_at_fault_at_its_line(rule: str, what: str, relative: fl
 def test_a_function_with_a_wrong_rule_by_itself() -> None:
     source = BODY.replace("cube", "f") + "rule f(x) { (f(x) + 1, linear |dx| 3 * x^2 * dx) }\n"
     report = audited(source)
-    assert report.fault is not None and report.fault.what == "its value"
+    assert report.fault is not None and report.fault.component == "its value"
 
 
 def test_an_integer_beside_it_is_compared_too() -> None:
@@ -67,7 +67,7 @@ fn f(x: f64) -> f64 {
 }
 """
     report = audited(source)
-    assert report.fault is not None and report.fault.what == "its value"
+    assert report.fault is not None and report.fault.component == "its value"
 
 
 def test_what_is_no_solver_is_found_at_its_rule() -> None:

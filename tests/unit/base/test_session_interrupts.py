@@ -130,13 +130,13 @@ def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.Monkey
     """Names stand for what they stood for before, also where blocks were left that had hidden them."""
     session = InteractiveSession(Engine("interpret"), file_access(None), 0, print, lambda _: None)
     for text in SESSION:
-        session.feed(text)
+        session.run_input(text)
 
     def feed(seen: Interrupting) -> None:
         with session_interrupts.allow_interrupts():
             sys.setprofile(seen)
             try:
-                session.feed("outer()")
+                session.run_input("outer()")
             finally:
                 sys.setprofile(None)
 
@@ -155,7 +155,7 @@ def test_a_session_goes_on_wherever_it_is_interrupted(monkeypatch: pytest.Monkey
             interrupted += 1
         assert not session.runner.shadowed and not session.runner.blocks and session.runner.depth == 0
         assert "y" not in session.runner.values and "k" not in session.runner.values
-        value = session.feed("(x * x, a + b)")
+        value = session.run_input("(x * x, a + b)")
         assert value is not None and format_value(value) == "(16.0, 3)"
         assert len(session.past) == len(session.inputs)
     assert interrupted > 100

@@ -78,7 +78,9 @@ def agrees(offer: dict[str, Any], sizes: dict[str, int]) -> None:
     checked = check_program(Source("model", PROGRAM), None, Path(), ())
     told = {n: str(sizes[n]) for n in offer["dims"]}
     wanted = EmitRequest("ir", offer["name"], told, ",".join(offer["differentiable_in"]))
-    taken = compile_graph(finalize_graph(function_graph(checked, checked.module.fns[offer["name"]], wanted))).bytes
+    taken = compile_graph(
+        finalize_graph(function_graph(checked, checked.module.fns[offer["name"]], wanted))
+    ).memory_bytes
     predicted = eval(offer["gradient"]["bytes"], {}, sizes)  # noqa: S307  a sum of products
     assert abs(predicted / taken - 1) <= 0.1
 

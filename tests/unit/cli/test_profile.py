@@ -125,7 +125,7 @@ def test_a_call_of_many_steps_is_traced_in_samples(tmp_path: Path, monkeypatch: 
     from difflang.runtime import profiler_traces, trace_sampling
 
     written: list[int] = []
-    end = trace_sampling.TraceSampler.end
+    end = trace_sampling.TraceSampler.stop_trace
 
     def noted(self: trace_sampling.TraceSampler, begin: float, until: float) -> int:
         written.append(end(self, begin, until))

@@ -97,7 +97,7 @@ def test_a_transcript_is_its_inputs() -> None:
 
 def test_a_pasted_transcript_is_carried_out_input_by_input(capsys: pytest.CaptureFixture[str]) -> None:
     talk = talking()
-    assert talk.handle("dfl> let x = 1\ndfl> x\n1  : i32\ndfl> let x = x + 1\ndfl> x\n2  : i32")
+    assert talk.run_input("dfl> let x = 1\ndfl> x\n1  : i32\ndfl> let x = x + 1\ndfl> x\n2  : i32")
     assert capsys.readouterr().out == "1  : i32\n2  : i32\n"
 
 
@@ -255,7 +255,7 @@ def test_what_is_proposed(text: str, words: list[str]) -> None:
 
 
 def test_shapes_are_shown_beside() -> None:
-    assert complete("alp", NAMES)[0].beside == "f32"
+    assert complete("alp", NAMES)[0].detail == "f32"
 
 
 def test_colours_change_no_text() -> None:
@@ -300,7 +300,7 @@ def test_an_interrupt_right_after_enter_is_meant_for_what_was_entered(
 
 def test_names_of_the_session_are_proposed() -> None:
     talk = talking()
-    talk.handle("let zed = [5.0]")
+    talk.run_input("let zed = [5.0]")
     (found, *others) = ReplCompleter(talk).get_completions(Document("1 + ze"), CompleteEvent())
     assert (found.text, found.start_position, found.display_meta_text) == ("zed", -2, "f32[1]")
     assert "zeros" in [each.text for each in others]
@@ -308,7 +308,7 @@ def test_names_of_the_session_are_proposed() -> None:
 
 def test_fields_of_fields_are_proposed() -> None:
     talk = talking()
-    talk.handle("record In { rate: f32 }\nrecord Out { inner: In }\nlet out = Out(inner = In(rate = 1.0))")
+    talk.run_input("record In { rate: f32 }\nrecord Out { inner: In }\nlet out = Out(inner = In(rate = 1.0))")
     (found,) = ReplCompleter(talk).get_completions(Document("out.inner.ra"), CompleteEvent())
     assert (found.text, found.display_meta_text) == ("rate", "f32")
 

@@ -285,7 +285,7 @@ def test_nothing_lies_over_anything_and_wires_go_down() -> None:
 
 def test_crossings_are_counted_and_avoided() -> None:
     a, b, c, d = (LayoutItem(DiagramBox("eqn", n), 0, 10, 10) for n in "abcd")
-    a.below, b.below = [d], [c]
+    a.successors, b.successors = [d], [c]
     assert count_crossings([a, b], [c, d]) == 1 and count_crossings([b, a], [c, d]) == 0
     crossed = layout_diagram(net([4], [(0, 3), (1, 2)]))
     x = [i.x for i in crossed.items]

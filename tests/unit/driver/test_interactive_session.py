@@ -28,12 +28,12 @@ class Talk:
         """What the last input gives."""
         value = None
         for text in texts:
-            value = self.session.feed(text)
+            value = self.session.run_input(text)
         return "" if value is None else f"{format_value(value)}: {show_type(value.type)}"
 
     def fails(self, text: str) -> str:
         with pytest.raises(DifflangError) as caught:
-            self.session.feed(text)
+            self.session.run_input(text)
         return caught.value.diagnostics[0].code
 
 

@@ -435,7 +435,7 @@ def test_what_a_module_imports_is_not_passed_on(files: Files) -> None:
 
 def test_whoever_imports_the_library_does_not_check_its_tests(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    apart = HostChecker.apart
+    apart = HostChecker.check_isolated
 
     def spied(self: HostChecker, above: Any, block: Any, what: str, **more: Any) -> None:
         seen.append(f"{what} of {self.module.name}")
@@ -524,7 +524,7 @@ assert "jax" not in sys.modules
 def test_a_name_that_a_module_of_the_library_lacks(source: str, way: str) -> None:
     (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0723" and found.helps[0].startswith(way)
-    assert [fix.text for fix in found.fixes] == (
+    assert [fix.title for fix in found.fixes] == (
         ["write `relu`"] if "nn.relu([" in source else ["write `grad`"] * ("grad" in source)
     )
 
@@ -533,7 +533,7 @@ def test_what_is_wrong_in_the_library_is_reported_where_it_was_called() -> None:
     source = "import minimize (levenberg_marquardt)\nlet e = levenberg_marquardt(|p| [p[0] - p[1]], [1.0, 2.0])\n"
     (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
     assert found.code == "DL0315" and found.labels[0].span.source.name == "script.dfl"
-    assert found.labels[0].span.position == (2, 9) and found.labels[1].span.of_library
+    assert found.labels[0].span.position == (2, 9) and found.labels[1].span.in_library
     source = "import minimize (minimizer)\nlet e = minimizer(|| 1.0, [1.0, 2.0])\n"
     (found,) = check_and_run.check_program(Source("script.dfl", source)).errors
-    assert found.code == "DL0319" and found.labels[0].span.position == (2, 19) and found.labels[1].span.of_library
+    assert found.code == "DL0319" and found.labels[0].span.position == (2, 19) and found.labels[1].span.in_library

@@ -58,7 +58,7 @@ def blamed(run: Any, *args: Any) -> list[str]:
     with pytest.raises(DifflangError) as caught:
         run(*args)
     (found,) = caught.value.diagnostics
-    assert found.labels[0].span.of_library
+    assert found.labels[0].span.in_library
     assert all(label.text == "called here" for label in found.labels[1:])
     return [label.span.text for label in found.labels[1:]]
 

@@ -75,7 +75,7 @@ def test_a_kink_is_seen_with_its_sides(f: Any, ahead: float, behind: float) -> N
     assert found.sides[0][0] == pytest.approx(ahead, abs=1e-9)
     assert found.sides[1][0] == pytest.approx(behind, abs=1e-9)
     inside, outside = np.array([(ahead + behind) / 2]), np.array([ahead + 0.1])
-    assert found.between(inside).all() and not found.between(outside).any()
+    assert found.between_sides(inside).all() and not found.between_sides(outside).any()
 
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9])
@@ -121,7 +121,7 @@ def test_a_path_that_turns_at_once_is_named() -> None:
 @EXTENDED
 def test_wide_numbers_have_more_digits() -> None:
     graph = build_region([Tensor(F32)], lambda x: [op("exp", op("sin", x * 0.1))])
-    (found,) = PreciseRun.of(graph, [np.asarray(np.float32(0.3))]).results
+    (found,) = PreciseRun.evaluate(graph, [np.asarray(np.float32(0.3))]).results
     with mpmath.workdps(30):
         x = mpmath.mpf(float(np.float32(0.3))) * mpmath.mpf(0.1)
         off = abs(mpmath.mpf(str(found)) / mpmath.exp(mpmath.sin(x)) - 1)
@@ -135,7 +135,7 @@ def test_draws_and_integers_stay_what_they_are() -> None:
     )
     arrays = [np.asarray(257, np.int32), np.asarray(2.5).astype("bfloat16")]
     widening = GraphWidening()
-    wide = PreciseRun.of(graph, arrays)
+    wide = PreciseRun.evaluate(graph, arrays)
     narrow = evaluate(graph, *arrays)
     assert [float(x) for x in wide.results] == [float(x) for x in narrow] == [256.0, 2.0]
     assert widening.graph(graph) is widening.graph(graph)

@@ -206,7 +206,7 @@ def test_an_op_that_wrongly_claims_to_have_no_derivative_is_found() -> None:
     graph = build_region([FLOAT], lambda x: [silent.one(x) * x])
     report = check_gradient(graph, [np.asarray(0.3)], (True,))
     assert report.fault is not None and report.fault.op == "exp"
-    assert report.fault.what == "that it has no derivative"
+    assert report.fault.component == "that it has no derivative"
 
 
 # ---- wrong: what no equation answers for
@@ -222,7 +222,7 @@ def test_a_fault_of_the_transposition_itself_is_cut_down_to(monkeypatch: pytest.
 
     monkeypatch.setattr(CotangentAccumulator, "add", wrong)
     report = audited("fn f(x: f64) -> f64 {\n  let a = sin(x)\n  let b = exp(a)\n  let c = a * b\n  cos(c)\n}", 0.4)
-    assert report.fault is not None and report.fault.what == "the derivative up to here"
+    assert report.fault is not None and report.fault.component == "the derivative up to here"
     assert line_of(report) == 4
 
 
@@ -232,8 +232,8 @@ def test_a_fault_of_the_optimizer_is_told_apart() -> None:
         return dce(done.with_results([*done.results[:-1], done.results[0]]))
 
     graph = build_region([FLOAT], lambda x: [OPS["sin"].one(x)])
-    report = check_gradient(graph, [np.asarray(0.4)], (True,), roads=CheckPipeline(finished=wrong))
-    assert report.fault is not None and report.fault.what == "what the optimizer makes of it"
+    report = check_gradient(graph, [np.asarray(0.4)], (True,), pipeline=CheckPipeline(finished=wrong))
+    assert report.fault is not None and report.fault.component == "what the optimizer makes of it"
 
 
 def test_a_back_end_that_gives_other_numbers_is_noticed() -> None:
@@ -242,8 +242,8 @@ def test_a_back_end_that_gives_other_numbers_is_noticed() -> None:
         return lambda *arrays: [np.asarray(y) * (1 + 1e-4) for y in program(*arrays)]
 
     graph = build_region([FLOAT], lambda x: [OPS["sin"].one(x)])
-    report = check_gradient(graph, [np.asarray(0.4)], (True,), roads=CheckPipeline(compile=wrong))
-    assert report.fault is not None and report.fault.op == "sin" and report.fault.what == "its lowering"
+    report = check_gradient(graph, [np.asarray(0.4)], (True,), pipeline=CheckPipeline(compile=wrong))
+    assert report.fault is not None and report.fault.op == "sin" and report.fault.component == "its lowering"
 
 
 # ---- kinks
@@ -307,11 +307,11 @@ def test_what_rounding_decides_is_no_fault_of_the_back_end() -> None:
         return lambda x, *more: program(np.nextafter(x, 0.0), *more)
 
     graph = build_region([FLOAT], lambda x: [OPS["floor"].one(x * 3.0) * x])
-    report = check_gradient(graph, [np.asarray(1.0)], (True,), roads=CheckPipeline(compile=otherwise))
+    report = check_gradient(graph, [np.asarray(1.0)], (True,), pipeline=CheckPipeline(compile=otherwise))
     assert report.right and all(row["right"] for row in report.table())
     assert "decides by rounding" in [kink.why for kink in report.kinks]
     assert ("value, compiled", "exact, where rounding decides") in [(r["compared"], r["with"]) for r in report.table()]
-    away = check_gradient(graph, [np.asarray(1.1)], (True,), roads=CheckPipeline(compile=otherwise))
+    away = check_gradient(graph, [np.asarray(1.1)], (True,), pipeline=CheckPipeline(compile=otherwise))
     assert away.right and not away.kinks
 
 

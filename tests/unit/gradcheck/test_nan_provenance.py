@@ -118,7 +118,7 @@ def test_the_number_of_runs_grows_with_the_logarithm_of_the_faults(monkeypatch: 
     lines = "\n".join(f"  %{i}: f64[] = log %x" for i in range(64))
     graph = graph_from_text(f"graph @f(%x: f64[]) {{\n{lines}\n  yield %63\n}}\n")
     runs: list[nan_provenance.NonFiniteRun] = []
-    real = nan_provenance.NonFiniteRun.results
+    real = nan_provenance.NonFiniteRun.run_graph
 
     def counted(self: nan_provenance.NonFiniteRun, *given: Any) -> Any:
         runs.append(self)

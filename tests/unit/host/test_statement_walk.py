@@ -327,7 +327,7 @@ class Counted(Engine, frozen=True):
         self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
     ) -> ArrayProgram:
         self.made.append(graph)
-        return Engine("interpret").program(graph, guard=guard, room=room, says=says)
+        return Engine("interpret").program(graph, guard=guard, capacity=room, on_print=says)
 
 
 CALLS = """fn f(x: f32[n]) -> f32 = sum(for i in 0..n => sin(x[i]))

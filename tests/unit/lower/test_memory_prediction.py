@@ -93,7 +93,7 @@ def graph(name: str, size: int) -> Graph:
 
 def off(graph: Graph) -> float:
     """How far the prediction is from what XLA takes."""
-    return predict_memory(graph).peak / compile_graph(graph).bytes - 1
+    return predict_memory(graph).peak / compile_graph(graph).memory_bytes - 1
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -120,9 +120,9 @@ def test_without_fusion_the_prediction_is_wrong(monkeypatch: pytest.MonkeyPatch)
 
 def test_every_line_is_accounted_for() -> None:
     found = predict_memory(graph("layers", 32))
-    places = {b.place for b in found.at_the_peak() if b.role == "between" and b.bytes}
+    places = {b.source_line for b in found.live_at_peak() if b.role == "between" and b.bytes}
     assert places and all(place is not None and place[0] == "layers" for place in places)
-    assert sum(b.bytes for b in found.at_the_peak()) == found.peak
+    assert sum(b.bytes for b in found.live_at_peak()) == found.peak
 
 
 def test_the_room_of_a_result_is_lent_to_one_after_the_other() -> None:

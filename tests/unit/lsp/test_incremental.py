@@ -32,7 +32,7 @@ def opened(path: Path, text: str, workspace: Workspace | None = None) -> tuple[W
     workspace.documents.pop((path, ""), None)  # what it imports is known, it is not
     document = workspace.document(path, path.name)
     document.version = 1
-    document.put(text)
+    document.set_text(text)
     workspace.check(document, nothing, nothing)
     return workspace, document
 
@@ -82,7 +82,7 @@ def test_random_edits_leave_what_reading_anew_finds(name: str) -> None:
     rng = random.Random(f"{SEED} {name}")
     for step in range(8):
         text = edited(rng, text, original)
-        document.put(text)
+        document.set_text(text)
         workspace.check(document, nothing, nothing)
         assert "".join(p.text for p in document.parts) == text
         assert said(document) == said(opened(path, text, workspace)[1]), f"after {step + 1} edits:\n{text}"
@@ -102,7 +102,7 @@ def test_a_file_in_parts_is_told_the_same_as_by_the_command_line(name: str, wron
 def test_where_a_line_stands_is_known_after_lines_above_it() -> None:
     text = "let a = 1.0\n\nfn f(x: f32) -> f32 {\n  x + y\n}\n"
     workspace, document = opened(Path("/main.dfl"), text)
-    document.put("\n\n# more\n" + text)
+    document.set_text("\n\n# more\n" + text)
     workspace.check(document, nothing, nothing)
     assert document.analysis is not None
     (report,) = document.analysis.diagnostics()
@@ -126,7 +126,7 @@ def test_where_a_line_stands_is_known_after_lines_above_it() -> None:
 def test_a_change_reaches_all_that_it_concerns(before: str, after: str, codes: set[str]) -> None:
     old, _, new = after.partition("|")
     workspace, document = opened(Path("/main.dfl"), before)
-    document.put(before.replace(old, new, 1))
+    document.set_text(before.replace(old, new, 1))
     workspace.check(document, nothing, nothing)
     assert document.analysis is not None
     assert said(document) == said(opened(Path("/main.dfl"), document.text)[1])
@@ -146,7 +146,7 @@ def test_a_check_that_is_given_up_is_taken_up_again(patience: int) -> None:
     path = ROOT / "examples" / "fit_curve.dfl"
     right = path.read_text(encoding="utf-8")
     workspace, document = opened(path, right)
-    document.put(right.replace("sum(", "sun("))
+    document.set_text(right.replace("sum(", "sun("))
     left = [patience]
 
     def pause() -> None:
@@ -167,7 +167,7 @@ def test_a_module_of_which_the_check_was_given_up_at_its_end_is_new_to_who_impor
     workspace, document = opened(main, 'import "./module.dfl" (half)\nprint(half(1.0))\n')
     other = workspace.document(module, "module.dfl")
     other.version = 1
-    other.put(text.replace("half", "third"))
+    other.set_text(text.replace("half", "third"))
 
     def pause() -> None:
         if other.analysis is not None and other.parts[0].result is not None:
@@ -182,7 +182,7 @@ def test_a_module_of_which_the_check_was_given_up_at_its_end_is_new_to_who_impor
 
 def test_a_declaration_that_is_taken_away_is_gone() -> None:
     workspace, document = opened(Path("/main.dfl"), "fn f(x: f32) -> f32 = x\n\nfn g(x: f32) -> f32 = x\n")
-    document.put("fn g(x: f32) -> f32 = x\n")
+    document.set_text("fn g(x: f32) -> f32 = x\n")
     workspace.check(document, nothing, nothing)
     assert document.module is not None and list(document.module.fns) == ["g"]
 
@@ -193,7 +193,7 @@ def test_a_program_typed_key_by_key_is_never_too_much() -> None:
     text = text[: text.index("## The share")].replace("Model", "Mo𝛼el")
     workspace, document = opened(Path("/typed.dfl"), "")
     for i in range(len(text)):
-        document.put(text[: i + 1])
+        document.set_text(text[: i + 1])
         workspace.check(document, nothing, nothing)
         places = PositionMap(Source("typed.dfl", document.text))
         completion_items.complete_at(document, i + 1, places)
@@ -225,7 +225,7 @@ def test_a_strange_text_is_no_fault_of_ours() -> None:
     """One after the other in one document, as when a file is overwritten."""
     workspace, document = opened(Path("/typed.dfl"), "")
     for text in STRANGE:
-        document.put(text)
+        document.set_text(text)
         workspace.check(document, nothing, nothing)
         places = PositionMap(Source("typed.dfl", text))
         for offset in {0, len(text) // 2, len(text)}:
@@ -262,7 +262,7 @@ def ask_everything(document: Document, places: PositionMap, offset: int) -> None
 def test_what_is_known_of_a_part_outlasts_its_mistakes() -> None:
     text = "fn f(x: f32[n]) -> f32[n] {\n  let there = x + 1.0\n  there\n}\n"
     workspace, document = opened(Path("/main.dfl"), text)
-    document.put(text.replace("\n  there\n", "\n  the"))
+    document.set_text(text.replace("\n  there\n", "\n  the"))
     workspace.check(document, nothing, nothing)
     places = PositionMap(Source("main.dfl", document.text))
     found = completion_items.complete_at(document, document.text.index("\n  the") + 6, places)

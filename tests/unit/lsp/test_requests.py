@@ -41,7 +41,7 @@ fn f(x: f32[n], y: f32[n]) -> f32[n] {
 def opened(workspace: Workspace, text: str, path: Path = Path("/main.dfl")) -> Document:
     document = workspace.document(path, path.name)
     document.version = 1
-    document.put(text)
+    document.set_text(text)
     workspace.check(document, lambda: None, lambda: None)
     return document
 
@@ -144,7 +144,7 @@ def test_what_a_call_takes_next_is_shown(typed: str, label: str | None, active: 
 )
 def test_names_are_proposed_where_an_expression_stands(typed: str, first: list[str]) -> None:
     document = opened(Workspace(), ADDED + "  x\n}\n")
-    document.put(ADDED + "  " + typed)
+    document.set_text(ADDED + "  " + typed)
     places = PositionMap(Source("main.dfl", document.text))
     found = [item.label for item in completion_items.complete_at(document, len(document.text), places)]
     assert found[:1] == first[:1] and set(first) <= set(found)

@@ -215,7 +215,7 @@ def test_a_key_is_two_words() -> None:
         result_types(OPS["normal"], [Tensor(U32, (2,))], (), {"shape": (2,), "dtype": I32})
 
 
-@pytest.mark.parametrize("op", [op for op in OPS.values() if op.on_cpu is not None], ids=str)
+@pytest.mark.parametrize("op", [op for op in OPS.values() if op.cpu_lower_rule is not None], ids=str)
 def test_a_lowering_for_the_cpu_means_what_the_other_one_does(op: Op) -> None:
     for call in calls_of(op):
         found = jax.jit(lambda *xs, call=call: [one(call.op, xs, call.attrs) for one in (on_cpu, elsewhere)])(
@@ -229,7 +229,7 @@ def test_a_lowering_for_the_cpu_means_what_the_other_one_does(op: Op) -> None:
 
 
 def on_cpu(op: Op, xs: Any, attrs: Any) -> Any:
-    return op.on_cpu(jax, *xs, **attrs) if op.on_cpu else None
+    return op.cpu_lower_rule(jax, *xs, **attrs) if op.cpu_lower_rule else None
 
 
 def elsewhere(op: Op, xs: Any, attrs: Any) -> Any:

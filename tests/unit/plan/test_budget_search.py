@@ -53,7 +53,7 @@ def limited(name: str, limit: str) -> Any:
 
 def taken(function: Any, *arguments: Any) -> int:
     """How many bytes the program takes that runs on such arguments."""
-    return function._found(function._given(arguments, {})[0]).program.made.bytes
+    return function._found(function._given(arguments, {})[0]).program.made.memory_bytes
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_the_least_limit_of_several_functions_holds() -> None:
 def test_several_loops_share_a_limit() -> None:
     graph = limited("two", "250 KiB")._entry(("f32", "f32[800]"), {}).graph
     plan = plan_memory(graph, memory_limit(graph))
-    assert plan.account.peak <= 250 * 1024 < plan.before.peak
+    assert plan.account.peak <= 250 * 1024 < plan.unplanned.peak
     assert len(plan.choices) == 2 and not plan.greedy
 
 
@@ -266,7 +266,7 @@ def test_a_limit_is_part_of_the_graph() -> None:
     )
     assert memory_limit(graph, 50) == 50
     plan = plan_memory(graph, 90 * 1024)
-    assert plan.account.peak <= 90 * 1024 < plan.before.peak and not plan.greedy
+    assert plan.account.peak <= 90 * 1024 < plan.unplanned.peak and not plan.greedy
     assert all(choice.slots for choice in plan.choices)
 
 

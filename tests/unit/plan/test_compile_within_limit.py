@@ -35,10 +35,10 @@ def deep() -> Any:
 def test_straight_code_is_kept_under_a_limit(part: float, deep: Any) -> None:
     """The plan, what XLA makes of it, and the gradient."""
     _, whole = compile_within_limit(deep, 0, INITIAL_CAPACITY, compile_graph)
-    limit = int(part * whole.bytes)
+    limit = int(part * whole.memory_bytes)
     plan, made = compile_within_limit(deep, limit, INITIAL_CAPACITY, compile_graph)
-    assert made.bytes <= limit and plan.choices  # and what was predicted may be more
-    assert abs(plan.account.peak / made.bytes - 1) <= 0.1
+    assert made.memory_bytes <= limit and plan.choices  # and what was predicted may be more
+    assert abs(plan.account.peak / made.memory_bytes - 1) <= 0.1
     rng = np.random.default_rng(0)
     arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
     got, want = [np.asarray(program(*arrays)[0]) for program in (made, whole)]
@@ -47,9 +47,9 @@ def test_straight_code_is_kept_under_a_limit(part: float, deep: Any) -> None:
 
 def test_a_tighter_limit_takes_more_time_and_never_more_room(deep: Any) -> None:
     planner = SegmentedPlanner(deep, INITIAL_CAPACITY)
-    whole = planner.usual.account.peak
+    whole = planner.baseline_plan.account.peak
     plans = [planner.plan(int(part * whole)) for part in (1.0, 0.8, 0.6, 0.45, 0.4)]
-    again = [sum(recompute_work(p.eqns, plan_way(plan, p)) for p in planner.pieces) for plan in plans if plan]
+    again = [sum(recompute_work(p.eqns, plan_way(plan, p)) for p in planner.segments) for plan in plans if plan]
     assert again[0] == 0 and again == sorted(again)
     assert planner.smallest.account.peak < 0.4 * whole
     assert planner.plan(planner.smallest.account.peak - 1) is None
@@ -73,7 +73,7 @@ def test_what_xla_leaves_of_a_limit_is_used_if_the_quicker_plan_fits(fits: bool,
 
     limit = int(0.5 * plan_memory(deep, 0).account.peak)
     plan, program = compile_within_limit(deep, limit, INITIAL_CAPACITY, make)
-    assert first.choices != wider.choices and len(made) == 2 and program.bytes <= limit
+    assert first.choices != wider.choices and len(made) == 2 and program.memory_bytes <= limit
     assert plan.choices == (wider.choices if fits else first.choices)
 
 
@@ -88,10 +88,10 @@ def test_pieces_are_cut_again_where_that_alone_fits(deep: Any) -> None:
     limit = first.smallest.account.peak - 1
     assert first.plan(limit) is None and any(planner.cutting.deep for planner in deeper)
     plan, made = compile_within_limit(deep, limit, INITIAL_CAPACITY, compile_graph)
-    assert plan.account.peak <= limit and made.bytes <= limit
+    assert plan.account.peak <= limit and made.memory_bytes <= limit
     rng = np.random.default_rng(1)
     arrays = [0.2 * rng.normal(size=shape).astype(np.float32) for shape in ((16, 16), (256, 16))]
-    got, want = [np.asarray(p(*arrays)[0]) for p in (made, compile_graph(first.usual.graph))]
+    got, want = [np.asarray(p(*arrays)[0]) for p in (made, compile_graph(first.baseline_plan.graph))]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
 
 
@@ -118,7 +118,7 @@ def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> Non
     read = 60 * 8 * 16 * 4
     _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     _, made = compile_within_limit(graph, int(1.5 * read), INITIAL_CAPACITY, compile_graph)
-    assert made.bytes <= 1.5 * read < whole.bytes
+    assert made.memory_bytes <= 1.5 * read < whole.memory_bytes
 
 
 def test_where_plans_take_too_much_in_one_order_of_kernels_the_first_is_asked_for_in_the_other(deep: Any) -> None:
@@ -131,7 +131,7 @@ def test_where_plans_take_too_much_in_one_order_of_kernels_the_first_is_asked_fo
 
     _, program = compile_within_limit(deep, limit, INITIAL_CAPACITY, make)
     peaks, sparing = zip(*asked, strict=True)
-    assert program.bytes <= limit and sparing == (False, False, True) and peaks[1] < peaks[0] == peaks[2]
+    assert program.memory_bytes <= limit and sparing == (False, False, True) and peaks[1] < peaks[0] == peaks[2]
 
 
 @pytest.mark.parametrize("orders", [True, False])
@@ -143,7 +143,7 @@ def test_before_a_limit_is_refused_the_smallest_plan_is_had_in_either_order_once
         return Smaller(int((1.04 if sparing else 1.06) * predict_memory(graph).peak), orders)
 
     if orders:
-        assert compile_within_limit(deep, int(1.05 * least), INITIAL_CAPACITY, make)[1].bytes <= 1.05 * least
+        assert compile_within_limit(deep, int(1.05 * least), INITIAL_CAPACITY, make)[1].memory_bytes <= 1.05 * least
         asked.clear()
     with pytest.raises(difflang.DifflangError, match="DL1012"):
         compile_within_limit(deep, int((1.03 if orders else 1.05) * least), INITIAL_CAPACITY, make)
@@ -163,8 +163,8 @@ def test_where_no_plan_is_predicted_to_fit_the_order_of_least_memory_may_and_is_
     limit = int(0.6 * plan_memory(graph, 0).account.peak)
     assert BudgetPlanner(graph, INITIAL_CAPACITY).plan(limit) is None
     plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
-    assert made.sparing and made.bytes <= limit
-    assert abs(with_kernel_order(plan, sparing=True).account.peak / made.bytes - 1) < 0.1
+    assert made.low_memory and made.memory_bytes <= limit
+    assert abs(with_kernel_order(plan, sparing=True).account.peak / made.memory_bytes - 1) < 0.1
 
 
 HISTORIES = """
@@ -198,12 +198,12 @@ def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: 
     graph = f.grad()._entry(("f64[2]",), {}).graph
     whole, p = plan_memory(graph, 0), np.asarray([2.0, 0.2])
     plain, sparing = compile_graph(whole.graph), compile_graph(whole.graph, sparing=True)
-    assert plain.bytes > 1.2 * sparing.bytes and abs(sparing.bytes / whole.account.peak - 1) < 0.05
+    assert plain.memory_bytes > 1.2 * sparing.memory_bytes and abs(sparing.memory_bytes / whole.account.peak - 1) < 0.05
     np.testing.assert_array_equal(plain(p)[0], sparing(p)[0])
     monkeypatch.setattr("difflang.runtime.compile.LOW_MEMORY_OPTIONS", {"xla_of_another_version": True})
-    assert compile_graph(whole.graph, sparing=True).bytes == plain.bytes
+    assert compile_graph(whole.graph, sparing=True).memory_bytes == plain.memory_bytes
     monkeypatch.setattr("difflang.runtime.compile.LOW_MEMORY_OPTIONS", {"xla_cpu_scheduler_type": "OF_ANOTHER_VERSION"})
-    assert compile_graph(whole.graph, sparing=True).bytes == plain.bytes
+    assert compile_graph(whole.graph, sparing=True).memory_bytes == plain.memory_bytes
 
 
 def test_where_xla_takes_as_much_more_of_any_plan_one_is_found_that_keeps_more_than_the_smallest() -> None:
@@ -215,7 +215,7 @@ def test_where_xla_takes_as_much_more_of_any_plan_one_is_found_that_keeps_more_t
         return Smaller(tried[-1])
 
     plan, program = compile_within_limit(graph, whole // 2, INITIAL_CAPACITY, make)
-    assert len(tried) <= 5 and program.bytes <= whole // 2
+    assert len(tried) <= 5 and program.memory_bytes <= whole // 2
     assert plan.account.peak > 1.2 * SegmentedPlanner(graph, INITIAL_CAPACITY).smallest.account.peak
 
 
@@ -239,11 +239,11 @@ def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> N
     planners = BudgetPlanner(graph, INITIAL_CAPACITY)
     first, *_ = planners
     plan, made = compile_within_limit(graph, int(0.8 * first.smallest.account.peak), INITIAL_CAPACITY, compile_graph)
-    assert made.bytes <= 0.8 * first.smallest.account.peak
+    assert made.memory_bytes <= 0.8 * first.smallest.account.peak
     assert plan.account.peak < first.smallest.account.peak
     draw = np.random.default_rng(0)
     arrays = [0.05 * draw.normal(size=s).astype(np.float32) for s in ((8, 600), (200, 600), (60, 4, 8))]
-    for got, want in zip(made(*arrays), compile_graph(first.usual.graph)(*arrays), strict=True):
+    for got, want in zip(made(*arrays), compile_graph(first.baseline_plan.graph)(*arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
@@ -252,17 +252,21 @@ def test_no_more_steps_are_taken_again_than_the_limit_asks_for(part: float, most
     """Of 100: those for which nothing is kept, once; none where a step may keep its state."""
     graph = difflang.loads(RECURRENT, name="steps").steps.grad("w", "v")._entry(("f32", "f32[2000]"), {}).graph
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
-    plan = planner.plan(int(part * planner.usual.account.peak))
+    plan = planner.plan(int(part * planner.baseline_plan.account.peak))
     assert plan is not None
     (choice,) = plan.choices
-    assert steps_again(100, choice.way) <= most
+    assert steps_again(100, choice.policy) <= most
 
 
 def steps_again(steps: int, way: SavePolicy) -> int:
     """How many steps are taken again on the way back, each with all of what it writes."""
     if not way.slots:
         return 0
-    rows = plan_residual_segments(steps, way.slots, way.taped) if way.taped else plan_segments(steps, way.slots + 1)
+    rows = (
+        plan_residual_segments(steps, way.slots, way.segment_steps)
+        if way.segment_steps
+        else plan_segments(steps, way.slots + 1)
+    )
     assert rows is not None
     return int(rows[:, 2].sum() + rows[:, 3].sum())
 
@@ -272,9 +276,9 @@ def test_a_step_makes_again_what_its_own_derivative_reads(part: float, kept: str
     """Numbers made for who reads them in the same step are not written down: cheaper than to take steps again."""
     graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
-    plan = planner.plan(int(part * planner.usual.account.peak))
-    assert plan is not None and [choice.way.kept for choice in plan.choices] == [kept]
+    plan = planner.plan(int(part * planner.baseline_plan.account.peak))
+    assert plan is not None and [choice.policy.residuals for choice in plan.choices] == [kept]
 
 
 def plan_way(plan: MemoryPlan, piece: CheckpointSegment) -> Any:
-    return next((c.way.kept for c in plan.choices if c.span is piece.span and not c.loop), "all")
+    return next((c.policy.residuals for c in plan.choices if c.span is piece.span and not c.loop), "all")

@@ -81,7 +81,7 @@ def test_both_together_are_the_loop(last: int) -> None:
 
 def test_others_stay_one() -> None:
     """Those of which only the run knows the length, short ones, and those that go back."""
-    back = SegmentedPlanner(graph_of(MODULE.learned.grad("w"), *LEARNED), INITIAL_CAPACITY).as_usual[0]
+    back = SegmentedPlanner(graph_of(MODULE.learned.grad("w"), *LEARNED), INITIAL_CAPACITY).baseline[0]
     found = loops(graph_of(MODULE.others, "f64[3]", "i32")), [e for e in loops(back) if e.attrs["reverse"]]
     assert len(found[0]) == 3 and len(found[1]) == 1 and not any(map(is_splittable, [*found[0], *found[1]]))
 
@@ -90,14 +90,14 @@ def test_others_stay_one() -> None:
 def test_of_the_last_steps_all_is_kept(kept: Any) -> None:
     planner = SegmentedPlanner(graph_of(MODULE.learned.grad("w", "v"), *LEARNED), INITIAL_CAPACITY)
     (loop,) = planner.loops
-    ways = [SavePolicy(kept=kept), *[SavePolicy(kept=kept, last=n) for n in (10, 20, 30)], SAVE_ALL]
-    made = [planner.made({loop: way}) for way in ways]
+    ways = [SavePolicy(residuals=kept), *[SavePolicy(residuals=kept, last=n) for n in (10, 20, 30)], SAVE_ALL]
+    made = [planner.finalize({loop: way}) for way in ways]
     peaks = [account.peak for _, account in made]
     assert peaks == sorted(peaks) and peaks[0] < 0.7 * peaks[-1]
     want = compile_graph(made[-1][0])(*LEARNED)
     for graph, account in made:
         program = compile_graph(graph)
-        assert abs(account.peak / program.bytes - 1) < 0.1
+        assert abs(account.peak / program.memory_bytes - 1) < 0.1
         for got, expected in zip(program(*LEARNED), want, strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-15)
 
@@ -107,7 +107,7 @@ def test_a_limit_between_two_ways_has_a_plan_between() -> None:
     whole = plan_memory(graph, 0).account.peak
     plan = plan_memory(graph, int(0.8 * whole))
     (choice,) = plan.choices
-    assert 0 < choice.way.last < 40 and f", and what the last {choice.way.last} need" in str(choice)
+    assert 0 < choice.policy.last < 40 and f", and what the last {choice.policy.last} need" in str(choice)
     assert 0.7 * whole < plan.account.peak <= 0.8 * whole
 
 
@@ -115,16 +115,16 @@ def test_a_loop_in_a_loop() -> None:
     planner = SegmentedPlanner(graph_of(MODULE.nested.grad("w"), "f64[50]"), INITIAL_CAPACITY)
     outer, inner = sorted(planner.loops, key=lambda e: len(e.regions[0].eqns), reverse=True)
     w = RNG.normal(size=50)
-    want = compile_graph(planner.made({})[0])(w)
+    want = compile_graph(planner.finalize({})[0])(w)
     for ways in (
-        {inner: SavePolicy(kept="nothing", last=4)},
-        {outer: SavePolicy(kept="nothing", last=3), inner: SAVE_ALL},
+        {inner: SavePolicy(residuals="nothing", last=4)},
+        {outer: SavePolicy(residuals="nothing", last=3), inner: SAVE_ALL},
     ):
-        np.testing.assert_allclose(compile_graph(planner.made(ways)[0])(w)[0], want[0], rtol=1e-13)
+        np.testing.assert_allclose(compile_graph(planner.finalize(ways)[0])(w)[0], want[0], rtol=1e-13)
 
 
 def test_what_a_step_computes_again_is_fused_with_what_reads_it() -> None:
     """A step of another loop knows nothing already, so nothing has to be kept apart there."""
     planner = SegmentedPlanner(graph_of(MODULE.learned.grad("w", "v"), *LEARNED), INITIAL_CAPACITY)
-    graph, _ = planner.made({planner.loops[0]: SavePolicy(kept="least")})
+    graph, _ = planner.finalize({planner.loops[0]: SavePolicy(residuals="least")})
     assert "inlineable" not in lower_for_platform(graph, "cpu")

@@ -33,7 +33,7 @@ class Machine:
         """How so many calls are waited for."""
         monkeypatch.setattr(adaptive_wait, "perf_counter", lambda: self.now)
         self.ways = []
-        assert [waiter.item(Late(self)) for _ in range(count)] == [7] * count
+        assert [waiter.read_item(Late(self)) for _ in range(count)] == [7] * count
         return self.ways
 
 
@@ -58,7 +58,7 @@ class Late:
 
 def test_the_number_is_the_results() -> None:
     waiter = AdaptiveWaiter()
-    assert [waiter.item(jnp.asarray(k)) for k in range(10 * CALLS_PER_TRIAL)] == list(range(10 * CALLS_PER_TRIAL))
+    assert [waiter.read_item(jnp.asarray(k)) for k in range(10 * CALLS_PER_TRIAL)] == list(range(10 * CALLS_PER_TRIAL))
 
 
 def test_a_program_that_takes_less_awake_is_waited_for_awake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_one_slow_call_changes_nothing_and_many_do(monkeypatch: pytest.MonkeyPat
 def test_a_clock_that_stands_still_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive_wait, "perf_counter", lambda: 0.0)
     waiter = AdaptiveWaiter()
-    assert [waiter.item(jnp.asarray(k)) for k in range(10 * CALLS_PER_TRIAL)] == list(range(10 * CALLS_PER_TRIAL))
+    assert [waiter.read_item(jnp.asarray(k)) for k in range(10 * CALLS_PER_TRIAL)] == list(range(10 * CALLS_PER_TRIAL))
 
 
 def test_without_sched_yield_it_sleeps_for_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_a_sample_is_longer_after_one_of_little_and_shorter_after_one_of_much(
     memory: int, written: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[float] = []
-    sampling = TraceSampler(apart=True)
+    sampling = TraceSampler(periodic=True)
 
     def hold(length: float) -> None:
         held.append(length)
@@ -90,7 +90,7 @@ def test_samples_are_rarer_the_longer_a_call_takes(written: list[bytes], monkeyp
     monkeypatch.setattr(trace_sampling, "MAX_SAMPLE_SECONDS", 0.001)
     monkeypatch.setattr(trace_sampling, "MAX_UNMONITORED_SECONDS", 0.001)
     written.extend([b""] * 1000)
-    with TraceSampler(apart=True) as sampling:
+    with TraceSampler(periodic=True) as sampling:
         time.sleep(0.2)
     begins = [sample.begin for sample in sampling.samples]
     assert 1 < len(begins) < 30 and begins[0] == 0.0
@@ -100,7 +100,7 @@ def test_samples_are_rarer_the_longer_a_call_takes(written: list[bytes], monkeyp
 def test_a_sample_ends_when_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = iter([10, 10, 11 + trace_sampling.MAX_GROWTH_BYTES])
     monkeypatch.setattr(trace_sampling, "resident_bytes", lambda: next(sizes))
-    TraceSampler(apart=True).hold(1e6)
+    TraceSampler(periodic=True).hold(1e6)
     assert not list(sizes)
 
 
@@ -108,7 +108,7 @@ def test_what_happened_at_the_edges_of_a_sample_is_no_lines(monkeypatch: pytest.
     """Each sample stands for the time to the next; an operation that it does not hold as a whole is not known."""
     found = {b"half": ({"a": 0.25, "b": 0.125}, 0.5), b"nothing": ({}, 0.0), b"all": ({"b": 1.0}, 1.0)}
     monkeypatch.setattr(profiler_traces, "op_seconds", lambda trace, _: found[trace])
-    taken, sampling = ProfilerTraces(), TraceSampler(apart=True)
+    taken, sampling = ProfilerTraces(), TraceSampler(periodic=True)
     taken.modules["f"] = "jit_f"
     sampling.samples = [
         TraceSample(0.0, 1.0, b"half"),
@@ -117,7 +117,7 @@ def test_what_happened_at_the_edges_of_a_sample_is_no_lines(monkeypatch: pytest.
     ]
     taken.add("f", sampling, 10.0)
     assert taken.ops["f"] == pytest.approx({"a": 1.0, "b": 0.5 + 4.0})
-    assert taken.unseen["f"] == pytest.approx(1.5 + 3.0)
+    assert taken.unattributed["f"] == pytest.approx(1.5 + 3.0)
     assert taken.sampled["f"] == 3
 
 
@@ -127,6 +127,6 @@ def test_a_trace_that_cannot_be_kept_is_told(apart: bool, monkeypatch: pytest.Mo
         raise OSError("no space left on device")
 
     monkeypatch.setattr(trace_sampling.tempfile, "TemporaryDirectory", full)
-    with TraceSampler(apart=apart) as sampling:
+    with TraceSampler(periodic=apart) as sampling:
         pass
     assert sampling.failed == "no space left on device" and not sampling.samples

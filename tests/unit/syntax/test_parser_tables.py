@@ -91,7 +91,9 @@ def test_every_rule_has_its_callback() -> None:
     from difflang.syntax.tree_builder import TreeBuilder
 
     named = {
-        rule.callback for rule in parser_tables.load_tables().rules if not rule.origin.startswith("_") and not rule.unit
+        rule.callback
+        for rule in parser_tables.load_tables().rules
+        if not rule.origin.startswith("_") and not rule.is_unit
     }
     passed_on = {"item", "stmt", "fn", "loop", "value", "expr", "atom", "attribute_arg", "type_atom", "pattern"}
     assert {name for name in named if not hasattr(TreeBuilder, name)} <= passed_on

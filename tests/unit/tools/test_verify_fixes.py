@@ -166,7 +166,7 @@ def test_few_proposals_of_a_file_are_judged_at_a_time_and_all_are_made() -> None
 # ---- The tables of mistakes
 
 
-@pytest.mark.parametrize("mistake", [m for m in COMMON_MISTAKES if m.writes is not None], ids=lambda m: m.example)
+@pytest.mark.parametrize("mistake", [m for m in COMMON_MISTAKES if m.replacement is not None], ids=lambda m: m.example)
 def test_a_known_mistake_is_gone_when_it_is_written_as_proposed(mistake: CommonMistake) -> None:
     source = Source("wrong.dfl", mistake.example)
     (report,) = parse(source).diagnostics
@@ -275,7 +275,7 @@ def test_a_repair_in_several_places_is_said_once() -> None:
     text = "record P { mass: f32 }\nlet a = P(maas = 1.0)\nlet b = a.maas + a.maas\n"
     source = Source("wrong.dfl", text)
     found = verify_fixes(source, check(source), check)
-    assert [fix.text for fix in certain_fixes(found)] == ["write `mass`"] * len(certain_fixes(found)) and certain_fixes(
-        found
-    )
+    assert [fix.title for fix in certain_fixes(found)] == ["write `mass`"] * len(
+        certain_fixes(found)
+    ) and certain_fixes(found)
     assert after(text) == text.replace("maas", "mass")

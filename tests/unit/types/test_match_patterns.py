@@ -29,7 +29,9 @@ SOURCE = Source(
 )
 DECLARED = {item.name: item for item in parse(SOURCE).module.items if isinstance(item, tree.Enum)}
 UNIFIER = Unifier()
-MOVE, SIDE = (AnnotationResolver(UNIFIER, DECLARED.get).declared(DECLARED[name], {}) for name in ("Move", "Side"))
+MOVE, SIDE = (
+    AnnotationResolver(UNIFIER, DECLARED.get).declaration_type(DECLARED[name], {}) for name in ("Move", "Side")
+)
 TYPES: list[LangType] = [MOVE, SIDE, TupleType((MOVE, Tensor(BOOL))), TupleType((SIDE, SIDE, Tensor(BOOL)))]
 Value = tuple[object, ...]
 
@@ -72,17 +74,17 @@ def test_coverage_is_that_of_trying_every_value(seed: int) -> None:
     rows = [pattern(random, type, 3) for _ in range(random.randint(1, 6))]
     coverage = ExhaustivenessChecker(UNIFIER, DECLARED["Move"].span)
     everything = list(values(type))
-    missing = coverage.missing([[r] for r in rows], [type])
+    missing = coverage.missing_cases([[r] for r in rows], [type])
     assert bool(missing) == any(not any(fits(r, v) for r in rows) for v in everything)
     for i, row in enumerate(rows):
         needed = any(fits(row, v) and not any(fits(r, v) for r in rows[:i]) for v in everything)
-        assert coverage.useful([[r] for r in rows[:i]], [row], [type]) == needed
+        assert coverage.is_useful([[r] for r in rows[:i]], [row], [type]) == needed
 
 
 def test_every_variant_that_is_missing_is_named() -> None:
     coverage = ExhaustivenessChecker(UNIFIER, DECLARED["Move"].span)
     left = ConstructorPattern(("variant", 0), (ConstructorPattern(("variant", 0), ()), WILDCARD))
-    assert coverage.missing([[left]], [MOVE]) == [["Turn(Right, _)"], ["Stay"], ["Wait(_)"]]
+    assert coverage.missing_cases([[left]], [MOVE]) == [["Turn(Right, _)"], ["Stay"], ["Wait(_)"]]
 
 
 def test_a_long_match_is_gone_through_in_time() -> None:
@@ -90,5 +92,5 @@ def test_a_long_match_is_gone_through_in_time() -> None:
     rows: list[CheckedPattern] = [ConstructorPattern(("literal", i), ()) for i in range(200)]
     coverage = ExhaustivenessChecker(UNIFIER, DECLARED["Move"].span)
 
-    assert all(coverage.useful([[r] for r in rows[:i]], [row], [Tensor(I32)]) for i, row in enumerate(rows))
-    assert coverage.missing([[r] for r in rows], [Tensor(I32)]) == [["_"]]
+    assert all(coverage.is_useful([[r] for r in rows[:i]], [row], [Tensor(I32)]) for i, row in enumerate(rows))
+    assert coverage.missing_cases([[r] for r in rows], [Tensor(I32)]) == [["_"]]

@@ -383,16 +383,16 @@ def test_a_wrong_rule_loads_and_is_found() -> None:
     """The change of one is off, the value of another; both are their own adjoints, as every rule is that is linear."""
     body = "fn f(x: f64[n]) -> f64[n] = x^3\n"
     wrong = compared(body + "rule f(x) { (f(x), linear |dx| 3 * x^2 * dx + 1e-6 * dx) }", "f", [1.0, 2.0])
-    assert 1e-8 < wrong.change < 1e-6 and wrong.value == 0 and wrong.turned < 1e-15
+    assert 1e-8 < wrong.tangent < 1e-6 and wrong.value == 0 and wrong.adjoint_gap < 1e-15
     wrong = compared(body + "rule f(x) { (f(x) * (1 + 1e-9), linear |dx| 3 * x^2 * dx) }", "f", [1.0, 2.0])
-    assert wrong.value == pytest.approx(5e-10, rel=1e-3) and wrong.change < 1e-15
+    assert wrong.value == pytest.approx(5e-10, rel=1e-3) and wrong.tangent < 1e-15
 
 
 def test_a_solver_that_is_not_one_is_found_by_its_transpose() -> None:
     """It is linear in b, but no inverse of A: what pulls through it is not the adjoint of what pushes."""
     source = "fn s(A: f64[2] -o f64[2], b: f64[2]) -> f64[2] = b + [A(b)[1], 0]\nrule s(A, b) by linear_solve A\n"
     source += "let m: f64[2, 2] = [[2, 1], [0, 3]]\nfn f(b: f64[2]) -> f64[2] = s(linear |v| m @ v, b)"
-    assert compared(source, "f", [1.0, 2.0]).turned > 0.01
+    assert compared(source, "f", [1.0, 2.0]).adjoint_gap > 0.01
 
 
 COMPLEX = """

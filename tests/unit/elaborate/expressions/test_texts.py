@@ -125,7 +125,7 @@ def test_a_template_is_read_back() -> None:
         said: list[tuple[int, str]] = []
         for when, tag in ((True, 0), (False, 0), (True, 2)):
             arrays = np.bool_(when), np.int32(tag), np.float32(1.0), np.array([0.5, 1.0])
-            evaluate(read, *arrays, says=lambda site, text, said=said: said.append((site, text)))
+            evaluate(read, *arrays, text_sink=lambda site, text, said=said: said.append((site, text)))
         assert said == [(0, 'a "b"\né C(1.00)   <[0.5, 1.0]>'), (0, 'a "b"\né E   <[0.5, 1.0]>')]
 
 

@@ -173,7 +173,7 @@ def test_a_loop_that_yields_runs_once_before_the_reverse_pass() -> None:
 )
 def test_of_a_known_length_it_is_planned_what_is_kept(steps: int, asked: StoreRequest) -> None:
     size = StoreSize.of([], 1, asked)
-    if steps <= size.whole:
+    if steps <= size.store_all_up_to:
         assert not size.planned
     else:
         assert size.planned == plan_checkpoints(steps, asked.slots + asked.steps)
@@ -202,7 +202,8 @@ def test_products_stay_in_a_loop_whose_states_are_had_again() -> None:
 def test_there_are_no_more_slots_than_states() -> None:
     state = (Tensor(F64, (1000,)),)
     sizes = [
-        StoreSize.of(state, 1, StoreRequest(slots=slots, length=200)).room for slots in (150, 200, 10_000, 1_000_000)
+        StoreSize.of(state, 1, StoreRequest(slots=slots, length=200)).capacity
+        for slots in (150, 200, 10_000, 1_000_000)
     ]
     assert sizes == [151, 201, 201, 201]
 

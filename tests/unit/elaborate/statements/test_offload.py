@@ -124,8 +124,8 @@ def test_lanes_say_that_nothing_is_moved(monkeypatch: pytest.MonkeyPatch) -> Non
     """Also where there is a host to move to."""
     monkeypatch.setattr(compile, "device_platform", lambda device: "gpu")
     alone, lanes = [getattr(module("offload"), n).grad("w", "x").lower(*TYPES).graph for n in ("relaxed", "lanes")]
-    assert not compile.Executable(alone).notes
-    (note,) = compile.Executable(lanes).notes
+    assert not compile.Executable(alone).offload_warnings
+    (note,) = compile.Executable(lanes).offload_warnings
     assert note.code == "DL0602" and "lanes" in note.message
 
 

@@ -22,7 +22,7 @@ from difflang.lower.stablehlo.equation_runs import EqnRun, group_runs
 from difflang.lower.stablehlo.graph_primitive import PrimitiveBody, bind_graph
 from support.op_calls import DRAWN, DTYPE_OF, calls_of
 
-FORMULAS = [op for op in OPS.values() if op.formula]
+FORMULAS = [op for op in OPS.values() if op.formula_dtypes]
 ATTRS: dict[str, list[dict[str, Any]]] = {
     "gaussian": [{"scale": 1.0}, {"scale": 0.5}],
     "integer_pow": [{"n": n} for n in (0, 2, 3, -5, -11)],
@@ -55,7 +55,7 @@ def numbers(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     [
         pytest.param(op, dtype, attrs, id=f"{op}-{dtype}{''.join(f'-{v}' for v in attrs.values())}")
         for op in FORMULAS
-        for dtype in op.formula
+        for dtype in op.formula_dtypes
         for attrs in ATTRS.get(op.name, [{}])
     ],
 )
@@ -76,7 +76,7 @@ def test_what_takes_many_steps_is_written(op: Op, dtype: DType) -> None:
     aval = jax.ShapeDtypeStruct((2, 3), numpy_dtype(dtype))
     with jax.enable_x64(True):
         steps = jax.make_jaxpr(partial(op.lower, jax, **ATTRS.get(op.name, [{}])[-1]))(aval).jaxpr
-    assert (dtype in op.formula) or count(steps) < MANY
+    assert (dtype in op.formula_dtypes) or count(steps) < MANY
 
 
 def count(jaxpr: Any) -> int:

@@ -139,7 +139,7 @@ def test_what_is_kept_is_what_the_schedule_says_each_in_a_slot_of_its_own(size: 
     held = {int(slot): int(step) for step, slot in zip(*order, strict=True) if step < binomial_schedule.INT32_MAX}
     kept = sorted(held.values())
     taken, place = jax.jit(lambda order, place, step: insert_checkpoint(jax, size, order, place, step)), np.int32(1)
-    for step in range(size.whole, 400):
+    for step in range(size.store_all_up_to, 400):
         if step % size.steps:
             continue
         order, place, _, slot = taken(order, place, np.int32(step))
@@ -162,8 +162,8 @@ def test_large_states_get_few_slots_and_small_ones_many() -> None:
     assert StoreSize.of([], 1, StoreRequest()) == StoreSize(16384, 256, 512)
     full = StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 1))
     assert full == StoreSize(1001, 1001, 1)  # while there is room nothing is decided
-    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 0)).whole == 0
-    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(7, 6)).whole == 0
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 0)).store_all_up_to == 0
+    assert StoreSize.of([Tensor(F64)], 1, StoreRequest(7, 6)).store_all_up_to == 0
     assert StoreSize.of([Tensor(F64)], 1, StoreRequest(1000, 1, 500)).planned == tuple(range(500))
 
 

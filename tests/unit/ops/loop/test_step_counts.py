@@ -70,7 +70,7 @@ def online(slots: int, units: int) -> np.ndarray:
 
 def expected(size: StoreSize, steps: int) -> int:
     """Forwards, then what the schedule says, then each unit once more but for its last step."""
-    if steps <= size.whole:
+    if steps <= size.store_all_up_to:
         return steps
     units = -(-steps // size.steps)
     kept = online(size.slots, units)
@@ -99,7 +99,7 @@ def test_the_steps_taken_are_those_of_the_schedule(
     """And the gradient is that of the interpreter, which keeps everything."""
     monkeypatch.setattr(StoreSize, "of", lambda *_, **__: size)
     monkeypatch.setattr(
-        checkpoint_store, "LARGE_STATE_BYTES", 0 if size.whole else checkpoint_store.LARGE_STATE_BYTES
+        checkpoint_store, "LARGE_STATE_BYTES", 0 if size.store_all_up_to else checkpoint_store.LARGE_STATE_BYTES
     )  # at 0 what is not kept is not written
     lowering = Counting()
     with jax.enable_x64(True):
@@ -109,7 +109,7 @@ def test_the_steps_taken_are_those_of_the_schedule(
             lowering.taken = 0
             found = program(*arguments)
             jax.effects_barrier()
-            if size.whole or size.steps == 1:
+            if size.store_all_up_to or size.steps == 1:
                 assert lowering.taken == expected(size, steps)
             else:  # slots that are free by then have room for more steps than those of a unit
                 assert 0.8 * expected(size, steps) <= lowering.taken <= expected(size, steps)

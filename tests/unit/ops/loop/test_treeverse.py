@@ -39,13 +39,13 @@ def followed(rows: np.ndarray, kept: list[int], slots: int, *, taped: int = 0) -
         if leg.skipped:
             at = held[leg.slot + 1] = at + leg.skipped
         if taped:
-            room = [at + i for i in range(leg.taken if number else leg.back)]
+            room = [at + i for i in range(leg.stored if number else leg.back)]
             assert len(room) <= taped
         else:
-            room = [at, *[at + 1 + i for i in range(leg.taken)]] if leg.taken else held[leg.slot :]
-            held[leg.slot + 1 : leg.slot + 1 + leg.taken] = room[1 : 1 + leg.taken] if leg.taken else []
+            room = [at, *[at + 1 + i for i in range(leg.stored)]] if leg.stored else held[leg.slot :]
+            held[leg.slot + 1 : leg.slot + 1 + leg.stored] = room[1 : 1 + leg.stored] if leg.stored else []
             assert len(held) == slots + 1
-        count += leg.skipped + leg.taken
+        count += leg.skipped + leg.stored
         back += reversed(room[: leg.back])
     return back, count
 
@@ -66,9 +66,9 @@ def test_each_step_is_gone_back_through_once(steps: int, slots: int) -> None:
 @pytest.mark.parametrize("slots", [1, 2, 3, 8])
 @pytest.mark.parametrize(("steps", "each"), [(7, 7), (7, 3), (9, 3), (30, 1), (30, 4), (100, 13), (2, 1)])
 def test_so_it_is_where_what_is_read_back_is_kept_of_a_few_steps(steps: int, each: int, slots: int) -> None:
-    size = StoreSize.of([], 1, StoreRequest(slots, each, steps, taped=True))
+    size = StoreSize.of([], 1, StoreRequest(slots, each, steps, residuals=True))
     rows = plan_residual_segments(steps, slots, each)
-    assert rows is not None and size.taped == each and size.head == steps - each
+    assert rows is not None and size.residual_steps == each and size.head == steps - each
     back, count = followed(rows, list(size.planned), slots, taped=each)
     assert back == list(reversed(range(steps)))
     if slots * each >= steps - each:  # each unit has its own state
@@ -97,11 +97,17 @@ def test_the_last_state_kept_is_counted_as_it_is_placed() -> None:
 
 
 def test_what_is_estimated_of_a_way_is_what_its_legs_take() -> None:
-    for way, again in loop_policies(60, known=True)[::29]:
-        rows = plan_residual_segments(60, way.slots, way.taped) if way.taped else plan_segments(60, way.slots + 1)
+    for way, again in loop_policies(60, is_static=True)[::29]:
+        rows = (
+            plan_residual_segments(60, way.slots, way.segment_steps)
+            if way.segment_steps
+            else plan_segments(60, way.slots + 1)
+        )
         assert rows is not None
         took = int(rows[:, 2].sum() + rows[:, 3].sum())
-        assert took <= again <= took + max(2 * way.taped, 12)  # the spare slot, and a last unit that is not whole
+        assert (
+            took <= again <= took + max(2 * way.segment_steps, 12)
+        )  # the spare slot, and a last unit that is not whole
 
 
 SOURCE = """float f64
@@ -142,10 +148,10 @@ fn inner(w: f64, v: f64[3]) -> f64 {
 }
 """
 WAYS = [
-    SavePolicy(1, taped=1),
-    SavePolicy(1, taped=20),
-    SavePolicy(2, taped=3),
-    SavePolicy(4, taped=5),
+    SavePolicy(1, segment_steps=1),
+    SavePolicy(1, segment_steps=20),
+    SavePolicy(2, segment_steps=3),
+    SavePolicy(4, segment_steps=5),
     SavePolicy(3),
     SavePolicy(12),
 ]
@@ -159,9 +165,9 @@ def test_gradients_are_those_that_keep_all(name: str, large: int, monkeypatch: p
     graph = function._entry(("f64", "f64[3]"), {}).graph
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     given = np.float64(0.7), np.asarray([0.3, -0.4, 1.1])
-    wanted = compile_graph(planner.as_usual[0])(*given)
+    wanted = compile_graph(planner.baseline[0])(*given)
     assert planner.loops
     for way in WAYS:
-        done, _ = planner.made({e: way for e in planner.loops if way.slots + way.taped < e.attrs["length"]})
+        done, _ = planner.finalize({e: way for e in planner.loops if way.slots + way.segment_steps < e.attrs["length"]})
         for got, want in zip(compile_graph(done)(*given), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-13)

@@ -60,7 +60,7 @@ def agree(lhs: Graph, rhs: Graph) -> None:
 def test_both_sides_of_a_rule_are_the_same_function(number: int) -> None:
     rule: ProgramPair = ALGEBRAIC_IDENTITIES[number]
     for dtype in rule.dtypes:
-        lhs, rhs = rule.traced(rule.left, dtype), rule.traced(rule.right, dtype)
+        lhs, rhs = rule.trace(rule.left, dtype), rule.trace(rule.right, dtype)
         agree(lhs, rhs)
         after = dce(verify(simplify(lhs), after="simplify"))
         assert graphs_equal(after, dce(rhs), names=False), f"not rewritten for {dtype}"
@@ -71,7 +71,7 @@ def test_both_sides_of_a_rule_have_one_derivative(number: int) -> None:
     """Pushed and pulled, NaN and Inf included; zeros may differ in sign, where one is structural."""
     rule = ALGEBRAIC_IDENTITIES[number]
     for derivative in (jvp, vjp):
-        lhs, rhs = (derivative(rule.traced(side, F64)) for side in (rule.left, rule.right))
+        lhs, rhs = (derivative(rule.trace(side, F64)) for side in (rule.left, rule.right))
         for seed in range(40):
             draw = Random(seed)
             xs = [numbers(draw, p.type) for p in lhs.params if isinstance(p.type, Tensor)]
@@ -151,7 +151,7 @@ def test_a_rule_of_real_numbers_leaves_complex_ones_alone(number: int) -> None:
     """`-x / -y` of complex numbers is not `x / y` in the signs of its zeros."""
     rule = ALGEBRAIC_IDENTITIES[number]
     if "abs" not in {e.op.name for e in rule.lhs.eqns}:
-        graph = rule.traced(rule.left, C128)
+        graph = rule.trace(rule.left, C128)
         assert [e.op for e in simplify(graph).eqns] == [e.op for e in graph.eqns]
 
 

@@ -321,8 +321,8 @@ def test_a_record_in_a_tuple() -> None:
 
 def test_sizes_that_decide_are_told() -> None:
     program = checked_text("fn f(x: f64[n]) -> f64 = prod(x)")
-    assert "x: f64[3]" in derive_function(program, program.module.fns["f"], DeriveOptions(told={"n": "3"}))
-    held(program, program.module.fns["f"], DeriveOptions(told={"n": "3"}))
+    assert "x: f64[3]" in derive_function(program, program.module.fns["f"], DeriveOptions(argument_specs={"n": "3"}))
+    held(program, program.module.fns["f"], DeriveOptions(argument_specs={"n": "3"}))
 
 
 @pytest.mark.parametrize("name", ["items", "steps", "frames"])

@@ -86,8 +86,8 @@ def test_functions_of_the_library(module: str, name: str) -> None:
         ("step", DeriveOptions(mode="jvp", wrt="y"), "jvp[1](f)(t, y, d_y)"),
         ("energy", DeriveOptions(mode="hvp"), "jvp[0, 1](|a, b| hvp(v)(a, b))("),
         ("one", DeriveOptions(order=2), "f''("),
-        ("vector", DeriveOptions(mode="vjp", told={"x": "f64[3]"}), "f: (f64[3]) -> f64[3], x: f64[3]"),
-        ("vector", DeriveOptions(mode="jvp", told={"V": "f64[2]"}), "f: (f64[2]) -> f64[2], x: f64[2]"),
+        ("vector", DeriveOptions(mode="vjp", argument_specs={"x": "f64[3]"}), "f: (f64[3]) -> f64[3], x: f64[3]"),
+        ("vector", DeriveOptions(mode="jvp", argument_specs={"V": "f64[2]"}), "f: (f64[2]) -> f64[2], x: f64[2]"),
     ],
 )
 def test_every_mode(program: CheckedProgram, name: str, options: DeriveOptions, says: str) -> None:
@@ -113,15 +113,15 @@ def test_a_formula_of_a_function_that_is_given() -> None:
 def test_types_that_do_not_fit(told: dict[str, str], says: str) -> None:
     program = checked_text("fn f[T: float](x: T[n]) -> T = sum(x^2)")
     with pytest.raises(DifflangError) as found:
-        derive_function(program, program.module.fns["f"], DeriveOptions(told=told))
+        derive_function(program, program.module.fns["f"], DeriveOptions(argument_specs=told))
     assert says in found.value.diagnostics[0].message
 
 
 def test_sizes_and_element_types_are_told_by_a_parameter() -> None:
     program = checked_text("fn f[T: float](x: T[n]) -> T = prod(x)\nfn g[P](p: P, v: D(P)) -> P = p + v")
     assert "d_f(x: f64[3]) -> f64[3]" in derive_function(
-        program, program.module.fns["f"], DeriveOptions(told={"x": "f64[3]"})
+        program, program.module.fns["f"], DeriveOptions(argument_specs={"x": "f64[3]"})
     )
     assert "vjp_g(p: f64[2], v: f64[2]" in derive_function(
-        program, program.module.fns["g"], DeriveOptions(mode="vjp", told={"P": "f64[2]"})
+        program, program.module.fns["g"], DeriveOptions(mode="vjp", argument_specs={"P": "f64[2]"})
     )

@@ -112,7 +112,7 @@ def test_what_is_computed_is_waited_for() -> None:
 def test_a_benchmark_runs_apart_from_its_file(tmp_path: Path, engine: str) -> None:
     path = tmp_path / "b.dfl"
     path.write_text('print("no")\nlet x = ones(9)\nbench "sum" {\n  var s = 0.0\n  s += sum(x)\n  print("no")\n}\n')
-    found = Benchmarks(str(path), SuiteOptions(Engine(engine))).measured(0, 0.01)  # type: ignore[arg-type]
+    found = Benchmarks(str(path), SuiteOptions(Engine(engine))).measure(0, 0.01)  # type: ignore[arg-type]
     assert (found.name, found.line) == ("sum", 3)
     assert 0 < found.timing.fastest <= found.timing.low <= found.timing.median <= found.timing.high
     assert found.to_json()["median"] == found.timing.median
