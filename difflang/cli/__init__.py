@@ -118,7 +118,7 @@ def main() -> None:
 @click.option("--max-steps", type=click.IntRange(1, MAX_STEPS), metavar="N", help="More steps of one loop "
               "are an error.")  # fmt: skip
 @click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
-@click.option("--profile-out", "kept", type=FILE, help="Write that as JSON.")
+@click.option("--profile-out", type=FILE, help="Write that as JSON.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
@@ -158,7 +158,11 @@ def run(
 @program_arguments
 @click.option("--stage", type=SuggestingChoice(STAGES), required=True, help="How far the program has come.")
 @click.option(
-    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+    "--arg",
+    "argument_types",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
 )
 @click.option("--wrt", help="Show the gradient in this parameter, `w`, `m.w` or `w,v`.")
 @click.option(
@@ -227,7 +231,11 @@ def check_grad(
 @program_arguments
 @click.option("--wrt", help="Of the gradient in this parameter, `w`, `m.w` or `w,v`.")
 @click.option(
-    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+    "--arg",
+    "argument_types",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
 )
 @memory_budget_option
 @click.option("--compile", "compiled", is_flag=True, help="Compile it too, and say what XLA takes.")

@@ -34,7 +34,9 @@ class ProgramCommand(click.Command):
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
             way = f"An argument of the program stands after `--`: `{program_argument_usage(ctx, given, error.option_name)}`."
             size = (
-                " A size is told with `--arg n=3`." if not near and any(p.name == "told" for p in self.params) else ""
+                " A size is told with `--arg n=3`."
+                if not near and any(p.name == "argument_types" for p in self.params)
+                else ""
             )
             raise click.UsageError(f"{error.message}{hint}{size} {way}", ctx) from None
 

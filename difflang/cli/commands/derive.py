@@ -28,7 +28,11 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
               "product with the Hessian.")  # fmt: skip
 @click.option("--order", type=int, default=1, show_default=True, help="How often, with `--mode grad` and a number.")
 @click.option(
-    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+    "--arg",
+    "argument_types",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
 )
 @click.option("--symbolic", is_flag=True, help="One formula, for a function of numbers without loops and branches.")
 @click.option("--latex", is_flag=True, help="The same as LaTeX.")

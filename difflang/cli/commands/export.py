@@ -22,7 +22,11 @@ from difflang.tools.export.artifact_file import PLATFORMS
 @click.argument("program", metavar="FILE[:ENTRY]")
 @click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 @click.option(
-    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+    "--arg",
+    "argument_types",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; ENTRY.dflx without it.")
 @click.option("--wrt", help="The gradient in this parameter, `w`, `m.w` or `w,v`, in place of the function.")

@@ -42,7 +42,11 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
               f"{', '.join(PASSES)}.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Every equation; else neighbours are folded beyond 300.")
 @click.option(
-    "--arg", "told", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`."
+    "--arg",
+    "argument_types",
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
 )
 @click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
 @search_path
