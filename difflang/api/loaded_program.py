@@ -163,7 +163,7 @@ class LoadedProgram:
     ) -> ExportedFunction:
         """A function that was elaborated in a `session` of its own, for a file."""
         name: str = function.__name__
-        declared = {p.name: (p.shown, p.span) for p in function.signature.parameters}
+        declared = {p.name: (p.type_text, p.span) for p in function.signature.parameters}
         constants = [np.asarray(c) for c in self.constants(entry)]
         about = name, function.__doc__ or "", self.name
         return ExportedFunction(

@@ -243,7 +243,7 @@ class Lowering:
         """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
         real = self.with_module(jax, SourceFrames())
         first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
-        return self.jax.through(partial(self.rule(eqn.op), first, **attrs), *arrays)
+        return self.jax.lower_with_jax(partial(self.rule(eqn.op), first, **attrs), *arrays)
 
     def lower_run(self, run: EqnRun, env: Env) -> None:
         """Equations in a row as one primitive. What has been put off before them is put off again within."""
@@ -282,7 +282,7 @@ class Lowering:
 
     def no_inline(self) -> AbstractContextManager[Any]:
         """Functions that are called within are not inlined by XLA."""
-        return self.jax.kept() if self.writes else set_xla_metadata(inlineable="false")
+        return self.jax.no_inline() if self.writes else set_xla_metadata(inlineable="false")
 
     def zeros_on_host(self, like: Tensor) -> Array:
         """In the memory of the host, without a move there: JAX's own scan begins what it stacks like that."""

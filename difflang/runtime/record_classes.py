@@ -146,7 +146,9 @@ class Choice:
         return self.options[self.variant_numbers.index(int(self.tag))]
 
 
-register_node(Choice, lambda c: ((c.tag, c.options), c.marks), lambda marks, parts: Choice(parts[0], parts[1], marks))
+register_node(
+    Choice, lambda c: ((c.tag, c.options), c.variant_numbers), lambda marks, parts: Choice(parts[0], parts[1], marks)
+)
 
 
 def choice_builder(

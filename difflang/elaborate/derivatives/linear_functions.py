@@ -82,7 +82,7 @@ from difflang.types.type_errors import DeferCheck, make_error
 def linearize(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> Walk[Term]:
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace_function(cx, f, args, wrt)
-    if traced.limit and not args.span.in_library and not cx.root.implicit_derivative:
+    if traced.memory_limit and not args.span.in_library and not cx.root.implicit_derivative:
         way = f"`grad` keeps to it; leave `@memory` away from what `{code.operator}` is taken of, and what that calls"
         message = f"no limit on memory holds for what `{code.operator}` gives: a linear function keeps what it needs"
         raise make_error("DL1014", message, (args.span, ""), help=way)

@@ -140,7 +140,7 @@ def refused_derivative(
         name = names[position] if position < len(names) and names[position] else "the argument"
         steps = yield losing_steps(cx, f, traced, args, wrt)
         labels += loss_labels(cx, steps, args.span, loss_reason, name)
-        way = differentiable_substitute(steps[0].way[-1]) if steps else way
+        way = differentiable_substitute(steps[0].path[-1]) if steps else way
     return DifflangError(Diagnostic("DL0402", message, tuple(labels), (way,)))
 
 

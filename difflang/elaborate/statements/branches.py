@@ -119,7 +119,7 @@ def elaborate_side(
     cx: ElabContext, body: Callable[[], Walk[Term]] | None, variables: list[LocalBinding], span: Span
 ) -> Walk[BranchSide]:
     """One side of a branch as a region; the variables are put back as they were."""
-    before, marks = [b.term for b in variables], [len(log.sites) for log in cx.write_logs.values()]
+    before, marks = [b.term for b in variables], [len(log.writes) for log in cx.write_logs.values()]
     cx.loop_yields.append([] if cx.loop_yields and cx.loop_yields[-1] is not None else None)
     with cx.nested_graph(span) as builder:
         try:

@@ -193,8 +193,8 @@ def take_writes_since(cx: ElabContext, marks: Sequence[int], span: Span) -> list
     """What was noted since each log was so long, taken out of the logs."""
     found: list[tuple[WriteLog, Tuple]] = []
     for log, mark in zip(cx.write_logs.values(), marks, strict=True):
-        new = log.sites[mark:]
-        del log.sites[mark:]
+        new = log.writes[mark:]
+        del log.writes[mark:]
         if new:
             found.append((log, merge_writes(cx, log, new, span)))
     return found

@@ -131,7 +131,7 @@ def batch_graph(
     return bind_graph(whole, moved), [0 if differs else None for differs in wide]
 
 
-graph_p.def_impl(lambda *arrays, body: body.traced(*arrays))
+graph_p.def_impl(lambda *arrays, body: body.trace(*arrays))
 graph_p.def_abstract_eval(lambda *avals, body: body.avals())
 mlir.register_lowering(graph_p, lower_to_stablehlo)
 batching.primitive_batchers[graph_p] = batch_graph

@@ -52,7 +52,7 @@ argsort = inactive_op(
     reference=argsort_reference,
     lower=argsort_lower,
     accepts=REALS,
-    lanes=lambda n, axis, descending: {"axis": axis + 1, "descending": descending},
+    batch_attrs=lambda n, axis, descending: {"axis": axis + 1, "descending": descending},
     samples=(
         OpExample(((3, 4),), {"axis": 1, "descending": False}),
         OpExample(((3, 4),), {"axis": 0, "descending": True}),

@@ -83,13 +83,13 @@ reduce_sum = linear_op(
     type=reduced_type(NUMBERS),
     transpose=(lambda ct, x, axes: broadcast_reduced(ct, x, axes),),
     carries=True,
-    shuffles=True,
+    disjoint_transpose=True,
     reference=lambda x, axes: np.sum(upcast_half_array(x), axis=axes, dtype=upcast_half_array(x).dtype).astype(x.dtype),
     lower=sum_lower,
     accepts=NUMBERS,
     cost=one_flop_per_element,
-    barrier=True,
-    lanes=batched_axes_attr,
+    fusion_barrier=True,
+    batch_attrs=batched_axes_attr,
     samples=(*SAMPLES, *EMPTY_EXAMPLES),
     doc="""Sum over axes; 0 over nothing; integers wrap; 16-bit floats are summed in f32. Units: u -> u.
     Kinks: none.""",
@@ -317,7 +317,7 @@ def arg_extremum_op(name: str, find: Any, lower: OpRule, doc: str) -> Op:
         reference=lambda x, axis: find(upcast_half_array(x), axis=axis).astype(np.int32),
         lower=lower,
         accepts=REALS,
-        lanes=lambda n, axis: {"axis": axis + 1},
+        batch_attrs=lambda n, axis: {"axis": axis + 1},
         samples=(
             OpExample(((2, 3),), {"axis": 1}),
             OpExample(((1,),), {"axis": 0}),
@@ -349,7 +349,7 @@ reduce_all = inactive_op(
     reference=lambda x, axes: np.all(x, axis=axes),
     lower=vectorized_reduction("reduce_and", "bitwise_and"),
     accepts=BOOLS,
-    lanes=batched_axes_attr,
+    batch_attrs=batched_axes_attr,
     samples=BOOL_EXAMPLES,
     doc="""Are all true? True over nothing.""",
 )
@@ -360,7 +360,7 @@ reduce_any = inactive_op(
     reference=lambda x, axes: np.any(x, axis=axes),
     lower=vectorized_reduction("reduce_or", "bitwise_or"),
     accepts=BOOLS,
-    lanes=batched_axes_attr,
+    batch_attrs=batched_axes_attr,
     samples=BOOL_EXAMPLES,
     doc="""Is any true? False over nothing.""",
 )

@@ -65,8 +65,8 @@ const = inactive_op(
     reference=const_reference,
     lower=const_lower,
     direct=True,
-    splat=const_fill_value,
-    same_bits=True,
+    fill_value=const_fill_value,
+    bit_exact=True,
     samples=tuple(
         OpExample((), {"value": v, "type": Tensor(d, s)})
         for v, d, s in ((True, BOOL, ()), (-7, I32, (3,)), (1.5, F32, (2, 0)), (2.5, F64, (2, 1)), (1 + 2j, C64, (2,)))
@@ -79,7 +79,7 @@ dense = inactive_op(
     type=dense_type,
     reference=lambda data, type: dense_array(data, type),
     lower=lambda jax, data, type: jax.numpy.asarray(dense_array(data, type)),
-    same_bits=True,
+    bit_exact=True,
     samples=tuple(
         OpExample((), {"data": v, "type": Tensor(d, s)})
         for v, d, s in (
@@ -98,7 +98,7 @@ iota = inactive_op(
     type=iota_type,
     reference=iota_reference,
     lower=lambda jax, type, axis: jax.lax.broadcasted_iota(numpy_dtype_for(type.dtype), type.shape, axis),
-    same_bits=True,
+    bit_exact=True,
     samples=tuple(
         OpExample((), {"type": Tensor(d, s), "axis": a})
         for d, s, a in ((I32, (4,), 0), (I64, (2, 3), 1), (F64, (3, 2), 0), (F32, (2, 0), 1))

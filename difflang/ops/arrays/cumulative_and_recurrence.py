@@ -94,7 +94,7 @@ cumsum = linear_op(
     reference=cumulative_reference(np.cumsum),
     lower=accumulate_in_f32(lambda jax, x, axis, reverse: jax.lax.cumsum(x, axis, reverse)),
     accepts=NUMBERS,
-    lanes=batched_axis_attr,
+    batch_attrs=batched_axis_attr,
     samples=SAMPLES,
     doc="""Running sums along an axis, from its end if `reverse`. Units: u -> u. Kinks: none.""",
 )

@@ -75,10 +75,10 @@ swap_item = linear_op(
         None,
         lambda cts, stack, place, x: swap_cotangents(cts, stack, place, x)[1],
     ),
-    reach=swap_choices,
+    mask_transpose=swap_choices,
     reference=swap_item_reference,
     lower=swap_item_lower,
-    updates=True,
+    scatters=True,
     samples=(
         OpExample(((4, 2), FixedOperand(1, I32), (2,))),
         OpExample(((3,), FixedOperand(2, I32), ())),

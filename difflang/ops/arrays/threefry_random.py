@@ -60,10 +60,10 @@ class JaxUint32Arithmetic:
         return self.lax.bitwise_xor(x, y)
 
     def rotate(self, x: Any, by: int) -> Any:
-        left = self.lax.shift_left(x, self.like(x, by))
-        return self.lax.bitwise_or(left, self.lax.shift_right_logical(x, self.like(x, 32 - by)))
+        left = self.lax.shift_left(x, self.full_like(x, by))
+        return self.lax.bitwise_or(left, self.lax.shift_right_logical(x, self.full_like(x, 32 - by)))
 
-    def like(self, x: Any, word: int) -> Any:
+    def full_like(self, x: Any, word: int) -> Any:
         return self.lax.full_like(x, word)
 
     def iota(self, count: int) -> Any:
@@ -76,21 +76,21 @@ class JaxUint32Arithmetic:
 def threefry(arithmetic: Any, key: Words, counter: Words) -> Words:
     """The cipher of a two-word counter under a two-word key, element by element."""
     k0, k1 = key
-    keys = (k0, k1, arithmetic.xor(arithmetic.xor(k0, k1), arithmetic.like(k0, PARITY)))
+    keys = (k0, k1, arithmetic.xor(arithmetic.xor(k0, k1), arithmetic.full_like(k0, PARITY)))
     x, y = arithmetic.add(counter[0], keys[0]), arithmetic.add(counter[1], keys[1])
     for group in range(5):
         for by in ROTATIONS[group % 2]:
             x = arithmetic.add(x, y)
             y = arithmetic.xor(arithmetic.rotate(y, by), x)
         x = arithmetic.add(x, keys[(group + 1) % 3])
-        y = arithmetic.add(y, arithmetic.add(keys[(group + 2) % 3], arithmetic.like(y, group + 1)))
+        y = arithmetic.add(y, arithmetic.add(keys[(group + 2) % 3], arithmetic.full_like(y, group + 1)))
     return x, y
 
 
 def threefry_stream(on: Any, key: Words, count: int) -> Words:
     """The ciphers of 0, 1, ..., count - 1."""
     low = on.iota(count)
-    return threefry(on, (on.spread(key[0], count), on.spread(key[1], count)), (on.like(low, 0), low))
+    return threefry(on, (on.broadcast(key[0], count), on.broadcast(key[1], count)), (on.full_like(low, 0), low))
 
 
 def key_words(jax: Any, key: Any) -> Words:

@@ -78,8 +78,8 @@ def checkpoint_lower(
     min_cut: bool = False,
     step: bool = False,
 ) -> list[Any]:
-    body = lowering.restricted(regions[0], regions[0].results[:results])
-    return lowering.apart(body, *arrays) if recompute and not step else lowering.call(body, *arrays)
+    body = lowering.restrict_results(regions[0], regions[0].results[:results])
+    return lowering.lower_isolated(body, *arrays) if recompute and not step else lowering.call(body, *arrays)
 
 
 def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:

@@ -96,7 +96,7 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     if length and (inner.effectful or may_diverge(inner) or len(sequences) < len(xs)):
         found = sequential_map(jax, length, sequences, lane, [r.type for r in inner.results])
     else:  # counted, for where there is nothing to read along the lanes
-        with lowering.in_lanes(length):
+        with lowering.batch_scope(length):
             found = list(jax.vmap(lane, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
     if not histories:
         return found

@@ -37,7 +37,7 @@ def print_reference(says: TextSink, when: Any, *values: Any, text: TextTemplate,
 
 def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site: int) -> list[Any]:
     """An ordered callback of the host. JAX makes 32 bits of 64 on the way there, so these go as two halves."""
-    jax, says = lowering.jax, lowering.says
+    jax, says = lowering.jax, lowering.on_print
     dtypes = [np.dtype(x.dtype) for x in values]
 
     def print_on_host(when: Any, *halves: Any) -> None:

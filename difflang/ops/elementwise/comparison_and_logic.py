@@ -99,7 +99,7 @@ def logical_op(name: str, count: int, reference: OpRule, lower: OpRule, doc: str
     """Logic on truth values, element by element."""
     sides = ((True, True, False, False), (True, False, True, False))
     return elementwise_op(
-        name, inactive=True, same_bits=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
+        name, inactive=True, bit_exact=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
         samples=(OpExample(tuple(FixedOperand(side, BOOL) for side in sides[:count])),),
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ max_ = binary_op(
     jvp=(lambda d, z, x, y: extremum_jvp(d, z, x, y, gt), lambda d, z, x, y: extremum_jvp(d, z, y, x, gt)),
     reference=np.maximum,
     lower=lambda jax, x, y: jax.lax.max(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
     doc="""The greater; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
@@ -135,7 +135,7 @@ min_ = binary_op(
     jvp=(lambda d, z, x, y: extremum_jvp(d, z, x, y, lt), lambda d, z, x, y: extremum_jvp(d, z, y, x, lt)),
     reference=np.minimum,
     lower=lambda jax, x, y: jax.lax.min(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-2.0, 2.0), UniformSamples(-2.0, 2.0)),
     doc="""The lesser; NaN if one is. Units: u, u -> u. Kinks: at x = y the derivative is split evenly.""",
@@ -171,7 +171,7 @@ clamp = elementwise_op(
     jvp=(clamp_low_jvp, clamp_value_jvp, clamp_high_jvp),
     reference=lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
     lower=clamp_lower,
-    splats=True,
+    accepts_fill=True,
     accepts=REALS,
     samples=(UniformSamples(-1.0, -0.5), UniformSamples(-2.0, 2.0), UniformSamples(0.5, 1.0)),
     doc="""`x`, but not below `lo` nor above `hi` (`hi` where `lo > hi`). Units: u, u, u -> u.

@@ -52,7 +52,7 @@ exp2_slope = unary_op(
     jvp=lambda dx, y, x: dx * (y * math.log(2.0)),
     reference=lambda x: np.exp2(x * 0.5) * (np.exp2(x * 0.5) * math.log(2.0)),
     lower=exp2_slope_lower,
-    formula=(F64,),
+    formula_dtypes=(F64,),
     doc="""The slope of `exp2`, `log(2) 2^x`. Units: 1 -> 1, positive. Kinks: none.""",
 )
 exp2 = unary_op(
@@ -60,7 +60,7 @@ exp2 = unary_op(
     jvp=lambda dx, y, x: dx * exp2_slope.one(x),
     reference=np.exp2,
     lower=exp2_lower,
-    formula=(F64,),
+    formula_dtypes=(F64,),
     doc="""Power of two. Units: 1 -> 1, positive. Kinks: none.""",
 )
 expm1 = unary_op(
@@ -87,7 +87,7 @@ log1p = unary_op(
     jvp=lambda dx, y, x: dx / positive.one(x + 1.0),
     reference=np.log1p,
     lower=lower_in_f64(accurate_elementary.log1p, lambda lax: lax.log1p),
-    formula=(F64,),
+    formula_dtypes=(F64,),
     samples=UniformSamples(-0.8, 2.0),
     doc="""`log(1 + x)`, accurate near 0. Units: 1 -> 1. Kinks: +Inf at -1; NaN below.""",
 )
@@ -175,7 +175,7 @@ sinh = unary_op(
     jvp=lambda dx, y, x: dx * cosh.one(x),
     reference=np.sinh,
     lower=sinh_lower,
-    formula=(F64,),
+    formula_dtypes=(F64,),
     accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic sine. Units: 1 -> 1. Kinks: none.""",
 )
@@ -184,7 +184,7 @@ cosh = unary_op(
     jvp=lambda dx, y, x: dx * sinh.one(x),
     reference=np.cosh,
     lower=cosh_lower,
-    formula=(F64,),
+    formula_dtypes=(F64,),
     accepts=HOLOMORPHIC_DTYPES,
     doc="""Hyperbolic cosine. Units: 1 -> 1. Kinks: none.""",
 )
@@ -243,7 +243,7 @@ atanh = unary_op(
     jvp=lambda dx, y, x: dx / positive.one(one_minus_square.one(x)),
     reference=np.arctanh,
     lower=lower_in_f64(accurate_elementary.atanh, lambda lax: lax.atanh),
-    formula=(F64,),
+    formula_dtypes=(F64,),
     samples=INSIDE_UNIT_INTERVAL,
     doc="""Inverse hyperbolic tangent. Units: 1 -> 1. Kinks: +Inf at -1 and 1; NaN outside.""",
 )

@@ -97,7 +97,7 @@ gelu_slope = unary_op(
     jvp=gelu_slope_jvp,
     reference=gelu_slope_reference,
     lower=lower_in_f32_or_wider(lambda jax, x: gelu_slope_formula(jax.numpy, x, jax.lax)),
-    formula=FLOATS,
+    formula_dtypes=FLOATS,
     doc="""The slope of `gelu`, `P(x) + x p(x)`. Units: 1 -> 1. Kinks: none.""",
 )
 gelu = unary_op(
@@ -105,6 +105,6 @@ gelu = unary_op(
     jvp=lambda dx, y, x: dx * gelu_slope.one(x),
     reference=gelu_reference,
     lower=lower_in_f32_or_wider(lambda jax, x: gelu_formula(jax.numpy, x, jax.lax)),
-    formula=FLOATS,
+    formula_dtypes=FLOATS,
     doc="""Gaussian error linear unit, `x P(x)` with P the normal distribution. Units: 1 -> 1. Kinks: none.""",
 )

@@ -59,7 +59,7 @@ add = linear_op(
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
     reference=upcast_half_reference(np.add),
     lower=lambda jax, x, y: jax.lax.add(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=NUMBERS,
     elementwise=True,
     samples=TWO_UNIFORM,
@@ -72,7 +72,7 @@ sub = linear_op(
     transpose=(lambda ct, x, y: ct, lambda ct, x, y: -ct),
     reference=upcast_half_reference(np.subtract),
     lower=lambda jax, x, y: jax.lax.sub(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=NUMBERS,
     elementwise=True,
     samples=TWO_UNIFORM,
@@ -95,7 +95,7 @@ mul = multilinear_op(
     transpose=(lambda ct, x, y: ct * conj_if_complex(y), lambda ct, x, y: ct * conj_if_complex(x)),
     reference=upcast_half_reference(np.multiply),
     lower=lambda jax, x, y: jax.lax.mul(x, y),
-    splats=True,
+    accepts_fill=True,
     accepts=NUMBERS,
     elementwise=True,
     samples=TWO_UNIFORM,
@@ -141,8 +141,8 @@ select = linear_op(
     reference=np.where,
     lower=lambda jax, p, x, y: jax.lax.select(p, x, y),
     elementwise=True,
-    chooses=True,
-    same_bits=True,
+    selects=True,
+    bit_exact=True,
     samples=(
         OpExample((FixedOperand((True, False, True), BOOL), (3,), (3,))),
         OpExample((FixedOperand(False, BOOL), (), ())),
@@ -214,7 +214,7 @@ truncate = inactive_op(
     reference=truncate_reference,
     lower=lambda jax, x, dtype: jax.lax.convert_element_type(x, numpy_dtype_for(dtype)),
     elementwise=True,
-    same_bits=True,
+    bit_exact=True,
     samples=(
         *(OpExample(((2, 3),), {"dtype": d}, UniformSamples(-5.0, 5.0)) for d in (BOOL, I8, I32, I64)),
         *(OpExample(((2, 3),), {"dtype": d}, UniformSamples(0.0, 5.0)) for d in (U8, U32)),
@@ -249,7 +249,7 @@ def complex_part_type(same: TypeSolver, z: Tensor) -> Tensor:
 def complex_part_op(name: str, *, transpose: OperandRules, reference: Any, lower: Any, doc: str) -> Op:
     return linear_op(
         name, type=complex_part_type, transpose=transpose, reference=reference, lower=lower, doc=doc,
-        accepts=COMPLEXES, elementwise=True, conjugates=True,
+        accepts=COMPLEXES, elementwise=True, non_holomorphic=True,
         samples=(OpExample(((2, 3),)), OpExample(((),)), OpExample(((1, 0),))),
     )  # fmt: skip
 
@@ -294,7 +294,7 @@ conj = linear_op(
     reference=np.conj,
     lower=lambda jax, z: jax.lax.conj(z),
     accepts=COMPLEXES,
-    conjugates=True,
+    non_holomorphic=True,
     elementwise=True,
     samples=(OpExample(((2, 3),)),),
     doc="""Complex conjugate: linear over the reals. Units: u -> u. Kinks: none.""",

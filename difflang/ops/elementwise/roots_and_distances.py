@@ -107,7 +107,7 @@ cbrt = unary_op(
     jvp=lambda dx, y, x: dx * (full_like(y, 1 / 3) / (y * y)),
     reference=np.cbrt,
     lower=cbrt_lower,
-    formula=(F64,),
+    formula_dtypes=(F64,),
     samples=POSITIVE,
     doc="""Cube root, of negative numbers too. Units: u -> u^(1/3). Kinks: +Inf at 0.""",
 )

@@ -81,13 +81,13 @@ def matrix_op(
     samples: OpSamples,
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
-    conjugates: bool = False,
-    phases: OpRule | None = None,
+    non_holomorphic: bool = False,
+    phase_invariants: OpRule | None = None,
 ) -> Op:
     """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        jvp=(jvp,), accepts=accepts, batch_attrs=batched_stack_attrs, samples=samples, non_holomorphic=conjugates, phase_invariants=phases,
+        jvp=(jvp,), accepts=accepts, batch_attrs=batched_stack_attrs, samples=samples, non_holomorphic=non_holomorphic, phase_invariants=phase_invariants,
         cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)

@@ -335,7 +335,7 @@ slogdet = matrix_op(
     "slogdet",
     type=slogdet_type,
     accepts=MATRIX_DTYPES,
-    conjugates=True,
+    non_holomorphic=True,
     jvp=slogdet_jvp,
     reference=slogdet_reference,
     lower=slogdet_lower,

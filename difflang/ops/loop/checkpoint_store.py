@@ -137,16 +137,16 @@ class ReplaySource(Struct, frozen=True, eq=False):
     ) -> ReplaySource:  # fmt: skip
         """Of the step of a loop with so many consts and carries; what it gives depends on the state, as do `also`."""
         step = without_prints(step)
-        gives = lowering.restricted(step, [step.results[i] for i in saved])
+        gives = lowering.restrict_results(step, [step.results[i] for i in saved])
         first = 1 + consts
         places = find_state_carries(step, gives, range(first, first + carry), also)
         kept = [p for i, p in enumerate(step.params) if not first <= i < first + carry or i - first in places]
-        advance = lowering.restricted(step, [step.results[i] for i in places])
+        advance = lowering.restrict_results(step, [step.results[i] for i in places])
         types = [step.results[i].type for i in places]
-        size = asked and StoreSize.of(types, lowering.lanes, asked, inside=lowering.inside)
-        both = lowering.restricted(step, [*advance.results, *gives.results])
+        size = asked and StoreSize.of(types, lowering.batch_size, asked, inside=lowering.in_loop)
+        both = lowering.restrict_results(step, [*advance.results, *gives.results])
         graphs = [Graph(tuple(kept), g.eqns, g.results, g.name) for g in (advance, gives, both)]
-        decided = size is not None and not size.planned and lowering.lanes == 1
+        decided = size is not None and not size.planned and lowering.batch_size == 1
         sparing = decided and lowering.platform == "cpu" and sum(map(state_bytes, types)) > LARGE_STATE_BYTES
         return cls(graphs[0], graphs[1], graphs[2], places, given[0], given[1], reverse, size, sparing)
 

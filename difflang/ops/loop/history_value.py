@@ -95,7 +95,7 @@ def merge_histories(tensors: Sequence[Any], histories: Sequence[Any], types: Seq
 
 def restrict_region(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
     """The region giving only some of its results."""
-    return lowering.restricted(region, [region.results[i] for i in places])
+    return lowering.restrict_results(region, [region.results[i] for i in places])
 
 
 def restrict_silently(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:

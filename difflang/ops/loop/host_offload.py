@@ -30,7 +30,7 @@ def declare_transfer(name: str, space: str, doc: str) -> Op:
         accepts=(*NUMBERS, BOOL),
         samples=(UniformSamples(),),
         doc=doc,
-        stays=True,
+        pinned=True,
     )
 
 

@@ -152,7 +152,7 @@ class LoopLowering:
         (length, again), ys = outputs, step.results[self.carry :]
         self.types = [stacked_type(r.type, length if i < len(ys) - again else None) for i, r in enumerate(ys)]
         written, saved = split_histories(self.types)
-        self.step = lowering.restricted(
+        self.step = lowering.restrict_results(
             step, [*step.results[: self.carry], *[step.results[self.carry + i] for i in written]]
         )
         moved = results_on_host(step)
@@ -184,7 +184,7 @@ class LoopLowering:
         rooms: tuple[Array, ...] = ()
         if self.taped:
             read = [step.results[self.carry + i] for i in saved]
-            self.step_with_residuals = lowering.restricted(step, [*self.step.results, *read])
+            self.step_with_residuals = lowering.restrict_results(step, [*self.step.results, *read])
             rooms = tuple([
                 lax.full((self.taped.residual_steps, *t.shape), initial_fill(t, i))
                 for i, t in enumerate([r.type for r in read])
@@ -230,7 +230,7 @@ class LoopLowering:
     def run(self) -> list[Array]:
         along = ReversibleStepLoop(self.lowering, self, self.xs)
         reader, start = HistoryReader(self.lowering, self.xs, along), along.start(self.start)
-        with self.lowering.in_steps():
+        with self.lowering.loop_scope():
             if self.taped:
                 at = reader.stepwise(np.int32(self.taped.head), None, (int32_zero(), start))
                 self.stores_residuals = True

@@ -148,7 +148,7 @@ class Treeverse:
         def skip(at: Any) -> Any:
             k, state, slots = at
             view = self.view(self.step_index(lax.add(leg.first, k)))
-            state = tuple(view.run_again(run, source.advance, list(state)))
+            state = tuple(view.rerun(run, source.advance, list(state)))
             each = np.asarray(False) if rooms else lax.eq(leg.skipped, int32_zero())
             place = lax.add(above, lax.select(each, k, int32_zero()))
             kept = lax.bitwise_or(each, lax.eq(lax.add(k, int32_one()), leg.skipped))
@@ -161,7 +161,7 @@ class Treeverse:
         def tape(at: Any) -> Any:
             k, state, rooms = at
             view = self.view(self.step_index(lax.add(lax.add(leg.first, leg.skipped), k)))
-            outs = view.run_again(run, source.advance_with_outputs, list(state))
+            outs = view.rerun(run, source.advance_with_outputs, list(state))
             state, saved = tuple(outs[: len(state)]), outs[len(state) :]
             return lax.add(k, int32_one()), state, write_items(lax, rooms, saved, k)
 
@@ -183,10 +183,12 @@ class Treeverse:
             k, count, state = at
             view = self.view(self.step_index(lax.add(first, k)))
             if rooms:
-                view.given[run] = [read_item(lax, r, k) for r in rooms]
+                view.replayed_outputs[run] = [read_item(lax, r, k) for r in rooms]
             else:
-                view.beside[run] = [read_item(lax, s, self.legs.store_slot(lax.add(leg.slot, k))) for s in slots]
-            return lax.sub(k, int32_one()), lax.add(count, int32_one()), walk.taken(count, view.index, view, state)
+                view.carried_states[run] = [
+                    read_item(lax, s, self.legs.store_slot(lax.add(leg.slot, k))) for s in slots
+                ]
+            return lax.sub(k, int32_one()), lax.add(count, int32_one()), walk.take_step(count, view.index, view, state)
 
         start = (lax.sub(leg.back, int32_one()), count, state)
         _, count, state = lax.while_loop(lambda at: lax.ge(at[0], int32_zero()), step, start)

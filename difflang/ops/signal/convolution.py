@@ -220,10 +220,10 @@ conv = multilinear_op(
     "conv",
     type=conv_type,
     transpose=(image_cotangent, kernel_cotangent),
-    reach=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
+    mask_transpose=lambda truths, place, *operands, **_: any_broadcast_like(truths, operands[place]),
     reference=conv_reference,
     lower=conv_lower,
-    arranges=True,
+    accepts_transposed=True,
     direct=True,
     accepts=FLOATS,
     samples=(

@@ -139,8 +139,8 @@ fft = linear_op(
     reference=fft_reference,
     lower=fft_lower,
     accepts=COMPLEXES,
-    barrier=True,
-    lanes=lambda n, axes, inverse: {"axes": tuple([a + 1 for a in axes]), "inverse": inverse},
+    fusion_barrier=True,
+    batch_attrs=lambda n, axes, inverse: {"axes": tuple([a + 1 for a in axes]), "inverse": inverse},
     samples=tuple(
         OpExample((shape,), {"axes": axes, "inverse": i}) for i in (False, True) for shape, axes in FFT_CASES
     ),
@@ -154,8 +154,8 @@ rfft = linear_op(
     reference=lambda x, axis: np.fft.rfft(x, axis=axis),
     lower=rfft_lower,
     accepts=(F32, F64),
-    barrier=True,
-    lanes=lambda n, axis: {"axis": axis + 1},
+    fusion_barrier=True,
+    batch_attrs=lambda n, axis: {"axis": axis + 1},
     samples=tuple(
         OpExample((shape,), {"axis": axis})
         for shape, axis in (((5,), 0), ((6,), 0), ((2, 3), 0), ((4, 2), 0), ((3, 1), 1), ((0, 3), 1))
@@ -170,8 +170,8 @@ irfft = linear_op(
     reference=lambda z, axis, size: np.fft.irfft(z, n=size, axis=axis),
     lower=irfft_lower,
     accepts=COMPLEXES,
-    barrier=True,
-    lanes=lambda n, axis, size: {"axis": axis + 1, "size": size},
+    fusion_barrier=True,
+    batch_attrs=lambda n, axis, size: {"axis": axis + 1, "size": size},
     samples=tuple(
         OpExample((shape,), {"axis": axis, "size": size})
         for shape, axis, size in (
