@@ -346,7 +346,7 @@ def table_python(m: Any, rows: int, columns: int) -> Python:
 def blocks(steps: int) -> Graph:
     def kept(body: Body, *operands: Value, results: int) -> list[Value]:
         inside = build_region([v.type for v in operands], body)
-        return list(OPS["checkpoint"](*operands, regions=(inside,), results=results, again=False))
+        return list(OPS["checkpoint"](*operands, regions=(inside,), results=results, recompute=False))
 
     def inner(w: Value, s: Value) -> list[Value]:
         h = op("sin", w * s)

@@ -65,7 +65,7 @@ def reversible_steps(graphs: Sequence[Graph]) -> set[Graph]:
 
 def runs_in_reverse(eqn: Eqn, within: bool) -> bool:
     """Whether what the equation runs is to be undone; `within` says whether itself is."""
-    return bool(eqn.attrs.get("undo")) or (within and is_call(eqn))
+    return bool(eqn.attrs.get("reversible")) or (within and is_call(eqn))
 
 
 class DerivativeExpansion:

@@ -286,7 +286,7 @@ class ArgumentReader:
         if getattr(value, "sizes", ()):
             way = "sizes are bound for calls from Python: give the function that has them open"
             raise self.error("DL1206", f"`{path}` is a function whose sizes are bound", way)
-        self.leaf_order += [leaf.index for leaf in value.captured]
+        self.leaf_order += [leaf.index for leaf in value.captures]
         return type
 
     def read_key(self, value: Any, path: str) -> LangType:

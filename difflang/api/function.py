@@ -41,12 +41,12 @@ class Function(InspectMixin):
         self.captures, self.sizes = captured, sizes
         base = innermost_function(type)
         self.expected_type = base.code.domain if isinstance(base.code, LinearMapCode) else None
-        self.whole: Signature = replace(signature_of(type), effects=loaded.effects_of(base), sizes=sizes)
-        self.signature: Signature = self.whole.drop_dims(dict(sizes))
+        self.full_signature: Signature = replace(signature_of(type), effects=loaded.effects_of(base), sizes=sizes)
+        self.signature: Signature = self.full_signature.drop_dims(dict(sizes))
         self.__name__ = self.__qualname__ = function_name(type)
         self.__module__ = loaded.name
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
-        self._dims = {p.name: p.span for p in self.whole.parameters if p.is_dim}
+        self._dims = {p.name: p.span for p in self.full_signature.parameters if p.is_dim}
         self._has_dims = any(p.is_dim for p in self.signature.parameters)
         with loaded.lock:
             self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache())
@@ -105,7 +105,9 @@ class Function(InspectMixin):
             with self.loaded.lock:
                 found = self._dispatch.specializations.get(key)
                 if found is None:
-                    found = Specialization(self.loaded, self.__name__, self.whole, self.function_type, given, Function)
+                    found = Specialization(
+                        self.loaded, self.__name__, self.full_signature, self.function_type, given, Function
+                    )
                     self._dispatch.specializations[key] = found
                     issue_warning((*found.entry.warnings, *found.unlimited.made.executable.offload_warnings))
         return found
@@ -116,7 +118,7 @@ class Function(InspectMixin):
         named = self._arguments_by_name(args, kwargs)
         if self.sizes:
             named |= {n: size for n, size in self.sizes if n in self._dims}
-            named = {n: named[n] for n in self.whole.names if n in named}
+            named = {n: named[n] for n in self.full_signature.names if n in named}
         dims = tuple((n, parse_size(n, named[n], self._dims[n])) for n in named if n in self._dims)
         values = tuple(v for n, v in named.items() if n not in self._dims)
         leaves, structure = pytrees.flatten_tree((self.captures, values))

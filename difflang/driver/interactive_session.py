@@ -41,7 +41,7 @@ STRETCH = 0.1  # seconds between two looks at whether Ctrl-C was pressed, where 
 LAST = "_"  # the name of the last value
 DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule)
 TABLES = (
-    "fns", "records", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared",
+    "fns", "records", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared",
     "modules", "imported",
 )  # fmt: skip
 

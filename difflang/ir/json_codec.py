@@ -52,6 +52,13 @@ def fail_malformed(what: str) -> NoReturn:
     raise DifflangError(Diagnostic("DL1204", f"this is not a graph in JSON form: {what}"))
 
 
+# What artifacts of format 1 call attributes, by op: they load under the names of today.
+RENAMED_ATTRS = {
+    "checkpoint": {"again": "recompute", "cut": "min_cut", "step": "loop_step"},
+    "loop": {"again": "history_outputs", "undo": "reversible"},
+}
+
+
 class GraphEncoder:
     def __init__(self, sources: dict[Source, int] | None = None) -> None:
         self.numbers: dict[Graph, int] = {}
@@ -170,7 +177,8 @@ class GraphDecoder:
             fail_malformed(f"no op is called {name!r:.40}")
         if not isinstance(attrs, dict):
             fail_malformed("attributes are no object")
-        read = {expect_string(k): decode_attr(v) for k, v in cast(dict[Json, Json], attrs).items()}
+        old = RENAMED_ATTRS.get(expect_string(name), {})
+        read = {old.get(k, k): decode_attr(v) for k, v in cast(dict[str, Json], attrs).items()}
         inputs = tuple([expect_element(values, v) for v in expect_list(operands)])
         outputs = self.decode_values(results, home)
         values += outputs

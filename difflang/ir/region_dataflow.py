@@ -98,7 +98,7 @@ def loop_dataflow(eqn: Eqn) -> RegionDataflow:
         at = 1 + consts + k
         slots.append(RegionSlot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
     slots += [RegionSlot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
-    ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("again", 0)
-    counted = [""] * (len(ys) - again) + ["again"] * again
+    ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("history_outputs", 0)
+    counted = [""] * (len(ys) - again) + ["history_outputs"] * again
     slots += [RegionSlot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
     return RegionDataflow(tuple(slots), repeats=True, new_consts_at=1 + consts)

@@ -98,7 +98,7 @@ class HistoryRewriter:
 
     def drop_step_bound(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
         """A loop with no bound on its steps: where there was none but the room, only its condition ends it."""
-        attrs = {k: v for k, v in eqn.attrs.items() if k != "again"}
+        attrs = {k: v for k, v in eqn.attrs.items() if k != "history_outputs"}
         limit = self.number(UNLIMITED_STEPS, INDEX, eqn) if only_room else new.operands[0]
         self.put(eqn, new, attrs={**attrs, "length": None}, operands=(limit, *new.operands[1:]))
 

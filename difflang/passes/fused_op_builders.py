@@ -68,7 +68,7 @@ def loops_compatible(loops: Eqns, eqn: Eqn) -> bool:
 
 def comparable_form(form: LoopAttrs) -> LoopAttrs:
     """What two loops must have in common."""
-    return form._replace(consts=0, carry=0, again=0)
+    return form._replace(consts=0, carry=0, history_outputs=0)
 
 
 def item_operands(eqn: Eqn) -> Sequence[int]:
@@ -110,7 +110,7 @@ def fuse_loops(loops: Eqns, to: Renaming) -> Eqn:
     step = Graph(params, tuple(body), tuple([inner for _, inner in results]), first.regions[0].name)
     attrs: dict[str, Attr] = {**first.attrs, "consts": len(consts.of), "carry": len(carry)}
     if histories:
-        attrs["again"] = len(histories)
+        attrs["history_outputs"] = len(histories)
     operands = (first.operands[0], *consts.of, *(value for value, _ in carry), *items.of)
     regions = (step, *fused_conditions(first, consts, [param for _, param in carry]))
     return Eqn(loop, operands, (first.results[0], *[r for r, _ in results]), attrs, regions, first.span)

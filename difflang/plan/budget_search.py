@@ -314,7 +314,7 @@ class SegmentedPlanner:
         ]
         total = 0.0
         for e in found:
-            again = e.attrs.get("again", 0)
+            again = e.attrs.get("history_outputs", 0)
             step = e.regions[0]
             if again and not e.attrs["reverse"]:
                 total += sum([estimated_work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])

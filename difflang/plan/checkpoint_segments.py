@@ -191,7 +191,7 @@ def checkpoint_segments(
         elif eqn is piece.eqns[0]:
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
             if made:
-                inner = identity if blocks[piece].get("cut") else rewrite_body
+                inner = identity if blocks[piece].get("min_cut") else rewrite_body
                 eqns.append(
                     checkpoint_equation(
                         map_equations(rewrite_eqn, piece.eqns), made, constants, piece.span, blocks[piece], inner
@@ -217,5 +217,5 @@ def checkpoint_equation(
     for eqn in (*[constants[v] for v in reads if v in constants], *eqns):
         env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
     body = within(builder.finish([env[v] for v in made]))
-    whole = {"results": len(made), "again": False, **attrs}
+    whole = {"results": len(made), "recompute": False, **attrs}
     return Eqn(checkpoint, tuple(operands), tuple(made), whole, (body,), span)

@@ -36,8 +36,8 @@ MAX_INLINED = 20_000  # equations of a function with those that it calls written
 SEGMENT_COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
 FLOPS_PER_BYTE = 8  # that take as long
 KEEP_INPUTS: Attrs = {}  # of a block that keeps nothing but what it takes,
-KEEP_MIN_CUT: Attrs = {"cut": True}  # or what is dear too,
-IS_STEP: Attrs = {"step": True}  # and it is a whole step of a loop
+KEEP_MIN_CUT: Attrs = {"min_cut": True}  # or what is dear too,
+IS_STEP: Attrs = {"loop_step": True}  # and it is a whole step of a loop
 FUSED_COST = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
 
 

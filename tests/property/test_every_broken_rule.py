@@ -116,7 +116,9 @@ def solved_case() -> tuple[Graph, list[Any]]:
 
 def checkpoint_case() -> tuple[Graph, list[Any]]:
     body = build_region([FLOAT], lambda x: [OPS["sin"].one(x) * x])
-    return build_region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, again=False)), [numbers()]
+    return build_region([FLOAT], lambda x: OPS["checkpoint"](x, regions=(body,), results=1, recompute=False)), [
+        numbers()
+    ]
 
 
 def invertible_case() -> tuple[Graph, list[Any]]:

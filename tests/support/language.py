@@ -30,12 +30,17 @@ class Twice(Engine, frozen=True):
     """Evaluates every graph as it was elaborated and as it would be lowered; answers and what is printed agree."""
 
     def program(
-        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+        self,
+        graph: Graph,
+        *,
+        guard: bool = False,
+        capacity: Capacity = INITIAL_CAPACITY,
+        on_print: TextSink = discard_text,
     ) -> ArrayProgram:
         plain = differentiate(
-            with_capacity(without_check_messages(graph), Capacity(room.frames, max(room.steps, 1 << 16)))
+            with_capacity(without_check_messages(graph), Capacity(capacity.frames, max(capacity.steps, 1 << 16)))
         )
-        ready = finalize_graph(graph, room)
+        ready = finalize_graph(graph, capacity)
         if guard:
             plain, ready = with_check_number(plain), with_check_number(ready)
         verify(plain)
@@ -48,7 +53,7 @@ class Twice(Engine, frozen=True):
             want, got = [evaluate(g, *given, text_sink=lambda _, text, to=to: to.append(text)) for g, to in runs]
             assert texts[0] == texts[1]
             for text in texts[1]:
-                says(0, text)
+                on_print(0, text)
             for a, b in zip(want, got, strict=True):
                 assert a.dtype == b.dtype and a.shape == b.shape
                 np.testing.assert_allclose(

@@ -50,7 +50,7 @@ def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
     values = [v for t, type in zip(terms, types, strict=True) for v in leaves(widen_to_type(side.builder, t, type))]
     consts, (graph,) = close_regions([side.builder], [[*values, *saved]], [[]], [0])
     cx.builder.span = e.span
-    results = iter(cx.builder.emit(OPS["checkpoint"], consts, (graph,), results=len(values), again=False))
+    results = iter(cx.builder.emit(OPS["checkpoint"], consts, (graph,), results=len(values), recompute=False))
     value, *others = [build_term(t, results) for t in types]
     for (binding, _), new in zip(changed, others, strict=False):
         binding.term = rebind_term(binding.term, new)

@@ -84,7 +84,7 @@ def checkpoint_lower(
 
 def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
     """The call that is left of it once all derivatives are taken."""
-    if eqn.attrs["again"]:
+    if eqn.attrs["recompute"]:
         return eqn
     body = eqn.regions[0].with_results(eqn.regions[0].results[: len(eqn.results)])
     return Eqn(call, eqn.operands, eqn.results, {"name": body.name or "checkpoint"}, (body,), eqn.span)
@@ -98,23 +98,23 @@ def emit_checkpoint(
     recompute: bool,
     attrs: Mapping[str, Any] = NO_ATTRS,
 ) -> list[Value]:
-    return list(builder.emit(checkpoint, operands, (body,), results=results, again=recompute, **attrs))
+    return list(builder.emit(checkpoint, operands, (body,), results=results, recompute=recompute, **attrs))
 
 
 def compiler_attrs(eqn: Eqn) -> dict[str, Any]:
     """Its attributes that no program writes."""
-    return {k: v for k, v in eqn.attrs.items() if k in ("cut", "step")}
+    return {k: v for k, v in eqn.attrs.items() if k in ("min_cut", "loop_step")}
 
 
 def loop_step_attrs(eqn: Eqn) -> dict[str, Any]:
     """Of what is made of it: whether it is a step of a loop."""
-    return {"step": True} if eqn.attrs.get("step") else {}
+    return {"loop_step": True} if eqn.attrs.get("loop_step") else {}
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The operands and what is saved are the only residuals; the rest is computed again beside the tangents."""
-    count, again, made_so = len(eqn.results), eqn.attrs["again"], compiler_attrs(eqn)
-    lin, saved = recompute_unsaved(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("cut", False))
+    count, again, made_so = len(eqn.results), eqn.attrs["recompute"], compiler_attrs(eqn)
+    lin, saved = recompute_unsaved(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("min_cut", False))
     made = lin.primal.results
     outs = emit_checkpoint(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, made_so)
     if not any(lin.active):
@@ -149,7 +149,9 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     order = [*made[:count], *made[both[0] : both[1]], *made[count : both[0]], *made[both[1] :]]
     results = count + sum(active)
     whole = with_signature(pushed.graph, pushed.graph.params, order)
-    outs = emit_checkpoint(dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["again"], loop_step_attrs(eqn))
+    outs = emit_checkpoint(
+        dxs.builder, whole, [*xs, *dxs.present], results, eqn.attrs["recompute"], loop_step_attrs(eqn)
+    )
     return outs[:count], spread_by_mask(outs[count:], active)
 
 
@@ -163,7 +165,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         return [None] * len(at.linear)
     operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(arriving), *present_values(given)]
     outs = emit_checkpoint(
-        at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["again"], loop_step_attrs(eqn)
+        at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["recompute"], loop_step_attrs(eqn)
     )
     return unpack_cotangents(outs, back.active, back.chosen, at.choices)
 

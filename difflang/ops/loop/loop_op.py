@@ -178,7 +178,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
         form.derived_limit(dxs.builder, count), *consts, *start, *kept.read.values(), *saved, *present_values(d.xs)
     ]  # fmt: skip
     tangent = tangent_step(lin, kept, inner.first, presence_mask(d.consts), len(start))
-    others = {k: v for k, v in eqn.attrs.items() if k != "undo"}
+    others = {k: v for k, v in eqn.attrs.items() if k != "reversible"}
     attrs: dict[str, Any] = {**others, "consts": len(consts), "carry": len(start)}
     kinds = [h for h, a in zip(history_mask(eqn), lin.active[nk:], strict=True) if a]
     dys = emit_loop(dxs.builder, operands, (tangent,), attrs, kinds)
@@ -191,7 +191,7 @@ def emit_saving_residuals(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
     more = len(step.results) - n
     own = n > form.carry and form.length is None  # histories that the program made: they are read as they were
     undo = form.reversible or (form.keep == (0, 0) and not own and more > 0 and has_invertible_eqn(step))
-    attrs: Attrs = {**eqn.attrs, "undo": True} if undo else eqn.attrs
+    attrs: Attrs = {**eqn.attrs, "reversible": True} if undo else eqn.attrs
     kinds = [*history_mask(eqn), *[undo or form.recomputes_states] * more]
     return emit_loop(xs[0].home, xs, (step, *eqn.regions[1:]), attrs, kinds)
 
@@ -208,13 +208,13 @@ def emit_loop(
 
     Where it is known its step gives those last; here they are in the order of `kinds`.
     """
-    others = {k: v for k, v in attrs.items() if k != "again"}
+    others = {k: v for k, v in attrs.items() if k != "history_outputs"}
     if attrs["length"] is None or not any(kinds):
         return list(builder.emit(loop, operands, regions, **others))
     order = sorted(range(len(kinds)), key=kinds.__getitem__)
     carry, ys = split_at(regions[0].results, attrs["carry"])
     step = regions[0].with_results([*carry, *[ys[i] for i in order]])
-    outs = builder.emit(loop, operands, (step, *regions[1:]), **others, again=sum(kinds))
+    outs = builder.emit(loop, operands, (step, *regions[1:]), **others, history_outputs=sum(kinds))
     first, given = split_at(outs, 1 + len(carry))
     found = dict(zip(order, given, strict=True))
     return [*first, *[found[i] for i in range(len(kinds))]]

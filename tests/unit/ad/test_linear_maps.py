@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from derivative_programs import Program, programs
-from derivatives import FLOAT, jvp, op, region, vjp
+from derivatives import FLOAT, build_region, jvp, op, vjp
 from difflang.ad.linear_maps import linearize_function, transpose_map
 from difflang.analysis.linearity import LinearityFault, NotLinear, prove_linear
 from difflang.ir.graph import Graph, Value
@@ -67,7 +67,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_first_step_that_is_not_linear_is_named(name: str) -> None:
     body, fault = FAULTS[name]
-    graph = region([FLOAT, FLOAT], lambda x, k: [body(x, k)])
+    graph = build_region([FLOAT, FLOAT], lambda x, k: [body(x, k)])
     with pytest.raises(NotLinear) as found:
         prove_linear(graph, (True, False))
     assert found.value.fault is fault
@@ -87,4 +87,4 @@ def test_what_is_linear_is_proved(number: int) -> None:
     def body(x: Value, k: Value) -> list[Value]:
         return [LINEAR[number](x, k)]
 
-    prove_linear(region([FLOAT, FLOAT], body), (True, False))
+    prove_linear(build_region([FLOAT, FLOAT], body), (True, False))

@@ -112,7 +112,7 @@ def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
     f = difflang.loads("fn f(x: f32[n]) -> f32[n] = 2.0 * x", name="bare").f
     for _ in range(2):
         np.testing.assert_array_equal(f(ones(3)), 2.0)
-        assert f._table.alone is not None
+        assert f._dispatch.sole_program is not None
         with pytest.raises(difflang.ArgumentError, match="i32"):
             f(jnp.ones(3, jnp.int32))
         with pytest.raises(difflang.ArgumentError):
@@ -121,7 +121,7 @@ def test_where_nothing_is_looked_at_the_program_itself_is_called() -> None:
         np.testing.assert_array_equal(f(np.ones(3, np.float32)), 2.0)
     for n in (4, 3, 4):
         assert f(ones(n)).shape == (n,)
-    assert f._table.alone is None
+    assert f._dispatch.sole_program is None
 
 
 def test_the_program_of_a_tuple_is_not_taken_for_its_parts() -> None:

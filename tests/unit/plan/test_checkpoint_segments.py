@@ -64,7 +64,7 @@ def test_a_function_that_would_grow_too_large_is_left_as_it_is() -> None:
     assert inline_calls(calls, 30) is calls
 
 
-@pytest.mark.parametrize("attrs", [{}, {"cut": True}, {"step": True}], ids=str)
+@pytest.mark.parametrize("attrs", [{}, {"min_cut": True}, {"loop_step": True}], ids=str)
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_blocks_compute_the_same(count: int, attrs: Attrs) -> None:
     whole = graph()

@@ -510,6 +510,6 @@ fn long(x0: f64, k: i32) -> f64 {{
 }}
 """
     graph = differentiate(difflang.loads(text, name="passed").long.grad()._entry(("f64", "i32"), {}).graph)
-    (eqn,) = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("undo")]
+    (eqn,) = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("reversible")]
     carry = eqn.attrs["carry"]
     assert invert_step(eqn.regions[0], 1 + eqn.attrs["consts"], carry, range(carry)) is not None

@@ -195,7 +195,7 @@ fn f(x: f32[64]) -> f32 {
 def test_the_equation_that_computes_again_takes_inputs_and_what_is_saved(save: str) -> None:
     graph = gradient(ONE.replace("SAVE", save), "f32[64]")
     ((inside, again),) = equations(graph, "checkpoint")
-    assert inside is graph and again.attrs["again"]
+    assert inside is graph and again.attrs["recompute"]
     made = {r: e.op.name for e in graph.eqns for r in e.results}
     taken = [made.get(v, "param") for v in again.operands if v.type.shape]
     assert taken == {"": ["param"], "save a": ["exp"], "save b": ["param", "sin"]}[save]

@@ -155,7 +155,7 @@ def test_what_is_kept_stands_in_the_graph() -> None:
         graph = getattr(of, name).grad("w").lower(*types).graph
         loops = [e for e in graph.eqns if e.op.name == "loop"]
         assert loops and all(e.attrs["keep"] == (3, 0) for e in loops)
-        assert any(e.attrs.get("again") for e in loops) == (name == "counted")
+        assert any(e.attrs.get("history_outputs") for e in loops) == (name == "counted")
         assert graph_to_text(graph_from_text(graph_to_text(graph))) == graph_to_text(graph)
         assert graph_to_text(graph_from_json(graph_to_json(graph))) == graph_to_text(graph)
 
@@ -164,7 +164,7 @@ def test_a_loop_that_yields_runs_once_before_the_reverse_pass() -> None:
     graph = module("revolve, slots = 3").counted.grad("w").lower("f64", "f64[2]", "f64[23]").graph
     forwards = [e for e in graph.eqns if e.op.name == "loop" and not e.attrs["reverse"]]
     assert len(forwards) == 1
-    assert forwards[0].attrs["again"] > 0
+    assert forwards[0].attrs["history_outputs"] > 0
     assert any(not isinstance(r.type, History) and r.type.shape == (23,) for r in forwards[0].results)
 
 
