@@ -46,7 +46,7 @@ def way_of(site: Site, number: int) -> SavePolicy:
 def test_what_is_planned_changes_no_gradient(seed: int) -> None:
     program = random_program(seed)
     of: Any = difflang.loads(HEADER + program + GRADIENT, name=f"seed{seed}")
-    graph = of.slope._entry(("f64[3]", "i32"), {}).graph
+    graph = of.slope._elaborate(("f64[3]", "i32"), {}).graph
     given = np.asarray([0.3, 0.7, 0.4]), np.int32(3)
     wanted: list[Any] | None = None
     for number in range(3):

@@ -63,7 +63,7 @@ def checkpoint_reference(
     regions: tuple[Graph],
     results: int,
     recompute: bool,
-    cut: bool = False,
+    min_cut: bool = False,
     loop_step: bool = False,
 ) -> list[Any]:
     return evaluate(regions[0], *arrays)[:results]

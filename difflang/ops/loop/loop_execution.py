@@ -175,7 +175,7 @@ class LoopLowering:
                 able = not any([run.source.size for run in source_loops(self.xs)]) and all(
                     array_mask(alone, self.carry)
                 )
-                asked = asked and asked._replace(taped=asked.residuals and able)
+                asked = asked and asked._replace(residuals=asked.residuals and able)
                 self.store = CheckpointStore(
                     lowering, of(asked), list(state), length if isinstance(length, int) else None
                 )

@@ -114,7 +114,7 @@ def test_without_fusion_the_prediction_is_wrong(monkeypatch: pytest.MonkeyPatch)
     def every(self: Any, step: Any, where: Any) -> bool:
         return True
 
-    monkeypatch.setattr(kernels_module.FusionModel, "by_itself", every)
+    monkeypatch.setattr(kernels_module.FusionModel, "has_own_kernel", every)
     assert abs(off(whole)) > 0.1
 
 

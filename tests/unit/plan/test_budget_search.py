@@ -53,7 +53,7 @@ def limited(name: str, limit: str) -> Any:
 
 def taken(function: Any, *arguments: Any) -> int:
     """How many bytes the program takes that runs on such arguments."""
-    return function._found(function._given(arguments, {})[0]).program.made.memory_bytes
+    return function._specialize(function._bind_arguments(arguments, {})[0]).program.made.memory_bytes
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ fn pushed(w: f32, v: f32[2, 500]) -> f32 = grad(called)(w, v)
 @pytest.mark.parametrize(("name", "rest"), [("called", ()), ("by_a_lambda", ()), ("again", ("i32",)), ("pushed", ())])
 def test_a_limit_holds_for_what_calls_the_function(name: str, rest: tuple[str, ...]) -> None:
     module = difflang.loads((SOURCE + CALLERS).replace("LIMIT", "90 KiB"), name="limited")
-    assert memory_limit(module[name].grad("w")._entry(("f32", "f32[2, 500]", *rest), {}).graph) == 90 * 1024
+    assert memory_limit(module[name].grad("w")._elaborate(("f32", "f32[2, 500]", *rest), {}).graph) == 90 * 1024
 
 
 def test_what_the_library_and_rules_take_of_it_is_no_concern_of_a_limit() -> None:
@@ -103,12 +103,12 @@ def test_the_least_limit_of_several_functions_holds() -> None:
     text = SOURCE.replace("LIMIT", "90 KiB", 1).replace("LIMIT", "1 MiB", 1)
     text += "fn both(w: f32, v: f32[2, 500]) -> f32 = turned(w, v) + two(w, ones(800))"
     module = difflang.loads(text + "\nfn second(w: f32) -> f32 = two(w, ones(800))", name="limited")
-    assert memory_limit(module.both.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph) == 90 * 1024
-    assert memory_limit(module.second.grad("w")._entry(("f32",), {}).graph) == 1024 * 1024
+    assert memory_limit(module.both.grad("w")._elaborate(("f32", "f32[2, 500]"), {}).graph) == 90 * 1024
+    assert memory_limit(module.second.grad("w")._elaborate(("f32",), {}).graph) == 1024 * 1024
 
 
 def test_several_loops_share_a_limit() -> None:
-    graph = limited("two", "250 KiB")._entry(("f32", "f32[800]"), {}).graph
+    graph = limited("two", "250 KiB")._elaborate(("f32", "f32[800]"), {}).graph
     plan = plan_memory(graph, memory_limit(graph))
     assert plan.account.peak <= 250 * 1024 < plan.unplanned.peak
     assert len(plan.choices) == 2 and not plan.greedy
@@ -117,7 +117,7 @@ def test_several_loops_share_a_limit() -> None:
 @pytest.mark.parametrize("how", ["full", "offload", "full, cap = 300", "sqrt", "every, steps = 1"])
 def test_what_the_program_says_of_a_loop_is_left_as_it_is(how: str) -> None:
     text = SOURCE.replace("LIMIT", "1 GiB").replace("  for i", f"  @checkpoint({how})\n  for i")
-    graph = difflang.loads(text, name="limited").turned.grad("w")._entry(("f32", "f32[2, 500]"), {}).graph
+    graph = difflang.loads(text, name="limited").turned.grad("w")._elaborate(("f32", "f32[2, 500]"), {}).graph
     assert not plan_memory(graph, 0).choices
     with pytest.raises(DifflangError, match="DL1012") as refused:
         plan_memory(graph, plan_memory(graph, 0).account.peak - 1)
@@ -257,7 +257,7 @@ def test_a_budget_counts_for_programs_with_derivatives(tmp_path: Path) -> None:
 
 def test_a_limit_is_part_of_the_graph() -> None:
     function: Any = difflang.loads(SOURCE.replace("LIMIT", "90 KiB"), name="limited").turned.grad("w")
-    graph = function._entry(("f32", "f32[2, 500]"), {}).graph
+    graph = function._elaborate(("f32", "f32[2, 500]"), {}).graph
     assert memory_limit(graph) == 90 * 1024
     assert (
         memory_limit(graph_from_text(graph_to_text(graph)))

@@ -28,7 +28,7 @@ TYPES = ("f32[16, 16]", "f32[256, 16]")
 
 @pytest.fixture(scope="module")
 def deep() -> Any:
-    return difflang.loads(DEEP, name="deep").f.grad("w")._entry(TYPES, {}).graph
+    return difflang.loads(DEEP, name="deep").f.grad("w")._elaborate(TYPES, {}).graph
 
 
 @pytest.mark.parametrize("part", [0.7, 0.45])
@@ -114,7 +114,7 @@ fn steps(w: f32, v: f32[2000]) -> f32 {
 
 def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> None:
     """The cotangents of every step would be as much as what it reads."""
-    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._elaborate(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
     read = 60 * 8 * 16 * 4
     _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     _, made = compile_within_limit(graph, int(1.5 * read), INITIAL_CAPACITY, compile_graph)
@@ -159,7 +159,7 @@ CONVOLUTIONS = (
 
 def test_where_no_plan_is_predicted_to_fit_the_order_of_least_memory_may_and_is_predicted_too() -> None:
     f = difflang.loads(CONVOLUTIONS, name="images").f
-    graph = f.grad("w")._entry(("f32[3, 3, 8, 8]", "f32[4, 32, 32, 8]"), {}).graph
+    graph = f.grad("w")._elaborate(("f32[3, 3, 8, 8]", "f32[4, 32, 32, 8]"), {}).graph
     limit = int(0.6 * plan_memory(graph, 0).account.peak)
     assert BudgetPlanner(graph, INITIAL_CAPACITY).plan(limit) is None
     plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
@@ -195,7 +195,7 @@ def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
 def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """By an option of XLA's, which another version of it may not have: then the limit is kept in another way."""
     f = difflang.loads(HISTORIES, name="histories").f
-    graph = f.grad()._entry(("f64[2]",), {}).graph
+    graph = f.grad()._elaborate(("f64[2]",), {}).graph
     whole, p = plan_memory(graph, 0), np.asarray([2.0, 0.2])
     plain, sparing = compile_graph(whole.graph), compile_graph(whole.graph, sparing=True)
     assert plain.memory_bytes > 1.2 * sparing.memory_bytes and abs(sparing.memory_bytes / whole.account.peak - 1) < 0.05
@@ -207,7 +207,7 @@ def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: 
 
 
 def test_where_xla_takes_as_much_more_of_any_plan_one_is_found_that_keeps_more_than_the_smallest() -> None:
-    graph = difflang.loads(RECURRENT, name="recurrent").steps.grad("w")._entry(("f32", "f32[2000]"), {}).graph
+    graph = difflang.loads(RECURRENT, name="recurrent").steps.grad("w")._elaborate(("f32", "f32[2000]"), {}).graph
     whole, tried = plan_memory(graph, 0).account.peak, list[int]()
 
     def make(graph: Graph, *, sparing: bool = False) -> Smaller:
@@ -235,7 +235,7 @@ fn f(w: f32[8, 600], u: f32[200, 600], xs: f32[60, 4, 8]) -> f32 {
 def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> None:
     """The products of all inputs, and their cotangents, are each as large as three states of every step."""
     graph = difflang.loads(SEQUENCES, name="sequences").f.grad("w", "u")
-    graph = graph._entry(("f32[8, 600]", "f32[200, 600]", "f32[60, 4, 8]"), {}).graph
+    graph = graph._elaborate(("f32[8, 600]", "f32[200, 600]", "f32[60, 4, 8]"), {}).graph
     planners = BudgetPlanner(graph, INITIAL_CAPACITY)
     first, *_ = planners
     plan, made = compile_within_limit(graph, int(0.8 * first.smallest.account.peak), INITIAL_CAPACITY, compile_graph)
@@ -250,7 +250,7 @@ def test_what_is_made_for_all_steps_is_made_in_them_where_memory_is_short() -> N
 @pytest.mark.parametrize(("part", "most"), [(0.6, 0), (0.3, 80), (0.15, 100)])
 def test_no_more_steps_are_taken_again_than_the_limit_asks_for(part: float, most: int) -> None:
     """Of 100: those for which nothing is kept, once; none where a step may keep its state."""
-    graph = difflang.loads(RECURRENT, name="steps").steps.grad("w", "v")._entry(("f32", "f32[2000]"), {}).graph
+    graph = difflang.loads(RECURRENT, name="steps").steps.grad("w", "v")._elaborate(("f32", "f32[2000]"), {}).graph
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     plan = planner.plan(int(part * planner.baseline_plan.account.peak))
     assert plan is not None
@@ -274,7 +274,7 @@ def steps_again(steps: int, way: SavePolicy) -> int:
 @pytest.mark.parametrize(("part", "kept"), [(0.5, "least"), (0.35, "nothing")])
 def test_a_step_makes_again_what_its_own_derivative_reads(part: float, kept: str) -> None:
     """Numbers made for who reads them in the same step are not written down: cheaper than to take steps again."""
-    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._entry(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._elaborate(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     plan = planner.plan(int(part * planner.baseline_plan.account.peak))
     assert plan is not None and [choice.policy.residuals for choice in plan.choices] == [kept]

@@ -37,7 +37,7 @@ def body(what: str, after: str = "sum(s^2)") -> Graph:
     source = f"float f64\nfn f({PARAMETERS}) -> f64 {{\n let r = {what}\n var s = zeros_like(r[0])\n"
     source += f" for t in 0..6 {{ s = tanh(s + r[t]) }}\n {after}\n}}\n"
     f: Any = difflang.loads(source, name="sink").f
-    return prepare_for_ad(f._entry(GIVEN, {}).graph)
+    return prepare_for_ad(f._elaborate(GIVEN, {}).graph)
 
 
 def loop_of(graph: Graph) -> Eqn:

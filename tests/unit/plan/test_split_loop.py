@@ -57,7 +57,7 @@ LEARNED = tuple([0.5 * RNG.normal(size=shape) for shape in ((4, 32), (32, 4), (4
 
 
 def graph_of(f: Any, *arguments: object) -> Graph:
-    graph: Graph = f._entry(arguments, {}).graph
+    graph: Graph = f._elaborate(arguments, {}).graph
     return graph
 
 

@@ -480,7 +480,7 @@ def test_a_function_that_a_step_reaches_on_many_ways_is_looked_at_once() -> None
   x
 }}
 """
-    graph = difflang.loads(text, name="ways").often.grad()._entry(("f64", "i32"), {}).graph
+    graph = difflang.loads(text, name="ways").often.grad()._elaborate(("f64", "i32"), {}).graph
     assert len(graphs_postorder(differentiate(graph))[0]) < 500
 
 
@@ -509,7 +509,7 @@ fn long(x0: f64, k: i32) -> f64 {{
   x * v
 }}
 """
-    graph = differentiate(difflang.loads(text, name="passed").long.grad()._entry(("f64", "i32"), {}).graph)
+    graph = differentiate(difflang.loads(text, name="passed").long.grad()._elaborate(("f64", "i32"), {}).graph)
     (eqn,) = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("reversible")]
     carry = eqn.attrs["carry"]
     assert invert_step(eqn.regions[0], 1 + eqn.attrs["consts"], carry, range(carry)) is not None

@@ -26,11 +26,11 @@ SHORT = ("newton-0", "rotation-while-0", "rotation-while-1", "while-in-while-1",
 def small(monkeypatch: pytest.MonkeyPatch, slots: int, steps: int) -> None:
     """Tapes so small that 50 steps fill them many times."""
     for name, number in {
-        "MOST_WHOLE": slots,
-        "MOST_INSIDE": slots,
-        "MOST_SLOTS": slots,
-        "FEWEST_SLOTS": slots,
-        "MOST_STEPS": steps,
+        "MAX_STORE_ALL": slots,
+        "MAX_STORE_ALL_NESTED": slots,
+        "MAX_SLOTS": slots,
+        "MIN_SLOTS": slots,
+        "MAX_INTERVAL": steps,
     }.items():
         monkeypatch.setattr(checkpoint_store, name, number)
     monkeypatch.setattr(checkpoint_store, "MIN_INTERVAL", steps)

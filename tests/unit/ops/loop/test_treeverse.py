@@ -162,7 +162,7 @@ WAYS = [
 def test_gradients_are_those_that_keep_all(name: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_store, "LARGE_STATE_BYTES", large)
     function: Any = difflang.loads(SOURCE, name="ways")[name].grad("w", "v")
-    graph = function._entry(("f64", "f64[3]"), {}).graph
+    graph = function._elaborate(("f64", "f64[3]"), {}).graph
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     given = np.float64(0.7), np.asarray([0.3, -0.4, 1.1])
     wanted = compile_graph(planner.baseline[0])(*given)
