@@ -140,7 +140,7 @@ def loads(
                           help="bytes are a text once they are decoded: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
             raise make_error("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
-                          help=f'write `difflang.register_magics("{source}")`')  # fmt: skip
+                          help=f'write `difflang.load("{source}")`')  # fmt: skip
         return build_module(Source(name, source), name, None, seed, paths, externs)
 
 

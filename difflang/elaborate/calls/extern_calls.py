@@ -102,7 +102,7 @@ def add_call_site(error: DifflangError, span: Span) -> DifflangError:
 def unbound_extern_error(decl: tree.Fn, span: Span) -> DifflangError:
     """Errors: DL1231."""
     name, file = decl.name, decl.span.source.name
-    way = f'bind it in Python: `difflang.register_magics("{file}", externs={{"{name}": {name}}})`'
+    way = f'bind it in Python: `difflang.load("{file}", externs={{"{name}": {name}}})`'
     message = f"`{name}` is a function of Python, and nothing is bound to it"
     return make_error("DL1231", message, (span, "called here"), (decl.name_span, "declared here"), help=way)
 

@@ -132,7 +132,7 @@ def test_those_of_imported_modules(tmp_path: Path) -> None:
     (tmp_path / "main.dfl").write_text('import "./layer.dfl" as layer\nfn f(x: f32) -> f32 = layer.twice(x)\n')
     (tmp_path / "one.dfl").write_text('import "./layer.dfl" (act)\nfn f(x: f32) -> f32 = act(act(x))\n')
     for file, name in (("main.dfl", "layer.act"), ("one.dfl", "act")):
-        m = difflang.register_magics(tmp_path / file, externs={name: jnp.tanh})
+        m = difflang.load(tmp_path / file, externs={name: jnp.tanh})
         np.testing.assert_allclose(m.f(1.0), np.tanh(np.tanh(np.float32(1))), rtol=1e-6)
 
 
@@ -398,7 +398,7 @@ def test_no_derivative_leaves_a_function_of_others_in_info(tmp_path: Path) -> No
         assert CliRunner().invoke(main, [verb, str(file)]).exit_code == 0
     file.write_text(WAVE + "print(energy([1.0, 2.0]))\n")
     ran = CliRunner().invoke(main, ["run", str(file)])
-    assert ran.exit_code == 1 and "DL1231" in ran.output and "difflang.register_magics(" in ran.output
+    assert ran.exit_code == 1 and "DL1231" in ran.output and "difflang.load(" in ran.output
 
 
 def test_a_function_of_the_host_may_use_its_result_again_and_not_change_what_it_is_given() -> None:

@@ -62,14 +62,14 @@ def test_errors_are_pickled_as_they_are() -> None:
 
 def test_a_text_for_a_file_and_a_file_for_a_text() -> None:
     with pytest.raises(difflang.DataError, match=r"difflang\.loads"):
-        difflang.register_magics("fn f(x: f32) -> f32 = x")
+        difflang.load("fn f(x: f32) -> f32 = x")
     with pytest.raises(difflang.ParseError, match=r"difflang\.load\(.model\.dfl.\)"):
         difflang.loads("model.dfl")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(difflang.DataError) as error:
-        difflang.register_magics(tmp_path / "nothing.dfl")
+        difflang.load(tmp_path / "nothing.dfl")
     assert isinstance(error.value, OSError)
 
 
@@ -98,7 +98,7 @@ def test_top_level_values_are_evaluated_when_a_function_needs_them(
     path = tmp_path / "model.dfl"
     path.write_text(FILE)
     (tmp_path / "data.csv").write_text("1,2\n3,4\n")
-    m = difflang.register_magics(path)
+    m = difflang.load(path)
     assert float(m.local(2.0)) == 2, "a parameter of that name is no top-level value"
     assert float(m.total(1.0)) == 80 and float(m.total.grad()(1.0)) == 80 and m.rows() == 2
     assert m.total.interpret(0.5) == 40
@@ -125,7 +125,7 @@ def test_only_the_folder_of_the_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "inner" / "model.dfl"
     path.write_text('let x: f64[n] = read_csv("../secret.csv")\nfn f() -> f64 = sum(x)\n')
     with pytest.raises(difflang.DataError) as error:
-        difflang.register_magics(path).f()
+        difflang.load(path).f()
     assert error.value.diagnostics[0].code == "DL0702"
 
 

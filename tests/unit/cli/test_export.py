@@ -37,7 +37,7 @@ def test_a_file_is_written_that_loads(file: Path, tmp_path: Path) -> None:
     f = difflang.runtime.load(out)
     x = np.array([1.0, 2.0], np.float32)
     assert float(f(x, 1.0)) == 10.0 and f.platforms == ("cpu", "tpu") and f.__doc__ == "Scaled squares."
-    assert difflang.register_magics(file).f(x, 1.0) == f(x, 1.0)
+    assert difflang.load(file).f(x, 1.0) == f(x, 1.0)
 
 
 def test_a_gradient_is_exported(file: Path, tmp_path: Path) -> None:

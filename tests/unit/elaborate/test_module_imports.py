@@ -186,7 +186,7 @@ pub fn new(n: dim) -> Mlp[n] = Mlp(first = Layer(w = f64(zeros(n)), tag = 1), ra
     c = "pub record Layer[k] { w: f64[k], tag: i32 }\n"
     path = files(main=main, b=b, c=c)
     assert shown(path) == "1.0 Mlp(first = Layer(w = [1.0, 1.0, 1.0], tag = 1), rate = 2.0)\n"
-    module: Any = difflang.register_magics(path)
+    module: Any = difflang.load(path)
     mlp = module.b.Mlp(first={"w": np.ones(2), "tag": 3}, rate=0.5)
     assert float(module.total(mlp)) == 2.5
     assert module.total.grad()(mlp).first.keys() == {"w"}  # given as a dict, changed as one
@@ -469,7 +469,7 @@ def test_whoever_imports_the_library_does_not_check_its_functions(
 
 def test_from_python(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     path = files(main='import "model.dfl" as m (scaled)\nfn twice(x: f64) -> f64 = 2 * m.scaled(x)\n', model=MODEL)
-    module: Any = difflang.register_magics(path)
+    module: Any = difflang.load(path)
     assert float(module.twice(1.0)) == 12 and float(module.twice.grad()(1.0)) == 12
     assert float(module.m.scaled(1.0)) == 6 and float(module.scaled(1.0)) == 6
     assert list(module) == ["twice"] and module.m.Net is module.m.Net

@@ -94,7 +94,7 @@ def test_a_folder_of_the_user_s_is_not_the_library(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     Path("stdlib").mkdir()
     Path("stdlib/mine.dfl").write_text("import roots (bisect)\nfn f(x: f64) -> f64 = bisect(|t| t - x, x + 1, x + 2)\n")
-    m: Any = difflang.register_magics("stdlib/mine.dfl")
+    m: Any = difflang.load("stdlib/mine.dfl")
     (call,) = blamed(m.f, 0.5)
     assert call.startswith("bisect(")
 
