@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from difflang.api.loaded_program import CallArguments, tangent_type_at
-from difflang.api.lowered import Lowered
 from difflang.api.option_values import parse_budget
 from difflang.api.signature import innermost_function
 from difflang.api.transforms import TransformMixin, WrtSpec, wrt_list
@@ -21,8 +20,10 @@ from difflang.driver.type_specs import declared_arguments
 from difflang.elaborate.context import Session
 from difflang.execution.callable_graph import finalize_within_limit
 from difflang.execution.check_failures import with_check_number
+from difflang.ir.graph import Graph
 from difflang.ir.text_printer import graph_to_text
 from difflang.lower.lowering_pipeline import graph_at_stage
+from difflang.runtime.compile import compile_lowered
 from difflang.runtime.stablehlo_and_jaxpr import jaxpr_text, lower_to_stablehlo
 from difflang.syntax import tree
 from difflang.tools.cost_at_sizes import CostReport as Expenses
@@ -181,3 +182,18 @@ def undetermined_sizes(error: DifflangError, dims: Sequence[str]) -> DifflangErr
     bound = f", or bind its sizes: `f.bind({', '.join([f'{name}=3' for name in dims])})`" if dims else ""
     way = f'give arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'
     return DifflangError(*[replace(d, helps=(way,)) if d.code == "DL1210" else d for d in error.diagnostics])
+
+
+class Lowered:
+    """A program for XLA, before it is compiled. `graph` is what it was lowered from."""
+
+    def __init__(self, graph: Graph, program: Any, entry: ElaboratedCall) -> None:
+        self.graph, self.entry, self._program = graph, entry, program
+
+    def as_text(self, debug_info: bool = False) -> str:
+        """StableHLO; with `debug_info`, each operation says where in the source it comes from."""
+        return self._program.as_text(debug_info=debug_info)
+
+    def compile(self, options: dict[str, Any] | None = None) -> Callable[..., Any]:
+        """JAX's compiled program. It takes the leaves of the arguments, and gives those of the results."""
+        return compile_lowered(self._program, self.graph, options or {})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from difflang.api.sheets import EFFECTS, NotebookSheet
+from msgspec import Struct
+
 from difflang.api.signature import Parameter, Signature
 from difflang.syntax import tree
 from difflang.syntax.doc_pages import first_sentence
@@ -55,3 +57,82 @@ def one_line_declaration(item: tree.Record | tree.Enum) -> str:
     """A declaration, without the comments in it."""
     text = re.sub(r"#.*", "", item.span.text)  # no text stands in it that could hold a `#`
     return " ".join(text.split())
+
+
+EFFECTS = {
+    "fail": "has checks that can fail",
+    "io": "reads or writes",
+    "print": "prints",
+    "rand": "draws random numbers",
+}
+
+
+class NotebookSheet(Struct, frozen=True):
+    """Code in its head and in the cells of its rows but the last, which is prose, as are its text and its notes."""
+
+    head: str
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def bundle(self) -> dict[str, str]:
+        """The forms by their MIME types."""
+        return {"text/plain": self.plain(), "text/html": self.html(), "text/markdown": self.markdown()}
+
+    def plain(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
+        rows = ["  ".join([cell.ljust(w) for cell, w in zip(row, widths, strict=True)]).rstrip() for row in self.rows]
+        return "\n".join([self.head, *[f"  {line}".rstrip() for line in (*self.lines, *rows, *self.notes)]])
+
+    @property
+    def lines(self) -> Sequence[str]:
+        return self.text.strip().split("\n") if self.text.strip() else []
+
+    def html(self) -> str:
+        parts = [f"<pre><code>{html.escape(self.head)}</code></pre>"]
+        if self.lines:
+            parts.append(f"<p>{'<br>'.join(map(html.escape, self.lines))}</p>")
+        if self.rows:
+            head = "".join([f"<th>{html.escape(name)}</th>" for name in self.columns])
+            body = "".join(
+                [f"<tr>{''.join(map(html_cell, row[:-1]))}{html_cell(row[-1], prose=True)}</tr>" for row in self.rows]
+            )
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        if self.notes:
+            parts.append(f"<p>{'<br>'.join(map(html.escape, self.notes))}</p>")
+        return f'<div class="difflang-sheet">{"".join(parts)}</div>'
+
+    def markdown(self) -> str:
+        fence = "`" * max(3, longest_run(self.head, "`") + 1)
+        parts = [f"{fence}text\n{self.head}\n{fence}"]
+        if self.lines:
+            parts.append("\n".join(self.lines))
+        if self.rows:
+            body = [" | ".join([*[code_span(cell) for cell in row[:-1]], markdown_cell(row[-1])]) for row in self.rows]
+            table = [" | ".join(self.columns), " | ".join(["---"] * len(self.columns)), *body]
+            parts.append("\n".join([f"| {line} |" for line in table]))
+        return "\n\n".join([*parts, *self.notes])
+
+
+def html_cell(cell: str, *, prose: bool = False) -> str:
+    text = html.escape(cell)
+    return f"<td>{f'<code>{text}</code>' if text and not prose else text}</td>"
+
+
+def markdown_cell(cell: str) -> str:
+    """A cell of a table in Markdown: nothing in it ends the cell or the row."""
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def code_span(cell: str) -> str:
+    fence = "`" * (longest_run(cell, "`") + 1)
+    return f"{fence}{markdown_cell(cell)}{fence}" if cell else ""
+
+
+def longest_run(text: str, of: str) -> int:
+    run = most = 0
+    for letter in text:
+        run = run + 1 if letter == of else 0
+        most = max(most, run)
+    return most

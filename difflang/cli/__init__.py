@@ -28,9 +28,8 @@ from difflang.cli.commands.fmt import fmt
 from difflang.cli.commands.kernel import kernel
 from difflang.cli.commands.lsp import lsp
 from difflang.cli.commands.new_and_completions import completions, new
-from difflang.cli.commands.profiling import profile_run
 from difflang.cli.commands.repl import repl
-from difflang.cli.commands.run import RunRequest, run_program
+from difflang.cli.commands.run import RunRequest, profile_run, run_program
 from difflang.cli.commands.stubs import stubs
 from difflang.cli.commands.tests_and_benchmarks import bench, test
 from difflang.cli.commands.trace import trace

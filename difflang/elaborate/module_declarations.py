@@ -10,7 +10,7 @@ from difflang.base.fixes import did_you_mean
 from difflang.base.source import Source, Span
 from difflang.elaborate import specialization
 from difflang.elaborate.arrays import indexing, reduce_and_scan
-from difflang.elaborate.calls import apply, extern_calls
+from difflang.elaborate.calls import extern_calls, function_calls
 from difflang.elaborate.context import Session
 from difflang.elaborate.derivatives import custom_rules
 from difflang.elaborate.expressions import comprehensions, operators, primary_expressions
@@ -30,7 +30,7 @@ from difflang.types.unify import Unifier
 
 # Importing these registers how each kind of syntax is walked.
 WALKERS = (
-    apply, basic_statements, branches, checkpoint_blocks, comprehensions, extern_calls, indexing, loops,
+    function_calls, basic_statements, branches, checkpoint_blocks, comprehensions, extern_calls, indexing, loops,
     match_expressions, operators, primary_expressions, reduce_and_scan,
 )  # fmt: skip
 

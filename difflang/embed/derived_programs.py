@@ -107,10 +107,8 @@ class EmbeddedProgram:
 
     def jvp(self, active: Mask) -> EmbeddedProgram:
         """xs, tangents of the `active` ones -> ys, tangents of those that have one."""
-        make = lambda: self.derive(
-            lambda b, f: jvp_graph(b, f, active), True, TangentOrigin(self, active, tangent_only=False)
-        )
-        return self.cached(("pushed", active), make)
+        origin = TangentOrigin(self, active, tangent_only=False)
+        return self.cached(("pushed", active), lambda: self.derive(lambda b, f: jvp_graph(b, f, active), True, origin))
 
     def tangent_program(self, active: Mask) -> EmbeddedProgram:
         """The tangents alone."""

@@ -1,11 +1,9 @@
 """Every op, one declaration each. Importing this package fills the registry `difflang.ir.op.OPS`."""
 
 from difflang.ops.arrays import (
-    argsort,
     axis_reductions,
     constants,
-    cumulative_and_recurrence,
-    euclidean_norm,
+    cumulative_and_sort,
     gather_scatter,
     scatter_reductions,
     shape_manipulation,
@@ -25,7 +23,6 @@ from difflang.ops.control import (
     print_effect,
 )
 from difflang.ops.elementwise import (
-    bitwise,
     comparison_and_logic,
     elementary_functions,
     error_functions,
@@ -44,16 +41,14 @@ from difflang.ops.loop import history_ops, host_offload, invertible_step, loop_o
 from difflang.ops.signal import convolution, fft, pooling
 
 __all__ = [
-    "argsort",
     "axis_reductions",
-    "bitwise",
     "call",
     "checkpoint_block",
     "comparison_and_logic",
     "cond",
     "constants",
     "convolution",
-    "cumulative_and_recurrence",
+    "cumulative_and_sort",
     "custom_derivative",
     "custom_linear_solve",
     "derivative_operators",
@@ -61,7 +56,6 @@ __all__ = [
     "eigh_and_svd",
     "elementary_functions",
     "error_functions",
-    "euclidean_norm",
     "expm",
     "extern_call",
     "factorizations",

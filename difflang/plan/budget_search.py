@@ -26,16 +26,10 @@ from difflang.passes.dce import dce
 from difflang.plan.budget_errors import budget_error
 from difflang.plan.checkpoint_segments import CheckpointSegment
 from difflang.plan.knapsack import OptionTable, solve_knapsack
-from difflang.plan.loop_ways import (
-    MIN_SLOTS,
-    SLOT_COUNTS,
-    loop_policies,
-    min_memory_slots,
-    pareto_front,
-    partial_policies,
-)
 from difflang.plan.save_policies import (
+    MIN_SLOTS,
     SAVE_ALL,
+    SLOT_COUNTS,
     Policies,
     PolicyChoice,
     SavePolicy,
@@ -46,7 +40,11 @@ from difflang.plan.save_policies import (
     choosable_loops,
     estimated_work,
     inline_reverse_bodies,
+    loop_policies,
     min_cut_bytes,
+    min_memory_slots,
+    pareto_front,
+    partial_policies,
     recompute_work,
     replace_regions,
     residual_bytes,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import Literal
+from functools import lru_cache, partial
+from itertools import count
+from math import comb
+from typing import Any, Literal
 
+import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from difflang.base.source import Span
 from difflang.ir.graph import Attrs, Eqn, Graph, Value, graphs_postorder
@@ -14,6 +18,7 @@ from difflang.lower.capacity import INITIAL_CAPACITY, with_capacity
 from difflang.ops.control.checkpoint_block import checkpoint
 from difflang.ops.control.derivative_operators import vjp
 from difflang.ops.control.print_effect import without_check_messages
+from difflang.ops.loop.binomial_schedule import min_forward_steps, reach_row, reach_table
 from difflang.ops.loop.loop_op import loop
 from difflang.ops.loop.min_cut_residuals import find_min_cut, is_cheap_to_recompute
 from difflang.ops.loop.residual_selection import total_bytes
@@ -147,10 +152,10 @@ def best_segments(body: Graph, cutting: Segmentation) -> list[CheckpointSegment]
     _, rest = split_views(body)
     whole = sum([residual_bytes(run) for run in recomputable_runs(rest)])
     found: dict[int, list[CheckpointSegment]] = {}
-    for count in SEGMENT_COUNTS:
-        if 2 * count > len(rest):
+    for number in SEGMENT_COUNTS:
+        if 2 * number > len(rest):
             break
-        parts = find_segments(body, count)
+        parts = find_segments(body, number)
         most = max([segment_bytes(p, cutting.deep) for p in parts], default=whole)
         found.setdefault(boundary_bytes(body, parts) + most, parts)
     best = sorted([takes for takes in found if takes < whole])
@@ -269,3 +274,78 @@ def checkpoint_step(step: Graph, cut: bool) -> Graph:
     alone = len(runs) == 1 and len(runs[0]) == len(rest) and not any(e.regions for e in rest)
     attrs: Attrs = {**(KEEP_MIN_CUT if cut else KEEP_INPUTS), **(IS_STEP if alone else {})}
     return checkpoint_segments(step, {CheckpointSegment(tuple(run)): attrs for run in runs})
+
+
+Array = Any
+
+MIN_SLOTS = 2  # states
+SLOT_COUNTS = tuple(
+    dict.fromkeys([round(MIN_SLOTS * 1.04**i) for i in range(200)])
+)  # up to some thousands, a twentieth apart
+MAX_EXACT_SLOTS = 64  # slots, of which it is counted what is taken again
+MAX_UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
+LAST_FRACTIONS = 16  # of a loop, of which the last ones may be kept in another way
+TIME_TOLERANCE = 0.995  # of the time of another way: what is no quicker is as quick
+
+
+def loop_policies(steps: int, *, is_static: bool) -> list[tuple[SavePolicy, float]]:
+    """Ways to keep states of a loop, and how many steps each takes beside those that are taken where all is kept."""
+    slots = [n for n in SLOT_COUNTS if not is_static or n < steps]
+    found = [(SavePolicy(n), float(recomputed_steps(np.array([steps], np.int32), n + 1)[0])) for n in slots]
+    taped = np.array([n for n in (1, *SLOT_COUNTS) if is_static and MAX_UNITS * n >= steps and n < steps], np.int32)
+    units = -(-(steps - taped) // taped)
+    for n in (1, *slots):
+        fits = units >= n  # each unit has its own state where there are as many
+        again = taped[fits] * np.float64(recomputed_steps(units[fits], n)) + (steps - taped[fits])
+        found += [(SavePolicy(n, segment_steps=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
+    return found
+
+
+def partial_policies(way: SavePolicy, steps: int) -> list[SavePolicy]:
+    """The same way for all steps but the last ones, of which all is kept."""
+    return [
+        replace(way, last=n)
+        for n in sorted({round(steps * i / LAST_FRACTIONS) for i in range(1, LAST_FRACTIONS)} - {0, steps})
+    ]
+
+
+def min_memory_slots(state: int, *, is_static: bool) -> int:
+    """With how many states of so many bytes a loop takes the least room.
+
+    Where nobody knows its length it has the tables by which states are kept: the fewer slots, the longer they are.
+    """
+    return (
+        MIN_SLOTS
+        if is_static
+        else min(SLOT_COUNTS[:MAX_EXACT_SLOTS], key=lambda n: n * state + 2 * reach_table(n + 1).nbytes)
+    )
+
+
+def recomputed_steps(steps: Array, slots: int) -> Array:
+    """How many steps are taken on the way back, beside those that are differentiated, of each number of steps."""
+    whole = min_forward_steps(np, np.minimum(steps, 2**30), reach_row(slots))
+    return np.maximum(whole - np.array([last_forward_checkpoint(int(n), slots) for n in steps]), 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def last_forward_checkpoint(steps: int, slots: int) -> int:
+    """The last state that is kept on the way forward, as of `placed`: with many slots that of the last step."""
+    if slots > MAX_EXACT_SLOTS:
+        return steps - 1
+    at, free = 0, slots
+    while free > 1 and steps - at > 1:
+        far = steps - at
+        times = next(r for r in count(1) if comb(free + r, free) >= far)
+        near = comb(free + times - 2, free) if times > 1 else 1
+        at += min(max(1, near, far - comb(free - 1 + times, free - 1)), far - 1)
+        free -= 1
+    return at
+
+
+def pareto_front(ways: Iterable[tuple[float, float, SavePolicy]]) -> list[tuple[float, float, SavePolicy]]:
+    """Without those that take no less time than one of fewer bytes."""
+    found: list[tuple[float, float, SavePolicy]] = []
+    for way in sorted(ways, key=lambda way: way[:2]):
+        if not found or way[1] < TIME_TOLERANCE * found[-1][1]:
+            found.append(way)
+    return found

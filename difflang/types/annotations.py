@@ -37,8 +37,7 @@ from difflang.types.language_types import (
 from difflang.types.module_name_errors import missing_type_error
 from difflang.types.module_scope import RecordTable
 from difflang.types.size_expressions import check_axis_size, count_leaves, free_size_names, size_arithmetic
-from difflang.types.tangent_annotations import match_tangent
-from difflang.types.type_application import apply_type, declaration_head
+from difflang.types.type_application import apply_type, declaration_head, match_tangent
 from difflang.types.type_errors import (
     DeferCheck,
     declaration_kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 from difflang.base.diagnostics import Diagnostic, DifflangError, Fix, Label
@@ -14,7 +14,6 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.import_fixes import add_name_import
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
-from difflang.types.elsewhere import AMBIGUOUS_TYPE_NAMES, FOREIGN_TYPE_NAMES
 from difflang.types.language_types import UNIT, LangType, show_type
 from difflang.types.suggested_fixes import declared_dtype_fix
 
@@ -186,3 +185,20 @@ def condition_type_error(type: LangType, span: Span) -> DifflangError:
             text = span.text if span.text.isidentifier() else "…"
             way = f"compare it, as in `{text} != {'0' if dtype.is_integer else '0.0'}`"
     return make_error("DL0313", "a condition is a bool", (span, what), help=way)
+
+
+FOREIGN_TYPE_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("float32", "number", "single"), "f32"),
+    **dict.fromkeys(("float64", "double"), "f64"),
+    **dict.fromkeys(("float16", "half"), "f16"),
+    **dict.fromkeys(("int", "int32", "integer"), "i32"),
+    **dict.fromkeys(("int64", "long"), "i64"),
+    "bfloat16": "bf16",
+    "boolean": "bool",
+    "string": "str",
+    **dict.fromkeys(("array", "ndarray", "tensor", "vector", "vec", "list"), "f32[n]"),
+    "matrix": "f32[n, m]",
+}
+
+# Those of which it takes a person to say what was meant: the axes, or the kind of number.
+AMBIGUOUS_TYPE_NAMES = ("number", "array", "ndarray", "tensor", "vector", "vec", "list", "matrix")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -9,7 +10,6 @@ from msgspec import Struct
 from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import History, Tensor
-from difflang.unparse.assigned import IDENTIFIER, assignment_statements
 from difflang.unparse.branches_and_maps import item_at, named_outside
 from difflang.unparse.fragments import (
     ATOM,
@@ -407,3 +407,36 @@ def length_defining_loop(at: LoopWriter) -> object:
     """The loop whose number of steps this one has."""
     limit = at.unparser.env[at.eqn.operands[0]]
     return limit.maker if isinstance(limit, StepCount) else at.eqn
+
+
+IDENTIFIER = re.compile(r"[^\W\d]\w*")
+LOOSE_OPERATORS = re.compile(r" [-+] |[<>=]| and | or ")  # what binds no tighter than a sum
+
+
+def assignment_statements(variables: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """The assignments. Those that read one another's old values change at once."""
+    pairs = [(v, e) for v, e in zip(variables, texts, strict=True) if v != e]
+    for i, (variable, _) in enumerate(pairs):
+        if any(variable in IDENTIFIER.findall(e) for _, e in pairs[i + 1 :]):
+            return [f"({', '.join(v for v, _ in pairs)}) = ({', '.join(e for _, e in pairs)})"]
+    return [compound_assignment(v, e) for v, e in pairs]
+
+
+def compound_assignment(variable: str, text: str) -> str:
+    """`x = x + e` as `x += e`."""
+    for op in ("+", "-"):
+        first, sign, rest = text.partition(f" {op} ")
+        if sign and first == variable and not LOOSE_OPERATORS.search(strip_brackets(rest)):
+            return f"{variable} {op}= {rest}"
+    return f"{variable} = {text}"
+
+
+def strip_brackets(text: str) -> str:
+    """A text without what stands in brackets."""
+    depth, found = 0, ""
+    for c in text:
+        depth -= c in ")]}"
+        if not depth:
+            found += c
+        depth += c in "([{"
+    return found

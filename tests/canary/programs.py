@@ -25,7 +25,7 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F32, Tensor
 from difflang.lower.cpu import split_fusion_chains
-from difflang.lower.program_size import count_equations
+from difflang.lower.graph_to_jax import count_equations
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.runtime.compile import compile_graph, shape_struct

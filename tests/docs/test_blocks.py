@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from difflang.tools.testing.digits import same_output
+from difflang.tools.testing.suite import same_output
 from support.documents import (
     KNOWN,
     ROOT,

@@ -26,7 +26,7 @@ from difflang.base.source import Source
 from difflang.cli import main
 from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
-from difflang.tools.testing.digits import same_output
+from difflang.tools.testing.suite import same_output
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = ("dfl", "python", "sh")

@@ -52,7 +52,7 @@ def export(
 
     `difflang export model.dfl:loss --arg n=32 -o loss.dflx`
     """
-    from difflang.tools.export import exporting
+    from difflang.tools.export import export_function as exporting
 
     if stablehlo is not None and (out is None or platforms or no_source):
         raise click.UsageError("--stablehlo takes -o FILE.mlir or -o FILE.mlirbc, and no --platform or --no-source")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic
-from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry
+from difflang.cli.diagnostic_formats import json_text
+from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry, write_file
+
+if TYPE_CHECKING:
+    from difflang.execution.line_profiler import LineProfile
 
 if TYPE_CHECKING:
     from difflang.execution.engine import Engine
@@ -67,3 +72,22 @@ def run_program(
         message = "no derivative in reverse was taken for which a limit can be kept"
         helps = "leave out `--memory-budget`", "it holds for `grad` and its kin, not for `vjp` and `linearize`"
         print_diagnostics([Diagnostic("DL1207", message, helps=helps, severity="warning")])
+
+
+@contextmanager
+def profile_run(show: bool, out: Path | None) -> Generator[LineProfile | None, None, None]:
+    """A clock if one is asked for; what it says is told afterwards, also of a run that failed. Errors: DL0710."""
+    if not show and out is None:
+        yield None
+        return
+    from difflang.execution.line_profiler import LineProfile
+
+    clock = LineProfile()
+    try:
+        yield clock
+    finally:
+        clock.switch(clock.here)
+        if show:
+            click.echo(f"\n{clock}", err=True)
+        if out is not None:
+            write_file(out, json_text(clock.to_json()) + "\n")

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +80,6 @@ def test(
 
     Exit codes: 0 all passed, 1 something failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.cli.commands.folders import find_programs
     from difflang.tools.testing.suite import open_suite
 
     if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
@@ -275,7 +274,6 @@ def bench(
 
     Exit codes: 0 all ran, 1 a file or a benchmark failed, 2 wrong usage, 5 there was nothing to run.
     """
-    from difflang.cli.commands.folders import find_programs
 
     earlier = read_baseline(compare) if compare is not None else {}
     options = run_options(engine, device, seed, default_float, allow, folders)
@@ -350,3 +348,17 @@ def read_baseline(path: Path) -> dict[tuple[str, str], Timing]:
         raise click.BadParameter(
             f"'{path}' was not written by `difflang bench --json`", param_hint="--compare"
         ) from None
+
+
+def find_programs(paths: Iterable[str]) -> list[str]:
+    """The files that paths stand for, each once; folders in the order of their names, hidden ones left out."""
+    found: dict[str, None] = {}
+    for path in paths:
+        found.update(dict.fromkeys(programs_in_folder(Path(path)) if Path(path).is_dir() else (path,)))
+    return list(found)
+
+
+def programs_in_folder(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*.dfl")):
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield str(path)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.apply import apply
 from difflang.elaborate.calls.builtin_functions import BUILTINS, BuiltinArgs
+from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.comprehensions import emit_map
 from difflang.elaborate.specialization import placeholder_term

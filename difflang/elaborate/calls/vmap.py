@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.apply import apply
 from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.wrt import parameter_names, positional_arguments
 from difflang.elaborate.expressions.comprehensions import emit_map

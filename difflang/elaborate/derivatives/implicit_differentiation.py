@@ -10,8 +10,8 @@ from math import prod
 
 from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.source import Span
-from difflang.elaborate.calls.apply import apply
 from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.linear_functions import unknown_variant_error

@@ -8,7 +8,7 @@ from typing import Any
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.apply import bind_pattern
+from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import FAILURE_WORD, AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.dynamic_reductions import ACCUMULATION_OPS, dynamic_reduction
 from difflang.elaborate.expressions.operators import as_array

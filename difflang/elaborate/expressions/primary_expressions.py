@@ -13,9 +13,8 @@ from difflang.base.source import Span
 from difflang.elaborate.calls.builtin_functions import BUILTINS
 from difflang.elaborate.calls.constructors import check_part_count
 from difflang.elaborate.calls.signatures import constrain_alike
-from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
+from difflang.elaborate.context import MAX_AXES, AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions import qualified_names
-from difflang.elaborate.expressions.literals import literal_rows
 from difflang.elaborate.expressions.operators import as_array
 from difflang.elaborate.patterns.sum_type_arrays import stack_sum_values
 from difflang.elaborate.patterns.sum_types import may_replace, variant_constructor
@@ -399,3 +398,32 @@ def format_static(value: Array, static: StaticNumber, spec: str) -> str | None:
 def reject_open_range(cx: ElabContext, e: tree.Slice) -> Walk[Term]:
     raise cx.error("DL0313", "an open range is an index only", e.span, "", "write both ends: `a..b`")
     yield
+
+
+def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | None:
+    """Shape and numbers of an array written out in full, None where something in it is no number."""
+    level: list[tree.Expr] = [e]
+    shape: list[int] = []
+    while all(isinstance(item, tree.ArrayExpr) for item in level):
+        if len(shape) > MAX_AXES:
+            return None
+        lengths = {len(item.items) for item in level if isinstance(item, tree.ArrayExpr)}
+        if len(lengths) != 1 or 0 in lengths:
+            return None
+        shape.append(lengths.pop())
+        level = [x for item in level if isinstance(item, tree.ArrayExpr) for x in item.items]
+    numbers = [literal_number(item) for item in level]
+    kinds = {isinstance(n, bool) for n in numbers}
+    return (tuple(shape), [n for n in numbers if n is not None]) if None not in numbers and len(kinds) == 1 else None
+
+
+def literal_number(e: tree.Expr) -> float | None:
+    match e:
+        case tree.Float(value=v) | tree.Unary(op="-", operand=tree.Float(value=v)) if isinf(v):
+            return None  # it is refused where it stands
+        case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
+            return v
+        case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):
+            return -v
+        case _:
+            return None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexed_assignment import SCATTER_OPS, assign_indexed, combine_update
 from difflang.elaborate.arrays.indexing import Subscripts, evaluate_subscripts, read_indexed
-from difflang.elaborate.calls.apply import bind_pattern
+from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.calls.signatures import constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.operators import as_array, elementwise
@@ -17,11 +16,18 @@ from difflang.elaborate.patterns.sum_types import may_replace
 from difflang.elaborate.reports.all_unknown_names import with_other_unknown_names
 from difflang.elaborate.runtime_checks import emit_check
 from difflang.elaborate.scope import LocalBinding
+from difflang.elaborate.statements.assignment_targets import (
+    SCATTER_OPS,
+    Lvalue,
+    assign_indexed,
+    combine_update,
+    elaborate_lvalue,
+    lvalue_value,
+)
 from difflang.elaborate.statements.decorators import apply_decorators
 from difflang.elaborate.statements.desugar_jumps import UnsetResult, desugar_loop, misplaced_jump
 from difflang.elaborate.statements.loop_writes import log_for_target, log_write
 from difflang.elaborate.statements.loops import loop_expression
-from difflang.elaborate.statements.lvalues import Lvalue, elaborate_lvalue, lvalue_value
 from difflang.elaborate.statements.printing import emit_print
 from difflang.elaborate.statements.yield_histories import YieldItem, record_yield
 from difflang.elaborate.terms import (

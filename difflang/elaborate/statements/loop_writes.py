@@ -13,11 +13,11 @@ from math import prod
 from msgspec import Struct, field
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexed_assignment import broadcast_to_target
 from difflang.elaborate.arrays.indexing import Subscripts, default_index_dtype, padded_shape
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.expressions.operators import as_array, broadcast_shape, broadcast_to
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
+from difflang.elaborate.statements.assignment_targets import broadcast_to_target
 from difflang.elaborate.terms import Array, Term, Tuple
 from difflang.ir.builder import Builder
 from difflang.ir.graph import Value

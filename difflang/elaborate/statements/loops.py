@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.apply import bind_pattern
+from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate, elaborates
 from difflang.elaborate.expressions.operators import as_array
 from difflang.elaborate.patterns.sum_types import keep_loop_type, widen_loop_variables, widen_to_type

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from math import prod
 
 from difflang.base.source import Span
-from difflang.elaborate.arrays.indexed_assignment import SCATTER_OPS, assign_indexed, combine_update
 from difflang.elaborate.arrays.indexing import SubscriptPart, Subscripts, full_axis, read_indexed
-from difflang.elaborate.calls.apply import bind_pattern
+from difflang.elaborate.calls.function_calls import bind_pattern
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.expressions.comprehensions import emit_map
 from difflang.elaborate.scope import LocalBinding
+from difflang.elaborate.statements.assignment_targets import SCATTER_OPS, assign_indexed, combine_update
 from difflang.elaborate.statements.iterables import LoopIterable
 from difflang.elaborate.statements.loop_writes import (
     NotScatterable,

@@ -14,8 +14,6 @@ from functools import cache
 from typing import NamedTuple
 
 from difflang.ir.graph import Eqn, Graph, Value
-from difflang.lower.cpu.duplicate_quotients import duplicate_quotients
-from difflang.lower.cpu.flatten_reductions import flatten_reductions
 from difflang.lower.cpu.outlining import (
     EqnOrSegment,
     OutlinedSegment,
@@ -24,9 +22,13 @@ from difflang.lower.cpu.outlining import (
     link_weight,
     stays_inline,
 )
+from difflang.lower.cpu.peephole_rewrites import (
+    duplicate_quotients,
+    flatten_reductions,
+    fuse_tanh_derivative,
+    use_small_exp,
+)
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
-from difflang.lower.cpu.small_exp import use_small_exp
-from difflang.lower.cpu.tanh_with_derivative import fuse_tanh_derivative
 
 MAX_CHAIN_DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
 MAX_GRAPH_LENGTH = 1000  # so is a graph of this many equations

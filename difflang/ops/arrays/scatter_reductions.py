@@ -14,7 +14,7 @@ from difflang.ir.graph import Value
 from difflang.ir.op import OPS, Op, OpRule, TypeSolver
 from difflang.ir.tensor_types import BOOL, BOOLS, I32, I64, NUMBERS, REALS, Tensor
 from difflang.ops.arrays.axis_reductions import dtype_maximum, dtype_minimum
-from difflang.ops.arrays.cumulative_and_recurrence import recurrence, shift_along_axis
+from difflang.ops.arrays.cumulative_and_sort import recurrence, shift_along_axis
 from difflang.ops.arrays.gather_scatter import (
     DUPLICATE_INDICES,
     EMPTY_GRID_INDICES,

@@ -5,12 +5,14 @@ What a person probably meant lives in `mistakes`. A mend is tried on the states 
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic, Fix, Label
-from difflang.base.source import Span
+from difflang.base.diagnostics import Diagnostic, Edit, Fix, Label
+from difflang.base.source import Source, Span
 from difflang.syntax.lexer import BAD_TOKEN, CLOSER_OF, CLOSERS, Token
 from difflang.syntax.parser_tables import END_OF_TEXT, load_tables
 from difflang.syntax.recovery import common_mistakes
@@ -30,7 +32,6 @@ from difflang.syntax.recovery.panic_mode import (
     misindented_brace,
     skip_statement,
 )
-from difflang.syntax.recovery.repairs import replacement_fix, suggested_fixes
 from difflang.syntax.recovery.token_repair import (
     TokenRepair,
     apply_repair,
@@ -39,6 +40,10 @@ from difflang.syntax.recovery.token_repair import (
     repair_works,
     sample_text,
 )
+
+if TYPE_CHECKING:
+    from difflang.syntax.recovery.common_mistakes import CommonMistake
+    from difflang.syntax.recovery.error_context import ErrorContext
 
 if TYPE_CHECKING:
     from difflang.syntax.parse import LalrParser
@@ -288,3 +293,60 @@ class ErrorRecovery:
     def _previous_token_end(self) -> int:
         """Where the token before the mistake ends."""
         return self.parser.recent[-1].end if self.parser.recent else self.parser.lexer.start
+
+
+def suggested_fixes(
+    mistake: CommonMistake, situation: ErrorContext, source: Source, start: int, stop: int
+) -> tuple[Fix, ...]:
+    """The fixes of a mistake that is marked from `start` to `stop`, best first."""
+    if mistake.replacement is None:
+        return ()
+    if mistake.both:
+        start = situation.before_start
+    if isinstance(mistake.replacement, str):
+        return (replacement_fix(source, start, stop, mistake.replacement),)
+    found: list[Fix] = []
+    for pattern, template in mistake.replacement:
+        if there := compile_pattern(pattern).match(source.text, start):
+            found.append(replacement_fix(source, there.start(), there.end(), there.expand(template)))
+    return tuple(found)
+
+
+def replacement_fix(source: Source, start: int, stop: int, written: str) -> Fix:
+    """A text for what stands between two places, set apart from what stands beside it."""
+    text = source.text
+    before, after = text[start - 1 : start], text[stop : stop + 1]
+    shown = written.strip()
+    said = f"write `{shown}`" if shown else "type a space"
+    if written.startswith("\n"):
+        said = "begin a new line" + (f": `{shown}`" if shown else "")
+        written = indented_newline(text, start) + written[1:]
+    elif shown:
+        left = written[0] == " " and not before.isspace()
+        right = written[-1] == " " and not after.isspace()
+        written = (
+            " " * (left or would_join_words(before, shown[0]))
+            + shown
+            + " " * (right or would_join_words(shown[-1], after))
+        )
+    elif not written:
+        said = f"leave `{text[start:stop].strip()}` out"
+        if before.isspace():
+            stop += len(text[stop:]) - len(text[stop:].lstrip(" \t"))
+    return Fix(said, (Edit(Span(source, start, stop), written),))
+
+
+def indented_newline(text: str, at: int) -> str:
+    """The end of a line as the text has it, and the indentation of this one."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return ("\r\n" if "\r\n" in text else "\n") + line[: len(line) - len(line.lstrip())]
+
+
+def would_join_words(a: str, b: str) -> bool:
+    """Whether two characters side by side are read as one word."""
+    return (a.isalnum() or a == "_") and (b.isalnum() or b == "_")
+
+
+@lru_cache(maxsize=128)
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)

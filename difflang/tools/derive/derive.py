@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from difflang.base.diagnostics import Diagnostic, DifflangError
+from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Source
 from difflang.driver.check_and_run import CheckedProgram, load_values
 from difflang.driver.elaborate_call import CallArgument, ElaboratedCall, elaborate_call
@@ -28,12 +28,9 @@ from difflang.ir.symbolic_dims import UnknownSize
 from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
-from difflang.tools.derive.enum_cases import refuse_sums, variant_choices
-from difflang.tools.derive.function_params import bind_function_params
-from difflang.tools.derive.not_derived import relocate_to_user, size_dependent_error, unsupported_error
-from difflang.tools.derive.pullback_graph import value_and_pullback
+from difflang.tools.derive.opaque_parameters import bind_function_params, refuse_sums, variant_choices
 from difflang.tools.derive.render_derivative import DerivativeText, render_program
-from difflang.tools.derive.simplify_for_reading import let_names, simplify_graph
+from difflang.tools.derive.simplify_for_reading import let_names, simplify_graph, value_and_pullback
 from difflang.tools.emit import parse_wrt, select_functions
 from difflang.types.function_code import FnCode, Wrt
 from difflang.types.language_types import KEY, ClosureType, KeyType, LangType, RecordType, VariantType, leaf_types
@@ -385,3 +382,34 @@ def wrt_path(decl: tree.Fn, place: Wrt) -> str:
 
 
 __all__ = ["MODES", "USAGE_CODES", "DeriveOptions", "derive", "derive_function"]
+
+
+SYNTHETIC_SOURCES = ("<derivative>", "<call>")  # texts that nobody wrote
+
+
+def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
+    """The error without places in texts that nobody wrote; at the function where no other is left."""
+    found: list[Diagnostic] = []
+    for each in error.diagnostics:
+        labels = tuple([at for at in each.labels if at.span.source.name not in SYNTHETIC_SOURCES])
+        found.append(replace(each, labels=labels or (Label(decl.name_span, ""),)))
+    return DifflangError(*found)
+
+
+def size_dependent_error(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
+    """A derivative that is another one for other sizes."""
+    message = f"how the derivative of `{decl.name}` is computed depends on {what or 'its sizes'}"
+    told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
+    return make_error("DL0802", message, (decl.name_span, ""), help=f"tell them: `{told}` writes it down for these")
+
+
+def unsupported_error(decl: tree.Fn, error: CannotUnparse) -> DifflangError:
+    """What has no spelling, at the user's line."""
+    inside = error.span.source is decl.span.source
+    labels = [Label(error.span, "")] if error.span else []
+    if not inside or not labels:
+        labels.append(Label(decl.name_span, "in the derivative of this function"))
+    way = error.help or f"`grad({decl.name})` computes it all the same"
+    return DifflangError(
+        Diagnostic("DL0802", f"a derivative that is not written down: {error.reason}", tuple(labels), (way,))
+    )

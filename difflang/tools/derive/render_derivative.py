@@ -18,7 +18,7 @@ from difflang.passes.dce import dce
 from difflang.syntax import tree
 from difflang.syntax.formatter.format_program import format_program
 from difflang.syntax.parser_tables import load_tables
-from difflang.tools.derive.function_params import function_type_text
+from difflang.tools.derive.opaque_parameters import function_type_text
 from difflang.types.language_types import (
     LangType,
     RecordType,

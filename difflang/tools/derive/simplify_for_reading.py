@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from difflang.ad.expand_derivatives import differentiate
 from difflang.base.source import Span
 from difflang.driver.check_and_run import CheckedProgram
+from difflang.driver.elaborate_call import CallArgument, ElaboratedCall
+from difflang.elaborate.terms import leaf_hints
 from difflang.ir import symbolic_dims
-from difflang.ir.graph import Graph, graphs_postorder
+from difflang.ir.builder import Builder, build_region
+from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
+from difflang.ir.op import OPS
+from difflang.ir.tensor_types import History
+from difflang.ops.ad_interface import zeros
+from difflang.ops.control.checkpoint_block import emit_checkpoint
+from difflang.ops.control.custom_linear_solve import as_primal_call, custom_linear_solve
 from difflang.ops.control.print_effect import without_check_messages
-from difflang.passes.checkpoint_dynamic_loops import checkpoint_dynamic_loops
 from difflang.passes.dynamic_loop_outputs import arrays_to_histories
-from difflang.passes.inline_regions import inline_regions
-from difflang.passes.merge_equal_loops import merge_equal_loops
-from difflang.passes.merge_history_sources import merge_history_sources
+from difflang.passes.inline import is_inlinable_call, splice
+from difflang.passes.merge_loops import merge_equal_loops, merge_history_sources
 from difflang.passes.name_hints import apply_name_hints
 from difflang.passes.pipelines import optimize_for_reading, prepare_for_ad
 from difflang.passes.substitute_dims import substitute_graph_dims
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes
+from difflang.types.language_types import leaf_types
 
 
 def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
@@ -62,3 +69,113 @@ def with_symbolic_sizes(graph: Graph) -> Graph:
     graph = without_check_messages(graph)
     freely = arrays_to_histories(graph)
     return substitute_graph_dims(graph if freely is None else freely, symbolic_dims.dim_name)
+
+
+def inline_regions(graph: Graph) -> Graph:
+    """The graph with every region that runs once in the place of its equation. Cost: linear in what it gives."""
+    done: dict[Graph, Graph] = {}
+    for inner in graphs_postorder(graph)[0]:
+        done[inner] = inline_level(inner, done)
+    return done[graph]
+
+
+def inline_level(graph: Graph, done: dict[Graph, Graph]) -> Graph:
+    if not any(e.regions for e in graph.eqns):
+        return graph
+    to: dict[Value, Value] = {}
+    eqns: list[Eqn] = []
+    for old in graph.eqns:
+        eqn = old.replace_operands(to) if to else old
+        if eqn.regions:
+            eqn = eqn.with_regions([done[r] for r in eqn.regions])
+        if (
+            eqn.op.without_derivative is not None
+        ):  # its derivative has been taken, and nothing is undone where it is read
+            eqn = eqn.op.without_derivative(eqn, False)
+        if eqn.op is custom_linear_solve:
+            eqn = as_primal_call(eqn)
+        if is_inlinable_call(eqn) or is_isolated_call(eqn):
+            found = splice(eqn.regions[0], eqn.operands, eqns)
+            to.update(zip(eqn.results, found, strict=False))
+        else:
+            eqns.append(eqn)
+    return graph.with_eqns(eqns).replace_results(to)
+
+
+def is_isolated_call(eqn: Eqn) -> bool:
+    """Whether it runs its one region once, on its operands, though no other pass may open it."""
+    if eqn.op.region_dataflow is None or len(eqn.regions) != 1:
+        return False
+    layout = eqn.op.region_dataflow(eqn)
+    return layout.never_inlined and not layout.repeats
+
+
+def checkpoint_dynamic_loops(graph: Graph) -> Graph:
+    """The graph in which these are blocks that are computed again. Cost: linear."""
+    done: dict[Graph, Graph] = {}
+    endless: dict[Graph, bool] = {}
+    for inner in graphs_postorder(graph)[0]:
+        endless[inner] = any(is_dynamic_loop(e) or any(endless[r] for r in e.regions) for e in inner.eqns)
+        eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
+        new = [checkpoint_bodies(e, old, endless) for e, old in zip(eqns, inner.eqns, strict=True)]
+        done[inner] = inner.with_eqns(new)
+    return done[graph]
+
+
+def is_dynamic_loop(eqn: Eqn) -> bool:
+    """Whether only the run knows how many steps it takes."""
+    return eqn.op is OPS["loop"] and not eqn.attrs["exact"]
+
+
+def checkpoint_bodies(eqn: Eqn, old: Eqn, endless: dict[Graph, bool]) -> Eqn:
+    """The equation whose steps, or branches, are blocks where there is such a loop in them."""
+    count = {OPS["loop"]: 1, OPS["map"]: 1, OPS["cond"]: len(eqn.regions)}.get(eqn.op, 0)
+    regions = list(eqn.regions)
+    for i, was in enumerate(old.regions[:count]):
+        if endless[was] and not any(isinstance(v.type, History) for v in (*was.params, *was.results)):
+            regions[i] = wrap_in_checkpoint(regions[i])
+    return eqn.with_regions(regions)
+
+
+def wrap_in_checkpoint(body: Graph) -> Graph:
+    types = [p.type for p in body.params]
+    return build_region(
+        types, lambda *xs: emit_checkpoint(xs[0].home, body, xs, len(body.results), recompute=False), body.name
+    )
+
+
+def value_and_pullback(
+    plain: ElaboratedCall, arguments: Sequence[CallArgument], cotangent: CallArgument, paths: Sequence[str]
+) -> Graph:
+    """The graph of a function, of arguments and a cotangent of its value, with the pullback beside the value.
+
+    Shapes: takes what that of the function takes, the cotangent after its arguments; gives its value, the cotangents of
+    the arguments at these paths, and its failure.
+    """
+    builder = Builder()
+    f = plain.graph
+    hints = [h for a in arguments if a.size is None for h in leaf_hints(a.type, a.name)]
+    own = [builder.param(p.type, p.hint) for p in f.params[: len(hints)]]
+    given = [builder.param(t, h) for t, h in zip(leaf_types(cotangent.type), argument_hints(cotangent), strict=True)]
+    hidden = [builder.param(p.type, p.hint) for p in f.params[len(hints) :]]
+    places = [place for path in paths for place in leaves_at_path(path, hints, own)]
+    wrt = tuple([i in places for i in range(len(f.params))])
+    values = len(leaf_types(plain.type))
+    left = iter(given)
+    smooth = [(i, r.type) for i, r in enumerate(f.results) if r.type.tangent is not None]
+    cts = [next(left) if i < values else zeros(builder, type) for i, type in smooth]
+    found = builder.emit(OPS["vjp"], [*own, *hidden, *cts], (f,), wrt=wrt)
+    count = len(f.results)
+    pulled: dict[int, Value] = dict(zip([i for i, w in enumerate(wrt) if w], found[count:], strict=True))
+    results = [*found[:values], *[pulled[p] for p in places], *found[values:count]]
+    return builder.finish(results, params=[*own, *given, *hidden], name=f.name)
+
+
+def argument_hints(argument: CallArgument) -> list[str]:
+    return leaf_hints(argument.type, argument.name)
+
+
+def leaves_at_path(path: str, hints: Sequence[str], params: Sequence[Value]) -> list[int]:
+    """The numbers that are differentiated in at a path of fields."""
+    inside = [i for i, h in enumerate(hints) if h == path or h.startswith(f"{path}.")]
+    return [i for i in inside if params[i].type.tangent is not None]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
 
-from difflang.tools.testing.suite import Outcome, SuiteCase, SuiteOptions
-from difflang.tools.testing.worker_process import encode_options
+from difflang.base.process_termination import exit_now
+from difflang.execution.engine import Engine
+from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions, open_suite
 
 CHUNK = 8  # cases of one file that a process takes at a time: each process has to check the file
-WORKER_CODE = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_process import main; main()"
+WORKER_CODE = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_pool import main; main()"
 
 
 class WorkerTask(Struct, frozen=True):
@@ -106,3 +110,49 @@ def crash_outcome(case: SuiteCase, code: int) -> Outcome:
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     report = f"error: the process that ran this ended {how}; `--engine interpret` runs it without XLA"
     return Outcome(case, "failed", 0.0, report, crashed=True)
+
+
+def worker_main() -> None:
+    """Answer until nobody asks any more. What else is written to stdout goes to stderr; Ctrl-C is for who asks.
+
+    Once whoever asks is gone, the process ends at once, in the middle of a case too: one may go on for ever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    lines = SimpleQueue[str]()
+    threading.Thread(target=read_requests, args=(lines,), daemon=True).start()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        suites: dict[str, Suite] = {}
+        while True:
+            asked = json.loads(lines.get())
+            file, number = asked["file"], asked["number"]
+            if file not in suites:
+                suites.clear()  # cases come file by file
+                suites[file] = open_suite(file, decode_options(asked["options"]))
+            answers.write(json.dumps(msgspec.to_builtins(suites[file].run(number))) + "\n")  # of names in no UTF-8 too
+            answers.flush()
+
+
+def read_requests(lines: SimpleQueue[str]) -> None:
+    try:
+        for line in sys.stdin:
+            lines.put(line)
+    finally:
+        exit_now(0)
+
+
+def encode_options(options: SuiteOptions) -> dict[str, Any]:
+    return {
+        "engine": options.engine.name,
+        "device": options.engine.device,
+        "seed": options.seed,
+        "float": options.default_float,
+        "allow": [str(path) for path in options.allow],
+        "paths": [str(path) for path in options.paths],
+    }
+
+
+def decode_options(told: dict[str, Any]) -> SuiteOptions:
+    engine = Engine(told["engine"], told["device"])
+    folders = (tuple(map(Path, told[name])) for name in ("allow", "paths"))
+    return SuiteOptions(engine, told["seed"], told["float"], *folders)

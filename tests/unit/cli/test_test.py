@@ -18,8 +18,7 @@ from difflang.cli.commands.tests_and_benchmarks import format_seconds
 from difflang.execution.engine import Engine
 from difflang.tools.testing.junit import write_junit
 from difflang.tools.testing.suite import Outcome, SuiteCase, SuiteOptions
-from difflang.tools.testing.worker_pool import WORKER_CODE, WorkerPool, WorkerTask
-from difflang.tools.testing.worker_process import encode_options
+from difflang.tools.testing.worker_pool import WORKER_CODE, WorkerPool, WorkerTask, encode_options
 
 GOOD = """fn twice(x: f32) -> f32 = 2 * x
 test "doubles" { assert twice(2.0) == 4.0 }
@@ -234,7 +233,7 @@ def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.Mon
     )
     monkeypatch.setattr(
         "difflang.tools.testing.worker_pool.WORKER_CODE",
-        begin + "from difflang.tools.testing.worker_process import main; main()",
+        begin + "from difflang.tools.testing.worker_pool import main; main()",
     )
     tasks = [WorkerTask(SuiteCase("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
     found = {o.case.name: o for o in WorkerPool(tasks, SuiteOptions(Engine("interpret")), 1).outcomes()}

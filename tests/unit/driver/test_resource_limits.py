@@ -10,12 +10,12 @@ import pytest
 from difflang.base.source import Source
 from difflang.base.source_files import MAX_SOURCE_BYTES
 from difflang.driver.check_and_run import check_program
-from difflang.elaborate.calls.apply import MAX_LAMBDA_CALLS
+from difflang.elaborate.calls.function_calls import MAX_LAMBDA_CALLS
 from difflang.elaborate.context import MAX_AXES
 from difflang.elaborate.instance_keys import MAX_CALL_DEPTH
 from difflang.host.run_statements import MOST_CALLS
 from difflang.host.statement_walk import MAX_NESTING
-from difflang.lower.program_size import MAX_PROGRAM_SIZE
+from difflang.lower.graph_to_jax import MAX_PROGRAM_SIZE
 from difflang.ops.loop.history_reader import MAX_SOURCE_LOOPS
 from difflang.syntax.parse import MAX_MISTAKES
 from difflang.types.size_expressions import MAX_AXIS_SIZE

@@ -10,7 +10,7 @@ import pytest
 
 import difflang
 from difflang.base.errors import DifflangError
-from difflang.execution import callers
+from difflang.execution import check_failures
 
 WAYS = """
 import interp (linear_interp)
@@ -100,7 +100,7 @@ def test_a_folder_of_the_user_s_is_not_the_library(tmp_path: Path, monkeypatch: 
 
 
 def test_of_too_many_calls_none_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "MAX_CALL_SITES", 1)
+    monkeypatch.setattr(check_failures, "MAX_CALL_SITES", 1)
     m: Any = difflang.loads(WAYS, name="ways")
     assert blamed(m.straight, 0.5) == []
     assert len(blamed(m.one_only, 0.5)) == 1

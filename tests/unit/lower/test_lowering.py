@@ -16,7 +16,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.interpreter import evaluate
 from difflang.ir.op import OPS, Op
 from difflang.ir.tensor_types import BOOL, F32, F64, I32, Tensor
-from difflang.lower import program_size
+from difflang.lower import graph_to_jax
 from difflang.lower.graph_to_jax import Lowering
 from difflang.runtime.compile import compile_graph, lower_for_platform
 from support.graphs import arguments, random_graph
@@ -157,7 +157,7 @@ def test_a_history_read_over_other_steps_is_refused_at_its_place() -> None:
 
 
 def test_a_program_too_large_is_refused_before_anything_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_size, "MAX_PROGRAM_SIZE", 25)
+    monkeypatch.setattr(graph_to_jax, "MAX_PROGRAM_SIZE", 25)
     with pytest.raises(DifflangError, match="32 equations") as caught:
         compile_graph(calling(2, 15)).build()
     assert caught.value.diagnostics[0].code == "DL1010"

@@ -114,7 +114,9 @@ fn steps(w: f32, v: f32[2000]) -> f32 {
 
 def test_a_loop_that_keeps_little_gathers_nothing_for_products_after_it() -> None:
     """The cotangents of every step would be as much as what it reads."""
-    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._elaborate(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    graph = (
+        difflang.loads(RECURRENT, name="recurrent").f.grad("w")._elaborate(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    )
     read = 60 * 8 * 16 * 4
     _, whole = compile_within_limit(graph, 0, INITIAL_CAPACITY, compile_graph)
     _, made = compile_within_limit(graph, int(1.5 * read), INITIAL_CAPACITY, compile_graph)
@@ -274,7 +276,9 @@ def steps_again(steps: int, way: SavePolicy) -> int:
 @pytest.mark.parametrize(("part", "kept"), [(0.5, "least"), (0.35, "nothing")])
 def test_a_step_makes_again_what_its_own_derivative_reads(part: float, kept: str) -> None:
     """Numbers made for who reads them in the same step are not written down: cheaper than to take steps again."""
-    graph = difflang.loads(RECURRENT, name="recurrent").f.grad("w")._elaborate(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    graph = (
+        difflang.loads(RECURRENT, name="recurrent").f.grad("w")._elaborate(("f32[16, 16]", "f32[60, 8, 16]"), {}).graph
+    )
     planner = SegmentedPlanner(graph, INITIAL_CAPACITY)
     plan = planner.plan(int(part * planner.baseline_plan.account.peak))
     assert plan is not None and [choice.policy.residuals for choice in plan.choices] == [kept]

@@ -13,7 +13,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.lower.cpu import split_fusion_chains
-from difflang.lower.cpu.duplicate_quotients import MIN_ELEMENTS, duplicate_quotients
+from difflang.lower.cpu.peephole_rewrites import MIN_ELEMENTS, duplicate_quotients
 from difflang.runtime.compile import compile_graph
 
 CHAIN = (Path(__file__).parents[4] / "benchmarks/kernels/elementwise.dfl").read_text()

@@ -12,7 +12,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.ir.verify import verify
-from difflang.lower.cpu.flatten_reductions import flatten_reductions
+from difflang.lower.cpu.peephole_rewrites import flatten_reductions
 from difflang.runtime.compile import compile_graph
 
 MATRIX, SMALL, ROW = (20, 30), (3, 5), (30,)

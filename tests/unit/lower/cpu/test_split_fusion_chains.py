@@ -15,7 +15,7 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, I32, Tensor
 from difflang.lower.cpu.outlining import LARGE_ELEMENTS, LARGE_LINK_WEIGHT, LINK_WEIGHT, SEGMENT_SIZE, OutlinedSegment
 from difflang.lower.cpu.split_fusion_chains import MAX_CHAIN_DEPTH, MAX_GRAPH_LENGTH, ChainSplitter
-from difflang.lower.program_size import count_equations
+from difflang.lower.graph_to_jax import count_equations
 from difflang.runtime.compile import compile_graph
 
 VECTOR = Tensor(F64, (3,))

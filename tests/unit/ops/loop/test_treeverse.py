@@ -22,8 +22,7 @@ from difflang.ops.loop.binomial_schedule import (
 )
 from difflang.ops.loop.checkpoint_store import StoreRequest, StoreSize
 from difflang.plan.budget_search import SegmentedPlanner
-from difflang.plan.loop_ways import last_forward_checkpoint, loop_policies
-from difflang.plan.save_policies import SavePolicy
+from difflang.plan.save_policies import SavePolicy, last_forward_checkpoint, loop_policies
 from difflang.runtime.compile import compile_graph
 
 

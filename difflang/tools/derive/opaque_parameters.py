@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
+from math import prod
 
 from msgspec.structs import replace
 
@@ -19,7 +21,10 @@ from difflang.types.language_types import (
     ClosureType,
     FnType,
     LangType,
+    RecordType,
+    SumType,
     TupleType,
+    VariantType,
     function_signature,
     leaf_types,
     show_type,
@@ -86,3 +91,33 @@ def function_type_text(type: LangType) -> str:
     if known is None or known.linear:
         return show_type(known or type)
     return f"({', '.join(map(show_type, known.params))}) -> {show_type(known.result)}"
+
+
+MAX_CASES = 32  # choices, each written out
+
+
+def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[dict[str, VariantType]]:
+    """The variants that the parameters may be, by name; one choice of nothing where none is an enum. Errors: DL0802."""
+    sums: dict[str, tuple[VariantType, ...]] = {}
+    for name, type in [(a.name, a.type) for a in arguments]:
+        if isinstance(type, SumType) and type.variants and not type.tag.shape:
+            sums[name] = type.variants
+        for each in [f for v in sums[name] for f in v.fields] if name in sums else [type]:
+            refuse_sums(decl, each)
+    count = prod(map(len, sums.values()))
+    if count > MAX_CASES:
+        message = (
+            f"`{decl.name}` takes one of {count} choices of variants, of which {MAX_CASES} at most are written out"
+        )
+        raise make_error("DL0802", message, (decl.name_span, ""), help="derive a function of fewer enums")
+    return [dict(zip(sums, chosen, strict=True)) for chosen in product(*sums.values())]
+
+
+def refuse_sums(decl: tree.Fn, type: LangType) -> None:
+    """Errors: DL0802 for what may be one of several, or has such a part."""
+    if isinstance(type, (SumType, VariantType)):
+        message = f"`{decl.name}` takes or gives a {show_type(type)}, whose changes are not written out"
+        raise make_error("DL0802", message, (decl.name_span, ""), help="derive a function of what its variants hold")
+    inner = type.fields if isinstance(type, RecordType) else getattr(type, "items", ())
+    for each in inner:
+        refuse_sums(decl, each)

@@ -8,11 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from difflang.ops.arrays.cumulative_and_recurrence import (
-    associative_recurrence,
-    recurrence_reference,
-    sequential_recurrence,
-)
+from difflang.ops.arrays.cumulative_and_sort import associative_recurrence, recurrence_reference, sequential_recurrence
 
 
 @pytest.mark.parametrize("how", [sequential_recurrence, associative_recurrence])

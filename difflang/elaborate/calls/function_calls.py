@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
@@ -31,10 +33,13 @@ from difflang.elaborate.terms import (
     Term,
     Tuple,
     ZipTerm,
+    leaves,
     record_of_fields,
+    term_from_leaves,
     type_of,
 )
 from difflang.elaborate.trampoline import Walk
+from difflang.ops.control.opaque_call import emit_opaque_call
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names, pattern_names
 from difflang.types.function_code import (
@@ -207,7 +212,6 @@ def is_function(term: Term) -> bool:
 
 def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
     """The walk that applies a function to evaluated arguments."""
-    from difflang.elaborate.calls import given
     from difflang.elaborate.derivatives import grad_jvp_vjp, linear_functions
 
     for term, _ in (*args.items, *args.named.values()):
@@ -227,7 +231,7 @@ def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
         case Closure(code=AscribedCode() as code, captures=(f,)):
             return apply_ascribed(cx, code, f, args)
         case Closure(code=OpaqueFnCode() as code):
-            return given.call_function_parameter(cx, code, check_typed_arguments(cx, code.type, args), args.span)
+            return call_function_parameter(cx, code, check_typed_arguments(cx, code.type, args), args.span)
         case Closure(code=LambdaCode() as code, captures=captures):
             return (linear_functions.apply_linear_lambda if code.decl.linear else call_lambda)(cx, code, captures, args)
         case Closure(code=RecordCode() as code):
@@ -395,3 +399,11 @@ def bind_pattern(
         raise tuple_pattern_error(pattern, len(items) if items is not None else None, (span, f"this is {found}"))
     for item, part in zip(pattern.items, items, strict=True):
         bind_pattern(cx, item, part, span, mutable=mutable, counts=counts)
+
+
+def call_function_parameter(cx: ElabContext, code: OpaqueFnCode, terms: Sequence[Term], span: Span) -> Walk[Term]:
+    """What a call gives."""
+    cx.builder.span = span
+    results = emit_opaque_call(cx.builder, code.function, *[v for term in terms for v in leaves(term)])
+    return term_from_leaves(code.type.result, list(results))
+    yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.base.source import Span
@@ -13,18 +14,23 @@ from difflang.elaborate.arrays.indexing import (
     Subscripts,
     are_adjacent,
     broadcast_positions,
+    evaluate_subscripts,
     padded_shape,
     read_indexed,
     reshape_to,
     slice_window,
     start_offsets,
 )
-from difflang.elaborate.context import ElabContext
+from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.expressions.operators import ARITHMETIC, as_array, broadcast_shape, broadcast_to, elementwise
+from difflang.elaborate.expressions.primary_expressions import select_field
 from difflang.elaborate.reports.operand_mismatches import dtype_mismatch_error
 from difflang.elaborate.terms import Array, Term
-from difflang.ir.symbolic_dims import Dim
+from difflang.elaborate.trampoline import Walk
+from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import I32, Tensor
+from difflang.syntax import tree
+from difflang.syntax.tree_queries import target_variables
 from difflang.types.language_types import show_type
 from difflang.types.unify import unify_dtypes
 
@@ -152,3 +158,66 @@ def range_positions(cx: ElabContext, part: SubscriptPart, grid: tuple[Dim, ...],
     moved = elementwise(cx, "add", span, (scaled, part.start))
     assert isinstance(moved, Array)
     return moved
+
+
+class Lvalue(Struct, frozen=True):
+    """What an assignment writes to, its indices evaluated once: a variable, a field or an element of another place."""
+
+    node: tree.Expr
+    value: Term | None  # what stands there, None for an element until it is read
+    base: Lvalue | None = None
+    subs: Subscripts | None = None
+
+
+def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
+    match target:
+        case tree.Name():
+            return Lvalue(target, (yield elaborate(cx, target)))
+        case tree.Member(base=base):
+            inside = yield elaborate_lvalue(cx, base)
+            return Lvalue(target, select_field(cx, lvalue_value(cx, inside), target), inside)
+        case tree.Index(base=base):
+            inside, (name,) = (yield elaborate_lvalue(cx, base)), target_variables(base)
+            before = variable_term(cx, name)
+            subs: Subscripts = yield evaluate_subscripts(cx, target, lvalue_value(cx, inside))
+            if variable_term(cx, name) is not before:
+                inside = reread_lvalue(cx, inside)
+                subs = rebase_subscripts(subs, lvalue_value(cx, inside))
+            return Lvalue(target, None, inside, subs)
+        case _:
+            raise cx.error(
+                "DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can"
+            )
+
+
+def variable_term(cx: ElabContext, name: str) -> Term | int | Poly | None:
+    """What a variable stands for now."""
+    binding = cx.scope.find(name)
+    return None if binding is None else binding.term
+
+
+def reread_lvalue(cx: ElabContext, at: Lvalue) -> Lvalue:
+    """The same place after a block in an index of it has written to the variable; indices are not evaluated again."""
+    if at.base is None:
+        term = variable_term(cx, target_variables(at.node)[0])
+        assert not isinstance(term, (int, Poly))
+        return Lvalue(at.node, term)
+    inside = reread_lvalue(cx, at.base)
+    if isinstance(at.node, tree.Member):
+        return Lvalue(at.node, select_field(cx, lvalue_value(cx, inside), at.node), inside)
+    assert at.subs is not None
+    return Lvalue(at.node, None, inside, rebase_subscripts(at.subs, lvalue_value(cx, inside)))
+
+
+def rebase_subscripts(subs: Subscripts, base: Term) -> Subscripts:
+    """The same indices of another array of the same type."""
+    assert isinstance(base, Array)
+    return replace(subs, base=base)
+
+
+def lvalue_value(cx: ElabContext, at: Lvalue) -> Term:
+    """What stands at a place."""
+    if at.value is not None:
+        return at.value
+    assert at.subs is not None
+    return read_indexed(cx, at.subs)
