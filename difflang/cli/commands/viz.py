@@ -25,8 +25,20 @@ if TYPE_CHECKING:
 
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
-PASSES = ("widen", "inline", "simplify", "window_sums", "contract", "unbatch", "unseen", "dce", "defer", "cse",
-          "fuse", "hoist")  # fmt: skip
+PASSES = (
+    "vectorize_maps",
+    "inline",
+    "simplify",
+    "slice_window_sums",
+    "contract",
+    "drop_batch_axes",
+    "drop_dead_selects",
+    "dce",
+    "contract_after_loops",
+    "cse",
+    "fuse",
+    "hoist",
+)
 program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 

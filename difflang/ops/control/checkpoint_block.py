@@ -4,9 +4,9 @@
 equation too, `again`, whose body computes anew what it needs before it uses it. What is computed `again` must not be
 found to be known already: no pass opens such an equation, and lowering keeps it apart from all around it.
 
-A block that a program writes saves what it is told to. One that the compiler makes may also be `cut`: it keeps the
-least from which the rest is cheaply made again. And it may be a whole `step` of a loop: what is computed again is so in
-a step of another loop then, where XLA finds nothing known already, and need not be kept apart.
+A block of a program saves what `save` names. One that the compiler makes may also be a `min_cut`: it saves the least
+from which the rest is cheap to recompute. It may also be a whole `loop_step`: it is then recomputed in a step of another
+loop, where XLA finds nothing to share, so it need not be isolated.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ def checkpoint_lower(
     results: int,
     recompute: bool,
     min_cut: bool = False,
-    step: bool = False,
+    loop_step: bool = False,
 ) -> list[Any]:
     body = lowering.restrict_results(regions[0], regions[0].results[:results])
-    return lowering.lower_isolated(body, *arrays) if recompute and not step else lowering.call(body, *arrays)
+    return lowering.lower_isolated(body, *arrays) if recompute and not loop_step else lowering.call(body, *arrays)
 
 
 def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:

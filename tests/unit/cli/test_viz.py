@@ -107,8 +107,8 @@ def test_what_a_pass_changes(file: Path) -> None:
     marks = [(b["title"], b["mark"]) for b in boxes(before) if b["kind"] == "eqn"]
     assert ("add ·, 1.0", "gone") in marks and ("sin", "") in marks
     assert len(boxes(after)) < len(boxes(before))
-    nothing = viz(f"{file}:twice", "--diff", "defer")
-    assert nothing.exit_code == 0 and "defer changes nothing here; these do:" in nothing.stderr
+    nothing = viz(f"{file}:twice", "--diff", "contract_after_loops")
+    assert nothing.exit_code == 0 and "contract_after_loops changes nothing here; these do:" in nothing.stderr
     assert "cse" in nothing.stderr
 
 
