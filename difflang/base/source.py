@@ -75,7 +75,7 @@ class Part(Source):
         return self.parent
 
     @property
-    def before(self) -> int:
+    def document_offset(self) -> int:
         return self.location.offset
 
     def position(self, offset: int) -> tuple[int, int]:

@@ -149,10 +149,10 @@ class Counted(Engine, frozen=True):
     made: list[Graph] = field(default_factory=list[Graph])
 
     def program(
-        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+        self, graph: Graph, *, guard: bool = False, capacity: Capacity = INITIAL_CAPACITY, on_print: TextSink = discard_text
     ) -> ArrayProgram:
         self.made.append(graph)
-        return Engine("interpret").program(graph, guard=guard, capacity=room, on_print=says)
+        return Engine("interpret").program(graph, guard=guard, capacity=capacity, on_print=on_print)
 
 
 def test_steps_on_the_host_are_one_program() -> None:

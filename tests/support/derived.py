@@ -116,13 +116,13 @@ class Closed(DerivativeRequest):
 
     kind: str = ""
 
-    def taken(self) -> tuple[CallArgument, ...]:
+    def symbolic_arguments(self) -> tuple[CallArgument, ...]:
         return closed(self.checked.module, super().symbolic_arguments(), self.kind)
 
     def plain(self) -> ElaboratedCall:
         """The function itself, of the same functions."""
         decl, module = self.decl, self.checked.module
-        return elaborate_call(Session(), module, decl.name, function(decl, module), self.taken())
+        return elaborate_call(Session(), module, decl.name, function(decl, module), self.symbolic_arguments())
 
 
 def held_with_functions(

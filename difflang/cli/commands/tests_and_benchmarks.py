@@ -222,7 +222,7 @@ class FormattedOutcomeReporter(JsonOutcomeReporter):
         super().__init__(total, quiet=True)
         self.form, self.warnings = form, warnings
 
-    def end(self, took: float) -> None:
+    def finish(self, took: float) -> None:
         self.outcomes.sort(key=lambda o: (o.case.file, o.case.line))
         found = [
             *map(diagnostic_finding, self.warnings),

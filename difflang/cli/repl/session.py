@@ -153,9 +153,9 @@ class ReplSession(Struct, eq=False):
         quiet = text.endswith(";")
         value = self.session.run_input(text.rstrip("; \t"), name)
         if value is not None and not quiet:
-            self.result(self.format_value(value))
+            self.show_result(self.format_value(value))
 
-    def result(self, text: str) -> None:
+    def show_result(self, text: str) -> None:
         """Show the value of an input."""
         self.print_text(text)
 

@@ -19,7 +19,7 @@ class Twofold(PartialEquality, frozen=True, eq=False):
     found: int = 0
     again: int = 0
 
-    BESIDE: ClassVar[int] = 2
+    IGNORED_FIELDS: ClassVar[int] = 2
 
 
 @pytest.mark.parametrize(("a", "b", "same"), [

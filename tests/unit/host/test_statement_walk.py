@@ -324,10 +324,10 @@ class Counted(Engine, frozen=True):
     made: list[Graph] = field(default_factory=list[Graph])
 
     def program(
-        self, graph: Graph, *, guard: bool = False, room: Capacity = INITIAL_CAPACITY, says: TextSink = discard_text
+        self, graph: Graph, *, guard: bool = False, capacity: Capacity = INITIAL_CAPACITY, on_print: TextSink = discard_text
     ) -> ArrayProgram:
         self.made.append(graph)
-        return Engine("interpret").program(graph, guard=guard, capacity=room, on_print=says)
+        return Engine("interpret").program(graph, guard=guard, capacity=capacity, on_print=on_print)
 
 
 CALLS = """fn f(x: f32[n]) -> f32 = sum(for i in 0..n => sin(x[i]))

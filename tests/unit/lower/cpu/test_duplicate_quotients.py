@@ -13,7 +13,7 @@ from difflang.ir.graph import Graph, Value
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import F64, Tensor
 from difflang.lower.cpu import split_fusion_chains
-from difflang.lower.cpu.peephole_rewrites import MIN_ELEMENTS, duplicate_quotients
+from difflang.lower.cpu.peephole_rewrites import MIN_DUPLICATED_ELEMENTS, duplicate_quotients
 from difflang.runtime.compile import compile_graph
 
 CHAIN = (Path(__file__).parents[4] / "benchmarks/kernels/elementwise.dfl").read_text()
@@ -28,7 +28,7 @@ def graph(size: int) -> Graph:
     return build_region([Tensor(F64, (size,))] * 2, body)
 
 
-@pytest.mark.parametrize(("size", "divisions"), [(MIN_ELEMENTS, 3), (MIN_ELEMENTS - 1, 1)])
+@pytest.mark.parametrize(("size", "divisions"), [(MIN_DUPLICATED_ELEMENTS, 3), (MIN_DUPLICATED_ELEMENTS - 1, 1)])
 def test_each_reader_has_its_own_if_the_array_is_large(size: int, divisions: int) -> None:
     whole = graph(size)
     eqns = duplicate_quotients(whole.eqns)
@@ -43,7 +43,7 @@ def test_each_reader_has_its_own_if_the_array_is_large(size: int, divisions: int
 
 def test_xla_makes_one_kernel_of_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     def kernels() -> int:
-        text = difflang.loads(SOURCE, name="one").f.grad("x").lower(f"f32[{4 * MIN_ELEMENTS}]").compile().as_text()
+        text = difflang.loads(SOURCE, name="one").f.grad("x").lower(f"f32[{4 * MIN_DUPLICATED_ELEMENTS}]").compile().as_text()
         return text[text.index("\nENTRY") :].count(" fusion(")
 
     assert kernels() == 1
