@@ -1,7 +1,7 @@
-"""The cotangents that have arrived at values while a graph is turned round.
+"""The accumulator of cotangents during transposition: sums, slices of arrays, and masks of exact zeros.
 
-Slices of one array give back pieces of its cotangent: they are put side by side when it is needed, where padding each
-with zeros and adding would go through the whole array once a slice.
+A slice of an array contributes a slice of its cotangent. The slices are concatenated when the cotangent is read:
+padding each with zeros and adding would go through the whole array once per slice.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from difflang.ir.op import OPS, MaybeValue
 from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.ad_interface import add_tangents, choice_type, or_choices, zeros
 
-AxisWindow = tuple[int, int]  # from where to before where along an axis
+AxisWindow = tuple[int, int]  # start and stop along an axis
 
 
 class CotangentAccumulator:
-    """What has arrived at each value, and which of it is zero by a choice."""
+    """The cotangents of each value so far, and the masks of those that a choice makes exactly zero in part."""
 
     def __init__(self, builder: Builder, choices: Mapping[Value, Value] | None = None) -> None:
         self.builder = builder
         self.whole: dict[Value, Value] = {}
         self.slices: dict[Value, dict[int, dict[AxisWindow, Value]]] = {}
-        self.masks: dict[Value, Value] = dict(choices or {})  # cotangents that are zero but where this holds
+        # By cotangent: it is exactly zero except where the mask holds.
+        self.masks: dict[Value, Value] = dict(choices or {})
         self.negated_masks: dict[Value, Value] = {}
 
     def add(self, value: Value, ct: Value) -> None:
-        """One more cotangent of a value."""
+        """Add a cotangent of a value."""
         self.whole[value] = self.sum(self.whole.get(value), ct)
 
     def add_slice(self, value: Value, axis: int, window: AxisWindow, ct: Value) -> None:
-        """One more cotangent of a part of a value."""
+        """Add a cotangent of a slice of a value."""
         part = self.slices.setdefault(value, {}).setdefault(axis, {})
         part[window] = self.sum(part.get(window), ct)
 
     def take(self, value: Value) -> MaybeValue:
-        """The sum of all that has arrived, `None` for nothing."""
+        """Remove a value's cotangents and return their sum, `None` if there are none."""
         total = self.whole.pop(value, None)
         for axis, parts in self.slices.pop(value, {}).items():
             for row in nonoverlapping_rows(parts.items()):
@@ -46,7 +47,8 @@ class CotangentAccumulator:
         return total
 
     def sum(self, before: MaybeValue, ct: Value) -> Value:
-        """The sum of two cotangents. If both are zero by choices it is so where neither fell on them."""
+        """The sum of two cotangents."""
+        # If both have masks, the sum is zero where neither mask holds.
         total = add_tangents(before, ct)
         assert total is not None
         first, second = None if before is None else self.masks.get(before), self.masks.get(ct)
@@ -55,8 +57,8 @@ class CotangentAccumulator:
         return total
 
     def join_slices(self, row: list[tuple[AxisWindow, Value]], axis: int, like: Value) -> Value:
-        """Pieces side by side. Where some are zero by choices so is the whole, which may be anything in the others."""
-        whole = stack_real_imaginary(self.builder, row, axis, like.type)
+        """The slices in one array; its mask, if any slice has one, holds everywhere in the slices without one."""
+        whole = join_windows(self.builder, row, axis, like.type)
         choices = [self.masks.get(piece) for _, piece in row]
         if any(c is not None for c in choices):
             assert isinstance(like.type, Tensor)
@@ -64,17 +66,17 @@ class CotangentAccumulator:
                 (window, self.builder.const(True, choice_type(piece.type)) if c is None else c)
                 for (window, piece), c in zip(row, choices, strict=True)
             ]
-            self.masks[whole] = stack_real_imaginary(self.builder, kept, axis, choice_type(like.type))
+            self.masks[whole] = join_windows(self.builder, kept, axis, choice_type(like.type))
         return whole
 
     def set_mask(self, ct: Value, *choices: MaybeValue) -> Value:
-        """The cotangent, noted to be zero but where all of these hold."""
+        """The cotangent itself, recorded as zero except where all of these masks hold."""
         kept = [c for c in choices if c is not None]
         self.masks[ct] = kept[0] if len(kept) == 1 else OPS["logical_and"].one(*kept)
         return ct
 
     def select_mask(self, truth: Value, number: int) -> Value:
-        """Where a truth chooses operand 1 or operand 2: one value, however often it is asked for."""
+        """Where a condition selects operand 1, or operand 2 by its negation, which is emitted once."""
         if number == 1:
             return truth
         if truth not in self.negated_masks:
@@ -83,9 +85,10 @@ class CotangentAccumulator:
 
 
 def nonoverlapping_rows(pieces: Iterable[tuple[AxisWindow, Value]]) -> list[list[tuple[AxisWindow, Value]]]:
-    """The pieces in order, in as few rows as keep them from overlapping. Cost: n log n."""
+    """The slices in order, in as few rows as keep them from overlapping. Cost: n log n."""
+    # Interval partitioning: by start, each slice goes to the row that ends first, or opens a new one.
     made: list[list[tuple[AxisWindow, Value]]] = []
-    ends: list[tuple[int, int]] = []  # where each row ends, and its number
+    ends: list[tuple[int, int]] = []  # the end of each row, and its number
     for (start, stop), piece in sorted(pieces, key=lambda item: item[0]):
         if ends and ends[0][0] <= start:
             number = heappop(ends)[1]
@@ -97,8 +100,8 @@ def nonoverlapping_rows(pieces: Iterable[tuple[AxisWindow, Value]]) -> list[list
     return made
 
 
-def stack_real_imaginary(builder: Builder, row: list[tuple[AxisWindow, Value]], axis: int, type: Type) -> Value:
-    """Pieces that do not overlap in one array, zeros between."""
+def join_windows(builder: Builder, row: list[tuple[AxisWindow, Value]], axis: int, type: Type) -> Value:
+    """Slices that do not overlap in one array, with zeros between them."""
     assert isinstance(type, Tensor)
     size = type.shape[axis]
     assert isinstance(size, int)

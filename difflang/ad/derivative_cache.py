@@ -1,4 +1,4 @@
-"""The one object that derivative rules of regions ask: it differentiates each region once for each activity."""
+"""The cache through which region rules linearize and transpose: each graph once for each set of active params."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from difflang.ops.loop.residual_selection import trim_residuals
 
 
 class DerivativeCache:
-    """Remembers what it differentiated by graph identity, so a function called many times is differentiated once."""
+    """Caches derivatives by graph identity, so a function called many times is differentiated once."""
 
     __slots__ = ("jvps", "lean", "linearized", "reused", "transposed")
 
     def __init__(self, *, often: bool = False) -> None:
-        self.reused = often  # whether tangent graphs are run again and again: then they compute nothing themselves
+        # Whether a tangent graph runs many times: then it recomputes nothing, and everything it reads is a residual.
+        self.reused = often
         self.lean: dict[tuple[Graph, Mask], LinearizedGraph] = {}
         self.linearized: dict[tuple[Graph, Mask, Mask], LinearizedGraph] = {}
         self.jvps: dict[tuple[Graph, Mask, Mask], JvpGraph] = {}
         self.transposed: dict[tuple[Graph, Mask, Mask, Mask, Mask, Mask], TransposedGraph] = {}
 
     def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph:
-        """Primal and tangent of a graph in its `active` params; the `wanted` results get a tangent even if it is 0."""
+        """Primal and tangent in the `active` params; the `force_active` results get a tangent even if it is zero."""
         key = graph, active, force_active
         if key not in self.linearized:
             if force_active:
@@ -43,7 +44,7 @@ class DerivativeCache:
         return self.linearized[key]
 
     def linearize_lean(self, graph: Graph, active: Mask) -> LinearizedGraph:
-        """The same for a graph that is run once, as is its tangent: that makes what it reads of fewer residuals."""
+        """The same where the tangent runs once: it recomputes what it can from fewer residuals."""
         if self.reused:
             return self.linearize(graph, active)
         key = graph, active
@@ -52,7 +53,7 @@ class DerivativeCache:
         return self.lean[key]
 
     def jvp(self, graph: Graph, active: Mask, force_active: Mask = ()) -> JvpGraph:
-        """The graph with its tangent in one; the `wanted` results get a tangent even if it is 0."""
+        """Primal and tangent in one graph; the `force_active` results get a tangent even if it is zero."""
         key = graph, active, force_active
         if key not in self.jvps:
             if force_active:
@@ -77,9 +78,9 @@ class DerivativeCache:
         has_choice: Mask = (),
         force_choice: Mask = (),
     ) -> TransposedGraph:
-        """A graph turned round that is linear in its `linear` params, given the cotangents that are `present`.
+        """The transpose of a graph that is linear in its `linear` params, from the cotangents that are `present`.
 
-        `given` says which of these are zero by a choice, `marked` which params' cotangents are to have a choice.
+        `has_choice` says which of these have a mask, `force_choice` which params' cotangents must have one.
         """
         key = graph, linear, present, force_active, has_choice, force_choice
         if key not in self.transposed:
@@ -99,16 +100,14 @@ class DerivativeCache:
     def push(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues
     ) -> tuple[list[Value], list[MaybeValue]]:
-        """Emit a graph and its tangent in `builder`; gives the results and their tangents."""
+        """Emit a graph and its tangent in `builder`; returns the results and their tangents."""
         return forward.pushforward(self, graph, builder, xs, builder, dxs)
 
     def pull(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], wrt: Mask, cts: MaybeValues
     ) -> tuple[list[Value], list[MaybeValue]]:
-        """Emit a graph and the transpose of its tangent in `builder`; gives the results and the params' cotangents.
-
-        The tangent graph is turned round where it stands: its captured values are the builder's own.
-        """
+        """Emit a graph and the transpose of its tangent; returns the results and the cotangents of the params."""
+        # The tangent graph is transposed in place: the values that it captures are the builder's own.
         tangent = Builder(outer=builder)
         dxs = forward.tangent_params(tangent, graph.params, wrt)
         ys, dys = forward.pushforward(self, graph, builder, xs, tangent, dxs)
@@ -122,7 +121,7 @@ class DerivativeCache:
     def jet(
         self, graph: Graph, builder: Builder, xs: Sequence[Value], dxs: MaybeValues, order: int
     ) -> list[list[Value]]:
-        """Emit a graph along the line `xs + t dxs` in `builder`: of each result its Taylor coefficients to `order`."""
+        """Emit a graph along the line `xs + t dxs`: the Taylor coefficients of each result up to `order`."""
         found = series.jet(graph, builder, xs, dxs, order)
         return [series.emit_coefficients(builder, y, (True,) * order) for y in found]
 

@@ -1,6 +1,6 @@
-"""Expands the derivative equations of a graph, innermost first, until none is left.
+"""Expands the derivative equations of a graph (`grad`, `jvp`, `vjp`, ...), innermost first, until none is left.
 
-Nesting therefore needs no tags: when an outer derivative is taken, the inner one is ordinary equations.
+Nested derivatives therefore need no tags: the inner one is ordinary equations before the outer one is taken.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from difflang.passes.dce import dce
 
 
 def differentiate(graph: Graph) -> Graph:
-    """The same function without derivative equations: primal, tangent and transposed equations stand in their place.
+    """The same function with every derivative equation replaced by primal, tangent and transposed equations.
 
-    A graph without derivative equations is given back as it is. Regions that several equations share stay shared.
-    Rules have done their work then: what has one is an ordinary call.
+    A graph without derivative equations is returned as it is. Regions that several equations share stay shared.
+    A function with a derivative rule of its own becomes an ordinary call.
     Cost: linear in the equations at each level of nesting.
     """
     return drop_custom_rules(expand_derivatives(graph))
 
 
 def expand_derivatives(graph: Graph) -> Graph:
-    """The same, but what has a rule keeps it: to be differentiated further."""
+    """The same, but functions keep their own derivative rules, for further differentiation."""
     return DerivativeExpansion().graph(graph)
 
 
 def drop_custom_rules(graph: Graph) -> Graph:
-    """The same function for good: equations that differ from others in their derivative alone are those others.
+    """Replace each equation that differs from another one in its derivative alone by that other one.
 
-    What can be undone stays so in steps that a loop is to undo.
+    Inside the steps of reversible loops, equations with an inverse keep it.
     """
     order, _ = graphs_postorder(graph)
     if not any([e.op.without_derivative for inner in order for e in inner.eqns]):
         return graph
     undone = reversible_steps(order)
+    # One graph may serve both as a reversible step and as an ordinary function, so it is rewritten for each use.
     done: dict[tuple[Graph, bool], Graph] = {}
 
     def lower_eqn(eqn: Eqn, within: bool) -> Eqn:
@@ -52,7 +53,7 @@ def drop_custom_rules(graph: Graph) -> Graph:
 
 
 def reversible_steps(graphs: Sequence[Graph]) -> set[Graph]:
-    """The steps that loops are to undo, and the functions that these call."""
+    """The steps that reversible loops run backwards, and the functions that these steps call."""
     found: set[Graph] = set()
     todo = [e.regions[0] for g in graphs for e in g.eqns if runs_in_reverse(e, False)]
     while todo:
@@ -64,12 +65,12 @@ def reversible_steps(graphs: Sequence[Graph]) -> set[Graph]:
 
 
 def runs_in_reverse(eqn: Eqn, within: bool) -> bool:
-    """Whether what the equation runs is to be undone; `within` says whether itself is."""
+    """Whether the region of an equation runs backwards too; `within` says whether the equation itself does."""
     return bool(eqn.attrs.get("reversible")) or (within and is_call(eqn))
 
 
 class DerivativeExpansion:
-    """One run over a graph and its regions; `often` if what it linearizes is pushed or pulled through many times."""
+    """One run over a graph and its regions; `reused` if the tangent graphs will run many times."""
 
     def __init__(self, *, reused: bool = False) -> None:
         self.ad = DerivativeCache(often=reused)
@@ -81,7 +82,8 @@ class DerivativeExpansion:
         return self.done[graph]
 
     def expand_region(self, eqn: Eqn, region: Graph) -> Graph:
-        """A region without derivative equations; one that is differentiated again brings no dead code along."""
+        """A region without derivative equations."""
+        # An inner derivative leaves dead code, which an outer derivative would differentiate.
         plain = self.graph(region)
         return dce(plain) if eqn.op.expand and plain is not region else plain
 

@@ -1,7 +1,7 @@
-"""Linear maps as values: a function split at a point into what is computed once and a graph that is linear.
+"""Linear maps of `linearize` and `vjp`: a function split into a primal graph, run once, and a reusable linear graph.
 
-The linear graph takes residuals, which are arrays, and a tangent. Histories of loops cannot be kept as values: what
-makes them is computed again in the linear graph, from arrays.
+The linear graph takes residuals, which are arrays, and a tangent. Histories of loops cannot be residuals: the linear
+graph recomputes them from arrays.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
 
 
 class LinearizedFunction(Struct, frozen=True):
-    """A graph at a point. `primal` gives the graph's results, then the residuals that `tangent` takes first."""
+    """A linearized graph. `primal` gives the graph's results, then the residuals that `tangent` takes first."""
 
     primal: Graph  # params -> results ++ residuals
     tangent: Graph  # residuals ++ tangents of the active params -> a tangent of every result that has one
 
 
 def linearize_function(graph: Graph, active: Mask) -> LinearizedFunction:
-    """A graph split into its primal and its tangent in the `active` params, with nothing but arrays between the two.
+    """A graph split into its primal and its tangent in the `active` params; all residuals are arrays.
 
     Cost: linear. Derivative equations in the graph are expanded first.
     """
@@ -43,7 +43,7 @@ def linearize_function(graph: Graph, active: Mask) -> LinearizedFunction:
 
 
 def inline_history_makers(lin: LinearizedGraph) -> tuple[Graph, list[Value]]:
-    """The tangent graph with the makers of its histories in it, and the arrays that it reads of the primal graph."""
+    """The tangent graph with the loops that make its histories copied in, and the primal arrays that it then reads."""
     makers = history_makers([r for r in lin.residuals if isinstance(r.type, History)], without_prints(lin.primal))
     made = {r for e in makers for r in e.results}
     read = dict.fromkeys(v for v in (*lin.residuals, *(v for e in makers for v in e.operands)) if v not in made)
@@ -57,7 +57,7 @@ def inline_history_makers(lin: LinearizedGraph) -> tuple[Graph, list[Value]]:
 
 
 def history_makers(histories: list[Value], primal: Graph) -> list[Eqn]:
-    """The equations that make histories, and what these read without operands, such as a limit, in order."""
+    """The equations that make histories, in order, with the constants that these read, such as a limit."""
     needed = set(histories)
     if not needed:
         return []
@@ -74,9 +74,9 @@ def history_makers(histories: list[Value], primal: Graph) -> list[Eqn]:
 
 
 def transpose_map(graph: Graph, tangents: int) -> Graph:
-    """A linear graph turned round: residuals ++ cotangents of the results -> cotangents of its last `tangents` params.
+    """The transpose: residuals ++ cotangents of the results -> cotangents of the last `tangents` params.
 
-    What is linear in `graph` beyond its residuals are its last params.
+    `graph` is linear in these params, which follow its residuals.
     """
     linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
     every = (True,) * len(graph.results)

@@ -1,7 +1,8 @@
-"""Linearization by capture: what touches a tangent goes to the tangent graph, the rest stays in the primal graph.
+"""Linearization: splits a graph into a primal graph and a linear tangent graph, with residuals between them; and jvp.
 
-The residuals are exactly the values that the tangent graph captures. Rules of ops are called on values; where they emit
-decides where their equations go. What ops with regions do is in `ops`.
+Equations on tangents go to the tangent graph, all others to the primal graph: an op's rule is called on values, and
+emits in the builder of its innermost operand. The residuals are exactly the values that the tangent graph captures.
+The rules of ops with regions are in `ops`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from difflang.ops.ad_interface import (
 def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
     """Split a graph into its primal and its tangent in the params that are `active`.
 
-    Cost: one walk, and one back over the tangent graph to drop what no result needs, and with it its residuals.
+    Cost: one pass over the graph, and one backwards over the tangent graph, to drop dead equations and residuals.
     """
     primal = Builder()
     tangent = Builder(outer=primal)
@@ -52,7 +53,7 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
 
 
 def jvp(ad: Ad, graph: Graph, active: Mask) -> JvpGraph:
-    """The graph with its tangent in one: params ++ tangents -> results ++ tangents of the active results."""
+    """Primal and tangent in one graph: params ++ tangents -> results ++ tangents of the active results."""
     builder = Builder()
     xs = [builder.param(p.type, p.hint) for p in graph.params]
     ys, dys = pushforward(ad, graph, builder, xs, builder, tangent_params(builder, graph.params, active))
@@ -63,10 +64,11 @@ def jvp(ad: Ad, graph: Graph, active: Mask) -> JvpGraph:
 def pushforward(
     ad: Ad, graph: Graph, primal: Builder, xs: Iterable[Value], tangent: Builder, dxs: MaybeValues
 ) -> tuple[list[Value], list[MaybeValue]]:
-    """Emit the graph's equations in `primal` and what their tangents need in `tangent`, which may be the same builder.
+    """Emit the graph's equations in `primal` and their tangents in `tangent`, which may be the same builder.
 
-    Gives the results and their tangents, `None` where a result does not depend on a param with a tangent.
+    Returns the results and their tangents, `None` where a result does not depend on a param with a tangent.
     """
+    # Forward-mode AD in one walk: `dot` has an entry for exactly those values that have a tangent.
     env = dict(zip(graph.params, map(primal.capture, xs), strict=True))
     dot = {p: d for p, d in zip(graph.params, dxs, strict=True) if d is not None}
     for eqn in graph.eqns:
@@ -105,7 +107,7 @@ def pushforward_eqn(
 
 
 def jvp_terms(eqn: Eqn, ys: Values, xs: Values, dxs: MaybeValues) -> list[MaybeValue]:
-    """The sum of what the op's rules give for each operand that has a tangent."""
+    """The sum of the terms that the op's rules give, one for each operand that has a tangent."""
     rules = eqn.op.jvp or ()
     y = ys[0] if len(ys) == 1 else ys
     total: list[MaybeValue] = [None] * len(ys)
@@ -132,6 +134,7 @@ def linear_terms(eqn: Eqn, xs: Values, dxs: Tangents) -> list[MaybeValue]:
             total = add_terms(total, builder.append(op, operands, types, **eqn.attrs))
     if op.linear_in_each:
         return total
+    # Jointly linear, as concat is: one equation on all tangents, so an absent tangent must be written as zeros.
     whole = [
         or_zeros(builder, dx, x.type) if find_operand_rule(rules, i) is not None and x.type.tangent is not None else x
         for i, (x, dx) in enumerate(zip(xs, dxs.values, strict=True))
@@ -177,7 +180,7 @@ def tangent_param(builder: Builder, param: Value) -> Value:
 
 
 def live_equations(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple[Eqn, ...], set[Value]]:
-    """The equations that the results need, and every value that these read."""
+    """The equations that the results need, and every value that these equations read."""
     used = set(results)
     kept: list[Eqn] = []
     for eqn in reversed(eqns):
@@ -188,7 +191,7 @@ def live_equations(eqns: Sequence[Eqn], results: Iterable[Value]) -> tuple[tuple
 
 
 def recreate_constants(primal: Builder, captured: dict[Value, Value]) -> dict[Value, Eqn]:
-    """Equations that define anew, inside, what is captured of equations without operands: not worth a residual."""
+    """Copies, for the tangent graph, of the captured constants: a constant is not worth a residual."""
     maker = {e.results[0]: e for e in primal.eqns if not e.operands and not e.regions and not e.op.effect}
     return {
         inside: Eqn(maker[outside].op, (), (inside,), maker[outside].attrs, (), maker[outside].span)
@@ -197,8 +200,11 @@ def recreate_constants(primal: Builder, captured: dict[Value, Value]) -> dict[Va
     }
 
 
+# ---- Zero tangents, where the caller needs one for every result: branches of a `cond`, carries of a loop
+
+
 def instantiate_tangents(lin: LinearizedGraph, force_active: Mask) -> LinearizedGraph:
-    """The same, where the `wanted` results have a tangent even if it is zero."""
+    """The same, where the `force_active` results have a tangent even if it is zero."""
     types = [r.type for r in lin.primal.results[: len(lin.active)]]
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in lin.tangent.params]
@@ -209,7 +215,7 @@ def instantiate_tangents(lin: LinearizedGraph, force_active: Mask) -> Linearized
 
 
 def instantiate_jvp_tangents(pushed: JvpGraph, force_active: Mask) -> JvpGraph:
-    """The same, where the `wanted` results have a tangent even if it is zero."""
+    """The same, where the `force_active` results have a tangent even if it is zero."""
     n = len(pushed.active)
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in pushed.graph.params]

@@ -1,7 +1,6 @@
-"""Series of series: the coefficients of f(x) from those of f along a line and of the powers of `x - x0`.
+"""Composition of Taylor series: the coefficients of f(x) from those of f along a line and the powers of `x - x0`.
 
-This serves functions whose rules lead to new functions without end, as those of `lgamma` and `^` do. The coefficients
-of one order of all powers stand in one array, so that an order costs as many equations as any other.
+It serves functions whose derivative rules lead to ever new functions, as those of `lgamma` and `^` do.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ from difflang.ops.arrays.shape_manipulation import concat, slice_axis
 
 
 class SeriesPowers:
-    """The coefficients of u, u^2, u^3, ... for a series `u` without a head, given by its further coefficients.
+    """The coefficients of u, u^2, u^3, ... for a series `u` whose constant term is zero.
 
-    Cost: a few equations an order, of arrays with as many elements as the square of the order.
+    Cost: a few equations per order, of arrays with as many elements as the square of the order.
     """
 
     def __init__(self, builder: Builder, u: Callable[[int], MaybeValue], like: Tensor, order: int) -> None:
         self.builder, self.u, self.like, self.order = builder, u, like, order
-        self.columns: list[Value] = []  # [1, order, ...]: coefficient n of all powers, zero above power n
+        # [1, order, ...]: coefficient n of all powers in one array, zero above power n. So each order costs the same
+        # number of equations, where one array for each power would cost more with every order.
+        self.columns: list[Value] = []
         self.present: list[Mask] = []  # which of the first n do not vanish structurally
 
     def column(self, n: int) -> tuple[Value, Mask]:
@@ -35,7 +36,8 @@ class SeriesPowers:
         return self.columns[n - 1], self.present[n - 1]
 
     def append(self, n: int) -> None:
-        """u^(j+1) = u u^j: coefficient n is the sum of `u_i` times coefficient n - i."""
+        """Compute coefficient n of all powers from the lower ones."""
+        # u^(j+1) = u u^j, so its coefficient n is the sum over i of u_i times coefficient n - i of u^j.
         first, before = self.u(n), range(1, n)
         terms = [(u, n - i) for i in before if (u := self.u(i)) is not None]
         parts = [self.raised(first, 2)]
@@ -59,7 +61,7 @@ class SeriesPowers:
         return OPS["reshape"].one(total, shape=(1, *shape[1:]))
 
     def raised(self, x: MaybeValue, axes: int) -> Value:
-        """With axes of size 1 in front."""
+        """The array with leading axes of size 1."""
         if x is None:
             return self.zeros(*[1] * axes)
         return OPS["reshape"].one(x, shape=(*[1] * axes, *self.like.shape))
@@ -68,7 +70,7 @@ class SeriesPowers:
         return self.builder.const(0.0, Tensor(self.like.dtype, (*lead, *self.like.shape)))
 
     def weighted_sum(self, n: int, f: Callable[[int], MaybeValue]) -> MaybeValue:
-        """Coefficient n of `f_1 u + f_2 u^2 + ...`; what vanishes structurally meets nothing."""
+        """Coefficient n of `f_1 u + f_2 u^2 + ...`; terms that vanish structurally are left out."""
         column, there = self.column(n)
         chosen = [(j, c) for j, present in enumerate(there, 1) if present and (c := f(j)) is not None]
         if not chosen:

@@ -1,10 +1,9 @@
-"""Truncated power series: the Taylor coefficients of a graph along a curve, from the `jvp` rules of its ops.
+"""Taylor-mode AD (`jet`): truncated Taylor series of a graph along a curve, from the `jvp` rules of its ops.
 
-A rule says y' = R(x', y, x), and R is a graph of further ops. So coefficient n of y is coefficient n - 1 of R, by n,
-and R is computed in the same ring of series, one coefficient when it is asked for. `exp` asks for its own lower
-coefficients, `sin` and `cos` for those of each other: a use of an op is one series wherever rules make it again. What
-is linear acts on each coefficient, products convolve, ops with regions take and give all coefficients of what varies.
-See `docs/decisions/0014-series-by-the-jvp-rules.md`.
+A rule says y' = R(x', y, x), and R is a graph of further ops. So coefficient n of y is coefficient n - 1 of R, divided
+by n, and R is itself evaluated on series, lazily, one coefficient at a time. `exp` reads its own lower coefficients,
+`sin` and `cos` those of each other. Linear ops act on each coefficient, products convolve, and ops with regions take
+and give all coefficients of the values that vary. See `docs/decisions/0014-series-by-the-jvp-rules.md`.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ from difflang.ops.ad_interface import Mask, Tangents, add_tangents, or_zeros
 from difflang.ops.op_factories import full_like, tensor_type
 
 Coefficient = Callable[[int], MaybeValue]
-CoefficientMasks = tuple[
-    Mask, ...
-]  # of each value, which of its coefficients there are, from the first on; () for a constant
+# For each value, which of its coefficients are present, from the first on; () for a constant.
+CoefficientMasks = tuple[Mask, ...]
 RuleKey = tuple[Op, tuple[object, ...], Mask, tuple[tuple[str, object], ...]]
 
 
 class TaylorSeries:
-    """A value that varies: its head, and further coefficients, each computed when it is first asked for."""
+    """The series of a value: its head (coefficient 0), and lazily computed further coefficients."""
 
     __slots__ = ("coefficient", "line", "terms")
 
@@ -59,7 +57,7 @@ class TaylorSeries:
 
 
 class TaylorCache:
-    """Series to one order, and what was found out about graphs and rules on the way."""
+    """Caches, for one order, the graphs on coefficients and the graphs of derivative rules."""
 
     def __init__(self, order: int) -> None:
         self.order = order
@@ -69,9 +67,10 @@ class TaylorCache:
     def graph(
         self, graph: Graph, param_masks: CoefficientMasks, force_active: CoefficientMasks = ()
     ) -> tuple[Graph, CoefficientMasks]:
-        """A graph on the coefficients that `param_masks` says its params have: to those of its results, at least those of `force_active`.
+        """A graph from the coefficients of its params to those of its results, and which ones the results have.
 
-        A result that varies has every coefficient that does not vanish; one that does not has its head alone.
+        `param_masks` says which coefficients the params have, `force_active` which ones the results must have. A result
+        that varies has every coefficient that does not vanish; a constant one has its head alone.
         """
         key = graph, param_masks, force_active
         if key not in self.graphs:
@@ -91,7 +90,7 @@ class TaylorCache:
         return self.graphs[key]
 
     def present_coefficients(self, y: TaylorSeries, least: Mask) -> Mask:
-        """Which coefficients of a series there are, the `least` ones counted as such."""
+        """Which coefficients of a series are present, including the `least` ones."""
         own = () if y.constant else tuple([y[n] is not None for n in range(1, self.order + 1)])
         return union_masks(own, least)
 
@@ -119,9 +118,8 @@ class TaylorCache:
 def unsupported_series_error(eqn: Eqn) -> DifflangError:
     name = eqn.op.custom_rule_name(eqn) if eqn.op.custom_rule_name is not None else eqn.op
     way = ("nest `jvp` or `f'`, whose derivatives of it are there to any order",)
-    if (
-        eqn.op.custom_rule_name is not None and not eqn.regions
-    ):  # Python gave it: whether it has one derivative is not said
+    # Without regions it is an extern function of Python, which may have no derivative of higher order.
+    if eqn.op.custom_rule_name is not None and not eqn.regions:
         way = (f"write `{name}` in the language, or its rule and nest `f'`",)
     return DifflangError(Diagnostic("DL0412", f"`jet` knows no series of `{name}`", (Label(eqn.span),), way))
 
@@ -143,15 +141,17 @@ def union_masks(a: Mask, b: Mask) -> Mask:
 
 
 class TaylorPropagation:
-    """The series of the values of one graph, in one builder."""
+    """Computes the series of the values of one graph, in one builder."""
 
     def __init__(self, jets: TaylorCache, builder: Builder) -> None:
         self.jets, self.builder, self.order = jets, builder, jets.order
+        # A use of an op on the same series is one series wherever rules emit it: this ties the recursion of `exp`.
         self.made: dict[object, list[TaylorSeries]] = {}
         self.powers: dict[TaylorSeries, SeriesPowers] = {}
 
     def graph(self, graph: Graph, xs: Sequence[TaylorSeries]) -> list[TaylorSeries]:
-        """The series of a graph's results. Each equation's are computed before the next: nothing recurses far."""
+        """The series of a graph's results."""
+        # The coefficients of each equation are computed before the next, so the lazy evaluation recurses only a little.
         return self.run(graph, xs, self.order)
 
     def run(self, graph: Graph, xs: Sequence[TaylorSeries], ahead: int) -> list[TaylorSeries]:
@@ -165,7 +165,7 @@ class TaylorPropagation:
         return [env[r] for r in graph.results]
 
     def equation(self, eqn: Eqn, xs: list[TaylorSeries]) -> list[TaylorSeries]:
-        """A use of an op; what was made of the same series before is not made again."""
+        """The series of an equation's results, cached by its op and operands."""
         key = eqn.op, tuple(map(id, xs)), tuple(eqn.attrs.items()), eqn.regions
         if eqn.op.effect or key not in self.made:
             self.made[key] = self.new_equation(eqn, xs)
@@ -178,12 +178,14 @@ class TaylorPropagation:
         varying = not op.inactive and not all([x.constant for x in xs])
         if varying and op.region_dataflow is not None:
             return self.regions(eqn, op.region_dataflow(eqn), xs)
-        if varying and op.custom_rule_name is not None:  # its rule calls the function itself, without end
+        # The rule of a declared derivative calls the function itself, without end.
+        if varying and op.custom_rule_name is not None:
             raise unsupported_series_error(eqn)
         heads = self.builder.copy(eqn, tuple([x.head for x in xs]))
         if not varying or all(h.type.tangent is None for h in heads):
             return list(map(TaylorSeries, heads))
-        if op.directional and not xs[0].constant:  # a derivative is the op with one operand more, without end
+        # A directional op has a derivative with one operand more, and so on without end.
+        if op.directional and not xs[0].constant:
             raise unsupported_series_error(eqn)
         if op.linear_in_each:
             return [TaylorSeries(heads[0], lambda n: self.convolved(eqn, xs, n))]
@@ -206,22 +208,20 @@ class TaylorPropagation:
         return self.equation(Eqn(OPS["const"], (), (Value(type, self.builder),), attrs), [])[0]
 
     def times(self, eqn: Eqn, head: Value, xs: list[TaylorSeries], i: int) -> list[TaylorSeries]:
-        """An elementwise op that is linear in one operand is that operand times what the op makes of 1.
-
-        Its rule would ask for the op of that operand's rate, and that for the rate of the rate, without an end.
-        """
+        """An elementwise op that is linear in one operand, as a product of that operand and the op of 1."""
+        # Its rule would read the op of that operand's derivative, then of the second derivative, without end.
         one = self.one(head.type)
         (factor,) = self.equation(eqn, [one if k == i else x for k, x in enumerate(xs)])
         product = Eqn(OPS["mul"], (head, head), (head,), {}, (), eqn.span)
         return [TaylorSeries(head, lambda n: self.convolved(product, [xs[i], factor], n))]
 
     def rule_diverges(self, eqn: Eqn, xs: list[TaylorSeries]) -> bool:
-        """Whether the rule leads on, to the op with other attributes, and not back."""
+        """Whether the rule uses the op with other attributes, so that it leads to ever new functions."""
         rule = self.jets.rule(eqn, tuple([not x.constant for x in xs]))
         return any(e.op is eqn.op and e.attrs != eqn.attrs for e in rule.eqns)
 
     def composed(self, eqn: Eqn, head: Value, xs: list[TaylorSeries], i: int) -> list[TaylorSeries]:
-        """The op along a line, and the powers of the operand: its rule would add a series for every order."""
+        """The op along a line, composed with the powers of the operand: its rule would add a series for every order."""
         x = xs[i]
         if x not in self.powers:
             self.powers[x] = SeriesPowers(self.builder, x.__getitem__, tensor_type(x.head), self.order)
@@ -230,7 +230,8 @@ class TaylorPropagation:
         return [TaylorSeries(head, lambda n: powers.weighted_sum(n, f.__getitem__))]
 
     def as_product(self, eqn: Eqn, head: Value, xs: list[TaylorSeries]) -> list[TaylorSeries]:
-        """The op as an equal product; its own value is not rounded a second time."""
+        """The op by its equal product."""
+        # The head stays the op's own value, as the product would round it a second time.
         (product,) = self.run(self.jets.product_form(eqn), xs, 0)
         return [TaylorSeries(head, product.__getitem__)]
 
@@ -244,7 +245,7 @@ class TaylorPropagation:
     def joint_series(
         self, heads: Values, all_of: Callable[[int], list[MaybeValue]], *, line: bool = False
     ) -> list[TaylorSeries]:
-        """Series whose coefficients come several at a time."""
+        """The series of several results whose n-th coefficients are computed together."""
         found: dict[int, list[MaybeValue]] = {}
 
         def coefficient(i: int) -> Coefficient:
@@ -258,7 +259,7 @@ class TaylorPropagation:
         return [TaylorSeries(h, coefficient(i), line=line) for i, h in enumerate(heads)]
 
     def linear(self, eqn: Eqn, heads: Values, xs: list[TaylorSeries], n: int) -> list[MaybeValue]:
-        """What is linear acts on each coefficient by itself."""
+        """Coefficient n of a linear op: the op of the operands' coefficients n."""
         terms = tuple([x[n] for x in xs])
         if all(t is None for t in terms):
             return [None] * len(heads)
@@ -268,7 +269,8 @@ class TaylorPropagation:
         return linear_terms(eqn, operands, Tangents(self.builder, terms))
 
     def convolved(self, eqn: Eqn, xs: list[TaylorSeries], n: int) -> MaybeValue:
-        """A product: over all ways to share n among the factors that vary; of a square, each pair but once."""
+        """Coefficient n of a product: the convolution of the coefficients of the factors that vary."""
+        # In a square, terms i and n - i are equal: each pair is computed once and doubled.
         square = eqn.op.elementwise and len(xs) == 2 and xs[0] is xs[1]
         total, twice = None, None
         for shares in bounded_compositions(n, [0 if x.constant else n for x in xs]):
@@ -284,7 +286,7 @@ class TaylorPropagation:
         return total if twice is None else add_tangents(twice * 2.0, total)
 
     def by_rule(self, eqn: Eqn, heads: Values, xs: list[TaylorSeries]) -> list[TaylorSeries]:
-        """Coefficient n of y is coefficient n - 1 of its rate R(x', y, x), by n."""
+        """Series by the op's rule: coefficient n of y is coefficient n - 1 of R(x', y, x), divided by n."""
         rates: list[TaylorSeries] = []
 
         def all_of(n: int) -> list[MaybeValue]:
@@ -300,7 +302,7 @@ class TaylorPropagation:
         return ys
 
     def rate(self, x: TaylorSeries) -> TaylorSeries:
-        """The series of the derivative: coefficient n is n + 1 times the next."""
+        """The series of the derivative: its coefficient n is n + 1 times coefficient n + 1."""
         key = ("rate", id(x))
         if key not in self.made:
             head = or_zeros(self.builder, x[1], x.head.type)
@@ -315,8 +317,9 @@ class TaylorPropagation:
     # ---- Ops with regions
 
     def regions(self, eqn: Eqn, layout: RegionDataflow, xs: list[TaylorSeries]) -> list[TaylorSeries]:
-        """The same op; where a value varies, its coefficients stand in its place, in and out of the regions."""
+        """The same op on coefficients: they replace each value that varies, outside and inside the regions."""
         ins: dict[int, Mask] = {i: self.jets.present_coefficients(x, ()) for i, x in enumerate(xs)}
+        # A fixed point: a carry must have on entry every coefficient that the step gives it.
         while True:
             graphs, outs = self.inside(eqn, layout, ins)
             grown = {
@@ -342,7 +345,7 @@ class TaylorPropagation:
     def inside(
         self, eqn: Eqn, layout: RegionDataflow, ins: dict[int, Mask]
     ) -> tuple[tuple[Graph, ...], dict[int, Mask]]:
-        """The regions on coefficients, and which of them the results have: those that any region gives."""
+        """The regions on coefficients, and which of these the results have: those that any region gives."""
         given = [self.param_coefficients(k, g, layout, ins) for k, g in enumerate(eqn.regions)]
         returned: list[dict[int, int]] = []
         for k in range(len(eqn.regions)):
@@ -361,7 +364,7 @@ class TaylorPropagation:
     def param_coefficients(
         self, k: int, region: Graph, layout: RegionDataflow, ins: dict[int, Mask]
     ) -> CoefficientMasks:
-        """Which coefficients of its params region k is given."""
+        """Which coefficients of its params region k takes."""
         found: dict[int, Mask] = {}
         for s in layout.slots:
             place = s.params[k] if s.params else None
@@ -375,7 +378,7 @@ class TaylorPropagation:
 
 
 def bounded_compositions(n: int, most: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All ways to write n as a sum with bounded terms, one of them for each bound."""
+    """All ways to write n as a sum with one term for each bound in `most`."""
     for parts in product(*[range(m + 1) for m in most[:-1]]):
         last = n - sum(parts)
         if 0 <= last <= most[-1]:
@@ -385,7 +388,7 @@ def bounded_compositions(n: int, most: Sequence[int]) -> Iterator[tuple[int, ...
 def jet(
     graph: Graph, builder: Builder, xs: Sequence[Value], dxs: Sequence[MaybeValue], order: int
 ) -> list[TaylorSeries]:
-    """Emit a graph along the curve `xs + t dxs`: the series of its results to an order.
+    """Emit a graph along the curve `xs + t dxs`: the series of its results up to `order`.
 
     Cost: quadratic in the order where rules lead back to themselves, as those of elementary functions do.
     Source: Griewank and Walther 2008, Evaluating Derivatives, chapter 13.

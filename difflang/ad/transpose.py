@@ -1,7 +1,8 @@
-"""Transposition: a linear graph turned round. What is not linear in it is computed forwards, as it was.
+"""Transposition of linear graphs: from cotangents of the results to cotangents of the linear params (reverse mode).
 
-Where a choice, element by element, gives one side no cotangent, that zero must not meet an Inf or NaN on its way back:
-products along the way are chosen again, so that the side not chosen contributes exactly nothing.
+Equations that are not linear are computed forwards, as they were. Where a `select` gives one operand a zero cotangent,
+that zero must not meet an Inf or NaN in a later product: masks are applied again after products, so that the operand
+that was not selected contributes exactly nothing.
 """
 
 from __future__ import annotations
@@ -36,16 +37,15 @@ Env = dict[Value, Value]
 
 
 def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, has_choice: Mask) -> TransposedGraph:
-    """A linear graph turned round: from cotangents of its results to cotangents of its linear params.
+    """The transpose of a linear graph: from cotangents of its results to cotangents of its linear params.
 
-    What it says is not said once more.
-
-    Shapes: takes the other params, then a cotangent like each result where one is `arriving`, then truths like each
-            where a choice is `given`; gives a cotangent like each linear param that one reaches, then the choices.
+    Shapes: takes the other params, then a cotangent like each result that is `arriving`, then a mask like each result
+            with `has_choice`; gives a cotangent like each linear param that one reaches, then their masks.
     Errors: InternalError if an equation is not linear where `linear` says it is.
-    Cost:   one walk forward over what is not linear, one walk back over what is.
+    Cost:   one walk forwards over the equations that are not linear, one walk backwards over the others.
     Source: Radul et al. 2023, You Only Linearize Once.
     """
+    # The primal graph has printed already, so the transpose must not print a second time.
     graph, builder = without_prints(graph), Builder()
     env = {p: builder.param(p.type, p.hint) for p, is_linear in zip(graph.params, linear, strict=True) if not is_linear}
     params = {p for p, is_linear in zip(graph.params, linear, strict=True) if is_linear}
@@ -69,7 +69,7 @@ def transpose(ad: Ad, graph: Graph, linear: Mask, arriving: Mask, has_choice: Ma
 
 
 def cotangent_hint(tangent: Value) -> str:
-    """What the cotangent of a value is called: as its tangent, if that is called after the value."""
+    """The name hint of a cotangent: that of the tangent if it is named after a value, else `ct`."""
     return tangent.hint if tangent.hint.startswith("d_") else "ct"
 
 
@@ -82,12 +82,13 @@ def pullback(
     cts: Sequence[tuple[Value, MaybeValue]],
     choices: Mapping[Value, Value] | None = None,
 ) -> CotangentAccumulator:
-    """Emit in `builder` what pulls cotangents back through `eqns`, to the values in `linear`.
+    """Emit in `builder` the equations that pull cotangents back through `eqns`, to the values in `linear`.
 
-    `env` says what the values that are not linear are called in `builder`, `cts` which value has which cotangent, and
-    `choices` which of these is zero by a choice. Gives the cotangents of the linear values that equations do not
-    define. `env` and `linear` grow.
+    `env` maps the values that are not linear to those in `builder`, `cts` pairs values with cotangents, and `choices`
+    maps cotangents to their masks. Returns the cotangents of the linear values that `eqns` do not define. Extends `env`
+    and `linear`.
     """
+    # A result is linear as soon as one operand is; all other equations are evaluated before any cotangent is pulled.
     backwards: list[Eqn] = []
     for eqn in eqns:
         if linear.isdisjoint(eqn.operands):
@@ -107,6 +108,7 @@ def pullback(
                 ct.name_as_tangent_of(result)
         if not any(ct is not None for ct in arriving):
             continue
+        # Slices are collected and joined at the end, instead of each being padded to the whole array and added.
         part = eqn.op.slice_bounds(eqn) if eqn.op.slice_bounds is not None else None
         if part is not None and arriving[0] is not None:
             axis, window = part
@@ -122,7 +124,7 @@ def pullback(
 def pullback_eqn(
     ad: Ad, eqn: Eqn, builder: Builder, cts: list[MaybeValue], env: Env, linear: set[Value], found: CotangentAccumulator
 ) -> Sequence[MaybeValue]:
-    """The cotangents of one linear equation's operands. Where they are zero by a choice is noted in `found`."""
+    """The cotangents of one linear equation's operands. Their masks are recorded in `found`."""
     op = eqn.op
     is_linear = tuple([v in linear for v in eqn.operands])
     if op.transpose_region is not None:
@@ -150,7 +152,8 @@ def pullback_eqn(
 
 
 def unknown_operand(value: Value) -> UndefinedPrimal:
-    return UndefinedPrimal(value.type)  # pyright: ignore[reportArgumentType]  a history, where the op is a sum of histories
+    # The type may be a history, where the op is a sum of histories.
+    return UndefinedPrimal(value.type)  # pyright: ignore[reportArgumentType]
 
 
 def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
@@ -162,9 +165,9 @@ def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
 def instantiate_cotangents(
     graph: Graph, transposed: TransposedGraph, force_active: Mask, force_choice: Mask
 ) -> TransposedGraph:
-    """The same, where the `wanted` params get a cotangent even if it is zero, and the `marked` ones a choice.
+    """The same, where `force_active` params get a cotangent even if it is zero, and `force_choice` ones a mask.
 
-    `graph` is what was transposed.
+    `graph` is the graph that was transposed.
     """
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in transposed.graph.params]

@@ -1,7 +1,7 @@
-"""What reaches the results of a graph from its params, along equations and through regions.
+"""Forward dataflow analysis of graphs: facts flow from params to results, along equations and through regions.
 
-A summary says it for one graph, in terms of its own params, and stands for the graph wherever it is a region: each
-graph is walked once, whatever it is called with. What is asked, and what an equation does to it, a subclass says.
+The summary of a graph gives the facts of its results in terms of its own params. It stands for the graph wherever it is
+a region, so each graph is walked once. Subclasses define the facts and the transfer function of an equation.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ Fact = TypeVar("Fact")
 
 
 class DataflowAnalysis(ABC, Generic[Fact]):
-    """One question about a graph and the graphs in it.
+    """An analysis of a graph and the graphs in it.
 
-    Cost: one walk over each; a loop is looked at again while what is known of the values that it carries grows.
+    Cost: one walk over each; loops iterate until the facts of their carries stop growing.
     """
 
     bottom: Fact  # of a value that no param reaches
 
     @abstractmethod
     def param_fact(self, graph: Graph, place: int) -> Fact:
-        """What is known of a param."""
+        """The fact of a param."""
 
     @abstractmethod
     def after(self, eqn: Eqn, facts: Sequence[Fact]) -> Sequence[Fact]:
-        """What is known of an equation's results; regions without a layout are its own affair."""
+        """The facts of an equation's results. It also handles regions of ops without a `region_dataflow`."""
 
     @abstractmethod
     def join(self, facts: Sequence[Fact]) -> Fact:
-        """What is known of a value that may be any of these."""
+        """The fact of a value that may be any of these."""
 
     @abstractmethod
     def lift_from_region(self, eqn: Eqn, fact: Fact, param: Callable[[int], Fact]) -> Fact:
-        """What is known inside a region of an equation, said of the values that its params are."""
+        """Translate a fact inside a region from the region's params to the values that these stand for."""
 
     @abstractmethod
     def add_control_fact(self, fact: Fact, by: Sequence[Fact]) -> Fact:
-        """What is known of a result, where these decide which region runs, or how often."""
+        """The fact of a result, if the values with the facts `by` decide which region runs, or how often."""
 
     def results(self, graph: Graph) -> tuple[Fact, ...]:
-        """What is known of the results, in terms of the params."""
+        """The facts of the results, in terms of the params."""
         known: dict[Graph, tuple[Fact, ...]] = {}
         for inner in graphs_postorder(graph)[0]:
             known[inner] = self.summary(inner, known)
@@ -78,15 +78,17 @@ class DataflowAnalysis(ABC, Generic[Fact]):
 
             return self.lift_from_region(eqn, inside[region][place], param)
 
+        # A fixed point over the carries. Regions without carries need one round.
         while True:
-            again = [
+            joined = [
                 self.join([h, *[region_fact(k, p) for k, p in region_returns(s)]])
                 for s, h in zip(slots, held, strict=True)
             ]
-            settled = again == held or not any(s.params and s.returns for s in slots)
-            held = again
-            if settled:
+            stable = joined == held or not any(s.params and s.returns for s in slots)
+            held = joined
+            if stable:
                 break
+        # Operands and region results in no slot (predicates, limits, conditions) control which steps run.
         read, given = {s.operand for s in slots}, {place for s in slots for place in region_returns(s)}
         by = [fact for i, fact in enumerate(facts) if i not in read]
         by += [region_fact(k, p) for k, region in enumerate(inside) for p in range(len(region)) if (k, p) not in given]
@@ -95,12 +97,12 @@ class DataflowAnalysis(ABC, Generic[Fact]):
 
 
 def region_returns(slot: RegionSlot) -> Iterator[tuple[int, int]]:
-    """Where the regions give what a slot holds: a region, and which of its results."""
+    """The region results of a slot: pairs of a region and the position of the result."""
     return ((k, place) for k, place in enumerate(slot.returns) if place is not None)
 
 
 def bit_indices(mask: int) -> Iterator[int]:
-    """The places of a mask's bits."""
+    """The indices of the bits that are set in a mask."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

@@ -1,7 +1,7 @@
-"""Whether the complex derivative of a function exists: nothing on the way from its params takes a conjugate.
+"""Holomorphy analysis: whether a complex derivative exists, as no step on a path from the params takes a conjugate.
 
-Linearization gives the derivative over the reals, which every op has. It is multiplication by one complex number where
-each step is; the few ops that are linear over the reals only say so (`Op.conjugates`).
+Linearization gives the derivative over the reals, which every op has. It is multiplication by a complex number if that
+holds for each step; the few ops that are linear only over the reals declare it (`Op.non_holomorphic`).
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from collections.abc import Sequence
 from difflang.analysis.zero_derivatives import DependencyStep
 from difflang.ir.graph import Eqn, Graph, Value
 
-HolomorphicPath = (
-    DependencyStep | bool | None
-)  # where it was lost, None before this region; or whether a holomorphic path leads here
+# The step where holomorphy was lost (None: before this region), or whether a holomorphic path leads to the value.
+HolomorphicPath = DependencyStep | bool | None
 SummaryKey = tuple[Graph, tuple[HolomorphicPath, ...]]
 
 
 def find_nonholomorphic_steps(graph: Graph, inside: Sequence[bool]) -> list[DependencyStep | None]:
     """For each result, the step after which it is no holomorphic function of the params `inside`, if there is one.
 
-    A value that nothing in the graph defines, as while a definition is checked, depends on none of them.
-    Cost: one walk; a loop's step is looked at again while what it carries changes, a shared region once.
+    A value that the graph does not define, as while a definition is checked, depends on none of them.
+    Cost: one walk; loops iterate until their carries are stable, and a shared region is walked once.
     """
     found = HolomorphyAnalysis().results(graph, tuple(inside))
     return [path if isinstance(path, DependencyStep) else None for path in found]
 
 
 def join_paths(paths: Sequence[HolomorphicPath]) -> HolomorphicPath:
-    """The path of what is made of several: lost where one of them is."""
+    """The path of a value computed from several: not holomorphic if one of them is not."""
     return next((p for p in paths if not isinstance(p, bool)), any(paths))
 
 
 class HolomorphyAnalysis:
-    """One question, with the answers to the same question about regions."""
+    """The analysis of a graph, with cached summaries of regions."""
 
     def __init__(self) -> None:
         self.summaries: dict[SummaryKey, tuple[HolomorphicPath, ...]] = {}
@@ -60,7 +59,8 @@ class HolomorphyAnalysis:
         return [p if r.type.tangent is not None else False for p, r in zip(found, eqn.results, strict=True)]
 
     def region_results(self, eqn: Eqn, region: Graph, paths: Sequence[HolomorphicPath]) -> list[HolomorphicPath]:
-        """The paths to a region's results. All that was lost before is one thing inside, to ask few questions."""
+        """The paths to a region's results."""
+        # Inside, every step before the region is the same `None`, so that one summary serves all of them.
         before = join_paths(paths)
         found = self.results(region, tuple([None if isinstance(p, DependencyStep) else p for p in paths]))
         return [
@@ -88,10 +88,10 @@ class HolomorphyAnalysis:
             if leaving == entering or not any(slot.params and slot.returns for slot in slots):
                 outside = {slot.result: path for slot, path in zip(slots, leaving, strict=True)}
                 return [outside.get(i, False) for i in range(len(eqn.results))]
-            entering = leaving  # what a loop carries comes in again
+            entering = leaving  # the carries of a loop enter its step with what they left it with
 
     def through_function(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
-        """An equation that says something of the functions in its regions; of one unknown here nothing is known."""
+        """A derivative, a declared rule or a solve of the function in a region. Any other op loses holomorphy."""
         match eqn.op.name:
             case "jvp" | "jet":
                 return self.through_derivative(eqn, paths)
@@ -103,7 +103,7 @@ class HolomorphyAnalysis:
                 return [DependencyStep(eqn)] * len(eqn.results)
 
     def through_derivative(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
-        """A `jvp`: the function's operands, then their tangents; its results, then theirs, of a `jet` some more."""
+        """A `jvp`: operands, then their tangents, to results, then theirs; a `jet` has several tangents of each."""
         (function,), wrt = eqn.regions, eqn.attrs["wrt"]
         values, tangents = paths[: len(function.params)], iter(paths[len(function.params) :])
         inside = tuple([join_paths([p, next(tangents)]) if w else p for p, w in zip(values, wrt, strict=True)])
@@ -112,13 +112,13 @@ class HolomorphyAnalysis:
         return [*found, *moving * eqn.attrs.get("order", 1)]
 
     def through_rule(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
-        """What the rule says counts, not how the value is computed."""
+        """A function with a declared rule: the rule decides, not how the value is computed."""
         given = [p for p, w in zip(paths, eqn.attrs["wrt"], strict=True) if w]
         tangents = iter(self.region_results(eqn, eqn.regions[1], (*paths, *given))[len(eqn.results) :])
         return [next(tangents) if r.type.tangent is not None else False for r in eqn.results]
 
     def through_solution(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
-        """The x with A x = b is as holomorphic as A x is in x and in what A is made of."""
+        """The x with A x = b is as holomorphic as A x is in x and in the values that A depends on."""
         consts = eqn.attrs["consts"]
         found = self.region_results(
             eqn, eqn.regions[2], (*paths[:consts], *[join_paths(paths)] * (len(paths) - consts))

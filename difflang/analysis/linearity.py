@@ -1,7 +1,7 @@
-"""Whether a graph is linear in some of its params: a proof, equation by equation, or the first one that is not.
+"""Linearity analysis: proves that a graph is linear in some of its params, or finds the first equation that is not.
 
-A value is zero, fixed (it does not depend on those params), linear in them, or open where nothing is known of how it
-was made, in graphs that are only checked. Nothing else is let through, so a graph that passes is linear.
+A value is zero, fixed (independent of those params), linear in them, or open: its definition is unknown, in graphs that
+are only checked. Any other dependence is an error, so a graph that passes is linear.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class LinearityStatus(Enum):
 class LinearityFault(Enum):
     """Why a step is not linear."""
 
-    FUNCTION = "function"  # the op is not linear in what it is given
+    FUNCTION = "function"  # the op is not linear in this operand
     PRODUCT = "product"  # of two values that are linear
-    OFFSET = "offset"  # a value that does not depend on the params is added, or stands beside
-    CONDITION = "condition"  # a bool or an integer made of a linear value
-    CHOICE = "choice"  # a branch is linear, the other is not; or a variable of a loop is so at one end only
+    OFFSET = "offset"  # a value that does not depend on the params is added or concatenated
+    CONDITION = "condition"  # a bool or an integer computed from a linear value
+    CHOICE = "choice"  # one branch is linear and the other is not; or a loop variable before and after a step
     RESULT = "result"  # a result that does not depend on the params and is not zero
 
 
 class NotLinear(Exception):
-    """A graph is not linear. `eqn` is the step, `operand` which operand it is about, `outer` the step around it."""
+    """A graph is not linear. `eqn` is the step, `operand` the operand at fault, `outer` the equation around it."""
 
     def __init__(self, fault: LinearityFault, eqn: Eqn | None, operand: int | None = None) -> None:
         super().__init__(fault.value)
@@ -48,7 +48,7 @@ Statuses = tuple[LinearityStatus, ...]
 
 
 def prove_linear(graph: Graph, linear: Sequence[bool]) -> None:
-    """The graph is linear in those params together, in every result that has a tangent. Errors: NotLinear."""
+    """Prove that every result with a tangent is linear in the `linear` params together. Errors: NotLinear."""
     given = tuple([LinearityStatus.LINEAR if is_linear else LinearityStatus.FIXED for is_linear in linear])
     for status, result in zip(LinearityProof().graph(graph, given), graph.results, strict=True):
         if status is LinearityStatus.FIXED and result.type.tangent is not None:
@@ -56,7 +56,7 @@ def prove_linear(graph: Graph, linear: Sequence[bool]) -> None:
 
 
 class LinearityProof:
-    """Goes through a graph and its regions, each once for what its params are."""
+    """Walks a graph and its regions, each once for each combination of statuses of its params."""
 
     def __init__(self) -> None:
         self.done: dict[tuple[Graph, Statuses], Statuses] = {}
@@ -72,7 +72,7 @@ class LinearityProof:
         return self.done[key]
 
     def results(self, eqn: Eqn, given: Statuses) -> Sequence[LinearityStatus]:
-        if not eqn.results and not eqn.regions:  # what is only said
+        if not eqn.results and not eqn.regions:  # a print
             return []
         if eqn.regions and eqn.op.region_dataflow is not None:
             try:
@@ -87,7 +87,7 @@ class LinearityProof:
         return [op_status(eqn, given)] * len(eqn.results)
 
     def through_regions(self, eqn: Eqn, given: Statuses) -> Sequence[LinearityStatus]:
-        """Regions whose values flow as the layout says; what a loop carries is asked for until nothing changes."""
+        """The statuses of results of regions that declare their dataflow: a fixed point over the carries of a loop."""
         assert eqn.op.region_dataflow is not None
         slots = eqn.op.region_dataflow(eqn).slots
         inside = {s.operand for s in slots}
@@ -97,10 +97,10 @@ class LinearityProof:
         held = [LinearityStatus.FIXED if s.operand is None else given[s.operand] for s in slots]
         while True:
             found = self.run_regions(eqn, slots, held)
-            again = [f if is_carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
-            if again == held:
+            next_held = [f if is_carried(s) else h for f, h, s in zip(found, held, slots, strict=True)]
+            if next_held == held:
                 break
-            held = again
+            held = next_held
         results = [LinearityStatus.FIXED] * len(eqn.results)
         for slot, status in zip(slots, found, strict=True):
             if slot.result is not None:
@@ -110,7 +110,8 @@ class LinearityProof:
     def run_regions(
         self, eqn: Eqn, slots: Sequence[RegionSlot], held: Sequence[LinearityStatus]
     ) -> list[LinearityStatus]:
-        """What the slots hold after the regions ran once: what they give, or still what they were."""
+        """The statuses of the slots after the regions ran once: what they return, or else as before."""
+        # A carry also keeps its status on entry, as the loop may run no step at all.
         made: list[list[LinearityStatus]] = [[h] if is_carried(s) else [] for s, h in zip(slots, held, strict=True)]
         for number, region in enumerate(eqn.regions):
             params = [LinearityStatus.FIXED] * len(region.params)
@@ -125,12 +126,12 @@ class LinearityProof:
 
 
 def is_carried(slot: RegionSlot) -> bool:
-    """Whether what comes out of it goes in again."""
+    """Whether the slot's result enters the next step."""
     return slot.operand is not None and slot.result is not None
 
 
 def join_statuses(eqn: Eqn, statuses: Sequence[LinearityStatus]) -> LinearityStatus:
-    """What a value is that is one of these, as the run decides."""
+    """The status of a value that is one of these at run time. Errors: NotLinear for both linear and fixed."""
     kinds = set(statuses) - {LinearityStatus.ZERO}
     if LinearityStatus.OPEN in kinds:
         return LinearityStatus.OPEN
@@ -140,7 +141,7 @@ def join_statuses(eqn: Eqn, statuses: Sequence[LinearityStatus]) -> LinearitySta
 
 
 def region_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
-    """An equation whose regions say nothing of how values flow: a derivative, in what is only checked; a rule."""
+    """The status of an equation with regions of unknown dataflow: a derivative, in checked graphs, or a rule."""
     if LinearityStatus.LINEAR not in given:
         return LinearityStatus.OPEN if LinearityStatus.OPEN in given else LinearityStatus.FIXED
     if eqn.op.expand is not None:

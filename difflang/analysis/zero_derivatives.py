@@ -1,8 +1,7 @@
-"""Where derivatives are zero by structure: no result depends on a param through steps that all have a tangent.
+"""Structurally zero derivatives: which params reach which results through differentiable steps, and where they stop.
 
-`reached` is quick, and asked of every derivative. `losses` is asked where it found none, and tells the steps that lose
-the derivative on the way. A derivative equation or a rule inside counts as a way: whether a second derivative is zero
-is not asked, and what a rule says holds.
+`reaching_params` is quick and runs for every derivative. `find_dropped_derivatives` runs where it found none, and gives
+the steps that drop the derivative. A derivative equation or a declared rule inside counts as differentiable.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from difflang.analysis.dataflow import DataflowAnalysis, bit_indices
 from difflang.base.partial_equality import PartialEquality
 from difflang.ir.graph import Eqn, Graph
 
-MAX_REMEMBERED = 16  # how many lost ways to a result are remembered, and at least one of each param
+# How many dropping steps are remembered for a result, besides one for each param. The report names only a few, and
+# their number could grow with the product of the regions.
+MAX_REMEMBERED = 16
 
 
 def reaching_params(graph: Graph) -> tuple[int, ...]:
@@ -24,7 +25,7 @@ def reaching_params(graph: Graph) -> tuple[int, ...]:
 
 
 class DependencyStep(Struct, frozen=True, eq=False):
-    """An equation on a way from a param: after which step of the same graph, and where the way goes on inside it."""
+    """An equation on a path from a param: the step before it in the same graph, and the step inside its region."""
 
     eqn: Eqn
     before: DependencyStep | None = None
@@ -32,7 +33,7 @@ class DependencyStep(Struct, frozen=True, eq=False):
 
     @property
     def path(self) -> list[Eqn]:
-        """The equations from the param to here, those around before those inside."""
+        """The equations from the param to here, outer ones before those in their regions."""
         found: list[Eqn] = []
         step: DependencyStep | None = self
         while step is not None:
@@ -48,17 +49,17 @@ class DependencyStep(Struct, frozen=True, eq=False):
 def find_dropped_derivatives(
     graph: Graph, points: int, *, include_zero: bool = True
 ) -> list[dict[DependencyStep, int]]:
-    """For each result, the first steps that lose the derivative on the ways to it from the params `points`, a mask.
+    """For each result, the first steps that drop the derivative on paths from the params in the mask `points`.
 
-    With each step, the mask of those params that it loses. Without `zero`, only steps to what has no tangent count, and
-    not those like `floor`, whose derivative is 0.
+    Each step comes with the mask of the params whose derivative it drops. Without `include_zero`, only steps to types
+    without a tangent count, and not those like `floor`, whose derivative is 0.
     """
     found = DroppedDerivativeAnalysis(include_zero).results(graph)
     return [{step: of & points for step, of in fact.dropped.items() if of & points} for fact in found]
 
 
 class ReachabilityAnalysis(DataflowAnalysis[int]):
-    """A fact is a mask of params."""
+    """Which params reach a value with a tangent. A fact is a mask of params."""
 
     bottom = 0
 
@@ -83,24 +84,23 @@ class ReachabilityAnalysis(DataflowAnalysis[int]):
 
 
 class ParamDependence(PartialEquality, frozen=True, eq=False):
-    """How a value depends on params: on which with a tangent, on which at all, and what lost it on the other ways."""
+    """How a value depends on params: on which with a tangent, on which at all, and which steps dropped the others."""
 
     live: int = 0
     all_params: int = 0
     dropped: Mapping[DependencyStep, int] = field(default_factory=dict[DependencyStep, int])
-    last: DependencyStep | None = None  # on one of the ways with a tangent
+    last: DependencyStep | None = None  # on one of the paths with a tangent
 
 
 class DroppedDerivativeAnalysis(DataflowAnalysis[ParamDependence]):
-    """A fact is how a value depends on the params."""
+    """Which steps drop the derivative. A fact is how a value depends on the params."""
 
     bottom = ParamDependence()
 
     def __init__(self, zero: bool) -> None:
         self.zero = zero
-        self.lifted_steps: dict[
-            tuple[Eqn, DependencyStep], DependencyStep
-        ] = {}  # steps inside an equation, as they are seen outside
+        # From a step inside an equation to that step in the outer graph: one object each, as steps are keys.
+        self.lifted_steps: dict[tuple[Eqn, DependencyStep], DependencyStep] = {}
 
     def param_fact(self, graph: Graph, place: int) -> ParamDependence:
         return ParamDependence(1 << place if graph.params[place].type.tangent is not None else 0, 1 << place)
@@ -162,7 +162,7 @@ class DroppedDerivativeAnalysis(DataflowAnalysis[ParamDependence]):
 
 
 def merge_dropped(into: dict[DependencyStep, int], more: Mapping[DependencyStep, int]) -> None:
-    """Add lost ways to others."""
+    """Add dropping steps to others, as far as `MAX_REMEMBERED` allows."""
     for step, of in more.items():
         if (
             step in into

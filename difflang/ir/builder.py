@@ -1,4 +1,4 @@
-"""Builds graphs one equation at a time. A builder inside another captures what it uses from outside."""
+"""The graph builder: appends equations one at a time. A nested builder captures the values it uses from outside."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from difflang.ir.tensor_types import Type
 class Builder:
     """A graph under construction.
 
-    With an `outer` builder, a value of it (or of one further out) that is used here becomes a param of the finished
-    graph; `captured` maps each such value, as `outer` sees it, to its param, in order of first use.
+    A value of the `outer` builder (or of one further out) that is used here becomes a param of the finished graph.
+    `captures` maps each such value, as `outer` sees it, to its param, in order of first use.
     """
 
     __slots__ = ("captures", "depth", "eqns", "outer", "params", "solver", "span")
 
     def __init__(self, outer: Builder | None = None, span: Span = NO_SPAN, solver: TypeSolver = STRICT_SOLVER) -> None:
         self.outer = outer
-        self.solver: TypeSolver = solver if outer is None else outer.solver  # how the types of operands are compared
+        # How the types of operands are compared: strictly in a graph, by unification while a definition is checked.
+        self.solver: TypeSolver = solver if outer is None else outer.solver
         self.depth: int = 0 if outer is None else outer.depth + 1
         self.params: list[Value] = []
         self.eqns: list[Eqn] = []
         self.captures: dict[Value, Value] = {}
-        self.span = span  # where equations emitted from now on come from
+        self.span = span  # the source position of equations emitted from now on
 
     def param(self, type: Type, hint: str = "") -> Value:
         value = Value(type, self, hint)
@@ -56,7 +57,7 @@ class Builder:
         hints: Sequence[str] = (),
         **attrs: Any,
     ) -> Values:
-        """Append an equation and give its results. Errors: TypeMismatch if the op refuses the operands."""
+        """Append an equation and return its results. Errors: TypeMismatch if the op rejects the operands."""
         owned = tuple([v if v.home is self else self.capture(v) for v in operands])
         types = result_types(op, [v.type for v in owned], regions, attrs, self.solver)
         return self.append(op, owned, types, regions, span=span, hints=hints, **attrs)
@@ -73,6 +74,7 @@ class Builder:
         **attrs: Any,
     ) -> Values:
         """Append an equation whose result types are known already, on operands of this builder."""
+        # `tuple([...])`, here and all over the package: faster than `tuple` of a generator.
         if hints:
             results = tuple([Value(t, self, h) for t, h in zip(types, hints, strict=True)])
         else:
@@ -90,7 +92,7 @@ class Builder:
         return self.one("const", value=value, type=type)
 
     def inline(self, graph: Graph, *args: Value) -> list[Value]:
-        """Copy a graph's equations here, its params replaced by `args`; gives its results."""
+        """Copy a graph's equations here with its params replaced by `args`; returns its results."""
         env = dict(zip(graph.params, map(self.capture, args), strict=True))
         for eqn in graph.eqns:
             results = self.copy(eqn, tuple([env[v] for v in eqn.operands]))
@@ -98,13 +100,14 @@ class Builder:
         return [env[r] for r in graph.results]
 
     def copy(self, eqn: Eqn, operands: Values) -> Values:
-        """The same equation on other operands, of the same types and of this builder: nothing is checked again."""
+        """The same equation on other operands of this builder."""
+        # The operands have the same types as before, so the type rule is not run again.
         results = tuple([Value(r.type, self, r.hint) for r in eqn.results])
         self.eqns.append(Eqn(eqn.op, operands, results, eqn.attrs, eqn.regions, eqn.span))
         return results
 
     def finish(self, results: Iterable[Value], params: Iterable[Value] | None = None, name: str = "") -> Graph:
-        """The graph: captured values come after the params, unless `params` gives the whole list in order."""
+        """The finished graph. Captured values come after the params, unless `params` gives the whole list in order."""
         owned = tuple(map(self.capture, results))
         order = (*self.params, *self.captures.values()) if params is None else params
         graph = Graph(tuple(order), tuple(self.eqns), owned, name)
@@ -112,7 +115,8 @@ class Builder:
         return graph
 
     def release(self) -> None:
-        """Let go of all that was built: values know their builder, and only the garbage collector frees a circle."""
+        """Drop the references to everything that was built."""
+        # Values refer to their builder: this breaks the reference cycle, which would wait for the garbage collector.
         self.params, self.eqns, self.captures = [], [], {}
 
 

@@ -1,6 +1,7 @@
-"""The IR: a `Graph` is params, equations, results; frozen, typed, in order. A region is a graph inside an equation.
+"""The data structures of the IR: values, equations and graphs. A region is a graph inside an equation.
 
-Regions are closed: what a body uses from outside arrives as an operand. Dominance is "defined on an earlier line".
+A `Graph` is params, equations in order and results; it is frozen and typed. Regions are closed: a body receives every
+outside value as an operand. One value dominates another if it is defined on an earlier line.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Value(Struct, eq=False):
         return f"<{self.hint or 'value'}: {self.type}>"
 
     def name_as_tangent_of(self, other: Value) -> None:
-        """Be called as the change of another value, if that has a name of the user's and this has none."""
+        """Take the name `d_x` if the other value is the user's `x` and this one has no name yet."""
         if other.hint and not self.hint:
             self.hint = other.hint if other.hint.startswith("d_") else f"d_{other.hint}"
 
@@ -78,7 +79,7 @@ def apply_operator(name: str, *operands: Operand) -> Value:
 
 
 class ExternalObject:
-    """An attribute that stands for something outside the program, which no text can hold. Compared by identity."""
+    """An attribute that stands for an object outside the program, which no text can hold. Compared by identity."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -107,11 +108,12 @@ class Eqn(Struct, frozen=True, eq=False):
 
     @property
     def effectful(self) -> bool:
-        """It, or something in its regions, prints or can fail: never dropped, merged or reordered."""
+        """Whether it, or an equation in its regions, prints or can fail: it is never dropped, merged or reordered."""
         return bool(self.op.effect) or any(g.effectful for g in self.regions)
 
     def replace_operands(self, replacements: Mapping[Value, Value]) -> Eqn:
-        """The same equation on other operands; itself if none is in `to`."""
+        """The same equation on other operands; itself if none is in `replacements`."""
+        # Passes compare equations by identity to see what changed, so an unchanged one is returned, not copied.
         if replacements.keys().isdisjoint(self.operands):
             return self
         operands = tuple([replacements.get(v, v) for v in self.operands])
@@ -155,14 +157,15 @@ class Graph:
         return Graph(self.params, new, self.results, self.name)
 
     def replace_results(self, replacements: Mapping[Value, Value]) -> Graph:
-        """The same graph giving other values; itself if none of its results is in `to`."""
+        """The same graph with other results; itself if none of its results is in `replacements`."""
         if replacements.keys().isdisjoint(self.results):
             return self
         return self.with_results([replacements.get(r, r) for r in self.results])
 
 
 def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
-    """Every graph inside a graph and itself once, each after those that it uses, and how many regions each is."""
+    """Every graph inside `root` and itself, each after those that it uses; and how many regions each one is."""
+    # An explicit stack: programs nest deeper than Python recurses.
     uses: Counter[Graph] = Counter()
     order: list[Graph] = []
     seen: set[Graph] = set()
@@ -181,7 +184,7 @@ def graphs_postorder(root: Graph) -> tuple[list[Graph], Counter[Graph]]:
 
 
 def nested_regions(graphs: Sequence[Graph], matches: Callable[[Eqn], bool]) -> set[Graph]:
-    """The regions, at any depth, of the equations for which `opens` holds; the graphs come inner ones first."""
+    """The regions, at any depth, of the equations that `matches` accepts. `graphs` lists inner graphs first."""
     found: set[Graph] = set()
     for outer in reversed(graphs):
         for eqn in outer.eqns:

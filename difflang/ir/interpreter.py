@@ -1,6 +1,7 @@
-"""The NumPy interpreter: any graph, one equation at a time, by each op's `reference`.
+"""The NumPy interpreter: evaluates any graph, one equation at a time, by each op's `reference`.
 
-A history is a Python list with one item a step. Nothing here knows an op; what a region op does is its own reference.
+A history is a Python list with one item per step. Nothing here knows an op: the reference of a region op runs its
+regions.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from difflang.ir.tensor_types import DType, History, Tensor, Type
 
 Array = Any  # np.ndarray, or a list of them for a history
 TextSink = Callable[[int, str], None]
-"""Who is told a text: the number of the check whose message it is, 0 for what the program prints, and the text."""
+"""Receives a text and its site: the number of the check whose message it is, or 0 for what the program prints."""
 
 
 def evaluate(graph: Graph, *arrays: Array, text_sink: TextSink | None = None) -> list[Array]:
-    """The graph's results on NumPy arrays. What it says goes to `says`, or nowhere.
+    """The graph's results on NumPy arrays. Printed text goes to `text_sink`, or is discarded.
 
-    Errors: InternalError if an argument or a result of an equation is not of its type; it names the op.
+    Errors: InternalError that names the op, if an argument or a result of an equation has the wrong type.
     """
 
+    # Inf and NaN are ordinary values of a program, so NumPy's floating-point warnings are off.
     def run_with_sink(graph: Graph, *arrays: Array) -> list[Array]:
         return run_equations(graph, arrays, partial(evaluate_eqn, run=run_with_sink, text_sink=text_sink))
 
@@ -40,11 +42,11 @@ def run_graph(graph: Graph, *arrays: Array) -> list[Array]:
 
 
 class StepLimitExceeded(Exception):
-    """A run that takes more equations than were allowed."""
+    """A run that evaluates more equations than were allowed."""
 
 
 def evaluate_with_limit(max_equations: int, graph: Graph, *arrays: Array) -> list[Array]:
-    """The same results, of a run of so many equations at most. Errors: Endless for more."""
+    """The same results, of a run of at most `max_equations` equations. Errors: StepLimitExceeded beyond that."""
     left = max_equations
 
     def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
@@ -67,7 +69,7 @@ def evaluate_instrumented(
     hook: Callable[[Eqn, Callable[[], list[Array]]], list[Array]],
     text_sink: TextSink,
 ) -> list[Array]:
-    """The same results, each equation computed by a call that `around` it is given, those in regions too."""
+    """The same results; `hook` runs each equation, those in regions too, by the call that it receives."""
 
     def step(eqn: Eqn, operands: list[Array]) -> list[Array]:
         return hook(eqn, partial(evaluate_eqn, eqn, operands, run=each, text_sink=text_sink))
@@ -80,13 +82,13 @@ def evaluate_instrumented(
 
 
 def discard_text(site: int, text: str) -> None:
-    """Is told, and does nothing."""
+    """A text sink that ignores the text."""
 
 
 def run_equations(
     graph: Graph, arrays: Sequence[Array], step: Callable[[Eqn, list[Array]], list[Array]]
 ) -> list[Array]:
-    """The graph's results, where `step` gives those of each equation from its operands."""
+    """The graph's results, where `step` computes those of each equation from its operands."""
     if len(arrays) != len(graph.params):
         raise InternalError(f"{graph.name or 'a graph'} takes {len(graph.params)} arguments, not {len(arrays)}")
     env: dict[Value, Array] = {p: check_array(x, p.type, "a param") for p, x in zip(graph.params, arrays, strict=True)}
@@ -99,7 +101,7 @@ def run_equations(
 def evaluate_eqn(
     eqn: Eqn, operands: list[Array], run: Callable[..., list[Array]] = run_graph, text_sink: TextSink | None = None
 ) -> list[Array]:
-    """What the op's reference gives, as many arrays as the equation has results. Its regions are run by `run`."""
+    """The results of one equation by its op's reference, which runs the regions with `run`."""
     if eqn.regions:
         found = eqn.op.reference(run, *operands, regions=eqn.regions, **eqn.attrs)
     elif eqn.op.effect:
@@ -130,7 +132,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def zero_array(type: Type) -> Array:
-    """What a history reads beyond its end."""
+    """The value that a history reads as beyond its end."""
     return [] if isinstance(type, History) else stacked_zeros(type)
 
 

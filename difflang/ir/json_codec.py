@@ -1,7 +1,7 @@
-"""The IR as JSON, for tools and artifacts: what is written loads back equal, spans (source names and offsets) included.
+"""JSON encoding and decoding of graphs, for tools and artifacts. A graph loads back equal, source spans included.
 
-The whole is one object. Each graph is written once, after those that it uses; a region is the number of its graph. A
-value is the number of its definition in its graph: params first, then results of equations in order.
+Each graph is encoded once, after those that it uses; a region is the number of its graph. A value is the number of its
+definition in its graph: params first, then results of equations in order.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Json = Any
 
 
 def graph_to_json(graph: Graph, sources: dict[Source, int] | None = None) -> str:
-    """The graph as one line of JSON. Cost: linear; graphs used many times are written once.
+    """The graph as one line of JSON. Cost: linear; graphs used many times are encoded once.
 
-    The texts that it comes from are numbered in `sources`, after those that are there already.
+    Its source texts are numbered in `sources`, after those that are there already.
     """
     return json.dumps(GraphEncoder(sources).encode(graph), separators=(",", ":"), allow_nan=False)
 
 
 def graph_from_json(text: str, sources: Sequence[Source] | None = None) -> Graph:
-    """The graph that was written, from the texts of these `sources` if they are at hand.
+    """The graph that was encoded; its spans point into `sources` if these are given.
 
     Errors: DifflangError for anything that `graph_to_json` does not write.
     """
@@ -52,14 +52,19 @@ def fail_malformed(what: str) -> NoReturn:
     raise DifflangError(Diagnostic("DL1204", f"this is not a graph in JSON form: {what}"))
 
 
-# What artifacts of format 1 call attributes, by op: they load under the names of today.
+# Artifacts of format 1 may hold older names of attributes. By op, from the old name to today's.
 RENAMED_ATTRS = {
     "checkpoint": {"again": "recompute", "cut": "min_cut", "step": "loop_step"},
     "loop": {"again": "history_outputs", "undo": "reversible"},
 }
 
 
+# ---- Encoding
+
+
 class GraphEncoder:
+    """Encodes a graph and, before it, the graphs that it uses."""
+
     def __init__(self, sources: dict[Source, int] | None = None) -> None:
         self.numbers: dict[Graph, int] = {}
         self.graphs: list[Json] = []
@@ -99,7 +104,7 @@ def encode_values(values: Values) -> Json:
 
 
 def encode_attr(value: Attr) -> Json:
-    """Numbers, truth values, strings and tuples as they are; what JSON lacks as an object with one key."""
+    """Numbers, bools, strings and tuples as they are; a value that JSON lacks as an object with one key."""
     match value:
         case float() if not math.isfinite(value):
             return {"float": "-nan" if math.isnan(value) and math.copysign(1.0, value) < 0 else str(value)}
@@ -123,11 +128,13 @@ def encode_attr(value: Attr) -> Json:
             raise InternalError(f"{value!r} cannot be an attribute")
 
 
+# ---- Decoding
+
 cached_type_from_text = cache(type_from_text)
 
 
 class GraphDecoder:
-    """Builds graphs from JSON that may hold anything at all."""
+    """Builds graphs from untrusted JSON, which may hold anything at all."""
 
     def __init__(self, sources: Sequence[Source] | None = None) -> None:
         self.expected_sources = sources

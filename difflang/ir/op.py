@@ -1,4 +1,4 @@
-"""What an op is: one declaration that holds every fact about it. The registry, and the two ways types are compared."""
+"""The declaration of an op, which holds every fact about it; the op registry; and the interface of type solvers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TypeMismatch(Exception):
-    """A type rule refused its operands. `operands` are the positions that disagree, `what` each of them is."""
+    """A type rule rejected its operands. `operands` are the positions that disagree, with a description of each."""
 
     def __init__(self, message: str, operands: tuple[int, ...] = (), what: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -26,10 +26,9 @@ class TypeMismatch(Exception):
 
 
 class TypeSolver(Protocol):
-    """How a type rule compares. Graphs compare strictly; the checker unifies dtypes and defers what it cannot prove.
+    """How a type rule compares types. Graphs compare strictly; the checker unifies dtypes and defers unproved sizes."""
 
-    A rule never looks inside a dtype or compares sizes itself, so one rule serves numbers and names alike.
-    """
+    # A rule never looks inside a dtype or compares sizes itself, so one rule serves sizes that are numbers or names.
 
     def dtype(self, a: Tensor, b: Tensor) -> None: ...
     def accepts(self, a: Tensor, dtypes: Sequence[DType]) -> None: ...
@@ -41,7 +40,7 @@ class TypeSolver(Protocol):
 
 
 class StrictTypeSolver:
-    """The solver of the IR: everything is known, so equal means equal."""
+    """The solver of the IR, where every dtype and size is known."""
 
     def dtype(self, a: Tensor, b: Tensor) -> None:
         if a.dtype is not b.dtype:
@@ -86,14 +85,14 @@ class Op(Struct, frozen=True, eq=False):
     * `jvp`: one linear rule an operand, `(d, y, *operands, **attrs) -> dy`, `None` where the operand has no tangent;
     * `transpose`: the op is linear: `multilinear` in each operand by itself, else in all that have a rule together. One
       rule an operand, `(ct, *operands, **attrs) -> ct_operand`, `None` where it is not linear in it. Operands that are
-      being transposed arrive as `Unknown(type)`. A linear op may have a `jvp` too (a cheaper one, or, if it is
+      being transposed arrive as `UndefinedPrimal(type)`. A linear op may have a `jvp` too (a cheaper one, or, if it is
       `directional`, that in its first operand);
     * `inactive`: its results never carry a tangent (integers, comparisons, `floor`, `stop`);
-    * `linearize` and `transpose_region`, for ops with regions: see `ops.regions`. Where primal and tangent need not be
-      apart, `jvp_region` (if there is one) computes both in one equation;
-    * `expand`: a derivative operator, rewritten by `ad.differentiate` before anything else sees it.
+    * `linearize` and `transpose_region`, for ops with regions: see `ops.ad_interface`. Where primal and tangent may
+      share a graph, `jvp_region` (if there is one) computes both in one equation;
+    * `expand`: a derivative operator, rewritten by `ad.expand_derivatives` before anything else sees it.
 
-    An op with several results gives its rules tuples: of results, of tangents, of cotangents (`None` where absent).
+    The rules of an op with several results take tuples: of results, of tangents, of cotangents (`None` for none).
     """
 
     name: str
@@ -104,69 +103,58 @@ class Op(Struct, frozen=True, eq=False):
     jvp: Sequence[OpRule | None] | None = None
     transpose: Sequence[OpRule | None] | None = None
     multilinear: bool = False
-    directional: bool = False  # the derivative of something at the first operand: linear in each other one by itself
+    directional: bool = False  # a derivative at the first operand: linear in each other operand by itself
     inactive: bool = False
     linearize: OpRule | None = None
     transpose_region: OpRule | None = None
     jvp_region: OpRule | None = None
     expand: OpRule | None = None
-    without_derivative: OpRule | None = (
-        None  # of an op that differs from another in its derivative alone: (eqn, undone) -> that one,
-    )
-    # where `undone` says that it is part of a step which a loop is to undo
-    custom_rule_name: OpRule | None = (
-        None  # of an op whose derivative the program declares: (eqn) -> the name of its function
-    )
-    linear_in: OpRule | None = None  # of an op with regions: (eqn) -> which operands it is linear in together
+    # For an op that differs from another one in its derivative alone: (eqn, in_reverse) -> that other equation.
+    # `in_reverse` says that it is part of a step which a reversible loop runs backwards.
+    without_derivative: OpRule | None = None
+    # For an op whose derivative the program declares: (eqn) -> the name of its function.
+    custom_rule_name: OpRule | None = None
+    linear_in: OpRule | None = None  # for an op with regions: (eqn) -> the operands it is linear in together
     ends: bool = False  # inactive because the program asks for that: `stop`
-    effect: str = ""  # "print": never dropped, merged or moved; its reference is given who is told, before its operands
-    pinned: bool = False  # where its result lies is where it stands: never moved out of a loop
+    effect: str = ""  # "print": never dropped, merged or moved; its reference takes a text sink before its operands
+    pinned: bool = False  # its result is placed where the equation stands: never moved out of a loop
     elementwise: bool = False  # one result, of the operands' common shape
-    batch_attrs: OpRule | None = (
-        None  # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n
-    )
-    batch_rule: OpRule | None = (
-        None  # (eqn, which operands have lanes, how many) -> how to do it in all at once, or None
-    )
-    factored: OpRule | None = (
-        None  # (*operands, **attrs) -> an equal product, whose factors' rules lead back to themselves
-    )
-    slice_bounds: OpRule | None = (
-        None  # (eqn) -> axis, (start, stop) if it reads one part of its operand along one axis
-    )
-    gathers: bool = False  # reads the first operand at places that the others say; any place does no harm
-    scatters: bool = False  # its first operand, changed at a few places that the others say: the rest stays as it is
+    # (n, **attrs) -> attrs of the op on a first operand with a new first axis of size n.
+    batch_attrs: OpRule | None = None
+    # (eqn, which operands are batched, batch size) -> how to compute the whole batch at once, or None.
+    batch_rule: OpRule | None = None
+    # (*operands, **attrs) -> an equal product of factors whose derivative rules lead back to themselves.
+    factored: OpRule | None = None
+    # (eqn) -> axis, (start, stop) if it reads one slice of its operand along one axis.
+    slice_bounds: OpRule | None = None
+    gathers: bool = False  # reads the first operand at indices that the others give; an index out of range is harmless
+    scatters: bool = False  # gives its first operand with a few elements replaced, at indices that the others give
     selects: bool = False  # between the second and the third operand, element by element, by the first
-    carries: bool = False  # turned round it moves elements and adds them up: nothing is multiplied or subtracted
-    disjoint_transpose: bool = (
-        False  # of one that carries: turned round no two elements meet, so truths go the way of numbers
-    )
-    mask_transpose: OpRule | None = (
-        None  # (truths like the result, place, *operands, **attrs) -> what they reach, turned round
-    )
+    carries: bool = False  # its transpose only moves and adds elements: it multiplies and subtracts nothing
+    # For an op that `carries`: its transpose adds no two elements, so it maps masks just as it maps numbers.
+    disjoint_transpose: bool = False
+    # (mask like the result, operand position, *operands, **attrs) -> the mask of that operand's cotangent.
+    mask_transpose: OpRule | None = None
     bit_exact: bool = False  # it makes, moves or compares elements: compiled it gives the bits of its reference
-    fill_value: OpRule | None = (
-        None  # for an op that may fill an array with one number: (*arrays, **attrs) -> it, or None
-    )
-    accepts_fill: bool = False  # beside an array its lowering takes a number for an array that is full of it
-    phase_invariants: OpRule | None = (
-        None  # of results that are known up to complex phases: (*results) -> what these cancel in
-    )
-    non_holomorphic: bool = False  # linear over the reals only: what passes through has no complex derivative
-    # Its lowering hands arrays to functions of `jax.lax` and `jax.numpy`, and nothing else to any; with regions, to
-    # `lax.while_loop`, `lax.cond` and `jax.jit` too.
+    # For an op that may fill an array with one number: (*arrays, **attrs) -> that number, or None.
+    fill_value: OpRule | None = None
+    accepts_fill: bool = False  # its lowering accepts a number in place of an array filled with it
+    # For results that are defined up to complex phases: (*results) -> values in which the phases cancel.
+    phase_invariants: OpRule | None = None
+    non_holomorphic: bool = False  # linear over the reals only: it has no complex derivative
+    # Its lowering passes arrays only to functions of `jax.lax` and `jax.numpy`; with regions, to `lax.while_loop`,
+    # `lax.cond` and `jax.jit` too.
     direct: bool = False
-    cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that is another
+    cpu_lower_rule: OpRule | None = None  # its lowering for XLA on the CPU, where that differs
     formula_dtypes: tuple[DType, ...] = ()  # element types in which it is a formula of many steps, all of one shape
-    axis_permutation: OpRule | None = None  # for an op that only moves axes: which axis comes where, (**attrs) -> order
-    accepts_transposed: bool = False  # its lowering takes operands whose axes have not been moved yet
-    fusion_barrier: bool = False  # the back end never fuses across it
-    accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule says
-    samples: Any = None  # how tests draw operands; see ops.families
-    region_dataflow: Callable[[Eqn], RegionDataflow] | None = (
-        None  # for ops with regions: how values flow in and out of them
-    )
-    cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one an element of the results
+    axis_permutation: OpRule | None = None  # for an op that only moves axes: (**attrs) -> their order
+    accepts_transposed: bool = False  # its lowering accepts operands whose axes have not been permuted yet
+    fusion_barrier: bool = False  # XLA never fuses across it
+    accepts: tuple[DType, ...] = ()  # element types of the first operand; () where the type rule decides
+    samples: Any = None  # how tests draw operands; see `ops.op_factories`
+    # For ops with regions: how values flow in and out of them.
+    region_dataflow: Callable[[Eqn], RegionDataflow] | None = None
+    cost: OpRule | None = None  # (*types, **attrs) -> flops; None: one per element of the results
 
     def __post_init__(self) -> None:
         positions = [self.jvp or self.transpose, self.inactive, self.linearize, self.expand]
@@ -182,7 +170,7 @@ class Op(Struct, frozen=True, eq=False):
         return self.multilinear or self.directional
 
     def __call__(self, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Any) -> Values:
-        """Emit an equation where the operands live: in the innermost of their homes."""
+        """Emit an equation in the innermost of the operands' builders."""
         home = operands[0].home
         for operand in operands:
             if operand.home.depth > home.depth:
@@ -196,7 +184,7 @@ class Op(Struct, frozen=True, eq=False):
 
 
 class UndefinedPrimal(Struct, frozen=True):
-    """Stands for an operand while the op is transposed in it: only its type is known."""
+    """Stands for an operand that the op is being transposed in: only its type is known."""
 
     type: Tensor
 

@@ -1,7 +1,7 @@
-"""How values flow in and out of an equation's regions, in a form that every pass can read.
+"""How values flow in and out of an equation's regions (consts, carries, items, outputs), in one form for all passes.
 
-An op with regions declares `layout`; passes never ask which op it is. An op without one is opaque to them: all of its
-operands count as read, and nothing moves in or out of its regions.
+An op with regions declares `region_dataflow`, so passes never ask which op it is. An op without it is opaque to them:
+all of its operands count as read, and nothing moves in or out of its regions.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ Position = int | None
 
 
 class RegionSlot(Struct, frozen=True):
-    """Places of an equation that hold one thing, and so are kept or dropped together.
+    """The positions of one value in an equation (operand, params, returns, result): kept or dropped together.
 
-    A const is an operand and a param of each region; a carry is those, a value that the step returns and a result; an
-    item is an operand and a param; an output is a returned value and a result. What is returned and no result is held
-    for its own sake, and never dropped.
+    A const is an operand and a param of each region. A carry is those, a value that the step returns, and a result. An
+    item is an operand and a param; an output is a returned value and a result. A returned value without a result is
+    always live.
     """
 
     operand: Position = None
-    params: tuple[Position, ...] = ()  # one a region; () for none
-    returns: tuple[Position, ...] = ()  # one a region: which of its results
+    params: tuple[Position, ...] = ()  # one per region; () for none
+    returns: tuple[Position, ...] = ()  # one per region: which of its results
     result: Position = None
-    counted: str = ""  # the attribute that says how many slots of this kind there are
+    counted: str = ""  # the attribute that counts the slots of this kind
     invariant: bool = False  # the params are the operand itself, whenever the regions run
 
     @property
@@ -34,12 +34,12 @@ class RegionSlot(Struct, frozen=True):
 
 
 class RegionDataflow(Struct, frozen=True):
-    """The slots of an equation. Places in no slot (a predicate, a limit, an index, a count) are always kept."""
+    """The slots of an equation. Operands and results in no slot (a predicate, a limit, a count) are always kept."""
 
     slots: tuple[RegionSlot, ...]
     repeats: bool = False  # its regions run many times on the same fixed operands
-    new_consts_at: Position = None  # where, among operands and among the params of each region, further consts go
-    never_inlined: bool = False  # its one region stays where it is, though it runs once
+    new_consts_at: Position = None  # the position of further consts, among operands and among the params of regions
+    never_inlined: bool = False  # its one region is not inlined, though it runs once
 
 
 def call_dataflow(eqn: Eqn) -> RegionDataflow:
@@ -57,7 +57,7 @@ def checkpoint_dataflow(eqn: Eqn) -> RegionDataflow:
 
 
 def invertible_dataflow(eqn: Eqn) -> RegionDataflow:
-    """`invertible(*state, *others) {step} {back}`: the state goes through both regions as through those of a loop."""
+    """`invertible(*state, *others) {step} {back}`: each region takes and returns the state, as a loop's step does."""
     state = eqn.attrs["state"]
     assert isinstance(state, int)
     held = [RegionSlot(i, (i, i), (i, i), i, "state") for i in range(state)]
@@ -92,7 +92,8 @@ def loop_dataflow(eqn: Eqn) -> RegionDataflow:
     """`loop(limit, *consts, *carry, *xs) {step(index, ...)} [{go(index, ...)}]`."""
     consts, carry = eqn.attrs["consts"], eqn.attrs["carry"]
     assert isinstance(consts, int) and isinstance(carry, int)
-    go = len(eqn.regions) - 1  # 0 or 1
+    # A loop without a condition has one region; the condition takes the same params but returns no carry.
+    go = len(eqn.regions) - 1
     slots = [RegionSlot(i, (i,) * (1 + go), counted="consts", invariant=True) for i in range(1, 1 + consts)]
     for k in range(carry):
         at = 1 + consts + k

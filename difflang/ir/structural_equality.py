@@ -1,4 +1,4 @@
-"""When two graphs are the same program: structural keys, by which graphs and attributes are compared and hashed."""
+"""Structural equality of graphs: keys by which graphs and attributes are compared and hashed, whatever the names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def is_valid_attr(value: object) -> bool:
 
 
 def attr_key(value: Attr) -> Hashable:
-    """What makes two attributes the same: kind and value, floats by their bits (so 0.0, -0.0 and nan are three)."""
+    """A hashable key, equal for two attributes of the same kind and value."""
+    # Floats are compared by their bits: 0.0 and -0.0 are two constants, and nan equals itself.
     kind = type(value)
     if kind is int:
         return value
@@ -36,7 +37,8 @@ def attr_key(value: Attr) -> Hashable:
 
 
 def tuple_key(values: tuple[Attr, ...]) -> Hashable:
-    """That of the items; the data of an array constant is packed, which is ten times faster."""
+    """The key of a tuple attribute."""
+    # The data of an array constant is packed into bytes, which is ten times faster than a key for each item.
     if len(values) > 16:
         kinds = set(map(type, values))
         if kinds == {int}:
@@ -51,10 +53,10 @@ def attrs_key(attrs: Attrs) -> Hashable:
 
 
 class StructuralKeys:
-    """Gives two graphs the same number exactly if they are the same program, whatever their values are called.
+    """Numbers graphs: two have the same number exactly if they are the same program, whatever their values are called.
 
-    With `names` the names of values and graphs count too, with `spans` also where equations come from.
-    Cost: linear; a graph that is used many times is looked at once.
+    With `names` the names of values and graphs count too, with `spans` also the source positions of equations.
+    Cost: linear; a graph that is used many times is visited once.
     """
 
     def __init__(self, names: bool = False, spans: bool = False) -> None:
@@ -84,13 +86,13 @@ class StructuralKeys:
 
 
 def graphs_equal(a: Graph, b: Graph, *, names: bool = True, spans: bool = False) -> bool:
-    """Whether two graphs are equal: equations in order, attributes, types, regions; names and spans as asked for."""
+    """Whether two graphs are equal: equations in order, attributes, types, regions; optionally names and spans."""
     keys = StructuralKeys(names, spans)
     return keys.graph_key(a) == keys.graph_key(b) and (not names or region_sharing(a) == region_sharing(b))
 
 
 def region_sharing(graph: Graph) -> tuple[int, ...]:
-    """Which regions are one graph, used again: for each region in order of appearance, the place where it first was."""
+    """Which regions are one shared graph: for each region in order of appearance, the number of its graph."""
     order: dict[Graph, int] = {}
     uses: list[int] = []
 

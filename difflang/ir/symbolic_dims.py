@@ -1,7 +1,7 @@
-"""Sizes: a plain number where it is known, else a polynomial in dim names and floor divisions.
+"""Symbolic sizes of axes: a number where it is known, else a polynomial in dim names and floor divisions.
 
-`Dim` is `int | Poly`. Arithmetic on a `Poly` gives an `int` again as soon as no name is left, so concrete graphs hold
-nothing but numbers.
+`Dim` is `int | Poly`. Arithmetic on a `Poly` returns an `int` as soon as no name is left, so concrete graphs hold only
+numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class UnknownSize(Exception):
-    """A decision that needs the number of a size of which only the name is known."""
+    """A decision needs the number of a size, but only its name is known."""
 
 
 class FloorDiv(Struct, frozen=True):
@@ -76,7 +76,8 @@ class Poly(Struct, frozen=True):
 
     def __str__(self) -> str:
         text = ""
-        first = next((t for t in self.terms if t[1] > 0), self.terms[0])  # in front, as no type begins with a minus
+        # A positive term comes first if there is one: the syntax of types has no leading minus.
+        first = next((t for t in self.terms if t[1] > 0), self.terms[0])
         for monomial, coefficient in (first, *[t for t in self.terms if t is not first]):
             size = "*".join(parenthesized_atom(a) for a in monomial)
             scale = abs(coefficient)
@@ -109,10 +110,11 @@ def dim_from_terms(terms: Mapping[Monomial, int]) -> Dim:
 
 
 def floor_div(lhs: Dim, rhs: Dim) -> Dim:
-    """`lhs // rhs`, exact where every coefficient divides, else with an atom. `rhs` is not the number 0."""
+    """`lhs // rhs`: exact where every coefficient divides, else with a `FloorDiv` atom. `rhs` is not the number 0."""
     if isinstance(lhs, int) and isinstance(rhs, int):
         return lhs // rhs
     if isinstance(rhs, int):
+        # Terms that divide leave the floor, since floor(q + r / n) = q + floor(r / n) for an integer q.
         whole = {m: c // rhs for m, c in polynomial_terms(lhs) if c % rhs == 0}
         rest = dim_from_terms({m: c for m, c in polynomial_terms(lhs) if c % rhs})
         if isinstance(rest, int):
@@ -146,7 +148,7 @@ def has_floor_div(dim: Dim) -> bool:
 
 
 def substitute_dims(dim: Dim, value: Callable[[str], Dim]) -> Dim:
-    """The size with every name replaced by what `value` gives for it."""
+    """The size with every name replaced by its `value`."""
     if isinstance(dim, int):
         return dim
     total: Dim = 0
@@ -164,7 +166,7 @@ def substitute_dims(dim: Dim, value: Callable[[str], Dim]) -> Dim:
 
 
 def parenthesized(dim: Dim) -> str:
-    text = str(dim)  # once: divisions stand in divisions
+    text = str(dim)  # once, since nested divisions would double the work at each level
     return f"({text})" if isinstance(dim, Poly) and (len(dim.terms) > 1 or " " in text) else text
 
 

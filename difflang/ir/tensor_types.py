@@ -1,4 +1,4 @@
-"""Types of the IR: arrays, and histories of loops. Records, tuples and closures are gone by the time a graph exists."""
+"""Types of the IR: element types (dtypes), tensors, and histories of loops. Records and tuples are flattened before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DTypeKind = Literal["bool", "int", "uint", "bf16", "float", "complex"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DType:
-    """An element type. One object each, compared by identity."""
+    """An element type. There is one object of each, compared by identity."""
 
     name: str
     kind: Literal["bool", "int", "uint", "float", "complex"]
@@ -61,7 +61,8 @@ COMPLEXES = (C64, C128)
 REALS = INTEGERS + FLOATS
 NUMBERS = REALS + COMPLEXES
 DTYPES = {d.name: d for d in BOOLS + NUMBERS}
-REAL_DTYPE_OF = {C64: F32, C128: F64}  # the element type of a complex number's real and imaginary part
+# The element type of a complex number's real and imaginary parts.
+REAL_DTYPE_OF = {C64: F32, C128: F64}
 COMPLEX_DTYPE_OF = {part: whole for whole, part in REAL_DTYPE_OF.items()}
 
 
@@ -80,7 +81,7 @@ class Tensor(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """How many bytes an array takes. A size that is a name is left out."""
+        """The size of an array in bytes. A symbolic size counts as 1."""
         return self.dtype.bits // 8 * prod([n for n in self.shape if isinstance(n, int)])
 
     @property
@@ -98,7 +99,7 @@ class Tensor(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """What a loop of run-time length saves: one item a step, indexed by step; beyond its end it reads zero."""
+    """The values that a loop of run-time length saves: one item per step. Beyond its end it reads as zero."""
 
     item: Type
 
@@ -115,14 +116,14 @@ Type = Tensor | History
 
 
 def stacked_type(item: Type, length: Dim | None) -> Type:
-    """What a loop gives for one item a step: an array where its length is known, else a history."""
+    """The type of a loop's stacked output: an array where the length is known, else a history."""
     if length is None or isinstance(item, History):
         return History(item)
     return Tensor(item.dtype, (length, *item.shape))
 
 
 def sequence_item_type(sequence: Type) -> Type:
-    """What a loop reads of a sequence at one step."""
+    """The type of the item that a loop reads from a sequence at one step."""
     return sequence.item if isinstance(sequence, History) else Tensor(sequence.dtype, sequence.shape[1:])
 
 

@@ -1,4 +1,4 @@
-"""Reads the IR text that `ir/text_printer.py` prints. A mistake in a text gives a diagnostic at its place."""
+"""The parser of IR text, as `ir/text_printer.py` prints it. An error gives a diagnostic at its source position."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from difflang.ir.tensor_types import DTYPES, History, Tensor, Type
 from difflang.ir.verify import MalformedGraph, check_graph
 
 T = TypeVar("T")
-MAX_DEPTH = 200  # of nested regions, tuples and parentheses
+# Of nested regions, tuples and parentheses: the parser recurses, and must fail before Python's stack does.
+MAX_DEPTH = 200
 
 STRING = r'"(?:\\.|[^"\\\n])*"'
+# The order of the alternatives matters: a float begins like an int.
 TOKEN = re.compile(
     rf"""(?P<skip>[ \t\r\n]+|;[^\n]*)
     |(?P<value>%(?:{STRING}|[^\W\d][\w.]*|\d+)(?:\#\d+)?)
@@ -36,7 +38,7 @@ TOKEN = re.compile(
 
 
 def graph_from_text(text: str, name: str = "<ir>") -> Graph:
-    """The graph that a text describes: its last definition. Errors: DifflangError. Cost: linear."""
+    """The graph that a text describes, its last definition. Errors: DifflangError. Cost: linear."""
     return IrTextParser(Source(name, text)).parse_graphs()
 
 
@@ -51,7 +53,7 @@ def dim_from_text(text: str) -> Dim:
 
 
 class IrTextParser:
-    """A reader of one text, one method for each construct."""
+    """A recursive-descent parser of one text, with one method for each construct."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -65,7 +67,7 @@ class IrTextParser:
         self.graphs: dict[str, Graph] = {}
         self.types: dict[tuple[str, ...], Type] = {}
 
-    # ---------------------------------------------------------------- tokens
+    # ---- Tokens
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         _, text, start = self.tokens[self.at if at is None else at]
@@ -104,7 +106,7 @@ class IrTextParser:
         return answer
 
     def comma_separated(self, read: Callable[[], T], end: str) -> list[T]:
-        """Things separated by commas, up to `end`."""
+        """Items separated by commas, up to `end`."""
         things: list[T] = []
         while not self.skip(end):
             things.append(read())
@@ -121,7 +123,7 @@ class IrTextParser:
         self.depth -= 1
         return answer
 
-    # ---------------------------------------------------------------- graphs
+    # ---- Graphs
 
     def parse_graphs(self) -> Graph:
         graph = None
@@ -204,6 +206,7 @@ class IrTextParser:
         regions: list[Graph] = []
         while self.tokens[self.at][0] in ("graph", "string") or self.peek("("):
             regions.append(self.parse_nested(self.region))
+        # Results enter the scope only now, so an equation cannot read its own results.
         results: list[Value] = []
         for head, type in zip(heads, types, strict=True):
             text = self.tokens[head][1]
@@ -227,7 +230,7 @@ class IrTextParser:
             self.fail(f"no graph `{text}` is defined above", self.at - 1)
         return self.graphs[text[1:]]
 
-    # ---------------------------------------------------------------- attributes, types, sizes
+    # ---- Attributes, types, sizes
 
     def attrs(self) -> dict[str, Attr]:
         attrs: dict[str, Attr] = {}

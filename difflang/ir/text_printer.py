@@ -1,4 +1,4 @@
-"""The IR as text that a person reads and golden tests compare. `ir/text_parser.py` reads it back.
+"""The printer of IR text, which people read and golden tests compare. `ir/text_parser.py` parses it.
 
     graph @f(%x: f32[]) {
       %s: f32[] = sin %x
@@ -6,8 +6,8 @@
       yield %0
     }
 
-A value is called after its hint, `%x`, then `%x#1`; one without a hint is numbered, `%0`. Each region is a scope by
-itself. A graph that is used more than once is printed once, above, and referred to as `@name`.
+A value is named after its hint, `%x`, then `%x#1`; one without a hint is numbered, `%0`. Each region has its own scope.
+A graph that is used more than once is printed once, above, and referred to as `@name`.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ INDENT = "  "
 
 
 def graph_to_text(graph: Graph, spans: bool = False) -> str:
-    """The graph as text; with `spans`, each equation is followed by where it comes from, as a comment."""
+    """The graph as text; with `spans`, each equation is followed by its source position, as a comment."""
     return "\n\n".join(IrPrinter(graph, spans).definition(g) for g in (*shared_graphs(graph), graph)) + "\n"
 
 
 def eqn_text(eqn: Eqn) -> str:
-    """One equation by itself, its regions left out: for messages."""
+    """One equation by itself without its regions, for messages."""
     names = ValueNames()
     operands = ", ".join(f"{names.name_of(v)}: {v.type}" for v in eqn.operands)
     results = ", ".join(f"{names.name_of(v)}: {v.type}" for v in eqn.results)
+    # A malformed equation may hold attributes that have no text, and its message must not fail.
     attrs = attrs_text(eqn) if all(map(is_valid_attr, eqn.attrs.values())) else f" {dict(eqn.attrs)}"
     return f"{results}{' = ' if results else ''}{eqn.op} {operands}{attrs}{' (...) {...}' * len(eqn.regions)}"
 
 
 def attr_text(value: Attr) -> str:
-    """An attribute, written so that its kind and all of its bits can be read back."""
+    """An attribute as text that parses back to the same kind and the same bits."""
     match value:
         case None | bool():
             return {None: "none", True: "true", False: "false"}[value]
@@ -104,7 +105,7 @@ class ValueNames:
 
 
 class IrPrinter:
-    """Prints the definitions of one text. Knows what the graphs printed above are called."""
+    """Prints the definitions of one text. Keeps the names of the graphs printed above."""
 
     def __init__(self, graph: Graph, spans: bool) -> None:
         self.spans = spans
@@ -140,7 +141,8 @@ class IrPrinter:
         return f"{head}{' ' if operands else ''}{operands}{attrs_text(eqn)}{regions}{where}"
 
     def region(self, graph: Graph, indent: str, after_reference: bool) -> str:
-        """A region; one without a name is `""(…)` after a reference, which would be taken for its name."""
+        """A region: a reference, or its block after its name."""
+        # A block without a name is `""(…)` after a reference, which the parser would else take for its name.
         if graph in self.graph_names:
             return f"@{self.graph_names[graph]}"
         plain = WORD.fullmatch(graph.name) or not (graph.name or after_reference)

@@ -1,4 +1,4 @@
-"""Checks that a graph is well formed. Run after every pass in tests, and wherever `DIFFLANG_VERIFY=1` is set."""
+"""The IR verifier: checks that a graph is well formed. It runs after every pass where `DIFFLANG_VERIFY=1` is set."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from difflang.ir.text_printer import eqn_text
 
 ENABLED = os.environ.get("DIFFLANG_VERIFY") == "1"
 
-# What a type rule raises when attributes or operands are not at all what it expects.
+# A type rule may raise any of these when attributes or operands are not at all what it expects.
 TYPE_RULE_ERRORS = (TypeMismatch, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
 
 
 class MalformedGraph(Exception):
-    """A graph breaks a rule of the IR. `eqn` is where, or None if it is the params or the results."""
+    """A graph breaks a rule of the IR. `eqn` is the culprit, or None if it is the params or the results."""
 
     def __init__(self, message: str, graph: Graph, eqn: Eqn | None = None) -> None:
         super().__init__(message)
@@ -27,12 +27,12 @@ class MalformedGraph(Exception):
 
 
 def verify_if_enabled(graph: Graph, after: str) -> Graph:
-    """The graph itself, verified if that is switched on: what passes wrap their answers in."""
+    """The graph itself, verified if `DIFFLANG_VERIFY` is set. Passes return their graphs through this."""
     return verify(graph, after) if ENABLED else graph
 
 
 def verify(graph: Graph, after: str = "") -> Graph:
-    """The graph itself: types follow from the ops' rules, values are defined once and before use, regions are closed.
+    """The graph itself, if types follow from the ops' rules, values are defined once before use, regions are closed.
 
     Errors: InternalError that names the pass, the op and the equation.
     """
@@ -47,7 +47,8 @@ def verify(graph: Graph, after: str = "") -> Graph:
 
 
 def check_graph(graph: Graph) -> None:
-    """Look at a graph and, once each, at those inside it. Errors: Malformed."""
+    """Check a graph and those inside it. Errors: MalformedGraph."""
+    # Shared regions are checked once, so the cost is linear in the number of distinct graphs.
     checked: set[Graph] = set()
 
     def visit(graph: Graph) -> None:

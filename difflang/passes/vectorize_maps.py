@@ -40,7 +40,7 @@ def vectorize_bounded_maps(graph: Graph) -> Graph:
     return MapVectorizer(whole_only=True).graph(graph)
 
 
-def stack_real_imaginary(graph: Graph, batched: Mask, length: int) -> tuple[Graph, Mask] | None:
+def vectorize_graph(graph: Graph, batched: Mask, length: int) -> tuple[Graph, Mask] | None:
     """A graph done for all lanes at once, and which of its results differ between lanes; what differs has a first axis
     more. `wide` says which params do. None where some of it is done in lanes only.
     """
@@ -208,7 +208,7 @@ class MapBodyVectorizer:
             return None
         key = (eqn, wide, self.length)
         if key not in self.widener.loops:
-            self.widener.loops[key] = batch_loop(eqn, wide, self.length, stack_real_imaginary)
+            self.widener.loops[key] = batch_loop(eqn, wide, self.length, vectorize_graph)
         return self.widener.loops[key]
 
     def do(self, eqn: Eqn) -> None:

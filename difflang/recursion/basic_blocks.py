@@ -1,7 +1,7 @@
-"""Functions that call each other, cut into blocks: straight code that ends by a call, a return or a jump.
+"""Splits mutually recursive functions into basic blocks: straight-line code that ends in a call, return or jump.
 
-A block is cut at each call within the group, and at each branch that holds one. What the code after a cut needs of the
-code before is found by walking backwards, so the rest of a function is there before what leads to it.
+Functions are split at each call within the group, and at each branch that holds one. They are processed backwards, so
+the code after a split exists before the code that leads to it, and its live values are known.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from difflang.ops.control.recursive_call import (
 )
 from difflang.recursion.loops_to_blocks import loop_to_blocks
 
-FAILURE_WORDS = 3  # the values of a failure
-MAX_DUPLICATED_EQNS = (
-    8  # equations after a branch that are put into both of its sides, where a block of their own would cost more
-)
+FAILURE_WORDS = 3  # a failure is three numbers
+# At most so many equations after a branch are copied into both sides. A block of their own would cost a step of the
+# machine.
+MAX_DUPLICATED_EQNS = 8
 
 
 class GroupFunction(Struct, frozen=True, eq=False):
-    """A function of a group. Its graph takes what calls give, then values that are the same in the whole group."""
+    """A function of a group. Its graph takes the arguments of calls, then values shared by the whole group."""
 
     graph: Graph
-    shared: tuple[object, ...]  # what the last params are, by name
+    shared: tuple[object, ...]  # the names of the last params
     fails: bool  # the last three results are a failure
 
     @property
@@ -40,7 +40,7 @@ class GroupFunction(Struct, frozen=True, eq=False):
 
     @property
     def results(self) -> Values:
-        """What it gives, without its failure."""
+        """Its results without its failure."""
         return self.graph.results[: len(self.graph.results) - FAILURE_WORDS * self.fails]
 
 
@@ -53,14 +53,12 @@ class CallTerminator(Struct, frozen=True, eq=False):
     function: int
     operands: Values
     failure: Values
-    return_block: (
-        BasicBlock | None
-    )  # none for a call whose results are those of the function: nothing is left to do here
+    return_block: BasicBlock | None  # None for a tail call
 
 
 class JumpTerminator(Struct, frozen=True, eq=False):
     block: BasicBlock
-    values: Values  # what it receives, then what it needs besides
+    values: Values  # the block's params, then its live values
 
 
 class BranchTerminator(Struct, frozen=True, eq=False):
@@ -72,51 +70,51 @@ Terminator = ReturnTerminator | CallTerminator | JumpTerminator | BranchTerminat
 
 
 class CodeFragment(Struct, frozen=True, eq=False):
-    """Equations in order, and what comes then."""
+    """Equations in order, and a terminator."""
 
     eqns: tuple[Eqn, ...]
     end: Terminator
 
 
 class BasicBlock(Struct, eq=False):
-    """Where the machine can be: code, what it is given, and what it needs besides of code that ran before."""
+    """A block: code, its params, and the live values it reads from code that ran before."""
 
     block_params: Values
     code: CodeFragment
     live: Values = ()
-    after_call: bool = False  # what it needs besides waits in a frame
+    after_call: bool = False  # its live values are saved in a frame of the stack
     number: int = 0
 
 
 class ControlFlowGraph(Struct, eq=False):
-    """The blocks of a group, the functions' entries by their numbers, and the values that never change."""
+    """The blocks of a group, the entry block of each function, and the values that never change."""
 
     members: Mapping[int, GroupFunction]
-    constants: Mapping[tuple[int, int], Value]  # by function and param: given alike by every call, so never passed
+    constants: Mapping[tuple[int, int], Value]  # by function and param: the same in every call, so never passed
     entries: dict[int, BasicBlock] = field(default_factory=dict[int, BasicBlock])
     all_blocks: list[BasicBlock] = field(default_factory=list["BasicBlock"])
     numbers: dict[Value, Eqn] = field(default_factory=dict[Value, Eqn])  # equations without operands, by their result
     calls_group: dict[Graph, bool] = field(default_factory=dict[Graph, bool])  # whether a graph calls within the group
 
     def add(self, received: Iterable[Value], piece: CodeFragment, *, after_call: bool = False) -> BasicBlock:
-        """A block. Numbers and the like are made anew in it instead of being kept for it."""
+        """Add a block. It recomputes the constants that it reads, instead of keeping them live."""
         received = tuple(received)
         there = {*received, *self.constants.values()}
         needed = [v for v in free_values(piece) if v not in there]
-        again = [self.numbers[v] for v in needed if v in self.numbers]
+        numbers = [self.numbers[v] for v in needed if v in self.numbers]
         live = tuple([v for v in needed if v not in self.numbers])
-        block = BasicBlock(
-            received, CodeFragment((*again, *piece.eqns), piece.end), live, after_call, len(self.all_blocks) + 1
-        )
+        code = CodeFragment((*numbers, *piece.eqns), piece.end)
+        # Block 0 is the halt, so blocks are numbered from 1.
+        block = BasicBlock(received, code, live, after_call, len(self.all_blocks) + 1)
         self.all_blocks.append(block)
         return block
 
     def varying_operands(self, function: int, operands: Sequence[Value]) -> Values:
-        """What a call of a function passes on."""
+        """The operands that a call of a function has to pass: those that are not constant."""
         return tuple([v for i, v in enumerate(operands) if (function, i) not in self.constants])
 
     def add_function(self, number: int) -> None:
-        """Cut a function into blocks. Errors: DL0410, DL1108 for a call where a function cannot be cut."""
+        """Split a function into blocks. Errors: DL0410, DL1108 for a call where a function cannot be split."""
         member = self.members[number]
         self.look_into(member.graph)
         params = member.graph.params
@@ -133,16 +131,17 @@ class ControlFlowGraph(Struct, eq=False):
             raise InternalError("the first block of a function needs what nothing gives it")
 
     def look_into(self, graph: Graph) -> None:
-        """See which regions of a graph call within the group."""
+        """Record which regions of a graph call within the group."""
         for inner in graphs_postorder(graph)[0]:
             self.calls_group[inner] = any(map(self.has_group_call, inner.eqns))
 
     def split_at_calls(
         self, graph: Graph, operands: Sequence[Value], after: Callable[[Values], CodeFragment]
     ) -> CodeFragment:
-        """The code of a graph, and `after` it on its results, up to the first cut: from the last one backwards."""
+        """The code of a graph up to its first split, followed by `after` on its results."""
         eqns, results = self.copy_equations(graph, operands)
         rest = after(results)
+        # Backwards, so that each block after a split is complete before the code that leads to it.
         pending, end = list(reversed(rest.eqns)), rest.end
         for eqn in reversed(eqns):
             if not self.has_group_call(eqn):
@@ -154,11 +153,11 @@ class ControlFlowGraph(Struct, eq=False):
         return CodeFragment(tuple(reversed(pending)), end)
 
     def has_group_call(self, eqn: Eqn) -> bool:
-        """Whether it calls a function of the group, by itself or in a region."""
+        """Whether it calls a function of the group, directly or in a region."""
         return eqn.op is recur or any(self.calls_group[r] for r in eqn.regions)
 
     def copy_equations(self, graph: Graph, operands: Sequence[Value]) -> tuple[list[Eqn], Values]:
-        """The equations of a graph on these operands, and its results: new values, however often it stands here."""
+        """The equations of a graph on these operands, and its results, all as new values: a graph may be used often."""
         to = dict(zip(graph.params, operands, strict=True))
         eqns: list[Eqn] = []
         for eqn in graph.eqns:
@@ -171,7 +170,7 @@ class ControlFlowGraph(Struct, eq=False):
         return eqns, tuple([to[r] for r in graph.results])
 
     def ended(self, eqn: Eqn, rest: CodeFragment) -> CodeFragment:
-        """What a piece ends with: an equation that calls within the group, and the code after it."""
+        """The code for an equation that calls within the group, followed by `rest`."""
         if eqn.op.name in ("loop", "map"):
             return loop_to_blocks(self, eqn, rest)
         return CodeFragment((), self.make_terminator(eqn, rest))
@@ -194,7 +193,7 @@ class ControlFlowGraph(Struct, eq=False):
         return BranchTerminator(condition, (then, other))
 
     def continuation(self, eqn: Eqn, rest: CodeFragment) -> Callable[[Values], CodeFragment]:
-        """The code after an equation, given what its results are."""
+        """The code after an equation, as a function of the equation's results."""
         if is_worth_duplicating(rest):
             return lambda results: copy_fragment(rest, dict(zip(eqn.results, results, strict=True)))
         joined = self.add(eqn.results, rest)
@@ -202,11 +201,11 @@ class ControlFlowGraph(Struct, eq=False):
 
     @property
     def placeholder_block(self) -> BasicBlock:
-        """What a jump leads to as long as that is not known."""
+        """The target of a jump as long as the real one does not exist."""
         return BasicBlock((), CodeFragment((), ReturnTerminator((), ())))
 
     def is_last(self, eqn: Eqn, rest: CodeFragment) -> bool:
-        """Whether the results of a call are those of the function, and nothing is said or kept beside them."""
+        """Whether it is a tail call: its results are the function's, with no effect or failure after it."""
         end = rest.end
         if any(e.effectful for e in rest.eqns):
             return False
@@ -217,7 +216,7 @@ class ControlFlowGraph(Struct, eq=False):
 
 
 def unsupported_call(eqn: Eqn) -> DifflangError:
-    """A call in what is no piece of code. Errors: DL0410 in a derivative, DL0801 in a block, DL1108 in a rule."""
+    """A call where code cannot be split. Errors: DL0410 in a derivative, DL0801 in a checkpoint, DL1108 in a rule."""
     if eqn.op.expand is not None:
         return recursion_in_derivative_error(eqn.span)
     if eqn.op.name == "checkpoint":
@@ -228,7 +227,8 @@ def unsupported_call(eqn: Eqn) -> DifflangError:
 
 
 def free_values(piece: CodeFragment) -> dict[Value, None]:
-    """The values that a piece of code needs, in an order that is always the same."""
+    """The values that a piece of code reads from outside, in a deterministic order."""
+    # A dict serves as an ordered set: frames and registers must be assigned alike in every run.
     needed = terminator_values(piece.end)
     for eqn in reversed(piece.eqns):
         for result in eqn.results:
@@ -251,7 +251,7 @@ def terminator_values(end: Terminator) -> dict[Value, None]:
 
 
 def prune_fragment(piece: CodeFragment) -> CodeFragment:
-    """The same without equations that nothing needs."""
+    """The same without dead equations."""
     needed = terminator_values(piece.end)
     kept: list[Eqn] = []
     for eqn in reversed(piece.eqns):
@@ -262,7 +262,7 @@ def prune_fragment(piece: CodeFragment) -> CodeFragment:
 
 
 def is_worth_duplicating(piece: CodeFragment) -> bool:
-    """Whether code had better stand twice than be jumped to."""
+    """Whether copying the code is better than a jump to it: it is short and ends without a frame or a branch."""
     leaves = isinstance(piece.end, (ReturnTerminator, JumpTerminator)) or (
         isinstance(piece.end, CallTerminator) and piece.end.return_block is None
     )
@@ -270,7 +270,7 @@ def is_worth_duplicating(piece: CodeFragment) -> bool:
 
 
 def copy_fragment(piece: CodeFragment, to: dict[Value, Value]) -> CodeFragment:
-    """A short piece on other values."""
+    """A short piece of code on other values."""
     eqns: list[Eqn] = []
     for eqn in piece.eqns:
         results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])

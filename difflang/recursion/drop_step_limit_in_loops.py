@@ -1,8 +1,8 @@
-"""Recursion that stands in another loop, so that its gradient keeps states there and not an array for every step.
+"""Drops the step limit of stack machines (recursion) inside other loops, so their gradients need no full-size arrays.
 
-What a gradient keeps of a machine is an array with a place for each step that there is room for. In a loop around it
-each step would bring such an array, of thousands of places however few are used, and a machine in a machine the product
-of both. There it is an ordinary `while`, whose steps give a history.
+A gradient saves for a stack machine an array with one entry for each step of its capacity. In a loop, each step would
+save such an array, thousands of entries however few are used; for a machine in a machine, the product of both. Without
+the limit it is an ordinary `while`, whose steps are saved in a history.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from difflang.recursion.stack_machine import INDEX, STEP_CAPACITY, UNLIMITED_STE
 
 
 def drop_step_limit_in_loops(graph: Graph) -> Graph:
-    """The graph with no bound on the steps of machines inside loops and comprehensions; without any, as it is.
+    """The graph with no limit on the steps of stack machines inside loops and comprehensions.
 
-    Those that have been differentiated already stay as they are. Cost: linear.
+    Machines that have been differentiated already keep their limit. Cost: linear.
     """
     graphs, _ = graphs_postorder(graph)
     if not any([is_step_limited(e) for inner in graphs for e in inner.eqns if e.regions]):
@@ -37,15 +37,16 @@ def rewrite_machines(graph: Graph, done: dict[Graph, Graph], *, in_loop: bool) -
 
 
 def is_step_limited(eqn: Eqn) -> bool:
-    """Whether it is the loop of a machine of which nothing is kept for each step yet."""
+    """Whether it is the loop of a stack machine that saves nothing per step yet."""
     if eqn.attrs.get("length") != STEP_CAPACITY:
         return False
+    # Further operands or results would be arrays of saved values with an entry for each step of the capacity.
     carry = eqn.attrs["carry"]
     return len(eqn.operands) == 1 + eqn.attrs["consts"] + carry and len(eqn.results) == 1 + carry
 
 
 def drop_step_limit(eqn: Eqn) -> list[Eqn]:
-    """A loop that only its condition ends, and its limit before it."""
+    """The loop without a limit, which only its condition ends, preceded by the constant for "no limit"."""
     limit = Value(INDEX, eqn.results[0].home)
     number = Eqn(OPS["const"], (), (limit,), {"value": UNLIMITED_STEPS, "type": INDEX}, (), eqn.span)
     operands, attrs = (limit, *eqn.operands[1:]), {**eqn.attrs, "length": None}

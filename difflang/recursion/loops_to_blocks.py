@@ -1,7 +1,7 @@
-"""A loop, or a comprehension, whose steps call within the group: a block that asks for another step, and the step.
+"""Turns loops and comprehensions whose steps make recursive calls into basic blocks: a loop head, and the step.
 
-What the steps read item by item is cut out where it is read; what they give item by item is written into arrays that
-pass from step to step.
+Items are sliced out of the input arrays where they are read; outputs are written into arrays that pass from step to
+step.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ INDEX, BOOL_SCALAR = Tensor(I32), Tensor(BOOL)
 
 
 class RecursiveLoop(Struct, frozen=True, eq=False):
-    """A loop taken apart. A comprehension is a loop that carries nothing."""
+    """The parts of a loop. A comprehension is a loop without a carry."""
 
-    limit: Value | None  # none for as many steps as there are items
+    limit: Value | None  # None for as many steps as there are items
     length: int
     consts: Values
     carry: Values
@@ -39,10 +39,7 @@ class RecursiveLoop(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, eqn: Eqn) -> RecursiveLoop:
-        """Errors: DL0801 where `@checkpoint` says what is kept; InternalError for a loop with histories.
-
-        What loops yield is in arrays here.
-        """
+        """Errors: DL0801 for a loop with a `@checkpoint` policy; InternalError for a loop with histories."""
         if "keep" in eqn.attrs or "host" in eqn.attrs:
             raise recursion_in_checkpoint_error(eqn.span)
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
@@ -56,7 +53,7 @@ class RecursiveLoop(Struct, frozen=True, eq=False):
 
 
 class EquationWriter:
-    """Equations on values of anywhere."""
+    """Emits equations on values of any builder."""
 
     def __init__(self, eqn: Eqn) -> None:
         self.builder = Builder(span=eqn.span)
@@ -86,7 +83,7 @@ class EquationWriter:
 
 
 def loop_to_blocks(blocks: ControlFlowGraph, eqn: Eqn, rest: CodeFragment) -> CodeFragment:
-    """The code that enters a loop; `rest` is the code after it."""
+    """The code that enters a loop; `rest` is the code after the loop."""
     from difflang.recursion.basic_blocks import (
         BasicBlock,
         BranchTerminator,
@@ -109,6 +106,8 @@ def loop_to_blocks(blocks: ControlFlowGraph, eqn: Eqn, rest: CodeFragment) -> Co
     asked, running = has_next_step(blocks, it, eqn, index, carry)
     always = (*it.consts, *it.xs, *([it.limit] if it.limit else ()))
     end = BranchTerminator(running, (CodeFragment((), JumpTerminator(blocks.placeholder_block, always)), done))
+    # The step jumps to the head and the head branches to the step: the head starts with a placeholder jump, whose
+    # operands keep live what every step reads, and gets its real branch when the step exists.
     head: BasicBlock = blocks.add((index, *state), CodeFragment(asked, end))
 
     def next_step(results: Values) -> CodeFragment:
@@ -128,10 +127,8 @@ def loop_to_blocks(blocks: ControlFlowGraph, eqn: Eqn, rest: CodeFragment) -> Co
 
 
 def carry_condition(eqn: Eqn) -> Graph:
-    """A loop whose condition calls, as one whose steps do: they carry what the condition will say.
-
-    It is asked before the loop and at the end of each step, so as often as before.
-    """
+    """Rewrite a loop whose condition makes recursive calls: its steps compute the condition and carry its value."""
+    # The condition is evaluated before the loop and at the end of each step, so as often as before.
     step, go = eqn.regions
     builder = Builder(span=eqn.span)
     operands = [builder.param(v.type, v.hint) for v in eqn.operands]
@@ -148,7 +145,7 @@ def carry_condition(eqn: Eqn) -> Graph:
 
 
 def step_with_condition(step: Graph, go: Graph, consts: int, carry: int) -> Graph:
-    """A step that ends by asking whether there is another."""
+    """A step that ends by evaluating the condition for the next one."""
     builder = Builder()
     index, *rest = [builder.param(p.type, p.hint) for p in step.params[: 1 + consts + carry]]
     builder.param(BOOL_SCALAR)
@@ -169,7 +166,8 @@ def carried_condition(go: Graph) -> Graph:
 def has_next_step(
     blocks: ControlFlowGraph, it: RecursiveLoop, eqn: Eqn, index: Value, carry: Sequence[Value]
 ) -> tuple[tuple[Eqn, ...], Value]:
-    """The equations that say whether there is another step, and what says so."""
+    """The equations that decide whether there is another step, and the value that says so."""
+    # A negative limit means no limit: only the condition ends the loop.
     to = EquationWriter(eqn)
     limit = to.number(it.length) if it.limit is None else it.limit
     below = to.one("lt", BOOL_SCALAR, index, limit)

@@ -1,13 +1,12 @@
-"""Functions that call each other as one loop: a machine with a stack of frames.
+"""Recursion as a loop: a stack machine that runs the basic blocks of mutually recursive functions.
 
-Each step runs the block where the machine is. A call puts what is needed after it into a frame on the stack and goes to
-the function's first block; a return takes the last frame and goes on where it says. What calls give and what jumps
-need passes in registers. The stack has room for `FRAMES` frames and the machine stops after `STEPS` steps. Both are
-sizes that are told before the program is lowered; where that is not enough the failure says so, and who runs the
-program tells a greater one. The number of steps decides how much the gradient keeps, and nothing else.
+Each step runs the current block. A call pushes the values needed after it in a frame and goes to the function's entry
+block; a return pops a frame and goes to the block that it names. Arguments and results pass in registers. The stack
+holds `FRAME_CAPACITY` frames and the machine stops after `STEP_CAPACITY` steps. Both are symbolic sizes, set before the
+program is lowered. If one is too small the failure says so, and the caller runs the program with a greater one.
 
-The loop is an ordinary one and the stack is written and read by `exchange`, so derivatives, lanes and both engines come
-from the ops there are. Where all calls come last there is no stack, and the loop is that of a `while`.
+The loop is an ordinary one, and `exchange` writes and reads the stack, so derivatives, batching and both engines need
+nothing new. Where all calls are tail calls there is no stack, and the loop is a `while`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ from difflang.recursion.basic_blocks import (
 
 FRAME_CAPACITY, STEP_CAPACITY = capacity_dim("frames"), capacity_dim("steps")
 INDEX = Tensor(I32)
-HALT_BLOCK = 0  # where the machine is when the first call has returned; it is also what an empty stack says
+# The block after the first call has returned. Zero, so that the bottom of a stack of zeros returns to it.
+HALT_BLOCK = 0
 PUSH, POP = 1, -1
 UNLIMITED_STEPS = -1  # the limit of a loop that only its condition ends
 
@@ -55,12 +55,12 @@ def build_stack_machine(
     name: str,
     tail_call_limit: tuple[int, int] | None = None,
 ) -> tuple[Graph, tuple[object, ...]]:
-    """The graph of the `first` function of a group, without calls within the group, and the names of what all share.
+    """The graph of the `first` function of a group, without calls within the group, and the names of shared values.
 
-    Shapes: takes what a call of it gives, then what the group shares; gives its results and a failure, which is
-            `overflow` where there were too few frames, or too few steps, and the second of `most` where calls that keep
-            no frame are more than the first.
-    Errors: DL0410 for a call that stands in a derivative, DL1108 in a rule.
+    Shapes: takes the arguments of a call, then the shared values; gives the results and a failure. The failure is
+            `overflow[0]` for too few frames and `overflow[1]` for too few steps. `tail_call_limit` is the greatest
+            number of tail calls, and the failure beyond it.
+    Errors: DL0410 for a call in a derivative, DL1108 in a rule.
     Cost:   linear in the equations of the group.
     """
     builder = Builder(span=span)
@@ -81,7 +81,7 @@ def build_stack_machine(
 
 
 class StackMachine:
-    """The blocks of a group, with the places where values wait from one step to the next."""
+    """Emits the loop that runs the blocks of a group, with the layout of frames and registers."""
 
     def __init__(
         self, blocks: ControlFlowGraph, params: Values, overflow: tuple[int, int], most: tuple[int, int] | None = None
@@ -93,6 +93,8 @@ class StackMachine:
         self.failure_size = FAILURE_WORDS * (
             self.uses_stack or self.most is not None or any(m.fails for m in blocks.members.values())
         )
+        # Frames and registers have a slot for each type as often as some block needs it at a time: a loop carries
+        # values of fixed types.
         self.frame = RegisterSlots.covering([value_types(b.live) for b in after])
         demands = [
             value_types(b.block_params if b.after_call else (*b.block_params, *b.live)) for b in blocks.all_blocks
@@ -100,7 +102,7 @@ class StackMachine:
         demands += [value_types(m.results) for m in blocks.members.values()]
         self.registers = RegisterSlots.covering(demands)
 
-    # ---- the loop
+    # ---- The loop
 
     def run(self, builder: Builder, first: int, given: Sequence[Value]) -> list[Value]:
         """The results of the first function, and the failure."""
@@ -123,13 +125,13 @@ class StackMachine:
         return [*[end.registers[i] for i in self.registers.assign(results)], *word]
 
     def step_limit_failure(self, builder: Builder, end: MachineState) -> list[Value]:
-        """The failure; where the machine ran out of steps, that."""
+        """The failure, which is the step limit if the machine is still running."""
         on = self.is_running(builder, end)
         stopped = (self.overflow[1], STEP_CAPACITY, 0) if self.most is None else (self.most[1], 0, 0)
         return [OPS["select"].one(on, emit_const(builder, n), w) for n, w in zip(stopped, end.failure, strict=True)]
 
     def state(self, builder: Builder, at: Value) -> MachineState:
-        """What the loop carries at first: nothing but where it is."""
+        """The initial state: all zeros except the current block."""
         stacks = [stack_type(t) for t in (INDEX, *self.frame.types)] if self.uses_stack else []
         return MachineState(
             at,
@@ -147,7 +149,7 @@ class StackMachine:
         return MachineState(at, height, word, frame, registers, stacks)
 
     def step_params(self, builder: Builder) -> tuple[list[Value], MachineState]:
-        """What a step takes: its index is not used."""
+        """The params of a step: shared values and state. The index of the step is not used."""
         builder.param(INDEX)
         fixed = [builder.param(p.type, p.hint) for p in self.params]
         scratch = Builder()
@@ -160,7 +162,7 @@ class StackMachine:
         return builder.finish([self.is_running(builder, state)])
 
     def is_running(self, builder: Builder, state: MachineState) -> Value:
-        """Whether the first call has not returned, and nothing has failed."""
+        """Whether the first call has not returned and nothing has failed."""
         on = OPS["ne"].one(state.at, builder.const(HALT_BLOCK, INDEX))
         if not state.failure:
             return on
@@ -186,10 +188,8 @@ class StackMachine:
         return builder.finish(end.values)
 
     def stack_index(self, builder: Builder, height: Value, moved: Value) -> tuple[Value, Value]:
-        """Where on the stack this step reads and writes, and whether it would have to write beyond the end.
-
-        What is neither a call nor a return exchanges zeros in a spare place.
-        """
+        """The stack index at which this step reads and writes, and whether a push would overflow."""
+        # Every step exchanges one frame, so that the loop has no branch: a jump uses a spare one beyond the end.
         spare = emit_const(builder, FRAME_CAPACITY)
         still = OPS["eq"].one(moved, builder.const(0, INDEX))
         pushed = OPS["gt"].one(moved, builder.const(0, INDEX))
@@ -197,10 +197,11 @@ class StackMachine:
         top = OPS["select"].one(pushed, height, height - 1)
         return OPS["select"].one(OPS["logical_or"].one(still, full), spare, top), full
 
-    # ---- blocks
+    # ---- Blocks
 
     def chosen(self, builder: Builder, blocks: Sequence[BasicBlock], at: Value, given: list[Value]) -> Sequence[Value]:
-        """What the block with the number `at` gives."""
+        """The results of the block with the number `at`."""
+        # A binary search by nested `cond`s: log n comparisons for n blocks.
         if len(blocks) == 1:
             return builder.inline(self.block_graph(blocks[0]), *given)
         half = len(blocks) // 2
@@ -213,7 +214,7 @@ class StackMachine:
         return builder.emit(OPS["cond"], [below, *operands], tuple(regions))
 
     def block_graph(self, block: BasicBlock) -> Graph:
-        """A block on what the group shares, the frame that was taken last, and the registers."""
+        """A block as a graph of the shared values, the frame popped last, and the registers."""
         builder = Builder()
         env = {p: builder.param(p.type, p.hint) for p in self.params}
         frame = [builder.param(t) for t in self.frame.types]
@@ -227,7 +228,7 @@ class StackMachine:
         return builder.finish(self.emit_fragment(builder, block.code, env))
 
     def emit_fragment(self, builder: Builder, piece: CodeFragment, env: dict[Value, Value]) -> Sequence[Value]:
-        """Where to go, how the stack moves and who goes on afterwards, a failure, registers, a frame."""
+        """The next block, the stack move and the return block, a failure, registers, and a frame."""
         for eqn in piece.eqns:
             env.update(zip(eqn.results, builder.copy(eqn, tuple([env[v] for v in eqn.operands])), strict=True))
         entries = self.blocks.entries
@@ -270,14 +271,14 @@ class StackMachine:
 
 
 class MachineState(Struct, frozen=True):
-    """What the machine carries from step to step."""
+    """The carry of the machine's loop."""
 
-    at: Value  # the number of the block that is next
-    height: list[Value]  # of the stack, which holds at least what says that the first call has returned
+    at: Value  # the number of the next block
+    height: list[Value]  # of the stack, whose first frame returns to the halt block
     failure: list[Value]
     frame: list[Value]
     registers: list[Value]
-    stacks: list[Value]  # of blocks to go on with, then one a place of a frame
+    stacks: list[Value]  # of return blocks, then one for each slot of a frame
 
     @property
     def values(self) -> list[Value]:
@@ -285,7 +286,7 @@ class MachineState(Struct, frozen=True):
 
 
 class RegisterSlots(Struct, frozen=True):
-    """Places for values, of each type as many as are needed at a time."""
+    """Typed slots for values: of each type as many as are live at a time."""
 
     types: tuple[Type, ...]
 
@@ -297,7 +298,7 @@ class RegisterSlots(Struct, frozen=True):
         return cls(tuple(most.elements()))
 
     def assign(self, types: Sequence[Type]) -> list[int]:
-        """The place of each of several values."""
+        """The slot of each of several values."""
         free: dict[Type, list[int]] = {}
         for i, type in reversed(list(enumerate(self.types))):
             free.setdefault(type, []).append(i)
@@ -313,13 +314,13 @@ def value_types(values: Sequence[Value]) -> list[Type]:
 
 
 def stack_type(item: Type) -> Tensor:
-    """Room for frames, and a spare place."""
+    """A stack of `FRAME_CAPACITY` frames, and a spare one."""
     assert isinstance(item, Tensor)
     return Tensor(item.dtype, (FRAME_CAPACITY + 1, *item.shape))
 
 
 def fill_slots(builder: Builder, slots: RegisterSlots, values: Sequence[Value]) -> list[Value]:
-    """Values in their places, and zeros in the others."""
+    """Values in their slots, and zeros in the others."""
     there = dict(zip(slots.assign(value_types(values)), values, strict=True))
     return [there[i] if i in there else zeros(builder, t) for i, t in enumerate(slots.types)]
 

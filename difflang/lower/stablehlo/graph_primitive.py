@@ -23,7 +23,7 @@ from difflang.lower.source_locations import FRAME_NAME, SourceFrame, SourceFrame
 from difflang.lower.stablehlo.hlo_array import HloArray
 from difflang.lower.stablehlo.jax_facade import JaxFacade
 from difflang.ops.batching_rules import Mask
-from difflang.passes.vectorize_maps import stack_real_imaginary
+from difflang.passes.vectorize_maps import vectorize_graph
 
 Array = Any
 LowerGraph = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]  # (jax or a stand-in, frames, graph, arrays)
@@ -47,7 +47,7 @@ class PrimitiveBody:
         """The same for all lanes at once, and which results differ between lanes, or None (`passes/vectorize_maps`)."""
         key = (wide, length)
         if key not in self.batched:
-            found = stack_real_imaginary(self.graph, wide, length)
+            found = vectorize_graph(self.graph, wide, length)
             self.batched[key] = found and (PrimitiveBody(found[0], self.lower_graph, self.frames), found[1])
         return self.batched[key]
 
