@@ -187,12 +187,14 @@ def instantiate_cotangents(
     return TransposedGraph(builder.finish([*results, *kept], name=graph.name), active, chosen)
 
 
+# ---- Masks. A mask is an array of bools: where it is false, a cotangent is exactly zero, even next to Inf or NaN.
+
 Operands = Sequence[Value | UndefinedPrimal]
-CotangentMask = Any  # a value; of an op with several results, one for each
+CotangentMask = Any  # a value, or a tuple with one for each result of an op
 
 
 def incoming_mask(eqn: Eqn, builder: Builder, cts: MaybeValues, choices: Mapping[Value, Value]) -> CotangentMask | None:
-    """The choice beside the cotangent of an equation's result; of several results, one for each if there is any."""
+    """The mask of the cotangent of an equation's result; of several results, one for each if there is any."""
     found = choices_of(cts, choices)
     if len(cts) == 1 or eqn.op.mask_transpose is None or not any(presence_mask(found)):
         return found[0] if len(cts) == 1 else None
@@ -205,11 +207,9 @@ def incoming_mask(eqn: Eqn, builder: Builder, cts: MaybeValues, choices: Mapping
 def propagate_mask(
     eqn: Eqn, rule: OpRule, place: int, operands: Operands, ct: Value, choice: CotangentMask
 ) -> tuple[Value, Value]:
-    """What `rule` gave for the operand at `place`, zero where `choice` leaves nothing of it, and the choice beside it.
-
-    What an elementwise op multiplies by may be infinite, and so may what an op works with that mixes all elements: then
-    the cotangent is chosen again. A sum of products is not; each of them would have to be.
-    """
+    """The cotangent that `rule` gave for the operand at `place`, made zero where the mask is false; and its mask."""
+    # The factor of an elementwise op may be infinite, and so may the factors of an op that mixes all elements: the mask
+    # is applied after the product. A sum of products has no such mask; each of its terms would need one.
     op = eqn.op
     scaled = any([isinstance(v, Value) and v.type.tangent is not None for v in operands])
     if op.elementwise:
@@ -219,7 +219,8 @@ def propagate_mask(
     if op.disjoint_transpose:
         return ct, rule(choice, *operands, **eqn.attrs)
     if op.carries:
-        ones = rule(mask_as_numbers(choice, tensor_type(ct)), *operands, **eqn.attrs)  # no sum of them is zero
+        # The transpose adds ones and subtracts nothing: a sum is zero only where no element with a true mask enters.
+        ones = rule(mask_as_numbers(choice, tensor_type(ct)), *operands, **eqn.attrs)
         return ct, OPS["ne"].one(ones, ones.home.const(0.0, ones.type))
     some = any_broadcast_like(choice, ct)
     return apply_mask(some, ct) if scaled else ct, some
@@ -230,6 +231,6 @@ def apply_mask(choice: Value, ct: Value) -> Value:
 
 
 def mask_as_numbers(choice: Value, like: Tensor) -> Value:
-    """One where the choice holds and zero elsewhere."""
+    """One where the mask holds and zero elsewhere."""
     type = Tensor(like.dtype, tensor_type(choice).shape)
     return OPS["select"].one(choice, choice.home.const(1.0, type), choice.home.const(0.0, type))

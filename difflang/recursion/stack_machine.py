@@ -305,6 +305,9 @@ class RegisterSlots(Struct, frozen=True):
         return [free[t].pop() for t in types]
 
 
+# ---- Types and slots
+
+
 def emit_const(builder: Builder, value: Dim) -> Value:
     return builder.one("const", value=value, type=INDEX)
 
@@ -325,19 +328,21 @@ def fill_slots(builder: Builder, slots: RegisterSlots, values: Sequence[Value]) 
     return [there[i] if i in there else zeros(builder, t) for i, t in enumerate(slots.types)]
 
 
+# ---- Invariant params: arguments that are the same in every call, as captured values are
+
 ParamIndex = tuple[int, int]  # a function, and which of its params
-ParamFacts = dict[
-    ParamIndex, Value | None
-]  # the value that it always is, `None` if it changes; unknown as long as nobody calls
+# The value that a param always has, or `None` if it changes; no entry as long as no call is known.
+ParamFacts = dict[ParamIndex, Value | None]
 
 
 def find_invariant_params(
     members: Mapping[int, GroupFunction], first: int, given: list[Value]
 ) -> dict[ParamIndex, Value]:
-    """The params of a group that always are one of the values `given` to the `first` function from outside.
+    """The params of a group that always equal one of the values `given` to the `first` function from outside.
 
     Cost: linear in the group, at most once for each param that turns out to change.
     """
+    # Optimistic constant propagation: a param is invariant until a call with another value is found.
     facts: ParamFacts = {(first, i): value for i, value in enumerate(given)}
     todo, reached = [first], {first}
     while todo:
@@ -354,7 +359,7 @@ def find_invariant_params(
 
 
 def changed_facts(facts: ParamFacts, function: int, passed: list[Value | None]) -> ParamFacts:
-    """What one more call changes in what is known of a function's params."""
+    """The facts of a function's params that one more call changes."""
     found = {
         (function, i): value if facts.get((function, i), value) is value else None for i, value in enumerate(passed)
     }
@@ -362,7 +367,8 @@ def changed_facts(facts: ParamFacts, function: int, passed: list[Value | None]) 
 
 
 def group_calls(graph: Graph, known: Mapping[Value, Value | None]) -> Iterator[tuple[Eqn, list[Value | None]]]:
-    """The calls within the group, also those in regions, and what is known of their operands."""
+    """The calls within the group, also those in regions, with the known values of their operands."""
+    # Only invariant params of a region are followed; a carry or an item may change.
     todo = [(graph, known)]
     while todo:
         at, known = todo.pop()
