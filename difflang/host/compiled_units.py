@@ -184,7 +184,7 @@ class UnitCache:
         def build(room: Capacity) -> ArrayProgram:
             key = (self.keys.graph_key(unit.graph), unit.fails, room, engine.in_order)
             known = self.programs.get(key)
-            if known is None or engine.profile is not None or getattr(known, "notes", ()):
+            if known is None or engine.profile is not None or getattr(known, "offload_warnings", ()):
                 self.programs[key] = engine.program(unit.graph, guard=unit.fails, capacity=room, on_print=self.voice)
             return self.programs[key]
 
@@ -193,7 +193,7 @@ class UnitCache:
     def notes(self, unit: HostUnit) -> list[Diagnostic]:
         """What its device does not do as the program says; the interpreter has no device."""
         assert unit.program is not None
-        return list(getattr(unit.program.made, "notes", ()))
+        return list(getattr(unit.program.made, "offload_warnings", ()))
 
     def execute(self, unit: HostUnit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
         """Run a unit. Errors: DL09 where a check fails."""
