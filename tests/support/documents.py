@@ -57,9 +57,10 @@ class Block:
 
 
 def documents() -> list[Path]:
-    """Every document whose programs run; the pages of error codes have tests of their own."""
+    """Every document whose programs run; pages of error codes and for contributors have tests of their own."""
     found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [d for d in found if not d.is_relative_to(ROOT / "docs" / "errors")]
+    elsewhere = (ROOT / "docs" / "errors", ROOT / "docs" / "contributing")
+    return [d for d in found if not any(map(d.is_relative_to, elsewhere))]
 
 
 def blocks(text: str, document: str) -> list[Block]:
