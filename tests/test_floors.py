@@ -148,7 +148,7 @@ def test_imports_follow_the_picture(path: Path) -> None:
     ("module", "source"),
     [
         ("difflang.ir.graph", "from difflang.ops import op_factories"),
-        ("difflang.ir.graph", "def f():\n    from difflang.ops.op_factories import unary"),
+        ("difflang.ir.graph", "def f():\n    from difflang.ops.op_factories import unary_op"),
         ("difflang.syntax.parse", "import difflang.ir.tensor_types"),
         ("difflang.types.infer", "from difflang import elaborate"),
         ("difflang.passes.cse", "from difflang.ad.linearize import linearize"),

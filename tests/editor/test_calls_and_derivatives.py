@@ -312,7 +312,7 @@ def test_what_a_derivative_takes_is_found_without_jax() -> None:
 import sys, json
 from difflang.base.source import Source
 from difflang.driver import check_and_run
-from difflang.tools.cost import costs
+from difflang.tools.cost import cost_formulas
 text = '''fn f(x: f32[n]) -> f32 {
   var s = 0.0
   for i in 0..n { s = s + sin(x[i]) }
@@ -329,7 +329,7 @@ fn k(x: f32) -> f32 = if x > 0.0 { sin(x) * x } else { x }
 checked = program.check(Source("f.dfl", text), None)
 found = {}
 for name, decl in checked.module.fns.items():
-    both = costs(checked, decl, lambda: None)
+    both = cost_formulas(checked, decl, lambda: None)
     found[name] = [str(both[0]), both[0].per_step]
 assert "jax" not in sys.modules
 print(json.dumps(found))

@@ -131,7 +131,7 @@ def test_a_call_of_many_steps_is_traced_in_samples(tmp_path: Path, monkeypatch: 
         written.append(end(self, begin, until))
         return written[-1]
 
-    monkeypatch.setattr(trace_sampling.TraceSampler, "end", noted)
+    monkeypatch.setattr(trace_sampling.TraceSampler, "stop_trace", noted)
     monkeypatch.setattr(trace_sampling, "FIRST_SAMPLE_SECONDS", 0.001)
     monkeypatch.setattr(trace_sampling, "TARGET_TRACE_BYTES", 1 << 17)
     monkeypatch.setattr(profiler_traces, "MAX_TRACE_BYTES", 1 << 19)

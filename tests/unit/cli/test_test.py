@@ -233,7 +233,7 @@ def test_a_process_that_dies_ends_one_case(folder: Path, monkeypatch: pytest.Mon
     )
     monkeypatch.setattr(
         "difflang.tools.testing.worker_pool.WORKER_CODE",
-        begin + "from difflang.tools.testing.worker_pool import main; main()",
+        begin + "from difflang.tools.testing.worker_pool import worker_main; worker_main()",
     )
     tasks = [WorkerTask(SuiteCase("good.dfl", n + 2, "test", name), n) for n, name in enumerate(("doubles", "zero"))]
     found = {o.case.name: o for o in WorkerPool(tasks, SuiteOptions(Engine("interpret")), 1).outcomes()}

@@ -492,11 +492,11 @@ def test_checking_imports_needs_no_jax(files: Files) -> None:
     script = """
 import sys
 from difflang.base.source import Source
-from difflang.types.module_scope import Module
+from difflang.types.module_scope import ModuleScope
 from difflang.cli import main
 from difflang.driver import checker, program
-from difflang.host.check_statements import Checker
-from difflang.tools.testing.derivative_rule_comparison import compare
+from difflang.host.check_statements import HostChecker
+from difflang.tools.testing.derivative_rule_comparison import compare_rule
 from difflang.host.values import HostValue
 from difflang.ir.op import OPS
 from difflang.ir.tensor_types import DTYPES, Tensor

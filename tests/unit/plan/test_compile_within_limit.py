@@ -58,7 +58,7 @@ def test_a_tighter_limit_takes_more_time_and_never_more_room(deep: Any) -> None:
 class Smaller(NamedTuple):
     """Stands for what XLA compiles: to less than was predicted."""
 
-    bytes: int
+    memory_bytes: int
     orders: bool = True
 
 
