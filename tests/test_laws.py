@@ -62,14 +62,14 @@ LAWS: dict[str, tuple[str, ...]] = {
 RULES: dict[str, tuple[str, ...]] = {
     "1": ("property/test_digits.py::test_slopes", "property/test_every_op.py::test_the_jvp_is_the_derivative"),
     "2": ("test_conventions.py::test_a_line_of_the_table",),
-    "3": ("test_conventions.py::test_a_line_of_the_table", "unit/ops/test_kinks.py::test_the_table"),
-    "4": ("test_conventions.py::test_a_line_of_the_table", "unit/ops/test_kinks.py::test_the_table"),
+    "3": ("test_conventions.py::test_a_line_of_the_table", "unit/ops/elementwise/test_kinks.py::test_the_table"),
+    "4": ("test_conventions.py::test_a_line_of_the_table", "unit/ops/elementwise/test_kinks.py::test_the_table"),
     "5": ("test_conventions.py::test_a_line_of_the_table", "property/test_digits.py::test_slopes"),
     "6": (
-        "unit/ops/test_kinks.py::test_the_side_not_selected_contributes_nothing",
-        "unit/ad/test_choices.py::test_what_is_not_chosen_contributes_nothing",
+        "unit/ops/elementwise/test_kinks.py::test_the_side_not_selected_contributes_nothing",
+        "unit/ad/test_cotangent_masks.py::test_what_is_not_chosen_contributes_nothing",
     ),
-    "7": ("unit/ops/test_kinks.py::test_what_is_flat_has_a_structural_zero", "errors/test_errors.py::DL0401"),
+    "7": ("unit/ops/elementwise/test_kinks.py::test_what_is_flat_has_a_structural_zero", "errors/test_errors.py::DL0401"),
 }
 
 

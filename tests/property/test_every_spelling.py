@@ -19,13 +19,13 @@ from difflang.unparse.unparser import NamePool, Unparser, tuple_text
 from support.op_calls import DRAWN, Call, calls_of
 
 OTHERWISE = {"binade"}  # any other unit does as well
-CONSTANTS = {"const", "dense", "iota"}  # see `unit/spell/test_table.py`
+CONSTANTS = {"const", "dense", "iota"}  # see `unit/unparse/test_rule_registry.py`
 DRAWS = {
     "fold_in",
     "normal",
     "uniform",
     "permutation",
-}  # of a key, which no array is: `unit/driver/test_derive_draws.py`
+}  # of a key, which no array is: `unit/tools/derive/test_random_draws.py`
 SPELLED = [op for op in DRAWN if op.name in UNPARSE_RULES.keys() - OTHERWISE - CONSTANTS - DRAWS]
 # Where infinite numbers, zeros of both signs and points out of the domain are told apart.
 HARD = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -1e-300, 45.0, -45.0])
