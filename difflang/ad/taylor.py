@@ -3,7 +3,7 @@
 A rule says y' = R(x', y, x), and R is a graph of further ops. So coefficient n of y is coefficient n - 1 of R, divided
 by n, and R is itself evaluated on series, lazily, one coefficient at a time. `exp` reads its own lower coefficients,
 `sin` and `cos` those of each other. Linear ops act on each coefficient, products convolve, and ops with regions take
-and give all coefficients of the values that vary. See `docs/decisions/0014-series-by-the-jvp-rules.md`.
+and give all coefficients of the values that vary. See `docs/decisions/0014-taylor-series-from-jvp-rules.md`.
 """
 
 from __future__ import annotations
