@@ -136,10 +136,10 @@ def loads(
             file, line = origin
             return build_module(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
         if not isinstance(cast(object, source), str):
-            raise make_error("DL0102", f"`loads` takes a text, and a {type(source).__name__} was given",
-                          help="bytes are a text once they are decoded: `source.decode()`")  # fmt: skip
+            raise make_error("DL0102", f"`loads` takes the text of a program, but got a {type(source).__name__}",
+                          help="decode the bytes first: `source.decode()`")  # fmt: skip
         if source.endswith(".dfl") and "\n" not in source:
-            raise make_error("DL0102", f"`loads` takes a text: `{source}` is the name of a file",
+            raise make_error("DL0102", f"`loads` takes the text of a program, but `{source}` is the name of a file",
                           help=f'write `difflang.load("{source}")`')  # fmt: skip
         return build_module(Source(name, source), name, None, seed, paths, externs)
 

@@ -254,7 +254,7 @@ class ArgumentReader:
     def tuple_items(self, value: Any, count: int, shown: str, path: str) -> Sequence[Any]:
         if isinstance(value, (tuple, list)) and len(value) == count:
             return value
-        way = f"it has {count} parts, and {len(value)} are given" if isinstance(value, (tuple, list)) else ""
+        way = f"it has {count} parts, but {len(value)} were given" if isinstance(value, (tuple, list)) else ""
         raise self.refused(path, shown, value, way)
 
     def record_fields(
@@ -266,14 +266,14 @@ class ArgumentReader:
         elif isinstance(value, LeafSlot) or (listed := field_names(value)) is None:
             some = ", ".join([f"{n}=…" for n in names[:4]] + ["…"] * (len(names) > 4))
             raise self.refused(
-                path, shown, value, f"give its fields by name, `dict({some})`, or a record of the module"
+                path, shown, value, f"pass its fields by name, `dict({some})`, or a record of the module"
             )
         else:
             given = {n: getattr(value, n) for n in listed}
         missing = [n for n in names if n not in given]
         extra = [n for n in given if n not in names and n not in also]
         if missing or extra:
-            what = f"has no field `{extra[0]}`" if extra else f"needs the field `{missing[0]}` too"
+            what = f"has no field `{extra[0]}`" if extra else f"also needs the field `{missing[0]}`"
             raise self.error("DL1207", f"`{path}`: {shown} {what}", f"its fields are {', '.join(names)}")
         return {n: static_slot(given[n]) for n in names}
 
@@ -281,11 +281,14 @@ class ArgumentReader:
         type = getattr(value, "function_type", None)
         if not isinstance(type, ClosureType):
             raise self.refused(
-                path, shown or "a function", value, "functions of a loaded module are taken, and what they return"
+                path,
+                shown or "a function",
+                value,
+                "pass a function of a loaded module, or one that such a function returned",
             )
         if getattr(value, "sizes", ()):
-            way = "sizes are bound for calls from Python: give the function that has them open"
-            raise self.error("DL1206", f"`{path}` is a function whose sizes are bound", way)
+            way = "bound sizes only affect calls from Python: pass the function without bound sizes"
+            raise self.error("DL1206", f"`{path}` is a function with bound sizes", way)
         self.leaf_order += [leaf.index for leaf in value.captures]
         return type
 
@@ -310,7 +313,7 @@ class ArgumentReader:
             raise self.refused(path, shown or "an array", value)
         dtype, shape = found
         if dtype is None:
-            raise self.error("DL1201", f"`{path}`: an array of {given.dtype} has no counterpart in the language")
+            raise self.error("DL1201", f"`{path}`: the language has no element type for an array of {given.dtype}")
         return self.coerce_dtype(dtype, shape, want, given, shown, path)
 
     def read_number(self, given: complex, want: DType | None, path: str) -> Tensor:

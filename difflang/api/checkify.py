@@ -49,8 +49,8 @@ class Failure:
         Errors: ArgumentError inside a JAX transformation, where nobody knows yet.
         """
         if pytrees.has_tracers([self.number]):
-            message = "inside a JAX transformation nobody knows yet whether a check failed"
-            raise classify_error(make_error("DL1206", message, help="give the failure back, and ask it outside"))
+            message = "inside a JAX transformation, whether a check failed is not known yet"
+            raise classify_error(make_error("DL1206", message, help="return the failure, and inspect it outside"))
         lanes = [np.asarray(x).reshape(-1) for x in (self.number, self.first, self.second)]
         for number, first, second in zip(*lanes, strict=True):
             if number:
@@ -72,7 +72,7 @@ def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
     """
     if not isinstance(f, Function):
         raise classify_error(
-            make_error("DL1207", "`checked` takes a function of the language", help="`difflang.checked(m.f)`")
+            make_error("DL1207", "`checked` takes a function of a loaded module", help="`difflang.checked(m.f)`")
         )
 
     def call(*args: Any, **kwargs: Any) -> tuple[Failure, Any]:

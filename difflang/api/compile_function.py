@@ -31,7 +31,9 @@ def select_function(module: Module, entry: str | None) -> Function:
     with classify_errors():
         if entry not in functions:
             has = f"it has {', '.join(functions)}" if functions else "it has none"
-            message = f"there is no function `{entry}` in this text" if entry else "which function is meant is not said"
+            message = (
+                f"there is no function `{entry}` in this text" if entry else "it is not clear which function to compile"
+            )
             raise make_error("DL1207", message, help=has)
     found = module[entry]
     assert isinstance(found, Function)

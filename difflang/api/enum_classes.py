@@ -79,7 +79,7 @@ def read_enum(
     if mark is None or (decl is not None and mark[0] is not decl):
         assert decl is not None
         names = ", ".join(v.name for v in decl.variants)
-        raise reader.refused(path, decl.name, value, f"give one of its variants, {names}")
+        raise reader.refused(path, decl.name, value, f"pass one of its variants, {names}")
     found, index, of_tangent = mark
     return read_variant(reader, value, found, index, path, tangent=tangent or of_tangent)
 

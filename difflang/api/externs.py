@@ -201,7 +201,7 @@ class ExternAdapter:
         types = [*self.params, *self.results]
         what = ""
         if any(t.dtype.is_complex for t in types):
-            what = "complex numbers, whose cotangents JAX and the language pair in different ways"
+            what = "complex numbers, for which JAX and the language use different cotangent conventions"
         elif leaf_tensors(self.tangent_types) != differentiable_types(self.params) or leaf_tensors(
             [tangent_type(self.result)]
         ) != differentiable_types(self.results):
@@ -209,7 +209,7 @@ class ExternAdapter:
         elif not self.tangent_types or not differentiable_types(self.results):
             what = "nothing that has a tangent"
         if what:
-            message = f"`{self.decl.name}` has {what}: its derivative is not given from Python"
+            message = f"`{self.decl.name}` has {what}: its derivative cannot be supplied from Python"
             way = f"write it in the language: `rule {self.decl.name}(…) {{ … }}`"
             raise make_error("DL1230", message, (self.decl.name_span, "declared here"), help=way)
 
@@ -224,13 +224,13 @@ def dim_maker(value: int) -> ValueBuilder:
 
 
 def reject_function(*_: Any) -> NoReturn:
-    raise AssertionError("functions do not go to Python")
+    raise AssertionError("functions cannot be passed to Python")
 
 
 def result_type_error(error: DifflangError) -> DifflangError:
     """What reading a result refused, as a mistake of the function that gave it."""
     (first, *_) = error.diagnostics
-    message = first.message.replace(" was given", " is what the function gives")
+    message = first.message.replace(" was given", " is what the function returns")
     return DifflangError(replace(first, code="DL1230", message=message))
 
 

@@ -129,7 +129,7 @@ class Function(InspectMixin):
         signature, names = self.signature, self.signature.names
         if not signature.fixed:
             if kwargs:
-                raise make_error("DL1207", f"`{self.__name__}` takes its arguments by position")
+                raise make_error("DL1207", f"`{self.__name__}` takes its arguments by position only")
             return {f"_{i}": x for i, x in enumerate(args)}
         if len(args) > len(names):
             raise wrong_call(self, f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
@@ -139,7 +139,7 @@ class Function(InspectMixin):
                 near = nearest_word(name, names)
                 raise wrong_call(self, f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
             if name in named:
-                raise wrong_call(self, f"is given `{name}` twice")
+                raise wrong_call(self, f"got `{name}` twice")
             named[name] = value
         missing = [
             p

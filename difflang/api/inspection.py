@@ -110,7 +110,7 @@ class InspectMixin(TransformMixin):
         for name in set(named) - set(self.signature.names):
             if near := nearest_word(name.lower(), ("wrt", "budget", "compiled")):
                 with classify_errors():
-                    raise make_error("DL1207", f"`memory` takes no `{name}`", help=f"did you mean `{near}`?")
+                    raise make_error("DL1207", f"`memory` has no option `{name}`", help=f"did you mean `{near}`?")
         if wrt is not None:
             return self.grad(wrt).memory(*specs, budget=budget, compiled=compiled, **named)
         with classify_errors():
@@ -168,7 +168,8 @@ class InspectMixin(TransformMixin):
         with classify_errors():
             if self.captures:
                 raise export_error(
-                    f"`{self.__name__}` holds values of this process", "export the function that made it"
+                    f"`{self.__name__}` holds values of this process and cannot be exported",
+                    "export the function that created it",
                 )
             session = Session()
             arguments = self._argument_specs(specs, named)
@@ -180,7 +181,7 @@ class InspectMixin(TransformMixin):
 def undetermined_sizes(error: DifflangError, dims: Sequence[str]) -> DifflangError:
     """What a declaration does not say, with Python's ways to say it."""
     bound = f", or bind its sizes: `f.bind({', '.join([f'{name}=3' for name in dims])})`" if dims else ""
-    way = f'give arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'
+    way = f'pass arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'
     return DifflangError(*[replace(d, helps=(way,)) if d.code == "DL1210" else d for d in error.diagnostics])
 
 

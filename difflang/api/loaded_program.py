@@ -266,6 +266,6 @@ def tangent_type_at(type: LangType, path: Sequence[str]) -> LangType:
     """The type of the tangent of a part of a value. Errors: DL0403."""
     for field in path:
         if not isinstance(type, RecordType) or field not in type.names:
-            raise make_error("DL0403", f"there is no field `{field}` to differentiate in")
+            raise make_error("DL0403", f"there is no field `{field}` to differentiate with respect to")
         type = type.fields[type.names.index(field)]
     return tangent_type(default_open_dtypes(type))

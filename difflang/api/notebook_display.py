@@ -32,7 +32,7 @@ def function_mimebundle(f: Function) -> dict[str, str]:
 def parameter_remark(p: Parameter) -> str:
     if p.is_dim:
         return "a size"
-    return "may be left out" if p.optional else ""
+    return "optional" if p.optional else ""
 
 
 def signature_notes(signature: Signature) -> Iterable[str]:

@@ -32,7 +32,7 @@ def parse_budget(budget: Any) -> int:
         found = None
     if not found or found < 0 or isinstance(budget, bool):
         way = f"write {suggest_byte_sizes(budget)}" if text else 'write `"64 MiB"`, or a whole number of bytes'
-        raise make_error("DL1207", f"{budget!r} is no amount of memory", help=way)
+        raise make_error("DL1207", f"{budget!r} is not an amount of memory", help=way)
     return found
 
 
@@ -48,18 +48,22 @@ def parse_size(name: str, value: Any, declared: Span | None, *, least: int = -MO
             raise TypeError
         size = operator.index(value)
     except TypeError:
-        message = f"`{name}` is {what}, an integer known before the program runs, and {with_article(value)} was given"
+        message = f"`{name}` is {what}, an integer known before the program runs, but {with_article(value)} was given"
         raise make_error("DL1206", message, *labels, help=size_conversion_hint(name, value)) from None
     if not least <= size < MOST:
         way = f"it is an i32, from {least:,} to {MOST - 1:,}"
-        raise make_error("DL1205", f"`{name}` is {what}, which does not hold {format_number(size)}", *labels, help=way)
+        raise make_error(
+            "DL1205", f"`{name}` is {what}, and {format_number(size)} is out of its range", *labels, help=way
+        )
     return size
 
 
 def size_conversion_hint(name: str, value: Any) -> str:
     """How a value becomes a size, if that is meant."""
     if pytrees.has_tracers([value]):
-        return f'JAX leaves it as it is by `jax.jit(f, static_argnames="{name}")`, and `jax.vmap` by `in_axes` of None'
+        return (
+            f'keep it a Python number: `jax.jit(f, static_argnames="{name}")`, or None in the `in_axes` of `jax.vmap`'
+        )
     if not isinstance(value, (float, np.floating)) or not abs(value) < MOST:
         return ""
     return f"write `{'int' if value % 1 == 0 else 'round'}({name})`"
@@ -69,5 +73,5 @@ def parse_jet_order(value: Any) -> int:
     """The order of a `jet`. Errors: DL0405."""
     known = operator.index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else -1
     if not 0 <= known <= HIGHEST_ORDER:
-        raise make_error("DL0405", f"there is no jet of order {value!r}", help=f"orders are 0 to {HIGHEST_ORDER}")
+        raise make_error("DL0405", f"`jet` has no order {value!r}", help=f"the order is from 0 to {HIGHEST_ORDER}")
     return known

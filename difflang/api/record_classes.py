@@ -49,7 +49,7 @@ class RecordClasses:
             MARK: (decl, tangent),
         }
         if tangent and decl is not None:
-            space["__doc__"] = f"How a small change of `{name}` is given: the fields that have a tangent."
+            space["__doc__"] = f"A tangent of `{name}`, with the fields that have one."
         static = tuple([n for n in names if n in written and is_str_type(written[n].type)])
         return record_class(RecordShape(self.name, shown, names, static), space)
 

@@ -45,7 +45,7 @@ class Parameter(Struct, frozen=True, eq=False):
         if self.declared_type is None:
             return ""
         return self.declared_type.span.text + "".join(
-            [" per lane" + (f" of axis {axis}" if axis else "") for axis in along]
+            [" per batch element" + (f" of axis {axis}" if axis else "") for axis in along]
         )
 
 
@@ -115,7 +115,7 @@ class Signature(Struct, frozen=True, eq=False):
     @property
     def result_text(self) -> str:
         """What it gives, where that is written."""
-        return self.result.span.text + " per lane" * self.vmap_depth if self.result is not None else ""
+        return self.result.span.text + " per batch element" * self.vmap_depth if self.result is not None else ""
 
     def __str__(self) -> str:
         """In one line: `(x: f32[n], k: f32 = 2.0) -> f32  # rand, with n = 3`."""

@@ -77,7 +77,7 @@ class Specialization(CallableGraph):
         if self.random:
             arrays.append(self.random_key(key, arrays))
         elif key is not None:
-            raise make_error("DL1207", "a key is given, and this function draws nothing")
+            raise make_error("DL1207", "a key was given, but this function draws no random numbers")
         return [*arrays, *self.constants]
 
     def random_key(self, key: Any, arrays: Sequence[Any]) -> Any:
@@ -85,7 +85,7 @@ class Specialization(CallableGraph):
             return random_key(key)
         if pytrees.has_tracers(arrays) or pytrees.is_tracing():
             raise make_error(
-                "DL1208", "a random function inside a JAX transformation needs a key", help="give it one: `key=key`"
+                "DL1208", "inside a JAX transformation, a random function needs a key", help="pass one: `key=key`"
             )
         return self.loaded.next_key()
 
@@ -134,7 +134,7 @@ class Specialization(CallableGraph):
 
     def gradient_report(self, leaves: Sequence[Any], key: Any, options: CheckGradOptions) -> GradcheckReport:
         """The audit of its derivative at arguments. Errors: as a call's, and what `check_grad.audited` refuses."""
-        converted = self.concrete_arrays(self.program_inputs(leaves, key), "an audit")
+        converted = self.concrete_arrays(self.program_inputs(leaves, key), "a gradient check")
         if self.fails:
             silent = compile_graph(self.executable.graph) if self.graph.effectful else self.executable
             self.checked_value(list(silent(*converted)), converted, self.voice.met)

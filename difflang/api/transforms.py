@@ -96,8 +96,8 @@ class TransformMixin(Unpicklable):
         with classify_errors():
             places = tuple(self._wrt_path(w) for w in (*wrt_list(wrt), *more))
             if not places:
-                help = f"`{self.__name__}.{operator}()` takes it in the first"
-                raise make_error("DL0403", "a derivative is in one parameter at least", help=help)
+                help = f"`{self.__name__}.{operator}()` differentiates with respect to the first"
+                raise make_error("DL0403", "name at least one parameter to differentiate with respect to", help=help)
             return self._with_type(ClosureType(DerivativeCode(operator, places, order), (self.function_type,)))
 
     def _with_type(self, type: ClosureType, sizes: Dims | None = None) -> Function:
@@ -109,9 +109,9 @@ class TransformMixin(Unpicklable):
         """A parameter, and a path of fields in it. Errors: DL0403."""
         names = self.signature.names
         if not isinstance(wrt, (int, str)) or isinstance(wrt, bool):
-            help = f"the derivative is a function of the arguments: `{self.__name__}.grad()(…)`"
+            help = f"the derivative is itself a function of the arguments: `{self.__name__}.grad()(…)`"
             raise make_error(
-                "DL0403", f"a parameter is named by a text or a number, not by {with_article(wrt)}", help=help
+                "DL0403", f"name a parameter by a string or a number, not by {with_article(wrt)}", help=help
             )
         if isinstance(wrt, int):
             if self.signature.fixed and not -len(names) <= wrt < len(names):
@@ -126,7 +126,7 @@ class TransformMixin(Unpicklable):
             near = nearest_word(first, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
             if "," in wrt:
-                help = f"several are a text each: {', '.join([repr(w.strip()) for w in wrt.split(',') if w.strip()])}"
+                help = f"pass several as separate strings: {', '.join([repr(w.strip()) for w in wrt.split(',') if w.strip()])}"
             raise make_error("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 
@@ -168,11 +168,11 @@ class TransformMixin(Unpicklable):
             free, bound = self.signature.dims, dict(self.sizes)
             for name in dims:
                 if name in bound:
-                    way = "bind the function that it was made of"
-                    raise make_error("DL1207", f"the size `{name}` is bound to {bound[name]} already", help=way)
+                    way = "bind the sizes of the function it was made from"
+                    raise make_error("DL1207", f"the size `{name}` is already bound to {bound[name]}", help=way)
                 if name not in free:
                     near = nearest_word(name, free)
-                    has = f"its sizes are {', '.join(free)}" if free else "it has none that is free"
+                    has = f"its sizes are {', '.join(free)}" if free else "it has no free sizes"
                     way = f"did you mean `{near}`?" if near else has
                     raise make_error("DL1207", f"`{self.__name__}` has no size `{name}`", help=way)
             declared = {p.name: p.span for p in self.signature.parameters if p.is_dim}

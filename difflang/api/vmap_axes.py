@@ -25,7 +25,7 @@ from difflang.types.language_types import LangType, map_tensors
 from difflang.types.type_errors import make_error
 
 InAxes = int | Sequence[int | None] | Mapping[str, int | None]
-PER_LEAF = "an axis is one number for all arrays of an argument or a result: it is the same for each of them"
+PER_LEAF = "an axis is one number, which applies to all arrays of an argument or a result"
 
 
 # ---- What is asked for
@@ -35,7 +35,7 @@ def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int |
     """The axis of each parameter, None where all lanes share it. Errors: DL1207."""
     names = signature.names
     if not signature.fixed:
-        raise make_error("DL1207", f"nothing is known of the parameters of `{name}`: it is not mapped from Python")
+        raise make_error("DL1207", f"`{name}` was not mapped from Python, so its parameters are not known")
     if isinstance(given, Mapping):
         for wanted in given:
             if wanted not in names:
@@ -46,7 +46,7 @@ def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int |
     elif isinstance(given, (tuple, list)):
         if len(given) != len(names):
             has = f"`{name}` has {len(names)} parameter{'s' * (len(names) != 1)}: {', '.join(names) or 'none'}"
-            raise make_error("DL1207", f"`in_axes` names {len(given)} of them", help=f'{has}\nor `in_axes={{"x": 0}}`')
+            raise make_error("DL1207", f"`in_axes` has {len(given)} entries", help=f'{has}\nor `in_axes={{"x": 0}}`')
         axes = list(given)
     else:
         axes = [None if unmappable_kind(p) else given for p in signature.parameters]
@@ -56,13 +56,13 @@ def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int |
         for n, axis in zip(names, axes, strict=True)
     ]
     for parameter, axis in zip(signature.parameters, axes, strict=True):
-        if axis is not None and (why := unmappable_kind(parameter) or "one key" * is_key_parameter(parameter)):
-            message = f"`{parameter.name}` of `{name}` is {why}, which all lanes share"
+        if axis is not None and (why := unmappable_kind(parameter) or "a single key" * is_key_parameter(parameter)):
+            message = f"`{parameter.name}` of `{name}` is {why}, shared by the whole batch"
             way = f'leave it out: `in_axes={{"{able[0]}": 0}}`, or ' if able else ""
             raise make_error("DL1207", message, help=f"{way}write None in its place")
     if all(axis is None for axis in axes):
-        way = "`in_axes=0` is along each" if able else "it takes nothing that has lanes: call it once"
-        raise make_error("DL1207", f"`{name}` is to be mapped, and along no argument", help=way)
+        way = "`in_axes=0` maps over every argument" if able else "no argument can be mapped: call the function once"
+        raise make_error("DL1207", f"`{name}` is mapped over no argument", help=way)
     return tuple(axes)
 
 
@@ -77,7 +77,7 @@ def parse_axis(axis: Any, what: str, or_none: str = "") -> int:
     """An axis as Python counts it, of any class of whole numbers. Errors: DL1207."""
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return int(axis)
-    way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, `-1` for the last"
+    way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, or `-1` for the last"
     found = "None" if axis is None else with_article(axis)
     raise make_error("DL1207", f"{what} is a number{or_none}, not {found}", help=way)
 
@@ -126,14 +126,14 @@ class VmapSizes(Struct, frozen=True, eq=False):
         reader.run_check(argument_conversion.refuse_masked, given, name)
         array = pytrees.array_type(given)
         if array is None:
-            way = f"its lanes are along an axis: give an array, or `None` for `{parameter.name}` in `in_axes`"
-            raise reader.error("DL1206", f"`{name}` is mapped, and has no axis: {describe_value(slot)} was given", way)
+            way = f"pass an array with a batch axis, or write `None` for `{parameter.name}` in `in_axes`"
+            raise reader.error("DL1206", f"`{name}` is mapped but has no axis: {describe_value(slot)} was given", way)
         shape = list(array[1])
         for level, axis in enumerate(parameter.axes):
             if axis is None:
                 continue
             if not -len(shape) <= axis < len(shape):
-                message = f"`{name}` is mapped along axis {axis}, and {describe_value(slot)} has none"
+                message = f"`{name}` is mapped along axis {axis}, but {describe_value(slot)} has no such axis"
                 raise reader.error("DL1202", message)
             self.check_length(level, shape.pop(axis), name, reader)
         return pytrees.LeafSlot(slot.index, pytrees.shape_struct_like(tuple(shape), given))
@@ -145,22 +145,27 @@ class VmapSizes(Struct, frozen=True, eq=False):
         except DifflangError:
             return text
         if not isinstance(type, Tensor):
-            way = "give arrays or `jax.ShapeDtypeStruct`s with the axis of the lanes"
-            raise reader.error("DL1210", f"`{name}` is mapped, and `{text}` does not say along which axis", way)
+            way = "pass arrays or `jax.ShapeDtypeStruct`s that include the batch axis"
+            raise reader.error("DL1210", f"`{name}` is mapped, but `{text}` does not say along which axis", way)
         return pytrees.shape_struct([d for d in type.shape if isinstance(d, int)], numpy_dtype(type.dtype))
 
     def reject_key(self, parameter: Parameter, reader: ArgumentReader) -> None:
         """Errors: DL1206 for an argument with a random key in it, if it has lanes."""
         if any(axis is not None for axis in parameter.axes):
-            way = f"give the key in an argument of its own, or `None` for `{parameter.name}`: what lanes draw differs"
-            raise reader.error("DL1206", f"`{parameter.name}` is mapped, and all lanes share the key in it", way)
+            way = f"pass the key as an argument of its own, or write `None` for `{parameter.name}` in `in_axes`"
+            raise reader.error(
+                "DL1206", f"`{parameter.name}` is mapped, but it contains a key, which the whole batch shares", way
+            )
 
     def check_length(self, level: int, length: int, name: str, reader: ArgumentReader) -> None:
         known, first = self.lengths.setdefault(level, (length, name))
         if known != length:
             lanes = f"{known} lane{'s' * (known != 1)}"
-            message = f"`{self.name}` is mapped over {lanes} of `{first}`, and over {length} of `{name}`"
-            raise reader.error("DL1202", message, "what all lanes share is `None` in `in_axes`")
+            message = (
+                f"the batch sizes differ: `{self.name}` is mapped over {lanes} of `{first}`, but over {length} "
+                f"of `{name}`"
+            )
+            raise reader.error("DL1202", message, "write `None` in `in_axes` for arguments that the whole batch shares")
 
     def batched_type(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
         """The type of all lanes together, of that of one; the first of the axes are of that `level`."""
@@ -180,11 +185,11 @@ class VmapSizes(Struct, frozen=True, eq=False):
             if not parameter.axes:
                 raise
             axes = " and ".join([str(axis) for axis in parameter.axes if axis is not None])
-            way = f"this is about one lane: `{parameter.name}` is mapped along axis {axes}"
+            way = f"these types are of one batch element: `{parameter.name}` is mapped along axis {axes}"
             if not axes:
                 if error.diagnostics[0].code != "DL1202":
                     raise
-                way = f"all lanes share `{parameter.name}`: `in_axes` names no axis of it"
+                way = f"the whole batch shares `{parameter.name}`: `in_axes` names no axis of it"
             raise DifflangError(*[replace(d, helps=(*d.helps, way)) for d in error.diagnostics]) from None
 
 

@@ -106,12 +106,12 @@ class ArtifactFunction(Unpicklable):
                 near = nearest_word(name, names)
                 raise self._argument_error(f"has no parameter `{name}`", f"did you mean `{near}`?" if near else "")
             if name in named:
-                raise self._argument_error(f"is given `{name}` twice")
+                raise self._argument_error(f"got `{name}` twice")
             named[name] = value
         named = {p.name: p.layout.value for p in self._body.params if isinstance(p.layout, StaticLayout)} | named
         missing = [f"`{n}`" for n in names if n not in named]
         if missing:
-            raise self._argument_error(f"needs {', '.join(missing)} too")
+            raise self._argument_error(f"also needs {', '.join(missing)}")
         return [named[n] for n in names]
 
     def _argument_error(self, what: str, help: str = "") -> DifflangError:
@@ -199,7 +199,9 @@ class ArtifactFunction(Unpicklable):
             contents = self._context.contents
             if platform not in contents.exported:
                 way = f"it has {', '.join(contents.exported) or 'none'}"
-                raise DifflangError(Diagnostic("DL0601", f"this artifact has no `{platform}`", helps=(way,)))
+                raise DifflangError(
+                    Diagnostic("DL0601", f"this artifact has no StableHLO for `{platform}`", helps=(way,))
+                )
             return load_exported(contents.exported[platform])
 
 

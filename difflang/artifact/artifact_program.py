@@ -104,14 +104,14 @@ class ArtifactProgram(CallableGraph):
         if self.body.random:
             found.append(self.random_key(key))
         elif key is not None:
-            raise DifflangError(Diagnostic("DL1207", "a key is given, and this function draws nothing"))
+            raise DifflangError(Diagnostic("DL1207", "a key was given, but this function draws no random numbers"))
         return [*found, *held]
 
     def random_key(self, key: Any) -> Any:
         if key is not None:
             return random_key(key)
-        message = f"`{self.body.name}` draws random numbers: a function out of a file needs a key"
-        raise DifflangError(Diagnostic("DL1208", message, helps=("give it one: `key=key`",)))
+        message = f"`{self.body.name}` draws random numbers: a function loaded from a file needs a key"
+        raise DifflangError(Diagnostic("DL1208", message, helps=("pass one: `key=key`",)))
 
 
 def label_parameter(error: DifflangError, param: ArtifactParam) -> DifflangError:

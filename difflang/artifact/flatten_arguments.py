@@ -37,7 +37,7 @@ def flatten_value(layout: ValueLayout, value: Any, path: str) -> list[Any]:
                 )
             return []
         case _:
-            raise argument_error(f"`{path}`: {describe_value(value)} cannot be given")
+            raise argument_error(f"`{path}`: {describe_value(value)} cannot be passed to an artifact")
 
 
 def equals_fixed(value: Any, wanted: str | int) -> bool:
@@ -46,7 +46,7 @@ def equals_fixed(value: Any, wanted: str | int) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool) and bool(value == wanted)
 
 
-FIXED_HELP = "sizes and texts are fixed when a function is exported: export it for this one too"
+FIXED_HELP = "sizes and strings are fixed at export: export the function for this value too"
 
 
 def field_values(layout: RecordLayout, value: Any, path: str) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def field_values(layout: RecordLayout, value: Any, path: str) -> dict[str, Any]:
     missing = [n for n in names if n not in given]
     extra = [n for n in given if n not in names] if not layout.shape.name.startswith("D_") else []
     if missing or extra:
-        what = f"has no field `{extra[0]}`" if extra else f"needs the field `{missing[0]}` too"
+        what = f"has no field `{extra[0]}`" if extra else f"also needs the field `{missing[0]}`"
         raise argument_error(f"`{path}`: {layout} {what}", f"its fields are {', '.join(names)}", "DL1207")
     return given
 
 
-VARIANT_HELP = "a function is exported for one variant: export it for the others too"
+VARIANT_HELP = "a function is exported for one variant only: export it for the others too"
 
 
 def field_names(value: Any) -> Sequence[str] | None:

@@ -59,7 +59,7 @@ def wrt_targets(body: GraphFunction, wanted: Sequence[int | str]) -> list[WrtTar
     places = [wrt_target(body, w) for w in wanted]
     taken = [i for place in places for i, _ in place.tangent_leaves]
     if len(set(taken)) != len(taken) or len({p.name for p in places}) != len(places):
-        raise artifact_error(body, "DL0403", "a derivative is asked for twice in one place", "name each part once")
+        raise artifact_error(body, "DL0403", "this asks for one derivative twice", "name each part once")
     return places
 
 
@@ -76,14 +76,22 @@ def wrt_target(body: GraphFunction, wanted: Any) -> WrtTarget:
     start, layout = sum([leaf_count(p.layout) for p in body.params[:at]]), body.params[at].layout
     for name in path:
         if not isinstance(layout, RecordLayout) or name not in layout.shape.fields:
-            has = f"it has {', '.join(layout.shape.fields)}" if isinstance(layout, RecordLayout) else "it is no record"
+            has = (
+                f"it has {', '.join(layout.shape.fields)}" if isinstance(layout, RecordLayout) else "it is not a record"
+            )
             raise artifact_error(body, "DL0403", f"{layout} has no field `{name}`", has)
         field = layout.shape.fields.index(name)
         start, layout = start + sum([leaf_count(p) for p in layout.parts[:field]]), layout.parts[field]
     place = WrtTarget(body.params[at], path[-1] if path else first, tuple(path), start, layout)
     if not any(number for _, number in place.tangent_leaves):
-        way = "differentiate in a float; convert with `f32(x)` outside"
-        raise artifact_error(body, "DL0401", f"{layout} has no derivative: it has no tangent", way, body.params[at])
+        way = "differentiate with respect to a float; convert with `f32(x)` outside"
+        raise artifact_error(
+            body,
+            "DL0401",
+            f"{layout} has no tangent, so there is no derivative with respect to it",
+            way,
+            body.params[at],
+        )
     return place
 
 
@@ -161,8 +169,8 @@ def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: s
     """The cotangents of the parameters where that of the result is one. Errors: DL0402 if that is no real number."""
     result = body.result
     if not isinstance(result, LeafLayout) or result.type.shape or not result.type.dtype.is_float:
-        way = "take a `sum` of it before it is exported, or use `vjp`"
-        raise artifact_error(body, "DL0402", f"`{operator}` takes a function with a real number as its result", way)
+        way = "export a `sum` of it, or use `vjp`"
+        raise artifact_error(body, "DL0402", f"`{operator}` takes a function whose result is a real number", way)
     new = DerivativeBuilder(body)
     one = new.builder.const(1, result.type)
     wrt = wrt_mask(body, places)
@@ -211,8 +219,8 @@ def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, 
 def require_tangent(body: GraphFunction, operator: str) -> None:
     """Errors: DL0402 where nothing in the result has a tangent."""
     if not any(number for _, number in tangent_leaves(body.result)):
-        message = f"{body.result} has no derivative: `{operator}` is of functions that give floats"
-        raise artifact_error(body, "DL0402", message, "give a float beside it")
+        message = f"{body.result} has no derivative: `{operator}` takes functions that return floats"
+        raise artifact_error(body, "DL0402", message, "return a float as well")
 
 
 def result_tangents(body: GraphFunction, found: Sequence[Value]) -> list[Value]:
@@ -233,8 +241,8 @@ def deriv(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
     (place,) = places
     result = body.result
     if not is_real_leaf(place.layout) or place.layout.type.shape or not is_real_leaf(result):
-        way = "use `grad`, `jvp` or `vjp` for others; of complex numbers, export the derivative itself"
-        raise artifact_error(body, "DL0405", "`deriv` is the derivative of a function of one real number", way)
+        way = "use `grad`, `jvp` or `vjp` for others; for complex numbers, export the derivative itself"
+        raise artifact_error(body, "DL0405", "`deriv` takes a function of one real number", way)
     new = DerivativeBuilder(body)
     found = new.emit(JVP, [*new.xs, new.builder.const(1, place.layout.type)], wrt=wrt_mask(body, places))
     return new.finish(result_tangents(body, found), tangent_layout(result), failure_values(body, found), "deriv")
@@ -259,9 +267,9 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
     """The value, and a linear function that holds what it needs of the arguments: of a tangent, or of a cotangent."""
     require_tangent(body, operator)
     if body.limit:
-        message = f"no limit on memory holds for what `{operator}` gives: a linear function keeps what it needs"
+        message = f"`@memory` cannot limit the result of `{operator}`: a linear function keeps its residuals"
         raise artifact_error(
-            body, "DL1014", message, f"`grad` keeps to it; export without `@memory` what `{operator}` is for"
+            body, "DL1014", message, f"`grad` obeys the limit; for `{operator}`, export the function without `@memory`"
         )
     parts = linearize_function(body.graph, wrt_mask(body, places))
     new = DerivativeBuilder(body)

@@ -101,10 +101,13 @@ def check_supported(body: GraphFunction, place: WrtTarget, operator: str) -> Non
     """Errors: DL0801 for complex numbers and for what the run chooses."""
     layouts = [place.layout, body.result]
     if any(t.dtype.is_complex for layout in layouts for t in tangent_leaf_types(layout)):
-        message = f"`{operator}` of a function out of an artifact is of real numbers"
+        message = f"`{operator}` of a function from an artifact supports real numbers only"
         raise artifact_error(body, "DL0801", message, "export the Jacobian itself, or use `jvp` along each direction")
     if any(isinstance(leaf, Tensor) for layout in layouts for leaf in leaves_of(layout)):
-        message = f"`{operator}` of a function out of an artifact is not of what the run chooses"
+        message = (
+            f"`{operator}` of a function from an artifact does not support values whose variant is known "
+            "only at run time"
+        )
         raise artifact_error(body, "DL0801", message, "export the Jacobian itself, or one variant at a time")
 
 

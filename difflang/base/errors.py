@@ -133,8 +133,8 @@ def classify_error(error: DifflangError) -> DifflangError:
 
 def nested_too_deep() -> Diagnostic:
     """What is said of a program that cannot be followed to its innermost function, loop or branch."""
-    way = "functions that call one another count, and the loops and branches around the calls"
-    return Diagnostic("DL1003", "this is nested too deep to be compiled", helps=(way,))
+    way = "functions that call each other count, and so do the loops and branches around the calls"
+    return Diagnostic("DL1003", "this is nested too deep to compile", helps=(way,))
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def exit_after(seconds: float) -> None:
     """From now on the process ends with 124 when so much time is over. Errors: NotImplementedError on Windows."""
     if os.name == "nt":
         raise NotImplementedError("Windows has no such timer")
-    SIGNAL_EXITS[signal.SIGALRM] = ProcessStopped(f"stopped: not done after {seconds:g} s, as --timeout says", 124)
+    SIGNAL_EXITS[signal.SIGALRM] = ProcessStopped(f"stopped after {seconds:g} s, the limit set by --timeout", 124)
     signal.signal(signal.SIGALRM, raise_on_signal)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 

@@ -34,7 +34,7 @@ def decode_source(data: bytes, name: str) -> Source:
                 "DL1004",
                 f"{name}: a program of {len(data) >> 20} MiB is too large",
                 (),
-                (f"at most {MAX_SOURCE_BYTES >> 20} MiB are read",),
+                (f"difflang reads files of at most {MAX_SOURCE_BYTES >> 20} MiB",),
             )
         )
     try:

@@ -20,6 +20,6 @@ class Unpicklable:
         return self
 
     def __reduce__(self) -> Any:
-        message = f"`{self.__name__}` is a part of what was loaded, and is not pickled"
-        way = "load it where it is needed: a file, or the artifact that `export` writes"
+        message = f"`{self.__name__}` belongs to a loaded program and cannot be pickled"
+        way = "load the file again where you need it, or load the artifact that `export` writes"
         raise classify_error(DifflangError(Diagnostic("DL1207", message, helps=(way,))))

@@ -65,7 +65,7 @@ def flatten_to_arrays(tree: Any) -> dict[str, Any]:
     for name, leaf in named_leaves(tree):
         if name in found:
             message = f"two leaves have the path `{name}`"
-            raise make_error("DL1207", message, help="a name with a point in it reads like a path: give it another one")
+            raise make_error("DL1207", message, help="a name with a dot in it looks like a path: rename it")
         found[name] = leaf if isinstance(leaf, str) else leaf_array(name, leaf)
     return found
 
@@ -74,7 +74,9 @@ def leaf_array(name: str, leaf: Any) -> np.ndarray:
     array = np.asarray(pytrees.key_data(leaf))
     if array.dtype.kind not in "biufcV":
         raise make_error(
-            "DL1207", f"`{name}` is no array but {with_article(leaf)}", help="arrays, numbers and texts are written"
+            "DL1207",
+            f"`{name}` is {with_article(leaf)}, not an array",
+            help="only arrays, numbers and strings can be written",
         )
     return array
 
@@ -84,13 +86,13 @@ def restore_tree(file: str, stored: StoredArrays, like: Any, *, exact: bool) -> 
     wanted = flatten_to_arrays(like)
     others = [name for name in stored if name not in wanted]
     if exact and others:
-        raise read_error(file, f"it has `{others[0]}` too, which is not expected", expected_paths(wanted))
+        raise read_error(file, f"it also has `{others[0]}`, which is not expected", expected_paths(wanted))
     leaves = [read_leaf(file, stored, name, leaf) for name, leaf in named_leaves(like)]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
 def expected_paths(wanted: StoredArrays) -> str:
-    return f"expected are {', '.join(wanted)}"
+    return f"expected: {', '.join(wanted)}"
 
 
 def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
@@ -100,13 +102,13 @@ def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
     found = stored[name]
     if isinstance(found, str) or isinstance(like, str):
         if type(found) is not type(like):
-            raise read_error(file, f"`{name}` is {describe_leaf(found)}, and {describe_leaf(like)} is expected")
+            raise read_error(file, f"expected {describe_leaf(like)} for `{name}`, found {describe_leaf(found)}")
         return found
     if is_python_number(like):
         return read_python_number(file, found, name, like)
     wanted = pytrees.key_data(like)
     if pytrees.array_type(found) != pytrees.array_type(wanted):
-        raise read_error(file, f"`{name}` is {describe_leaf(found)}, and {describe_leaf(wanted)} is expected")
+        raise read_error(file, f"expected {describe_leaf(wanted)} for `{name}`, found {describe_leaf(found)}")
     return found if wanted is like else jax.random.wrap_key_data(found, impl=jax.random.key_impl(like))
 
 
@@ -114,7 +116,7 @@ def read_python_number(file: str, found: np.ndarray, name: str, like: complex) -
     """What stands for a number of Python: one again, or an array of another width that it had become in JAX."""
     wanted = np.asarray(like)
     if found.shape or found.dtype.kind != wanted.dtype.kind:
-        raise read_error(file, f"`{name}` is {describe_leaf(found)}, and a Python {type(like).__name__} is expected")
+        raise read_error(file, f"expected a Python {type(like).__name__} for `{name}`, found {describe_leaf(found)}")
     return found.item() if found.dtype == wanted.dtype else found
 
 
@@ -128,5 +130,5 @@ def describe_leaf(leaf: Any) -> str:
 def archive_format(path: str | Path) -> str:
     format = FORMAT_OF_SUFFIX.get(Path(path).suffix)
     if format not in ARCHIVE_FORMATS:
-        raise make_error("DL1207", f"`{path}` is no archive", help="call it `.npz` or `.safetensors`")
+        raise make_error("DL1207", f"`{path}` is not an archive", help="name it `.npz` or `.safetensors`")
     return format

@@ -44,7 +44,9 @@ def nnx(
         def __init__(self, initial: Any, initial_state: Any = None, *, rngs: flax_nnx.Rngs | None = None) -> None:
             initial = initial_record(initial, lambda: rngs.params() if rngs is not None else None)
             if stream and rngs is None:
-                raise usage_error("a module that draws needs `rngs`", f"write `Net(…, rngs=nnx.Rngs({stream}=0))`")
+                raise usage_error(
+                    "a module that draws random numbers needs `rngs`", f"write `Net(…, rngs=nnx.Rngs({stream}=0))`"
+                )
             check_state(f, state, initial_state)
             self.shape = flax_nnx.static(tree_shape(initial))
             self.record = as_variables(initial, lambda x: (flax_nnx.Param if is_differentiable(x) else Fixed)(x))
@@ -153,17 +155,17 @@ def merge_dicts(some: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
 def check_state(f: Function, state: str, initial: Any) -> None:
     if state and initial is None:
         raise usage_error(
-            f"a module of `{f.__name__}` begins with a state", f"give the first `{state}` after the record"
+            f"a module of `{f.__name__}` starts from a state", f"pass the first `{state}` after the record"
         )
     if initial is not None and not state:
-        raise usage_error(f"a module of `{f.__name__}` has no state", 'say which parameter it is: `state="stats"`')
+        raise usage_error(f"a module of `{f.__name__}` has no state", 'name the parameter: `state="stats"`')
 
 
 def split_next_state(f: Function, state: str, shape: TreeShape, found: Any) -> tuple[Any, Any]:
     """A result and the next state. Errors: DL1207 where a function gives something else."""
     if not isinstance(found, tuple) or len(found) != 2 or tree_shape(found[1]).paths != shape.paths:
-        help = f"it gives both: `fn {f.__name__}(…) -> (f32[n], Stats)`"
-        raise usage_error(f"`{f.__name__}` does not give its result and the next `{state}`", help)
+        help = f"return both: `fn {f.__name__}(…) -> (f32[n], Stats)`"
+        raise usage_error(f"`{f.__name__}` does not return its result and the next `{state}`", help)
     return found
 
 

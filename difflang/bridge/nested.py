@@ -94,7 +94,7 @@ def path_mask(tree: Any, patterns: tuple[str, ...]) -> Any:
         if not any(matches_pattern(path, pattern) for path in paths):
             near = nearest_word(pattern, paths)
             help = f"did you mean `{near}`?" if near else f"there are {', '.join(paths) or 'none'}"
-            raise make_error("DL1207", f"no parameter is called `{pattern}`", help=help)
+            raise make_error("DL1207", f"no parameter matches `{pattern}`", help=help)
     truths = [any(matches_pattern(path, pattern) for pattern in patterns) for path in paths]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(tree), truths)
 

@@ -27,7 +27,7 @@ class Checkpoints:
     def __init__(self, folder: str | Path, *, keep: int = 3) -> None:
         with classify_errors():
             if keep < 1:
-                raise make_error("DL1207", f"`keep` is {keep}: at least one state is kept")
+                raise make_error("DL1207", f"`keep` is {keep}, but at least one state must be kept")
             self.folder, self.library = Path(folder).absolute(), import_orbax()
             options = self.library.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
             try:
@@ -61,7 +61,7 @@ class Checkpoints:
             wanted = step if step is not None else steps[-1] if steps else 0
             if wanted not in steps:
                 has = f"there are {', '.join(map(str, steps))}" if steps else "there is none"
-                raise read_error(str(self.folder), f"it has no state of step {wanted}", has)
+                raise read_error(str(self.folder), f"it has no state for step {wanted}", has)
             return restore_tree(str(self.folder), self.read_step(wanted), like, exact=True)
 
     def read_step(self, step: int) -> dict[str, Any]:

@@ -68,12 +68,12 @@ def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = No
     """
     with classify_errors(), matching_precision(params):
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
-            way = "give one of optax, such as `optax.adam(1e-3)`"
-            raise make_error("DL1207", f"{with_article(optimizer)} is no optimizer", help=way)
+            way = "pass one from optax, such as `optax.adam(1e-3)`"
+            raise make_error("DL1207", f"{with_article(optimizer)} is not an optimizer", help=way)
         moving, _ = split_differentiable(params)
         leaves = jax.tree_util.tree_leaves(moving)
         if not leaves:
-            raise make_error("DL1207", "nothing in these parameters has a derivative", help="give floats, f32[n] or so")
+            raise make_error("DL1207", "no parameter has a derivative", help="pass floats, such as f32[n]")
         loss = np.asarray(np.nan, jax.numpy.result_type(float))
         nothing = [np.bool_(False) for _ in (0, *leaves)]
         return TrainState(params, optimizer.init(moving), np.int32(0), key_data_words(key), loss, nothing)
@@ -91,7 +91,9 @@ def key_data_words(key: Any) -> Any:
     try:
         return np.asarray(jax.random.key_data(jax.random.key(index(key))))
     except (TypeError, OverflowError):
-        raise make_error("DL1207", f"{key!r} is no random key", help="give a number, or `jax.random.key(0)`") from None
+        raise make_error(
+            "DL1207", f"{key!r} is not a random key", help="pass a number, or `jax.random.key(0)`"
+        ) from None
 
 
 def matching_precision(params: Any) -> Any:
@@ -151,8 +153,8 @@ def require_real_number(what: str, value: Any, kinds: tuple[str, ...] = REAL_KIN
     given = (
         with_article(value) if shape is None else f"{dtype}[{', '.join(map(str, shape))}]" if shape else f"one {dtype}"
     )
-    way = "`mean` or `sum` makes one of an array" if shape else "what has a derivative is a float" if dtype else ""
-    raise make_error("DL1207", f"{what} is {given}, and one real number is needed", help=way)
+    way = "reduce an array with `mean` or `sum`" if shape else "only a float has a derivative" if dtype else ""
+    raise make_error("DL1207", f"{what} is {given}, but it must be one real number", help=way)
 
 
 def fit(
@@ -180,15 +182,18 @@ def fit(
     DataError for the checkpoint of another training.
     """
     with classify_errors():
-        check_kind(every, int, "`every`", "give 1 or more")
+        check_kind(every, int, "`every`", "pass 1 or more")
         if every < 1:
-            raise make_error("DL1207", f"`every` is {every}: a row is made each so many steps", help="give 1 or more")
+            raise make_error("DL1207", f"`every` is {every}, but it must be at least 1", help="pass 1 or more")
         if steps is None and callable(batches):
-            way = "give `steps`, or batches that end"
-            raise make_error("DL1207", "how many steps are taken is not said", help=way)
+            way = "pass `steps`, or batches that end"
+            raise make_error("DL1207", "the number of steps is not known", help=way)
         if not callable(batches):
             check_kind(
-                batches, Iterable, "`batches`", "give a list or an iterator of tuples, or a function from a step to one"
+                batches,
+                Iterable,
+                "`batches`",
+                "pass a list or an iterator of tuples, or a function from a step to a tuple",
             )
         state = start(params, optimizer, key=key)
         with open_checkpoint(checkpoint) as kept:
@@ -201,7 +206,7 @@ def fit(
 def check_kind(value: object, kind: type, what: str, way: str) -> None:
     """Errors: DL1207 where something is of another kind."""
     if not isinstance(value, kind):
-        raise make_error("DL1207", f"{with_article(value)} is no {what}", help=way)
+        raise make_error("DL1207", f"{with_article(value)} is not a {what}", help=way)
 
 
 @contextmanager
@@ -263,9 +268,7 @@ class TrainingLoop:
         if before is not None:
             self.record_step(state, *before, last=True)
         elif not first and steps != 0:
-            raise make_error(
-                "DL1207", "there is no batch", help="an iterator that was gone through once is empty afterwards"
-            )
+            raise make_error("DL1207", "there are no batches", help="an iterator is empty after one pass")
         return FitResult(state.params, state, self.history)
 
     def record_step(self, state: TrainState, before: TrainState, batch: tuple[Any, ...], *, last: bool = False) -> None:
@@ -294,7 +297,7 @@ class TrainingLoop:
         names = [name for name, _ in named_leaves(split_differentiable(before.params)[0])]
         wrong = [f"the gradient in `{name}`" for name, bad in zip(names, after.bad[1:], strict=True) if bool(bad)]
         what = f"the loss is {float(after.loss)}" if bool(after.bad[0]) else f"{wrong[0]} is not finite"
-        way = "a smaller rate, or `optax.clip_by_global_norm`, may help; the parameters are those before the step"
+        way = "try a smaller learning rate or `optax.clip_by_global_norm`; the parameters are those before the step"
         return DifflangError(Diagnostic("DL0908", f"{what} in step {int(after.step)}", (), (way,)))
 
 

@@ -101,28 +101,38 @@ def main() -> None:
 @main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
-@click.option("--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="An argument of ENTRY from a file.")
-@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="An argument of ENTRY or of the program.")
-@click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
-@click.option("--device", help="Where functions run: cpu, gpu, tpu.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option(
+    "--arg", "files", multiple=True, metavar="NAME=@FILE[:ARRAY]", help="Load an argument of ENTRY from a file."
+)
+@click.option(
+    "--set", "values", multiple=True, metavar="NAME=VALUE", help="Set an argument of ENTRY or of the program."
+)
+@click.option(
+    "--engine",
+    type=ENGINES,
+    default="xla",
+    help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
+)
+@click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @memory_budget_option
 @click.option(
-    "--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read and written."
+    "--allow", multiple=True, type=click.Path(path_type=Path), help="Allow reading and writing in another folder."
 )
 @click.option(
-    "--check-nans", is_flag=True, help="A NaN or infinity that reaches a result is an error, where it was made."
+    "--check-nans",
+    is_flag=True,
+    help="Report a NaN or infinity in a result as an error, at the operation that produced it.",
 )
-@click.option("--max-steps", type=click.IntRange(1, MAX_STEPS), metavar="N", help="More steps of one loop "
-              "are an error.")  # fmt: skip
-@click.option("--profile", is_flag=True, help="Then say on which lines the time was spent.")
-@click.option("--profile-out", type=FILE, help="Write that as JSON.")
+@click.option("--max-steps", type=click.IntRange(1, MAX_STEPS), metavar="N", help="Report a loop with more steps than this as an error.")  # fmt: skip
+@click.option("--profile", is_flag=True, help="Afterwards, show how much time each line took.")
+@click.option("--profile-out", type=FILE, help="Write the profile as JSON.")
 @click.option(
     "--timeout",
     type=click.FloatRange(0, MAX_TIMEOUT, min_open=True),
     metavar="SECONDS",
-    help="End with 124 after that.",
+    help="Stop the program after this time, with exit code 124.",
 )
 @no_cache
 @search_path
@@ -140,10 +150,10 @@ def run(
     from difflang.execution.engine import Engine
 
     if budget and engine == "interpret":
-        raise click.UsageError("--memory-budget is for compiled programs: --engine interpret keeps all")
+        raise click.UsageError("--memory-budget works only on compiled programs: --engine interpret keeps everything")
     if timeout is not None:
         if math.isnan(timeout):
-            raise click.BadParameter("nan is no number of seconds.", param_hint="'--timeout'")
+            raise click.BadParameter("nan is not a number of seconds.", param_hint="'--timeout'")
         exit_after(timeout)
     with exit_on_error(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
         asked = RunRequest(program, words, parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE"))
@@ -155,20 +165,18 @@ def run(
 @main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
-@click.option("--stage", type=SuggestingChoice(STAGES), required=True, help="How far the program has come.")
+@click.option("--stage", type=SuggestingChoice(STAGES), required=True, help="Stage of the compiler to print.")
 @click.option(
     "--arg",
     "argument_types",
     multiple=True,
     metavar="NAME=TYPE",
-    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
+    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
 )
-@click.option("--wrt", help="Show the gradient in this parameter, `w`, `m.w` or `w,v`.")
-@click.option(
-    "--platform", type=SuggestingChoice(["cpu", "cuda", "rocm", "tpu"]), help="For which platform StableHLO is."
-)
+@click.option("--wrt", help="Show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
+@click.option("--platform", type=SuggestingChoice(["cpu", "cuda", "rocm", "tpu"]), help="Platform of the StableHLO.")
 @memory_budget_option
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 def emit(
     program: str, words: tuple[str, ...], stage: str, argument_types: tuple[str, ...], wrt: str | None, platform: str | None,
@@ -179,9 +187,9 @@ def emit(
 
     pairs = parse_pairs(argument_types, "--arg", "TYPE")
     if platform is not None and stage != "stablehlo":
-        raise click.UsageError("--platform is for --stage stablehlo")
+        raise click.UsageError("--platform works only with --stage stablehlo")
     if budget and stage != "planned":
-        raise click.UsageError("--memory-budget is for --stage planned")
+        raise click.UsageError("--memory-budget works only with --stage planned")
     with exit_on_error(usage=("DL1220",)):
         checked, path, entry = check_program_file(program, default_float, folders)
         text, left = emitting.emit(
@@ -194,15 +202,21 @@ def emit(
 @main.command("check-grad", cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
-@click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="A size, `n=3`; else one is chosen.")
-@click.option("--arg", "types", multiple=True, metavar="NAME=TYPE", help="What an argument is: `x=f32[3, 4]`.")
-@click.option("--wrt", help="Only the derivative in this parameter, `w` or `m.w`.")
-@click.option("--order", type=int, default=1, help="Second derivatives too, with 2; 3 is the most.")
-@click.option("--directions", type=int, default=3, help="Along how many directions.")
-@click.option("--seed", type=int, default=0, help="Where the draws start.")
-@click.option("--engine", type=ENGINES, default="xla", help="With `interpret`, nothing is compiled.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-@click.option("--json", "as_json", is_flag=True, help="Reports as data.")
+@click.option(
+    "--dim",
+    "sizes",
+    multiple=True,
+    metavar="NAME=SIZE",
+    help="Value of a size, `n=3`; without it, difflang chooses one.",
+)
+@click.option("--arg", "types", multiple=True, metavar="NAME=TYPE", help="Type of an argument, `x=f32[3, 4]`.")
+@click.option("--wrt", help="Check only the derivative with respect to this parameter: `w` or `m.w`.")
+@click.option("--order", type=int, default=1, help="Highest order to check, up to 3; 2 adds second derivatives.")
+@click.option("--directions", type=int, default=3, help="Number of directions.")
+@click.option("--seed", type=int, default=0, help="Seed of the random draws.")
+@click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` compiles nothing.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+@click.option("--json", "as_json", is_flag=True, help="Print the reports as data.")
 @no_cache
 @search_path
 @full_traceback
@@ -228,19 +242,23 @@ def check_grad(
 @main.command(cls=ProgramCommand)
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
-@click.option("--wrt", help="Of the gradient in this parameter, `w`, `m.w` or `w,v`.")
+@click.option("--wrt", help="Report on the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
 @click.option(
     "--arg",
     "argument_types",
     multiple=True,
     metavar="NAME=TYPE",
-    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
+    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
 )
 @memory_budget_option
-@click.option("--compile", "compiled", is_flag=True, help="Compile it too, and say what XLA takes.")
-@click.option("--json", "as_json", is_flag=True, help="The report as data.")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="A picture: out.svg or out.png.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Compile the function too, and report the memory that XLA uses."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as data.")
+@click.option(
+    "--save", type=click.Path(path_type=Path, dir_okay=False), help="Draw the memory over time to out.svg or out.png."
+)
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def memory(
@@ -262,9 +280,9 @@ def memory(
 @main.command(cls=ProgramCommand)
 @click.argument("file")
 @program_arguments
-@click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="How large a size is about, `n=1000`.")
-@click.option("--json", "as_json", is_flag=True, help="The same as data.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--dim", "sizes", multiple=True, metavar="NAME=SIZE", help="Typical value of a size, `n=1000`.")
+@click.option("--json", "as_json", is_flag=True, help="Print the same as data.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def info(
@@ -277,7 +295,7 @@ def info(
 
     told = parse_pairs(sizes, "--dim", "SIZE")
     if wrong := [n for n, size in told.items() if not size.isdecimal() or len(size) > 9]:
-        raise click.BadParameter(f"`{wrong[0]}` is no size: write `{wrong[0]}=1000`", param_hint="--dim")
+        raise click.BadParameter(f"`{wrong[0]}` is not a size: write `{wrong[0]}=1000`", param_hint="--dim")
     with exit_on_error(usage=("DL1207", "DL1220")):
         source, path = load_source(file)
         checked = check_program(source, default_float, path, folders)

@@ -16,7 +16,11 @@ from difflang.cli.options_and_reports import SuggestingChoice
 
 FORMATS = ("human", "concise", "json", "sarif", "github")
 output_format = click.option(
-    "--output-format", "form", type=SuggestingChoice(FORMATS), default="human", help="For people or for other programs."
+    "--output-format",
+    "form",
+    type=SuggestingChoice(FORMATS),
+    default="human",
+    help="Report format, for people or for programs.",
 )
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -112,9 +116,7 @@ def escape_github(text: str, more: str = "") -> str:
 def sarif_log(found: Sequence[Finding]) -> dict[str, Any]:
     """A log of one run. Source: OASIS, Static Analysis Results Interchange Format 2.1.0."""
     codes = sorted({each.code for each in found})
-    rules = [
-        {"id": code, "shortDescription": {"text": CODE_TITLES.get(code, "something that failed")}} for code in codes
-    ]
+    rules = [{"id": code, "shortDescription": {"text": CODE_TITLES.get(code, "an unknown failure")}} for code in codes]
     from importlib import metadata  # late: it brings the mail of the standard library with it
 
     tool = {"name": "difflang", "version": metadata.version("difflang"), "rules": rules}

@@ -38,7 +38,7 @@ class DifflangKernel(Kernel):
 
     implementation = "difflang"
     implementation_version = version("difflang")
-    banner = "difflang: `:help` lists what can be asked."
+    banner = "difflang: `:help` lists the commands."
     language_info = {  # noqa: RUF012 - a trait of the class it derives from
         "name": "difflang",
         "version": implementation_version,

@@ -32,9 +32,9 @@ class ProgramCommand(click.Command):
         except click.NoSuchOption as error:
             near = nearest_words(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            way = f"An argument of the program stands after `--`: `{program_argument_usage(ctx, given, error.option_name)}`."
+            way = f" Write arguments of the program after `--`: `{program_argument_usage(ctx, given, error.option_name)}`."
             size = (
-                " A size is told with `--arg n=3`."
+                " Set a size with `--arg n=3`."
                 if not near and any(p.name == "argument_types" for p in self.params)
                 else ""
             )
@@ -69,7 +69,7 @@ FLOATS = SuggestingChoice(["f16", "bf16", "f32", "f64"])
 FULL_TRACEBACK_KEY = "difflang.full_traceback"
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Another folder for imports.")
+search_path = click.option("--path", "folders", multiple=True, type=FOLDER, help="Search imports in another folder.")
 
 
 def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -77,7 +77,11 @@ def remember_traceback(ctx: click.Context, _: click.Parameter, value: bool) -> N
 
 
 full_traceback = click.option(
-    "--full-traceback", is_flag=True, expose_value=False, callback=remember_traceback, help="Show Python's frames too."
+    "--full-traceback",
+    is_flag=True,
+    expose_value=False,
+    callback=remember_traceback,
+    help="Show Python's stack frames too.",
 )
 
 
@@ -87,7 +91,7 @@ def configure_compile_cache(ctx: click.Context, _: click.Parameter, afresh: bool
 
 
 no_cache = click.option(
-    "--no-cache", is_flag=True, expose_value=False, callback=configure_compile_cache, help="Compile all of it anew."
+    "--no-cache", is_flag=True, expose_value=False, callback=configure_compile_cache, help="Compile everything again."
 )
 
 
@@ -96,7 +100,7 @@ def parse_amount(ctx: click.Context, param: click.Parameter, value: str | None) 
     found = 0 if value is None else parse_bytes(value)
     if found is None:
         raise click.BadParameter(
-            f"{value!r} is no amount of memory; write {suggest_byte_sizes(value or '')}", ctx, param
+            f"{value!r} is not an amount of memory; write {suggest_byte_sizes(value or '')}", ctx, param
         )
     return found
 
@@ -106,7 +110,7 @@ memory_budget_option = click.option(
     "budget",
     metavar="AMOUNT",
     callback=parse_amount,
-    help="The most a derivative may take, `64MiB`.",
+    help="Memory limit of each derivative, `64MiB`.",
 )
 
 
@@ -165,7 +169,7 @@ def print_fixable_count(found: Sequence[Diagnostic]) -> None:
     from difflang.tools.verify_fixes import certain_fixes
 
     if count := len(certain_fixes(found)):
-        click.echo(f"\n{count} can be mended by `difflang check --fix`", err=True)
+        click.echo(f"\n`difflang check --fix` can fix {count}", err=True)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -114,8 +114,8 @@ def parse_examples(source: Source, comment: Sequence[DocLine], name: str) -> Doc
         reports += parsed.diagnostics
         for item in parsed.module.items:
             if isinstance(item, DECLARATIONS):
-                way = "declare it in the file, and use it here"
-                reports.append(Diagnostic("DL0101", "an example declares nothing", (Label(item.span),), (way,)))
+                way = "move the declaration into the file, and use it here"
+                reports.append(Diagnostic("DL0101", "an example cannot declare anything", (Label(item.span),), (way,)))
         below = list(expected_lines(comment[i + 1 :]))
         place = Span(source, below[0].start, below[-1].start + len(below[-1].text)) if below else None
         stmts = tuple(item for item in parsed.module.items if not isinstance(item, DECLARATIONS))
@@ -125,12 +125,12 @@ def parse_examples(source: Source, comment: Sequence[DocLine], name: str) -> Doc
 
 def example_mismatch(line: ExampleLine, shown: str) -> Diagnostic:
     """What is said where an example gives something else than is shown below it."""
-    labels = [Label(line.span, "" if "\n" in shown else f"this gives {shown}" if shown else "this prints nothing")]
+    labels = [Label(line.span, "" if "\n" in shown else f"the result is {shown}" if shown else "this prints nothing")]
     if line.expected_span is not None:
-        labels.append(Label(line.expected_span, "and this is shown"))
-    ways = (f"it gives\n{shown}",) if "\n" in shown else ()
-    what = "something else than is shown" if line.expected else "a value, and none is shown"
-    return Diagnostic("DL0907", f"this example gives {what}", tuple(labels), ways)
+        labels.append(Label(line.expected_span, "the expected result is this"))
+    ways = (f"the result is\n{shown}",) if "\n" in shown else ()
+    what = "has a different result than shown" if line.expected else "returns a value, but no expected result is shown"
+    return Diagnostic("DL0907", f"this example {what}", tuple(labels), ways)
 
 
 def expected_lines(lines: Sequence[DocLine]) -> Iterator[DocLine]:

@@ -111,8 +111,8 @@ def refuse_negative_sizes(name: str, arguments: Sequence[CallArgument]) -> None:
     """Errors: DL1210 for an argument whose declared type, with the sizes that were told, is none."""
     for argument in arguments:
         if any(isinstance(d, int) and d < 0 for t in leaf_types(argument.type) for d in t.shape):
-            message = f"`{argument.name}` of `{name}` is {show_type(argument.type)} then: a size is not negative"
-            raise make_error("DL1210", message, help="tell larger sizes")
+            message = f"`{argument.name}` of `{name}` becomes {show_type(argument.type)}, but a size cannot be negative"
+            raise make_error("DL1210", message, help="choose larger sizes")
 
 
 def add_parameter(cx: ElabContext, type: LangType, name: str, params: list[Value]) -> Term:

@@ -48,7 +48,7 @@ def parse_type(text: str, module: ModuleScope) -> LangType:
 
 
 def invalid_type_error(text: str, why: str = "") -> DifflangError:
-    message = f"`{text}` is no type of an argument" + (f": {why}" if why else "")
+    message = f"`{text}` is not an argument type" + (f": {why}" if why else "")
     return make_error("DL1210", message, help="write `f32[3, 4]`, or `f32` for a number")
 
 
@@ -110,7 +110,9 @@ def parse_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: AnnotationR
             found[name] = number
         elif name in sizes | dims:
             what = "a whole number" if name in dims else "a whole number that is not negative"
-            raise make_error("DL1210", f"the size `{name}` is {what}, and `{text}` was told", help=f"write `{name}=3`")
+            raise make_error(
+                "DL1210", f"the size `{name}` must be {what}, but `{text}` was given", help=f"write `{name}=3`"
+            )
     return found
 
 
@@ -123,7 +125,7 @@ def check_argument_type(decl: tree.Fn, name: str, type: LangType, annotations: A
         written = next(p.type for p in decl.params if p.name == name)
         place = written.span if written is not None else decl.name_span
     if written is not None and not annotations.match(written, type):
-        message = f"`{name}` is told to be {show_type(type)}, and declared {place.text}"
+        message = f"the type given for `{name}` is {show_type(type)}, but its declared type is {place.text}"
         raise make_error("DL1210", message, (place, "here"))
     return type
 
@@ -140,8 +142,10 @@ def complete_declared_type(param: tree.Param, annotations: AnnotationResolver, f
         if param.default is not None:
             return None
         what = "is a function" if isinstance(type, FnType) else "holds a function"
-        way = "write a function that calls this one with it, and take that"
-        raise make_error("DL1210", f"`{param.name}` {what}, and nobody says which", (param.span, ""), help=way)
+        way = "write a function that calls this one with it, and use that function instead"
+        raise make_error(
+            "DL1210", f"`{param.name}` {what}, and no argument is given for it", (param.span, ""), help=way
+        )
     return None if type == TextType() else type
 
 
@@ -163,8 +167,8 @@ def missing_argument_error(
         missing = [n for n in named if n not in annotations.bound]
     what = f"the size{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else f"the type of `{param.name}`"
     example = " ".join(f"{option}{n}=3" for n in missing) or f"{option}{param.name}=f32[3]"
-    message = f"{what} must be told to write down `{decl.name}`"
-    return make_error("DL1210", message, (param.span, ""), help=f"say `{example}`")
+    message = f"difflang cannot write down `{decl.name}` without {what}"
+    return make_error("DL1210", message, (param.span, ""), help=f"add `{example}`")
 
 
 def function_size_names(module: ModuleScope, decl: tree.Fn) -> tuple[str, ...]:

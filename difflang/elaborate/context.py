@@ -182,10 +182,10 @@ class ElabContext(Struct, eq=False):
         self.builder.span = span
         value = self.builder.one(name, *operands, **attrs)
         if isinstance(value.type, Tensor) and len(value.type.shape) > MAX_AXES:
-            way = "put axes together with `reshape`"
+            way = "merge axes with `reshape`"
             raise self.error("DL1005", f"an array has at most {MAX_AXES} axes", span, "this has more", way)
         if isinstance(value.type, Tensor) and any([isinstance(n, int) and n < 0 for n in value.type.shape]):
-            raise self.error("DL0303", "a size is not negative", span, f"this is {show_type(value.type)}")
+            raise self.error("DL0303", "a size cannot be negative", span, f"this is {show_type(value.type)}")
         return value
 
     def emit_op(

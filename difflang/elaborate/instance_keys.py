@@ -16,7 +16,10 @@ from difflang.types.module_scope import GlobalName
 
 MAX_CALL_DEPTH = 200  # functions one in another
 MAX_LAMBDA_DEPTH = 100  # functions made of one another
-RECOMPILED_HELP = "it is compiled anew for each: let a size end it sooner, or hand on the same function, and numbers"
+RECOMPILED_HELP = (
+    "difflang compiles it again for each: let a size end the recursion sooner, or pass the same "
+    "function along with numbers"
+)
 
 
 class InstanceKey(NamedTuple):
@@ -48,8 +51,8 @@ def reject_growing_closures(cx: ElabContext, code: FnCode, terms: Iterable[Term]
         layers += any([not isinstance(f.code, AscribedCode) for f in inner])
         inner = closures_in([t for f in inner for t in f.captures])
     if layers > MAX_LAMBDA_DEPTH + 1:  # the innermost is made of none
-        message = f"`{code}` is called with functions made of one another more than {MAX_LAMBDA_DEPTH} deep"
-        raise cx.error("DL1003", message, span, "a function made of the one before, again", RECOMPILED_HELP)
+        message = f"`{code}` is called with functions built from one another, more than {MAX_LAMBDA_DEPTH} deep"
+        raise cx.error("DL1003", message, span, "this builds a function from the previous one", RECOMPILED_HELP)
 
 
 def reject_deep_calls(cx: ElabContext, code: FnCode, depth: int, span: Span) -> None:

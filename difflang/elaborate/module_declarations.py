@@ -65,7 +65,7 @@ def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) ->
         case tree.Fn() | tree.Record():
             name, taken = item.name, declaration_span(module, item.name)
             if taken is not None:
-                again, first = (item.name_span, "here again"), (taken, "here first")
+                again, first = (item.name_span, "declared again here"), (taken, "first declared here")
                 session.report(make_error("DL0210", f"`{name}` is declared twice", again, first))
             if isinstance(item, tree.Fn):
                 module.fns[name] = item
@@ -84,7 +84,9 @@ def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) ->
             if name in module.rules:
                 first, again = module.rules[name].name_span, item.name_span
                 session.report(
-                    make_error("DL0210", f"`{name}` has two rules", (again, "here again"), (first, "here first"))
+                    make_error(
+                        "DL0210", f"`{name}` has two rules", (again, "second rule here"), (first, "first rule here")
+                    )
                 )
             module.rules.setdefault(name, item)
             check_distinct([(p.name, p.span) for p in item.params], session)
@@ -130,7 +132,7 @@ def check_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
     for generic in generics:
         if generic.bound is not None and generic.bound not in GENERIC_BOUNDS:
             way, fixes = did_you_mean(generic.bound, GENERIC_BOUNDS, generic.span)
-            way, label = way or f"there are {', '.join(GENERIC_BOUNDS)}", (generic.span, "")
+            way, label = way or f"the bounds are {', '.join(GENERIC_BOUNDS)}", (generic.span, "")
             session.report(make_error("DL0202", f"there is no bound `{generic.bound}`", label, help=way, fixes=fixes))
 
 
@@ -138,7 +140,7 @@ def check_extern_types(decl: tree.Fn, session: Session) -> None:
     """The parameters of a function of Python all have a type. Errors are reported: DL0343."""
     for param in decl.params:
         if param.type is None:
-            message = f"`{decl.name}` is a function of Python: what it takes is declared"
+            message = f"`{decl.name}` is a function of Python: declare the types of its parameters"
             way = f"write its type: `{param.name}: f32[n]`"
             session.report(make_error("DL0343", message, (param.span, "this has no type"), help=way))
 
@@ -149,8 +151,8 @@ def check_distinct(names: list[tuple[str, Span]], session: Session) -> None:
     for name, span in names:
         place = Span(span.source, span.start, span.start + len(name))
         if name in first and name != "_":
-            labels = ((place, "here again"), (first[name], "here first"))
-            session.report(make_error("DL0210", f"`{name}` is there twice", *labels))
+            labels = ((place, "declared again here"), (first[name], "first declared here"))
+            session.report(make_error("DL0210", f"`{name}` appears twice", *labels))
         first.setdefault(name, place)
 
 
@@ -161,8 +163,8 @@ def check_block_names(items: tuple[tree.Item, ...], session: Session) -> None:
         if isinstance(item, (tree.Test, tree.Bench)):
             key, what = (type(item), item.name), "tests" if isinstance(item, tree.Test) else "benchmarks"
             if key in first:
-                labels = ((item.name_span, "here again"), (first[key], "here first"))
-                session.report(make_error("DL0210", f"two {what} have the name {item.name_span.text}", *labels))
+                labels = ((item.name_span, "declared again here"), (first[key], "first declared here"))
+                session.report(make_error("DL0210", f"two {what} are named {item.name_span.text}", *labels))
             first.setdefault(key, item.name_span)
 
 
@@ -192,7 +194,7 @@ def check_declaration(module: ModuleScope, decl: tree.Record | tree.Enum, sessio
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, own, rigid=True)
 
     def undeclared(span: Span, name: str) -> DifflangError:
-        way = f"a size of its fields is declared with it: `{decl.name}[{', '.join([*own, name])}]`"
+        way = f"declare the size with the type: `{decl.name}[{', '.join([*own, name])}]`"
         return make_error("DL0203", f"the size `{name}` is not declared", (span, ""), help=way)
 
     try:

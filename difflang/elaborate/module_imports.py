@@ -139,7 +139,7 @@ def import_cycle_error(files: list[ModuleFile], last: tree.Import) -> DifflangEr
         (last.module_span, ""),
         *((file.imported_by.module_span, "") for file in files[1:] if file.imported_by is not None),
     )
-    way = "move what they share into a module of its own, which both import"
+    way = "move the shared declarations into a third module, and import it in both"
     return make_error("DL0722", f"modules import each other: {' → '.join(names)}", *labels, help=way)
 
 
@@ -164,9 +164,9 @@ def bind_import(module: ModuleScope, item: tree.Import, other: ModuleScope, sess
                 module.records[name] = other.records[name]
     for name in import_names(item)[len(item.names) :]:
         if not name.isidentifier():
-            way = f'give it one: `import "{item.module}" as name`'
-            raise make_error("DL0720", f"`{name}` cannot be a name", (item.module_span, ""), help=way)
-        if claim_name(module, name, item.module_span, session, "another name for it: `import … as name`"):
+            way = f'name it: `import "{item.module}" as name`'
+            raise make_error("DL0720", f"`{name}` is not a valid name", (item.module_span, ""), help=way)
+        if claim_name(module, name, item.module_span, session, "rename it: `import … as name`"):
             module.modules[name] = other
             module.records.update({f"{name}.{r}": other.records[r] for r in other.public_names if r in other.records})
 
@@ -175,7 +175,7 @@ def claim_name(module: ModuleScope, name: str, span: Span, session: Session, way
     """Whether nothing in a file has this name; from now on the import has. Errors are reported: DL0210."""
     taken = module.declared.get(name)
     if taken is not None:
-        labels = ((span, "here again"), (taken.span, "here first"))
+        labels = ((span, "declared again here"), (taken.span, "first declared here"))
         session.report(make_error("DL0210", f"`{name}` is declared twice", *labels, help=f"use {way}"))
         return False
     module.declared[name] = DeclaredName(span, public=False)
@@ -192,12 +192,14 @@ def find_import(item: tree.Import, file: ModuleFile, search: ImportSearch) -> Im
     text = item.module
     leads_out = os.path.normpath(text).split(os.sep)[0] == ".."
     if PurePath(text).is_absolute() or PureWindowsPath(text).drive or leads_out:
-        raise outside_folder_error(item, "an import leads to files in the folder of the program or below")
+        raise outside_folder_error(item, "an import must name a file in the folder of the program or below it")
     if not text.endswith(".dfl"):
         there = existing_file(file.folder, f"{text}.dfl") is not None
         fixes = (replacement_fix(item.module_span, f'"{text}.dfl"'),) if there else ()
         way = f'write `"{text}.dfl"`' if there else ""
-        raise missing_module_error(item, f"`{text}` is no module: its name ends in `.dfl`", "", way, fixes)
+        raise missing_module_error(
+            item, f"`{text}` is not a module: its file name must end with `.dfl`", "", way, fixes
+        )
     beside = os.path.normpath(os.path.join(os.path.dirname(file.module.source.name), text))
     for folder, shown in [(file.folder, beside), *[(p, str(p / text)) for p in search.paths]]:
         if (path := existing_file(folder, text)) is not None:
@@ -219,14 +221,14 @@ def find_library(item: tree.Import, file: ModuleFile, search: ImportSearch) -> I
         return ImportTarget(known[item.module].resolve(), f"stdlib/{text}", library=True)
     way, fixes = did_you_mean(item.module, known, item.module_span)
     if existing_file(file.folder, text):
-        way = f'for the file beside this one write `import "./{text}"`'
+        way = f'to import the file beside this one, write `import "./{text}"`'
         fixes = (replacement_fix(item.module_span, f'"./{text}"'),)
     elif way:
         pass
     elif item.module.split(".")[0] in PACKAGE_NAMES:
-        way = "`sin`, `sum` and the like need no import"
+        way = "built-in functions such as `sin` and `sum` need no import"
     else:
-        way = f"there are {', '.join(known)}; other folders are named on the command line: `--path DIR`"
+        way = f"the modules are {', '.join(known)}; to import from other folders, run with `--path DIR`"
     raise missing_module_error(item, f"there is no module `{item.module}` in the standard library", "", way, fixes)
 
 
@@ -248,8 +250,8 @@ def resolve_within(path: Path, folder: Path, item: tree.Import) -> Path:
 
 
 def outside_folder_error(item: tree.Import, why: str) -> DifflangError:
-    way = "name its folder on the command line, `--path DIR`, and import it from there"
-    return make_error("DL0721", f"`{item.module}` lies outside the program's folder", (item.module_span, why), help=way)
+    way = "allow its folder on the command line, `--path DIR`, and import it from there"
+    return make_error("DL0721", f"`{item.module}` is outside the program's folder", (item.module_span, why), help=way)
 
 
 def missing_module_error(

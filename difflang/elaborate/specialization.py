@@ -104,10 +104,10 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
         if cx.host is None:
             raise make_error(
                 "DL0322",
-                f"`{decl.name}` is a host function: a function that compiles cannot call it",
+                f"`{decl.name}` is a host function: a compiled function cannot call it",
                 (args.span, ""),
                 (decl.name_span, "declared with `host fn`"),
-                help="call it at the top level, and pass what it gives as an argument",
+                help="call it at the top level, and pass its result as an argument",
             )
         return (yield cx.host.call(cx, code, args))
     defaults = {p.name: p.default for p in decl.params if p.default is not None}
@@ -215,7 +215,7 @@ def instantiate(
         if instance is not None:
             break
     else:
-        raise InternalError(f"what `{code.decl.name}` and the functions that it calls give is never settled")
+        raise InternalError(f"the result type of `{code.decl.name}` and the functions that it calls cannot be inferred")
     if making not in session.in_progress.incomplete and not any(
         isinstance(t.dtype, DTypeVar) for type in types for t in leaf_types(type)
     ):
@@ -310,12 +310,12 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
 
     apply_decorators(cx, decl.attributes, decl.span)
     if decl.attributes and not contains_loop(decl):
-        warn_unused_checkpoint(cx, decl.attributes, f"no loop stands in `{decl.name}`")
+        warn_unused_checkpoint(cx, decl.attributes, f"`{decl.name}` contains no loop")
     for clause in decl.where:
         holds = yield elaborate(cx, clause)
         if isinstance(holds, Array) and holds.static is False:
             sizes = ", ".join(f"{n} = {d}" for n, d in cx.annotations.bound.items() if isinstance(d, Dim))
-            raise cx.error("DL0315", f"`{decl.name}` needs {clause.span.text}", clause.span, f"{sizes} here")
+            raise cx.error("DL0315", f"`{decl.name}` requires {clause.span.text}", clause.span, f"{sizes} here")
         cx.unifier.lenient = cx.root.definition_only
     if decl.result is not None:
 

@@ -288,9 +288,14 @@ def history_escape_error(past: HistoryTerm) -> DifflangError:
     """A history where a value is needed that can be carried, chosen or passed on."""
     return make_error(
         "DL0508",
-        "a history does not leave the place where it was made",
-        (past.steps.span, f"only the run knows how often, so what this loop yields is a {HistoryType(past.type)}"),
-        help="read it there, by `for v in h` or `for v in reverse(h)`; or store into an array of a known size",
+        "a history cannot leave the function in which it was created",
+        (
+            past.steps.span,
+            f"the number of steps is known only at run time, so this loop yields a {HistoryType(past.type)}",
+        ),
+        help=(
+            "read it there with `for v in h` or `for v in reverse(h)`; or store the values in an array of a known size"
+        ),
     )
 
 

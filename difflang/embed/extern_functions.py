@@ -60,12 +60,12 @@ class JaxExtern(ExternFunction):
         except (Exception, SystemExit) as error:
             raise extern_error(self, error) from error
         if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
-            message = f"`{self.name}` has a value in it that is inside a JAX transformation"
-            way = "give the function that value as an argument, through the program"
+            message = f"`{self.name}` captured a value that is inside a JAX transformation"
+            way = "pass that value to the function as an argument, through the program"
             raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
         if traced.effects:
-            message = f"`{self.name}` prints, or calls back to Python: a function of a program is pure"
-            way = "print what it gives in the program; a function of NumPy is `difflang.extern(f, host=True)`"
+            message = f"`{self.name}` prints or calls back to Python, but functions of a program must be pure"
+            way = "print its result in the program; for a NumPy function, use `difflang.extern(f, host=True)`"
             raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
 
     def run(self, *arrays: Array) -> list[Array]:
@@ -180,10 +180,10 @@ def extern_error(function: ExternFunction, error: BaseException) -> DifflangErro
     first = next(iter(str(error).splitlines()), "")
     message = f"`{function.name}` raised {type(error).__name__}{': ' if first else ''}{first}"
     traced = isinstance(error, (jax.errors.JAXTypeError, jax.errors.JAXIndexError))
-    way = "it is traced by JAX; a function of NumPy is bound as `difflang.extern(f, host=True)`" if traced else ""
+    way = "JAX traces this function; to bind a NumPy function, use `difflang.extern(f, host=True)`" if traced else ""
     given = f"for {', '.join(map(str, function.params)) or 'no arguments'}"
     if isinstance(error, SystemExit):
-        way = "a function that a program calls gives a value: raise an error where there is none"
+        way = "the function must return a value here: do not raise an error"
     helps = (way,) if way else ()
     label = Label(function.span, f"declared here; called {given}")
     return DifflangError(Diagnostic("DL1232", message, (label,), helps))

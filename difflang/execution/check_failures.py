@@ -72,7 +72,7 @@ def index_diagnostic(found: CheckSite, first: int, room: int) -> Diagnostic:
     """The report of an index: what it goes into and how long that is, what the index is, and the loops' variables."""
     into, number = found.index_target, f"{first}" + {UNDER_I32: " or less", OVER_I32: " or more"}.get(first, "")
     if into is None or not into.array.text.strip():
-        text = f"this axis has room for 0 to {room - 1}" if room > 0 else "this axis is empty"
+        text = f"this axis holds indices 0 to {room - 1}" if room > 0 else "this axis is empty"
         return Diagnostic("DL0902", f"index {number} is out of range", (Label(found.span, text),))
     size = room if into.range_length is None else room + into.range_length - 1
     exact = number == str(first)
@@ -110,9 +110,11 @@ def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:
     """The error that a loop is which takes more steps than are allowed, or what calls itself as often."""
     what = f"{calls} calls itself more than {most:,} times" if calls else f"this loop takes more than {most:,} steps"
     first = Span(span.source, span.start, span.start + len(span.text.split("\n")[0]))
-    label = Label(first, f"step {most + 1:,} was next")
+    label = Label(first, f"step {most + 1:,} would be next")
     return DifflangError(
-        Diagnostic("DL0909", what, (label,), ("allow more with `--max-steps`, or see why it ends late",))
+        Diagnostic(
+            "DL0909", what, (label,), ("raise the limit with `--max-steps`, or find out why the loop ends late",)
+        )
     )
 
 
@@ -121,11 +123,14 @@ def failure_warning(site: CheckSite) -> Diagnostic:
     if site.max_steps:
         return replace(step_limit_error(site.span, site.max_steps, site.message).diagnostics[0], severity="warning")
     if site.capacity:
-        what = f"there is too little room for {site.message or 'what a loop yields'}"
-        way = "call it outside JAX with such arguments first; what `jax.jit` has traced begins anew by `.clear_cache()`"
+        what = f"the capacity for {site.message or 'what a loop yields'} is too small"
+        way = (
+            "call it outside JAX with such arguments first; use `.clear_cache()` to retrace a function "
+            "that `jax.jit` has traced"
+        )
         return Diagnostic("DL1007", what, (Label(site.span),), (way,), severity="warning")
-    label = Label(site.span, "this does not hold" if site.message else "the index is beyond this axis")
-    way = "`difflang.checked(f)` gives the failure beside the result"
+    label = Label(site.span, "this does not hold" if site.message else "the index is outside this axis")
+    way = "`difflang.checked(f)` returns the failure beside the result"
     code, what = ("DL0901", site.message) if site.message else ("DL0902", "an index is out of range")
     return Diagnostic(code, what, (label,), (way,), severity="warning")
 
@@ -133,14 +138,14 @@ def failure_warning(site: CheckSite) -> Diagnostic:
 def capacity_error(site: CheckSite, reached: int) -> DifflangError:
     """The error that a recursion without end is, or what would keep too much."""
     if site.capacity == "frames":
-        code, message = "DL1007", f"{site.message} goes more than {reached:,} calls deep"
-        way = "it must reach a case that does not call itself; a call that comes last takes no room"
+        code, message = "DL1007", f"{site.message} nests calls more than {reached:,} deep"
+        way = "it must reach a case that does not call itself; a tail call needs no memory"
     elif site.capacity == "items":
-        code, message = "DL1006", "there is not enough memory for all that this loop yields"
-        way = "each item is kept where a derivative reads them in a branch, or in a loop further in"
+        code, message = "DL1006", "there is not enough memory for all values that this loop yields"
+        way = "every item is kept if a derivative reads it in a branch or in a nested loop"
     else:
-        what = f"what the derivative of {site.message} keeps of more than {reached:,} steps"
-        code, message, way = "DL1006", f"there is not enough memory for {what}", "`jvp` keeps nothing"
+        what = f"the saved states of {site.message} over more than {reached:,} steps"
+        code, message, way = "DL1006", f"there is not enough memory for {what}", "`jvp` saves no states"
     return DifflangError(Diagnostic(code, message, (Label(site.span),), (way,)))
 
 

@@ -190,10 +190,11 @@ class LineProfile:
         notes: list[str] = []
         if self.traces is not None:
             traced, calls = sum(self.traces.calls.values()), sum(self.calls.values())
-            notes += [f"run: {calls} calls of compiled code, timed; their lines by XLA's trace of {traced} of them,",
-                      "     where one operation made of several is shared equally among their lines"]  # fmt: skip
+            notes += [(f"run: {calls} calls of compiled code, timed; XLA's trace of {traced} of them gives the time "
+"of their lines,"),
+                      "     dividing a fused operation equally among its lines"]  # fmt: skip
             notes += [f"     {note}" for note in self.bounds(self.traces)]
-        return [*notes, "compile: checking with sizes, our passes, and XLA or what it kept",
+        return [*notes, "compile: checking with sizes, difflang's passes, and XLA or its cache",
                 "host: reading, writing, printing, and arithmetic on single numbers"]  # fmt: skip
 
     def bounds(self, traces: ProfilerTraces) -> list[str]:
@@ -204,10 +205,11 @@ class LineProfile:
         notes = [f"{line_text(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
                  for line, n in samples.most_common(NOTES) if n]  # fmt: skip
         untold = sorted(self.unattributed().items(), key=lambda told: -told[1])[:NOTES]
-        notes += [f"{line_text(line)}: {format_seconds(spent)} stand here undivided: no trace holds all of what ran then"
+        notes += [(f"{line_text(line)}: {format_seconds(spent)} cannot be divided among lines: no trace holds "
+"everything that ran there")
                   for line, spent in untold]  # fmt: skip
         if traces.failed:
-            notes.append(f"nothing was traced after this: {printable(traces.failed)}")
+            notes.append(f"tracing stopped after this: {printable(traces.failed)}")
         return notes
 
     def to_json(self) -> dict[str, Any]:
@@ -236,7 +238,7 @@ class LineProfile:
             lines.append("  ".join([*numbers, f"{row[5]:<{widths[5]}}", row[6]]).rstrip())
         if len(rows) >= len(table):
             lines.append(f"{format_seconds(rest)} on {len(rows) - len(table) + 1} more lines")
-        return "\n".join([*lines, "", f"{format_seconds(whole)} in all", *self.notes()])
+        return "\n".join([*lines, "", f"{format_seconds(whole)} in total", *self.notes()])
 
 
 def line_text(line: LineKey) -> str:

@@ -102,7 +102,7 @@ class ModePrograms(Struct, frozen=True):
             before = self.compare(
                 (ready.mode, "derived"), exact.native_results, exact, exact, exact.all_sensitivities(self.work.rng)
             )
-            what = "something" if before.worst is not None else "what the optimizer makes of it"
+            what = "something" if before.worst is not None else "the optimized program"
             return replace(unlocated_fault(found, found.worst), component=what)
         return self.check_compiled(ready, program, exact, size) if ready.compiled is not None else None
 
@@ -115,7 +115,7 @@ class ModePrograms(Struct, frozen=True):
         except DifflangError as error:
             if not all(d.code.startswith("DL08") for d in error.diagnostics):
                 raise
-            self.work.notes[f"{ready.mode}, compiled, is not there yet: {error.diagnostics[0].message}"] = None
+            self.work.notes[f"{ready.mode} does not support this when compiled: {error.diagnostics[0].message}"] = None
             return None
         found = self.compare((ready.mode, "compiled"), got, program, exact, size)
         if found.worst is None:
@@ -168,7 +168,7 @@ def decided_by_rounding(work: CheckState, program: PreciseRun, *found: Derivativ
         for _ in range(TRIES):
             program.replay(program.exact, ReplayMode(watch=True, shake=work.rng, amount=amount))
     except PathDiverged as crossed:
-        work.kinks.append(Kink(crossed.eqn, "decides by rounding"))
+        work.kinks.append(Kink(crossed.eqn, "depends on rounding"))
         for row in found:
             work.accept_difference(row, "where rounding decides")
         return True

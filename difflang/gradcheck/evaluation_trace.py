@@ -102,9 +102,9 @@ class EvaluationTrace:
 
     def add(self, step: TraceStep) -> None:
         if len(self.steps) == MAX_STEPS:
-            way = "trace a smaller run: fewer steps of its loops"
+            way = "trace a smaller run, with fewer steps of its loops"
             message = f"this run takes more than {MAX_STEPS:,} steps"
-            raise DifflangError(Diagnostic("DL1222", message, (Label(step.span, "it is here"),), (way,)))
+            raise DifflangError(Diagnostic("DL1222", message, (Label(step.span, "this is the next step"),), (way,)))
         self.steps.append(step)
         for node in step.results:
             node.step = step

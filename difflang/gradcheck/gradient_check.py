@@ -60,7 +60,7 @@ class GradientCheck(Struct):
         programs = ModePrograms.compile_modes(self, graph, wrt, over)
         directions = [subject.random_derivative(self.rng) for _ in range(self.directions)]
         if not over and not any(np.any(d.forward) for d in directions):
-            self.notes["the derivative is 0 along every direction: there is little to be wrong"] = None
+            self.notes["the derivative is 0 along every direction, so this check proves little"] = None
         for i, direction in enumerate(directions):
             fault = self.check_rules(subject, direction, over) or programs.find_fault(
                 subject, direction, value=i == 0 and not over
@@ -101,7 +101,7 @@ class GradientCheck(Struct):
         fault = search.find_fault(subject.graph)
         self.kinks += search.kinks
         if direction.slopes.crossed is not None:
-            self.kinks.append(Kink(direction.slopes.crossed, "decides otherwise as soon as the arguments move"))
+            self.kinks.append(Kink(direction.slopes.crossed, "takes another branch as soon as the arguments move"))
         if fault is not None or worst is None or worst.worst is None:
             return fault
         if found[2] in wrong and decided_by_rounding(self, subject.primal, *wrong):
@@ -111,8 +111,8 @@ class GradientCheck(Struct):
             self.accept_difference(worst, "with kinks")
             return None
         if worst is found[1] and np.isnan(worst.worst.got) and (lost := find_domain_error(subject)) is not None:
-            self.kinks.append(Kink(lost.eqn, "is NaN, and so is what reverse mode takes back through it"))
-            self.accept_difference(worst, "outside a domain")
+            self.kinks.append(Kink(lost.eqn, "is NaN, and so is the reverse-mode derivative through it"))
+            self.accept_difference(worst, "outside its domain")
             return None
         return bisect_fault(subject.graph, "the derivative", self.truncation_test(subject)) or unlocated_fault(
             worst, worst.worst
@@ -143,13 +143,13 @@ class GradientCheck(Struct):
         with np.errstate(all="ignore"):
             vague = s.usable & (s.errors > PRECISE * np.maximum(np.abs(s.values), direction.size))
         if vague.any():
-            self.notes[f"differences tell {vague.sum()} of {vague.size} slopes to less than {PRECISE:.0e}"] = None
-        if (hidden := int((np.isfinite(s.values) & np.isinf(s.errors) & ~s.kinked).sum())) > 0:
-            self.notes[f"differences do not tell {hidden} of {vague.size} slopes: no step is small enough"] = None
-        if (kinked := int(s.kinked.sum())) > 0:
-            self.notes[f"{kinked} of {vague.size} numbers have a kink here and are not compared with differences"] = (
+            self.notes[f"differences determine {vague.sum()} of {vague.size} slopes only to within {PRECISE:.0e}"] = (
                 None
             )
+        if (hidden := int((np.isfinite(s.values) & np.isinf(s.errors) & ~s.kinked).sum())) > 0:
+            self.notes[f"differences cannot determine {hidden} of {vague.size} slopes: no step is small enough"] = None
+        if (kinked := int(s.kinked.sum())) > 0:
+            self.notes[f"{kinked} of {vague.size} numbers have a kink here, so differences are not compared"] = None
         if (lost := int((~np.isfinite(s.values) & ~s.kinked).sum())) > 0:
             self.notes[f"{lost} of {vague.size} numbers have no finite slope to compare with"] = None
 

@@ -14,22 +14,22 @@ from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
 
 HINTS = {
-    "log": "keep what it takes above 0, as in `log(max(x, 1e-12))`",
-    "div": "keep what it divides by away from 0, as in `x / max(y, 1e-12)`",
-    "sqrt": "keep what it takes at 0 or above, as in `sqrt(max(x, 0.0))`",
-    "rsqrt": "keep what `sqrt` takes above 0, as in `sqrt(x + 1e-12)`: its slope at 0 is infinite",
-    "positive": "keep what `log` takes above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
+    "log": "keep its argument above 0, as in `log(max(x, 1e-12))`",
+    "div": "keep the divisor away from 0, as in `x / max(y, 1e-12)`",
+    "sqrt": "keep its argument at 0 or above, as in `sqrt(max(x, 0.0))`",
+    "rsqrt": "keep the argument of `sqrt` above 0, as in `sqrt(x + 1e-12)`: its slope at 0 is infinite",
+    "positive": "keep the argument of `log` above 0, as in `log(max(x, 1e-12))`: its slope at 0 is infinite",
     "exp": "subtract the largest first, or use `softmax`, `logsumexp` or `expm1`",
     "pow": "keep the base above 0",
     "power_less": "keep the base above 0: the slope at 0 of a root is infinite",
 }
 
 
-CONVENTIONS = "docs/conventions.md tells what is given where no derivative exists"
-NOT_REPRODUCED = "a result is not finite as it was compiled, and computed step by step it is"
+CONVENTIONS = "docs/conventions.md lists the values at points where no derivative exists"
+NOT_REPRODUCED = "a result is not finite when compiled, but is finite when computed step by step"
 NOT_REPRODUCED_HINTS = (
-    "a `rule … by inverse` that does not lead back makes NaN: `difflang test` compares it with its function",
-    "a sum of numbers near the end of their type may go beyond it in another order: scale them, or take f64",
+    ("a `rule … by inverse` that does not invert produces NaN: `difflang test` compares it with its function"),
+    ("a sum of numbers near the largest of their type may overflow in another order: scale them, or use f64"),
 )
 
 FORMS = {  # how operations are written that are no functions, those of derivatives among them
@@ -63,11 +63,15 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     value, name = number_text(found.value), found.eqn.op.name
     nowhere = found.eqn.op.selects  # it only chooses a number: a rule has that one where there is no derivative
     places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{format_operation(found)} is {value}")]
-    places += [(e.span, f"in step {count} of this") for e, count in reversed(found.steps)]
+    places += [(e.span, f"in step {count} of this loop") for e, count in reversed(found.steps)]
     labels = [Label(span, text) for span, text in places if span is not NO_SPAN]
     place = f" at {list(found.index)}" if found.index else ""
     spelled = FORMS[name].format("x", "y") if name in FORMS else name
-    given = f"a derivative that does not exist is {value}" if nowhere else f"`{spelled}` gives {value}{place} here"
+    given = (
+        f"the derivative does not exist here, and its value is {value}"
+        if nowhere
+        else f"`{spelled}` gives {value}{place} here"
+    )
     way = HINTS.get("positive" if name == "div" and is_log_derivative(found.eqn, graph) else name)
     ways = (CONVENTIONS,) if nowhere else (way,) if way else ()
     return Diagnostic("DL0908", f"{given}, and a result is not finite for it", tuple(labels), ways)

@@ -14,7 +14,7 @@ from difflang.base.source import BUILTIN_SOURCE, Span
 from difflang.gradcheck.finite_differences import Row
 from difflang.ir.graph import Eqn
 
-REPORT_IT = "this is a fault of difflang's, not of the program's: please report it"
+REPORT_IT = "this is a bug in difflang, not in the program: please report it"
 MEND_IT = "compare the rule with the body of the function"
 
 
@@ -205,7 +205,7 @@ def fault_diagnostic(name: str, fault: DerivativeFault) -> Diagnostic:
 def kink_diagnostic(kink: Kink) -> Diagnostic:
     labels = (Label(kink.eqn.span, kink.why),) if kink.eqn.span.source is not BUILTIN_SOURCE else ()
     return Diagnostic("DL0407", f"there is no derivative at this point: `{kink.eqn.op}` {kink.why}", labels,
-                      ("what is given here by convention is in docs/conventions.md",), "warning")  # fmt: skip
+                      ("docs/conventions.md lists the conventional values",), "warning")  # fmt: skip
 
 
 def format_distinct(got: float, want: float) -> tuple[str, str]:

@@ -127,7 +127,7 @@ def add_statement_label(error: DifflangError, stmt: tree.Node) -> DifflangError:
     if inside or not first.code.startswith("DL09") or first.span is None:
         return error
     line = stmt.span.text.split("\n", 1)[0].rstrip()
-    label = Label(Span(stmt.span.source, stmt.span.start, stmt.span.start + len(line)), "reached from here")
+    label = Label(Span(stmt.span.source, stmt.span.start, stmt.span.start + len(line)), "called from here")
     return DifflangError(
         Diagnostic(first.code, first.message, (*first.labels, label), first.helps, first.severity),
         *error.diagnostics[1:],

@@ -122,11 +122,11 @@ class HostBindings(HostScopes, ABC):
             return
         declared = [(old.span, "declared here")] if old.span is not None else []
         if old.mutable:
-            way = f"give the size a name of its own, and compare it: `assert m == {name}`"
-            message = f"`{name}` is a variable, and no size"
+            way = f"give the size a different name, and compare it: `assert m == {name}`"
+            message = f"`{name}` is a variable, not a size"
             raise make_error("DL0305", message, (e.value.span, f"{name} is {size} here"), *declared, help=way)
         if value is not None and value.leaves is not None and int(value.number) != size:
-            message = f"`{name}` is {value.number}, and {size} here"
+            message = f"`{name}` is {value.number}, but it is {size} here"
             raise make_error("DL0304", message, (e.value.span, f"{name} is {size} here"), *declared)
 
     def bind_size(self, name: str, size: Dim, span: Span) -> None:
@@ -249,7 +249,7 @@ class HostBindings(HostScopes, ABC):
         """The variables that are assigned to, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
         if isinstance(target, tree.TupleExpr):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
-                raise make_error("DL0321", f"a tuple of {len(target.items)} is expected here", (target.span, ""),
+                raise make_error("DL0321", f"expected a tuple of {len(target.items)} here", (target.span, ""),
                               (span, f"this is {show_type(value.type)}"))  # fmt: skip
             for i, item in enumerate(target.items):
                 yield from self.pair_targets(item, value.part(i), span)
@@ -276,7 +276,7 @@ class HostBindings(HostScopes, ABC):
         if both is not None and contains_kind(both, (ClosureType,)):
             return both if self.definition else type
         if both is not None and texts:
-            message = f"`{name}` holds texts, and with them keeps the variant that it began with"
+            message = f"`{name}` holds texts, so it keeps the variant that it started with"
             raise make_error(
                 "DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`"
             )

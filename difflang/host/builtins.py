@@ -52,7 +52,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
     def usage_error(self, span: Span | None = None, text: str = "") -> DifflangError:
         """A call that is not made as it must be."""
         return make_error(
-            "DL0319", f"`{self.function.name}` is called as {self.function.usage}", (span or self.span, text)
+            "DL0319", f"usage of `{self.function.name}`: {self.function.usage}", (span or self.span, text)
         )
 
     def check_arity(self, least: int, most: int, options: tuple[str, ...] = ()) -> None:
@@ -62,7 +62,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
         for name, (_, span) in self.named.items():
             if name not in options:
                 way, fixes = did_you_mean(name, options, span)
-                way = way or f"it is called as {self.function.usage}"
+                way = way or f"usage: {self.function.usage}"
                 raise make_error("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
 
     def text(self, place: int | str) -> str | None:
@@ -72,7 +72,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
             return None
         value, span = found
         if not isinstance(value.type, TextType):
-            raise self.usage_error(span, f"this is {show_type(value.type)}, and a text is needed")
+            raise self.usage_error(span, f"this is {show_type(value.type)}, but a text is required")
         return value.type.value
 
     def argument(self, place: int | str) -> tuple[HostValue, Span] | None:
@@ -86,7 +86,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
             return False
         value, span = self.named[name]
         if not isinstance(value.type, Tensor) or value.type.shape or value.type.dtype.name != "bool":
-            raise self.usage_error(span, f"this is {show_type(value.type)}, and a bool is needed")
+            raise self.usage_error(span, f"this is {show_type(value.type)}, but a bool is required")
         return value.leaves is not None and bool(value.number)
 
 
@@ -110,7 +110,7 @@ def host_builtin(
 
 def print_type(host: HostBindings, given: BuiltinCall) -> LangType:
     for _, span in given.named.values():
-        raise make_error("DL0319", "`print` takes values by position", (span, ""))
+        raise make_error("DL0319", "`print` takes positional arguments only", (span, ""))
     return UNIT
 
 
@@ -122,7 +122,7 @@ def print_(host: HostRunner, given: BuiltinCall) -> HostValue:
 
 
 def progress_type(_: HostBindings, given: BuiltinCall) -> LangType:
-    raise make_error("DL0707", "`progress` stands in the head of a loop", (given.span, ""))
+    raise make_error("DL0707", "`progress` can only be used in the header of a loop", (given.span, ""))
 
 
 @host_builtin("progress", "`progress(0..n)`", progress_type)

@@ -42,7 +42,10 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
     for place, arg in enumerate(args):
         if arg.name is None and place >= len(names):
             raise make_error(
-                "DL0319", f"`{decl.name}` takes {len(names)} arguments", (arg.span, "one too many"), declared
+                "DL0319",
+                f"`{decl.name}` takes {len(names)} arguments",
+                (arg.span, "this argument is one too many"),
+                declared,
             )
         name = arg.name or names[place]
         if name not in names:
@@ -53,7 +56,7 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
     missing = [p.name for p in decl.params if p.name not in given and p.default is None]
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
-        raise make_error("DL0319", f"`{decl.name}` needs {some} too", (e.span, ""), declared)
+        raise make_error("DL0319", f"`{decl.name}` also needs {some}", (e.span, ""), declared)
     return given
 
 
@@ -67,8 +70,8 @@ def single_argument(e: tree.Expr, usage: str) -> tree.Expr:
 
 def host_call_error(decl: tree.Fn, at: Span, deriving: bool) -> DifflangError:
     """What is said of a call where only what compiles can be: DL0322."""
-    what = "has no derivative" if deriving else "cannot be called in what compiles"
-    way = "declare it with `fn`, if it reads and writes nothing"
-    way = way if deriving else "call it from host statements, in a loop with `yield` if need be"
-    message = f"`{decl.name}` is a host function: it {what}"
+    what = "has no derivative" if deriving else "compiled functions cannot call it"
+    way = "declare it with `fn`, if it does no input or output"
+    way = way if deriving else "call it from host statements, in a loop with `yield` if necessary"
+    message = f"`{decl.name}` is a host function: {what}"
     return make_error("DL0322", message, (at, ""), (decl.name_span, "declared with `host fn`"), help=way)

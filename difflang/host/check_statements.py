@@ -330,13 +330,13 @@ class HostChecker(HostWalk):
             both = least_common_type(Unifier(), type, erase_texts(other.type))
             if both is None and decl.result is None:
                 types = f"{show_type(type)} and {show_type(other.type)}"
-                message = f"the ends of `{decl.name}` have different types"
+                message = f"`{decl.name}` returns values of different types"
                 raise make_error("DL0327", message, (end, types), (decl.name_span, "declared here"))
             type = both or type
         if decl in self.assumed_unit and type != UNIT:
-            message = f"`{decl.name}` calls itself, and what it gives is not declared"
+            message = f"`{decl.name}` calls itself, but does not declare its result"
             way = f"declare it: `-> {show_type(type)}`"
-            raise make_error("DL0304", message, (decl.name_span, ""), (end, f"it gives {show_type(type)}"), help=way)
+            raise make_error("DL0304", message, (decl.name_span, ""), (end, f"it returns {show_type(type)}"), help=way)
         return HostValue(type, None)
 
 
@@ -369,5 +369,7 @@ def refuse_memory_attributes(decl: tree.Fn) -> None:
     for attribute in decl.attributes:
         if attribute.name in ("checkpoint", "memory"):
             code = "DL0219" if attribute.name == "checkpoint" else "DL0220"
-            message = f"`@{attribute.name}` is for what is compiled, and a `host fn` is run"
-            raise make_error(code, message, (attribute.span, ""), help="it stands before what is differentiated there")
+            message = f"`@{attribute.name}` applies to compiled functions, but a `host fn` is not compiled"
+            raise make_error(
+                code, message, (attribute.span, ""), help="put it before the function that is differentiated"
+            )

@@ -83,7 +83,7 @@ def loop_iterable(value: HostValue, span: Span) -> HostIterable:
         return HostIterable(map_tensors(value.type, lambda t: Tensor(t.dtype, t.shape[1:])), value)
     found = f"this is {show_type(value.type)}"
     raise make_error(
-        "DL0329", "a host loop goes through a range or an array", (span, found), help=field_iteration_help(value.type)
+        "DL0329", "a host loop iterates over a range or an array", (span, found), help=field_iteration_help(value.type)
     )
 
 
@@ -110,8 +110,8 @@ def common_item_type(types: Sequence[LangType], span: Span) -> LangType:
     for other in types[1:]:
         both = least_common_type(Unifier(), type, other)
         if both is None:
-            found = f"this is {show_type(other)}, and the first was {show_type(type)}"
-            raise make_error("DL0317", "the values that a loop yields have one type", (span, found))
+            found = f"this is {show_type(other)}, but the first was {show_type(type)}"
+            raise make_error("DL0317", "the values that a loop yields must have one type", (span, found))
         type = both
     return add_tags(type)
 
@@ -119,7 +119,9 @@ def common_item_type(types: Sequence[LangType], span: Span) -> LangType:
 def collected_type(item: LangType, length: Dim, span: Span) -> LangType:
     """The type of a loop that yields items of a type: of a record, that of its arrays. Errors: DL0313 for keys."""
     if contains_kind(item, (KeyType, RangeType)):
-        raise make_error("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(item)}"))
+        raise make_error(
+            "DL0313", "an array cannot hold the values that this loop yields", (span, f"this is {show_type(item)}")
+        )
     return map_tensors(item, lambda t: Tensor(t.dtype, (length, *t.shape)))
 
 

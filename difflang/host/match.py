@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def possible_cases(host: HostBindings, e: tree.Match, subject: HostValue) -> list[tuple[CheckedPattern, tree.Case]]:
     """The cases of a host `match` that a value of this type may be of. Errors: DL035."""
     if is_array_of_sums(subject.type):
-        message, way = "one value is matched, not an array of them", "match each of them in a function"
+        message, way = "`match` takes one value, not an array", "match each of them in a function"
         raise make_error("DL0353", message, (e.subject.span, f"this is {show_type(subject.type)}"), help=way)
     fits = read_cases(Unifier(), host.module, e, subject.type)
     return [(fit, case) for fit, case in zip(fits, e.cases, strict=True) if may_match(fit, subject.type)]

@@ -40,4 +40,4 @@ def import_optional(name: str, span: Span) -> Any:
 def missing_package_error(package: str, span: Span | None = None) -> DifflangError:
     way = f"install it: `pip install 'difflang[{EXTRAS[package]}]'`"
     places = ((span, ""),) if span is not None else ()
-    return make_error("DL0709", f"this needs the package {package}, which is not installed", *places, help=way)
+    return make_error("DL0709", f"this requires the package {package}, which is not installed", *places, help=way)

@@ -55,7 +55,7 @@ def plot_check(
             ):
                 axes = " or ".join(map(str, ranks))
                 raise given.usage_error(
-                    span, f"this is {show_type(value.type)}; real numbers with {axes} axes are drawn"
+                    span, f"this is {show_type(value.type)}; expected real numbers with {axes} axes"
                 )
         if "file" not in given.named:
             raise given.usage_error(text="the picture needs a `file`")
@@ -74,8 +74,8 @@ def check_format(given: BuiltinCall) -> None:
     """Errors: DL0708 for the name of a file, if that is known, that does not tell what is written."""
     file = given.text("file")
     if file is not None and Path(file).suffix not in FORMATS:
-        message = "the name of a picture ends with its format"
-        raise make_error("DL0708", message, (given.named["file"][1], ""), help=f"there are {', '.join(FORMATS)}")
+        message = "the suffix of a file name gives its format"
+        raise make_error("DL0708", message, (given.named["file"][1], ""), help=f"the formats are {', '.join(FORMATS)}")
 
 
 def series_labels(given: BuiltinCall) -> list[str]:
@@ -85,7 +85,7 @@ def series_labels(given: BuiltinCall) -> list[str]:
     value, span = given.named["labels"]
     words = value.type.items if isinstance(value.type, TupleType) else (value.type,)
     if not all(isinstance(w, TextType) for w in words):
-        raise given.usage_error(span, "a text for each series")
+        raise given.usage_error(span, "write one text for each series")
     return [w.value or "" for w in words if isinstance(w, TextType)]
 
 
@@ -144,7 +144,9 @@ def split_series(given: BuiltinCall, arrays: list[np.ndarray]) -> tuple[np.ndarr
     rows = list(ys) if ys.ndim == 2 else [ys]
     x = xs[0] if xs else np.arange(ys.shape[-1])
     if x.ndim != 1 or len(x) != ys.shape[-1]:
-        raise given.usage_error(given.items[0][1], f"{x.shape} beside {ys.shape}: the last axes are of one length")
+        raise given.usage_error(
+            given.items[0][1], f"{x.shape} and {ys.shape} do not match: the last axes must have the same length"
+        )
     return x, rows
 
 
@@ -180,6 +182,6 @@ def image(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[
     """Rows from the top. With a third axis of 3 or 4 these are colours from 0 to 1, else numbers are shown as grey."""
     pixels = arrays[0]
     if pixels.ndim == 3 and pixels.shape[-1] not in (3, 4):
-        raise given.usage_error(given.items[0][1], "colours have a last axis of 3 or 4")
+        raise given.usage_error(given.items[0][1], "colours need a last axis of size 3 or 4")
     axes.imshow(np.clip(pixels, 0, 1) if pixels.ndim == 3 and pixels.dtype.kind == "f" else pixels, cmap="gray")
     axes.grid(visible=False)

@@ -29,7 +29,7 @@ def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
     given.check_arity(1, 1, ("default", "help"))
     name, help = given.text(0), given.text("help")
     if name is None or not name.isidentifier():
-        raise given.usage_error(given.items[0][1], "its name is written out, a name as the language has them")
+        raise given.usage_error(given.items[0][1], "the name must be a literal that is a valid identifier")
     default = given.named.get("default")
     if given.expected_type is not None:
         type = host.type_of(given.expected_type)
@@ -41,7 +41,7 @@ def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
     if not isinstance(type, TextType) and not (
         isinstance(type, Tensor) and not type.shape and type.dtype.kind != "complex"
     ):
-        raise make_error("DL0319", "an argument of a program is a real number, a bool or a text",
+        raise make_error("DL0319", "an argument of a program must be a real number, a bool or a text",
                       (given.span, f"this is {show_type(type)}"))  # fmt: skip
     written = default[1].text.partition("=")[2].strip() if default else None
     declare_argument(host.module, ProgramArgument(name, type, written, help or "", given.span))
@@ -52,8 +52,9 @@ def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
     """Errors: DL0210 for two arguments of one name that differ."""
     first = module.arguments.setdefault(found.name, found)
     if show_type(first.type) != show_type(found.type) or (first.default is None) != (found.default is None):
-        raise make_error("DL0210", f"the argument `{found.name}` of the program is declared twice, in two ways",
-                      (found.span, "here again"), (first.span, "here first"))  # fmt: skip
+        raise make_error("DL0210", (f"the argument `{found.name}` of the program is declared twice, with different types or "
+"defaults"),
+                      (found.span, "declared again here"), (first.span, "first declared here"))  # fmt: skip
 
 
 @host_builtin("arg", ARG_USAGE, argument_type, "default")
@@ -78,7 +79,7 @@ def parse_argument(argument: ProgramArgument, text: str) -> HostValue:
         number = parse_number(type.dtype, text)
     except (ValueError, OverflowError):
         labels = (Label(argument.span, f"this is {show_type(type)}"),)
-        message = f"--{argument.name}: `{printable(text)[:60]}` is no {show_type(type)}"
+        message = f"--{argument.name}: `{printable(text)[:60]}` is not {show_type(type)}"
         raise DifflangError(Diagnostic("DL1220", message, labels)) from None
     return HostValue(type, (number,))
 
@@ -103,9 +104,9 @@ def invalid_number(text: str) -> Any:
 
 
 def missing_argument_error(argument: ProgramArgument) -> DifflangError:
-    way = f"write it after the file: `-- --{argument.name} …`, or give it a default"
+    way = f"write it after the file name: `-- --{argument.name} …`, or give it a default"
     message = f"the program needs --{argument.name}"
-    return DifflangError(Diagnostic("DL1220", message, (Label(argument.span, "asked for here"),), (way,)))
+    return DifflangError(Diagnostic("DL1220", message, (Label(argument.span, "read here"),), (way,)))
 
 
 # ---- The command line

@@ -128,7 +128,7 @@ class HostRunner(HostWalk):
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):  # how XLA says it
                 raise
-            way = "smaller arrays, or fewer of them at a time"
+            way = "use smaller arrays, or fewer at a time"
             raise make_error("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
 
     def execute_unit(self, node: tree.Node, body: Any, key: Hashable) -> tuple[list[HostValue], HostUnit]:
@@ -239,7 +239,7 @@ class HostRunner(HostWalk):
             return stack_values(rows, collected_type(held, len(items), e.body.span))
         type = collected_type(self.module.loop_yield_types[e], 0, e.body.span)
         if any(not isinstance(n, int) for t in leaf_types(type) for n in t.shape):
-            raise make_error("DL0305", "this loop took no step, and what it yields has a size that only a step tells",
+            raise make_error("DL0305", "this loop took no step, so the size of the values it yields is not known",
                           (e.body.span, f"it yields {show_type(self.module.loop_yield_types[e])}"))  # fmt: skip
         return HostValue(type, tuple(np.zeros(t.shape, numpy_dtype(t.dtype)) for t in leaf_types(type)))  # type: ignore[arg-type]
 
@@ -268,7 +268,7 @@ class HostRunner(HostWalk):
         if len(self.frames) > MOST_CALLS:
             way = "a recursion must reach an `if` that ends it"
             message = f"host functions call each other more than {MOST_CALLS:,} deep"
-            raise make_error("DL1003", message, (e.span, f"`{decl.name}` once more"), help=way)
+            raise make_error("DL1003", message, (e.span, f"another call of `{decl.name}`"), help=way)
         try:
             found = yield self.body_value(e, HostFrame(decl, names), [without_static(v) for v in values])
         except EarlyExit as left:

@@ -123,7 +123,7 @@ class HostWalk(HostBindings):
                     collected.append(value)
             case tree.Save():
                 raise make_error(
-                    "DL0510", "`save` stands outside a `checkpoint` block", (stmt.span, "this is the host")
+                    "DL0510", "`save` is outside a `checkpoint` block", (stmt.span, "these are host statements")
                 )
             case _ if isinstance(stmt, DECLARATIONS):
                 pass
@@ -138,7 +138,7 @@ class HostWalk(HostBindings):
             return (yield self.control(e, expected))
         if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
             raise make_error(
-                "DL0323", "nothing uses this value", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
+                "DL0323", "this value is not used", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
             )
         return (yield self.value_of(e, expected))  # type: ignore[arg-type]
 
@@ -154,7 +154,7 @@ class HostWalk(HostBindings):
     def local_function(self, decl: tree.Fn) -> None:
         """A `fn` inside a block of the host: a value like a lambda."""
         if decl.host:
-            message, way = "a `host fn` stands at the top level of a file", "declare it there, or write a `fn` here"
+            message, way = "a `host fn` must be at the top level of a file", "declare it there, or write a `fn` here"
             raise make_error("DL0221", message, (decl.name_span, ""), help=way)
 
         def body(cx: ElabContext) -> Walk[list[Term]]:
@@ -203,13 +203,13 @@ class HostWalk(HostBindings):
     def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
         """A loop; the array of what it yields, if it does."""
         apply_decorators(self.current_context(), e.attributes, e.span, loop=True)
-        warn_unused_checkpoint(self.current_context(), e.attributes, "this loop is run, not compiled")
+        warn_unused_checkpoint(self.current_context(), e.attributes, "this loop runs on the host and is not compiled")
         frame, items = self.frames[-1], list[HostValue]()
         yields = find_node(e.body, (tree.Yield,)) is not None
         over: HostIterable | None = None
         shown = isinstance(e, tree.For) and self.host_callee(e.iterable) is HOST_BUILTINS["progress"]
         if isinstance(e, tree.For):
-            usage = "`progress` is called as `progress(0..n)`"
+            usage = "usage of `progress`: `progress(0..n)`"
             over = yield self.over(single_argument(e.iterable, usage) if shown else e.iterable)
         frame.loops.append(items if yields else None)
         try:
@@ -226,7 +226,7 @@ class HostWalk(HostBindings):
         """What a loop goes through. Errors: DL0329, DL0330."""
         name = e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and self.is_free(e.fn.id) else ""
         if name == "enumerate":
-            inside = yield self.over(single_argument(e, "`enumerate` is called as `enumerate(xs)`"))
+            inside = yield self.over(single_argument(e, "usage of `enumerate`: `enumerate(xs)`"))
             return HostIterable(inside.type, parts=(inside,), enumerated=True)
         if name == "zip" and isinstance(e, tree.Call) and e.args:
             parts: list[HostIterable] = []
@@ -237,7 +237,7 @@ class HostWalk(HostBindings):
                 a is not None and b is not None and a != b for a in [parts[0].length] for b in [p.length for p in parts]
             ):
                 lengths = " and ".join(str(p.length) for p in parts)
-                raise make_error("DL0330", "what is zipped has one length", (e.span, lengths))
+                raise make_error("DL0330", "the arguments of `zip` must have the same length", (e.span, lengths))
             return HostIterable(TupleType(tuple(p.type for p in parts)), parts=tuple(parts))
         value = yield self.value_of(e)
         return loop_iterable(value, e.span)
@@ -245,14 +245,14 @@ class HostWalk(HostBindings):
     def in_loop(self, stmt: tree.Node, word: str) -> list[HostValue] | None:
         """What the loop around collects. Errors: DL0501 outside a loop."""
         if not self.frames[-1].loops:
-            raise make_error("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
+            raise make_error("DL0501", f"`{word}` is outside a loop", (stmt.span, ""))
         return self.frames[-1].loops[-1]
 
     def returned(self, stmt: tree.Return) -> Walk[None]:
         frame = self.frames[-1]
         if frame.decl is None:
-            way = "the file ends with its last statement; put what may end early into a `host fn`"
-            raise make_error("DL0501", "`return` stands outside a function", (stmt.span, ""), help=way)
+            way = "a file ends with its last statement; to end early, put the code into a `host fn`"
+            raise make_error("DL0501", "`return` is outside a function", (stmt.span, ""), help=way)
         value = UNIT_VALUE
         if stmt.value is not None:
             value = yield self.value_of(stmt.value, frame.expected_result)
@@ -306,9 +306,7 @@ class HostWalk(HostBindings):
             variable = part.id if isinstance(part, tree.Name) else ""
             value = self.values[variable] if self.varies(variable) else (yield self.value_of(part))
             if value.type == TupleType(()):
-                raise make_error(
-                    "DL0313", "this call gives nothing to go on with", (part.span, "a value is needed here")
-                )
+                raise make_error("DL0313", "this call has no value", (part.span, "expected a value here"))
             self.bind_name(name, value, False, part.span)
 
     def own_value(self, e: tree.Expr, expected: ExpectedType | None) -> Walk[HostValue]:

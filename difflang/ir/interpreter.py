@@ -118,11 +118,11 @@ def evaluate_eqn(
 def check_array(array: Array, type: Type, what: str) -> Array:
     if isinstance(type, History):
         if not isinstance(array, list):
-            raise InternalError(f"{what} gave {array!r:.60} where a {type} is due")
+            raise InternalError(f"{what} returned {array!r:.60} instead of a {type}")
         return array
     array = np.asarray(array)
     if array.dtype != numpy_dtype(type.dtype) or array.shape != type.shape:
-        raise InternalError(f"{what} gave {array.dtype}{list(array.shape)} where {type} is due")
+        raise InternalError(f"{what} returned {array.dtype}{list(array.shape)} instead of {type}")
     return array
 
 

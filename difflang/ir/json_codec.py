@@ -121,8 +121,8 @@ def encode_attr(value: Attr) -> Json:
         case tuple():
             return [encode_attr(v) for v in cast(tuple[Attr, ...], value)]
         case ExternalObject(name=name):
-            message = f"a program that calls `{name}`, a function of Python, cannot be written down"
-            way = "what reads it back would not have that function: write it in the language"
+            message = f"a program that calls `{name}`, a Python function, cannot be serialized"
+            way = "the reader would not have that function: write it in the language"
             raise DifflangError(Diagnostic("DL1233", message, helps=(way,)))
         case _:
             raise InternalError(f"{value!r} cannot be an attribute")
@@ -146,10 +146,10 @@ class GraphDecoder:
             fail_malformed(f'it has no "format": "{FORMAT}"')
         data = cast(dict[str, Json], data)
         if data.get("version") != VERSION:
-            fail_malformed(f"its version is {data.get('version')!r:.20}, and this is difflang's version {VERSION}")
+            fail_malformed(f"its version is {data.get('version')!r:.20}, but this is version {VERSION} of difflang")
         names = [expect_string(name) for name in expect_list(data.get("sources"))]
         if self.expected_sources is not None and names != [s.name for s in self.expected_sources[: len(names)]]:
-            fail_malformed("it comes from other texts")
+            fail_malformed("it comes from different sources")
         self.sources = (
             [Source(name, "") for name in names] if self.expected_sources is None else list(self.expected_sources)
         )
@@ -181,9 +181,9 @@ class GraphDecoder:
         name, operands, results, attrs, regions, span = expect_list(data, 6)
         op = OPS.get(expect_string(name))
         if op is None:
-            fail_malformed(f"no op is called {name!r:.40}")
+            fail_malformed(f"there is no op called {name!r:.40}")
         if not isinstance(attrs, dict):
-            fail_malformed("attributes are no object")
+            fail_malformed("attributes are not an object")
         old = RENAMED_ATTRS.get(expect_string(name), {})
         read = {old.get(k, k): decode_attr(v) for k, v in cast(dict[str, Json], attrs).items()}
         inputs = tuple([expect_element(values, v) for v in expect_list(operands)])
@@ -201,10 +201,10 @@ class GraphDecoder:
             return NO_SPAN
         source, start, end = expect_list(data, 3)
         if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-            fail_malformed("a span is no range")
+            fail_malformed("a span is not a range")
         found = expect_element(self.sources, source)
         if self.expected_sources is not None and end > len(found.text):
-            fail_malformed("a span lies outside of its text")
+            fail_malformed("a span is outside its text")
         return Span(found, start, end)
 
 
@@ -216,7 +216,7 @@ def expect_list(data: Json, count: int | None = None) -> list[Json]:
 
 def expect_element(things: list[Any], place: Json) -> Any:
     if type(place) is not int or not 0 <= place < len(things):
-        fail_malformed(f"{place!r:.40} is not the number of something above")
+        fail_malformed(f"{place!r:.40} is not the number of an earlier item")
     return things[place]
 
 
@@ -252,7 +252,7 @@ def decode_attr(data: Json, depth: int = 0) -> Attr:
     if kind == "complex":
         return complex(*[decode_float(part) for part in expect_list(value, 2)])
     if kind != "dim":
-        fail_malformed(f"no attribute is a {kind!r:.20}")
+        fail_malformed(f"there is no attribute kind {kind!r:.20}")
     try:
         return dim_from_text(expect_string(value))
     except DifflangError:

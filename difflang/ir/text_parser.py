@@ -175,7 +175,7 @@ class IrTextParser:
         while self.tokens[self.at][0] == "value" and self.tokens[self.at + 1][1] != ":":
             text = self.tokens[self.at][1]
             if text not in scope:
-                self.fail(f"no `{text}` is defined above")
+                self.fail(f"`{text}` is not defined above")
             values.append(scope[text])
             self.at += 1
             if not self.skip(","):
@@ -200,7 +200,7 @@ class IrTextParser:
         at = self.at
         op = OPS.get(self.take("word", "an op"))
         if op is None:
-            self.fail(f"no op is called `{self.tokens[at][1]}`", at)
+            self.fail(f"there is no op called `{self.tokens[at][1]}`", at)
         operands = self.operands(scope)
         attrs = self.attrs() if self.skip("{") else {}
         regions: list[Graph] = []
@@ -227,7 +227,7 @@ class IrTextParser:
         if self.peek("("):
             return self.graph_body(text[1:])
         if text[1:] not in self.graphs:
-            self.fail(f"no graph `{text}` is defined above", self.at - 1)
+            self.fail(f"the graph `{text}` is not defined above", self.at - 1)
         return self.graphs[text[1:]]
 
     # ---- Attributes, types, sizes
@@ -272,7 +272,7 @@ class IrTextParser:
                 return size
             parts = self.comma_separated(self.number, ")")
             if len(parts) != 2:
-                self.fail("a complex number has two parts", self.at - 1)
+                self.fail("a complex number needs two parts", self.at - 1)
             return complex(*parts)
         return self.type()
 
@@ -293,7 +293,7 @@ class IrTextParser:
         try:
             return json.loads(text, strict=False)
         except ValueError:
-            self.fail("this string has a wrong escape", at)
+            self.fail("this string contains an invalid escape", at)
 
     def type(self) -> Type:
         at = self.at
@@ -304,7 +304,7 @@ class IrTextParser:
             self.expect("]")
             return History(item)
         if text not in DTYPES:
-            self.fail(f"no element type is called `{text}`", at)
+            self.fail(f"there is no element type called `{text}`", at)
         return Tensor(DTYPES[text], tuple(self.comma_separated(self.dim, "]")))
 
     def dim(self) -> Dim:
@@ -320,7 +320,7 @@ class IrTextParser:
         at = self.at
         divisor = self.product()
         if divisor == 0:
-            self.fail("a size is divided by zero", at)
+            self.fail("division of a size by zero", at)
         return floor_div(total, divisor)
 
     def product(self) -> Dim:

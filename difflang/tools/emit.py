@@ -119,7 +119,7 @@ def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
     if first not in names:
         inside, near = fields_named(decl, first, module), nearest_word(first, names)
         way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-        way = f"for the field of that name write {inside}" if inside else way
+        way = f"for the field of that name, write {inside}" if inside else way
         raise make_error("DL0403", f"`{decl.name}` has no parameter `{first}`", (decl.name_span, ""), help=way)
     return (first, *path)
 

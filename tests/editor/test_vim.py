@@ -90,7 +90,7 @@ def test_it_indents_as_the_formatter_does(tmp_path: Path) -> None:
 def test_make_finds_the_place_of_a_report(tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
     report.write_text(
-        "error[DL0310]: sizes n and m do not fit together\n  --> wrong.dfl:3:46\n   |\n 3 | let x = y\n"
+        "error[DL0310]: sizes n and m are incompatible\n  --> wrong.dfl:3:46\n   |\n 3 | let x = y\n"
         "   = help: trailing axes must be equal\n\nwarning[DL0409]: always zero\n  --> wrong.dfl:7:2\n",
         encoding="utf-8",
     )
@@ -102,6 +102,6 @@ def test_make_finds_the_place_of_a_report(tmp_path: Path) -> None:
     )  # fmt: skip
     found = [entry for entry in json.loads(out.read_text(encoding="utf-8")) if entry[1]]
     assert found == [
-        ["wrong.dfl", 3, 46, "E", "DL0310]: sizes n and m do not fit together"],
+        ["wrong.dfl", 3, 46, "E", "DL0310]: sizes n and m are incompatible"],
         ["wrong.dfl", 7, 2, "W", "DL0409]: always zero"],
     ]

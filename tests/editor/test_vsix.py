@@ -35,7 +35,7 @@ def test_the_problem_matcher_reads_a_report() -> None:
         re.match(part["regexp"], line) for part, line in zip(matcher["pattern"], REPORT.splitlines(), strict=False)
     )
     assert first is not None and second is not None
-    assert first.groups() == ("error", "DL0310", "sizes n and m do not fit together")
+    assert first.groups() == ("error", "DL0310", "sizes n and m are incompatible")
     assert second.groups() == ("models/wrong file.dfl", "1", "46")
 
 

@@ -149,7 +149,12 @@ class Counted(Engine, frozen=True):
     made: list[Graph] = field(default_factory=list[Graph])
 
     def program(
-        self, graph: Graph, *, guard: bool = False, capacity: Capacity = INITIAL_CAPACITY, on_print: TextSink = discard_text
+        self,
+        graph: Graph,
+        *,
+        guard: bool = False,
+        capacity: Capacity = INITIAL_CAPACITY,
+        on_print: TextSink = discard_text,
     ) -> ArrayProgram:
         self.made.append(graph)
         return Engine("interpret").program(graph, guard=guard, capacity=capacity, on_print=on_print)

@@ -35,10 +35,10 @@ BOM = b"\xef\xbb\xbf"
 
 @click.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option("--fix", is_flag=True, help="Mend what has one sure repair, then report the rest.")
-@click.option("--data", multiple=True, type=FILE, help="Whether this data fits, by its headers alone.")
+@click.option("--fix", is_flag=True, help="Apply every certain fix, then report the remaining errors.")
+@click.option("--data", multiple=True, type=FILE, help="Check that this data fits, from its headers alone.")
 @output_format
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def check(
@@ -58,7 +58,7 @@ def check(
     from difflang.tools import verify_fixes
 
     if fix and form != "human" and "-" in files:
-        raise click.UsageError("`--fix -` writes the program to standard output: leave --output-format out")
+        raise click.UsageError("`--fix -` writes the program to standard output: do not use --output-format")
     found: list[Diagnostic] = []
     for file in expand_paths(files, found):
         entry = None
@@ -96,7 +96,9 @@ def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]
     for file in files:
         inside = list(program_files((file,)))
         if not inside:
-            found.append(Diagnostic("DL0701", f"there is no program in `{file}`", (), ("its name ends with `.dfl`",)))
+            found.append(
+                Diagnostic("DL0701", f"there is no program in `{file}`", (), ("the file name must end with `.dfl`",))
+            )
         yield from inside
 
 

@@ -23,20 +23,27 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
 
 @click.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
-@click.option("--wrt", help="In which parameter, `w`, `m.w` or `w,v`; the first one without it.")
-@click.option("--mode", type=MODES, default="grad", show_default=True, help="Gradient, tangent, pullback, or a "
-              "product with the Hessian.")  # fmt: skip
-@click.option("--order", type=int, default=1, show_default=True, help="How often, with `--mode grad` and a number.")
+@click.option("--wrt", help="Parameter to differentiate with respect to: `w`, `m.w` or `w,v`.  [default: the first]")
+@click.option("--mode", type=MODES, default="grad", show_default=True, help="What to derive: gradient, tangent, pullback, or Hessian-vector product.")  # fmt: skip
+@click.option(
+    "--order",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Order of the derivative, with `--mode grad` and a scalar parameter.",
+)
 @click.option(
     "--arg",
     "argument_types",
     multiple=True,
     metavar="NAME=TYPE",
-    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
+    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
 )
-@click.option("--symbolic", is_flag=True, help="One formula, for a function of numbers without loops and branches.")
-@click.option("--latex", is_flag=True, help="The same as LaTeX.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option(
+    "--symbolic", is_flag=True, help="Print one formula, for a function of numbers without loops and branches."
+)
+@click.option("--latex", is_flag=True, help="Print the formula as LaTeX.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def derive(

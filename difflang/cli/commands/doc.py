@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="[MODULE | MODULE.NAME | NAME | FILE]...")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write a file for each module here.")
 @click.option(
-    "--format", "form", type=SuggestingChoice(["markdown", "html"]), default="markdown", help="What is written."
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write one file per module to this folder."
+)
+@click.option(
+    "--format", "form", type=SuggestingChoice(["markdown", "html"]), default="markdown", help="Format of the pages."
 )
 def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
     """What the library offers, or FILE: all modules, a module, one name. Folders are searched for programs.
@@ -32,7 +34,7 @@ def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
     Without --out it is shown here.
     """
     if form == "html" and out is None:
-        raise click.UsageError("--format html writes files: say where, with --out FOLDER")
+        raise click.UsageError("--format html writes files: name a folder with --out FOLDER")
     with exit_on_error():
         if out is not None:
             files = [Path(f) for f in program_files(what)] if what and is_path(what[0]) else library_files(what)
@@ -68,7 +70,7 @@ def library_files(names: Sequence[str]) -> list[Path]:
 
 def unknown_name_error(name: str, known: Sequence[str] | dict[str, Path], what: str) -> click.UsageError:
     near = nearest_words(name, list(known))
-    way = f"Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else "`difflang doc` lists what there is."
+    way = f"Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else "`difflang doc` lists all pages."
     return click.UsageError(f"there is no {what} `{name}` in the library. {way}")
 
 
@@ -100,7 +102,7 @@ def documentation_text(what: str) -> str:
 
 
 def entry_title(page: DocPage, entry: DocEntry) -> str:
-    used = f"`import {page.name} ({entry.name})`" if page.name != "prelude" else "seen by every file"
+    used = f"`import {page.name} ({entry.name})`" if page.name != "prelude" else "available in every file"
     return f"# {page.name}.{entry.name}\n\n{used}"
 
 
@@ -124,7 +126,7 @@ def write_pages(folder: Path, pages: Sequence[DocPage], form: str) -> None:
     first = "index" if html else "README"
     names = [first, *[p.name for p in pages]]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise click.UsageError(f"two pages would be called `{twice[0]}`: write them in two folders")
+        raise click.UsageError(f"two pages would be called `{twice[0]}`: write them to two folders")
     texts = {p.name: page_html(p, pages) if html else page_as_markdown(p) for p in pages}
     texts[first] = index_html(pages) if html else index_as_markdown(pages, ".md") + "\n"
     try:

@@ -69,9 +69,9 @@ def folder_rows() -> Iterator[Row]:
 def describe_folder(path: Path) -> str:
     """A folder of the user's: how much is in it, and whether it can be written to."""
     if not path.is_dir():
-        return f"{path}, not there yet"
+        return f"{path}, which does not exist yet"
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return f"{path}, {format_bytes(size)}" + ("" if os.access(path, os.W_OK) else ", which cannot be written to")
+    return f"{path}, {format_bytes(size)}" + ("" if os.access(path, os.W_OK) else ", which is not writable")
 
 
 def extra_rows() -> Iterator[Row]:

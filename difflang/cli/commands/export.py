@@ -26,21 +26,25 @@ from difflang.tools.export.artifact_file import PLATFORMS
     "argument_types",
     multiple=True,
     metavar="NAME=TYPE",
-    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
+    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
 )
-@click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; ENTRY.dflx without it.")
-@click.option("--wrt", help="The gradient in this parameter, `w`, `m.w` or `w,v`, in place of the function.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Output file.  [default: ENTRY.dflx]"
+)
+@click.option(
+    "--wrt", help=("Export the gradient with respect to this parameter, `w`, `m.w` or `w,v`, instead of the function.")
+)
 @click.option(
     "--platform", "platforms", multiple=True, type=SuggestingChoice([*PLATFORMS, "none"]),
-    help="For which StableHLO is written: cpu, cuda and tpu without it; `none` for none.",
+    help="Platforms of the StableHLO, or `none`.  [default: cpu, cuda, tpu]",
 )  # fmt: skip
 @click.option(
     "--stablehlo",
     type=SuggestingChoice(PLATFORMS),
-    help="StableHLO alone, for this platform: text to a `.mlir`, else bytecode.",
+    help="Write only StableHLO for this platform: as text to a `.mlir` file, else as bytecode.",
 )
-@click.option("--no-source", is_flag=True, help="Leave the text of the program out; reports have lines without it.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--no-source", is_flag=True, help="Omit the source text; reports then have line numbers only.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def export(
@@ -55,9 +59,11 @@ def export(
     from difflang.tools.export import export_function as exporting
 
     if stablehlo is not None and (out is None or platforms or no_source):
-        raise click.UsageError("--stablehlo takes -o FILE.mlir or -o FILE.mlirbc, and no --platform or --no-source")
+        raise click.UsageError(
+            "--stablehlo requires -o FILE.mlir or -o FILE.mlirbc, and excludes --platform and --no-source"
+        )
     if "none" in platforms and len(platforms) > 1:
-        raise click.UsageError("--platform none stands alone")
+        raise click.UsageError("--platform none excludes other platforms")
     with exit_on_error(usage=exporting.USAGE_CODES):
         chosen = () if platforms == ("none",) else platforms or exporting.DEFAULT_PLATFORMS
         pairs = parse_pairs(argument_types, "--arg", "TYPE")

@@ -17,8 +17,10 @@ from difflang.cli.options_and_reports import load_source, print_diagnostics
 
 @click.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option("--check", "only_check", is_flag=True, help="Write nothing; name what would change, with exit code 1.")
-@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+@click.option(
+    "--check", "only_check", is_flag=True, help="Write nothing; list the files that would change, with exit code 1."
+)
+@click.option("--diff", is_flag=True, help="Write nothing; show the changes as a diff.")
 def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
     """Lay out FILES anew; of folders, all programs below. `-` lays out standard input, to standard output.
 

@@ -12,7 +12,7 @@ KERNEL_NAME = "difflang"
 
 
 @click.group(invoke_without_command=True)
-@click.option("-f", "--connection-file", type=click.Path(dir_okay=False), help="Where Jupyter says how to reach it.")
+@click.option("-f", "--connection-file", type=click.Path(dir_okay=False), help="Connection file from Jupyter.")
 @click.pass_context
 def kernel(ctx: click.Context, connection_file: str | None) -> None:
     """A kernel for Jupyter. `difflang kernel install` tells Jupyter of it, which then starts it by itself.
@@ -25,7 +25,9 @@ def kernel(ctx: click.Context, connection_file: str | None) -> None:
     if ctx.invoked_subcommand is not None:
         return
     if connection_file is None:
-        raise click.UsageError("Jupyter starts the kernel, with -f FILE; `difflang kernel install` tells it how", ctx)
+        raise click.UsageError(
+            "Jupyter starts the kernel with -f FILE; run `difflang kernel install` to register it", ctx
+        )
     if not Path(connection_file).is_file():
         raise click.BadParameter(f"there is no file '{connection_file}'", ctx, param_hint="-f")
     from difflang.cli.jupyter_kernel import run_kernel
@@ -34,8 +36,10 @@ def kernel(ctx: click.Context, connection_file: str | None) -> None:
 
 
 @kernel.command()
-@click.option("--prefix", type=click.Path(file_okay=False), help="Below this folder; else for Python's own.")
-@click.option("--user", is_flag=True, help="For this person alone.")
+@click.option(
+    "--prefix", type=click.Path(file_okay=False), help="Install below this folder.  [default: the prefix of Python]"
+)
+@click.option("--user", is_flag=True, help="Install for the current user only.")
 def install(prefix: str | None, user: bool) -> None:
     """Tell Jupyter of the kernel: for this Python, unless --user or --prefix says where."""
     import json
@@ -44,7 +48,7 @@ def install(prefix: str | None, user: bool) -> None:
     from jupyter_client.kernelspec import KernelSpecManager
 
     if prefix is not None and user:
-        raise click.UsageError("--user and --prefix are two places")
+        raise click.UsageError("--user and --prefix exclude each other")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "kernel.json").write_text(json.dumps(kernel_spec(), indent=1) + "\n", encoding="utf-8")
         try:

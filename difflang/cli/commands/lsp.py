@@ -64,10 +64,10 @@ EDITORS = {"vscode": VSCODE, "neovim": NEOVIM, "vim": VIM, "emacs": EMACS, "heli
 
 @click.command()
 @click.option(
-    "--print-config", "editor", type=SuggestingChoice(list(EDITORS)), help="Show what tells an editor of the server."
+    "--print-config", "editor", type=SuggestingChoice(list(EDITORS)), help="Print the configuration for an editor."
 )
-@click.option("--check", "only_check", is_flag=True, help="Say whether it can be started, and start nothing.")
-@click.option("--stdio", is_flag=True, help="Talk over standard input and output. It does so anyhow.")
+@click.option("--check", "only_check", is_flag=True, help="Check whether the server can start, without starting it.")
+@click.option("--stdio", is_flag=True, help="Use standard input and output. This is the default.")
 def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
     """Serve editors: reports as they are typed, types, definitions, completion. It runs no program.
 
@@ -84,6 +84,6 @@ def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
         click.echo("the language server needs pygls, which is not installed: `pip install 'difflang[lsp]'`", err=True)
         sys.exit(2)
     if only_check:
-        click.echo(f"the language server of difflang {metadata.version('difflang')} can be started")
+        click.echo(f"the language server of difflang {metadata.version('difflang')} can start")
     else:
         server.start_io()

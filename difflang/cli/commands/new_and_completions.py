@@ -43,9 +43,9 @@ test "points on a line are met" {
 
 README_COMMANDS = {
     "run {name}.dfl": "run it",
-    "test": "its tests and examples",
-    "fmt .": "lay it out",
-    "repl {name}.dfl": "try things",
+    "test": "run its tests and examples",
+    "fmt .": "format it",
+    "repl {name}.dfl": "experiment with it",
 }
 
 
@@ -66,18 +66,16 @@ def new(name: str) -> None:
     folder = Path(name)
     title = folder.name
     if title in ("", ".."):
-        raise click.UsageError(
-            f"'{name}' is a folder already, and a new one is made: say its name, `difflang new my-model`"
-        )
+        raise click.UsageError(f"the folder '{name}' already exists: name a new one, `difflang new my-model`")
     if not title.replace("-", "_").isidentifier():
-        raise click.BadParameter(f"'{title}' is no name: letters, digits, `_` and `-`", param_hint="NAME")
+        raise click.BadParameter(f"'{title}' is not a valid name: use letters, digits, `_` and `-`", param_hint="NAME")
     program = title.replace("-", "_")
     try:
         folder.mkdir(parents=True)
         (folder / f"{program}.dfl").write_text(PROGRAM_TEMPLATE, encoding="utf-8")
         (folder / "README.md").write_text(project_readme(program), encoding="utf-8")
     except FileExistsError:
-        raise click.UsageError(f"'{name}' is there already") from None
+        raise click.UsageError(f"'{name}' already exists") from None
     except OSError as error:
         raise click.UsageError(f"cannot make '{name}': {(error.strerror or 'it failed').lower()}") from None
     click.echo(str(folder / f"{program}.dfl"))
@@ -93,6 +91,6 @@ def completions(shell: str) -> None:
     """
     root = click.get_current_context().find_root()
     kind = get_completion_class(shell)
-    assert kind is not None, "click knows these shells"
+    assert kind is not None, "shells that click supports"
     completer = kind(root.command, {}, "difflang", "_DIFFLANG_COMPLETE")
     click.echo(completer.source_template % completer.source_vars())

@@ -16,10 +16,15 @@ from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
-@click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy, slow and exact.")
-@click.option("--device", help="Where functions run: cpu, gpu, tpu.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
-@click.option("--float", "default_float", type=FLOATS, default="f32", help="What a float literal is by itself.")
+@click.option(
+    "--engine",
+    type=ENGINES,
+    default="xla",
+    help="How to run functions; `interpret` uses NumPy, which is slow and exact.",
+)
+@click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+@click.option("--float", "default_float", type=FLOATS, default="f32", help="Default type of float literals.")
 @no_cache
 @search_path
 @full_traceback

@@ -49,9 +49,9 @@ def run_program(
     engine = replace(engine, on_limit=limits.append)
     file, entry = split_entry(request.program)
     if request.files and entry is None:
-        raise click.UsageError(f"--arg is for a function: name it, `{file}:NAME`")
+        raise click.UsageError(f"--arg is an argument of a function: name the function, `{file}:NAME`")
     if wrong := [f"{n}={text}" for n, text in request.files.items() if not text.startswith("@")]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; a value is for --set", param_hint="--arg")
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=@FILE; use --set for a value", param_hint="--arg")
     source, path = load_source(file)
     checked = check_and_run.check_program(source, default_float, path, folders, most_steps=max_steps)
     exit_if_errors(
@@ -69,8 +69,11 @@ def run_program(
             checked, cli_call.CliCall(entry, given), engine, access, seed, click.echo, print_diagnostics, words
         )
     if engine.budget and not limits:
-        message = "no derivative in reverse was taken for which a limit can be kept"
-        helps = "leave out `--memory-budget`", "it holds for `grad` and its kin, not for `vjp` and `linearize`"
+        message = "the program takes no derivative in reverse mode that the limit could apply to"
+        helps = (
+            "leave out `--memory-budget`",
+            "the limit applies to `grad` and its relatives, not to `vjp` and `linearize`",
+        )
         print_diagnostics([Diagnostic("DL1207", message, helps=helps, severity="warning")])
 
 

@@ -14,7 +14,11 @@ from difflang.cli.options_and_reports import exit_on_error, print_diagnostics, s
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write them here, not beside each file.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the stubs to this folder instead of beside each file.",
+)
 @search_path
 def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -> None:
     """Write `model.pyi` for each `model.dfl`: its records and functions, for Python's type checkers.
@@ -32,9 +36,9 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
         for file in map(Path, program_files(files)):
             place = (out or file.parent) / f"{file.stem}.pyi"
             if place in texts:
-                raise click.UsageError(f"two stubs would be called `{place.name}`: write them in two folders")
+                raise click.UsageError(f"two stubs would be called `{place.name}`: write them to two folders")
             if not file.stem.isidentifier():
-                raise click.UsageError(f"no Python module is called `{file.stem}`, so {file} has no stub")
+                raise click.UsageError(f"a Python module cannot be called `{file.stem}`, so {file} has no stub")
             checked = check_program(read_source(file, str(file)), path=file, paths=folders)
             print_diagnostics(checked.errors)
             wrong = wrong or bool(checked.errors)

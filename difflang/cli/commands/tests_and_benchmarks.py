@@ -28,14 +28,14 @@ EXIT_NOTHING_RUN = 5  # the exit code where there was nothing to run, as pytest 
 MIN_CASES_PER_PROCESS = 20  # cases that are not worth another process
 SEEDS = click.IntRange(0, 2**64 - 1)
 PATHS = click.argument("paths", nargs=-1, metavar="[PATH]...")
-ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How functions run; `interpret` is NumPy.")
-DEVICE = click.option("--device", help="Where functions run: cpu, gpu, tpu.")
-SEED = click.option("--seed", type=SEEDS, default=0, help="Where random numbers start, anew for each.")
-FLOAT = click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
-ALLOW = click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Another folder that may be read.")
-LIST = click.option("--list", "only_list", is_flag=True, help="Show the names, and run nothing.")
+ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` uses NumPy.")
+DEVICE = click.option("--device", help="Device to run functions on: cpu, gpu, tpu.")
+SEED = click.option("--seed", type=SEEDS, default=0, help="Seed of the random numbers, for each test anew.")
+FLOAT = click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
+ALLOW = click.option("--allow", multiple=True, type=click.Path(path_type=Path), help="Allow reading in another folder.")
+LIST = click.option("--list", "only_list", is_flag=True, help="List the names, and run nothing.")
 FILTER = click.option(
-    "-k", "--filter", "words", multiple=True, metavar="WORD", help="Only those with WORD in the name."
+    "-k", "--filter", "words", multiple=True, metavar="WORD", help="Run only those with WORD in the name."
 )
 
 
@@ -57,12 +57,12 @@ def run_options(
 @PATHS
 @FILTER
 @LIST
-@click.option("-j", "--jobs", type=click.IntRange(1), help="Processes; as many as pay off, if not said.")
-@click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first failure.")
-@click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
-@click.option("--json", "as_json", is_flag=True, help="How each went, as data: `--output-format json`.")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="Number of processes.  [default: as many as pay off]")
+@click.option("-x", "--fail-fast", is_flag=True, help="Stop after the first failure.")
+@click.option("-q", "--quiet", is_flag=True, help="Show only the failures and the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print each result as data: `--output-format json`.")
 @output_format
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write JUnit XML to this file too.")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write JUnit XML to this file.")
 @ENGINE
 @DEVICE
 @SEED
@@ -83,13 +83,15 @@ def test(
     from difflang.tools.testing.suite import open_suite
 
     if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
-        raise click.BadParameter(f"'{junit.parent}' is no folder that can be written to", param_hint="--junit")
+        raise click.BadParameter(f"cannot write to the folder '{junit.parent}'", param_hint="--junit")
     options = run_options(engine, device, seed, default_float, allow, folders)
     began = time.perf_counter()
     suites = [open_suite(file, options) for file in find_programs(paths or (".",))]
     numbers = [[n for n, case in enumerate(s.cases) if is_selected(case, words)] for s in suites]
     if not any(numbers):
-        exit_nothing_to_run(paths, words, [case.name for s in suites for case in s.cases], "no test, example or rule")
+        exit_nothing_to_run(
+            paths, words, [case.name for s in suites for case in s.cases], "no tests, examples or rules"
+        )
     if only_list:
         for suite, chosen in zip(suites, numbers, strict=True):
             for n in chosen:
@@ -127,7 +129,7 @@ def exit_nothing_to_run(paths: Sequence[str], words: Sequence[str], names: Seque
     if words and names:
         near = nearest_word(words[0], names)
         hint = f" Did you mean '{near}'?" if near else ""
-        click.echo(f"nothing in {where} has '{words[0]}' in its name.{hint}", err=True)
+        click.echo(f"no name in {where} contains '{words[0]}'.{hint}", err=True)
     else:
         click.echo(f"there is nothing to run in {where}: {what}", err=True)
     sys.exit(EXIT_NOTHING_RUN)
@@ -199,7 +201,7 @@ class OutcomeReporter:
         counts = [(r, sum(o.result == r for o in self.outcomes)) for r in ("failed", "passed", "skipped")]
         parts = [self.styled(f"{n} {r}", RESULT_STYLES[r][1]) for r, n in counts if n]
         left = self.total - len(self.outcomes)
-        parts += [f"{left} not run"] if left else []
+        parts += [f"{left} were not run"] if left else []
         click.echo(f"{', '.join(parts)} in {format_seconds(took)}")
 
 
@@ -255,9 +257,13 @@ def format_seconds(took: float) -> str:
 @PATHS
 @FILTER
 @LIST
-@click.option("--time", "budget", type=click.FloatRange(0.0), default=1.0, help="Seconds for each, about.")
-@click.option("--json", "as_json", is_flag=True, help="The times as data, in seconds.")
-@click.option("--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="An earlier --json.")
+@click.option(
+    "--time", "budget", type=click.FloatRange(0.0), default=1.0, help="Approximate seconds for each benchmark."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the times as data, in seconds.")
+@click.option(
+    "--compare", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Compare with an earlier --json."
+)
 @ENGINE
 @DEVICE
 @SEED
@@ -281,7 +287,7 @@ def bench(
     all_of = [(file, n, item) for file in files if file for n, (_, item) in enumerate(file.bench_items)]
     chosen = [one for one in all_of if not words or any(w.casefold() in one[2].name.casefold() for w in words)]
     if not chosen and all(files):
-        exit_nothing_to_run(paths, words, [item.name for _, _, item in all_of], "no `bench` block")
+        exit_nothing_to_run(paths, words, [item.name for _, _, item in all_of], "no `bench` blocks")
     if only_list:
         for file, _, item in chosen:
             click.echo(f"{file.file}:{item.span.position[0]}  bench {item.name_span.text}")

@@ -22,11 +22,13 @@ FORMATS = SuggestingChoice(["table", "latex", "html", "json"])
 @click.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
 @click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--wrt", help="A column of tangents for this parameter, `w` or `m.w`.")
-@click.option("--rows", type=click.IntRange(2), default=100, show_default=True, help="The most rows of a table.")
-@click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="How it is printed.")
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Where random numbers start.")
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--wrt", help="Add a column of tangents for this parameter: `w` or `m.w`.")
+@click.option(
+    "--rows", type=click.IntRange(2), default=100, show_default=True, help="Maximum number of rows in a table."
+)
+@click.option("--format", "form", type=FORMATS, default="table", show_default=True, help="Output format.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=0, help="Seed of the random numbers.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def trace(

@@ -45,22 +45,22 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
 @click.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
-@click.option("--wrt", help="Beside it the gradient in this parameter, `w`, `m.w` or `w,v`.")
-@click.option("--format", "form", type=SuggestingChoice(FORMATS), help="What is written; the suffix of `--out` says it too, and "
-              "without both it is svg.")  # fmt: skip
-@click.option("--out", type=FILE, help="A file; else it goes to stdout.")
-@click.option("--stage", type=SuggestingChoice(STAGES), help="How far the program has come.  [default: optimized]")
-@click.option("--diff", "change", type=SuggestingChoice(PASSES), metavar="PASS", help="What this pass changes: "
-              f"{', '.join(PASSES)}.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="Every equation; else neighbours are folded beyond 300.")
+@click.option("--wrt", help="Also show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
+@click.option("--format", "form", type=SuggestingChoice(FORMATS), help="Output format.  [default: from the suffix of `--out`, else svg]")  # fmt: skip
+@click.option("--out", type=FILE, help="Output file.  [default: stdout]")
+@click.option("--stage", type=SuggestingChoice(STAGES), help="Stage of the compiler to draw.  [default: optimized]")
+@click.option("--diff", "change", type=SuggestingChoice(PASSES), metavar="PASS", help=f"Show what this pass changes: {', '.join(PASSES)}.")  # fmt: skip
+@click.option(
+    "--all", "everything", is_flag=True, help="Show every equation; without it, graphs beyond 300 equations are folded."
+)
 @click.option(
     "--arg",
     "argument_types",
     multiple=True,
     metavar="NAME=TYPE",
-    help="What an argument is: `x=f32[3, 4]`; or a size: `n=3`.",
+    help="Type of an argument, `x=f32[3, 4]`, or value of a size, `n=3`.",
 )
-@click.option("--float", "default_float", type=FLOATS, help="What a float literal is that nothing else decides.")
+@click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 @full_traceback
 def viz(
@@ -74,7 +74,7 @@ def viz(
     from difflang.tools.viz import visualize as drawing
 
     if change is not None and stage is not None:
-        raise click.UsageError("--diff shows the graph before a pass and after it: leave --stage out")
+        raise click.UsageError("--diff shows the graph before and after a pass: do not use --stage")
     form = form or format_from_suffix(out)
     with exit_on_error(usage=drawing.USAGE):
         options = drawing.VizOptions(
@@ -98,7 +98,7 @@ def format_from_suffix(out: Path | None) -> str:
     suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:].lower(), out.suffix[1:].lower())
     if suffix not in FORMATS:
         raise click.BadParameter(
-            f"`{out.suffix}` says no format: write --format {'|'.join(FORMATS)}", param_hint="--out"
+            f"`{out.suffix}` is not a known format: use --format {'|'.join(FORMATS)}", param_hint="--out"
         )
     return suffix
 

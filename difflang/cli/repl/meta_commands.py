@@ -67,7 +67,7 @@ def run_command(repl: ReplSession, text: str) -> bool:
             text, f"there is no command `{name}`", f"did you mean `{near}`?" if near else "`:help` lists them"
         )
     if found.requires_argument and not rest.strip():
-        raise command_error(text, f"`{name}` is called as `{found.usage}`")
+        raise command_error(text, f"usage of `{name}`: `{found.usage}`")
     return found.action(repl, rest.strip()) is not False
 
 
@@ -80,7 +80,7 @@ def command_error(text: str, message: str, *ways: str, code: str = "DL0101") -> 
 # ---- Asking
 
 
-@register(":t EXPRESSION", "the type of an expression; nothing is computed")
+@register(":t EXPRESSION", "show the type of an expression without computing it")
 def type_of_expression(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import signature_text
     from difflang.types.language_types import show_type
@@ -107,11 +107,11 @@ def list_names(talk: ReplSession) -> str:
     return (
         f"there are {', '.join(found)}"
         if found
-        else "nothing is declared yet: `let x = 1.0`, `fn f(x: f32) -> f32 = x * x`"
+        else "nothing has been declared yet: `let x = 1.0`, `fn f(x: f32) -> f32 = x * x`"
     )
 
 
-@register(":doc NAME", "what a name stands for; also `?NAME`")
+@register(":doc NAME", "show what a name means; also `?NAME`")
 def describe_name(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import describe_symbol, member_names, visible_names
 
@@ -129,7 +129,7 @@ def describe_name(talk: ReplSession, text: str) -> None:
     talk.print_text(found)
 
 
-@register(":why [CODE]", "what the code of a report means; without one, of the last report")
+@register(":why [CODE]", "explain an error code; without one, that of the last report")
 def explain_code(talk: ReplSession, text: str) -> None:
     asked = text or talk.last_code
     try:
@@ -138,21 +138,21 @@ def explain_code(talk: ReplSession, text: str) -> None:
         raise command_error(f":why {text}", error.message) from None
 
 
-@register(":ir EXPRESSION", "the graph of an expression, or of a function: `:ir f x=f32[3]`")
+@register(":ir EXPRESSION", "show the graph of an expression, or of a function: `:ir f x=f32[3]`")
 def print_ir(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
     talk.print_text(graph_text(talk.session, text, "optimized").rstrip())
 
 
-@register(":hlo EXPRESSION", "the same for XLA, as StableHLO")
+@register(":hlo EXPRESSION", "show the same as StableHLO for XLA")
 def print_stablehlo(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
     talk.print_text(graph_text(talk.session, text, "stablehlo").rstrip())
 
 
-@register(":mem FUNCTION", "what a function needs in memory: `:mem f x=f32[3]`")
+@register(":mem FUNCTION", "show how much memory a function needs: `:mem f x=f32[3]`")
 def memory_report(talk: ReplSession, text: str) -> None:
     from difflang.tools.memory_report import MemoryOptions, function_memory
     from difflang.tools.session_queries import parse_function_call
@@ -161,7 +161,7 @@ def memory_report(talk: ReplSession, text: str) -> None:
     talk.show_report(function_memory(talk.session.program, decl, MemoryOptions(told)))
 
 
-@register(":check FUNCTION", "whether the derivative of a function is right")
+@register(":check FUNCTION", "check the derivative of a function")
 def check_gradient(talk: ReplSession, text: str) -> None:
     from difflang.tools.check_grad import CheckGradOptions, check_grad_with_globals
     from difflang.tools.session_queries import parse_function_call
@@ -176,7 +176,7 @@ def check_gradient(talk: ReplSession, text: str) -> None:
         raise DifflangError(*found.diagnostics())
 
 
-@register(":time EXPRESSION", "how long an expression takes, the first time and then")
+@register(":time EXPRESSION", "time an expression, on the first run and on later ones")
 def time_expression(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import expression_runner
 
@@ -197,7 +197,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-@register(":g FUNCTION", "the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
+@register(":g FUNCTION", "show the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
 def print_gradient(talk: ReplSession, text: str) -> None:
     from difflang.tools.derive.derive import MODES, DeriveOptions, derive_function
     from difflang.tools.session_queries import parse_function_call
@@ -214,7 +214,7 @@ def print_gradient(talk: ReplSession, text: str) -> None:
     talk.print_text(text.rstrip())
 
 
-@register(":trace FUNCTION", "a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
+@register(":trace FUNCTION", "trace a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
 def trace_function(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import parse_function_call
     from difflang.tools.trace_call import TraceOptions, trace_declaration
@@ -229,20 +229,20 @@ def trace_function(talk: ReplSession, text: str) -> None:
 # ---- Files and what was typed
 
 
-@register(":load FILE", "run a file here")
+@register(":load FILE", "run a file in this session")
 def load_file(talk: ReplSession, text: str) -> None:
     talk.loaded = text
     talk.run_text(read_source(Path(text), text).text, text)
 
 
-@register(":reload", "run the file that was loaded last once more")
+@register(":reload", "run the last loaded file again")
 def reload_file(talk: ReplSession, text: str) -> None:
     if not talk.loaded:
-        raise command_error(":reload", "no file was loaded", "`:load FILE` does")
+        raise command_error(":reload", "no file has been loaded", "load one with `:load FILE`")
     load_file(talk, talk.loaded)
 
 
-@register(":save FILE", "write what was typed and carried out to a new file")
+@register(":save FILE", "write every input that ran to a new file")
 def save_inputs(talk: ReplSession, text: str) -> None:
     try:
         with open(text, "x", encoding="utf-8") as file:
@@ -253,18 +253,20 @@ def save_inputs(talk: ReplSession, text: str) -> None:
         ) from None
 
 
-@register(":edit [NAME]", "change a function, or what was typed last, in $EDITOR, and run that")
+@register(":edit [NAME]", "edit a function, or the last input, in $EDITOR, and run it")
 def edit_input(talk: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import declaration_source
 
     session = talk.session
     if not talk.terminal:
         raise command_error(
-            f":edit {text}", "there is no terminal for an editor here", "change the cell, and run it again"
+            f":edit {text}",
+            "an editor needs a terminal, which this session does not have",
+            "edit the cell, and run it again",
         )
     before = declaration_source(session, text) if text else (session.inputs[-1] if session.inputs else "")
     if before is None:
-        raise command_error(f":edit {text}", f"`{text}` was not declared here", code="DL0201")
+        raise command_error(f":edit {text}", f"`{text}` was not declared in this session", code="DL0201")
     after = edit_in_editor(before)
     if after.strip() and after != before:
         talk.print_text(after.rstrip())
@@ -281,25 +283,27 @@ def edit_in_editor(text: str) -> str:
         subprocess.run([*editor, name], check=True)
         return Path(name).read_text(encoding="utf-8")
     except (OSError, subprocess.CalledProcessError) as error:
-        raise command_error(":edit", f"the editor `{editor[0]}` failed: {error}", "$EDITOR names another") from None
+        raise command_error(
+            ":edit", f"the editor `{editor[0]}` failed: {error}", "set $EDITOR to another editor"
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             os.unlink(name)
 
 
-@register(":undo", "go back to before the last input")
+@register(":undo", "undo the last input")
 def undo_input(talk: ReplSession, text: str) -> None:
     gone = talk.session.undo()
-    talk.print_text(f"without: {gone}" if gone is not None else "there is nothing to go back to")
+    talk.print_text(f"removed: {gone}" if gone is not None else "there is nothing to undo")
 
 
-@register(":help", "this list")
+@register(":help", "show this list")
 def list_commands(talk: ReplSession, text: str) -> None:
     width = max(len(c.usage) for c in COMMANDS.values())
     rows = [f"{c.usage:<{width}}  {c.help}" for c in COMMANDS.values()]
-    talk.print_text("\n".join([*rows, "", "`_` is the last value; with `;` at its end an input shows nothing."]))
+    talk.print_text("\n".join([*rows, "", "`_` is the last value; an input that ends with `;` shows nothing."]))
 
 
-@register(":quit", "end the session; so does Ctrl-D")
+@register(":quit", "end the session; Ctrl-D does too")
 def quit_session(talk: ReplSession, text: str) -> bool:
     return False

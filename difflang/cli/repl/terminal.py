@@ -42,7 +42,7 @@ COLORS = {
     "prompt": "ansibrightblack",
 }
 TOKEN_STYLES = {"INT": "number", "FLOAT": "number", "STRING": "string", "COMMENT": "comment"}
-GREETING = "difflang: `:help` lists what can be asked, Ctrl-D ends."
+GREETING = "difflang: `:help` lists the commands, Ctrl-D ends the session."
 
 
 def run_terminal(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Ints = tuple[int, ...]
 Margins = tuple[tuple[int, int], ...]
 SPACE = {"1d": "length", "2d": "height, width", "3d": "depth, height, width"}
-PADDING = 'padding is "valid", "same", a number, or a tuple of one for each axis'
+PADDING = 'padding is "valid", "same", a number, or a tuple of one number for each axis'
 
 
 def per_space_axis(cx: ElabContext, took: BuiltinArgs, name: str, rank: int, default: int, least: int = 1) -> Ints:
@@ -74,16 +74,12 @@ def window_padding(
         if (there := low + n + high) < k:
             raise make_error(
                 "DL0338",
-                f"`{name}`: the window is longer than the image: {k} along the {axis}, where there {is_or_are(there)}",
-                (took.span(what), f"this reaches over {' x '.join(map(str, window))}"),
+                f"`{name}`: the window is larger than the image: {k} along the {axis}, but the image has {there}",
+                (took.span(what), f"the window covers {' x '.join(map(str, window))}"),
                 (took.span("x"), f"this is {show_type(x.tensor)}" + f", padded by {low} on each side" * (low > 0)),
-                help=f'write `padding = "same"`, or `padding = {way}` or more; or take a shorter window',
+                help=f'write `padding = "same"`, or `padding = {way}` or more; or use a smaller window',
             )
     return edges
-
-
-def is_or_are(n: int) -> str:
-    return "is 1" if n == 1 else f"are {n}"
 
 
 def padding_word(cx: ElabContext, took: BuiltinArgs) -> str | None:
@@ -131,7 +127,7 @@ def kernel_argument(cx: ElabContext, took: BuiltinArgs, x: Array, kind: str) -> 
         raise dtype_mismatch_error(cx, took.name, took.args.span, [x, w], (took.span("x"), span))
     taps = static_sizes(cx, w.tensor.shape[:-2], span)
     if 0 in taps:
-        raise cx.error("DL0338", f"`{took.name}`: a kernel of no places", span, f"this is {show_type(w.tensor)}")
+        raise cx.error("DL0338", f"`{took.name}`: the kernel is empty", span, f"this is {show_type(w.tensor)}")
     return w, taps
 
 
@@ -191,7 +187,7 @@ def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if not cx.unifier.equal(channels, given) or (isinstance(given, int) and given % groups):
         message = f"`{name}`: the number of channels differs: {given} and {channels}"
         if cx.unifier.equal(channels, given):
-            message = f"`{name}`: {given} channels do not fall into {groups} groups"
+            message = f"`{name}`: {given} channels do not divide into {groups} groups"
         raise cx.error("DL0312", message, took.span("w"), f"this is {show_type(w.tensor)}")
     whole, edges = transposed_size(cx, took, sizes, window, strides)
     before = x.tensor.reshaped(x.tensor.shape[0], *whole, w.tensor.shape[-2] * groups)
@@ -217,7 +213,7 @@ def transposed_size(
     rows = zip(sizes, window, strides, edges, strict=True)
     whole = tuple((n - 1) * s + k - low - high if n else 0 for n, k, s, (low, high) in rows)
     if any(n < 0 for n in whole):
-        raise cx.error("DL0338", "the padding cuts off more than there is", took.span("padding"))
+        raise cx.error("DL0338", "the padding removes more than there is", took.span("padding"))
     return whole, edges
 
 

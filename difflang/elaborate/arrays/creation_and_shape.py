@@ -59,7 +59,7 @@ def check_size(cx: ElabContext, size: StaticNumber, span: Span, least: int) -> D
     if isinstance(size, bool) or not isinstance(size, (int, Poly)):
         raise cx.error("DL0305", "a size is an integer", span)
     if isinstance(size, int) and size < least:
-        raise cx.error("DL0303", "a size is not negative", span, f"this is {size}")
+        raise cx.error("DL0303", "a size cannot be negative", span, f"this is {size}")
     return size
 
 
@@ -85,8 +85,8 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
     missing = len(shape) - value.tensor.rank
     if missing < 0 or not all(map(cx.unifier.equal, value.tensor.shape, shape[missing:])):
         told = ", ".join(map(str, shape))
-        message = f"`fill` is told all sizes of the result, and [{told}] does not end with those of its value"
-        way = "write `fill(k, n, x)` for k times an array `x` of size n, and `x` itself for one"
+        message = f"`fill` takes all sizes of the result, but [{told}] does not end with the sizes of its value"
+        way = "write `fill(k, n, x)` for k copies of an array `x` of size n, and `x` itself for one"
         raise cx.error("DL0310", message, at, f"this is {show_type(value.tensor)}", way)
     from difflang.elaborate.expressions.operators import broadcast_to
 
@@ -177,9 +177,9 @@ def reshape(cx: ElabContext, args: CallArgs, name: str) -> Term:
     if not cx.unifier.equal(shape_product(shape), total):
         raise cx.error(
             "DL0336",
-            "the new shape holds another number of elements",
+            "the new shape has a different number of elements",
             took.span("shape"),
-            f"{shape_product(shape)} here, {total} in {show_type(x.tensor)}",
+            f"{shape_product(shape)} here, but {total} in {show_type(x.tensor)}",
         )
     return Array(cx.emit("reshape", args.span, x.value, shape=shape))
 
@@ -214,7 +214,7 @@ def permute_axes(cx: ElabContext, took: BuiltinArgs) -> Term:
         items = term.items if isinstance(term, Tuple) else (term,)
         perm = tuple(n for n in (cx.static(t, at, "an axis") for t in items) if isinstance(n, int))
         if sorted(perm) != list(range(x.tensor.rank)):
-            raise cx.error("DL0335", "every axis is named once", at, f"the array has {x.tensor.rank}")
+            raise cx.error("DL0335", "name each axis once", at, f"the array has rank {x.tensor.rank}")
     return Array(cx.emit("transpose", span, x.value, perm=perm))
 
 
@@ -233,7 +233,7 @@ def axis_argument(cx: ElabContext, args: CallArgs, rank: int) -> int:
     term, span = args.named["axis"]
     axis = cx.static(term, span, "`axis`")
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise cx.error("DL0335", f"there is no such axis: the array has {rank}", span)
+        raise cx.error("DL0335", f"this axis does not exist: the array has rank {rank}", span)
     return axis % rank
 
 
@@ -272,7 +272,9 @@ def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
         given = shape_argument(cx, [took.by_name[side]])
         sides.append(given * rank if len(given) == 1 else given)
     if any(len(s) != rank for s in sides):
-        raise cx.error("DL0335", f"one number an axis, or one for all: the array has {rank}", args.span)
+        raise cx.error(
+            "DL0335", f"write one number per axis, or one for all axes: the array has rank {rank}", args.span
+        )
     value = (
         took.array("value")
         if took.is_present("value")
@@ -311,10 +313,10 @@ def sum_leaves(cx: ElabContext, term: Term, span: Span) -> Array:
         axes = tuple(range(term.tensor.rank))
         return Array(cx.emit("reduce_sum", span, term.value, axes=axes)) if axes else term
     if not isinstance(term, (SumTerm, Tuple, RecordTerm, VariantTerm)):
-        raise cx.error("DL0313", "a vector is expected here", span, f"this is {show_type(type_of(term))}")
+        raise cx.error("DL0313", "expected a vector here", span, f"this is {show_type(type_of(term))}")
     if not has_numbers(term):
         if not contains_kind(type_of(term), (VariantType, SumType)):
-            raise cx.error("DL0401", "there is no number in this to add up", span)
+            raise cx.error("DL0401", "this contains no number to sum", span)
         return cx.literal_array(0.0, span, literal_dtype(0.0, cx.module.default_float), 0.0)
     if is_sum_array(term):
         return sum_leaves(cx, map_sum_items(cx, [term], span, lambda items: sum_leaves(cx, items[0], span)), span)

@@ -40,14 +40,17 @@ def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     z, at, (*rest, last) = fft_operand(cx, took, "z")
     size = took.static("n", 2 * (z.tensor.shape[last] - 1))
     if size == 0:
-        raise empty_axis_error(cx, name, z, at, "say how many numbers there were: `irfft(z, n = 1)`")
+        raise empty_axis_error(cx, name, z, at, "state the original number of elements: `irfft(z, n = 1)`")
     if not cx.unifier.equal(z.tensor.shape[last], rfft_length(size)):
         raise cx.error(
             "DL0310",
-            f"the transform of {size} real numbers is {rfft_length(size)} complex ones",
+            f"the transform of {size} real numbers has {rfft_length(size)} complex numbers",
             took.span("n"),
             f"`{quote_source(at)}` is {show_type(z.tensor)}",
-            f"of {2 * z.tensor.shape[last] - 2} and {2 * z.tensor.shape[last] - 1} numbers it has this size",
+            (
+                f"the transform of {2 * z.tensor.shape[last] - 2} or {2 * z.tensor.shape[last] - 1} numbers "
+                "has this size"
+            ),
         )
     whole = cx.emit_op("fft", args.span, z, spans=(at,), axes=tuple(rest), inverse=True) if rest else z
     return cx.emit_op("irfft", args.span, whole, spans=(at,), axis=last, size=size)
@@ -61,7 +64,7 @@ def fft_operand(cx: ElabContext, took: BuiltinArgs, param: str) -> tuple[Array, 
         raise DeferCheck
     if not shape:
         shown = f"this is {show_type(x.tensor)}"
-        raise cx.error("DL0335", f"`{took.name}` goes along an axis, and a number has none", at, shown)
+        raise cx.error("DL0335", f"`{took.name}` works along an axis, but a number has none", at, shown)
     axes = took.axes(len(shape)) or (len(shape) - 1,)
     if any(shape[a] == 0 for a in axes):
         raise empty_axis_error(cx, took.name, x, at)
@@ -69,4 +72,4 @@ def fft_operand(cx: ElabContext, took: BuiltinArgs, param: str) -> tuple[Array, 
 
 
 def empty_axis_error(cx: ElabContext, name: str, x: Array, at: Span, way: str = "") -> DifflangError:
-    return cx.error("DL0303", f"`{name}` of nothing has no value", at, f"this is {show_type(x.tensor)}", way)
+    return cx.error("DL0303", f"`{name}` of an empty axis has no value", at, f"this is {show_type(x.tensor)}", way)

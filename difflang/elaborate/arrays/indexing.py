@@ -105,8 +105,8 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
                 parts += [full_axis(cx, size, sub.span) for size in sizes]
                 axis += len(sizes)
     if len(masks) > 1:
-        way = "make one of them: `a[.., newaxis] and b`"
-        raise cx.error("DL0313", "an array is indexed by one mask at a time", masks[1].span, "a second one", way)
+        way = "combine them into one mask: `a[.., newaxis] and b`"
+        raise cx.error("DL0313", "an array is indexed by one mask at a time", masks[1].span, "a second mask", way)
     parts += [full_axis(cx, size, e.span) for size in shape[axis:]]
     return Subscripts(base, tuple(parts), e.span, e.base.span, masks[0] if masks else None)
 
@@ -121,8 +121,10 @@ def axes_of_mask(cx: ElabContext, mask: Array, sizes: tuple[Dim, ...], span: Spa
     axes = sizes[: mask.tensor.rank]
     if len(axes) == mask.tensor.rank and all(map(cx.unifier.equal, axes, mask.tensor.shape)):
         return axes
-    places = f"what it picks from is of shape [{', '.join(map(str, axes))}]"
-    raise cx.error("DL0310", "a mask has the shape of what it picks from", span, f"{show_type(mask.tensor)}; {places}")
+    places = f"the mask selects from shape [{', '.join(map(str, axes))}]"
+    raise cx.error(
+        "DL0310", "a mask must have the shape of the axes it selects from", span, f"{show_type(mask.tensor)}; {places}"
+    )
 
 
 def is_newaxis(e: tree.Expr) -> bool:
@@ -198,7 +200,7 @@ def evaluate_subscript(cx: ElabContext, e: tree.Expr, axis: SubscriptedAxis) -> 
         return index
     if not cx.unifier.same(Tensor(index.tensor.dtype), Tensor(I32)) and dtype not in INTEGERS:
         way = "`i32(x)` rounds toward zero; `//` divides integers" if dtype.is_float else ""
-        raise cx.error("DL0313", "an index is an integer", e.span, f"this is {show_type(index.tensor)}", way)
+        raise cx.error("DL0313", "an index must be an integer", e.span, f"this is {show_type(index.tensor)}", way)
     if index.tensor.shape:
         return SubscriptPart(where=check_index(cx, index, size, e.span, axis.access_site(cx, e, index)))
     return SubscriptPart(point_index(cx, e, index, axis))
@@ -216,7 +218,7 @@ def point_index(cx: ElabContext, e: tree.Expr, index: Array, axis: SubscriptedAx
             "DL0326",
             f"index {index.static} is out of range",
             e.span,
-            f"this axis has {size} places, 0 to {size - 1}" if size != 0 else "this axis is empty",
+            f"this axis has {size} elements, 0 to {size - 1}" if size != 0 else "this axis is empty",
         )
     return cx.integer_array(static, e.span)
 
@@ -231,7 +233,7 @@ def range_index(
 ) -> SubscriptPart:
     stride, size = step.static if step is not None else 1, axis.size
     if not isinstance(stride, int) or stride < 1:
-        raise cx.error("DL0328", "the step of a range is a positive number known before the run", e.span)
+        raise cx.error("DL0328", "the step of a range must be a positive number known at compile time", e.span)
     first, last = start.static, stop.static
     if isinstance(first, (int, Poly)) and isinstance(last, (int, Poly)):
         inside = not (isinstance(first, int) and first < 0) and not any(
@@ -239,8 +241,8 @@ def range_index(
         )
         if not inside:
             way = f"a range counts from the front: the end of the axis is {size}" if any_negative(first, last) else ""
-            message = f"the range {first}..{last} does not lie in 0..{size}"
-            raise cx.error("DL0326", message, e.span, f"this axis has {size} places", way)
+            message = f"the range {first}..{last} is not within 0..{size}"
+            raise cx.error("DL0326", message, e.span, f"this axis has {size} elements", way)
         length = floor_div(last - first + (stride - 1), stride)
         all_of_it = first == 0 and last == size and stride == 1
         return SubscriptPart(cx.integer_array(first, e.span), length, stride, full_axis=all_of_it)
@@ -248,7 +250,7 @@ def range_index(
     if length is None or stride != 1:
         raise cx.error(
             "DL0334",
-            "the length of this range is known only to the run",
+            "the length of this range is known only at run time",
             e.span,
             "",
             "write `a[i..i + n]`, where n is a size",
@@ -307,8 +309,8 @@ def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
 
 def mask_length_error(cx: ElabContext, mask: IndexMask) -> DifflangError:
     """How many items a mask picks is no size."""
-    message = "how many items a mask picks is known only to the run"
-    way = "keep them all, `where(mask, x, 0.0)`, or reduce what is picked, `sum(for i if mask[i] => x[i])`"
+    message = "the number of items that a mask selects is known only at run time"
+    way = "keep all items, `where(mask, x, 0.0)`, or reduce the selected ones, `sum(for i if mask[i] => x[i])`"
     return cx.error("DL0334", message, mask.span, f"this is {show_type(mask.truths.tensor)}", way)
 
 

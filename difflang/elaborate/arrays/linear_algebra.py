@@ -30,7 +30,7 @@ def matrix_argument(cx: ElabContext, took: BuiltinArgs, name: str) -> Array:
     """An argument with at least two axes."""
     x = require_rank(took, name)
     if x.tensor.rank < 2:
-        message = f"`{took.name}` takes a matrix, or a stack of them"
+        message = f"`{took.name}` takes a matrix, or a stack of matrices"
         raise cx.error("DL0313", message, took.span(name), f"this is {show_type(x.tensor)}")
     return x
 

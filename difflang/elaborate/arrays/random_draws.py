@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal(n, m)`: standard normal numbers; `uniform(n, m)`: in [0, 1)."""
     if args.named:
-        way = f"draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) {{ {name}(n) }}`"
+        way = f"set the seed with `--seed`, or use a key: `with_key(key(7)) {{ {name}(n) }}`"
         raise cx.error("DL0319", f"`{name}` is called as `{name}(n, m, …)`", args.span, "", way)
     shape = shape_argument(cx, args.items)
     dtype = literal_dtype(0.0, cx.module.default_float)
@@ -55,7 +55,7 @@ def emit_draw(cx: ElabContext, name: str, given: Tensor, at: Span, span: Span) -
     try:
         cx.unifier.accepts(given, FLOATS)
     except TypeMismatch:
-        way = f"draw floats, and say of which size: `{name.removesuffix('_like')}(n)`"
+        way = f"draw floats, and give the size: `{name.removesuffix('_like')}(n)`"
         raise cx.error("DL0313", f"`{name}` draws floats", at, f"this is {show_type(given)}", way) from None
     return cx.emit(name.removesuffix("_like"), span, cx.draw_key(span), shape=given.shape, dtype=given.dtype)
 
@@ -86,7 +86,7 @@ def fold_in(cx: ElabContext, args: CallArgs, name: str) -> Term:
     taken = BuiltinArgs(cx, args, name, "key n")
     base, span = taken.by_name["key"]
     if not isinstance(base, KeyTerm):
-        raise cx.error("DL0313", "draws need a key", span, f"this is {show_type(type_of(base))}")
+        raise cx.error("DL0313", "expected a random key", span, f"this is {show_type(type_of(base))}")
     number = integer_argument(cx, *taken.by_name["n"])
     return KeyTerm(cx.emit("fold_in", args.span, base.value, low_bits(cx, number, args.span)))
 
@@ -101,7 +101,7 @@ def integer_argument(cx: ElabContext, term: Term, span: Span) -> Array:
     else:
         if not number.tensor.shape:
             return number
-    raise cx.error("DL0313", "a seed is a whole number", span, f"this is {show_type(number.tensor)}")
+    raise cx.error("DL0313", "a seed must be an integer", span, f"this is {show_type(number.tensor)}")
 
 
 def low_bits(cx: ElabContext, number: Array, span: Span) -> Value:
@@ -116,8 +116,8 @@ def with_key_block(cx: ElabContext, e: tree.WithKey) -> Walk[Term]:
     if isinstance(key, PoisonTerm):
         raise AlreadyReported
     if not isinstance(key, KeyTerm):
-        way = "a key is made by `key(seed)`, and another from it by `fold_in(k, n)`"
-        raise cx.error("DL0313", "draws need a key", e.key.span, f"this is {show_type(type_of(key))}", way)
+        way = "create a key with `key(seed)`, or derive one with `fold_in(k, n)`"
+        raise cx.error("DL0313", "expected a random key", e.key.span, f"this is {show_type(type_of(key))}", way)
     effects = set(cx.root.effects)
     with cx.with_random_key(key.value):
         value = yield elaborate(cx, e.body)

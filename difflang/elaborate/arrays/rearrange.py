@@ -38,7 +38,7 @@ def axis_argument(took: BuiltinArgs, x: Array, otherwise: int | None) -> int | N
         return otherwise
     if axes is None or len(axes) != 1:
         shown = f"this is {show_type(x.tensor)}"
-        raise took.cx.error("DL0335", f"`{took.name}` goes along one axis", took.span("axis"), shown)
+        raise took.cx.error("DL0335", f"`{took.name}` works along one axis", took.span("axis"), shown)
     return axes[0]
 
 
@@ -47,7 +47,7 @@ def scalar_argument(took: BuiltinArgs, name: str) -> Array:
     number = took.array(name)
     if number.tensor.shape:
         shown = f"this is {show_type(number.tensor)}"
-        raise took.cx.error("DL0313", f"`{name}` of `{took.name}` is one number", took.span(name), shown)
+        raise took.cx.error("DL0313", f"`{name}` of `{took.name}` must be one number", took.span(name), shown)
     return number
 
 
@@ -120,15 +120,19 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
         if count < 1 or each * count != size:
             if count > 0 and not isinstance(size, int):
                 raise DeferCheck
-            shown = f"this axis has {size} places"
-            way = "say where to cut: `split(x, [2, 5])`"
-            raise cx.error("DL0310", f"an axis is not split in {count} equal parts", took.span("parts"), shown, way)
+            shown = f"this axis has {size} elements"
+            way = "specify where to cut: `split(x, [2, 5])`"
+            raise cx.error(
+                "DL0310", f"an axis cannot be split into {count} equal parts", took.span("parts"), shown, way
+            )
         places = [each * i for i in range(count + 1)]
     for start, stop in pairwise(places):
         beyond = stop - start
         if isinstance(beyond, int) and beyond < 0:
-            shown = f"this axis has {size} places"
-            raise cx.error("DL0326", "the places to cut at rise, within the axis", took.span("parts"), shown)
+            shown = f"this axis has {size} elements"
+            raise cx.error(
+                "DL0326", "the positions of a split must increase and lie within the axis", took.span("parts"), shown
+            )
     return Tuple(tuple([slice_along(cx, x, axis, a, b, span) for a, b in pairwise(places)]))
 
 
@@ -176,7 +180,7 @@ def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
         not cx.unifier.same(Tensor(places.tensor.dtype), Tensor(I32))
         and prune_dtype(places.tensor.dtype) not in INTEGERS
     ):
-        raise cx.error("DL0313", "an index is an integer", at, f"this is {show_type(places.tensor)}")
+        raise cx.error("DL0313", "an index must be an integer", at, f"this is {show_type(places.tensor)}")
     return take_along(cx, x, check_index(cx, places, x.tensor.shape[axis], at), axis, args.span)
 
 
@@ -217,7 +221,7 @@ def triangle(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x k?")
     x, k = array_argument(took), took.integer("k", 0)
     if x.tensor.rank < 2:
-        message = f"`{name}` takes a matrix, or a stack of them"
+        message = f"`{name}` takes a matrix, or a stack of matrices"
         raise cx.error("DL0313", message, took.span("x"), f"this is {show_type(x.tensor)}")
     return mask_triangle(cx, "ge" if name == "tril" else "le", x, k, args.span)
 

@@ -100,9 +100,9 @@ def check_carry_type(cx: ElabContext, name: str, running: LangType, value: Term,
     if least_common_type(cx.unifier, running, type_of(value)) is None:
         raise make_error(
             "DL0304",
-            f"what `{name}` carries on is {show_type(running)} and keeps that type",
+            f"the carry of `{name}` is {show_type(running)} and keeps that type",
             (op, f"this gives {show_type(type_of(value))}"),
-            (init, f"it begins as {show_type(running)}"),
+            (init, f"it starts as {show_type(running)}"),
         )
 
 
@@ -125,7 +125,7 @@ class TreeReduction:
         if not self.cx.unifier.same(self.type, one):
             raise make_error(
                 "DL0304",
-                f"an associative `{self.name}` begins with a value like its items",
+                f"the initial value of an associative `{self.name}` must have the type of its items",
                 (self.init_span, f"this is {show_type(self.type)}"),
                 (self.items_span, f"an item is {show_type(one)}"),
             )

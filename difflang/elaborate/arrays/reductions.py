@@ -47,7 +47,9 @@ def reduction(cx: ElabContext, args: CallArgs, name: str) -> Term:
     x = took.array("x")
     axes = axes_argument(cx, took, x, args)
     if name in ("max", "min") and any(x.tensor.shape[a] == 0 for a in axes) and x.tensor.shape:
-        raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
+        raise cx.error(
+            "DL0337", f"`{name}` of no elements has no value", took.span("x"), f"this is {show_type(x.tensor)}"
+        )
     return emit_reduction(cx, REDUCTION_OPS[name], x, axes, args.span, keep=took.flag("keepdims"), at=took.span("x"))
 
 
@@ -84,10 +86,10 @@ def single_axis(cx: ElabContext, took: BuiltinArgs, x: Array, name: str) -> int:
     if (axes is None and x.tensor.rank != 1) or (axes is not None and len(axes) != 1):
         raise cx.error(
             "DL0335",
-            f"`{name}` goes along one axis",
+            f"`{name}` works along one axis",
             took.args.span,
             f"this is {show_type(x.tensor)}",
-            "say which: `axis = 1`",
+            "name the axis: `axis = 1`",
         )
     return axes[0] if axes else 0
 
@@ -99,7 +101,9 @@ def arg_extremum(cx: ElabContext, args: CallArgs, name: str) -> Term:
     x = took.array("x")
     axis = single_axis(cx, took, x, name)
     if x.tensor.shape[axis] == 0:
-        raise cx.error("DL0337", f"`{name}` of nothing has no value", took.span("x"), f"this is {show_type(x.tensor)}")
+        raise cx.error(
+            "DL0337", f"`{name}` of no elements has no value", took.span("x"), f"this is {show_type(x.tensor)}"
+        )
     place = cx.emit_op(name, args.span, x, spans=(took.span("x"),), axis=axis)
     return Array(place.value, upper_bound=x.tensor.shape[axis])
 
@@ -221,7 +225,9 @@ def digamma(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x order?")
     order, x = took.integer("order", 0), (took.term("x"),)
     if order < 0:
-        raise cx.error("DL0338", "the `order` of a derivative is not negative", took.span("order"), f"this is {order}")
+        raise cx.error(
+            "DL0338", "the `order` of a derivative cannot be negative", took.span("order"), f"this is {order}"
+        )
     if order == 0:
         return elementwise(cx, "digamma", args.span, x, (took.span("x"),))
     return elementwise(cx, "polygamma", args.span, x, (took.span("x"),), n=order)
@@ -268,7 +274,12 @@ def top_k(cx: ElabContext, args: CallArgs, name: str) -> Term:
     axis, k = single_axis(cx, took, x, name), took.static("k", 0)
     size = x.tensor.shape[axis]
     if any(isinstance(d, int) and d < 0 for d in (k, size - k)):
-        raise cx.error("DL0303", f"there are no {k} greatest of {size}", took.span("k"), f"this axis has {size} places")
+        raise cx.error(
+            "DL0303",
+            f"cannot take the {k} greatest of {size} elements",
+            took.span("k"),
+            f"this axis has {size} elements",
+        )
     order = emit_argsort(cx, took, x, axis, descending=True).value
     stops = x.tensor.resized(axis, k).shape
     starts, steps = (0,) * len(stops), (1,) * len(stops)

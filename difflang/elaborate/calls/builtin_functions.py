@@ -144,7 +144,7 @@ class BuiltinArgs:
                 said, fixes = did_you_mean(unknown[0], names, place)
                 raise cx.error("DL0319", f"`{name}` has no `{unknown[0]}`", place, said, way, fixes)
             wanted = next((n for n in needed if n not in self.by_name), None)
-            what = f"`{name}` needs `{wanted}` too" if wanted else f"`{name}` is given too much"
+            what = f"`{name}` also needs `{wanted}`" if wanted else f"`{name}` has too many arguments"
             place = args.items[len(names)][1] if len(args.items) > len(names) else args.span
             raise cx.error("DL0319", what, place, "", way)
 
@@ -180,7 +180,7 @@ class BuiltinArgs:
             return default
         term, span = self.by_name[name]
         if not isinstance(term, Array) or not isinstance(term.static, bool):
-            raise self.cx.error("DL0305", f"`{name}` is `true` or `false` as written", span)
+            raise self.cx.error("DL0305", f"`{name}` must be the literal `true` or `false`", span)
         return term.static
 
     def axes(self, rank: int, name: str = "axis") -> tuple[int, ...] | None:
@@ -195,15 +195,15 @@ class BuiltinArgs:
         axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
         if any(not isinstance(a, int) or not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
             raise self.cx.error(
-                "DL0335", f"there is no such axis: the array has {rank}", span, f"axes are 0 to {rank - 1}"
+                "DL0335", f"this axis does not exist: the array has rank {rank}", span, f"axes are 0 to {rank - 1}"
             )
         return tuple(sorted(a for a in axes if isinstance(a, int)))
 
     def axis_error(self, name: str, term: Term, span: Span) -> DifflangError:
         """A float where an axis stands, as someone writes who means several numbers."""
-        message = f"`{name}` of `{self.name}` is the number of an axis"
+        message = f"`{name}` of `{self.name}` must be the number of an axis"
         several = ", ".join(place.text for _, place in self.args.items)
-        way = f"of several numbers it is `{self.name}([{several}])`" if len(self.args.items) > 1 else ""
+        way = f"for several numbers, write `{self.name}([{several}])`" if len(self.args.items) > 1 else ""
         return self.cx.error("DL0313", message, span, f"this is {show_type(type_of(term))}", way)
 
 

@@ -77,4 +77,4 @@ def field_mismatch(annotations: AnnotationResolver, written: tree.Field, found: 
     bound = ", ".join(f"{n} = {d}" for n, d in annotations.bound.items())
     error = declared_type_error(written.type, found, span, f"the field `{written.name}`")
     (report,) = error.diagnostics
-    return DifflangError(replace(report, helps=(f"the other fields give {bound}",) if bound else report.helps))
+    return DifflangError(replace(report, helps=(f"the other fields imply {bound}",) if bound else report.helps))

@@ -103,7 +103,7 @@ def unbound_extern_error(decl: tree.Fn, span: Span) -> DifflangError:
     """Errors: DL1231."""
     name, file = decl.name, decl.span.source.name
     way = f'bind it in Python: `difflang.load("{file}", externs={{"{name}": {name}}})`'
-    message = f"`{name}` is a function of Python, and nothing is bound to it"
+    message = f"no Python function is bound to `{name}`"
     return make_error("DL1231", message, (span, "called here"), (decl.name_span, "declared here"), help=way)
 
 
@@ -113,12 +113,12 @@ def check_exchange_types(decl: tree.Fn, types: dict[str, LangType], result: Lang
         if param.name in types and param.type is not None and (what := unsupported_part(types[param.name], text=True)):
             raise exchange_type_error(decl, f"`{decl.name}` takes {what}", param.type.span)
     if decl.result is not None and (what := unsupported_part(result, text=False)):
-        raise exchange_type_error(decl, f"`{decl.name}` gives {what}", decl.result.span)
+        raise exchange_type_error(decl, f"`{decl.name}` returns {what}", decl.result.span)
 
 
 def exchange_type_error(decl: tree.Fn, message: str, span: Span) -> DifflangError:
-    way = "arrays and numbers, and records, tuples and enums of these, go to Python and come back"
-    return make_error("DL0343", f"{message}, and is a function of Python", (span, ""), help=way)
+    way = "only arrays, numbers, and records, tuples and enums of these can be passed to and from Python"
+    return make_error("DL0343", f"{message}, but it is a function of Python", (span, ""), help=way)
 
 
 def unsupported_part(type: LangType, *, text: bool) -> str:

@@ -96,7 +96,7 @@ def evaluate_arguments(cx: ElabContext, e: tree.Call, fn: Term) -> Walk[CallArgs
             term = yield elaborate(cx, arg.value)
         if arg.name is None:
             if args.named:
-                raise cx.error("DL0319", "an argument by position stands after one by name", arg.span)
+                raise cx.error("DL0319", "a positional argument cannot follow a named one", arg.span)
             args.items.append((term, arg.span))
         elif arg.name in args.named:
             raise cx.error("DL0319", f"the argument `{arg.name}` is given twice", arg.span)
@@ -143,7 +143,10 @@ def parse_wrt(cx: ElabContext, e: tree.Expr) -> Wrt:
     if isinstance(e, tree.Int) and not path:
         return (e.value,)
     raise cx.error(
-        "DL0403", "a derivative is taken in a parameter", e.span, "write its name, its position or `p.field`"
+        "DL0403",
+        "expected a parameter to differentiate with respect to",
+        e.span,
+        "write its name, its position or `p.field`",
     )
 
 
@@ -176,10 +179,12 @@ def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], writte
             continue
         way, fixes = did_you_mean(first, [n for n in names if n], place.span) if isinstance(first, str) else ("", ())
         what = (
-            f"parameter `{first}`" if isinstance(first, str) else f"parameter {first}: they are 0 to {len(names) - 1}"
+            f"parameter `{first}`"
+            if isinstance(first, str)
+            else f"parameter {first}: positions go from 0 to {len(names) - 1}"
         )
         if isinstance(first, str) and (inside := parameter_fields_named(fn, first)):
-            way, fixes = f"for the field of that name write {inside}", ()
+            way, fixes = f"for the field of that name, write {inside}", ()
         way = way or f"it has {', '.join(n or '_' for n in names)}"
         raise cx.error("DL0403", f"the function has no {what}", place.span, "", way, fixes)
 
@@ -192,10 +197,10 @@ def expect_function(cx: ElabContext, term: Term, span: Span, way: str = "") -> C
         indexed = isinstance(term, Array) and term.tensor.shape
         indexed = indexed or (isinstance(term, SumTerm) and isinstance(term.parts[0], Closure))
         if indexed and "\n" not in span.text and not way:
-            way = f"an array is indexed in brackets: `{span.text}[i]`"
+            way = f"arrays are indexed with brackets: `{span.text}[i]`"
         if span.text in BUILTINS:
-            way = f"a value called `{span.text}` hides the function here: give it another name"
-        raise cx.error("DL0320", "a function is expected here", span, f"this is {show_type(type_of(term))}", way)
+            way = f"a value named `{span.text}` hides the function here: rename the value"
+        raise cx.error("DL0320", "expected a function here", span, f"this is {show_type(type_of(term))}", way)
     assert isinstance(term, (Closure, OpaqueTerm, SumTerm))
     return term
 
@@ -247,7 +252,7 @@ def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
         case Closure(code=LinearMapCode() as code, captures=captures):
             return linear_functions.apply_map(cx, code, captures, args)
         case _:
-            raise cx.error("DL0320", "a function is expected here", args.span)
+            raise cx.error("DL0320", "expected a function here", args.span)
 
 
 def apply_selected_function(cx: ElabContext, several: SumTerm, args: CallArgs) -> Walk[Term]:
@@ -282,7 +287,7 @@ def check_typed_arguments(cx: ElabContext, type: FnType, args: CallArgs) -> list
             continue
         if type.linear:
             raise linear_argument_error(wanted, term, span)
-        raise cx.error("DL0304", f"{show_type(wanted)} is expected here", span, f"this is {show_type(type_of(term))}")
+        raise cx.error("DL0304", f"expected {show_type(wanted)} here", span, f"this is {show_type(type_of(term))}")
     return [term for term, _ in items]
 
 
@@ -317,8 +322,8 @@ def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs)
         found, wanted = show_type(type_of(result)), show_type(code.type.result)
         raise make_error(
             "DL0304",
-            f"the function given for `{code.name}` gives {found}, not {wanted}",
-            (code.argument_span, "given here"),
+            f"the function passed for `{code.name}` returns {found}, not {wanted}",
+            (code.argument_span, "passed here"),
             (code.declared_span, f"declared {code.declared_span.text}"),
         )
     return result
@@ -328,8 +333,8 @@ MAX_LAMBDA_CALLS = 50_000  # calls of lambdas in one graph
 
 
 def lambda_limit_error(cx: ElabContext, span: Span) -> DifflangError:
-    message = f"calls of lambdas are written out here more than {MAX_LAMBDA_CALLS:,} times"
-    way = "make functions of lambdas that call others: a `fn` is compiled once"
+    message = f"lambdas are expanded here more than {MAX_LAMBDA_CALLS:,} times"
+    way = "replace lambdas that call others with functions: a `fn` is compiled once"
     if (why := nested_closures_note(cx)) is not None:
         message, way = f"{message}: {why}", RECOMPILED_HELP
     return cx.error("DL1010", message, span, "", way)
@@ -339,7 +344,7 @@ def nested_closures_note(cx: ElabContext) -> str | None:
     """What is said where another instance of the function that is being made calls it with another function."""
     makings = cx.session.in_progress.stack
     again = [m for m in makings if m.code.decl is makings[-1].code.decl]
-    return f"`{again[-1].code}` is called with functions made of one another" if len(again) > 1 else None
+    return f"`{again[-1].code}` is called with functions built from one another" if len(again) > 1 else None
 
 
 def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
@@ -352,12 +357,18 @@ def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], a
             (code.decl.span, "defined here"),
         )
     if cx.lambda_depth >= MAX_LAMBDA_DEPTH:
-        message, way = f"lambdas call each other deeper than {MAX_LAMBDA_DEPTH} levels", "make an inner part a `fn`"
+        message, way = (
+            f"lambdas call each other deeper than {MAX_LAMBDA_DEPTH} levels",
+            "turn an inner part into a `fn`",
+        )
         if (why := nested_closures_note(cx)) is not None:
             message, way = f"{message}: {why}", RECOMPILED_HELP
         elif code.decl.span.contains(args.span) and not any(isinstance(t, Closure) for t in captures):
-            message = "this calls the lambda that it stands in, which cannot be told to end"
-            way = "what calls itself is declared: `fn f(x: f64) -> f64 { … }`, with a branch that does not"
+            message = "this lambda calls itself, so it may never end"
+            way = (
+                "a recursive function must be declared: `fn f(x: f64) -> f64 { … }`, with a branch that "
+                "does not call itself"
+            )
         raise cx.error("DL1002", message, args.span, "", way)
     cx.root.lambda_calls += 1
     if cx.root.lambda_calls > MAX_LAMBDA_CALLS:
@@ -372,7 +383,7 @@ def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], a
         with bind_generics(cx.annotations, code.enclosing_generics, closure_sizes(code, captures)):
             for param, (term, span) in zip(params, args.items, strict=True):
                 if param.type is not None and not cx.annotations.match(param.type, type_of(term)):
-                    way = "each size that a lambda names is one size: leave the type away, or make a `fn` of it"
+                    way = "a size in the type of a lambda stands for one fixed size: leave out the type, or use a `fn`"
                     way = way if set(mentioned_names(param.type)).intersection(cx.annotations.bound) else ""
                     raise declared_type_error(param.type, type_of(term), span, "the argument", way)
                 bind_pattern(cx, param.pattern, term, span)

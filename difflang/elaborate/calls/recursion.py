@@ -45,15 +45,15 @@ def declared_result_type(cx: ElabContext, code: FnCode, annotations: AnnotationR
     if decl.result is None:
         raise make_error(
             "DL0340",
-            f"`{decl.name}` calls itself, and does not say what it gives",
+            f"`{decl.name}` calls itself, but does not declare its result",
             (span, "called here"),
             (decl.name_span, "declared without a result"),
-            help=f"write the type of its result: `fn {decl.name}(…) -> f32`",
+            help=f"declare the type of its result: `fn {decl.name}(…) -> f32`",
         )
     type = annotations.type(decl.result)
     if contains_kind(type, (FnType, ClosureType)):
-        message = f"`{decl.name}` calls itself and gives a function: of how many parts, only the run would know"
-        way = "give the numbers that the function would be made of, or let a size, `n: dim`, say how deep it goes"
+        message = f"`{decl.name}` calls itself and returns a function, whose size is known only at run time"
+        way = "return the numbers that the function would capture, or let a size, `n: dim`, determine the depth"
         raise make_error("DL0341", message, (span, "called here"), (decl.name_span, ""), help=way)
     return type
 
@@ -140,8 +140,10 @@ def undecided_text_error(cx: ElabContext, making: PendingFunction, span: Span) -
     if not any(m.assumed_result is not None and contains_kind(m.assumed_result, (TextType,)) for m in group):
         return None
     name = making.code.decl.name
-    message = f"`{name}` decides by a text that a call of itself gives: what that says, only the run would know"
-    return make_error("DL0342", message, (span, ""), help="decide by what it takes, or by a number that it gives")
+    message = f"`{name}` branches on a text that a recursive call returns: its content is known only at run time"
+    return make_error(
+        "DL0342", message, (span, ""), help="branch on the arguments, or on a number that the call returns"
+    )
 
 
 MAX_VARIANT_INSTANCES = 2
@@ -235,10 +237,10 @@ def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
         (number, call), *others = calls.items()
         raise make_error(
             "DL0504",
-            f"`{name[number]}` never gives a value: whatever it is given, it is called again",
-            (call.span, "every way through it leads to such a call"),
+            f"`{name[number]}` never returns: whatever its arguments are, it calls itself again",
+            (call.span, "every path through it leads to such a call"),
             *[(c.span, f"and `{name[n]}` does the same here") for n, c in others],
-            help="let an `if` end it, with a value that no call gives",
+            help="end the recursion with an `if`, whose other branch returns a value without a call",
         )
     if any([i.effects or i.random for i in made.values()]):
         return
@@ -246,9 +248,9 @@ def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
         if (call := identical_self_call(instance.graph, number)) is not None:
             raise make_error(
                 "DL0504",
-                f"`{name[number]}` is called again with what it was given: that never ends",
-                (call.span, "with the same as before"),
-                help="give it something else, and let an `if` see the end by it",
+                f"`{name[number]}` calls itself with its own arguments, which never ends",
+                (call.span, "with the same arguments as before"),
+                help="pass different arguments, and let an `if` test them to end the recursion",
             )
 
 

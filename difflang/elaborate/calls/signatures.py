@@ -51,7 +51,7 @@ def match_arguments(
         raise make_error(
             "DL0319",
             f"`{what}` takes {count_arguments(len(names))}, not {len(args.items)}",
-            (args.items[len(names)][1], "one too many"),
+            (args.items[len(names)][1], "this argument is one too many"),
             (declared, f"it takes {', '.join(names) or 'none'}"),
         )
     given = dict(zip(names, args.items, strict=False))
@@ -68,7 +68,7 @@ def match_arguments(
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)
         labels = ((args.span, ""), (declared, f"it takes {', '.join(names)}"))
-        raise make_error("DL0319", f"`{what}` needs {some} too", *labels)
+        raise make_error("DL0319", f"`{what}` also needs {some}", *labels)
     return given
 
 
@@ -136,7 +136,7 @@ def match_parameters(
             size = annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
             if isinstance(size, int) and size < 0:
                 labels = (span, f"this is {size}"), (param.span, "declared here")
-                raise make_error("DL0303", f"`{param.name}` of `{decl.name}` is a size: it is not negative", *labels)
+                raise make_error("DL0303", f"`{param.name}` of `{decl.name}` is a size: it cannot be negative", *labels)
             continue
         if isinstance(param.type, tree.TypeFn) and param.type.linear and not is_linear_type(type_of(term)):
             raise linear_parameter_error(decl, param, term, span)
@@ -227,14 +227,14 @@ def argument_mismatch_error(
         if wanted != prune_dtype(term.tensor.dtype).name:
             way = fixes[0].title if fixes else f"write `{wanted}({span.text})`"
             way = f"there is no implicit conversion: {way}"
-    message = f"the argument `{param.name}` of `{decl.name}` does not fit"
+    message = f"the argument `{param.name}` of `{decl.name}` has the wrong type"
     return make_error("DL0304", message, *labels, help=way, fixes=fixes)
 
 
 def argument_kind_help(written: tree.TypeExpr, term: Term, span: Span) -> str:
     """How an array becomes what was meant by it, where a function or a tuple is taken."""
     if isinstance(written, tree.TypeTuple) and isinstance(term, Array) and len(written.items) > 1:
-        return "a tuple is written in parentheses: `(a, b)`"
+        return "write a tuple in parentheses: `(a, b)`"
     return matrix_function_help(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
 
 
@@ -262,17 +262,17 @@ def vector_help(decl: tree.Fn, param: tree.Param) -> str:
     vectors = [g.name for g in decl.generics if g.bound == "vec"]
     if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
         return ""
-    of_floats = "a float or an array of floats, a tuple of such"
-    return f"`{param.type.path[0]}: vec` is {of_floats}, or a change of a record or an enum"
+    of_floats = "a float or an array of floats, or a tuple of these"
+    return f"`{param.type.path[0]}: vec` is {of_floats}, or a tangent of a record or an enum"
 
 
 def size_and_value_error(param: tree.Param) -> DifflangError:
     """One name for a size of the signature and for a parameter that is none."""
     return make_error(
         "DL0210",
-        f"`{param.name}` is a parameter and a size of another one",
+        f"`{param.name}` is both a parameter and a size in the type of another one",
         (param.span, "a value here"),
-        help=f"give one of them another name, or write `{param.name}: dim`",
+        help=f"rename one of them, or write `{param.name}: dim`",
     )
 
 
@@ -299,7 +299,7 @@ def constrain_function(
         count = f"it takes {len(names)} argument{'s' * (len(names) != 1)}"
         raise make_error(
             "DL0304",
-            f"the function given for `{name}` takes another number of arguments",
+            f"the function passed for `{name}` takes a different number of arguments",
             (span, count),
             (written.span, f"declared {written.span.text}"),
         )
@@ -318,8 +318,11 @@ def default_value(cx: ElabContext, code: FnCode, default: tree.Expr) -> Walk[Ter
     """What a parameter is that no argument is given for. Errors: DL1003 where that calls its own function like that."""
     under_way = cx.session.defaults_in_progress
     if default in under_way:
-        message, way = "a default calls its own function, which takes the default again", "give that call an argument"
-        raise make_error("DL1003", message, (default.span, "this is never settled"), help=way)
+        message, way = (
+            "a default value calls its own function, which uses the default again",
+            "pass an argument to that call",
+        )
+        raise make_error("DL1003", message, (default.span, "this never ends"), help=way)
     outer, module = cx.scope, cx.module
     cx.scope, cx.module = BlockScope(), code.module
     under_way.append(default)

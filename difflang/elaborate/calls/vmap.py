@@ -63,7 +63,7 @@ def vmap_along_axes(cx: ElabContext, f: Term, args: CallArgs, code: VmapCode) ->
     batched = [axis is not None for axis in axes]
     if not have_equal_batch_size(cx, values := batched_leaves(items, batched)):
         lengths = " and ".join(dict.fromkeys([str(batch_size(v)) for v in values])) or "none"
-        raise cx.error("DL0332", "what `vmap` goes along has as many lanes everywhere", args.span, f"here {lengths}")
+        raise cx.error("DL0332", "all arguments of `vmap` must have the same batch size", args.span, f"here {lengths}")
     return move_to_out_axes(cx, (yield map_over_batch(cx, f, args.span, items, batched)), code.out, args.span)
 
 
@@ -105,10 +105,10 @@ def batch_size(value: Value) -> Dim | None:
 def batch_size_error(cx: ElabContext, args: CallArgs, name: str) -> DifflangError:
     alone = next(((t, s) for t, s in args.items if isinstance(t, Array) and not t.tensor.shape), None)
     if alone is not None:
-        message, way = f"`{name}` goes over the first axis, and a number has none", "call the function itself"
+        message, way = f"`{name}` maps over the first axis, but a number has none", "call the function itself"
         return cx.error("DL0332", message, alone[1], f"this is {show_type(type_of(alone[0]))}", way)
-    message = f"`{name}` goes over the first axis of every argument"
-    return cx.error("DL0332", message, args.span, "these have no common one")
+    message = f"`{name}` maps over the first axis of every argument"
+    return cx.error("DL0332", message, args.span, "these have no common axis size")
 
 
 # ---- Axes
@@ -120,7 +120,7 @@ def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
 
     def axis_first(t: Tensor) -> tuple[int, ...]:
         if not -t.rank <= axis < t.rank:
-            raise cx.error("DL0332", f"`vmap` goes along axis {axis} of this", span, f"{t} has none")
+            raise cx.error("DL0332", f"`vmap` maps over axis {axis} of this", span, f"{t} has none")
         return (axis % t.rank, *[a for a in range(t.rank) if a != axis % t.rank])
 
     return permute_leaves(cx, term, axis_first, span)
@@ -129,18 +129,20 @@ def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
 def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
     """The result, its lanes along the axis where they are wanted. Errors: DL0332."""
     if contains_functions(type_of(result)):
-        way = "take the derivative of what is mapped, `f.vmap().vjp()`, or give its numbers"
-        raise cx.error("DL0332", "a function for each lane is not given back", span, "this gives functions", way)
+        way = "take the derivative of the mapped function, `f.vmap().vjp()`, or return numbers"
+        raise cx.error("DL0332", "a mapped function cannot return functions", span, "this returns functions", way)
     if isinstance(out, tuple):
         if not isinstance(result, Tuple) or len(result.items) != len(out):
             found = f"this is {type_of(result)}"
-            raise cx.error("DL0332", f"`out_axes` names {len(out)} results", span, found, "one number is for all")
+            raise cx.error(
+                "DL0332", f"`out_axes` has {len(out)} entries", span, found, "one number applies to all results"
+            )
         parts = tuple([move_to_out_axes(cx, part, axis, span) for part, axis in zip(result.items, out, strict=True)])
         return replace(result, items=parts)
 
     def axis_at_out(t: Tensor) -> tuple[int, ...]:
         if not -t.rank <= out < t.rank:
-            raise cx.error("DL0332", f"`out_axes` puts the lanes along axis {out}", span, f"a result is {t} then")
+            raise cx.error("DL0332", f"`out_axes` puts the batch axis at {out}", span, f"a result then has type {t}")
         rest = [*range(1, t.rank)]
         rest.insert(out % t.rank, 0)
         return tuple(rest)

@@ -91,10 +91,10 @@ def call_with_rule(
     if instance.graph in cx.session.ruling:
         raise make_error(
             "DL1105",
-            f"the rule of `{code}` leads back to `{code}` through another function",
+            f"the rule of `{code}` calls `{code}` through another function",
             (span, "called here"),
-            (rule.name_span, "while its rule is being worked out"),
-            help=f"call `{code}` in the rule itself, and pass on what it gives",
+            (rule.name_span, "while elaborating its rule"),
+            help=f"call `{code}` in the rule itself, and pass its result on",
         )
     ruled: RuleGraphs = yield rule_graphs(cx.session, code, rule, instance, terms, annotations)
     operands = [*call_operands(cx, instance, list(terms.values()), span)]
@@ -115,7 +115,7 @@ def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: 
     """The function itself, in its rule; it draws what it drew when it was called."""
     if cx.root.derivative_depth:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
-        raise make_error("DL1105", message, (span, "here"), help="the rule is that derivative: write it out")
+        raise make_error("DL1105", message, (span, "here"), help="the rule defines that derivative: write it out")
     key = cx.root.key if cx.root.key is cx.root.caller_key else None
     operands = [*call_operands(cx, rule.instance, terms, span, key)]
     operands += rule_only_globals(cx, rule.instance, rule.globals)
@@ -182,8 +182,8 @@ def elaborate_rule(
     if session.errors > errors:
         raise AlreadyReported
     if cx.root.key is not None and not key:
-        message = f"the rule of `{code}` draws, and `{code}` does not"
-        way = "draw outside, and pass on what was drawn"
+        message = f"the rule of `{code}` draws random numbers, but `{code}` does not"
+        way = "draw outside, and pass in the result"
         raise make_error("DL1104", message, (rule.name_span, ""), (code.decl.name_span, ""), help=way)
     names = tuple(cx.root.globals)
     fails = instance.fails or cx.failure_word.term is not fresh
@@ -236,14 +236,14 @@ def rule_value_and_tangent(
         value, change = yield evaluate_rule(cx, code, rule, arguments, tangents)
     if result is not None and least_common_type(cx.unifier, result, type_of(value)) != result:
         place = body_value(rule.body).span
-        found = f"the rule gives {show_type(type_of(value))}"
-        message = f"`{code}` gives {show_type(result)}, its rule something else"
+        found = f"the rule returns {show_type(type_of(value))}"
+        message = f"`{code}` returns {show_type(result)}, but its rule has a different type"
         raise make_error("DL1104", message, (place, found), (code.decl.name_span, ""))
     value = value if result is None else widen_to_type(cx.builder, value, result)
     wanted = tangent_type(type_of(value))
     if least_common_type(cx.unifier, wanted, type_of(change)) != wanted:
-        message = f"the linear part gives the change of the value, {show_type(wanted)}"
-        raise make_error("DL1104", message, (body_value(rule.body).span, f"this gives {show_type(type_of(change))}"))
+        message = f"the linear part must return a tangent of the value, {show_type(wanted)}"
+        raise make_error("DL1104", message, (body_value(rule.body).span, f"this returns {show_type(type_of(change))}"))
     numbers = tangent_numbers_along(cx, value, widen_to_type(cx.builder, change, wanted), body_value(rule.body).span)
     return value, numbers, params
 
@@ -263,7 +263,7 @@ def check_same_parameters(code: FnCode, rule: tree.Rule) -> None:
     if len(rule.params) != len(names):
         raise make_error(
             "DL1104",
-            f"the rule of `{code}` has as many parameters as `{code}`",
+            f"the rule of `{code}` must have the same number of parameters as `{code}`",
             (rule.name_span, f"{len(rule.params)} here"),
             (code.decl.name_span, f"it takes {', '.join(names) or 'none'}"),
             help=way,
@@ -274,8 +274,8 @@ def check_same_parameters(code: FnCode, rule: tree.Rule) -> None:
         if mine.name != theirs.name:
             raise make_error(
                 "DL1104",
-                f"the parameters of a rule are called as those of `{code}`",
-                (mine.span, f"`{code}` calls this one `{theirs.name}`"),
+                f"the parameters of a rule must have the names of those of `{code}`",
+                (mine.span, f"`{code}` names this one `{theirs.name}`"),
                 (theirs.span, ""),
                 help=way,
             )
@@ -310,7 +310,7 @@ def evaluate_rule(
         case _:
             found = f"this is {show_type(type_of(result))}"
             raise make_error(
-                "DL1104", "a rule gives a value and a linear function", (place, found), help=RULE_SHAPE_HELP
+                "DL1104", "a rule must return a value and a linear function", (place, found), help=RULE_SHAPE_HELP
             )
     moving = [
         (name, t)
@@ -320,7 +320,7 @@ def evaluate_rule(
     count = len(how.decl.params) if isinstance(how, LambdaCode) else len(moving)
     if count != len(moving):
         names = ", ".join(f"d{n}" for n, _ in moving) or "nothing"
-        message = f"the linear part takes a tangent for each parameter of `{code}` that has one: {names}"
+        message = f"the linear part takes one tangent for each parameter of `{code}` that has a tangent: {names}"
         raise make_error("DL1104", message, (place, f"this takes {count}"), (code.decl.name_span, ""))
     return value, (yield apply(cx, change, CallArgs(place, [(t, place) for _, t in moving])))
 
@@ -346,11 +346,11 @@ def check_rule(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[N
 def elaborate_rule_alone(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[None]:
     decl = module.fns.get(rule.name)
     if decl is None or decl.host:
-        way = "a rule stands in the file of its function"
+        way = "a rule must be in the file of its function"
         raise make_error("DL1104", f"there is no function `{rule.name}` in this file", (rule.name_span, ""), help=way)
     if rule.by is not None and rule.by not in RULE_KINDS:
-        message = f"there is no rule by `{rule.by}`"
-        raise make_error("DL1104", message, (rule.name_span, ""), help=f"there are rules by {' and '.join(RULE_KINDS)}")
+        message = f"there is no kind of rule called `{rule.by}`"
+        raise make_error("DL1104", message, (rule.name_span, ""), help=f"the kinds are {', '.join(RULE_KINDS)}")
     if session.checked_definitions.get(decl) is False:
         raise AlreadyReported
     annotations = AnnotationResolver(

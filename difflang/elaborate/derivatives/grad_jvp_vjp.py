@@ -91,12 +91,15 @@ def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArg
         tangents = args.items[len(args.items) - len(wrt) :] if len(args.items) > len(wrt) else []
         args = CallArgs(args.span, args.items[: len(args.items) - len(wrt)])
         if not tangents:
-            message, way = "`jvp` takes the arguments, then a tangent for each it is taken in", "write `jvp(f)(x, dx)`"
+            message, way = (
+                "`jvp` takes the arguments, then one tangent for each argument that it differentiates",
+                "write `jvp(f)(x, dx)`",
+            )
             raise cx.error("DL0404", message, args.span, "", way)
     args = yield positional_arguments(cx, f, args, 1 + max(position for position, _ in wrt))
     for position, _ in wrt:
         if position >= len(args.items):
-            raise cx.error("DL0403", f"there is no argument {position} to differentiate in", args.span)
+            raise cx.error("DL0403", f"there is no argument {position} to differentiate with respect to", args.span)
     unify_parameter_types(cx, f, args.items)
     if operator in ("vjp", "linearize"):
         return (yield linear_functions.linearize(cx, code, f, args, wrt))
@@ -220,7 +223,7 @@ def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], poin
 def record_field(cx: ElabContext, term: Term, name: str, span: Span) -> Term:
     """A field of an argument. Errors: DL0403 if there is none of that name."""
     if not isinstance(term, RecordTerm) or name not in term.type.names:
-        has = f"it has {', '.join(term.type.names)}" if isinstance(term, RecordTerm) else "it is no record"
+        has = f"it has {', '.join(term.type.names)}" if isinstance(term, RecordTerm) else "it is not a record"
         what = show_type(type_of(term))
         raise cx.error("DL0403", f"{what} has no field `{name}`", span, f"this is {what}", has)
     return term.field(name)

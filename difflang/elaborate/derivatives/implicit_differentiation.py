@@ -55,12 +55,14 @@ def solve_with_tangent(
     pair: Term = yield apply_implicit_derivative(cx, unknown, CallArgs(span, items))
     assert isinstance(pair, Tuple)
     if cx.root.draw_count > draws:
-        way = "draw outside, and pass on what was drawn"
-        raise make_error("DL1104", "the equation of a rule does not draw", (equation.body.span, ""), help=way)
+        way = "draw outside, and pass in the result"
+        raise make_error(
+            "DL1104", "the equation of a rule cannot draw random numbers", (equation.body.span, ""), help=way
+        )
     residual, slope = pair.items
     check_square_system(residual, x, equation.body.span)
     if tags_of(residual) or tags_of(x):
-        raise unknown_variant_error("the unknown of `by implicit`", equation.body.span, "`match` it around the call")
+        raise unknown_variant_error("the unknown of `by implicit`", equation.body.span, "use `match` around the call")
     if not active:
         return x, term_from_leaves(tangent_type(type_of(x)), zero_values(cx, tangent_type(type_of(x))))
     push = Closure(DerivativeCode("jvp", tuple((i,) for i in active)), (f,))
@@ -79,10 +81,12 @@ def rule_equation(rule: tree.Rule) -> tree.Lambda:
     if isinstance(body, tree.Lambda) and len(body.params) == 1 and not body.linear:
         unknown = pattern_names(body.params[0].pattern)
         if not {*unknown} & {*mentioned_names(body.body)}:
-            message = f"the equation says nothing of its unknown `{', '.join(unknown)}`"
-            raise make_error("DL1104", message, (body.span, ""), help="it is zero where the unknown is the solution")
+            message = f"the equation does not depend on its unknown `{', '.join(unknown)}`"
+            raise make_error(
+                "DL1104", message, (body.span, ""), help="it must be zero where the unknown is the solution"
+            )
         return body
-    message = "a rule by implicit names the equation: a lambda of the unknown that is zero at the solution"
+    message = "a rule by implicit needs an equation: a lambda of the unknown that is zero at the solution"
     raise make_error("DL1104", message, (body.span, ""), help=f"`rule {rule.name}(…) by implicit |x| f(x)`")
 
 
@@ -105,8 +109,8 @@ def check_square_system(residual: Term, x: Term, span: Span) -> None:
     found, wanted = (leaf_types(tangent_type(type_of(t))) for t in (residual, x))
     if count_reals(found) == count_reals(wanted) and wanted:
         return
-    message = "there are as many equations as unknowns"
-    label = f"this is {show_type(type_of(residual))}, the unknown {show_type(type_of(x))}"
+    message = "there must be as many equations as unknowns"
+    label = f"this is {show_type(type_of(residual))}, but the unknown is {show_type(type_of(x))}"
     raise make_error("DL1104", message, (span, label))
 
 

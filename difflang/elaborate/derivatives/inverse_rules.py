@@ -96,7 +96,7 @@ def inverse_state_params(code: FnCode, rule: tree.Rule) -> tuple[str, ...]:
     names = [theirs.get(p.name) if isinstance(p, tree.NamePattern) else None for p in items]
     if None in names or len(set(names)) < len(names):
         others = [p.name for p in code.decl.params]
-        message = f"the inverse of `{code}` takes its value under the name of the parameter that it gives back"
+        message = f"the inverse of `{code}` takes the result under the name of the parameter that it recovers"
         way = f"`rule {code}({', '.join(others)}) by inverse |{', '.join(others[:1])}| …`"
         raise make_error("DL1104", message, (body.span, ""), (code.decl.name_span, ""), help=way)
     return tuple([n for n in names if n is not None])
@@ -117,8 +117,8 @@ def invertible_graphs(
     if instance.graph in session.derivative_rules:
         return session.derivative_rules[instance.graph]
     if instance.random:
-        message = f"`{code}` draws, and its inverse would not draw the same"
-        raise make_error("DL1104", message, (rule.name_span, ""), help="draw outside, and pass on what was drawn")
+        message = f"`{code}` draws random numbers, and its inverse would draw different ones"
+        raise make_error("DL1104", message, (rule.name_span, ""), help="draw outside, and pass in the result")
     session.ruling.append(instance.graph)
     try:
         cx = function_context(session, code.module, annotations, definition=False)
@@ -186,12 +186,12 @@ def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dic
     if isinstance(found, PoisonTerm):
         raise AlreadyReported
     if cx.root.key is not None:
-        way = "draw outside, and pass on what was drawn"
-        raise make_error("DL1104", f"the inverse of `{code}` draws", (span, ""), help=way)
+        way = "draw outside, and pass in the result"
+        raise make_error("DL1104", f"the inverse of `{code}` draws random numbers", (span, ""), help=way)
     wanted = prune_type(type_of(value))
     if not cx.unifier.same(type_of(found), wanted):
-        label = f"this gives {show_type(type_of(found))}, and `{', '.join(state)}` is {show_type(wanted)}"
-        raise make_error("DL1104", f"the inverse of `{code}` gives back what `{code}` took", (span, label))
+        label = f"this returns {show_type(type_of(found))}, but `{', '.join(state)}` is {show_type(wanted)}"
+        raise make_error("DL1104", f"the inverse of `{code}` must return the argument of `{code}`", (span, label))
     return found if cx.failure_word.term is fresh else nan_after_failure(cx, found, span)
 
 
@@ -216,7 +216,7 @@ def check_inverse_rule(
     types = {name: prune_type(type_of(term)) for name, term in arguments.items()}
     wanted, state = state_type(types, inverse_state_params(code, rule)), ", ".join(inverse_state_params(code, rule))
     if result is not None and not cx.unifier.same(result, wanted):
-        message = f"what can be undone gives what it takes: `{code}` gives {show_type(result)}"
+        message = f"the result of an invertible function must have the type of its argument: `{code}` returns {show_type(result)}"
         label = f"`{state}` is {show_type(wanted)}"
         raise make_error("DL1104", message, (rule.body.span, label), (code.decl.name_span, ""))
     yield apply_inverse(cx, code, rule, arguments)

@@ -61,9 +61,11 @@ def hessian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> W
     for position, path in [resolve_wrt(cx, f, w, args.span) for w in code.wrt]:
         item = args.items[position] if position < len(args.items) else None
         if item is not None and any(t.dtype.is_complex for t in leaf_types(type_of(wrt_part(cx, item, path)))):
-            message = "`hessian` is of functions of real numbers: in complex ones a change has two halves"
+            message = "`hessian` takes functions of real numbers: a complex derivative has two parts"
             what = f"this is {show_type(type_of(item[0]))}"
-            raise cx.error("DL0408", message, item[1], what, "`hvp` gives the change of the gradient along a direction")
+            raise cx.error(
+                "DL0408", message, item[1], what, "`hvp` gives the derivative of the gradient along a direction"
+            )
     gradient = Closure(DerivativeCode("grad", code.wrt, source_operator=code.operator, wrt_spans=code.wrt_spans), (f,))
     return (
         yield apply(cx, Closure(DerivativeCode("jacfwd", code.wrt, source_operator=code.operator), (gradient,)), args)
@@ -87,8 +89,8 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
     default_result_dtypes(cx, value)
     values = number_types(tangent_type(type_of(value)))
     if any(isinstance(tag.type, Tensor) and tag.type.shape for tag in (*tags, *tags_of(value))):
-        message = f"`{code}` in or of an array of enums or functions: of which numbers, only the run would know"
-        way = "take it of one of them at a time, `[for s in shapes => …]`"
+        message = f"`{code}` does not support arrays of enums or functions: their numbers are known only at run time"
+        way = "take it of one element at a time, `[for s in shapes => …]`"
         raise cx.error("DL0411", message, args.span, "", way)
     if not points:
         raise argument_without_tangent(f, args, wrt, wrt[0], parts[0])

@@ -83,8 +83,11 @@ def linearize(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wr
     """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
     traced = yield trace_function(cx, f, args, wrt)
     if traced.memory_limit and not args.span.in_library and not cx.root.implicit_derivative:
-        way = f"`grad` keeps to it; leave `@memory` away from what `{code.operator}` is taken of, and what that calls"
-        message = f"no limit on memory holds for what `{code.operator}` gives: a linear function keeps what it needs"
+        way = (
+            f"`grad` obeys the limit; for `{code.operator}`, remove `@memory` from the function and from "
+            "the functions it calls"
+        )
+        message = f"`@memory` cannot limit the result of `{code.operator}`: a linear function keeps its residuals"
         raise make_error("DL1014", message, (args.span, ""), help=way)
     yield require_differentiable_result(cx, code.operator, f, traced, args, wrt)
     warn_if_zero(cx, f, traced, args, wrt)
@@ -208,7 +211,7 @@ def lambda_as_map(
         return OpaqueTerm(FnType(tuple(takes), body.gives, linear=True))
     cx.builder.span = span
     if len(tags) != tag_count(whole):
-        raise unknown_variant_error("what a linear lambda that is turned round takes", span, LINEARIZE_HELP)
+        raise unknown_variant_error("the parameter of a transposed linear lambda", span, LINEARIZE_HELP)
     rest = iter(tags)
     zeros = [
         term_from_leaves(
@@ -225,8 +228,8 @@ def lambda_as_map(
 
 def unknown_variant_error(what: str, span: Span, way: str) -> DifflangError:
     """A linear equation in what has one variant or another: how many unknowns it has, only the run would know."""
-    message = f"{what} has a variant, or is a function, that only the run chooses"
-    return make_error("DL1107", message, (span, "of another variant it has other numbers"), help=way)
+    message = f"{what} contains an enum or a function whose variant is known only at run time"
+    return make_error("DL1107", message, (span, "another variant has different numbers"), help=way)
 
 
 LINEARIZE_HELP = "take the map from `linearize` at the value: there its variant is known"
@@ -330,12 +333,12 @@ def check_linear_result(code: LambdaCode, result: Term, drawn: bool) -> None:
         raise AlreadyReported
     place = code.decl.body.span
     if drawn:
-        way = "draw before, and let the lambda use what was drawn"
-        raise make_error("DL1101", "a linear function does not draw", (place, "this draws"), help=way)
+        way = "draw before, and use the result in the lambda"
+        raise make_error("DL1101", "a linear function cannot draw random numbers", (place, "this draws"), help=way)
     type = type_of(result)
     if tangent_type(type) != type:
         raise make_error(
-            "DL1101", "a linear function gives numbers that can be scaled", (place, f"this is {show_type(type)}")
+            "DL1101", "a linear function must return numbers that can be scaled", (place, f"this is {show_type(type)}")
         )
 
 

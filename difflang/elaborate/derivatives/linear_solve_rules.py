@@ -49,7 +49,7 @@ def solver_roles(code: FnCode, rule: tree.Rule) -> SolverRoles:
     named = [theirs.get(e.id) if isinstance(e, tree.Name) else None for e in items]
     if None in named or len(named) > 2 or len(rule.params) != len(code.decl.params):
         names = [p.name for p in rule.params] or ["A", "b"]
-        message = "a rule by linear_solve names the parameter that is the linear map, and the right-hand side"
+        message = "a rule by linear_solve must name the parameter that is the linear map, and the right-hand side"
         way = f"`rule {code}({', '.join(names)}) by linear_solve ({', '.join(names[:2])})`"
         raise make_error("DL1104", message, (rule.body.span, ""), (code.decl.name_span, ""), help=way)
     map, *rest = [p for p in named if p is not None]
@@ -99,8 +99,8 @@ def check_same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
     assert isinstance(map, Closure) and isinstance(map.code, LinearMapCode)
     takes, gives, found = map.code.domain, map.code.gives, prune_type(type_of(rhs))
     if not found == takes == gives == tangent_type(takes):
-        message = f"`{code}` solves with a linear map of a space into itself, for a right-hand side in it"
-        label = f"the map is {show_type(takes)} -o {show_type(gives)}, the right-hand side {show_type(found)}"
+        message = f"`{code}` must solve with a linear map from a space to itself, and a right-hand side in that space"
+        label = f"the map is {show_type(takes)} -o {show_type(gives)}, but the right-hand side is {show_type(found)}"
         raise make_error("DL1104", message, (span, label))
 
 

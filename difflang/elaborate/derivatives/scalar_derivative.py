@@ -22,7 +22,7 @@ WrtPath = tuple[int, tuple[str, ...]]
 
 def scalar_derivative(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:
     """`f'(x)` of a function of one number: its change along 1."""
-    what = "`f'` is the derivative of a function of one number"
+    what = "`f'` takes a function of one number"
     traced = yield trace_scalar_function(cx, f, args, wrt, what)
     if not isinstance(traced.result, Array):
         raise not_scalar_error(cx, args, what)
@@ -79,11 +79,14 @@ def check_holomorphic(cx: ElabContext, traced: TracedFunction, span: Span) -> No
     inside = [*moved, *[False] * (len(traced.graph.params) - len(moved))]
     lost = next((step for step in find_nonholomorphic_steps(traced.graph, inside) if step is not None), None)
     if lost is not None:
-        steps = loss_labels(cx, [lost], span, lambda _: "this step depends on the conjugate too")
+        steps = loss_labels(cx, [lost], span, lambda _: "this step also depends on the conjugate")
         raise make_error(
             "DL0408",
             "this function of a complex number has no derivative: it is not holomorphic",
             *[(label.span, label.text) for label in steps],
-            (span, "its derivative is asked for here"),
-            help="`jvp` and `hvp` give the change along a direction, `grad` of a real result that of steepest ascent",
+            (span, "the derivative is taken here"),
+            help=(
+                "`jvp` and `hvp` give the derivative along a direction; `grad` of a real result gives the "
+                "direction of steepest ascent"
+            ),
         )

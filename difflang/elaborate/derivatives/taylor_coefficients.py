@@ -33,8 +33,8 @@ def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:
     if not isinstance(order, int):
         raise DeferCheck
     if not 0 <= order <= HIGHEST_ORDER:
-        limits = f"orders are 0 to {HIGHEST_ORDER}"
-        raise cx.error("DL0405", f"there is no jet of order {order}", given[0].span, limits)
+        limits = f"the order is from 0 to {HIGHEST_ORDER}"
+        raise cx.error("DL0405", f"`jet` has no order {order}", given[0].span, limits)
     return order
 
 

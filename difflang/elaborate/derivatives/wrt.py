@@ -38,7 +38,7 @@ def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, count: int = 
             break
     if by_name != len(args.named):
         raise cx.error(
-            "DL0319", "these arguments by name do not fit the function", args.span, f"it takes {', '.join(names)}"
+            "DL0319", "these named arguments do not match the function", args.span, f"it takes {', '.join(names)}"
         )
     return CallArgs(args.span, items)
 
@@ -81,7 +81,7 @@ def resolve_wrt(cx: ElabContext, f: Term, wrt: Wrt, span: Span) -> WrtPath:
             f"the function has no parameter `{first}`",
             span,
             "",
-            f"for the field of that name write {inside}" if inside else f"it has {', '.join(names) or 'none by name'}",
+            f"for the field of that name, write {inside}" if inside else f"it has {', '.join(names) or 'none by name'}",
         )
     return names.index(first), tuple(map(str, path))
 
@@ -110,9 +110,13 @@ def check_distinct(cx: ElabContext, asked: Sequence[Wrt], places: Sequence[WrtPa
         for j, (other, longer) in enumerate(places[:i]):
             short = min(len(path), len(longer))
             if position == other and path[:short] == longer[:short]:
-                raise cx.error(
-                    "DL0403", "a derivative is asked for twice in one place", span, "", "name each part once"
-                )
+                raise cx.error("DL0403", "this asks for one derivative twice", span, "", "name each part once")
             if asked[i][-1] == asked[j][-1]:
-                message = f"two derivatives would both be called `{asked[i][-1]}`"
-                raise cx.error("DL0403", message, span, "", "take them in the whole records, or one at a time")
+                message = f"two derivatives would have the name `{asked[i][-1]}`"
+                raise cx.error(
+                    "DL0403",
+                    message,
+                    span,
+                    "",
+                    "differentiate with respect to the whole records, or take them one at a time",
+                )

@@ -68,7 +68,7 @@ def elaborate_comprehension(cx: ElabContext, e: tree.ArrayComprehension) -> Walk
     if e.comprehension.condition is not None:
         raise cx.error(
             "DL0331",
-            "an array has no room for a filter",
+            "an array comprehension cannot have a filter",
             e.comprehension.condition.span,
             "",
             "filter inside a reduction: `sum(for i if p(i) => …)`, or choose with `where`",
@@ -76,23 +76,23 @@ def elaborate_comprehension(cx: ElabContext, e: tree.ArrayComprehension) -> Walk
     try:
         return (yield map_iterator(cx, e.comprehension, 0, None, ask_host=True))
     except DynamicExtent as found:
-        way = "make its length a `dim` parameter, reduce it as in `sum(for …)`, or go through it in a loop that yields"
-        raise cx.error("DL0305", "the length of an array is known before the run", found.span, "", way) from None
+        way = "make its length a `dim` parameter, reduce it as in `sum(for …)`, or use a loop that yields"
+        raise cx.error("DL0305", "the length of an array must be known at compile time", found.span, "", way) from None
 
 
 def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, int]]:
     """A comprehension as the argument of a reduction: the array it stands for, and how many axes it goes over."""
     name = fn.code.name if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode) else ""
     if e.condition is not None and name not in REDUCTION_IDENTITIES:
-        raise cx.error("DL0331", "only sum, prod, max, min, any and all take a filter", e.condition.span)
+        raise cx.error("DL0331", "only sum, prod, max, min, any and all accept a filter", e.condition.span)
     draws = cx.root.draw_count
     try:
         term = yield map_iterator(cx, e, 0, REDUCTION_IDENTITIES.get(name))
     except DynamicExtent as found:
         cx.root.draw_count = draws
         if name not in ACCUMULATION_OPS:
-            way = "use a `for` loop, or go over a size and filter: `max(for j in 0..n if j < i => …)`"
-            message = f"`{name or 'this function'}` of as many values as only the run knows"
+            way = "use a `for` loop, or iterate over a size and filter: `max(for j in 0..n if j < i => …)`"
+            message = f"`{name or 'this function'}` cannot take a number of values known only at run time"
             raise cx.error("DL0305", message, found.span, "", way) from None
         term = yield dynamic_reduction(cx, e, name)
         return Array(cx.emit("reshape", e.span, term.value, shape=(1, *term.tensor.shape))), 1
@@ -200,8 +200,10 @@ def map_sequentially(
 def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:
     """Errors: DL0327 for a text that the run fills in, of which there is no array."""
     if has_runtime_text(type_of(value)):
-        way = "print it there, or make it of an item of the array where it is needed"
-        raise cx.error("DL0327", "there is no array of texts", span, "the run fills in a text of this", way)
+        way = "print the text there, or create it from an item of the array where you need it"
+        raise cx.error(
+            "DL0327", "an array cannot hold texts", span, "the content of this text is known only at run time", way
+        )
 
 
 def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None) -> Walk[Term]:
@@ -210,7 +212,7 @@ def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None
         return (yield elaborate(cx, e.body))
     condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a filter")
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
-        raise cx.error("DL0313", "a filter is a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
+        raise cx.error("DL0313", "a filter must be a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
     then = yield elaborate_side(cx, lambda: elaborate(cx, e.body), [cx.failure_word], e.body.span)
     value = as_array(cx, then.value, e.body.span)
     with cx.nested_graph(e.span) as other:
@@ -246,7 +248,11 @@ def iterator_extent(
     names = pattern_names(iterator.pattern)
     if len(names) != 1 or not isinstance(iterator.pattern, tree.NamePattern):
         raise cx.error(
-            "DL0325", "what this goes over is not written", iterator.span, "", "write `for (x, y) in zip(xs, ys)`"
+            "DL0325",
+            "this comprehension does not say what it iterates over",
+            iterator.span,
+            "",
+            "write `for (x, y) in zip(xs, ys)`",
         )
     found: list[tuple[Dim, Span]] = []
     for part in all_nodes(e):
@@ -256,7 +262,7 @@ def iterator_extent(
     if not found:
         raise cx.error(
             "DL0325",
-            f"nothing says how far `{names[0]}` goes",
+            f"the range of `{names[0]}` is not known",
             iterator.span,
             "no array is indexed by it alone",
             f"write `for {names[0]} in 0..n`",
@@ -266,7 +272,7 @@ def iterator_extent(
         if not cx.unifier.equal(length, other):
             raise make_error(
                 "DL0324",
-                f"`{names[0]}` goes over axes of different sizes",
+                f"`{names[0]}` indexes axes of different sizes",
                 (at, f"{other} here"),
                 (where, f"{length} here"),
             )

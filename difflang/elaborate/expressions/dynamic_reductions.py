@@ -98,7 +98,7 @@ def accumulate(cx: ElabContext, e: AccumulateStatement) -> Walk[Term]:
     try:
         with cx.child_scope() as scope:
             scope.outer_is_read_only = True
-            value = as_array(cx, (yield elaborate(cx, e.value)), e.value.span, "what is reduced")
+            value = as_array(cx, (yield elaborate(cx, e.value)), e.value.span, "the reduced value")
     finally:
         cx.loop_yields.pop()
     binding = cx.scope.find(ACCUMULATOR)

@@ -76,10 +76,10 @@ def as_array(cx: ElabContext, term: Term, span: Span, what: str = "an array or a
         raise AlreadyReported
     way = ""
     if isinstance(term, TextTerm):
-        way = 'a text is no number; texts are put together in one: `"{a}{b}"`'
+        way = 'a text is not a number; join texts by interpolation: `"{a}{b}"`'
     elif isinstance(term, HistoryTerm):
         way = f"fold a history with a comprehension or `reduce`: `sum(for v in {quote_source(span, 'h')} => v)`"
-    raise cx.error("DL0313", f"{what} is expected here", span, f"this is {show_type(type_of(term))}", way)
+    raise cx.error("DL0313", f"expected {what} here", span, f"this is {show_type(type_of(term))}", way)
 
 
 # ---- Broadcasting
@@ -194,7 +194,7 @@ def fold_host_numbers(cx: ElabContext, name: str, result: Array, span: Span, *nu
 
 
 def division_by_zero(cx: ElabContext, span: Span, label: str) -> DifflangError:
-    return cx.error("DL0303", "an integer is divided by zero", span, label)
+    return cx.error("DL0303", "integer division by zero", span, label)
 
 
 def fold_numbers(name: str, a: Dim, b: Dim) -> StaticNumber:
@@ -283,7 +283,7 @@ def check_divisor(cx: ElabContext, divisor: Array, span: Span) -> None:
     if divisor.static == 0:
         raise division_by_zero(cx, span, "this is 0")
     nothing = cx.emit("const", span, value=0, type=divisor.tensor)
-    emit_check(cx, Array(cx.emit("ne", span, divisor.value, nothing)), "an integer is divided by zero", span)
+    emit_check(cx, Array(cx.emit("ne", span, divisor.value, nothing)), "integer division by zero", span)
 
 
 def literal_integer(e: tree.Expr) -> int | None:
@@ -306,7 +306,7 @@ def power_by_integer(cx: ElabContext, e: tree.Binary, base: Term, power: int) ->
         except TypeMismatch:
             raise cx.error(
                 "DL0311",
-                "a negative power of an integer is no integer",
+                "an integer to a negative power is not an integer",
                 e.span,
                 f"`{e.lhs.span.text}` is {show_type(base.tensor)}",
             ) from None
@@ -356,8 +356,8 @@ def comparison_chain(cx: ElabContext, e: tree.Compare) -> Walk[Term]:
 def compare_terms(cx: ElabContext, op: str, span: Span, left: Term, right: Term, spans: tuple[Span, Span]) -> Term:
     if isinstance(left, TextTerm) and isinstance(right, TextTerm):
         if op not in ("==", "!="):
-            raise cx.error("DL0313", "strings are compared with == and !=", span)
-        texts = [static_text(x, at, "a text that is compared") for x, at in zip((left, right), spans, strict=True)]
+            raise cx.error("DL0313", "texts can only be compared with == and !=", span)
+        texts = [static_text(x, at, "a compared text") for x, at in zip((left, right), spans, strict=True)]
         answer = (texts[0] == texts[1]) == (op == "==")
         return cx.literal_array(answer, span, BOOL, answer)
     return elementwise(cx, COMPARISONS[op], span, (left, right), spans)
@@ -378,7 +378,7 @@ def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, S
                 "`@` takes vectors and matrices",
                 at,
                 f"this is {show_type(term.tensor)}",
-                "a number multiplies with `*`",
+                "write `*` for the product with a number",
             )
     if not unify_dtypes(a.dtype, b.dtype):
         raise dtype_mismatch_error(cx, "@", span, [x, y], spans)
@@ -412,4 +412,4 @@ def inner_size_error(x: Array, y: Array, inner: int, spans: tuple[Span, Span]) -
     way = f"`@` takes f[*b, n, {k}] and f[*b, {k}, m]"
     if y.tensor.rank == 2 and size == y.tensor.shape[1]:
         way += f"; `{quote_source(spans[0])} @ transpose({quote_source(spans[1], 'y')})` fits"
-    return make_error("DL0312", f"the two sizes called `{k}` differ", *labels, *declaration_labels([x, y]), help=way)
+    return make_error("DL0312", f"the two sizes named `{k}` differ", *labels, *declaration_labels([x, y]), help=way)

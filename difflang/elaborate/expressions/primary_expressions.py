@@ -59,7 +59,9 @@ from difflang.types.text_templates import check_format
 @elaborates(tree.Int)
 def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
     if e.value >= 2**63:
-        raise cx.error("DL0316", "this integer fits in no integer type", e.span, "64 bits hold less than 2^63")
+        raise cx.error(
+            "DL0316", "this integer does not fit in any integer type", e.span, "64 bits hold integers below 2^63"
+        )
     return cx.literal_array(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 
@@ -67,7 +69,7 @@ def elaborate_int(cx: ElabContext, e: tree.Int) -> Walk[Term]:
 @elaborates(tree.Float)
 def elaborate_float(cx: ElabContext, e: tree.Float) -> Walk[Term]:
     if isinf(e.value):
-        raise cx.error("DL0316", "this number fits in no float type", e.span, "f64 ends at 1.8e+308")
+        raise cx.error("DL0316", "this number does not fit in any float type", e.span, "the largest f64 is 1.8e+308")
     return cx.literal_array(e.value, e.span, literal_dtype(e.value, cx.module.default_float), e.value)
     yield
 
@@ -275,9 +277,9 @@ def stack_arrays(cx: ElabContext, span: Span, parts: list[Array], spans: tuple[S
         if not cx.unifier.same(first, part.tensor):
             raise cx.error(
                 "DL0317",
-                "the items of an array have one type",
+                "the items of an array must have one type",
                 at,
-                f"this is {show_type(part.tensor)}, the first {show_type(first)}",
+                f"this is {show_type(part.tensor)}, but the first is {show_type(first)}",
             )
     shape = (*first.shape[:axis], 1, *first.shape[axis:])
     rows = [Array(cx.emit("reshape", span, p.value, shape=shape)) for p in parts]
@@ -309,19 +311,19 @@ def select_field(
     return base.field(e.name)
 
 
-SIZE_HELP = "sizes have names in types: with `x: f32[n, m]` write `n`"
-ARRAY_FIELD_HELP = {"T": "write `transpose(x)`", "shape": SIZE_HELP, "size": SIZE_HELP, "ndim": "the type of an array says its axes",
-             "at": "write `x[i] = e` or `x[i] += e` of a `var`"}  # fmt: skip
+SIZE_HELP = "name the sizes in the type: with `x: f32[n, m]`, write `n`"
+ARRAY_FIELD_HELP = {"T": "write `transpose(x)`", "shape": SIZE_HELP, "size": SIZE_HELP, "ndim": "the type of an array shows its axes",
+             "at": "write `x[i] = e` or `x[i] += e`, where `x` is a `var`"}  # fmt: skip
 
 
 def missing_field_help(base: Term, name: str) -> str:
     """The way to what others write as a field."""
     if isinstance(base, Tuple):
-        return "a tuple is taken apart: `let (a, b) = t`"
+        return "destructure a tuple: `let (a, b) = t`"
     if isinstance(base, Array) and name in ARRAY_FIELD_HELP:
         return ARRAY_FIELD_HELP[name]
     if isinstance(base, (VariantTerm, SumTerm)):
-        return "what an enum holds is taken out by `match`"
+        return "read the contents of an enum with `match`"
     return f"it is a function: `x.{name}()`" if name in BUILTINS else "only records have fields"
 
 
@@ -396,7 +398,7 @@ def format_static(value: Array, static: StaticNumber, spec: str) -> str | None:
 
 @elaborates(tree.Slice, tree.Dots)
 def reject_open_range(cx: ElabContext, e: tree.Slice) -> Walk[Term]:
-    raise cx.error("DL0313", "an open range is an index only", e.span, "", "write both ends: `a..b`")
+    raise cx.error("DL0313", "an open range can only be used as an index", e.span, "", "write both ends: `a..b`")
     yield
 
 

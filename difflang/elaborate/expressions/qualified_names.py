@@ -41,7 +41,7 @@ def resolve_imported(cx: ElabContext, name: GlobalName, span: Span) -> Term:
         return Closure(RecordCode(record, module), ())
     if isinstance(record, tree.Enum):
         names = ", ".join(v.name for v in record.variants)
-        way = f"its variants stand in `{module.name}`: {names}"
+        way = f"its variants are in `{module.name}`: {names}"
         raise cx.error("DL0201", f"`{name.name}` is an enum, not a value", span, "", way)
     if name.name in module.variants:
         return variant_constructor(*module.variants[name.name], module)

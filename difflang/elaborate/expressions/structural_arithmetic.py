@@ -59,13 +59,16 @@ def apply_structural(
         if not isinstance(term, Array) and not same_structure(cx, whole, term):
             raise cx.error(
                 "DL0314",
-                f"`{surface_name(name)}` takes values of one structure",
+                f"`{surface_name(name)}` takes values of the same structure",
                 at,
-                f"this is {show_type(type_of(term))}, the other {show_type(type_of(whole))}",
+                f"this is {show_type(type_of(term))}, but the other is {show_type(type_of(whole))}",
             )
         if isinstance(term, Array) and term.tensor.shape:
             raise cx.error(
-                "DL0314", "only a number goes with a record or a tuple", at, f"this is {show_type(term.tensor)}"
+                "DL0314",
+                "only a number can be combined with a record or a tuple",
+                at,
+                f"this is {show_type(term.tensor)}",
             )
     if isinstance(whole, (RecordTerm, VariantTerm)) and not whole.type.tangent:
         raise undefined_operation(cx, name, span, whole)
@@ -94,11 +97,11 @@ def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
 def undefined_operation(cx: ElabContext, name: str, span: Span, whole: RecordTerm | VariantTerm) -> DifflangError:
     """An operation on values of which only the changes are vectors, and which have neither order nor equality."""
     kind, names = declaration_kind(whole.type.decl), whole.type.names
-    way = f"a change of {with_article(kind)}, D(…), is a vector: `value + change` gives a value"
+    way = f"a tangent of {with_article(kind)}, D(…), is a vector: `value + tangent` gives a value"
     if name in COMPARISONS.values():
         field = f"`a.{names[0]} {surface_name(name)} b.{names[0]}`" if names else "its fields"
-        way = "ask with `match`" if isinstance(whole, VariantTerm) else f"compare what it holds: {field}"
-    return cx.error("DL0314", f"`{surface_name(name)}` is not defined on the {kind} {whole.type}", span, "", way)
+        way = "test it with `match`" if isinstance(whole, VariantTerm) else f"compare its contents: {field}"
+    return cx.error("DL0314", f"`{surface_name(name)}` is not defined for the {kind} {whole.type}", span, "", way)
 
 
 def with_article(noun: str) -> str:
@@ -149,9 +152,9 @@ def add_tangent(cx: ElabContext, name: str, span: Span, value: Term, change: Ter
     if isinstance(value, Array) and isinstance(result, Array) and result.tensor.shape != value.tensor.shape:
         raise cx.error(
             "DL0310",
-            "the change has another shape than the value",
+            "the tangent has a different shape than the value",
             span,
-            f"{show_type(type_of(change))} moves {show_type(value.tensor)}",
+            f"{show_type(type_of(change))} is added to {show_type(value.tensor)}",
         )
     return result
 
@@ -180,7 +183,9 @@ def apply_per_option(
     arms = [(mark, [p for p in parts if p is not None]) for mark, parts in both if None not in parts]
     if not arms:
         shown = ", ".join(show_type(type_of(t)) for t in terms)
-        raise cx.error("DL0314", f"`{surface_name(name)}` takes values of one structure", span, f"these are {shown}")
+        raise cx.error(
+            "DL0314", f"`{surface_name(name)}` takes values of the same structure", span, f"these are {shown}"
+        )
     for term in chosen:
         check_same_option(cx, whole, term, span)
 
@@ -228,7 +233,7 @@ def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: V
         same = cx.emit("logical_or", span, cx.emit("logical_not", span, there), same)
     if axes := tuple(range(len(a.type.tag.shape))):
         same = cx.emit("reduce_all", span, same, axes=axes)
-    emit_check(cx, Array(same), f"these values are of two {what}", span)
+    emit_check(cx, Array(same), f"these values have two different {what}", span)
 
 
 def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:

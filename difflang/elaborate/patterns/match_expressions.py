@@ -90,7 +90,7 @@ def match_expression(cx: ElabContext, e: tree.Match) -> Walk[Term]:
         raise AlreadyReported
     if isinstance(subject, SumTerm) and subject.type.tag.shape:
         found, way = f"this is {show_type(type_of(subject))}", "go through it: `for s in shapes { match s { … } }`"
-        raise cx.error("DL0353", "one value is matched, not an array of them", e.subject.span, found, way)
+        raise cx.error("DL0353", "`match` takes one value, not an array", e.subject.span, found, way)
     fits = read_cases(cx.unifier, cx.module, e, type_of(subject))
     tests: list[Value] = []
     arms: list[MatchArm] = []
@@ -119,8 +119,10 @@ def read_cases(unifier: Unifier, module: ModuleScope, e: tree.Match, type: LangT
     for i, (fit, case) in enumerate(zip(fits, e.cases, strict=True)):
         if not coverage.is_useful([[f] for f in fits[:i]], [fit], [type]):
             same = next((c for f, c in zip(fits[:i], e.cases, strict=False) if f == fit), None)
-            labels = [(case.pattern.span, "")] + ([(same.pattern.span, "the same here")] if same is not None else [])
-            raise make_error("DL0352", "no value gets to this case", *labels, help="the cases before it take them all")
+            labels = [(case.pattern.span, "")] + ([(same.pattern.span, "the same value")] if same is not None else [])
+            raise make_error(
+                "DL0352", "this case is unreachable", *labels, help="the cases before it already match every such value"
+            )
     missing = [witness for (witness,) in coverage.missing_cases([[f] for f in fits], [type])]
     if missing:
         raise missing_cases_error(e, missing)
@@ -131,9 +133,9 @@ def missing_cases_error(e: tree.Match, missing: Sequence[str]) -> Exception:
     some = ", ".join(f"`{m}`" for m in missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
     ways = " or ".join(f"`{m} => …`" for m in missing[:2]) if len(missing) <= 2 else f"`{missing[0]} => …`, …"
     one = missing == ["_"]
-    message = "this `match` does not take every value" if one else f"this `match` leaves out {some}"
-    way = "add a case `_ => …`" if one else f"add {ways}, or `_ => …` for all the rest"
-    return make_error("DL0350", message, (e.subject.span, f"`{e.subject.span.text}` may be that"), help=way)
+    message = "this `match` does not cover every value" if one else f"this `match` does not cover {some}"
+    way = "add a case `_ => …`" if one else f"add {ways}, or `_ => …` for all other values"
+    return make_error("DL0350", message, (e.subject.span, f"`{e.subject.span.text}` may have this value"), help=way)
 
 
 def case_body(cx: ElabContext, fit: CheckedPattern, subject: Term, case: tree.Case) -> Callable[[], Walk[Term]]:
@@ -195,7 +197,7 @@ def pattern_matches(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span
 def equals_literal(cx: ElabContext, term: Array | TextTerm, literal: object, span: Span) -> Value | bool:
     """Whether a number, a truth value or a text is the one that is written."""
     if isinstance(term, TextTerm):
-        return static_text(term, span, "a text that is matched") == literal
+        return static_text(term, span, "a matched text") == literal
     if isinstance(literal, bool):
         if isinstance(term.static, bool):
             return term.static == literal

@@ -28,7 +28,7 @@ def stack_sum_values(cx: ElabContext, terms: Sequence[Term], spans: Sequence[Spa
         both = least_common_type(cx.unifier, type, type_of(term))
         if both is None:
             labels = (at, f"this is {show_type(type_of(term))}"), (spans[0], f"this is {show_type(type)}")
-            raise make_error("DL0317", "the items of an array have one type", *labels)
+            raise make_error("DL0317", "the items of an array must have one type", *labels)
         type = both
     type = add_tags(type)
     rows = [leaves(widen_to_type(cx.builder, term, type)) for term in terms]

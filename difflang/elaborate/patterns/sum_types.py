@@ -147,11 +147,11 @@ def join_types(cx: ElabContext, a: LangType, b: LangType, span: Span, what: str 
     found = least_common_type(cx.unifier, a, b)
     if found is None and is_assignable(cx.unifier, a, b):
         one, another = differing_texts(cx, a, b)
-        raise runtime_choice_of_text((span, f"{what} is {one} on one way here and {another} on another"))
+        raise runtime_choice_of_text((span, f"{what} is {one} on one path and {another} on another"))
     if found is None:
         refuse_undecided(cx, a, b)
-        message = f"{what} is {show_type(a)} on one way here and {show_type(b)} on another"
-        raise make_error("DL0327", message, (span, "the ways meet here"))
+        message = f"{what} is {show_type(a)} on one path and {show_type(b)} on another"
+        raise make_error("DL0327", message, (span, "the paths join here"))
     return found
 
 
@@ -196,7 +196,7 @@ def branches_have_value(
         one, another = differing_texts(cx, a, b)
         raise runtime_choice_of_text((ends[0], f"{one} on this side"), (ends[1], f"{another} on this one"))
     message = (
-        "the two sides of this `if` give different types" if word == "`if`" else "two choices give different types"
+        "the two sides of this `if` have different types" if word == "`if`" else "two branches have different types"
     )
     raise make_error(
         "DL0327",
@@ -220,8 +220,10 @@ def quoted_text(text: TextType) -> str:
 
 def runtime_choice_of_text(*labels: tuple[Span, str]) -> DifflangError:
     """A text is a part of the type of what holds it: everything about it is known before the run."""
-    way = "choose it on the host, or let a variant of an enum stand for it, and write the text where it is printed"
-    return make_error("DL0327", "a `str` is known before the run, which cannot choose one", *labels, help=way)
+    way = "choose it on the host, or use a variant of an enum, and build the text where it is printed"
+    return make_error(
+        "DL0327", "a `str` is known at compile time, so a condition of the run cannot choose one", *labels, help=way
+    )
 
 
 MAX_WIDENINGS = 8
@@ -246,8 +248,8 @@ def widen_loop_variables(
             raise make_error(
                 "DL0507",
                 f"`{binding.name}` grows with every step of the loop",
-                (span, f"it is {show_type(type)} by the last step looked at"),
-                help="keep the numbers that change in variables, and make the function of them after the loop",
+                (span, f"its type is {show_type(type)} after the last step that was examined"),
+                help="keep the changing numbers in variables, and create the function after the loop",
             )
         binding.term, found = widen_to_type(cx.builder, binding.term, add_all_variants(cx.unifier, type)), True
     return found

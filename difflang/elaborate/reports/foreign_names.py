@@ -7,30 +7,34 @@ from difflang.base.package_data import stdlib_module_of_name
 HOST_ONLY_NAMES = {
     **dict.fromkeys(
         ("load", "read_csv", "read_npy", "read_npz", "read_safetensors", "read_json"),
-        "read at the top level, and pass the array as an argument",
+        "read the file at the top level, and pass the array as an argument",
     ),
     **dict.fromkeys(
         ("save", "write_csv", "write_npy", "write_npz", "write_safetensors", "write_json"),
-        "give the value back, and write it from host statements",
+        "return the value, and write it from host statements",
     ),
-    **dict.fromkeys(("plot", "scatter", "histogram", "image"), "give the numbers back, and draw from host statements"),
-    "arg": "ask at the top level, and pass the value; the angle of a complex number is `angle(z)`",
-    "clock": "time the call in host statements",
-    "progress": "it stands in the head of a host loop: `for i in progress(0..100) { … }`",
+    **dict.fromkeys(
+        ("plot", "scatter", "histogram", "image"), "return the numbers, and plot them from host statements"
+    ),
+    "arg": "call it at the top level, and pass the value; the angle of a complex number is `angle(z)`",
+    "clock": "measure the time of the call in host statements",
+    "progress": "use it in the header of a host loop: `for i in progress(0..100) { … }`",
 }
 PACKAGE_NAMES = ("np", "numpy", "jnp", "jax", "torch", "math", "tf")
 SUBSTITUTES = {
-    "len": "the size of an axis is a name in the type: `x: f32[n]` makes `n` a number",
-    "range": "a range is written `0..n`",
-    **dict.fromkeys(("None", "null", "nil"), "a function without a result gives `()`"),
-    "str": 'a text shows values: `"{x}"`',
-    **dict.fromkeys(("list", "array", "tensor"), "an array is written `[1.0, 2.0]` or `zeros(n)`"),
-    "input": 'values come from the command line, `difflang run FILE:f --arg x=2.0`, or from files: `read_csv("a.csv")`',
-    "True": "it is written `true`",
-    "False": "it is written `false`",
-    "D": "a change is not written out: it comes from a derivative, or is `zeros_like(x)`",
+    "len": "the size of an axis has a name in the type: `x: f32[n]` makes `n` a number",
+    "range": "write a range as `0..n`",
+    **dict.fromkeys(("None", "null", "nil"), "a function without a result returns `()`"),
+    "str": 'interpolate the value into a text: `"{x}"`',
+    **dict.fromkeys(("list", "array", "tensor"), "write an array as `[1.0, 2.0]` or `zeros(n)`"),
+    "input": (
+        'read values from the command line, `difflang run FILE:f --arg x=2.0`, or from files: `read_csv("a.csv")`'
+    ),
+    "True": "write `true`",
+    "False": "write `false`",
+    "D": "a tangent has no literal: take it from a derivative, or use `zeros_like(x)`",
     "arange": "write `iota(n)`",
-    "append": "an array keeps its size: `concat(x, [y])` makes a longer one, and `yield` in a loop one of its items",
+    "append": ("an array has a fixed size: `concat(x, [y])` makes a longer one, and `yield` in a loop adds one item"),
     **dict.fromkeys(("randn", "randint", "gauss"), "draw with `normal(n)`, `uniform(n)` or `permutation(n)`"),
     **dict.fromkeys(("rand", "random"), "draw with `uniform(n)`"),
     **dict.fromkeys(("ln", "logn"), "write `log(x)`"),
@@ -45,8 +49,8 @@ SUBSTITUTES = {
     "concatenate": "write `concat(x, y)`",
     "float": "convert with the type's name: `f32(x)`",
     "int": "convert with the type's name: `i32(x)`",
-    **dict.fromkeys(("re", "Re"), "the real part is `real(z)`"),
-    **dict.fromkeys(("im", "Im"), "the imaginary part is `imag(z)`; the imaginary unit is written `1j`"),
+    **dict.fromkeys(("re", "Re"), "write `real(z)` for the real part"),
+    **dict.fromkeys(("im", "Im"), "write `imag(z)` for the imaginary part and `1j` for the imaginary unit"),
 }
 
 

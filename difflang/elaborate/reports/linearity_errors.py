@@ -23,8 +23,13 @@ def lambda_parameter_names(decl: tree.Lambda) -> str:
 def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     """The step of a lambda that is not linear."""
     if not decl.params:
-        way = "name what it is linear in, as in `linear |dx| 2.0 * dx`"
-        return make_error("DL1101", "this is linear in nothing", (decl.span, "it takes nothing"), help=way)
+        way = "name the linear parameter, as in `linear |dx| 2.0 * dx`"
+        return make_error(
+            "DL1101",
+            "this lambda has no parameter to be linear in",
+            (decl.span, "this lambda has no parameters"),
+            help=way,
+        )
     names = lambda_parameter_names(decl)
     place = (
         fault.eqn.span
@@ -36,8 +41,8 @@ def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
     labels = [(place, nonlinear_step(fault, names))]
     if not decl.span.contains(place):
         outer = fault.outer.span if fault.outer is not None else decl.span
-        labels.append((outer if outer.text else decl.span, "reached from here"))
-    labels.append((decl.params[0].span.to(decl.params[-1].span), "linear in this"))
+        labels.append((outer if outer.text else decl.span, "called from here"))
+    labels.append((decl.params[0].span.to(decl.params[-1].span), "linear in this parameter"))
     return make_error("DL1101", f"this is not linear in `{names}`", *labels, help=linearity_help(fault, names))
 
 
@@ -49,13 +54,13 @@ def nonlinear_step(fault: NotLinear, names: str) -> str:
         case LinearityFault.PRODUCT:
             return f"both factors depend on `{names}`"
         case LinearityFault.OFFSET:
-            return f"part of this depends on `{names}`, and part is a value of its own"
+            return f"one part of this depends on `{names}`, and another part does not"
         case LinearityFault.CONDITION:
-            return f"{untangented_result(fault.eqn)} is made of `{names}`"
+            return f"{untangented_result(fault.eqn)} depends on `{names}`"
         case LinearityFault.CHOICE:
-            return f"this depends on `{names}` on one path, and on another it is a value of its own"
+            return f"this depends on `{names}` on one path, but not on the other"
         case LinearityFault.RESULT:
-            return f"this does not depend on `{names}`, and is not zero"
+            return f"this does not depend on `{names}`, but is not zero"
 
 
 def untangented_result(eqn: Eqn | None) -> str:
@@ -67,25 +72,25 @@ def untangented_result(eqn: Eqn | None) -> str:
 def nonlinear_function_step(eqn: Eqn | None, operand: int | None, names: str) -> str:
     name = surface_name(eqn.op.name) if eqn is not None else "this"
     if name == "/" and operand == 1:
-        return f"this divides by what depends on `{names}`"
+        return f"this divides by a value that depends on `{names}`"
     if name == "recur":
-        return "this calls the function that it stands in, and a call of that is not known to be linear"
-    return f"`{name}` is not linear in what depends on `{names}`"
+        return "this function calls itself, and the call is not known to be linear"
+    return f"`{name}` is not linear in values that depend on `{names}`"
 
 
 def linearity_help(fault: NotLinear, names: str) -> str:
     if fault.fault in (LinearityFault.OFFSET, LinearityFault.RESULT):
-        return f"leave out what does not depend on `{names}`: a linear function is zero at zero"
+        return f"remove the part that does not depend on `{names}`: a linear function is zero at zero"
     if fault.fault is LinearityFault.CONDITION:
-        return "decide before, by a value from outside the lambda"
-    return f"the change of a function f along `{names}` is `jvp(f)(x, {names})`; its second item is linear"
+        return "make this decision with a value from outside the lambda"
+    return f"the derivative of a function f along `{names}` is `jvp(f)(x, {names})`; its second item is linear"
 
 
 def not_a_vector_error(decl: tree.Lambda, found: str, span: Span) -> DifflangError:
-    message = f"a linear function takes what can be scaled and added, not {found}"
+    message = f"a linear function takes values that can be scaled and added, not {found}"
     way = "take it from outside the lambda"
     applied = [] if span == decl.span else [(span, "")]
-    return make_error("DL1101", message, (decl.params[0].span, f"given {found}"), *applied, help=way)
+    return make_error("DL1101", message, (decl.params[0].span, f"passed {found}"), *applied, help=way)
 
 
 def not_proved_linear_error(term: Term, span: Span, message: str) -> DifflangError:
@@ -99,7 +104,7 @@ def not_proved_linear_error(term: Term, span: Span, message: str) -> DifflangErr
         )
     text = span.text
     written = f"linear {text}" if text.startswith("|") and "\n" not in text else f"linear |dx| {name_or_f(text)}(dx)"
-    way = f"write `{written}`: then it is checked"
+    way = f"write `{written}`, and difflang checks that it is linear"
     return make_error("DL1102", message, (span, "this is not declared linear"), help=way)
 
 
@@ -117,11 +122,11 @@ def name_or_f(text: str) -> str:
 
 def unknown_domain_error(code: LambdaCode, span: Span) -> DifflangError:
     names = lambda_parameter_names(code.decl)
-    message = "a linear function is turned round by what it takes, and nobody says that"
+    message = "to transpose a linear function, its parameter type must be known"
     return make_error(
         "DL1103",
         message,
         (span, ""),
         (code.decl.span, f"the type of `{names}` is not written"),
-        help=f"write it: `linear |{names}: f32[n]| …`",
+        help=f"declare it: `linear |{names}: f32[n]| …`",
     )

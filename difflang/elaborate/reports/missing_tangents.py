@@ -52,16 +52,18 @@ def argument_without_tangent(
     what, span = show_type(type), args.items[position][1]
     labels = [(span, f"its `{'.'.join(path)}` is {what}" if path else f"this is {what}")]
     if path and not isinstance(type, RecordType):
-        way = "differentiate in a field that is a float"
+        way = "differentiate with respect to a field that is a float"
     elif isinstance(type, RecordType):
         fields = list(zip(type.decl.fields, type.fields, strict=False))[:MAX_LABELS]
         labels += [(field.type.span, f"{show_type(t)} has no tangent") for field, t in fields]
-        way = "differentiate in what has a float: give the record a field that is one"
+        way = "differentiate with respect to something that contains a float: give the record a float field"
     else:
         labels += parameter_label(f, position)
         way = differentiable_parameters_help(f, args, position, type)
     error = MissingTangentError(
-        *make_error("DL0401", f"{what} has no derivative: it has no tangent", *labels, help=way).diagnostics
+        *make_error(
+            "DL0401", f"{what} has no tangent, so there is no derivative with respect to it", *labels, help=way
+        ).diagnostics
     )
     error.wrt_index, error.type = list(wrt).index(place), what
     return error
@@ -74,10 +76,10 @@ def differentiable_parameters_help(f: Term, args: CallArgs, position: int, type:
         f"`{name}`" for name, (term, _) in zip(names, args.items, strict=False) if name and is_differentiable(term)
     ]
     if not having:
-        return "differentiate in a float; convert with `f32(x)` outside"
-    way = f"differentiate in {' or '.join(having)}"
+        return "differentiate with respect to a float; convert with `f32(x)` outside"
+    way = f"differentiate with respect to {' or '.join(having)}"
     if isinstance(type, Tensor) and prune_dtype(type.dtype).is_integer and position < len(names) and names[position]:
-        return f"{way}; `{names[position]}` has a derivative where it is declared as a float"
+        return f"{way}; `{names[position]}` has a derivative if its declared type is a float"
     return way
 
 
@@ -105,13 +107,13 @@ def require_real_result(
     result = traced.result
     if isinstance(result, Array) and not result.tensor.shape and prune_dtype(result.tensor.dtype).is_float:
         return
-    message = f"`{operator}` takes a function with a real number as its result"
+    message = f"`{operator}` takes a function whose result is a real number"
     if isinstance(result, Array) and not result.tensor.shape and result.tensor.dtype.is_complex:
-        way = "take `real` or `abs` of it; `deriv` gives the complex derivative of a holomorphic function"
+        way = "take `real` or `abs` of the result; `deriv` gives the complex derivative of a holomorphic function"
     elif result_has_tangent(result):
-        way = "take a `sum` of it, or use `vjp`"
+        way = "take a `sum` of the result, or use `vjp`"
     else:
-        way = "give a float: an integer, true or false has no derivative"
+        way = "return a float: an integer or a bool has no derivative"
     raise (yield refused_derivative(cx, message, way, f, traced, args, wrt))
 
 
@@ -121,8 +123,8 @@ def require_differentiable_result(
     """Errors: DL0402 where nothing in a result has a tangent, with the steps that lost the derivative."""
     if not result_has_tangent(traced.result):
         what = show_type(type_of(traced.result))
-        message = f"{what} has no derivative: `{operator}` is of functions that give floats"
-        raise (yield refused_derivative(cx, message, "give a float beside it", f, traced, args, wrt))
+        message = f"{what} has no derivative: `{operator}` takes functions that return floats"
+        raise (yield refused_derivative(cx, message, "return a float as well", f, traced, args, wrt))
 
 
 def result_has_tangent(result: Term) -> bool:
@@ -132,7 +134,7 @@ def result_has_tangent(result: Term) -> bool:
 def refused_derivative(
     cx: ElabContext, message: str, way: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
 ) -> Walk[DifflangError]:
-    labels = [Label(args.span, f"this one gives {show_type(type_of(traced.result))}")]
+    labels = [Label(args.span, f"this one returns {show_type(type_of(traced.result))}")]
     labels += [Label(span, text) for span, text in result_label(f)]
     if not result_has_tangent(traced.result):
         names = parameter_names(f)

@@ -22,10 +22,12 @@ CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
     if id in TRANSFORM_NAMES:
-        return cx.error("DL0205", f"`{id}` is applied to a function: `{id}(f)`", span)
+        return cx.error("DL0205", f"`{id}` takes a function: `{id}(f)`", span)
     module = cx.module
     if id in module.modules:
-        return cx.error("DL0201", f"`{id}` is a module, not a value", span, "", f"name something in it: `{id}.…`")
+        return cx.error(
+            "DL0201", f"`{id}` is a module, not a value", span, "", f"name something from the module: `{id}.…`"
+        )
     prelude = module.prelude.fns if module.prelude is not None else {}
     known = [
         *cx.scope.visible_names(),
@@ -42,22 +44,26 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
     ]
     way, fixes = did_you_mean(id, known, span)
     if id in HOST_ONLY_NAMES:
-        return cx.error("DL0322", f"`{id}` is for the host: a function cannot use it", span, "", HOST_ONLY_NAMES[id])
+        return cx.error(
+            "DL0322", f"`{id}` is a host function: compiled functions cannot use it", span, "", HOST_ONLY_NAMES[id]
+        )
     if isinstance(enum := module.records.get(id), tree.Enum):
         names = ", ".join(v.name for v in enum.variants)
-        return cx.error("DL0201", f"`{id}` is an enum, not a value", span, "", f"its variants stand alone: {names}")
+        return cx.error(
+            "DL0201", f"`{id}` is an enum, not a value", span, "", f"write a variant without the enum: {names}"
+        )
     if id in PACKAGE_NAMES or substitute_for(id):
         fixes = equivalent_name_fixes(id, module, span)
     if id in PACKAGE_NAMES and (alone := drop_package_prefix(span)):
         fixes = alone
     if id in PACKAGE_NAMES:
-        way = f"there are no packages: the functions of `{id}` that exist stand alone, as in `sum(x)`"
+        way = f"there are no packages: call functions of `{id}` that exist in difflang directly, as in `sum(x)`"
     if id in stdlib_modules():
-        alone = ", but `sin`, `sqrt` and the like stand alone" if id == "math" else ""
+        alone = ", but `sin`, `sqrt` and similar functions need no import" if id == "math" else ""
         way = f"it is a module of the standard library: `import {id}`{alone}"
         fixes = (*drop_package_prefix(span), add_module_import(span.source, id))
     if refers_to_own_lambda(id, span):
-        way, fixes = f"a lambda does not call itself: declare it, `fn {id}(…) -> … {{ … }}`, where it stands", ()
+        way, fixes = f"a lambda cannot call itself: declare `fn {id}(…) -> … {{ … }}` in its place", ()
     return cx.error("DL0201", f"there is no `{id}` here", span, "", substitute_for(id) or way, fixes)
 
 
@@ -118,12 +124,12 @@ def equivalent_name_fixes(id: str, module: ModuleScope, span: Span) -> tuple[Fix
 def transform_argument_help(operator: str) -> str:
     """Where that belongs which is written beside the function that is transformed."""
     if operator == "vmap":
-        return "it goes along the first axis of all that it is given; the rest is captured: `vmap(|x| f(x, y))(xs)`"
-    return f"what it is taken in stands in brackets: `{operator}[x](f)`"
+        return "`vmap` maps over the first axis of all its arguments; capture the others: `vmap(|x| f(x, y))(xs)`"
+    return f"write the parameter of the derivative in brackets: `{operator}[x](f)`"
 
 
 def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
     """How a derivative is written where a function was called in its place."""
     if not isinstance(e, tree.Call) or "\n" in e.span.text:
         return ""
-    return f"a derivative is of the function: `{operator}({e.fn.span.text})({', '.join(a.span.text for a in e.args)})`"
+    return f"apply the operator to the function, not to its value: `{operator}({e.fn.span.text})({', '.join(a.span.text for a in e.args)})`"

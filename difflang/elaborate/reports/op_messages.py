@@ -30,19 +30,22 @@ SURFACE_NAMES = {
     **{f"reduce_{name}": name for name in ("sum", "prod", "max", "min", "all", "any")},
 }
 
-SQUARE_HELP = "it takes a square matrix, [n, n], or a stack of them; any matrix has `qr` and `svd`"
-SOLVE_HELP = "`a` is [n, n] and `b` [n] or [n, m], a row for each of `a`; `qr` helps with more equations than unknowns"
-KERNEL_HELP = "a kernel is [axes of space, channels in, channels out]; with `groups`, as many times fewer channels in"
+SQUARE_HELP = "it takes a square matrix, [n, n], or a stack of these; for other matrices use `qr` or `svd`"
+SOLVE_HELP = (
+    "`a` is [n, n] and `b` is [n] or [n, m], with one row for each row of `a`; if there are more "
+    "equations than unknowns, use `qr`"
+)
+KERNEL_HELP = "a kernel is [spatial axes, channels in, channels out]; `groups` divides the number of channels in"
 # What an op takes whose operands do not fit together in size.
 SHAPE_HELPS = {
     **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "lu", "eigh", "expm"), SQUARE_HELP),
     **dict.fromkeys(("solve", "solve_triangular"), SOLVE_HELP),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), KERNEL_HELP),
-    "concat": "all sizes but that of the axis agree: choose another, `axis = 1`, or give one part another shape",
+    "concat": ("all sizes except along the axis must be equal: choose another axis, `axis = 1`, or reshape one part"),
 }
 
 DIVISION = "div"
-REAL_PART_HELP = "take a real number of it: `real({0})`, `abs({0})`"
+REAL_PART_HELP = "convert it to a real number: `real({})`, `abs({})`"
 
 
 def surface_name(name: str) -> str:
@@ -74,7 +77,7 @@ def refusal_help(name: str, refused: str, span: Span, float: DType) -> str:
         wide = "f64" in refused.split("not ")[-1] or float.name == "f64"
         return f"convert it: `{'c128' if wide else 'c64'}({text})`"
     if name == DIVISION and expects_float(refused):
-        return f"whole numbers are divided by `//`; for a fraction convert both: `{float}({text})`"
+        return f"`//` divides integers; for a fraction, convert both: `{float}({text})`"
     if expects_float(refused):
         return f"convert it: `{float}({text})`"
     if "takes an integer" in refused or "not bool" in refused:

@@ -43,15 +43,15 @@ def broadcast_error(terms: Sequence[Array], spans: Sequence[Span], span: Span, i
     m, n = differ[0] if differ else (a.shape, b.shape)
     first, second = (spans[i], spans[j]) if spans else (span, span)
     labels = [
-        (second, f"{quote_or_this(second)} is {show_type(b)}: here it is {n}"),
-        (first, f"{quote_or_this(first)} is {show_type(a)}: here it is {m}"),
+        (second, f"{quote_or_this(second)} is {show_type(b)}, so this axis is {n}"),
+        (first, f"{quote_or_this(first)} is {show_type(a)}, so this axis is {m}"),
     ]
     return make_error(
         "DL0310",
-        f"sizes {m} and {n} do not fit together",
+        f"sizes {m} and {n} are incompatible",
         *labels,
         *declaration_labels([terms[i], terms[j]]),
-        help="trailing axes must be equal or literally 1; different names are different sizes",
+        help="trailing axes must be equal or the literal 1; different names are different sizes",
     )
 
 
@@ -93,21 +93,21 @@ def not_indexable_error(e: tree.Index, base: Term) -> DifflangError:
     match base:
         case Tuple(items=items) if len(items) > 1:
             names = ", ".join("abcdefgh"[: len(items)]) + ", …" * (len(items) > 8)
-            way = f"take the tuple apart: `let ({names}) = {text}`"
+            way = f"destructure the tuple: `let ({names}) = {text}`"
         case RecordTerm(type=type) if type.names:
-            way = f"a field is taken by its name: `{text}.{type.names[0]}`"
+            way = f"access a field by its name: `{text}.{type.names[0]}`"
         case VariantTerm() | SumTerm() if not isinstance(base, SumTerm) or base.type.variants:
-            way = f"what an enum holds is taken out by `match {text} {{ … }}`"
+            way = f"read the contents of an enum with `match {text} {{ … }}`"
         case Closure(code=DerivativeCode(operator=operator), captures=(f,)):
             taken_in = ", ".join(quote_source(s.span) for s in e.subscripts)
-            way = f"what a derivative is taken in stands before the function: `{operator}[{taken_in}]({function_name(f)})`"
+            way = f"write the parameter of the derivative before the function: `{operator}[{taken_in}]({function_name(f)})`"
         case HistoryTerm():
-            way = f"a history has no places: go through it by `for v in {text}`, or fold it with `reduce`"
+            way = f"a history has no indices: iterate with `for v in {text}`, or fold it with `reduce`"
         case Closure() | OpaqueTerm() | SumTerm():
-            way = f"a function is called in parentheses, without sizes and types: `{text}(…)`"
+            way = f"call a function with parentheses, without sizes and types: `{text}(…)`"
         case _:
             pass
-    return make_error("DL0313", "only arrays are indexed", (span, f"this is {show_type(type_of(base))}"), help=way)
+    return make_error("DL0313", "only arrays can be indexed", (span, f"this is {show_type(type_of(base))}"), help=way)
 
 
 def function_name(f: Term) -> str:
@@ -194,23 +194,23 @@ def tuple_pattern_error(pattern: tree.TuplePattern, parts: int | None, found: tu
     """A pattern for a value that is no tuple, or one of another number of parts: DL0321."""
     count = len(pattern.items)
     if parts is None:
-        return make_error("DL0321", f"a tuple of {count} is expected here", (pattern.span, ""), found)
+        return make_error("DL0321", f"expected a tuple of {count} here", (pattern.span, ""), found)
     names = [item.span.text for item in pattern.items[:parts]] + ["_"] * (parts - count)
-    message = f"this pattern is for a tuple of {count}, and the tuple has {parts}"
-    return make_error("DL0321", message, (pattern.span, ""), found, help=f"it is taken apart by `({', '.join(names)})`")
+    message = f"this pattern expects a tuple of {count}, but the tuple has {parts}"
+    return make_error("DL0321", message, (pattern.span, ""), found, help=f"destructure it with `({', '.join(names)})`")
 
 
 def not_a_size_error(term: Term, span: Span, what: str) -> DifflangError:
     """What is said of a value that is no size: only the run will know it, or it is no integer."""
-    found, way = show_type(type_of(term)), "make it a parameter `k: dim`, or write it with the sizes of arrays"
+    found, way = show_type(type_of(term)), "make it a parameter `k: dim`, or express it in the sizes of arrays"
     if may_be_integer(term):
-        message = f"{what} must be known before the program runs"
-        return make_error("DL0305", message, (span, f"this {found} is not"), help=way)
+        message = f"{what} must be known at compile time"
+        return make_error("DL0305", message, (span, f"this {found} is known only at run time"), help=way)
     if isinstance(term, Array):
-        way = "sizes are made of integers with `+ - * //` and `%`: half of n is `n // 2`"
+        way = "combine sizes with `+ - * //` and `%`: half of n is `n // 2`"
     elif isinstance(term, KeyTerm):
-        way = "a key of your own is given around the draw: `with_key(k) { normal(3) }`"
-    return make_error("DL0305", f"{what} is an integer", (span, f"this is {found}"), help=way)
+        way = "use a key around the draw: `with_key(k) {{ normal(3) }}`"
+    return make_error("DL0305", f"{what} must be an integer", (span, f"this is {found}"), help=way)
 
 
 def may_be_integer(term: Term) -> bool:

@@ -49,7 +49,7 @@ def loss_labels(
             found.setdefault(eqn.span, "through this call")
         for eqn in [eqn for eqn in before if not eqn.regions][-MAX_LABELS:] if name and len(steps) == 1 else ():
             if all(are_disjoint(eqn.span, other) for other in found):
-                found[eqn.span] = loss_reason(eqn) if eqn.op.inactive else f"made of `{name}`"
+                found[eqn.span] = loss_reason(eqn) if eqn.op.inactive else f"depends on `{name}`"
     return [Label(span, text) for span, text in found.items()]
 
 
@@ -66,13 +66,13 @@ def are_disjoint(a: Span, b: Span) -> bool:
 def loss_reason(eqn: Eqn) -> str:
     """How a step loses a derivative."""
     if eqn.op.ends:
-        return "the derivative ends here"
+        return "the derivative becomes 0 here"
     types = [r.type for r in eqn.results if isinstance(r.type, Tensor)]
     if any(prune_dtype(t.dtype).differentiable for t in types):
         return f"`{surface_name(eqn.op.name)}` has derivative 0"
     if any(prune_dtype(t.dtype).is_integer for t in types):
         return "an integer has no derivative"
-    return "true or false has no derivative"
+    return "a bool has no derivative"
 
 
 # ---- The warning
@@ -191,9 +191,9 @@ def zero_derivative_warning(
     if not steps:
         message, labels = f"the result does not depend on {names}: {its} 0", unused_parameter_labels(cx, f, dead)
     else:
-        message, labels = f"the derivative in {names} is 0: it is lost on every way to the result", []
-    more = f"; {len(steps) - MAX_LABELS} more ways are lost" if len(steps) > MAX_LABELS else ""
-    asked = Label(span, f"asked for here{more}")
+        message, labels = f"the derivative with respect to {names} is 0: no path carries it to the result", []
+    more = f"; {len(steps) - MAX_LABELS} more paths lose it" if len(steps) > MAX_LABELS else ""
+    asked = Label(span, f"the derivative is taken here{more}")
     ways = loss_labels(cx, steps, span, loss_reason, dead[0].name)
     first = (*labels, asked) if all_in_library([asked]) and not all_in_library(labels) else (asked, *labels)
     return Diagnostic("DL0409", message, (*first, *ways), zero_derivative_helps(f, dead, steps), "warning")
@@ -207,7 +207,7 @@ def unused_parameter_labels(cx: ElabContext, f: Term, dead: list[WrtPart]) -> li
         return []
     firsts = {part.name.partition(".")[0] for part in dead}
     spans = [p.span for n, p in zip(parameter_names(f), f.code.decl.params, strict=True) if n in firsts]
-    return [Label(span, "no way leads from here to the result") for span in spans if in_user_code(cx, span)]
+    return [Label(span, "no path leads from here to the result") for span in spans if in_user_code(cx, span)]
 
 
 def zero_derivative_helps(f: Term, dead: list[WrtPart], steps: list[DependencyStep]) -> tuple[str, ...]:
@@ -215,10 +215,10 @@ def zero_derivative_helps(f: Term, dead: list[WrtPart], steps: list[DependencySt
     name = dead[0].name if dead[0].name.replace(".", "").isidentifier() else "x"
     if not steps:
         names = [n for n in parameter_names(f) if n and n != name]
-        other = (f"others are named in brackets, as in `grad[{names[0]}]`",) if names else ()
-        return (*other, f"where 0 is meant, say so: add `0 * stop({name})`")
+        other = (f"name other parameters in brackets, as in `grad[{names[0]}]`",) if names else ()
+        return (*other, f"if 0 is intended, say so: add `0 * stop({name})`")
     eqn = steps[0].path[-1]
-    meant = f"where 0 is meant, say so with `stop({name})` on the way"
+    meant = f"if 0 is intended, say so with `stop({name})` on the path"
     return (differentiable_substitute(eqn), meant)
 
 
@@ -226,10 +226,10 @@ def differentiable_substitute(eqn: Eqn) -> str:
     """A step with a derivative in the place of one without."""
     match eqn.results[0].type:
         case Tensor(dtype=dtype) if prune_dtype(dtype).is_integer and eqn.op.name.startswith("arg"):
-            return "stay with floats on the way; `softmax` weighs where `argmax` chooses"
+            return "keep floats on the path; `softmax` gives weights where `argmax` gives an index"
         case Tensor(dtype=dtype) if prune_dtype(dtype).is_integer:
-            return "stay with floats on the way; `x + stop(floor(x) - x)` is whole, and has the derivative of x"
+            return "keep floats on the path; `x + stop(floor(x) - x)` is whole, and has the derivative of x"
         case Tensor(dtype=dtype) if prune_dtype(dtype).differentiable:
             return f"`y + stop({eqn.op.name}(y) - y)` has its value, and the derivative of y"
         case _:
-            return "a smooth step has one: `sigmoid((a - b) / width)` for `a > b`, `tanh(x / width)` for `sign(x)`"
+            return "use a smooth step instead: `sigmoid((a - b) / width)` for `a > b`, `tanh(x / width)` for `sign(x)`"

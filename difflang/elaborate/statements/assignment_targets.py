@@ -42,7 +42,7 @@ def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, o
     """The array with a part of it replaced, or with `+` added to; other operations need an array of positions."""
     change = as_array(cx, value, span)
     if any(p.new_axis for p in subs.parts):
-        raise cx.error("DL0207", "a new axis cannot be assigned to", subs.span)
+        raise cx.error("DL0207", "cannot assign to a new axis", subs.span)
     if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
         raise dtype_mismatch_error(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
     if padded_shape(subs) is not None:
@@ -84,9 +84,9 @@ def broadcast_to_target(
     if broadcast_shape(cx, (target, change), (subs.span, span), span) != shape:
         raise cx.error(
             "DL0310",
-            "this does not fit into the place it is written to",
+            "this value does not fit where it is assigned",
             span,
-            f"{show_type(change.tensor)} into {show_type(target.tensor)}",
+            f"{show_type(change.tensor)} assigned to {show_type(target.tensor)}",
             way,
         )
     return broadcast_to(cx, change, shape, span)
@@ -97,12 +97,12 @@ def assign_masked(cx: ElabContext, subs: Subscripts, mask: IndexMask, change: Ar
     for part in subs.parts:
         if part.where is not None:
             way = "loop over the positions"
-            raise cx.error("DL0313", "a mask stands beside an array of positions", mask.span, "", way)
+            raise cx.error("DL0313", "a mask cannot be combined with an array of positions", mask.span, "", way)
     everywhere = replace(subs, mask=None)
     old = read_indexed(cx, everywhere)
     lead = sum(p.size is not None for p in subs.parts[: mask.first_part])
     axes = tuple(range(lead, lead + mask.truths.tensor.rank))
-    way = "each item becomes the same; `a = where(mask, e, a)` writes them one by one"
+    way = "every selected item gets the same value; `a = where(mask, e, a)` assigns them one by one"
     item = broadcast_to_target(cx, change, old.tensor.shape[axes[-1] + 1 :], span, subs, way)
     new: Term = broadcast_to(cx, item, old.tensor.shape, span)
     if op != "=":
@@ -186,7 +186,7 @@ def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
             return Lvalue(target, None, inside, subs)
         case _:
             raise cx.error(
-                "DL0207", "this cannot be assigned to", target.span, "", "a variable, a field or an element can"
+                "DL0207", "this cannot be assigned to", target.span, "", "assign to a variable, a field or an element"
             )
 
 

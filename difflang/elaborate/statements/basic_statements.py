@@ -107,7 +107,7 @@ def elaborate_statement(cx: ElabContext, stmt: tree.Node, *, last: bool) -> Walk
         and not isinstance(stmt, (*VALUELESS, tree.Call, tree.Pipe, tree.If, tree.Block, tree.Match, tree.Checkpoint))
         and value is not UNIT_TERM
     ):
-        raise cx.error("DL0323", "nothing uses this value", stmt.span, "", "bind it with `let`, or take it away")
+        raise cx.error("DL0323", "this value is not used", stmt.span, "", "bind it with `let`, or remove it")
     return UNIT_TERM if isinstance(stmt, VALUELESS) else value
 
 
@@ -134,9 +134,9 @@ def let_statement(cx: ElabContext, e: tree.Let | tree.Var) -> Walk[Term]:
 def branch_without_value_error(e: tree.If | tree.Match) -> DifflangError:
     """A branch that nothing comes of, where a value is to be bound."""
     if isinstance(e, tree.Match):
-        way = "give every case a value at its end"
+        way = "end every case with a value"
         return make_error("DL0327", "this `match` has no value to bind", (e.subject.span, ""), help=way)
-    way = "give it an `else`, and a value at the end of each side"
+    way = "add an `else`, and end each side with a value"
     return make_error("DL0327", "this `if` has no value to bind", (e.condition.span, ""), help=way)
 
 
@@ -209,7 +209,7 @@ def assign_targets(cx: ElabContext, target: tree.Expr, value: Term, span: Span) 
     elif isinstance(target, tree.TupleExpr):
         if not isinstance(value, Tuple) or len(value.items) != len(target.items):
             found = f"this is {show_type(type_of(value))}"
-            raise cx.error("DL0321", f"a tuple of {len(target.items)} is expected here", span, found)
+            raise cx.error("DL0321", f"expected a tuple of {len(target.items)} here", span, found)
         for item, part in zip(target.items, value.items, strict=True):
             yield assign_targets(cx, item, part, span)
     else:
@@ -258,7 +258,7 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
         raise immutable_name_error(target.id, labels)
     if not cx.scope.is_assignable(target.id):
         labels = [(target.span, "assigned here")] + ([(binding.span, "outside it")] if binding.span else [])
-        message = f"a comprehension cannot assign `{target.id}`: its items have no order"
+        message = f"a comprehension cannot assign to `{target.id}`: its items have no order"
         raise make_error("DL0208", message, *labels, help="use a `for` loop")
     assert not isinstance(binding.term, (int, Poly))
     if isinstance(value, Array) and isinstance(binding.term, Array):
@@ -270,7 +270,11 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
 def unknown_target_error(cx: ElabContext, target: tree.Name) -> DifflangError:
     if target.id in cx.module.host:
         return cx.error(
-            "DL0208", f"a function cannot assign the top-level `{target.id}`", target.span, "", "return the new value"
+            "DL0208",
+            f"a function cannot assign to the top-level variable `{target.id}`",
+            target.span,
+            "",
+            "return the new value",
         )
     known = [name for name in cx.scope.visible_names() if (found := cx.scope.find(name)) is not None and found.mutable]
     bodies = [fn.body for fn in cx.module.fns.values()]
@@ -347,11 +351,11 @@ def assert_statement(cx: ElabContext, e: tree.Assert) -> Walk[Term]:
     condition = as_array(cx, condition, e.condition.span, "a condition")
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         found = f"this is {show_type(condition.tensor)}"
-        raise cx.error("DL0313", "an assertion is a bool", e.condition.span, found, "reduce it with `all`")
+        raise cx.error("DL0313", "an assertion must be a bool", e.condition.span, found, "reduce it with `all`")
     message = (yield elaborate(cx, e.message)) if e.message is not None else TextTerm(NO_MESSAGE)
     if not isinstance(message, TextTerm):
         found = f"this is {show_type(type_of(message))}"
-        raise cx.error("DL0313", "the message of an assertion is a text", (e.message or e).span, found)
+        raise cx.error("DL0313", "the message of an assertion must be a text", (e.message or e).span, found)
     failed = emit_check(cx, condition, message.value or NO_MESSAGE, e.condition.span)
     if failed is not None and message.parts:
         bad, site = failed

@@ -140,7 +140,13 @@ def emit_cond(
 ) -> Term:
     """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
     if then.yields or other.yields:
-        raise cx.error("DL0501", "`yield` stands in a condition", span, "", "yield in a statement of the loop's body")
+        raise cx.error(
+            "DL0501",
+            "`yield` cannot be inside a condition",
+            span,
+            "",
+            "put the `yield` in a statement of the loop's body",
+        )
     changed = [
         i for i, b in enumerate(variables) if then.variables[i] is not b.term or other.variables[i] is not b.term
     ]

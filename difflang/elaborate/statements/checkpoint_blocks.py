@@ -88,16 +88,16 @@ def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
     """
     term: Term = yield elaborate(cx, tree.Name(e.span, e.name))
     if cx.checkpoint_saves is None:
-        way = "write `checkpoint { … }` around what is to be computed again; elsewhere the compiler chooses"
-        raise cx.error("DL0510", "`save` stands outside a `checkpoint` block", e.span, "", way)
+        way = "write `checkpoint {{ … }}` around the code to recompute; elsewhere the compiler decides what to save"
+        raise cx.error("DL0510", "`save` is outside a `checkpoint` block", e.span, "", way)
     if cx.depth != cx.checkpoint_saves.depth:
         way = "put a `checkpoint` block around that part, inside the loop or branch"
-        raise cx.error("DL0512", "`save` stands in a loop or branch of its `checkpoint` block", e.span, "", way)
+        raise cx.error("DL0512", "`save` is inside a loop or branch of its `checkpoint` block", e.span, "", way)
     made = [v for v in leaves(term) if v.home is cx.builder]
     if not made:
         text = f"`{e.name}` comes from outside the block"
         label = Label(e.span, text)
-        help = "a block keeps all that it takes: save what it computes, or leave this away"
-        cx.session.warn(Diagnostic("DL0511", "this `save` keeps nothing", (label,), (help,), severity="warning"))
+        help = "a block always keeps its inputs: save a value that the block computes, or remove this"
+        cx.session.warn(Diagnostic("DL0511", "this `save` has no effect", (label,), (help,), severity="warning"))
     cx.checkpoint_saves.values.extend(made)
     return term

@@ -41,10 +41,10 @@ def apply_decorators(
     """Do what the attributes of what stands there say. Errors: DL0209, DL0219, DL0220."""
     for i, attribute in enumerate(attributes):
         if attribute.name in [a.name for a in attributes[:i]]:
-            raise cx.error("DL0209", f"`@{attribute.name}` stands here twice", attribute.span)
+            raise cx.error("DL0209", f"`@{attribute.name}` appears twice", attribute.span)
         match attribute.name:
             case "unchecked" | "deterministic" if attribute.args:
-                raise cx.error("DL0209", f"`@{attribute.name}` takes nothing in parentheses", attribute.span)
+                raise cx.error("DL0209", f"`@{attribute.name}` takes no arguments", attribute.span)
             case "unchecked":
                 cx.session.unchecked_spans.add(span)
             case "deterministic":
@@ -52,12 +52,12 @@ def apply_decorators(
             case "checkpoint":
                 cx.session.checkpoint_strategies[span] = parse_strategy(cx, attribute)
             case "memory" if loop:
-                raise cx.error("DL0220", "`@memory` stands before a function", attribute.span)
+                raise cx.error("DL0220", "`@memory` goes before a function", attribute.span)
             case "memory":
                 apply_memory_limit(cx, (attribute,))
             case name:
                 way, fixes = did_you_mean(name, DECORATOR_NAMES, attribute.span, "@")
-                way = way or f"there are @{', @'.join(DECORATOR_NAMES)}"
+                way = way or f"the attributes are @{', @'.join(DECORATOR_NAMES)}"
                 raise cx.error("DL0209", f"there is no attribute `@{name}`", attribute.span, "", way, fixes)
 
 
@@ -65,7 +65,10 @@ def warn_unused_checkpoint(cx: ElabContext, attributes: tuple[tree.Attribute, ..
     """A warning, DL0219, where `@checkpoint` keeps nothing."""
     for attribute in attributes:
         if attribute.name == "checkpoint":
-            message, way = f"`@checkpoint` keeps nothing here: {why}", "it stands before a loop, or a function with one"
+            message, way = (
+                f"`@checkpoint` has no effect here: {why}",
+                "put it before a loop, or before a function with a loop",
+            )
             label = Label(attribute.span)
             cx.session.warn(Diagnostic("DL0219", message, (label,), (way,), severity="warning"))
 
@@ -88,12 +91,12 @@ def parse_memory_limit(cx: ElabContext, attribute: tree.Attribute) -> int:
         case (tree.Quantity(number=tree.Int() | tree.Float() as number, unit=unit),) if unit in UNITS:
             if (bytes := to_bytes(number.value, unit)) is not None:
                 return bytes
-            message = f"a limit on memory is from 1 B to {format_bytes(MOST_BYTES)}"
+            message = f"a memory limit is between 1 B and {format_bytes(MOST_BYTES)}"
             raise cx.error("DL0220", message, attribute.span)
         case (tree.Quantity(unit=unit) as wrong,):
             way, fixes = did_you_mean(unit, UNITS, wrong.span)
-            way = way or f"there are {', '.join(UNITS)}"
-            raise cx.error("DL0220", f"there is no unit `{unit}` of memory", wrong.span, "", way, fixes)
+            way = way or f"the units are {', '.join(UNITS)}"
+            raise cx.error("DL0220", f"there is no memory unit `{unit}`", wrong.span, "", way, fixes)
         case _:
             way = "`@memory(256 MiB)`"
             raise cx.error("DL0220", "`@memory` takes a number and a unit", attribute.span, "", way)
@@ -106,19 +109,19 @@ def parse_strategy(cx: ElabContext, attribute: tree.Attribute) -> tuple[str, int
     if word not in CHECKPOINT_STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
         place = (first or attribute).span
         way, fixes = did_you_mean(word, CHECKPOINT_STRATEGIES, place)
-        way = strategy_hint(first) or way or f"there are {', '.join(CHECKPOINT_STRATEGIES)}"
-        raise cx.error("DL0219", "`@checkpoint` takes a strategy first", place, "", way, fixes)
+        way = strategy_hint(first) or way or f"the strategies are {', '.join(CHECKPOINT_STRATEGIES)}"
+        raise cx.error("DL0219", "the first argument of `@checkpoint` is a strategy", place, "", way, fixes)
     needs, number = CHECKPOINT_STRATEGIES[word], 0
     for arg in rest:
         if not isinstance(arg, tree.Arg) or arg.name is None or arg.name not in needs:
-            takes = f"`{word}` takes {needs[0]} = a whole number" if needs else f"`{word}` takes nothing more"
-            raise cx.error("DL0219", f"this means nothing to `{word}`", arg.span, "", takes)
+            takes = f"`{word}` takes only {needs[0]} = an integer" if needs else f"`{word}` takes no other arguments"
+            raise cx.error("DL0219", f"`{word}` does not take this argument", arg.span, "", takes)
         if number:
             raise cx.error("DL0219", f"`{arg.name}` is given twice", arg.span)
         number = arg.value.value if isinstance(arg.value, tree.Int) else 0
         if not 1 <= number <= MAX_SLOTS:
             way = f"such as `{arg.name} = 32`"
-            message = f"`{arg.name}` is a whole number from 1 to {MAX_SLOTS:,}, written here"
+            message = f"`{arg.name}` must be a literal integer from 1 to {MAX_SLOTS:,}"
             raise cx.error("DL0219", message, arg.span, "", way)
     if needs and not number and word != "full":
         way = f"`@checkpoint({word}, {needs[0]} = 32)`"

@@ -226,8 +226,8 @@ class JumpDesugarer:
         moved = target & set(assigned_in(stmt.value)) if isinstance(stmt, tree.Update) else set[str]()
         for name in sorted(hidden | moved):
             jump = next(n for n in all_nodes(stmt) if isinstance(n, JUMPS))
-            message = f"`{jump_keyword(jump)}` leaves a value in which `{name}` is not what it is around it"
-            way = f"give `{name}` another name in there" if name in hidden else f"assign `{name}` in a statement before"
+            message = f"`{jump_keyword(jump)}` leaves an expression that has its own `{name}`"
+            way = f"rename the inner `{name}`" if name in hidden else f"assign `{name}` in a statement before it"
             raise make_error("DL0509", message, (jump.span, ""), help=way)
 
     def with_value(self, stmt: tree.Stmt, value: tree.Node) -> tree.Stmt:
@@ -355,9 +355,12 @@ def header_expression(stmt: tree.Stmt) -> tree.Node | None:
 
 def misplaced_jump(jump: tree.Node) -> DifflangError:
     """A jump that is no statement."""
-    way = "where one branch gives a statement its value, the others may be left: `let v = if c { return x } else { y }`"
+    way = (
+        "only a branch that has a value may contain a jump in its other branches: `let v = if c { "
+        "return x } else { y }`"
+    )
     return make_error(
-        "DL0509", f"`{jump_keyword(jump)}` stands in the middle of an expression", (jump.span, ""), help=way
+        "DL0509", f"`{jump_keyword(jump)}` cannot be in the middle of an expression", (jump.span, ""), help=way
     )
 
 
@@ -369,7 +372,7 @@ def refuse_unreachable(jump: tree.Node, rest: Statements) -> None:
     """Errors: DL0506 for what stands after a jump."""
     if rest:
         raise make_error(
-            "DL0506", "this never runs", (rest[0].span, ""), (jump.span, "here the block is left"), help="take it away"
+            "DL0506", "this never runs", (rest[0].span, ""), (jump.span, "this leaves the block"), help="remove it"
         )
 
 
@@ -378,7 +381,7 @@ def set_flags(stmt: tree.Stmt, flags: JumpFlags) -> Statements:
     if isinstance(stmt, (tree.Break, tree.Continue)):
         if flags.skip is None:
             word = "break" if isinstance(stmt, tree.Break) else "continue"
-            raise make_error("DL0501", f"`{word}` stands outside a loop", (stmt.span, ""))
+            raise make_error("DL0501", f"`{word}` is outside a loop", (stmt.span, ""))
         names = (flags.skip, flags.stop) if isinstance(stmt, tree.Break) else (flags.skip,)
         return tuple(set_flag(stmt, n) for n in names if n)
     assert isinstance(stmt, tree.Return)

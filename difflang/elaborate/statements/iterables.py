@@ -64,11 +64,11 @@ def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
     step = as_array(cx, (yield elaborate(cx, e.step)), e.step.span, "the step of a range") if e.step else None
     for end, part in ((start, e.start), (stop, e.stop), *(((step, e.step),) if step and e.step else ())):
         if not cx.unifier.same(end.tensor, INDEX_TYPE):
-            raise cx.error("DL0313", "the ends of a range are i32", part.span, f"this is {show_type(end.tensor)}")
+            raise cx.error("DL0313", "the ends of a range must be i32", part.span, f"this is {show_type(end.tensor)}")
     if step is not None and not (isinstance(step.static, int) and step.static > 0):
         raise cx.error(
             "DL0328",
-            "the step of a range is a positive number known before the run",
+            "the step of a range must be a positive number known at compile time",
             e.step.span if e.step else e.span,
             f"this is {show_type(step.tensor)}" if step.static is None else f"this is {step.static}",
         )
@@ -102,15 +102,15 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
             raise AlreadyReported
         case _:
             found, way = f"this is {show_type(type_of(term))}", iteration_help(term, span)
-            raise cx.error("DL0329", "a loop goes through a range or an array", span, found, way)
+            raise cx.error("DL0329", "a loop iterates over a range or an array", span, found, way)
 
 
 def iteration_help(term: Term, span: Span) -> str:
     """How to go through what is neither a range nor an array."""
     if isinstance(term, Array) and term.tensor.dtype.is_integer:
-        return f"a range is written `0..{quote_source(span, 'n')}`"
+        return f"write a range as `0..{quote_source(span, 'n')}`"
     if isinstance(term, Tuple) and len(term.items) > 1:
-        return "take the tuple apart and go through its parts side by side: `for (a, b) in zip(a, b)`"
+        return "destructure the tuple and iterate over its parts together: `for (a, b) in zip(a, b)`"
     return field_iteration_help(type_of(term))
 
 
@@ -119,7 +119,7 @@ def field_iteration_help(type: LangType) -> str:
     if not isinstance(type, RecordType) or len(type.names) < 2:
         return ""
     (a, b, *_) = type.names
-    return f"go through its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`"
+    return f"iterate over its fields: `for ({a}, {b}) in zip(r.{a}, r.{b})`"
 
 
 def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable:
@@ -161,8 +161,8 @@ def zip_iterable(cx: ElabContext, term: ZipTerm, span: Span) -> LoopIterable:
     first = parts[0]
     for part in parts[1:]:
         if not same_length(cx, first, part):
-            lengths = ["one that only the run knows" if p.length is None else str(p.length) for p in (first, part)]
-            raise cx.error("DL0330", "what is zipped has one length", span, " and ".join(lengths))
+            lengths = ["one known only at run time" if p.length is None else str(p.length) for p in (first, part)]
+            raise cx.error("DL0330", "the arguments of `zip` must have the same length", span, " and ".join(lengths))
 
     def zip_item(index: Array, items: list[Value]) -> Term:
         found: list[Term] = [index] if term.counted else []

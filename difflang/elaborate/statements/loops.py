@@ -205,7 +205,9 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
     """A loop of unknown length. It also ends at the first failure in its body, which may have spoilt the condition."""
     for binding in assigned_variables(cx, e.condition)[:-1]:
         message = f"the condition of a loop assigns `{binding.name}`"
-        raise cx.error("DL0505", message, e.condition.span, "a condition only asks", "assign it in the loop's body")
+        raise cx.error(
+            "DL0505", message, e.condition.span, "a condition cannot assign", "assign it in the body of the loop"
+        )
     variables = assigned_variables(cx, e.condition, e.body)
     body: LoopBody = yield elaborate_body(cx, e, variables, [], lambda _index, _rows: None, None)
     failing = cx.failure_word in body.variables
@@ -230,13 +232,15 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         raise condition_type_error(condition.tensor, e.condition.span)
     if condition.static is True:
-        way = "leave it with `break` or `return`, or say while what it goes on"
+        way = "end it with `break` or `return`, or use a condition that can become false"
         raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true", way)
     if condition.static is None and not condition_may_change(condition.value, builder, body):
         asked = next((n for n in mentioned_names(e.condition) if cx.scope.find(n) is not None), "x")
-        way = f"assign what it asks, `{asked} = …`: a `let` in the loop makes another `{asked}`"
-        message = "this loop ends before its first step or never"
-        raise cx.error("DL0504", message, e.condition.span, "no step changes what this asks", way)
+        way = (
+            f"assign to the variable of the condition, `{asked} = …`: a `let` in the loop creates a different `{asked}`"
+        )
+        message = "this loop either takes no step or never ends"
+        raise cx.error("DL0504", message, e.condition.span, "no step changes the condition", way)
     consts, graphs = close_regions([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
     over = LoopIterable(None, cx.integer_array(FOREVER, e.span), [], lambda i, _: i)
     result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yields)

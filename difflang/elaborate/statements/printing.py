@@ -33,7 +33,7 @@ BOOL_SCALAR = Tensor(BOOL)
 def print_(cx: ElabContext, args: CallArgs) -> Term:
     """`print(a, b)`: the values with a space between them."""
     for _, span in args.named.values():
-        raise make_error("DL0319", "`print` takes values by position", (span, ""))
+        raise make_error("DL0319", "`print` takes positional arguments only", (span, ""))
     parts: list[str | InterpolatedValue] = []
     for i, (term, _) in enumerate(args.items):
         if isinstance(term, PoisonTerm):
@@ -75,9 +75,9 @@ def static_text(text: TextTerm, span: Span, what: str) -> str:
 
 def runtime_text_error(span: Span, what: str) -> DifflangError:
     """A text with numbers of the run in it where what it says must be known."""
-    way = "decide by the numbers that it is made of"
+    way = "branch on the numbers that it contains"
     return make_error(
-        "DL0305", f"{what} is known before the program runs", (span, "only the run fills this in"), help=way
+        "DL0305", f"{what} must be known at compile time", (span, "this is known only at run time"), help=way
     )
 
 

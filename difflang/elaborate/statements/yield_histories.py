@@ -54,10 +54,10 @@ def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
     leaves(found.value)
     collected = cx.loop_yields[-1] if cx.loop_yields else None
     if collected is None:
-        way = "a comprehension has an item for each index" if cx.loop_yields else ""
-        raise cx.error("DL0501", "`yield` stands outside a loop", span, "", way)
+        way = "a comprehension already makes one item for each index" if cx.loop_yields else ""
+        raise cx.error("DL0501", "`yield` is outside a loop", span, "", way)
     if collected:
-        raise cx.error("DL0502", "a loop yields once a step", span, "a second `yield`", "yield a tuple")
+        raise cx.error("DL0502", "a loop can contain only one `yield`", span, "a second `yield`", "yield a tuple")
     collected.append(found)
 
 
@@ -94,7 +94,9 @@ def collect_yields(
         return history_terms(type, iter(values), steps, backwards=over.backwards)
     assert length is not None
     if contains_kind(type, (KeyType, RangeType)):
-        raise make_error("DL0313", "no array holds what this loop yields", (span, f"this is {show_type(type)}"))
+        raise make_error(
+            "DL0313", "an array cannot hold the values that this loop yields", (span, f"this is {show_type(type)}")
+        )
     return term_from_leaves(map_tensors(type, lambda t: Tensor(t.dtype, (length, *t.shape))), values)
 
 

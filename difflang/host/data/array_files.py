@@ -27,7 +27,7 @@ def load_numpy(path: Path) -> Any:
     """What NumPy reads. Of bytes that are none of its files it says that they are pickled."""
     with path.open("rb") as file:
         if not file.read(6).startswith((b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")):
-            raise ValueError("it is not a file of NumPy")
+            raise ValueError("it is not a NumPy file")
     return np.load(path, allow_pickle=False)
 
 
@@ -49,7 +49,7 @@ class NpzArchive(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         found = self.file[name]
         if not isinstance(found, np.ndarray):
-            raise ValueError(f"`{name}` is no array")
+            raise ValueError(f"`{name}` is not an array")
         return str(found[()]) if found.dtype.kind == "U" and not found.shape else native_byte_order(found)
 
     def __iter__(self) -> Iterator[str]:
@@ -69,7 +69,7 @@ def native_byte_order(array: np.ndarray) -> np.ndarray:
 def npz_bytes(stored: StoredArrays, span: Span) -> bytes:
     if any(isinstance(text, str) and text.endswith("\0") for text in stored.values()):
         raise make_error(
-            "DL0711", "npz holds no text that ends with \\0", (span, ""), help="save it as safetensors or json"
+            "DL0711", "npz cannot hold a text that ends with \\0", (span, ""), help="save it as safetensors or json"
         )
     file = io.BytesIO()
     arrays: dict[str, Any] = {name or UNNAMED: np.asarray(value) for name, value in stored.items()}
@@ -96,11 +96,11 @@ def read_safetensors(path: Path, span: Span) -> StoredArrays:
     }
     for name, view in found:
         if view["dtype"] not in SAFETENSORS_DTYPES:
-            raise ValueError(f"`{name}` is {view['dtype']}, which the language does not have")
+            raise ValueError(f"`{name}` is {view['dtype']}, which the language does not support")
         array = np.frombuffer(view["data"], np.dtype(SAFETENSORS_DTYPES[view["dtype"]])).reshape(view["shape"])
         is_complex = COMPLEX_PREFIX + name in notes
         if is_complex and (view["dtype"] != "F64" or array.shape[-1:] != (2,)):
-            raise ValueError(f"`{name}` is told to be c128, and is not pairs of f64")
+            raise ValueError(f"`{name}` is marked as c128, but is not stored as pairs of f64")
         stored[name] = array.view(np.complex128)[..., 0] if is_complex else array
     return stored
 

@@ -40,22 +40,24 @@ def read_headers(path: Path) -> Mapping[str, Any]:
             return read_safetensors_headers(path)
         case other:
             raise ValueError(
-                f"the headers of `{other or 'no suffix'}` say nothing: .npy, .npz and .safetensors have them"
+                f"the headers of `{other or 'no suffix'}` do not give types: use .npy, .npz or .safetensors"
             )
 
 
 def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
     """The array that an npy file of so many bytes holds, without its numbers."""
     if file.read(len(MAGIC)) != MAGIC:
-        raise ValueError(f"{what} is not an array of NumPy")
+        raise ValueError(f"{what} is not a NumPy array")
     file.seek(0)
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
-        raise ValueError(f"{what} is in version {version[0]}.{version[1]} of NumPy's format, which is not known here")
+        raise ValueError(
+            (f"{what} uses version {version[0]}.{version[1]} of NumPy's format, which difflang does not support")
+        )
     shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise ValueError(f"{what} holds Python objects, which are not read: loading them could run code")
+        raise ValueError(f"{what} holds Python objects, which difflang does not read: loading them could run code")
     check_length(what, file.tell() + dtype.itemsize * prod(shape), size)
     if dtype.kind == "U" and not shape and dtype.itemsize <= MAX_TEXT_BYTES:
         return str(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) if dtype.itemsize else ""
@@ -71,7 +73,7 @@ def abstract_array(dtype: Any, shape: Sequence[int]) -> Any:
 
 def check_length(what: str, needed: int, there: int) -> None:
     if there < needed:
-        raise ValueError(f"{what} is cut off: its header tells of {needed:,} bytes, and {there:,} are there")
+        raise ValueError(f"{what} is truncated: its header announces {needed:,} bytes, but there are {there:,}")
 
 
 def read_npz_headers(path: Path) -> dict[str, Any]:
@@ -89,13 +91,13 @@ def read_safetensors_headers(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
-            raise ValueError("it is not a safetensors file: its header is longer than it")
+            raise ValueError("it is not a safetensors file: its header is longer than the file")
         told = json.loads(file.read(length))
     if not isinstance(told, dict):
-        raise ValueError("it is not a safetensors file: its header is no table")
+        raise ValueError("it is not a safetensors file: its header is not a table")
     notes = told.pop("__metadata__", None) or {}
     if not isinstance(notes, dict) or not all(isinstance(text, str) for text in notes.values()):
-        raise ValueError("it is not a safetensors file: its notes are no table of texts")
+        raise ValueError("it is not a safetensors file: its metadata is not a table of texts")
     found: dict[str, Any] = {
         n.removeprefix(TEXT_PREFIX): text for n, text in notes.items() if n.startswith(TEXT_PREFIX)
     }
@@ -110,13 +112,13 @@ def safetensors_entry(name: str, entry: Any, room: int, is_complex: bool) -> Any
         dtype, shape = str(entry["dtype"]), [*map(index, entry["shape"])]
         start, end = map(index, entry["data_offsets"])
     except (TypeError, KeyError, ValueError):
-        raise ValueError(f"`{name}` is not described as safetensors describes an array") from None
+        raise ValueError(f"the header does not describe `{name}` as a safetensors array") from None
     if dtype not in SAFETENSORS_DTYPES:
-        raise ValueError(f"`{name}` is {dtype}, which the language does not have")
+        raise ValueError(f"`{name}` is {dtype}, which the language does not support")
     kind = np.dtype(SAFETENSORS_DTYPES[dtype])
     if min(shape, default=0) < 0 or end - start != kind.itemsize * prod(shape) or start < 0:
-        raise ValueError(f"`{name}` has another number of bytes than its shape")
+        raise ValueError(f"the number of bytes of `{name}` does not match its shape")
     check_length(f"`{name}`", end, room)
     if is_complex and (dtype != "F64" or shape[-1:] != [2]):
-        raise ValueError(f"`{name}` is told to be c128, and is not pairs of f64")
+        raise ValueError(f"`{name}` is marked as c128, but is not stored as pairs of f64")
     return abstract_array(np.complex128, shape[:-1]) if is_complex else abstract_array(kind, shape)

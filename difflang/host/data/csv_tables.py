@@ -39,7 +39,7 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
         if len(row) != width:
             raise make_error(
                 "DL0703",
-                f"{name}:{line}: this row has {len(row)} columns, the others {width}",
+                f"{name}:{line}: this row has {len(row)} columns, but the others have {width}",
                 (span, "read here"),
                 help=separator_hint(",".join(row)),
             )
@@ -75,7 +75,7 @@ def separator_hint(cell: str) -> str:
     for mark, called in ((";", "semicolons"), ("\t", "tabs")):
         if mark in cell:
             decimal = ", and decimal commas as points" if mark == ";" else ""
-            return f"this table separates its columns by {called}: write commas{decimal}"
+            return f"this table separates its columns by {called}: use commas{decimal}"
     return ""
 
 
@@ -112,7 +112,7 @@ def convert_table(
         cell = row[where[1] if len(where) > 1 else 0].strip()
         raise make_error(
             "DL0703",
-            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is no {dtype}",
+            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is not {dtype}",
             (span, f"declared with items of {dtype}"),
         )
     return table.astype(target)
@@ -130,7 +130,7 @@ def read_wide_integers(
             digits = text.lstrip("+-")
             number = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 30 else None
             if number is None or not info.min <= number <= info.max:
-                message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is no {dtype}"
+                message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is not {dtype}"
                 raise make_error("DL0703", message, (span, f"declared with items of {dtype}"))
             numbers.append(number)
     return np.array(numbers, numpy_dtype(dtype)).reshape(shape)

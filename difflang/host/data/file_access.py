@@ -35,7 +35,7 @@ class FileAccess(Struct, frozen=True):
             raise make_error("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
         if not path.parent.is_dir():
             raise make_error(
-                "DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="make it first"
+                "DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="create it first"
             )
         return path
 
@@ -44,12 +44,12 @@ class FileAccess(Struct, frozen=True):
         try:
             path = (self.folder / name).resolve()
         except (ValueError, OSError, RuntimeError):
-            raise make_error("DL0701", "this is no name of a file", (span, "")) from None
+            raise make_error("DL0701", "this is not a file name", (span, "")) from None
         roots = [self.folder.resolve(), *(a.resolve() for a in self.allowed)]
         if not any(path.is_relative_to(root) for root in roots):
             raise make_error(
                 "DL0702",
-                f"`{name}` lies outside the program's folder",
+                f"`{name}` is outside the program's folder",
                 (span, ""),
                 help="allow its folder on the command line: `--allow DIR`",
             )

@@ -51,7 +51,7 @@ def refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"it has `{next(n for n in names if names.count(n) > 1)}` twice in one object")
+        raise ValueError(f"it has the key `{next(n for n in names if names.count(n) > 1)}` twice in one object")
     return found
 
 
@@ -86,7 +86,7 @@ def variant_parts(there: Any, type: VariantType | SumType, path: str) -> list[tu
     if isinstance(there, str):
         return [(path, there)]
     if not isinstance(there, dict) or len(there) != 1:
-        raise JsonTypeMismatch(path, json_kind(there), "an object with the name of a variant")
+        raise JsonTypeMismatch(path, json_kind(there), "an object whose key is the name of a variant")
     ((name, fields),) = there.items()
     option = next((t for t in (type.variants if isinstance(type, SumType) else (type,)) if t.name == name), None)
     if option is None:

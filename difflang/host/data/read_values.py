@@ -60,12 +60,14 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
         given.text(place)
     if given.expected_type is None:
         way = f"`let x: f32[n, 4] = {given.span.text}`"
-        raise make_error("DL0707", "what is read from a file needs a declared type", (given.span, ""), help=way)
+        raise make_error("DL0707", "a value read from a file needs a declared type", (given.span, ""), help=way)
     type = host.type_of(given.expected_type)
     arrays = given.function.name in ("read_csv", "read_npy")
     if arrays and (not isinstance(type, Tensor) or (not type.shape and given.function.name == "read_csv")):
         label = "declare its type: `f32[n, 4]`" if isinstance(type, Tensor) else f"not {show_type(type)}"
-        raise make_error("DL0704", "an array is read from a file", (given.expected_type.annotation.span, label))
+        raise make_error(
+            "DL0704", "only an array can be read from such a file", (given.expected_type.annotation.span, label)
+        )
     name = given.text(0)
     if given.function.name == "read_safetensors" or (name is not None and Path(name).suffix == ".safetensors"):
         require_package(host.module, "safetensors", given.span)
@@ -73,7 +75,7 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
         list(leaf_paths(type))
     except UnstorableValue as error:
         label = given.expected_type.annotation.span, ""
-        raise make_error("DL0704", f"a file cannot hold this: {error}", label, help=error.way) from None
+        raise make_error("DL0704", f"a file cannot hold this value: {error}", label, help=error.way) from None
     return type
 
 
@@ -97,9 +99,12 @@ def file_format(name: str, given: BuiltinCall) -> str:
     suffix = Path(name).suffix
     if suffix not in FORMAT_OF_SUFFIX:
         known = ", ".join(FORMAT_OF_SUFFIX)
-        label = f"this is `{suffix}`" if suffix else "it has none"
+        label = f"the suffix is `{suffix}`" if suffix else "it has no suffix"
         raise make_error(
-            "DL0708", "the name of a file ends with its format", (given.items[0][1], label), help=f"there are {known}"
+            "DL0708",
+            "the suffix of a file name gives its format",
+            (given.items[0][1], label),
+            help=f"the formats are {known}",
         )
     return FORMAT_OF_SUFFIX[suffix]
 
@@ -155,7 +160,7 @@ class ValueReader:
             raise make_error(
                 "DL0705",
                 f"`{self.name}` does not have the declared shape",
-                (self.given.span, f"the file holds {show_type(found.type)}"),
+                (self.given.span, f"the file contains {show_type(found.type)}"),
                 (self.expected.annotation.span, f"declared {self.expected.annotation.span.text}"),
             )
         for size in size_names(self.expected.annotation, names):
@@ -172,7 +177,7 @@ class ValueReader:
             call = f'{self.given.function.name}("{self.name}", "{names[0]}")' if names else ""
             raise make_error(
                 "DL0706",
-                f"`{self.name}` has no array `{member}`" if member else f"`{self.name}` holds several arrays",
+                f"`{self.name}` has no array `{member}`" if member else f"`{self.name}` contains several arrays",
                 (self.given.span, ""),
                 help=f"it has {', '.join(names)}: `{call}`" if names else "",
             )

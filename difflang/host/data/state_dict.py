@@ -48,9 +48,9 @@ class UnstorableValue(Exception):
     def __init__(self, path: str, type: LangType) -> None:
         what, self.way = show_type(type), ""
         if isinstance(type, (ClosureType, FnType)) or (isinstance(type, SumType) and not type.variants):
-            what, self.way = "a function", "write what it captured, and make it again when that has been read"
+            what, self.way = "a function", "save the captured values, and create the function again after loading"
         elif isinstance(type, SumType):
-            what, self.way = f"an array of enums, {what}", "write arrays of what is in them"
+            what, self.way = f"an array of enums, {what}", "save arrays of their contents"
         super().__init__(f"`{path}` is {what}" if path else f"it is {what}")
 
 
@@ -173,13 +173,13 @@ class StateDictLoader(Struct, eq=False):
                 f"it has {names}",
             )
         if extra:
-            raise self.error("DL0706", f"`{self.file}` has `{extra[0]}`, and the declared type has not",
+            raise self.error("DL0706", f"`{self.file}` has `{extra[0]}`, but the declared type does not",
                              f"declared {self.declared_span.text}", f"it has {names}")  # fmt: skip
 
     def text(self, path: str, leaf: StoredLeaf, found: Any) -> TextType:
         if isinstance(leaf, TextType) and isinstance(found, str):
             if any("\ud800" <= c <= "\udfff" for c in found):
-                raise self.mismatch_error("DL0704", path, "half of a character", "str")
+                raise self.mismatch_error("DL0704", path, "half of a surrogate pair", "str")
             return TextType(found)
         shown = "a text" if isinstance(found, str) else array_type_text(found)
         raise self.mismatch_error("DL0704", path, shown, show_type(leaf))
@@ -210,8 +210,8 @@ class StateDictLoader(Struct, eq=False):
         return True
 
     def mismatch_error(self, code: str, path: str, there: str, declared: str) -> DifflangError:
-        what = f"`{self.file}` holds {there}" + (f" for `{path}`" if path not in ("", UNNAMED) else "")
-        way = "declare what the file holds, and convert afterwards" if code == "DL0704" else ""
+        what = f"`{self.file}` contains {there}" + (f" for `{path}`" if path not in ("", UNNAMED) else "")
+        way = "declare the type that the file contains, and convert afterwards" if code == "DL0704" else ""
         return self.error(code, f"{what}, not {declared}", f"declared {self.declared_span.text}", way)
 
     def error(self, code: str, message: str, label: str, way: str = "") -> DifflangError:

@@ -43,15 +43,17 @@ def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], Lan
             try:
                 kinds = [leaf for _, leaf in leaf_paths(value.type)]
             except UnstorableValue as error:
-                raise make_error("DL0711", f"a file cannot hold this: {error}", (span, ""), help=error.way) from None
+                raise make_error(
+                    "DL0711", f"a file cannot hold this value: {error}", (span, ""), help=error.way
+                ) from None
             if used in ("csv", "npy") and (not isinstance(value.type, Tensor) or len(kinds) != 1):
                 raise make_error("DL0711", f"{used} holds one array", (span, f"this is {show_type(value.type)}"))
             if used == "csv" and not is_csv_table(value.type):
-                message = "csv holds real numbers with one axis or two"
+                message = "csv holds real numbers with one or two axes"
                 raise make_error("DL0711", message, (span, f"this is {show_type(value.type)}"))
         if name is not None and format is not None and FORMAT_OF_SUFFIX.get(Path(name).suffix) != format:
-            way = f"end it with `.{format}`"
-            raise make_error("DL0708", "the name of a file ends with its format", (given.items[0][1], ""), help=way)
+            way = f"the name must end with `.{format}`"
+            raise make_error("DL0708", "the suffix of a file name gives its format", (given.items[0][1], ""), help=way)
         return UNIT
 
     return check
@@ -99,7 +101,7 @@ def csv_header(given: BuiltinCall, value: HostValue) -> tuple[str, ...]:
     texts = tuple(w.value or "" for w in words if isinstance(w, TextType))
     columns = column_count(value)
     if len(texts) != len(words) or len(texts) != columns:
-        raise given.usage_error(span, f"a text for each of {columns} columns")
+        raise given.usage_error(span, f"write one text for each of {columns} columns")
     return texts
 
 

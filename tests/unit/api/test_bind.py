@@ -72,7 +72,7 @@ def test_it_stays_bound_as_a_structure_of_jax(m: Any) -> None:
         ({"x": 3}, "its sizes are d, n"),
         ({"n": 2.5}, "and a float was given"),
         ({"n": True}, "and a bool was given"),
-        ({"n": -1}, "`n` is a size, which does not hold -1"),
+        ({"n": -1}, "`n` is a size, and -1 is out of its range"),
         ({"n": 2**70}, "it is an i32, from 0 to 2,147,483,647"),
     ],
 )
@@ -83,7 +83,7 @@ def test_what_is_no_size(m: Any, sizes: Any, says: str) -> None:
 
 
 def test_a_size_is_bound_once_and_for_python_alone(m: Any) -> None:
-    with pytest.raises(difflang.ArgumentError, match="the size `n` is bound to 3 already"):
+    with pytest.raises(difflang.ArgumentError, match="the size `n` is already bound to 3"):
         m.loss.bind(n=3).bind(n=4)
     assert m.loss.bind(n=3).bind(d=2).signature.bound == "d = 2, n = 3"
     with pytest.raises(difflang.ArgumentError, match="a function whose sizes are bound"):

@@ -108,7 +108,7 @@ def test_what_cannot_be_differentiated_is_refused(m: Any) -> None:
 def test_the_order_of_a_jet_is_a_number_that_there_is(m: Any, order: Any) -> None:
     with pytest.raises(difflang.DifferentiationError, match="there is no jet of order") as error:
         m.g.jet(order)
-    assert "orders are 0 to 64" in str(error.value)
+    assert "the order is from 0 to 64" in str(error.value)
 
 
 RECURSIVE = """

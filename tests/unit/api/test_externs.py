@@ -286,7 +286,7 @@ def test_a_branch_not_taken_contributes_nothing() -> None:
 @pytest.mark.parametrize(
     ("declared", "given", "code", "says"),
     [
-        ("f(x: f32[n]) -> f32", jnp.sin, "DL1230", "declared f32, and f32[5] is what the function gives"),
+        ("f(x: f32[n]) -> f32", jnp.sin, "DL1230", "declared f32, and f32[5] is what the function returns"),
         ("f(x: f32[3]) -> f32[4]", jnp.sin, "DL1230", "declared f32[4], and f32[3] is"),
         ("f(x: f64[n]) -> f64[n]", lambda x: jnp.float32(x), "DL1230", "declared f64[5], and f32[5] is"),
         ("f(x: f32[n]) -> i32[n]", jnp.sin, "DL1230", "declared i32[5], and f32[5] is"),

@@ -78,10 +78,10 @@ def test_a_notebook_shows_a_function_in_three_forms(m: Any) -> None:
         "  m  Net[d]",
         "  x  T[n, d]",
         "  k  dim      a size",
-        "  y  T        may be left out",
+        "  y  T        optional",
         "  sizes: d, n, k",
     ]
-    for word in ("loss(m: Net[d]", "How far it is | off", "T[n, d]", "may be left out", "sizes: d, n, k"):
+    for word in ("loss(m: Net[d]", "How far it is | off", "T[n, d]", "optional", "sizes: d, n, k"):
         assert word in Balanced(data["text/html"]).seen and word in data["text/markdown"]
     table = [line for line in data["text/markdown"].splitlines() if line.startswith("|")]
     assert len(table) == 6 and all(line.count(" | ") == 2 for line in table)

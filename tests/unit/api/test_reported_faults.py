@@ -46,7 +46,7 @@ def test_the_norm_of_numbers_as_written(scale: str) -> None:
 
 def test_a_series_without_a_rule_is_refused() -> None:
     m = difflang.loads("float f64\nfn f(t: f64) -> f64[3] = jet(|t| expm([[t]])[0, 0], order = 2)(t)\n", name="jet")
-    with pytest.raises(difflang.DifflangError, match="`jet` knows no series of `expm`"):
+    with pytest.raises(difflang.DifflangError, match="`jet` has no series rule for `expm`"):
         m.f(0.0)
 
 

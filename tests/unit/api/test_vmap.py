@@ -184,7 +184,7 @@ def test_a_text_in_a_record_is_no_spec(m: Any) -> None:
     f = m.loss.vmap({"m": 0})
     nets = {"w": X, "b": Y, "tag": "a"}
     assert "f64[3]" in f.ir("ir", nets, "f64[2]") == f.ir("ir", {**nets, "w": "f64[3, 2]"}, "f64[2]")
-    with pytest.raises(difflang.ArgumentError, match="`f6` is no type of an argument"):
+    with pytest.raises(difflang.ArgumentError, match="`f6` is not an argument type"):
         f.ir("ir", {**nets, "w": "f6"}, "f64[2]")
 
 
@@ -214,14 +214,14 @@ def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
     np.testing.assert_allclose(m.applied.vmap()(m.heron.grad(), np.array([4.0, 9.0])), [1 / 4, 1 / 6])
     with pytest.raises(difflang.ArgumentError, match="`out_axes` is a number, not None"):
         m.both.vmap(out_axes=None)
-    with pytest.raises(difflang.ArgumentError, match="it takes nothing that has lanes"):
+    with pytest.raises(difflang.ArgumentError, match="this lambda has no parameters that has lanes"):
         m.constant.vmap()
 
 
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        ((M, X[0]), "DL1202", "this is about one lane: `x` is mapped along axis 0"),
+        ((M, X[0]), "DL1202", "these types are of one batch element: `x` is mapped along axis 0"),
         ((M, np.float64(1)), "DL1202", "mapped along axis 0, and f64 has none"),
         ((M, 1.0), "DL1206", "`x` is mapped, and has no axis"),
         ((M, [1.0]), "DL1206", "write `np.array(x, np.float64)`"),
@@ -242,14 +242,14 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_traced(
 
 def test_the_array_in_a_record_that_does_not_fit_is_named(m: Any) -> None:
     nets = {"w": X, "b": Y, "tag": "a"}
-    with pytest.raises(difflang.ArgumentError, match=r"`m\.b` is mapped along axis 1, and f64\[3\] has none"):
+    with pytest.raises(difflang.ArgumentError, match=r"`m\.b` is mapped along axis 1, but f64\[3\] has no such axis"):
         m.loss.vmap({"m": 1})(nets, X[0])
     with pytest.raises(difflang.ArgumentError, match=r"over 3 lanes of `m\.b`, and over 2 of `m\.w`"):
         m.loss.vmap({"m": 0})({**nets, "w": X[:2]}, X[0])
 
 
 def test_lanes_of_an_argument_that_all_share_are_refused_with_the_way_out(m: Any) -> None:
-    with pytest.raises(difflang.ArgumentError, match="all lanes share `y`: `in_axes` names no axis of it"):
+    with pytest.raises(difflang.ArgumentError, match="the whole batch shares `y`: `in_axes` names no axis of it"):
         m.loss.vmap({"x": 0})(M, X, Y)
 
 

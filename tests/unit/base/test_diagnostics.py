@@ -26,9 +26,9 @@ MLP = Source("examples/mlp.dfl", "\n" * 6 + "  let h = w @ x\n")
 def test_the_layout() -> None:
     labels = (label(MLP, "x", "k is 3 here: x is f32[3, 8]"), label(MLP, "w", "k is 4 here: w is f32[16, 4]"))
     helps = ("`@` takes f[*b, n, k] and f[*b, k, m]",)
-    report = Diagnostic("DL0312", "the two sizes called `k` differ", labels, helps)
+    report = Diagnostic("DL0312", "the two sizes named `k` differ", labels, helps)
     assert render([report]) == (
-        "error[DL0312]: the two sizes called `k` differ\n"
+        "error[DL0312]: the two sizes named `k` differ\n"
         "  --> examples/mlp.dfl:7:15\n"
         "   |\n"
         " 7 |   let h = w @ x\n"

@@ -95,7 +95,7 @@ def test_a_state_of_another_training_is_refused(m: Any, tmp_path: Path) -> None:
             with pytest.raises(difflang.DataError, match=r"`optimizer.0.count` too"):
                 train.fit(m.bowl, wide(m), batch, other, steps=4, checkpoint=place)
         narrow = {"a": np.ones(3), "b": np.float64(1), "n": np.int32(1)}
-        with pytest.raises(difflang.DataError, match=r"`params.a` is f64\[2\], and f64\[3\] is expected"):
+        with pytest.raises(difflang.DataError, match=r"expected f64\[3\] for `params.a`, found f64\[2\]"):
             train.fit(m.bowl, narrow, batch, optax.adam(0.1), steps=4, checkpoint=place)
 
 
@@ -155,11 +155,11 @@ def test_two_leaves_of_one_path_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "like", "why"),
     [
-        ("text", np.zeros(2), r"`v` is a text, and f64\[2\] is expected"),
-        (np.zeros(2), "text", r"`v` is f64\[2\], and a text is expected"),
-        (np.zeros(2), 1.5, r"`v` is f64\[2\], and a Python float is expected"),
-        (1.5, 2, r"`v` is f64\[\], and a Python int is expected"),
-        (np.zeros(2), jax.random.key(0), r"`v` is f64\[2\], and u32\[2\] is expected"),
+        ("text", np.zeros(2), r"expected f64\[2\] for `v`, found a text"),
+        (np.zeros(2), "text", r"expected a text for `v`, found f64\[2\]"),
+        (np.zeros(2), 1.5, r"expected a Python float for `v`, found f64\[2\]"),
+        (1.5, 2, r"expected a Python int for `v`, found f64\[\]"),
+        (np.zeros(2), jax.random.key(0), r"expected u32\[2\] for `v`, found f64\[2\]"),
     ],
 )
 def test_leaves_of_another_kind_are_refused(tmp_path: Path, kept: Any, like: Any, why: str) -> None:
@@ -169,6 +169,6 @@ def test_leaves_of_another_kind_are_refused(tmp_path: Path, kept: Any, like: Any
 
 
 def test_what_is_no_array_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(difflang.ArgumentError, match="`v` is no array but an object"):
+    with pytest.raises(difflang.ArgumentError, match="`v` is not an array but an object"):
         files.save(tmp_path / "x.npz", {"v": object()})
     assert not (tmp_path / "x.npz").exists()

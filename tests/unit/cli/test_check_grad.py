@@ -127,11 +127,11 @@ def test_a_wrong_rule_ends_with_1_and_the_line(file: Path) -> None:
         ((":line", "--wrt", "q"), 2, "has no parameter `q`"),
         ((":line", "--dim", "m=3"), 2, "no parameter or size `m`"),
         ((":line", "--dim", "n"), 2, "is not NAME=SIZE"),
-        ((":line", "--dim", "n=-2"), 2, "the size `n` is a whole number that is not negative, and `-2` was told"),
+        ((":line", "--dim", "n=-2"), 2, "the size `n` must be a whole number that is not negative, but `-2` was given"),
         ((":line", "--dim", "n=2.5"), 2, "the size `n` is a whole number"),
         ((":line", "--dim", "n=99999999999"), 2, "the size `n` is a whole number"),
-        ((":draw", "--dim", "n=x"), 2, "the size `n` is a whole number, and `x` was told"),
-        ((":after", "--dim", "n=2"), 2, "`x` of `after` is f32[2, -1] then: a size is not negative"),
+        ((":draw", "--dim", "n=x"), 2, "the size `n` must be a whole number, but `x` was given"),
+        ((":after", "--dim", "n=2"), 2, "`x` of `after` becomes f32[2, -1], but a size cannot be negative"),
         ((":line", "--order", "0"), 2, "`order` is a whole number from 1 to 3, and 0 was given"),
         ((":line", "--directions", "0"), 2, "`directions` is a whole number from 1 on, and 0 was given"),
         ((":line", "--seed", "-1"), 2, "`seed` is a whole number from 0 to"),
@@ -189,7 +189,7 @@ def test_a_field_of_a_record_is_named_with_its_parameter(tmp_path: Path) -> None
     path = tmp_path / "p.dfl"
     path.write_text("record P { w: f32 }\nfn f(p: P, x: f32, q: P) -> f32 = x * p.w * q.w\n")
     result = check_grad(f"{path}:f", "--wrt", "w")
-    assert result.exit_code != 0 and "for the field of that name write `p.w` or `q.w`" in result.output
+    assert result.exit_code != 0 and "for the field of that name, write `p.w` or `q.w`" in result.output
 
 
 @pytest.mark.parametrize("verb", ["check-grad", "derive", "viz", "memory --wrt x", "export", "emit --stage ir"])
@@ -203,7 +203,7 @@ def test_a_function_within_what_is_taken_is_not_known(verb: str, tmp_path: Path)
     )
     for name, param in (("run", "l"), ("both", "p")):
         result = CliRunner().invoke(main, [*verb.split(), f"{path}:{name}"])
-        assert f"error[DL1210]: `{param}` holds a function, and nobody says which" in result.output
+        assert f"error[DL1210]: `{param}` holds a function, and no argument is given for it" in result.output
     assert verb == "export" or CliRunner().invoke(main, [*verb.split(), f"{path}:given"]).exit_code == 0
 
 
@@ -216,4 +216,4 @@ def test_a_zero_that_comes_back_to_nan_is_no_fault(tmp_path: Path) -> None:
     )
     result = check_grad(str(path))
     assert result.exit_code == 0 and "agm: right" in result.output
-    assert "`sqrt` is NaN, and so is what reverse mode takes back through it" in result.output
+    assert "`sqrt` is NaN, and so is the reverse-mode derivative through it" in result.output

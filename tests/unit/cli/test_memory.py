@@ -196,7 +196,7 @@ def test_the_same_report_in_python() -> None:
         of.f.memory("f32[1000]", wrt="w", budget="lots")
     with pytest.raises(difflang.DifflangError, match="declared f32\\[n\\], and f64\\[9\\] was given"):
         of.f.memory("f64[9]")
-    with pytest.raises(difflang.DifflangError, match="several are a text each: 'w', 'k'"):
+    with pytest.raises(difflang.DifflangError, match="pass several as separate strings: 'w', 'k'"):
         of.f.memory("f32[9]", wrt="w, k")
 
 

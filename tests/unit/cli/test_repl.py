@@ -158,12 +158,12 @@ COMMAND_CALLS = {
     ":why": "DL01  syntax",
     ":why DL9999": "there is no code",
     ":load missing.dfl": "error[DL0701]",
-    ":reload": "no file was loaded",
+    ":reload": "no file has been loaded",
     ":undo": "without: ## Squares.",
     ":help": ":load FILE",
     ":quit": "",
     ":tt x": "did you mean `:t`?",
-    ":t": "`:t` is called as `:t EXPRESSION`",
+    ":t": "usage of `:t`: `:t EXPRESSION`",
 }
 
 

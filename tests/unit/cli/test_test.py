@@ -126,7 +126,7 @@ def test_nothing_to_run_is_5(folder: Path, args: tuple[str, ...], said: str) -> 
     [
         (("-j", "0"), "-j"),
         (("--sed", "1"), "--seed"),
-        (("--junit", "missing/o.xml"), "'missing' is no folder that can be written to"),
+        (("--junit", "missing/o.xml"), "cannot write to the folder 'missing'"),
     ],
 )
 def test_wrong_usage_is_2(folder: Path, args: tuple[str, ...], said: str) -> None:

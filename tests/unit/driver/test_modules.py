@@ -129,7 +129,7 @@ test "inside" { print(t.above(1.0)) }
     assert (example.result, names.result) == ("passed", "passed"), example.report + names.report
     assert "this is 24" in wrong.report
     assert inside.codes == ("DL0901",) and "too small: 1.0" in inside.report
-    assert "this is 2.0" in inside.report and "reached from here" in inside.report and "main.dfl:9" in inside.report
+    assert "this is 2.0" in inside.report and "called from here" in inside.report and "main.dfl:9" in inside.report
 
 
 def test_tests_of_a_module_are_its_own(files: Files) -> None:

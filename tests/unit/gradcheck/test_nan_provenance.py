@@ -89,7 +89,7 @@ print(f([2.0, 2.0, 2.0], 4))
 """
     text = run(program, tmp_path).stderr
     assert "`log` gives -inf at [1] here" in text and "f.dfl:7:13" in text
-    assert "log(0) is -inf" in text and "in step 2 of this" in text
+    assert "log(0) is -inf" in text and "in step 2 of this loop" in text
 
 
 def test_nan_of_infinities_that_were_given(tmp_path: Any) -> None:
@@ -144,7 +144,7 @@ def test_what_only_compiled_code_makes_is_told_too() -> None:
 def test_a_derivative_that_does_not_exist(tmp_path: Any) -> None:
     nowhere = "fn f(x: f64) -> f64 { let (u, s, vt) = svd([[x, 0.0], [0.0, x]])\n  sum(u * x) }\nprint(f'(2.0))\n"
     found = run(nowhere, tmp_path, "--engine=interpret").stderr
-    assert "a derivative that does not exist is nan, and" in found and "f.dfl:2:40" in found
+    assert "the derivative does not exist here, and its value is nan, and" in found and "f.dfl:2:40" in found
     assert run("print(sum(where([true, false], nan, 1.0)))\n", tmp_path, "--engine=interpret").exit_code == 0
 
 

@@ -25,10 +25,10 @@ def giving(array: object) -> Op:
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.float32(1), r"odd gave float32\[\] where f64\[\] is due"),
-        (np.zeros(3), r"odd gave float64\[3\] where f64\[\] is due"),
-        ([1.0, 2.0], r"odd gave float64\[2\] where f64\[\] is due"),
-        (1, r"odd gave int64\[\] where f64\[\] is due"),
+        (np.float32(1), r"odd returned float32\[\] instead of f64\[\]"),
+        (np.zeros(3), r"odd returned float64\[3\] instead of f64\[\]"),
+        ([1.0, 2.0], r"odd returned float64\[2\] instead of f64\[\]"),
+        (1, r"odd returned int64\[\] instead of f64\[\]"),
     ],
 )
 def test_a_result_of_another_type_names_the_op(array: object, message: str) -> None:
@@ -45,7 +45,7 @@ def test_a_wrong_number_of_results_names_the_op() -> None:
 
 def test_arguments_are_checked() -> None:
     graph = build_region([FLOAT], lambda x: [x])
-    with pytest.raises(InternalError, match=r"a param gave float32\[\] where f64\[\] is due"):
+    with pytest.raises(InternalError, match=r"a param returned float32\[\] instead of f64\[\]"):
         evaluate(graph, np.float32(1.0))
     with pytest.raises(InternalError, match="takes 1 arguments, not 2"):
         evaluate(graph, np.float64(1.0), np.float64(1.0))
@@ -56,7 +56,7 @@ def test_a_history_is_a_list() -> None:
     x = builder.param(History(FLOAT))
     graph = builder.finish([op("add_history", x, x)])
     assert evaluate(graph, [np.float64(1.0)]) == [[2.0]]
-    with pytest.raises(InternalError, match=r"a param gave 1.0 where a history\[f64\[\]\] is due"):
+    with pytest.raises(InternalError, match=r"a param returned 1.0 instead of a history\[f64\[\]\]"):
         evaluate(graph, 1.0)
 
 

@@ -223,7 +223,7 @@ def test_narrow_floats(dtype: str) -> None:
 
 REFUSED = [
     ("fn f(a: f32[n, m]) -> f32 = det(a)", "DL0312", "the size of a square matrix differs: n and m"),
-    ("fn f(a: f32[n]) -> f32 = trace(a)", "DL0313", "`trace` takes a matrix, or a stack of them"),
+    ("fn f(a: f32[n]) -> f32 = trace(a)", "DL0313", "`trace` takes a matrix, or a stack of matrices"),
     ("fn f(a: f32[n, n], b: f32[m]) -> f32[n] = solve(a, b)", "DL0312", "the number of rows differs: n and m"),
     ("fn f(a: f32[n, n], b: f64[n]) -> f32[n] = solve(a, b)", "DL0311", "element types differ: f32 and f64"),
     ("fn f(a: f32[n, n], b: f32) -> f32 = solve(a, b)", "DL0312", "as many axes"),

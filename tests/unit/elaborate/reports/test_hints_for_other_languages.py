@@ -8,18 +8,18 @@ import difflang
 from difflang.base.package_data import stdlib_files, stdlib_module_of_name
 
 PROGRAMS = {
-    "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value called `sum` hides the function here: give it another name",
-    "fn f(x: f32[n]) -> f32 {\n  for i in n { }\n  1.0\n}": "a range is written `0..n`",
+    "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value named `sum` hides the function here: rename the value",
+    "fn f(x: f32[n]) -> f32 {\n  for i in n { }\n  1.0\n}": "write a range as `0..n`",
     "fn f(x: f32(n, m)) -> f32 = 1.0": "sizes stand in brackets: `f32[n, m]`",
     "fn f(k: i32) -> f32[k] = zeros(k)": "or is a parameter itself: `k: dim`",
     "print([1.0, 2.0][..-1])": "a range counts from the front: the end of the axis is 2",
     "fn f(x: f32) -> f32 = x\nprint(jvp(f)(1.0))": "write `jvp(f)(x, dx)`",
-    "enum S { A(x: f32), B }\nfn f(s: S) -> f32 = s.x": "what an enum holds is taken out by `match`",
+    "enum S { A(x: f32), B }\nfn f(s: S) -> f32 = s.x": "read the contents of an enum with `match`",
     "fn f(n: i32) -> i32 {\n  var k = n\n  let h = while k > 0 {\n    k -= 1\n    yield k\n  }\n  h[0]\n}":
-        "a history has no places: go through it by `for v in h`, or fold it with `reduce`",
-    'print("a" + "b")': 'a text is no number; texts are put together in one: `"{a}{b}"`',
+        "a history has no indices: iterate with `for v in h`, or fold it with `reduce`",
+    'print("a" + "b")': 'a text is not a number; join texts by interpolation: `"{a}{b}"`',
     "print(normal(3, seed = 1))":
-        "draws begin elsewhere with `--seed`, or with a key: `with_key(key(7)) { normal(n) }`",
+        "set the seed with `--seed`, or use a key: `with_key(key(7)) { normal(n) }`",
     "let p = [1.0]\nprint(adam(p, p, p))": "import it: `import optim (adam)`",
     "fn f(n: i32) -> i32 {\n  var k = n\n  while k { k -= 1 }\n  k\n}": "compare it, as in `k != 0`",
     "var x = 0.5\nif x { x = 1.0 }": "compare it, as in `x != 0.0`",

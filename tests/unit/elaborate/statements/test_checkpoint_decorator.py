@@ -219,9 +219,9 @@ def test_numbers_of_strategies_are_told_where_they_stand(written: str, meant: st
 
 
 def test_a_strategy_that_keeps_nothing_is_told() -> None:
-    with pytest.warns(DifflangWarning, match="no loop stands in `f`"):
+    with pytest.warns(DifflangWarning, match="`f` contains no loop"):
         difflang.loads("@checkpoint(sqrt)\nfn f(x: f64) -> f64 = x * x", name="m")
-    with pytest.warns(DifflangWarning, match="this loop is run, not compiled"):
+    with pytest.warns(DifflangWarning, match="this loop runs on the host and is not compiled"):
         difflang.loads("var t = 0.0\n@checkpoint(sqrt)\nfor i in 0..3 { t += 1.0 }", name="m")
     inner = "let h = |y| {\n    var z = y\n    for i in 0..3 { z *= 2.0 }\n    z\n  }"
     with warnings.catch_warnings(action="error"):

@@ -108,7 +108,7 @@ ENUM_DOCUMENTS = {
     '"Circle"': ("DL0706", "has no `Circle.r`"),
     '{"Circle": {"r": 1, "s": 2}}': ("DL0706", "has `Circle.s`"),
     '{"Circle": 1}': ("DL0704", "`Circle` is 1, not an object"),
-    '{"Circle": {"r": 1}, "Empty": {}}': ("DL0704", "an object with the name of a variant"),
+    '{"Circle": {"r": 1}, "Empty": {}}': ("DL0704", "an object whose key is the name of a variant"),
     '{"Both": {"a": {"On": {"w": [1, 2]}}, "b": "Off"}}': ("DL0705", "f32[2] for `Both.a.On.w`, not f32[3]"),
     "3": ("DL0704", "it is 3"),
 }
@@ -286,7 +286,7 @@ JSON = {
     '{"w": [1, 2, 3], "n": 1, "s": null}': ("DL0704", "`s` is null, not str"),
     '{"w": [1, 2, 3], "n": 1}': ("DL0706", "has no `s`"),
     '{"w": [1, 2, 3], "n": 1, "n": 2, "s": "x"}': ("DL0701", "twice"),
-    '{"w": [1, 2, 3], "n": 1, "s": "\\ud800"}': ("DL0704", "half of a character"),
+    '{"w": [1, 2, 3], "n": 1, "s": "\\ud800"}': ("DL0704", "half of a surrogate pair"),
     "[1, 2": ("DL0701", "cannot read"),
     "[" * 100_000: ("DL0701", "cannot read"),
     "": ("DL0701", "cannot read"),
@@ -333,7 +333,7 @@ def test_pickles_are_not_read(tmp_path: Path) -> None:
 def test_what_numpy_did_not_write_is_not_called_pickled(tmp_path: Path) -> None:
     for name in ("a.npy", "a.npz"):
         (tmp_path / name).write_bytes(b"\x80\x01 something else")
-        with pytest.raises(DifflangError, match="it is not a file of NumPy"):
+        with pytest.raises(DifflangError, match="it is not a NumPy file"):
             ran(tmp_path, f'let x: f32[n] = load("{name}")\n')
 
 

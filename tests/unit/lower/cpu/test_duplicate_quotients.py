@@ -43,7 +43,13 @@ def test_each_reader_has_its_own_if_the_array_is_large(size: int, divisions: int
 
 def test_xla_makes_one_kernel_of_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     def kernels() -> int:
-        text = difflang.loads(SOURCE, name="one").f.grad("x").lower(f"f32[{4 * MIN_DUPLICATED_ELEMENTS}]").compile().as_text()
+        text = (
+            difflang.loads(SOURCE, name="one")
+            .f.grad("x")
+            .lower(f"f32[{4 * MIN_DUPLICATED_ELEMENTS}]")
+            .compile()
+            .as_text()
+        )
         return text[text.index("\nENTRY") :].count(" fusion(")
 
     assert kernels() == 1

@@ -90,7 +90,13 @@ def test_a_guarded_rule_fires_and_keeps_what_its_samples_compute(rule: GuardedRu
 
 
 # A step is copied; operands are still spread, over fewer axes; what was one lookup is a few moves.
-MORE = {"inline_trivial_loop": 8, "delay_broadcast": 2, "gather_to_slice": 3, "padded_reshape_to_diagonal": 4, "reduce_before_broadcast": 1}
+MORE = {
+    "inline_trivial_loop": 8,
+    "delay_broadcast": 2,
+    "gather_to_slice": 3,
+    "padded_reshape_to_diagonal": 4,
+    "reduce_before_broadcast": 1,
+}
 
 
 def work(graph: Graph) -> int:
