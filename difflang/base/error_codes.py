@@ -140,7 +140,7 @@ CODE_TITLES: dict[str, str] = {
     "DL0505": "a loop condition that assigns",
     "DL0506": "a statement that never runs",
     "DL0507": "a value that grows with every step",
-    "DL0508": "a history that leaves its function",
+    "DL0508": "a history used as an ordinary value",
     "DL0509": "a `return`, `break` or `continue` in the middle of an expression",
     "DL0510": "`save` outside a `checkpoint` block",
     "DL0511": "a `save` that has no effect",
