@@ -288,7 +288,7 @@ def history_escape_error(past: HistoryTerm) -> DifflangError:
     """A history where a value is needed that can be carried, chosen or passed on."""
     return make_error(
         "DL0508",
-        "a history cannot leave the function in which it was created",
+        "only loops of the same function can read a history",
         (
             past.steps.span,
             f"the number of steps is known only at run time, so this loop yields a {HistoryType(past.type)}",

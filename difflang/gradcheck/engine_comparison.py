@@ -115,7 +115,7 @@ class ModePrograms(Struct, frozen=True):
         except DifflangError as error:
             if not all(d.code.startswith("DL08") for d in error.diagnostics):
                 raise
-            self.work.notes[f"{ready.mode} does not support this when compiled: {error.diagnostics[0].message}"] = None
+            self.work.notes[f"{ready.mode} is not supported when compiled: {error.diagnostics[0].message}"] = None
             return None
         found = self.compare((ready.mode, "compiled"), got, program, exact, size)
         if found.worst is None:

@@ -101,7 +101,7 @@ class GradientCheck(Struct):
         fault = search.find_fault(subject.graph)
         self.kinks += search.kinks
         if direction.slopes.crossed is not None:
-            self.kinks.append(Kink(direction.slopes.crossed, "takes another branch as soon as the arguments move"))
+            self.kinks.append(Kink(direction.slopes.crossed, "changes its result as soon as the arguments move"))
         if fault is not None or worst is None or worst.worst is None:
             return fault
         if found[2] in wrong and decided_by_rounding(self, subject.primal, *wrong):

@@ -70,7 +70,7 @@ def single_argument(e: tree.Expr, usage: str) -> tree.Expr:
 
 def host_call_error(decl: tree.Fn, at: Span, deriving: bool) -> DifflangError:
     """What is said of a call where only what compiles can be: DL0322."""
-    what = "has no derivative" if deriving else "compiled functions cannot call it"
+    what = "it has no derivative" if deriving else "compiled functions cannot call it"
     way = "declare it with `fn`, if it does no input or output"
     way = way if deriving else "call it from host statements, in a loop with `yield` if necessary"
     message = f"`{decl.name}` is a host function: {what}"

@@ -146,7 +146,7 @@ class GraphDecoder:
             fail_malformed(f'it has no "format": "{FORMAT}"')
         data = cast(dict[str, Json], data)
         if data.get("version") != VERSION:
-            fail_malformed(f"its version is {data.get('version')!r:.20}, but this is version {VERSION} of difflang")
+            fail_malformed(f"its version is {data.get('version')!r:.20}, but this difflang reads version {VERSION}")
         names = [expect_string(name) for name in expect_list(data.get("sources"))]
         if self.expected_sources is not None and names != [s.name for s in self.expected_sources[: len(names)]]:
             fail_malformed("it comes from different sources")

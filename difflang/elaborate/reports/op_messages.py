@@ -45,7 +45,7 @@ SHAPE_HELPS = {
 }
 
 DIVISION = "div"
-REAL_PART_HELP = "convert it to a real number: `real({})`, `abs({})`"
+REAL_PART_HELP = "convert it to a real number: `real({0})`, `abs({0})`"
 
 
 def surface_name(name: str) -> str:

@@ -209,7 +209,7 @@ def not_a_size_error(term: Term, span: Span, what: str) -> DifflangError:
     if isinstance(term, Array):
         way = "combine sizes with `+ - * //` and `%`: half of n is `n // 2`"
     elif isinstance(term, KeyTerm):
-        way = "use a key around the draw: `with_key(k) {{ normal(3) }}`"
+        way = "use a key around the draw: `with_key(k) { normal(3) }`"
     return make_error("DL0305", f"{what} must be an integer", (span, f"this is {found}"), help=way)
 
 

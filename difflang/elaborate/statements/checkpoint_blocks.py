@@ -88,7 +88,7 @@ def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
     """
     term: Term = yield elaborate(cx, tree.Name(e.span, e.name))
     if cx.checkpoint_saves is None:
-        way = "write `checkpoint {{ … }}` around the code to recompute; elsewhere the compiler decides what to save"
+        way = "write `checkpoint { … }` around the code to recompute; elsewhere the compiler decides what to save"
         raise cx.error("DL0510", "`save` is outside a `checkpoint` block", e.span, "", way)
     if cx.depth != cx.checkpoint_saves.depth:
         way = "put a `checkpoint` block around that part, inside the loop or branch"

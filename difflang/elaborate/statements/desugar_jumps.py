@@ -356,7 +356,7 @@ def header_expression(stmt: tree.Stmt) -> tree.Node | None:
 def misplaced_jump(jump: tree.Node) -> DifflangError:
     """A jump that is no statement."""
     way = (
-        "only a branch that has a value may contain a jump in its other branches: `let v = if c { "
+        "a branch may jump if the other branch gives the value: `let v = if c { "
         "return x } else { y }`"
     )
     return make_error(

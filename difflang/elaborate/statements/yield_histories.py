@@ -57,7 +57,7 @@ def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
         way = "a comprehension already makes one item for each index" if cx.loop_yields else ""
         raise cx.error("DL0501", "`yield` is outside a loop", span, "", way)
     if collected:
-        raise cx.error("DL0502", "a loop can contain only one `yield`", span, "a second `yield`", "yield a tuple")
+        raise cx.error("DL0502", "a loop can yield only once per step", span, "a second `yield`", "yield a tuple")
     collected.append(found)
 
 
