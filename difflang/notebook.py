@@ -109,8 +109,8 @@ class Notebook:
 
 def magic_line_error(text: str, start: int) -> DifflangError:
     span = Span(Source("<cell>", text), start, len(text))
-    help = "the program begins on the line below"
-    return classify_error(make_error("DL0101", "`%%difflang` takes nothing beside it", (span, ""), help=help))
+    help = "write the program on the line below"
+    return classify_error(make_error("DL0101", "`%%difflang` takes no arguments", (span, ""), help=help))
 
 
 def show_exception(

@@ -22,10 +22,10 @@ TEST_MARKER = re.compile(r"^[ \t]*(?:test[ \t]*\"|rule\b|##[ \t]?> )", re.MULTIL
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    what = "globs of .dfl files whose tests, examples and rules are collected; with a `/` relative to the root folder"
+    what = "globs of .dfl files to collect tests, examples and rules from; with a `/`, relative to the root folder"
     parser.addini("difflang_files", what, type="args", default=DEFAULT_PATTERNS)
-    parser.addini("difflang_path", "folders that the imports of .dfl files lead into", type="paths", default=[])
-    parser.addini("difflang_engine", "how the functions of .dfl files run: xla or interpret", default="xla")
+    parser.addini("difflang_path", "folders to search for imports of .dfl files", type="paths", default=[])
+    parser.addini("difflang_engine", "how to run the functions of .dfl files: xla or interpret", default="xla")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

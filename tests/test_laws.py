@@ -69,7 +69,10 @@ RULES: dict[str, tuple[str, ...]] = {
         "unit/ops/elementwise/test_kinks.py::test_the_side_not_selected_contributes_nothing",
         "unit/ad/test_cotangent_masks.py::test_what_is_not_chosen_contributes_nothing",
     ),
-    "7": ("unit/ops/elementwise/test_kinks.py::test_what_is_flat_has_a_structural_zero", "errors/test_errors.py::DL0401"),
+    "7": (
+        "unit/ops/elementwise/test_kinks.py::test_what_is_flat_has_a_structural_zero",
+        "errors/test_errors.py::DL0401",
+    ),
 }
 
 

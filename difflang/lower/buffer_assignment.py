@@ -69,7 +69,7 @@ class BufferAssignment(Struct, frozen=True):
         return list(accumulate(change))[:-1]
 
     def live_at_peak(self) -> list[Buffer]:
-        """What is there when most is there; arguments and results always are."""
+        """What is there at peak memory; arguments and results always are."""
         course = self.usage_over_time()
         moment = course.index(max(course))
         return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]

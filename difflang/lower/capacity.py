@@ -19,7 +19,7 @@ T = TypeVar("T")
 UNBOUNDED = 2**31 - 1  # steps; no array is so long
 GROWTH = {"frames": 4, "steps": 8, "items": 8}  # times as many, where there are too few
 MAX_CAPACITY = {"frames": 1 << 20, "steps": 1 << 24, "items": 1 << 24}
-CAPACITY_LABELS = {"frames": "calls within one another", "steps": "steps where a derivative goes back"}
+CAPACITY_LABELS = {"frames": "nested calls", "steps": "steps of reverse-mode loops"}
 MAX_INTERPRETED_FRAMES = 1 << 12  # frames: the interpreter copies a stack at every step
 
 

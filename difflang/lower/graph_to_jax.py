@@ -382,7 +382,10 @@ def refuse_too_large(root: Graph, found: RegionCensus) -> None:
         raise DifflangError(
             Diagnostic(
                 "DL1010",
-                f"{root.name or 'this program'} comes to {describe_size(found)}; the back end takes {MAX_PROGRAM_SIZE:,} at once",
+                (
+                    f"{root.name or 'this program'} has {describe_size(found)}; the back end takes {MAX_PROGRAM_SIZE:,} "
+                    "at once"
+                ),
                 where,
                 (size_hint(found),),
             )
@@ -392,10 +395,10 @@ def refuse_too_large(root: Graph, found: RegionCensus) -> None:
 def size_hint(found: RegionCensus) -> str:
     """What makes it shorter: of straight code, and of functions that are called in many places."""
     if found.expanded > 2 * found.size:
-        return "a function stands there once for each call of it: call it in the body of a loop or a comprehension"
+        return "every call of a function is expanded: call it in the body of a loop or a comprehension"
     return (
-        "what is repeated counts once in the body of a `for` loop or a comprehension;"
-        " a function counts once for each kind of arguments that it is called with"
+        "the body of a `for` loop or a comprehension counts once; a function counts once for each "
+        "combination of argument types"
     )
 
 
@@ -403,5 +406,5 @@ def describe_size(found: RegionCensus) -> str:
     """Its length, as far as a person wants to know it."""
     length = f"{found.expanded:,}" if found.expanded < 10**12 else "more than 10¹²"
     return f"{length} equations" + (
-        f", each call written out ({found.size:,} are different)" if found.size < found.expanded else ""
+        f", with every call expanded ({found.size:,} are different)" if found.size < found.expanded else ""
     )

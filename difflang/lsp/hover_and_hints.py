@@ -177,7 +177,7 @@ def gradient_cost(analysis: DocumentAnalysis, decl: tree.Fn, pause: Callable[[],
     if found is None:
         return ""
     plain, both = found
-    step = "; of a loop whose length is not known, one step is counted" if plain.per_step or both.per_step else ""
+    step = "; for a loop of unknown length, this counts one step" if plain.per_step or both.per_step else ""
     return f"`{decl.name}` takes `{plain}` operations, its gradient `{both}`{step}"
 
 

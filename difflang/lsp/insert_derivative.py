@@ -47,7 +47,7 @@ async def run_derive(document: Document, name: str, paths: Iterable[Path]) -> st
     """What `difflang derive` writes for a function of the text as it stands. Errors: Refused."""
     for other in document.imports.values():
         if other.open and not other.library and not is_saved(other):
-            raise DeriveRefused(f"save {other.name} first: what it is on the disk is what counts there")
+            raise DeriveRefused(f"save {other.name} first: difflang reads the version on disk")
     folder = document.path.parent if document.path is not None else Path.cwd()
     words = [f"--path={path}" for path in paths]
     process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ def derivative_edit(
     """Where a derivative is put, and what. Errors: Refused where the file would be wrong with it; Interrupted."""
     piece = next((p for p in document.parts if any(b.name == name for b in symbols_of(p).file_bindings())), None)
     if piece is None or document.analysis is None:
-        raise DeriveRefused(f"`{name}` is no longer there")
+        raise DeriveRefused(f"`{name}` no longer exists")
     text = strip_declared_records(document, name, written)
     at = piece.position.offset + len(piece.text.rstrip("\n"))
     trial = files.trial(document)
@@ -96,8 +96,8 @@ def derivative_edit(
     new -= Counter(d.code for d in document.analysis.diagnostics())
     if new:
         wrong = next(d for d in trial.analysis.diagnostics() if d.code in new)
-        raise DeriveRefused(f"the derivative of `{name}` does not stand beside it: {wrong.message}; "
-                      f"`difflang derive FILE:{name}` writes it as a file of its own")  # fmt: skip
+        raise DeriveRefused((f"the derivative of `{name}` cannot be placed beside it: {wrong.message}; `difflang derive "
+f"FILE:{name}` writes it to a separate file"))  # fmt: skip
     return at, text
 
 
@@ -107,10 +107,10 @@ def strip_declared_records(document: Document, name: str, written: str) -> str:
     text = written
     for item in reversed(parse(Source("<derivative>", written)).module.items):
         if isinstance(item, tree.Fn) and item.name in known:
-            raise DeriveRefused(f"there is a `{item.name}` already")
+            raise DeriveRefused(f"`{item.name}` already exists")
         if isinstance(item, (tree.Record, tree.Enum)):
             if item.name not in known:
-                raise DeriveRefused(f"`{item.name}` is declared in another file, and what is derived has a copy of it; "
-                              f"`difflang derive FILE:{name} > d_{name}.dfl` writes a program of its own")  # fmt: skip
+                raise DeriveRefused((f"`{item.name}` is declared in another file, and the derivative would contain a copy of it; "
+f"`difflang derive FILE:{name} > d_{name}.dfl` writes a separate program"))  # fmt: skip
             text = text[: item.span.start] + text[item.span.end :].lstrip("\n")
     return "\n\n" + STDIN_LINE.sub(".", text, count=1).strip("\n")

@@ -23,7 +23,7 @@ from difflang.lsp.workspace import Document, Workspace
 from difflang.syntax.lexer import tokenize
 from difflang.syntax.parser_tables import load_tables
 
-INVALID_NAME = "that is no name: letters, digits and `_`, and no word of the language"
+INVALID_NAME = "this is not a valid name: use letters, digits and `_`, and no reserved word"
 RenameEdit = tuple[int, int, str]
 
 
@@ -38,7 +38,7 @@ def rename_target(found: NameOccurrence) -> Definition:
         raise RenameRefused(f"`{found.name.name}` is not declared in these files")
     if goal.document.library or goal.binding.kind == "test":
         raise RenameRefused(
-            f"`{found.name.name}` belongs to the standard library" if goal.document.library else "no name"
+            f"`{found.name.name}` belongs to the standard library" if goal.document.library else "not a name"
         )
     return goal
 
@@ -52,7 +52,7 @@ def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]
         return {}
     if (alias := import_alias(found)) is not None:
         if any(name in piece.declares for piece in found.document.parts):
-            raise RenameRefused(f"`{name}` is the name of something else there")
+            raise RenameRefused(f"`{name}` already means something else there")
         return {found.document: [(*place, name) for place in alias_ranges(found.document, alias)]}
     goal = rename_target(found)
     documents = dict.fromkeys((found.document, *documents))
@@ -101,7 +101,7 @@ def check_clash(found: NameOccurrence, name: str, goal: Definition) -> None:
         if goal.binding.scope is None:
             taken = taken or any(name in p.declares for p in found.document.parts)
     if taken:
-        raise RenameRefused(f"`{name}` is the name of something else there")
+        raise RenameRefused(f"`{name}` already means something else there")
 
 
 # ---- Whether it is the same program
@@ -128,7 +128,7 @@ def verify_rename(
     for document in edits:
         check_no_new_errors(document, copies[document], name)
     if expected_positions(copies, edits) != resolved_positions(copies, found, edits):
-        raise RenameRefused(f"`{name}` is the name of something else there")
+        raise RenameRefused(f"`{name}` already means something else there")
 
 
 def check_no_new_errors(document: Document, copy: Document, name: str) -> None:
@@ -144,7 +144,7 @@ def check_no_new_errors(document: Document, copy: Document, name: str) -> None:
         )  # a name in a message may be another now
         line = f" in line {diagnostic.span.position[0]}" if diagnostic.span is not None else ""
         where = f"{document.name}{line}"
-        raise RenameRefused(f"with `{name}` there would be a mistake of {where}: {diagnostic.message}")
+        raise RenameRefused(f"the name `{name}` would cause an error in {where}: {diagnostic.message}")
 
 
 def expected_positions(

@@ -30,7 +30,7 @@ from difflang.lsp.symbol_table import NameBinding
 from difflang.lsp.workspace import Document, Workspace, document_range
 
 SWITCH_INTERVAL = 0.001  # seconds between two looks at whether an editor waits while a text is being checked
-TEXT_CHANGED = "the text has changed meanwhile"
+TEXT_CHANGED = "the text has changed in the meantime"
 DERIVE_COMMAND = "difflang.derive"  # the one command that starts something: a process of its own
 
 
@@ -331,7 +331,7 @@ def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeA
     b = insert_derivative.derivable_function(document, offset, within=kinds is not None)
     if b is None:
         return []
-    title = f"write the gradient of `{b.name}` below it"
+    title = f"insert the gradient of `{b.name}` below it"
     return [lsp.CodeAction(title, lsp.CodeActionKind.RefactorRewrite,
                            command=lsp.Command(title, DERIVE_COMMAND, arguments=[document.uri, b.name]))]  # fmt: skip
 

@@ -87,11 +87,11 @@ def format_value(x: Any, spec: str) -> str:
         return str(x)
     found = FORMAT_SPEC.fullmatch(spec)
     if found is None:
-        raise ValueError("it reads [[fill]align][sign][#][0][width][,][.digits][type]")
+        raise ValueError("a format has the form [[fill]align][sign][#][0][width][,][.digits][type]")
     if any(int(n) > MOST_DIGITS for n in found.groups()[:2] if n and len(n) < 9) or any(
         len(n or "") > 8 for n in found.groups()[:2]
     ):
-        raise ValueError(f"more than {MOST_DIGITS} places")
+        raise ValueError(f"more than {MOST_DIGITS} digits")
     return format(x, spec)
 
 

@@ -32,21 +32,21 @@ def budget_error(
             here[b.source_line] = here.get(b.source_line, 0) + b.bytes
     lines = source_lines(graph)
     most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:MAX_LABELS]
-    labels = [Label(lines[place], f"{format_bytes(n)} for this line, when most is there") for n, place in most]
+    labels = [Label(lines[place], f"{format_bytes(n)} for this line at peak memory") for n, place in most]
     if not labels and (made := largest_line(graph)) is not None:  # JAX hid the lines of the program that was looked at
-        labels = [Label(lines[made], "most is computed here")]
+        labels = [Label(lines[made], "peak memory is reached here")]
     has, needs = format_bytes(limit), format_bytes(least, up=True)
     if has == needs:  # rounded
         has, needs = f"{limit:,} B", f"{least:,} B"
-    many = " for so many" if capacity else ""
-    asked = ", as predicted: `difflang memory --compile` asks XLA" if predicted else ""
+    many = " for that many" if capacity else ""
+    asked = ", predicted: `difflang memory --compile` measures it with XLA" if predicted else ""
     return DifflangError(
         Diagnostic(
             "DL1012",
-            f"this derivative does not fit in {has}: it takes {needs} at least{capacity and f', with room for {capacity}'}",
+            f"this derivative does not fit in {has}: it needs at least {needs}{capacity and f', with capacity for {capacity}'}",
             tuple(labels),
             (
-                f"the smallest limit that can be kept is {format_bytes(least, up=True)}{many}{asked}",
+                f"the smallest possible limit is {format_bytes(least, up=True)}{many}{asked}",
                 *unattributed_note(account, lines),
                 *checkpoint_hints(graph, here, account.peak),
             ),
@@ -61,7 +61,7 @@ def unattributed_note(account: BufferAssignment, lines: Container[tuple[str, int
     between = sum([b.bytes for b in there if b.role == "between"])
     parts = {"are arguments and results": given, "belong to no line": between}
     found = [f"{format_bytes(n)} {text}" for text, n in parts.items() if 10 * n >= account.peak > 0]
-    return [f"of the least, {' and '.join(found)}"] if found else []
+    return [f"of this minimum, {' and '.join(found)}"] if found else []
 
 
 def checkpoint_hints(graph: Graph, here: Mapping[tuple[str, int], int], peak: int) -> list[str]:
@@ -69,7 +69,8 @@ def checkpoint_hints(graph: Graph, here: Mapping[tuple[str, int], int], peak: in
     eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("keep", DEFAULT_KEEP) != DEFAULT_KEEP]
     places = {(e.span.source.name, e.span.position[0]) for e in eqns}
     much = sorted([place for place in places if 10 * here.get(place, 0) >= peak])
-    return [f"`@checkpoint` says what the loop at {name}:{line} keeps; with `@checkpoint(auto)` the limit decides"
+    return [(f"`@checkpoint` decides what the loop at {name}:{line} saves; with `@checkpoint(auto)`, the "
+"limit decides")
             for name, line in much[:1]]  # fmt: skip
 
 

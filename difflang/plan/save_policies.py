@@ -86,15 +86,19 @@ class PolicyChoice(Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.slots:
-            taped = f", and what {self.policy.segment_steps} steps need at a time" if self.policy.segment_steps else ""
-            return f"keeps {self.slots} of its states{taped}"
-        if not self.loop:
-            return "is computed again" + (
-                ", but for products, sums and draws" if self.policy.residuals == "least" else ""
+            taped = (
+                f", and the residuals of {self.policy.segment_steps} steps at a time"
+                if self.policy.segment_steps
+                else ""
             )
-        least = {"least": "keeps products, sums and draws of every step", "nothing": "keeps the state of every step"}
-        last = f", and what the last {self.policy.last} need" if self.policy.last else ""
-        return least.get(self.policy.residuals, "keeps what every step needs") + last
+            return f"saves {self.slots} of its states{taped}"
+        if not self.loop:
+            return "is recomputed" + (
+                ", except for products, sums and draws" if self.policy.residuals == "least" else ""
+            )
+        least = {"least": "saves products, sums and draws of every step", "nothing": "saves the state of every step"}
+        last = f", and the residuals of the last {self.policy.last}" if self.policy.last else ""
+        return least.get(self.policy.residuals, "saves the residuals of every step") + last
 
 
 # ------------------------------------------------------------------------------------------ where there is a choice

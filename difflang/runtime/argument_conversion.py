@@ -83,8 +83,10 @@ def is_python_number(given: Any) -> bool:
 def refuse_masked(given: Any, name: str) -> None:
     """Errors: DL1206 for an array some numbers of which do not count: here all would."""
     if isinstance(given, np.ma.MaskedArray):
-        message = f"`{name}` is a masked array, and the language has no numbers that do not count"
-        way = f"fill them in, `{name}.filled(0)`, or give `{name}.data` and `{name}.mask` as two arguments"
+        message = f"`{name}` is a masked array, but the language has no masked numbers"
+        way = (
+            f"fill in the masked numbers, `{name}.filled(0)`, or pass `{name}.data` and `{name}.mask` as two arguments"
+        )
         raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
 
 
@@ -149,29 +151,31 @@ def convert_python_number(given: complex, type: Tensor, name: str) -> Array:
 def overflow_error(given: complex, type: Tensor, name: str) -> DifflangError:
     dtype = numpy_dtype(type.dtype)
     if type.dtype.kind in ("int", "uint"):
-        way = f"{type.dtype} goes from {np.iinfo(dtype).min:,} to {np.iinfo(dtype).max:,}"
+        way = f"{type.dtype} ranges from {np.iinfo(dtype).min:,} to {np.iinfo(dtype).max:,}"
     else:
-        way = f"{type.dtype} goes to {float(ml_dtypes.finfo(dtype).max):.3g}"
-    message = f"`{name}` is {type.dtype}, which does not hold {format_number(given)}"
+        way = f"the largest {type.dtype} is {float(ml_dtypes.finfo(dtype).max):.3g}"
+    message = f"`{name}` is {type.dtype}, and {format_number(given)} is out of its range"
     return DifflangError(Diagnostic("DL1205", message, helps=(way,)))
 
 
 def format_number(given: complex) -> str:
-    return str(given) if not isinstance(given, int) or given.bit_length() < 200 else "a number of that many digits"
+    return str(given) if not isinstance(given, int) or given.bit_length() < 200 else "an integer with that many digits"
 
 
 def number_conversion_hint(given: complex, wanted: DType, name: str) -> str:
     """How a plain number becomes one of the type that is declared, if that is meant."""
     whole = wanted.kind in ("int", "uint")
     if isinstance(given, complex):
-        return f"write `{f'int({name}.real)' if whole else f'{name}.real'}` if its real part is meant"
+        return f"write `{f'int({name}.real)' if whole else f'{name}.real'}` to take its real part"
     if wanted.kind == "bool":
         return f"write `bool({name})`, or compare it: `{name} > 0`"
     if whole:
         bounds = np.iinfo(numpy_dtype(wanted))
         if not (isfinite(given) and bounds.min <= given <= bounds.max):
-            return f"no {wanted} is {given}: declare it a float"
-        return f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare it a float"
+            return f"{given} is not a valid {wanted}: declare the parameter as a float"
+        return (
+            f"write `int({name})`" if given % 1 == 0 else f"write `round({name})`, or declare the parameter as a float"
+        )
     return f"write `float({name})`"
 
 
@@ -194,14 +198,17 @@ def dtype_error(array: Array, type: Tensor, name: str) -> DifflangError:
 def dtype_conversion_hint(array: Array, found: DType | None, wanted: DType, name: str) -> str:
     """How an array of an element type becomes one of the type that is declared."""
     if found is not None and found.kind == "complex" and wanted.kind != "complex":
-        return f"declare it {found}, or take its real part if that is meant: `{name}.real`"
+        return f"declare it {found}, or take its real part: `{name}.real`"
     to = numpy_name(wanted)
     dtype = numpy_dtype(wanted)
     if not isinstance(array, jax.Array) or jax.dtypes.canonicalize_dtype(dtype) == dtype:
         return f"write `{name}.astype({to})`"
     if not isinstance(array, jax.core.Tracer):
-        return f"write `np.asarray({name}, {to})`: JAX itself makes no {wanted} as it is set up"
-    return f"write `with jax.enable_x64(True): {name} = {name}.astype({to})`: JAX makes no {wanted} as it is set up"
+        return f"write `np.asarray({name}, {to})`: with its current settings, JAX itself cannot create a {wanted}"
+    return (
+        f"write `with jax.enable_x64(True): {name} = {name}.astype({to})`: with its current settings, "
+        f"JAX cannot create a {wanted}"
+    )
 
 
 def shape_error(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:

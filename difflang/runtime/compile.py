@@ -134,13 +134,15 @@ class Executable:
         """What is not done as the program says. Warning DL0602: nothing is moved, by this device or in lanes."""
         asked, moved = host_transfers(self.graph), host_transfers(drop_transfers_in_maps(self.graph))
         if device_platform(self.device) == "cpu" and asked:
-            message = "this device has no memory but the host's: what a loop keeps stays where it is"
+            message = "this device uses the memory of the host: the saved states of a loop stay where they are"
         elif len(moved) < len(asked):
-            message = "what a loop in a comprehension keeps stays where it is: its lanes are not moved to the host"
+            message = (
+                "the saved states of a loop in a comprehension stay where they are: batches are not moved to the host"
+            )
         else:
             return ()
         label = Label(next(e.span for e in asked if len(moved) == len(asked) or e not in moved))
-        return (Diagnostic("DL0602", message, (label,), ("`sqrt` and `revolve` keep less",), severity="warning"),)
+        return (Diagnostic("DL0602", message, (label,), ("`sqrt` and `revolve` save less",), severity="warning"),)
 
     @property
     def orders(self) -> bool:
@@ -235,8 +237,8 @@ def lower_graph(
 ) -> Any:
     """The program in JAX's own lowered form. Errors: DL1221 for another platform than this one, if it prints."""
     if graph.effectful and lowering_platforms not in (None, (jax.default_backend(),)):
-        ways = ("do that on a machine where it will run, or leave out what it prints",)
-        message = f"a program that prints calls back to its own process: none can be lowered here for `{platform}`"
+        ways = ("compile on the machine where the program will run, or remove the printing",)
+        message = f"a program that prints calls back to its own process, so it cannot be lowered for `{platform}` here"
         raise DifflangError(Diagnostic("DL1221", message, helps=ways))
     with jax.enable_x64(True), pause_gc():
         return trace_graph(graph, platform, sharding, says).lower(lowering_platforms=lowering_platforms)

@@ -19,7 +19,7 @@ def find_device(name: str) -> Any:
     except RuntimeError:
         here = sorted({d.platform for d in jax.devices()})
         near = nearest_word(name, [*PLATFORMS, *here]) if name not in PLATFORMS else None
-        way = f"did you mean `{near}`?" if near else f"here there is {', '.join(here)}"
+        way = f"did you mean `{near}`?" if near else f"the devices here are {', '.join(here)}"
         raise DifflangError(Diagnostic("DL0601", f"there is no device `{name}` here", (), (way,))) from None
 
 

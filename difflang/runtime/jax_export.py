@@ -49,8 +49,8 @@ def innermost_locations() -> Generator[None]:
 def export_error(graph: Graph, platform: str, error: Exception) -> DifflangError:
     where = (Label(graph.eqns[0].span, "in the program that begins here"),) if graph.eqns else ()
     why = str(error).splitlines()[0] if str(error) else type(error).__name__
-    message = f"there is no StableHLO of {graph.name or 'this program'} for `{platform}`: {why}"
-    ways = ("leave that platform out: with `platforms=()` the artifact still loads wherever JAX runs",)
+    message = f"{graph.name or 'this program'} has no StableHLO for `{platform}`: {why}"
+    ways = ("leave out that platform: with `platforms=()`, the artifact still loads wherever JAX runs",)
     return DifflangError(Diagnostic("DL0801", message, where, ways))
 
 
@@ -59,5 +59,5 @@ def load_exported(data: bytes) -> Any:
     try:
         return export.deserialize(bytearray(data))
     except Exception as error:
-        message = "this is no artifact of difflang, or it is damaged: JAX does not read its StableHLO"
+        message = "this is not a difflang artifact, or it is damaged: JAX cannot read its StableHLO"
         raise DifflangError(Diagnostic("DL1241", message)) from error

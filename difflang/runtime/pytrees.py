@@ -34,8 +34,8 @@ def flatten_jax_tree(tree: Any) -> tuple[list[Any], Any]:
     except ValueError as error:
         if "dictionary keys" not in str(error):
             raise
-        message = "a dict with keys of several kinds was given"
-        raise DifflangError(Diagnostic("DL1207", message, helps=("its keys are the names of fields",))) from None
+        message = "the keys of a dict must have the same type"
+        raise DifflangError(Diagnostic("DL1207", message, helps=("its keys must be the names of fields",))) from None
 
 
 def flatten_tree(tree: Any) -> tuple[list[Any], Any]:

@@ -65,8 +65,8 @@ def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, .
     Errors: DL0801 for a field that is called as a word of Python's is.
     """
     if words := [n for n in shape.fields if iskeyword(n)]:
-        message = f"the field `{words[0]}` of `{shape.name}` is a word of Python: there is no class for such a record"
-        way = "give it another name; a dict with that field is taken as an argument"
+        message = f"the field `{words[0]}` of `{shape.name}` is a Python keyword, so the record has no Python class"
+        way = "rename it, or pass a dict with that field as the argument"
         raise DifflangError(Diagnostic("DL0801", message, helps=(way,)))
     fields = [(n, Any) for n in shape.fields]
     cls = make_dataclass(shape.name, fields, bases=bases, frozen=True, eq=False, namespace=space)
@@ -99,7 +99,7 @@ def field_error_message(shape: RecordShape, by_position: int, named: Iterable[st
     if by_position > len(shape.fields) or any(n in named for n in shape.fields[:by_position]):
         return ""
     missing = [f"`{n}`" for n in shape.fields[by_position:] if n not in named]
-    return f"`{shape.name}` needs {', '.join(missing)} too" if missing else ""
+    return f"`{shape.name}` also needs {', '.join(missing)}" if missing else ""
 
 
 def unpickle_record(shape: RecordShape, values: tuple[Any, ...]) -> Any:

@@ -239,8 +239,8 @@ def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuild
 def fill_template(said: TextTemplate, leaves: list[Any]) -> str:
     """A text that the run filled in. Errors: DL1206 inside a JAX transformation, where its numbers are not there."""
     if pytrees.has_tracers(leaves):
-        message = "this gives a text that the run fills in, which a value inside a JAX transformation cannot be"
-        way = "give the numbers, and make the text of them outside"
+        message = "this returns a text that is known only at run time, which cannot be inside a JAX transformation"
+        way = "return the numbers, and format the text outside"
         raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
     return render_template(said, leaves)
 

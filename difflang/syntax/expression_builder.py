@@ -55,7 +55,7 @@ class ExpressionBuilder:
 
     def literal_pattern(self, span: Span, value: tree.Expr) -> tree.LiteralPattern:
         if isinstance(value, tree.Str) and not all(isinstance(part, str) for part in value.parts):
-            self.report("DL0118", "a pattern holds no expressions", span, "", "write `{{` for a brace")
+            self.report("DL0118", "a pattern cannot contain expressions", span, "", "write `{{` for a brace")
         return tree.LiteralPattern(span, value)
 
     def variant_pattern(self, span: Span, path: tuple[str, ...], *items: tree.CasePattern) -> tree.VariantPattern:
@@ -165,7 +165,7 @@ class ExpressionBuilder:
         """The text of a string that holds no expressions."""
         parts = self.string(self.span(string), string).parts
         if any(isinstance(part, tree.Interpolation) for part in parts):
-            self.report("DL0118", f"{what} holds no expressions", self.span(string), "", "write `{{` for a brace")
+            self.report("DL0118", f"{what} cannot contain expressions", self.span(string), "", "write `{{` for a brace")
         return "".join(part for part in parts if isinstance(part, str))
 
     def unit(self, span: Span) -> tree.TupleExpr:

@@ -131,8 +131,8 @@ class LalrParser:
                 self.shift(Token(kind, text[start:stop], start, stop), action)
 
     def _report_too_many(self) -> None:
-        at = Label(Span(self.source, self.lexer.start, self.lexer.stop), "not read from here on")
-        self.reports.append(Diagnostic("DL1001", f"more than {MAX_MISTAKES} mistakes", (at,)))
+        at = Label(Span(self.source, self.lexer.start, self.lexer.stop), "nothing is read from here on")
+        self.reports.append(Diagnostic("DL1001", f"more than {MAX_MISTAKES} syntax errors", (at,)))
 
     def shift(self, token: Token, state: int) -> None:
         """Put a token on the stack."""
@@ -229,7 +229,7 @@ def _report_not_text(source: Source) -> Diagnostic | None:
     if strange is None:
         return None
     label = Label(Span(source, strange.start(), strange.end()), f"the character U+{ord(strange[0]):04X}")
-    return Diagnostic("DL0102", "this is not a text file", (label,), ("a program is text in UTF-8",))
+    return Diagnostic("DL0102", "this is not a text file", (label,), ("a program must be text in UTF-8",))
 
 
 def text_start(source: Source) -> int:

@@ -46,7 +46,7 @@ def split_literal(source: Source, start: int, end: int, reports: list[Diagnostic
             yield hole
             pos = hole.span.end
         else:
-            reports.append(_report("DL0118", "`}` alone in a string", Span(source, pos, pos + 1), "write `}}`"))
+            reports.append(_report("DL0118", "a single `}` in a string", Span(source, pos, pos + 1), "write `}}`"))
             pos += 1
 
 
@@ -62,7 +62,7 @@ def _read_escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) 
             return chr(number), code.end()
     stop = code.end() if code else min(pos + 2, end)
     known = 'the escapes are \\n \\t \\r \\0 \\" \\\\ \\{ \\} and \\u{3b1}'
-    reports.append(_report("DL0117", f"no such escape: `{text[pos:stop]}`", Span(source, pos, stop), "", known))
+    reports.append(_report("DL0117", f"there is no escape `{text[pos:stop]}`", Span(source, pos, stop), "", known))
     return "", stop
 
 
@@ -78,7 +78,7 @@ def _read_interpolation(source: Source, pos: int, end: int, reports: list[Diagno
             stop = colon if colon >= 0 else at
             format = text[colon + 1 : at] if colon >= 0 else ""
             return InterpolationSpan(Span(source, pos, at + 1), Span(source, pos + 1, stop), format)
-    help = "write `{{` for a brace that is not the beginning of an expression"
+    help = "write `{{` for a brace that does not begin an expression"
     reports.append(_report("DL0118", "`{` in a string is never closed", Span(source, pos, pos + 1), "", help))
     return None
 

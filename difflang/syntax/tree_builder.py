@@ -177,8 +177,8 @@ class TreeBuilder(ExpressionBuilder):
             while isinstance(part, tree.Member | tree.Index):
                 part = part.base
             if not isinstance(part, tree.Name):
-                help = "the left side is a name, a field `r.x`, an index `a[i]`, or a tuple of these"
-                self.report("DL0112", "this cannot be assigned to", part.span, "not a place", help)
+                help = "the left side must be a name, a field `r.x`, an index `a[i]`, or a tuple of these"
+                self.report("DL0112", "cannot assign to this expression", part.span, "not assignable", help)
                 return False
         return True
 

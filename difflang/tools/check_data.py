@@ -104,9 +104,13 @@ def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[
     found = [d for d in decls if roots & {p.name for p in d.params}]
     if not found:
         arrays = ", ".join(list(holds)[:12])
-        what = f"`{entry}` takes nothing" if entry is not None else "nothing reads this file, and no function takes"
+        what = (
+            f"`{entry}` has no parameters" if entry is not None else "no program reads this file, and no function takes"
+        )
         message = f"{what} that `{name}` holds" if entry is not None else f"{what} what `{name}` holds"
-        raise make_error("DL1207", message, help=f"it holds {arrays or 'nothing'}: parameters are found by these names")
+        raise make_error(
+            "DL1207", message, help=f"it contains {arrays or 'nothing'}: parameters are matched by these names"
+        )
     return found
 
 
@@ -160,7 +164,7 @@ def stored_type(
         found = StateDictLoader(name, {"": array}, param.type.span, param.span)
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
         if isinstance(type, NESTED_TYPES):
-            raise make_error("DL0704", f"`{name}` holds {array_type_text(array)} for `{param.name}`, not {show_type(type)}",
+            raise make_error("DL0704", f"`{name}` contains {array_type_text(array)} for `{param.name}`, not {show_type(type)}",
                           (param.type.span, "declared here"))  # fmt: skip
         value = found.value(type, module.records.get)
     else:
@@ -168,7 +172,7 @@ def stored_type(
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
         value = StateDictLoader(name, parts, param.type.span, param.span).value(type, module.records.get)
     if not names.match(param.type, value.type):
-        raise make_error("DL0705", f"`{name}` holds {show_type(value.type)} for `{param.name}`",
+        raise make_error("DL0705", f"`{name}` contains {show_type(value.type)} for `{param.name}`",
                       (param.type.span, f"declared {param.type.span.text}{sizes_text(names, param.type)}"))  # fmt: skip
     return value.type
 

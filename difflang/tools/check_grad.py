@@ -64,7 +64,7 @@ def require_integer(name: str, given: object, least: int, most: int | None = Non
     if isinstance(given, int) and not isinstance(given, bool) and least <= given and (most is None or given <= most):
         return
     limits = f"from {least} to {most}" if most is not None else f"from {least} on"
-    raise make_error("DL1207", f"`{name}` is a whole number {limits}, and {given!r} was given")
+    raise make_error("DL1207", f"`{name}` must be an integer {limits}, but {given!r} was given")
 
 
 def check_grad_of_all(
@@ -78,8 +78,8 @@ def check_grad_of_all(
     left: list[Diagnostic] = []
     decls = select_functions(checked, entry)
     if not decls:
-        way = "put what is to be differentiated into a `fn`"
-        raise make_error("DL0401", "there is no function in this file: there is nothing to differentiate", help=way)
+        way = "put the code to differentiate into a `fn`"
+        raise make_error("DL0401", "this file contains no function to differentiate", help=way)
     for decl in decls:
         try:
             found.append(check_grad(checked, path, decl, options))
@@ -169,7 +169,7 @@ def find_finite_arguments(
                 MAX_OPERATIONS, graph if told is entry.graph else finalize_graph(told), *arrays
             )
         except StepLimitExceeded:
-            failure = make_error("DL1210", f"it does not end in {MAX_OPERATIONS:,} operations")
+            failure = make_error("DL1210", f"it does not finish within {MAX_OPERATIONS:,} operations")
             endless += 1
             if endless == MAX_ENDLESS_RUNS:
                 break
@@ -198,10 +198,10 @@ def run_gradient_check(
     wrt = tuple(matches_wrt(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
                 for i, p in enumerate(graph.params))  # fmt: skip
     if not any(wrt):
-        what = f"there is no real number `{options.wrt}`" if options.wrt else f"`{name}` takes no real numbers"
-        raise make_error("DL0401", f"{what}: there is nothing to differentiate in")
+        what = f"there is no real parameter `{options.wrt}`" if options.wrt else f"`{name}` has no real parameters"
+        raise make_error("DL0401", f"{what}: there is nothing to differentiate with respect to")
     if all(r.type.tangent is None for r in graph.results):
-        raise make_error("DL0401", f"`{name}` gives no real numbers: there is nothing to differentiate")
+        raise make_error("DL0401", f"`{name}` returns no real numbers: there is nothing to differentiate")
     return check_gradient(
         graph, arrays, wrt, name=name, pipeline=make_pipelines(options.compiled), order=options.order,
         directions=options.directions, seed=options.seed, drawn=text,

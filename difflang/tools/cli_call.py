@@ -105,7 +105,7 @@ def find_function(module: ModuleScope, name: str) -> tree.Fn:
 def missing_parameter_error(decl: tree.Fn, param: tree.Param) -> DifflangError:
     ways = f"`--set {param.name}=1.0`, or `--arg {param.name}=@data.npz`"
     return make_error(
-        "DL1207", f"`{decl.name}` needs `{param.name}`", (param.span, "declared here"), help=f"say {ways}"
+        "DL1207", f"`{decl.name}` needs `{param.name}`", (param.span, "declared here"), help=f"add {ways}"
     )
 
 
@@ -121,7 +121,7 @@ def expression_text(name: str, text: str) -> str:
     parsed = parse(Source("<command line>", f"let value = {text}\n"))
     items = parsed.module.items
     if parsed.diagnostics or len(items) != 1 or not isinstance(items[0], tree.Let):
-        message = f"`{text}` is no value for `{name}`"
+        message = f"`{text}` is not a value for `{name}`"
         raise make_error("DL1210", message, help='write `0.1`, `[1.0, 2.0]` or `"text"`, or `@FILE` for a file')
     return items[0].value.span.text  # without a comment behind it, which would go on to the end of the call
 
@@ -144,12 +144,12 @@ def load_clause(
     """`: TYPE = load("FILE", "NAME")`, the type being that of the file. Errors: DL0701, DL0703 to DL0708, DL1210."""
     suffix = Path(file).suffix
     if suffix not in FORMAT_OF_SUFFIX:
-        raise make_error("DL0708", f"the name of a file ends with its format: `{file}` does not",
-                      help=f"there are {', '.join(FORMAT_OF_SUFFIX)}")  # fmt: skip
+        raise make_error("DL0708", f"the suffix of a file name gives its format: `{file}` has none",
+                      help=f"the formats are {', '.join(FORMAT_OF_SUFFIX)}")  # fmt: skip
     path = Path(file).resolve()
     reader = next((f for f in ("load", f"read_{FORMAT_OF_SUFFIX[suffix]}") if f not in module.declared), None)
     if reader is None:
-        raise make_error("DL1210", "`load` means something else in this file", help="give that another name")
+        raise make_error("DL1210", "`load` is another function in this file", help="rename that function")
     holds = {} if FORMAT_OF_SUFFIX[suffix] in HEADERLESS_FORMATS else data_headers(path, file)
     if member is None and len(holds) > 1 and isinstance(holds.get(param.name), np.ndarray):
         member = param.name
@@ -199,8 +199,8 @@ def stored_type_text(
         raise make_error("DL0706", f"the file has no array `{member}`", (param.span, ""), help=way)
     if suffix == ".csv":
         return f"{module.default_float}[rows, columns]"
-    ways = f"it has {', '.join(list(holds)[:12])}: say which, `--arg {param.name}=@FILE:NAME`" if holds else ""
-    raise make_error("DL1210", f"what `{param.name}` is, its file does not say", (param.span, ""), help=ways)
+    ways = f"it has {', '.join(list(holds)[:12])}: choose one, `--arg {param.name}=@FILE:NAME`" if holds else ""
+    raise make_error("DL1210", f"the file does not say which array is `{param.name}`", (param.span, ""), help=ways)
 
 
 def string_literal(text: str) -> str:

@@ -55,7 +55,7 @@ class CostReport(Struct, frozen=True):
 
     def table(self) -> list[dict[str, Any]]:
         """A row of numbers for the value, and one for the gradient."""
-        rows = {"value": self.value, f"gradient in {self.wrt}": self.gradient}
+        rows = {"value": self.value, f"gradient with respect to {self.wrt}": self.gradient}
         return [{"of": name, **asdict(of)} for name, of in rows.items() if of is not None]
 
     def to_json(self) -> dict[str, Any]:
@@ -72,16 +72,16 @@ class CostReport(Struct, frozen=True):
             "  ".join([row[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]])
             for row in rows
         ]
-        return "\n".join([f"{self.title}, as the compiler counts: no times, nothing fused", *lines, *self.notes])
+        return "\n".join([f"{self.title}, as the compiler counts: without times, without fusion", *lines, *self.notes])
 
     @property
     def notes(self) -> list[str]:
         found = [e for e in (self.value, self.gradient) if e is not None]
         said = [f"no gradient{f' in {self.wrt}' * bool(self.wrt)}: {self.why}"] if self.why else []
         if any(e.per_step for e in found):
-            said.append("of loops whose length only the run knows one step is counted")
+            said.append("for loops whose length is known only at run time, one step is counted")
         if any(e.again for e in found):
-            said.append("what loops compute again, to keep less, is not counted again")
+            said.append("recomputation in loops, which saves memory, is not counted")
         return said
 
 

@@ -80,7 +80,7 @@ def emit_graphs(
         if decl.host:
             if wanted.entry is not None:
                 raise make_error(
-                    "DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, "")
+                    "DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, "")
                 )
             continue
         try:

@@ -87,7 +87,7 @@ class FunctionInfo(Struct, frozen=True):
         head = f"{self.name}({params})" + (f" -> {self.result}" if self.result else "")
         lines = [head + (f"  # {', '.join(self.effects)}" if self.effects else "")]
         if self.differentiable:
-            lines.append(f"  differentiable in {', '.join(self.differentiable)}")
+            lines.append(f"  differentiable with respect to {', '.join(self.differentiable)}")
         if self.formula is not None:
             like = ", ".join([f"{name} = {size}" for name, size in self.at.items()])
             lines.append(f"  the gradient takes {self.formula} bytes" + (f", for sizes like {like}" if like else ""))
@@ -118,7 +118,7 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     result = written or (show_type(found.type) if found is not None else None)
     head = decl.name, arguments, dims, result, tuple(sorted(transitive_effects(checked, decl)))
     if decl.host:
-        return FunctionInfo(*head, {}, (), (), {}, None, "it is a host function: it is run, not compiled")
+        return FunctionInfo(*head, {}, (), (), {}, None, "it is a host function: it is not compiled")
     told = primes_near({name: sizes.get(name, DEFAULT_SIZE) for name in dims})
     try:
         plain = specialized_graph(checked, decl, told, None)
@@ -188,7 +188,7 @@ def memory_formula(
         sizes = {name: round(part * size) for name, size in told.items()}
         peak = account(sizes).peak
         if abs(formula.at(sizes) - peak) > TOLERANCE * peak:
-            return None, "what its gradient takes is no sum of products of sizes"
+            return None, "the memory of its gradient is not a sum of products of sizes"
     return formula, None
 
 

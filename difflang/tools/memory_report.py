@@ -43,7 +43,7 @@ class MemoryOptions(Struct, frozen=True):
 
 
 class MemoryLine(Struct, frozen=True):
-    """A line of the program: how much is there for it when most is there, and at most, as planned and before."""
+    """A line of the program: how much is there for it at peak memory, and at most, as planned and before."""
 
     position: SourceLine | None
     text: str
@@ -80,15 +80,17 @@ class MemoryReport(Struct, frozen=True):
 
     def __str__(self) -> str:
         account, before = self.account, self.plan.unplanned
-        head = [f"{self.what}: {format_bytes(account.peak)} when most is there"]
+        head = [f"{self.what}: {format_bytes(account.peak)} at the peak"]
         if account is not before:
             head[0] += f", {format_bytes(before.peak)} before planning"
         parts = ("arguments", account.arguments), ("results", account.results), ("between them", account.temporaries)
         head.append("  " + ", ".join(f"{name} {format_bytes(n)}" for name, n in parts))
         if self.capacities:
-            head.append(f"  with room for {describe_capacity(self.capacities)}; a run that needs more takes more")
+            head.append(
+                (f"  with capacity for {describe_capacity(self.capacities)}; a run that needs more uses more memory")
+            )
         if self.limit:
-            kept = ", which XLA keeps to" if self.measured is not None and account.peak > self.limit else ""
+            kept = ", which XLA obeys" if self.measured is not None and account.peak > self.limit else ""
             head.append(f"  limit {format_bytes(self.limit)}{kept}" + (": kept greedily" if self.plan.greedy else ""))
         head += [
             f"  {text}" + (f", {n} times" if n > 1 else "") for text, n in Counter(choice_lines(self.plan)).items()
@@ -131,16 +133,18 @@ def report_memory(
     decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if len(decls) != 1:
         names = ", ".join(d.name for d in decls) or "none"
-        raise make_error("DL0201", "one function is looked at at a time", help=f"say FILE:NAME; it has {names}")
+        raise make_error(
+            "DL0201", "memory reports on one function at a time", help=f"write FILE:NAME; the file has {names}"
+        )
     return function_memory(checked, decls[0], options)
 
 
 def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptions) -> MemoryReport:
     """What a function needs, the values of its file being there. Errors: as `memory`."""
     if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs, options.wrt))
-    what = f"the gradient of `{decl.name}` in `{options.wrt}`" if options.wrt else f"`{decl.name}`"
+    what = f"the gradient of `{decl.name}` with respect to `{options.wrt}`" if options.wrt else f"`{decl.name}`"
     return graph_memory(graph, what, options.budget, compiled=options.compiled)
 
 
@@ -150,8 +154,8 @@ def graph_memory(graph: Graph, what: str, budget: int = 0, *, compiled: bool = F
     """
     limit = memory_limit(graph, budget)
     if budget and not limit:
-        help = "for its gradient, say in which parameter: `--wrt`, in Python `wrt`"
-        raise make_error("DL1207", f"a limit is for derivatives in reverse, and {what} takes none", help=help)
+        help = "for its gradient, name the parameter: `--wrt`, in Python `wrt`"
+        raise make_error("DL1207", f"a limit applies to reverse-mode derivatives, but {what} has none", help=help)
     plan, measured, spared = plan_with_xla(graph, limit) if compiled else (plan_memory(graph, limit), None, False)
     texts = {place: span.text for place, span in source_lines(graph).items()}
     return MemoryReport(
@@ -236,4 +240,6 @@ def save_plot(report: MemoryReport, path: Path) -> None:
     try:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     except (OSError, ValueError) as error:
-        raise make_error("DL0710", f"cannot write {path}: {error}", help="name a file ending in .svg or .png") from None
+        raise make_error(
+            "DL0710", f"cannot write {path}: {error}", help="the file name must end with .svg or .png"
+        ) from None

@@ -78,7 +78,7 @@ def refuse_functions_and_texts(decl: tree.Fn) -> None:
         if param.default is None and (text or isinstance(param.type, tree.TypeFn)):
             kind = "a text" if text else "a function"
             raise make_error(
-                "DL1210", f"`{param.name}` is {kind}, and such are not drawn", (param.span, ""),
+                "DL1210", f"`{param.name}` is {kind}, for which no random values can be drawn", (param.span, ""),
                 help=f"check a function that calls `{decl.name}` with one",
             )  # fmt: skip
 
@@ -168,6 +168,6 @@ def arguments_text(arguments: Sequence[CallArgument]) -> str:
 
 def undrawable_error(decl: tree.Fn, error: DifflangError) -> DifflangError:
     return make_error(
-        "DL1210", f"no arguments of `{decl.name}` were found by drawing: {error.diagnostics[0].message}",
-        (decl.name_span, ""), help="check it from Python, `f.check_grad(…)`, at arguments of yours",
+        "DL1210", f"no random arguments of `{decl.name}` could be found: {error.diagnostics[0].message}",
+        (decl.name_span, ""), help="check it from Python, `f.check_grad(…)`, at arguments of your choice",
     )  # fmt: skip

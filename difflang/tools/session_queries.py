@@ -96,12 +96,12 @@ def parameter_types(session: InteractiveSession, name: str) -> tuple[str, ...]:
 
 DERIVATIVE_DOCS = {
     "grad": "`grad(f)(x)`: the gradient of a function with a real result",
-    "value_and_grad": "`value_and_grad(f)(x)`: the value of a function, and its gradient",
-    "jvp": "`jvp(f)(x, dx)`: the value, and its change along a tangent",
-    "vjp": "`vjp(f)(x)`: the value, and the pullback: from a cotangent of it to one of the argument",
+    "value_and_grad": "`value_and_grad(f)(x)`: the value and the gradient of a function",
+    "jvp": "`jvp(f)(x, dx)`: the value, and the derivative along a tangent",
+    "vjp": ("`vjp(f)(x)`: the value, and the pullback, from cotangents of the value to cotangents of the argument"),
     "deriv": "`deriv(f)(x)`, or `f'(x)`: the derivative of a function of one number",
-    "vmap": "`vmap(f)(xs)`: the function on each item along the first axis of all its arguments",
-    "linearize": "`linearize(f)(x)`: the value, and the derivative there, a linear function of a tangent",
+    "vmap": "`vmap(f)(xs)`: the function applied to each item along the first axis of all its arguments",
+    "linearize": "`linearize(f)(x)`: the value, and the derivative there as a linear function of a tangent",
     "jacobian": "`jacobian(f)(x)`: all derivatives of an array, in the mode that needs fewer directions",
     "jacfwd": "`jacfwd(f)(x)`: all derivatives of an array, in forward mode",
     "jacrev": "`jacrev(f)(x)`: all derivatives of an array, in reverse mode",
@@ -155,14 +155,12 @@ def describe_builtin(name: str) -> str | None:
     if name in OPS and name in BUILTINS and not OPS[name].doc.startswith(f"{name}("):
         return with_doc(name, OPS[name].doc)
     if name in HOST_BUILTINS:
-        return f"{name}: called as {HOST_BUILTINS[name].usage}"
+        return f"{name}: usage: {HOST_BUILTINS[name].usage}"
     if name in CONSTANTS:
         return f"{name}: {CONSTANTS[name]}"
     if name in BUILTINS:
-        return f"{name}: a function of the language; docs/language.md tells of it"
-    return (
-        f"{name}: a word of the language; docs/language.md tells of it" if name in load_tables().lexis.words else None
-    )
+        return f"{name}: a function of the language; see docs/language.md"
+    return f"{name}: a keyword of the language; see docs/language.md" if name in load_tables().lexis.words else None
 
 
 def short_value(value: HostValue) -> str:
@@ -207,7 +205,7 @@ def graph_text(session: InteractiveSession, text: str, stage: str) -> str:
         return stage_text(function_graph(session.program, session.module.fns[name], wanted), wanted)
     e = parse_expression(session, text)
     if session.runner.work(e) is not None:
-        raise make_error("DL0322", "the host does a part of this: it has no graph", (e.span, ""))
+        raise make_error("DL0322", "a part of this runs on the host: it has no graph", (e.span, ""))
 
     def body(cx: ElabContext) -> Walk[list[Term]]:
         return [(yield elaborate(cx, e))]
@@ -222,7 +220,7 @@ def parse_expression(session: InteractiveSession, text: str) -> tree.Expr:
     """The one expression that a text is, checked. Errors: DifflangError."""
     items = session.parsed(text)
     if len(items) != 1 or isinstance(items[0], (tree.Let, tree.Var, tree.Fn, tree.Import)):
-        raise make_error("DL0313", "an expression is needed here", help="a value, such as `f(2.0)`")
+        raise make_error("DL0313", "expected an expression here", help="a value, such as `f(2.0)`")
     session.check(items)
     return items[0]  # type: ignore[return-value]
 

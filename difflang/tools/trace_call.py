@@ -63,7 +63,7 @@ def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None
     decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if len(decls) != 1:
         names = ", ".join(d.name for d in decls) or "none"
-        raise make_error("DL0201", "one function is traced at a time", help=f"say FILE:NAME; it has {names}")
+        raise make_error("DL0201", "trace takes one function at a time", help=f"write FILE:NAME; the file has {names}")
     (decl,) = decls
     refuse_host_function(decl)
     captured = load_values(checked, path, Engine("interpret"), options.words)
@@ -111,7 +111,7 @@ def trace_entry(
     moves = [i < inputs and p.type.tangent is not None for i, p in enumerate(graph.params)]
     asked = [i for i, p in enumerate(graph.params) if moves[i] and matches_wrt(p.hint, options.wrt)]
     if options.wrt is not None and not asked:
-        raise make_error("DL0401", f"there is no real number `{options.wrt}`: there is nothing to differentiate in")
+        raise make_error("DL0401", f"there is no real parameter `{options.wrt}` to differentiate with respect to")
     scalar = [i for i in asked if np.ndim(arrays[i]) == 0]
     columns = asked if options.wrt is not None else scalar if len(scalar) <= COLUMNS else []
     return build_trace(graph, arrays, moves, call, options.rows, columns)
@@ -125,7 +125,7 @@ def parse_value(name: str, text: str) -> Any:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         array = None
     if array is None or array.dtype.kind not in "biufc":
-        raise make_error("DL1210", f"`{text:.40}` for `{name}` is no number, and no array of numbers",
+        raise make_error("DL1210", f"`{text:.40}` is not a number or an array of numbers, as `{name}` needs",
                       help=f"write `{name}=2.5` or `{name}='[1.0, 2.0]'`")  # fmt: skip
     return array.item() if array.ndim == 0 else array
 
@@ -166,7 +166,7 @@ def parse_variant(argument: CallArgument, text: str, values: dict[str, Any]) -> 
     names = [a.name or place for a, place in zip(args, type.names if type else (), strict=False)]
     if type is None or len(names) < len(args) or sorted(names) != sorted(type.names):
         said = (
-            f"`{text}` is none of what `{argument.name}` may be" if text else f"there is no value of `{argument.name}`"
+            f"`{text}` is not a valid value of `{argument.name}`" if text else f"there is no value of `{argument.name}`"
         )
         ways = [f"{v.name}({', '.join(v.names)})" if v.names else v.name for v in argument.type.variants]
         raise make_error("DL1210", said, help=f"write `{argument.name}=…`, as {' or '.join(ways)}")
@@ -207,7 +207,7 @@ def to_param_array(hint: str, type: Any, values: Mapping[str, Any]) -> Any:
     given = np.asarray(values[hint])
     array = given.astype(numpy_dtype(type.dtype))
     if given.shape != type.shape:
-        raise make_error("DL1210", f"`{hint}` is {type}, and a value of shape {list(given.shape)} is given")
+        raise make_error("DL1210", f"`{hint}` is {type}, but a value of shape {list(given.shape)} was given")
     if type.tangent is None and not np.array_equal(array, given):
-        raise make_error("DL1210", f"`{hint}` is {type}, and {format_short(given)} is none")
+        raise make_error("DL1210", f"`{hint}` is {type}, but {format_short(given)} is not")
     return array

@@ -92,7 +92,7 @@ class AnnotationResolver(Struct):
             case tree.TypeCall(path=("D",), args=(arg,)):
                 return tangent_type(self.type(arg))
             case tree.TypeInt() | tree.DimBinary():
-                raise make_error("DL0301", "a size stands where a type is expected", (written.span, "this is a size"))
+                raise make_error("DL0301", "expected a type here, not a size", (written.span, "this is a size"))
             case tree.TypeCall(path=path):
                 raise self.unknown_error(written.span, ".".join(path))
 
@@ -114,7 +114,7 @@ class AnnotationResolver(Struct):
                 f"the {declaration_kind(record)} `{name}` needs its arguments",
                 (written.span, ""),
                 (record.name_span, f"it is {declaration_head(record)}"),
-                help=f"write `{declaration_head(record)}`, with the sizes it has here",
+                help=f"write `{declaration_head(record)}`, with the sizes that it has here",
             )
         return self.declaration_type(record, {})
 
@@ -230,7 +230,7 @@ class AnnotationResolver(Struct):
             case tree.TypeTuple(items=(only,)):
                 return self.dim(only)
             case _:
-                raise make_error("DL0301", "a type stands where a size is expected", (written.span, ""))
+                raise make_error("DL0301", "expected a size here, not a type", (written.span, ""))
 
     def unbound_error(self, span: Span, name: str) -> DifflangError:
         """What is said of a name that stands for nothing."""

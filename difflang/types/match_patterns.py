@@ -104,14 +104,14 @@ class PatternChecker(Struct):
                 return self.variant(pattern, name, items, type)
             case tree.VariantPattern(path=(first, name)) if (of := first_variant(type)) and of.decl.name == first:
                 alone = pattern.span.text.removeprefix(first).lstrip(".")
-                message, fixes = "a variant stands alone, without its enum", (replacement_fix(pattern.span, alone),)
+                message, fixes = "a variant is written without its enum", (replacement_fix(pattern.span, alone),)
                 raise make_error("DL0351", message, (pattern.span, ""), help=f"write `{alone}`", fixes=fixes)
             case tree.VariantPattern(path=path, items=items):
                 first, name = path[:-1], path[-1]
                 other = self.module.modules.get(".".join(first))
                 if other is None or type is None or not self.is_variant_of(other, name, type):
-                    message = f"no variant is called `{'.'.join(pattern.path)}` here"
-                    raise make_error("DL0351", message, (pattern.span, ""), help=f"its own name is enough: `{name}`")
+                    message = f"there is no variant `{'.'.join(pattern.path)}` here"
+                    raise make_error("DL0351", message, (pattern.span, ""), help=f"write only its name: `{name}`")
                 return self.variant(pattern, name, items, type)
             case tree.LiteralPattern():
                 return self.literal(pattern, type)
@@ -191,13 +191,13 @@ def literal_value(e: tree.Expr) -> object:
         case tree.Str(parts=parts):
             return "".join(p for p in parts if isinstance(p, str))
         case _:
-            message = "a case is a number, a text, a variant or a name, and no complex number"
-            raise make_error("DL0321", message, (e.span, ""), help="ask for its parts: `if z == 1j { … }`")
+            message = "a case is a number, a text, a variant or a name; it cannot be a complex number"
+            raise make_error("DL0321", message, (e.span, ""), help="compare its parts: `if z == 1j { … }`")
 
 
 def pattern_type_error(pattern: tree.CasePattern, type: LangType) -> DifflangError:
     """A pattern that fits no value of the type."""
-    message = f"no value that is {show_type(type)} looks like this"
+    message = f"a value of type {show_type(type)} cannot match this"
     found = first_variant(type)
     way = f"its variants are {', '.join(v.name for v in found.decl.variants)}" if found is not None else ""
     return make_error("DL0353", message, (pattern.span, ""), help=way)
@@ -206,7 +206,7 @@ def pattern_type_error(pattern: tree.CasePattern, type: LangType) -> DifflangErr
 def unknown_variant_error(span: Span, name: str, of: VariantType) -> DifflangError:
     names = [v.name for v in of.decl.variants]
     way, fixes = did_you_mean(name, names, span)
-    way = way or f"it has {', '.join(names)}; a name for any value is in lower case"
+    way = way or f"it has {', '.join(names)}; a name that matches any value is in lower case"
     labels = ((span, ""), (of.decl.name_span, "declared here"))
     return make_error("DL0351", f"`{of.decl.name}` has no variant `{name}`", *labels, help=way, fixes=fixes)
 
@@ -220,7 +220,7 @@ def field_count_error(
     shown = f"{variant.name}({', '.join(names)})" if names else variant.name
     return make_error(
         "DL0353",
-        f"`{variant.name}` holds {what}, and the pattern has {count}",
+        f"`{variant.name}` holds {what}, but the pattern has {count}",
         (pattern.span, ""),
         (variant.span, "declared here"),
         help=f"write `{shown}`",
@@ -241,7 +241,7 @@ class ExhaustivenessChecker(Struct):
         self.steps += 1
         if self.steps > MAX_STEPS:
             way = "match one level at a time, in functions of their own"
-            raise make_error("DL1002", "these patterns are too many to go through", (self.span, ""), help=way)
+            raise make_error("DL1002", "these patterns are too many to check", (self.span, ""), help=way)
 
     def missing_cases(
         self, rows: Sequence[Sequence[CheckedPattern]], types: Sequence[LangType | None]

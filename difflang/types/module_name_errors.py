@@ -25,14 +25,14 @@ def access_error(
     found = module.declared.get(name)
     if found is None and is_builtin:
         fixes = (replacement_fix(whole, name),) if whole is not None else ()
-        way = f"`{name}` belongs to the language and stands alone"
+        way = f"`{name}` belongs to the language and needs no module"
         return make_error("DL0723", missing_name_message(module, name), (span, ""), help=way, fixes=fixes)
     if found is None:
         return missing_name_error(module, name, span)
     if found.public:
         return None
     if name in module.imported or name in module.modules:
-        way = "import it from where it is declared"
+        way = "import it from the module that declares it"
         message = f"`{name}` is imported by `{module.name}`, not declared there"
         return make_error("DL0724", message, (span, ""), (found.span, "imported here"), help=way)
     labels = ((span, ""), (found.span, "declared here, without `pub`"))
@@ -48,7 +48,7 @@ def missing_name_error(module: ModuleScope, name: str, span: Span) -> DifflangEr
         way = f"it is in `{homes[0]}`: `import {homes[0]} ({name})`"
     akin = sorted((p for p in public if words & split_words(p)), key=lambda p: len(words ^ split_words(p))) or public
     some = ", ".join(akin[:12]) + (", …" if len(public) > min(12, len(akin)) else "")
-    way = way or (f"it has {some}" if public else "nothing in it is `pub`")
+    way = way or (f"it has {some}" if public else "it has no `pub` declarations")
     return make_error("DL0723", missing_name_message(module, name), (span, ""), help=way, fixes=fixes)
 
 
@@ -76,8 +76,8 @@ def missing_type_error(records: RecordTable | None, name: str, span: Span) -> Di
             way, fixes = f"import it: `import {qualifier}`", (add_module_import(span.source, qualifier),)
         return make_error("DL0201", f"there is no module `{qualifier}` here", (span, ""), help=way, fixes=fixes)
     place = Span(span.source, span.end - len(rest), span.end)
-    way = "it has the name of a value: a type is a record"
-    return access_error(other, rest, place) or make_error("DL0202", f"`{name}` is no type", (place, ""), help=way)
+    way = "a value has this name, but a type must be a record"
+    return access_error(other, rest, place) or make_error("DL0202", f"`{name}` is not a type", (place, ""), help=way)
 
 
 def unknown_variable_error(
@@ -88,8 +88,8 @@ def unknown_variable_error(
     What is bound there is `lasting` if it is not inside a block that ends before the file or the function does.
     """
     if name in module.modules or name in module.imported:
-        way = "bind a value of your own: `var x = …`"
-        return make_error("DL0208", f"`{name}` is imported: what it stands for does not change", (span, ""), help=way)
+        way = "bind a variable of your own: `var x = …`"
+        return make_error("DL0208", f"`{name}` is imported and cannot change", (span, ""), help=way)
     way, fixes = did_you_mean(name, known, span)
     if len(re.findall(rf"\b{re.escape(name)}\b", span.source.text)) > 1:
         fixes = ()  # a name that is read again is another variable, of which only the declaration was forgotten

@@ -26,11 +26,11 @@ def size_arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim
             return lhs * rhs
         case "//":
             if rhs == 0:
-                raise make_error("DL0303", "a size is divided by zero", (written.rhs.span, "this is 0"))
+                raise make_error("DL0303", "division of a size by zero", (written.rhs.span, "this is 0"))
             return symbolic_dims.floor_div(lhs, rhs)
         case _:
             if not isinstance(rhs, int) or rhs > 8:
-                raise make_error("DL0301", "a size is raised to a small number only", (written.rhs.span, ""))
+                raise make_error("DL0301", "a size can only be raised to a small number", (written.rhs.span, ""))
             power: Dim = 1
             for _ in range(rhs):
                 power = power * lhs
@@ -40,9 +40,9 @@ def size_arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim
 def check_axis_size(value: Dim, span: Span) -> Dim:
     """A size that an axis may have, as far as it is a number. Errors: DL0316."""
     if isinstance(value, int) and value > MAX_AXIS_SIZE:
-        message = f"an axis has at most {MAX_AXIS_SIZE:,} places: a size is an i32"
+        message = f"an axis has at most {MAX_AXIS_SIZE:,} elements: a size is an i32"
         shown = f"{value:,}" if value < 10**30 else "far more"
-        raise make_error("DL0316", message, (span, f"this is {shown}"), help="put them on several axes")
+        raise make_error("DL0316", message, (span, f"this is {shown}"), help="use several axes")
     return value
 
 

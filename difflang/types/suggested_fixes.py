@@ -62,7 +62,7 @@ def widening_fix(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
     if not small.is_float or small.bits >= REAL_DTYPE_OF.get(large, large).bits:
         return fixes
     more = ascribed_number(span, large)
-    digits = f", which has the digits of {small.name}; for all of them declare `{more}`" if more else ""
+    digits = f", which has the digits of {small.name}; to keep all digits, declare `{more}`" if more else ""
     return tuple([replace(fix, title=fix.title + digits, leaves_hole=True) for fix in fixes])
 
 

@@ -117,7 +117,7 @@ def dtype_or_default(dtype: DType) -> DType:
 def format_error(spec: str, why: str, *labels: tuple[Span, str]) -> DifflangError:
     return make_error(
         "DL0339",
-        f"the format `{spec}` does not fit: {why[:1].lower()}{why[1:]}",
+        f"the format `{spec}` is invalid here: {why[:1].lower()}{why[1:]}",
         *labels,
-        help="formats are Python's: `{x:.3f}`, `{n:5d}`, `{x:10.2e}`, `{name:>8}`",
+        help="formats are those of Python: `{x:.3f}`, `{n:5d}`, `{x:10.2e}`, `{name:>8}`",
     )

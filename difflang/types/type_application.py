@@ -117,8 +117,8 @@ def match_generic_tangent(names: AnnotationResolver, written: tree.TypeCall, nam
     Errors: DL0204 where nothing has told what that is: a change does not tell which of its value do not change.
     """
     if name not in names.bound:
-        way = f"take the value too, of type `{name}`, or the change as one of any type, `{name}: vec`"
-        raise make_error("DL0204", f"`{name}` cannot be told from a change alone", (written.span, ""), help=way)
+        way = f"take the value too, of type `{name}`, or a tangent of any type, `{name}: vec`"
+        raise make_error("DL0204", f"`{name}` cannot be inferred from a tangent alone", (written.span, ""), help=way)
     return least_common_type(names.unifier, names.type(written), type) is not None
 
 

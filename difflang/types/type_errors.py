@@ -42,18 +42,18 @@ MAX_LEAVES = 65_536  # arrays in one value: each is an argument of what is compi
 def leaf_limit_error(span: Span) -> DifflangError:
     """A value of more arrays than anybody writes down: each step of a few lines can double them."""
     message = f"a value has at most {MAX_LEAVES:,} parts"
-    return make_error("DL1008", message, (span, "this has more"), help="put what is alike into an array")
+    return make_error("DL1008", message, (span, "this has more"), help="put similar values into an array")
 
 
 def unbound_size_error(span: Span, name: str) -> DifflangError:
-    way = f"a size is bound where a parameter's type first names it, or is a parameter itself: `{name}: dim`"
+    way = f"a size is bound where the type of a parameter first names it, or by a parameter `{name}: dim`"
     return make_error("DL0203", f"the size `{name}` is not bound here", (span, ""), help=way)
 
 
 def unbound_yield_error(span: Span, name: str) -> DifflangError:
     """A size in the result of a function in which a loop yields."""
-    way = f"what a loop yields has a size where the loop has: `for i in 0..{name}`, with a parameter `{name}: dim`"
-    more = "of other loops it is a history, which loops of the same function read and no function gives"
+    way = f"the size of a yielded array is the size of its loop: `for i in 0..{name}`, with a parameter `{name}: dim`"
+    more = "other loops yield a history, which only loops of the same function can read"
     label = Label(span, "")
     return DifflangError(Diagnostic("DL0203", f"the size `{name}` is not bound here", (label,), (way, more)))
 
@@ -61,15 +61,17 @@ def unbound_yield_error(span: Span, name: str) -> DifflangError:
 def unsolvable_size_error(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
     """A formula of sizes from which its new names cannot be told."""
     some = " and ".join(f"`{n}`" for n in names)
-    way = f"name each alone in the type of a parameter, or take it as `{names[0]}: dim`"
-    return make_error("DL0204", f"{some} cannot be told from this size", (written.span, "this is one number"), help=way)
+    way = f"name each size alone in the type of a parameter, or take it as `{names[0]}: dim`"
+    return make_error(
+        "DL0204", f"{some} cannot be inferred from this size", (written.span, "this is one number"), help=way
+    )
 
 
 def undetermined_generic_error(name: str, given: Span, declared: Span, *used: Span) -> DifflangError:
     """A size, or a type, that is used and that the value given does not have in its variant."""
-    way = f"say it where the value is made, as in `let x: T[3] = …`, or take `{name}` from another parameter"
-    labels = (given, f"this can be of any `{name}`"), (declared, "declared here"), *[(u, "used here") for u in used]
-    return make_error("DL0204", f"`{name}` cannot be told from this value", *labels, help=way)
+    way = f"declare it where the value is created, as in `let x: T[3] = …`, or take `{name}` from another parameter"
+    labels = (given, f"this fits any `{name}`"), (declared, "declared here"), *[(u, "used here") for u in used]
+    return make_error("DL0204", f"`{name}` cannot be inferred from this value", *labels, help=way)
 
 
 def declaration_kind(decl: tree.Record | tree.Enum) -> str:
@@ -80,8 +82,8 @@ def unknown_type_error(
     place: Span, name: str, known: Sequence[str], generics: Collection[str], bounds: Collection[str]
 ) -> DifflangError:
     if name in DTYPES:
-        way = f"sizes stand in brackets: `{name}[n, m]`"
-        return make_error("DL0202", f"the type `{name}` takes nothing in parentheses", (place, ""), help=way)
+        way = f"sizes go in brackets: `{name}[n, m]`"
+        return make_error("DL0202", f"the type `{name}` takes no parentheses", (place, ""), help=way)
     way, fixes = did_you_mean(name, [*DTYPES, "str", "key", *generics, *known], place)
     if elsewhere := FOREIGN_TYPE_NAMES.get(name.lower()):
         way = f"did you mean `{elsewhere}`?"
@@ -92,18 +94,24 @@ def unknown_type_error(
     if (module := stdlib_module_of_name().get(name)) is not None:
         way, fixes = f"import it: `import {module} ({name})`", add_name_import(place, name)
     if name in generics:
-        way, fixes = f"`{name}` is a whole type here; with `{name}: float` it is an element type", ()
+        way, fixes = f"`{name}` is a complete type here; with `{name}: float`, it is an element type", ()
     if name in bounds:
-        way, fixes = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; write f32 or f64 for one type", ()
+        way, fixes = f"`{name}` is a bound, as in `fn f[T: {name}](x: T)`; for one type, write f32 or f64", ()
     return make_error("DL0202", f"there is no type `{name}`", (place, ""), help=way, fixes=fixes)
 
 
 def recursive_type_error(decl: tree.Record | tree.Enum) -> DifflangError:
     """A value in which there is another one like it has no size that is known before the run."""
-    way = "keep the values in arrays, a row for each, and in place of another one its row"
-    label = (decl.name_span, "a value of it holds another one")
+    way = (
+        "keep the values in arrays, with one row for each, and store the row number of another value "
+        "instead of the value"
+    )
+    label = (decl.name_span, "a value of this type contains another one")
     return make_error(
-        "DL0354", f"the {declaration_kind(decl)} `{decl.name}` holds itself, so that no size is enough", label, help=way
+        "DL0354",
+        f"the {declaration_kind(decl)} `{decl.name}` contains itself, so its size would be infinite",
+        label,
+        help=way,
     )
 
 
@@ -117,7 +125,7 @@ def missing_value_hint(text: str) -> str:
     if bound is not None:
         return f"end with the value: write `{bound[1]}` on a line below"
     if text.startswith("if ") and not re.search(r"\belse\b", text):
-        return "an `if` without `else` has no value: say what it is otherwise, `else { … }`"
+        return "an `if` without `else` has no value: add `else { … }`"
     return "end with the value: a declaration, a loop or an `if` without `else` has none"
 
 
@@ -142,7 +150,7 @@ def rebound_name_error(name: str, again: Span | None, used: Span, first: Span | 
     """A name that a function uses, and that something else has by the time of a call."""
     places = ((again, "bound again here"), (used, "used here"), (first, "bound here first"))
     labels = [(place, text) for place, text in places if place is not None]
-    message = f"`{name}` is bound again, and a function uses it as it was"
+    message = f"`{name}` is bound again after a function used it"
     return make_error("DL0212", message, *labels, help="give the new value another name, or pass it to the function")
 
 
@@ -156,35 +164,33 @@ def check_literal_range(number: float, dtype: DType, span: Span) -> None:
     if not dtype.is_integer:
         end = OVERFLOW_BOUNDS.get(dtype.name, inf)
         if end <= abs(number) < inf:
-            label = (span, f"{dtype} ends at {end:.2g}")
-            raise make_error(
-                "DL0316", f"{number:g} does not fit in {dtype}", label, help="say which type it is: `f64(…)`"
-            )
+            label = (span, f"the largest {dtype} is {end:.2g}")
+            raise make_error("DL0316", f"{number:g} does not fit in {dtype}", label, help="declare its type: `f64(…)`")
         return
     signed = dtype.kind == "int"
     least, most = (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if signed else (0, 2**dtype.bits - 1)
     if not least <= number <= most:
-        way = "say which type its numbers have, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
+        way = "declare the type of its numbers, as in `i64(…)`" if dtype.bits < 64 and abs(number) < 2**63 else ""
         shown = str(number) if abs(number) < 10**30 else "this number"
-        label = (span, f"{dtype} holds {least} to {most}")
+        label = (span, f"{dtype} ranges from {least} to {most}")
         raise make_error("DL0316", f"{shown} does not fit in {dtype}", label, help=way)
 
 
 def condition_type_error(type: LangType, span: Span) -> DifflangError:
     """What is said where `if` or `while` is given something else than one bool."""
-    what, way = f"this is {show_type(type)}", "compare something that is in it"
+    what, way = f"this is {show_type(type)}", "compare something that it contains"
     if isinstance(type, Tensor):
         dtype = prune_dtype(type.dtype)
         dtype = dtype.default if isinstance(dtype, DTypeVar) else dtype
         if dtype.name == "bool":
-            way = "reduce it: `any(…)` holds where one of them does, `all(…)` where all do"
+            way = "reduce it: `any(…)` is true if one element is true, `all(…)` if all are"
         elif type.shape:
-            way = "compare its elements, and reduce that with `any` or `all`"
+            way = "compare its elements, and reduce the result with `any` or `all`"
         else:
             what = f"this is a number, {dtype}"
             text = span.text if span.text.isidentifier() else "…"
             way = f"compare it, as in `{text} != {'0' if dtype.is_integer else '0.0'}`"
-    return make_error("DL0313", "a condition is a bool", (span, what), help=way)
+    return make_error("DL0313", "a condition must be a bool", (span, what), help=way)
 
 
 FOREIGN_TYPE_NAMES: Mapping[str, str] = {

@@ -46,7 +46,7 @@ class Unifier:
                 raise TypeMismatch(f"takes {dtype_family_name(dtypes)}, not {dtype_text(dtype)}")
         elif isinstance(dtype, DTypeParam):
             if not all(c in dtypes for c in dtype.candidates):
-                raise TypeMismatch(f"takes {dtype_family_name(dtypes)}; `{dtype}` may be more than that")
+                raise TypeMismatch(f"takes {dtype_family_name(dtypes)}; `{dtype}` may be another type")
         elif dtype not in dtypes:
             raise TypeMismatch(f"takes {dtype_family_name(dtypes)}, not {dtype}")
 

@@ -40,7 +40,7 @@ def dense(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     for length in reversed([n for n in type.shape if isinstance(n, int)]):
         items = [f"[{', '.join(items[i : i + length])}]" for i in range(0, len(items), length or 1)]
     if len(items) != 1 or 0 in type.shape:
-        raise CannotUnparse("an array constant without elements is not written")
+        raise CannotUnparse("an array constant without elements cannot be written")
     says = type.dtype in (BOOL, I32) or type.dtype.is_complex
     return [with_dtype(Fragment(items[0], ATOM, type.shape, type.dtype, says))]
 
@@ -61,7 +61,7 @@ def iota(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 def insert_new_axes(x: Fragment, type: Tensor, axes: Sequence[int]) -> Fragment:
     """An array with new axes of size 1 where it is to be repeated within it; before it none are needed."""
     if list(axes) != sorted(axes):
-        raise CannotUnparse("axes that are repeated in another order")
+        raise CannotUnparse("axes repeated in a different order")
     if not axes:
         return x
     subscripts = [".." if axis in axes else "newaxis" for axis in range(axes[0], type.rank)]

@@ -116,7 +116,7 @@ def integer_index(x: Fragment) -> Fragment:
 def leading_axes(axes: Sequence[int]) -> int:
     """How many axes stand before those that are indexed. Errors: Unspelled where others stand between."""
     if list(axes) != list(range(axes[0], axes[0] + len(axes))):
-        raise CannotUnparse("places along axes that do not stand side by side")
+        raise CannotUnparse("positions along axes that are not adjacent")
     return axes[0]
 
 
@@ -171,7 +171,7 @@ def scatter_product(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     axes, type = eqn.attrs["axes"], tensor_type(value)
     rank, before = tensor_type(indices[0]).rank, leading_axes(axes)
     if rank != 1 or before:
-        raise CannotUnparse("a product of writes to places that have several axes")
+        raise CannotUnparse("a product of writes to positions with several axes")
     places = [integer_index(speller.as_name(i, whole=True)) for i in indices]
     factors = speller.as_name(new, whole=True)
     text, step = mutable_copy(speller, eqn, value), speller.names.fresh("i")
@@ -197,7 +197,7 @@ def first_claims(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """Each claim puts its number into its place if it is less than what stands there: the least claimed it first."""
     claims, *indices = eqn.operands
     if len(eqn.attrs["axes"]) != len(eqn.attrs["shape"]):
-        raise CannotUnparse("which of several writes of whole rows wins has no name in the language")
+        raise CannotUnparse("the choice among several writes of whole rows cannot be written in the language")
     return [winning_writes(speller, eqn, indices, eqn.attrs["shape"], "min=", speller.as_name(claims, whole=True))]
 
 

@@ -63,7 +63,7 @@ def block_triangular(speller: Unparser, diagonal: Fragment, beside: Fragment) ->
 def cofactors(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """The determinants with one row each replaced by a unit vector: no division, so singular matrices are exact."""
     if len(eqn.operands) > 1:
-        raise CannotUnparse("how the matrix of cofactors changes has no name in the language")
+        raise CannotUnparse("the derivative of the matrix of cofactors cannot be written in the language")
     (a,), type = [speller.as_name(v, whole=True) for v in eqn.operands], tensor_type(eqn.results[0])
     *batch, n, _ = type.shape
     i, j = [speller.names.fresh(name) for name in ("i", "j")]

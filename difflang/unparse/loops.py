@@ -118,7 +118,7 @@ def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
     inner.graph(at.step)
     results = at.step.results
     if any(isinstance(inner.env[results[at.carry + i]], UnparsedHistory) for i in at.read_outputs):
-        raise CannotUnparseNestedHistory("a loop within a loop, of a length that only the run knows", eqn.span)
+        raise CannotUnparseNestedHistory("a loop inside a loop whose length is known only at run time", eqn.span)
     items = {i: inner.full_shape(results[at.carry + i]) for i in at.read_outputs}
     arrays = write_output_arrays(at, items)
     ys = {i: w for i, w in items.items() if i not in arrays}
@@ -210,7 +210,7 @@ def counted_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
 def refuse_history(at: LoopWriter, value: Value) -> Value:
     if isinstance(at.unparser.env[value], UnparsedHistory):
         raise CannotUnparseNestedHistory(
-            "a loop of known length that reads what one of unknown length keeps", at.eqn.span
+            "a loop of known length that reads saved values of a loop of unknown length", at.eqn.span
         )
     return value
 
@@ -226,7 +226,7 @@ def reversed_text(whole: Fragment) -> str:
 def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
     """Through what another loop kept, step by step. Its length is that of this loop."""
     if go:
-        raise CannotUnparse("a loop that ends by a condition and reads what another one kept", at.eqn.span)
+        raise CannotUnparse("a loop that ends by a condition and reads saved values of another loop", at.eqn.span)
     speller = at.unparser
     limit = speller.env[at.eqn.operands[0]]
     saved = [speller.env[v] for v in at.xs]
@@ -235,9 +235,9 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
         return backward_header(at, reads_index)
     maker = found[0].loop
     if any(s.loop is not maker for s in found):
-        raise CannotUnparseNestedHistory("a loop that reads what two others keep", at.eqn.span)
+        raise CannotUnparseNestedHistory("a loop that reads saved values of two others", at.eqn.span)
     if not isinstance(limit, StepCount) or limit.maker is not found[0].steps:
-        raise CannotUnparseNestedHistory("a loop that reads a part of what another one kept", at.eqn.span)
+        raise CannotUnparseNestedHistory("a loop that reads some of the saved values of another loop", at.eqn.span)
     first: list[str] = []
     names: list[str] = []
     through: list[str] = []
@@ -274,7 +274,7 @@ def emit_step_index(at: LoopWriter, index: str, limit: StepCount, first: list[st
         at.unparser.emit(f"var {index} = 0")
         return (f"{index} += 1",)
     if limit.fragment is None:
-        raise CannotUnparse("a loop from the end whose steps are numbered", at.eqn.span)
+        raise CannotUnparse("a reverse loop with numbered steps", at.eqn.span)
     at.unparser.emit(f"var {index} = {limit.fragment.text}")
     first.append(f"{index} -= 1")
     return ()
@@ -324,7 +324,7 @@ def limit_text(at: LoopWriter, limit: Unparsed) -> str:
             raise CannotUnparse("a loop that takes as many steps as another one", at.eqn.span)
         return limit.fragment.at(6)
     if not isinstance(limit, Fragment):
-        raise CannotUnparse("a loop of such a length", at.eqn.span)
+        raise CannotUnparse("a loop of this length", at.eqn.span)
     return limit.at(6)
 
 
@@ -390,7 +390,7 @@ def output_results(at: LoopWriter, names: Mapping[int, str], items: Mapping[int,
         if not at.has_static_length:
             if isinstance(item_type, History):
                 raise CannotUnparseNestedHistory(
-                    "a loop within a loop of a length that only the run knows", at.eqn.span
+                    "a loop inside a loop whose length is known only at run time", at.eqn.span
                 )
             found.append(UnparsedHistory(text, item_type, at.eqn, length_defining_loop(at), at.backwards))
             continue

@@ -35,7 +35,7 @@ def opaque_call(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
     applied = call_text(speller.names, function, operands, named)
     if speller.single_expression and (applied.lines or len(types) != 1):
-        raise CannotUnparse("a derivative of several numbers in a function that is given is no formula")
+        raise CannotUnparse("a derivative with respect to several numbers of a function parameter has no formula")
     for line in applied.lines:
         speller.emit(line, eqn.span)
     return [Fragment(v, POSTFIX, t.shape, t.dtype) for v, t in zip(applied.values, types, strict=True)]

@@ -15,27 +15,27 @@ UnparseRule = Callable[[Unparser, Eqn], Sequence[Unparsed]]
 
 UNPARSE_RULES: dict[str, UnparseRule] = {}
 
-RECURSION_REASON = "a function that calls itself is compiled to a machine of frames, which no program spells"
+RECURSION_REASON = "a recursive function is compiled to a stack machine, which cannot be written as a program"
 NOT_UNPARSED = {
     "exchange": RECURSION_REASON,
-    "random_bits": "the bits behind a draw have no name in the language",
-    "say": "what a function prints is not written into its derivative",
-    "extern": "a function of Python is declared in the program that calls it, and the derivative would be another one",
-    "add_history": "a sum of what two loops keep step by step has no spelling",
-    "empty_history": "a loop that reads what no loop kept has no spelling",
-    **dict.fromkeys(("jvp", "vjp", "jet"), "a derivative within is taken before anything is spelled"),
-    **dict.fromkeys(
-        ("ruled", "again", "solved", "invertible"), "rules have done their work before anything is spelled"
+    "random_bits": "the random bits of a draw cannot be written in the language",
+    "say": "the output of `print` cannot be written into a derivative",
+    "extern": (
+        "a Python function is declared in the program that calls it, and the derivative would be a different program"
     ),
-    "checkpoint": "what is computed again has done its work before anything is spelled",
+    "add_history": "a sum of the saved values of two loops cannot be written",
+    "empty_history": "a loop that reads values saved by no loop cannot be written",
+    **dict.fromkeys(("jvp", "vjp", "jet"), "derivatives are expanded before anything is written"),
+    **dict.fromkeys(("ruled", "again", "solved", "invertible"), "rules are expanded before anything is written"),
+    "checkpoint": "checkpoints are expanded before anything is written",
     **dict.fromkeys(
         ("exp_of_few", "exp_sub_of_few"),
         "exponentials of few numbers are told apart where code is made, after all spelling",
     ),
     "sin_and_cos": "sines and cosines are joined where code is made of them, after all spelling",
     "tanh_and_slope": "a function and its slope are joined where code is made of them, after all spelling",
-    "call": "calls are written out before anything is spelled",
-    **dict.fromkeys(("to_host", "to_device"), "where a number lies is no part of a program"),
+    "call": "calls are inlined before anything is written",
+    **dict.fromkeys(("to_host", "to_device"), "the memory of a number is not part of a program"),
 }
 
 
@@ -53,7 +53,9 @@ def rule_for(eqn: Eqn) -> UnparseRule:
     """The rule of an equation's op. Errors: Unspelled."""
     found = UNPARSE_RULES.get(eqn.op.name)
     if found is None:
-        raise CannotUnparse(NOT_UNPARSED.get(eqn.op.name, f"`{eqn.op.name}` has no spelling"), eqn.span)
+        raise CannotUnparse(
+            NOT_UNPARSED.get(eqn.op.name, f"`{eqn.op.name}` cannot be written in the language"), eqn.span
+        )
     return found
 
 

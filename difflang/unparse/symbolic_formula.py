@@ -27,13 +27,13 @@ def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
     found: dict[Value, SumOfProducts] = {p: atom_formula(names[p]) for p in graph.params}
     for eqn in graph.eqns:
         if eqn.regions:
-            raise CannotUnparse("a loop or a branch is no formula", eqn.span, FLAGS_HELP)
+            raise CannotUnparse("a loop or a branch has no formula", eqn.span, FLAGS_HELP)
         if any(tensor_type(v).shape for v in (*eqn.operands, *eqn.results)):
             raise CannotUnparse("an array has no formula here", eqn.span, FLAGS_HELP)
         for result in eqn.results:
             found[result] = made = eqn_formula(speller, eqn, [found[v] for v in eqn.operands])
             if len(made.text) > MAX_FORMULA:
-                raise CannotUnparse("the formula is too long to be read", eqn.span, FLAGS_HELP)
+                raise CannotUnparse("the formula is too long to read", eqn.span, FLAGS_HELP)
     return [found[r].text for r in graph.results]
 
 
@@ -41,7 +41,7 @@ def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> 
     """An equation as a formula: put in order, or a function of formulas."""
     type = tensor_type(eqn.results[0])
     if not (type.dtype.is_float or type.dtype.is_integer):
-        raise CannotUnparse("what is no real number has no formula here", eqn.span, FLAGS_HELP)
+        raise CannotUnparse("a value that is not a real number has no formula here", eqn.span, FLAGS_HELP)
     if eqn.op.name == "const" and isinstance(eqn.attrs["value"], (int, float)):
         return constant_formula(float(eqn.attrs["value"]))
     one = constant_formula(1.0)
@@ -53,7 +53,7 @@ def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> 
         return ordered
     rule = UNPARSE_RULES.get(eqn.op.name)
     if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "say"):
-        raise CannotUnparse(f"`{eqn.op.name}` is no part of a formula", eqn.span, FLAGS_HELP)
+        raise CannotUnparse(f"`{eqn.op.name}` cannot be part of a formula", eqn.span, FLAGS_HELP)
     for value, part in zip(eqn.operands, parts, strict=True):
         speller.env[value] = Fragment(part.text, part.precedence, (), type.dtype)
     (words,) = rule(speller, eqn)

@@ -27,7 +27,7 @@ from difflang.unparse.fragments import (
 ALWAYS_INLINE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
 IOTA_CALL = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
 MAX_INLINE = 56  # characters of an expression within another
-HISTORY_MESSAGE = "what a loop of a length that only the run knows keeps is read by other loops alone"
+HISTORY_MESSAGE = "only other loops can read the saved values of a loop whose length is known only at run time"
 KEY = Tensor(U32, (2,))
 VALID_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 

@@ -355,10 +355,7 @@ def header_expression(stmt: tree.Stmt) -> tree.Node | None:
 
 def misplaced_jump(jump: tree.Node) -> DifflangError:
     """A jump that is no statement."""
-    way = (
-        "a branch may jump if the other branch gives the value: `let v = if c { "
-        "return x } else { y }`"
-    )
+    way = "a branch may jump if the other branch gives the value: `let v = if c { return x } else { y }`"
     return make_error(
         "DL0509", f"`{jump_keyword(jump)}` cannot be in the middle of an expression", (jump.span, ""), help=way
     )

@@ -150,25 +150,27 @@ def no_derivative_error(function: ExternFunction, span: Span, second_order: bool
     """Errors: DL0413."""
     name = display_name(function)
     if second_order:
-        message = f"the derivative of `{name}` was given from Python, and has no derivative itself"
+        message = f"the derivative of `{name}` was supplied from Python and has no derivative itself"
         ways = (f"write it as `rule {name}(…)`, which has derivatives of any order",)
     else:
-        message = f"`{name}` is a function of Python: its derivative is not known"
+        message = f"`{name}` is a Python function: its derivative is not known"
         ways = (
-            f"write it: `rule {name}(x) {{ ({name}(x), linear |dx| …) }}`",
+            f"write a rule: `rule {name}(x) {{ ({name}(x), linear |dx| …) }}`",
             f"or bind it with its derivative: `difflang.extern({name}, jvp=…, vjp=…)`",
-            f"where it shall not matter, `{name}(stop(x))` says so",
+            f"if it should not contribute to the derivative, write `{name}(stop(x))`",
         )
-    labels = (Label(span, "a derivative goes through this"), Label(function.span, "declared here"))
+    labels = (Label(span, "a derivative goes through this call"), Label(function.span, "declared here"))
     return DifflangError(Diagnostic("DL0413", message, labels, ways))
 
 
 def wrong_mode_error(function: ExternFunction, span: Span, bound: str, required: str) -> DifflangError:
     """Errors: DL0413, where one mode is asked for and the other was given."""
     mode = "forward" if required == "jvp" else "reverse"
-    message = f"`{display_name(function)}` was bound with a `{bound}` and no `{required}`: this is {mode} mode"
-    labels = (Label(span, "a derivative goes through this"), Label(function.span, "declared here"))
-    return DifflangError(Diagnostic("DL0413", message, labels, ("bind it with both: `jvp=…, vjp=…`",)))
+    message = (
+        f"`{display_name(function)}` was bound with a `{bound}` but no `{required}`: this derivative needs {mode} mode"
+    )
+    labels = (Label(span, "a derivative goes through this call"), Label(function.span, "declared here"))
+    return DifflangError(Diagnostic("DL0413", message, labels, ("bind both: `jvp=…, vjp=…`",)))
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:

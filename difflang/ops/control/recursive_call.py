@@ -27,24 +27,24 @@ def reject_unfinished(*_: Any, **__: Any) -> NoReturn:
 
 def recursion_in_rule_error(span: Span) -> DifflangError:
     """A call in the rule of a function that it leads back to. Errors: DL1108."""
-    message = "a function calls itself inside a rule: a rule is a whole, and cannot be left and entered again"
-    way = "call it outside, and pass its value on"
+    message = "a function calls itself inside a rule, but a rule cannot be suspended and resumed"
+    way = "call it outside, and pass its value in"
     return DifflangError(Diagnostic("DL1108", message, (Label(span, "this calls it"),), (way,)))
 
 
 def recursion_in_derivative_error(span: Span) -> DifflangError:
     """A call inside a derivative of the function that is called. Errors: DL0410."""
-    message = "a function calls itself inside a derivative: of what order it is, only the run would know"
-    ways = "call it outside the derivative, and pass its value on", "let a size, `n: dim`, say how deep it goes"
+    message = "a function calls itself inside a derivative: the order of the derivative is known only at run time"
+    ways = "call it outside the derivative, and pass its value in", "let a size, `n: dim`, determine the depth"
     return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), ways))
 
 
 def recursion_in_checkpoint_error(span: Span) -> DifflangError:
     """A call in what reverse mode is told to compute again, a block or the steps of a loop. Errors: DL0801."""
-    message = "a function calls itself inside what `checkpoint` keeps little of: that is not there yet"
+    message = "a function calls itself inside a `checkpoint`: this is not implemented yet"
     ways = (
-        "call it outside the block or loop, and pass its value on",
-        "`checkpoint` around the first call, outside the function, computes all of it again",
+        "call it outside the block or loop, and pass its value in",
+        "`checkpoint` around the first call, outside the function, recomputes all of it",
     )
     return DifflangError(Diagnostic("DL0801", message, (Label(span, "this calls it"),), ways))
 

@@ -126,7 +126,10 @@ def too_many_loops_error(runs: int, most: int) -> DifflangError:
     return DifflangError(
         Diagnostic(
             "DL1013",
-            f"beside this loop {runs} others would be run again, and {most} are the most: reverse mode five deep",
-            helps=("take `jvp` of the gradient where one direction is enough: forward mode adds no loops",),
+            (
+                f"reverse mode would run {runs} more loops beside this one, but at most {most} are allowed: "
+                "five levels of reverse mode"
+            ),
+            helps=("use `jvp` of the gradient if one direction is enough: forward mode adds no loops",),
         )
     )

@@ -63,7 +63,7 @@ def parse_concrete_tree(source: Source) -> ConcreteTree:
     reports: list[Diagnostic] = []
     reader = _ConcreteParser(source, reports)
     whole = reader.run("start", lambda kind: False)
-    assert whole is not None and not reports, "only what parses has a concrete tree"
+    assert whole is not None and not reports, "only a program that parses has a concrete tree"
     size = len(source.text)
     end = ConcreteLeaf("$END", "", size, size)
     comments = sorted(reader.lexer.comments.items())

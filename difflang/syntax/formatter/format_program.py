@@ -30,9 +30,9 @@ def format_program(source: Source, width: int = WIDTH) -> str:
         source = Source(source.name, text)
         after = parse(source)
         if after.diagnostics or not is_same_program(before, after):
-            raise InternalError(f"the layout of {source.name} changes what it says")
+            raise InternalError(f"formatting {source.name} changes its meaning")
         before = after
-    raise InternalError(f"the layout of {source.name} never comes to rest")
+    raise InternalError(f"formatting {source.name} does not converge")
 
 
 def is_same_program(one: ParsedModule, other: ParsedModule) -> bool:

@@ -197,13 +197,13 @@ class ErrorRecovery:
         if not repair_works(self.parser, mend):
             return None
         what = describe_expected(self.parser.states).split(",")[0].split(" or ")[0] or "a name"
-        way = "the type of one number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
+        way = "the type of a single number has no brackets: `f32`" if what == "a type" and situation.text == "]" else ""
         self._report("DL0129", f"{what} is missing", before, before, f"expected {what} here", way)
         return self._make(mend)
 
     def _report_missing(self, situation: ErrorContext, kind: str) -> None:
         if kind == "_NL":
-            help = "begin a new line; between two values an operator or a comma is missing"
+            help = "begin a new line, or write the missing operator or comma between two values"
             message = f"{describe_token(situation)} does not continue the statement before it"
             self._report("DL0122", message, situation.start, situation.stop, "", help)
             return
@@ -229,10 +229,10 @@ class ErrorRecovery:
         could = describe_expected(self.parser.states)
         label = f"expected {could}" if could else ""
         if situation.kind == BAD_TOKEN:
-            self._report("DL0107", f"{found} means nothing", situation.start, situation.stop, label)
+            self._report("DL0107", f"{found} is not a valid token", situation.start, situation.stop, label)
         else:
             stop = situation.start if situation.kind == "_NL" else situation.stop
-            self._report("DL0101", f"{found} cannot stand here", situation.start, stop, label)
+            self._report("DL0101", f"{found} cannot appear here", situation.start, stop, label)
         mend = first_repair(self.parser, TokenRepair((), situation.start, situation.stop))
         return mend is not None and self._make(mend)
 
@@ -317,7 +317,7 @@ def replacement_fix(source: Source, start: int, stop: int, written: str) -> Fix:
     text = source.text
     before, after = text[start - 1 : start], text[stop : stop + 1]
     shown = written.strip()
-    said = f"write `{shown}`" if shown else "type a space"
+    said = f"write `{shown}`" if shown else "insert a space"
     if written.startswith("\n"):
         said = "begin a new line" + (f": `{shown}`" if shown else "")
         written = indented_newline(text, start) + written[1:]
@@ -330,7 +330,7 @@ def replacement_fix(source: Source, start: int, stop: int, written: str) -> Fix:
             + " " * (right or would_join_words(shown[-1], after))
         )
     elif not written:
-        said = f"leave `{text[start:stop].strip()}` out"
+        said = f"remove `{text[start:stop].strip()}`"
         if before.isspace():
             stop += len(text[stop:]) - len(text[stop:].lstrip(" \t"))
     return Fix(said, (Edit(Span(source, start, stop), written),))

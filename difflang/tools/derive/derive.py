@@ -78,12 +78,12 @@ def single_function(checked: CheckedProgram, entry: str | None) -> tree.Fn:
     decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if not decls:
         raise make_error(
-            "DL0401", "there is no function in this file", help="put what is to be differentiated into a `fn`"
+            "DL0401", "there is no function in this file", help="put the code to differentiate into a `fn`"
         )
     if len(decls) > 1:
         names = ", ".join(d.name for d in decls)
         raise make_error(
-            "DL1207", "one function is taken at a time", help=f"say `FILE:{decls[0].name}`; it has {names}"
+            "DL1207", "derive takes one function at a time", help=f"write `FILE:{decls[0].name}`; the file has {names}"
         )
     return decls[0]
 
@@ -192,9 +192,10 @@ class DerivativeRequest(Struct, eq=False):
         entry = self.elaborate_wrapper(text, self.arguments, session)
         if entry.random and self.variants:
             message = (
-                f"`{self.decl.name}` draws, and other numbers where the variant of `{min(self.variants)}` is known"
+                f"`{self.decl.name}` draws random numbers, which differ if the variant of `{min(self.variants)}` "
+                "is known"
             )
-            way = "derive a function of what its variants hold"
+            way = "derive a function of the contents of its variants"
             raise make_error("DL0802", message, (self.decl.name_span, ""), help=way)
         if entry.random:
             self.key = self.unused("k")
@@ -227,8 +228,8 @@ class DerivativeRequest(Struct, eq=False):
         """The derivative in words."""
         order = self.options.order
         kinds = {
-            "grad": "The gradient" if order == 1 else f"Derivative number {order}",
-            "jvp": "The value and the change along a tangent",
+            "grad": "The gradient" if order == 1 else f"The derivative of order {order}",
+            "jvp": "The value and the derivative along a tangent",
             "vjp": "The value and the pullback of a cotangent",
             "hvp": "The product of the Hessian and a tangent",
         }
@@ -253,12 +254,14 @@ class DerivativeRequest(Struct, eq=False):
         numbers = [n for n in names if n not in others]
         wrt = [w.strip() for w in options.wrt.split(",")] if options.wrt else numbers[:1]
         if strange := others.intersection(wrt):
-            message = f"there is no derivative in `{min(strange)}`: it is no number, and has none in it that is known"
+            message = f"cannot differentiate with respect to `{min(strange)}`: it contains no numbers that are known"
             raise make_error(
                 "DL0401", message, (decl.name_span, ""), help=f"it takes {', '.join(numbers) or 'no numbers'}"
             )
         if not wrt:
-            raise make_error("DL0401", f"`{decl.name}` has no parameter to be differentiated in", (decl.name_span, ""))
+            raise make_error(
+                "DL0401", f"`{decl.name}` has no parameter to differentiate with respect to", (decl.name_span, "")
+            )
         places = [parse_wrt(decl, w, self.checked.module) for w in wrt]
         paths = [wrt_path(decl, p) for p in places]
         self.wrt_paths = tuple(paths)
@@ -301,17 +304,18 @@ class DerivativeRequest(Struct, eq=False):
         decl, mode = self.decl, self.options.mode
         word = decl.name if decl.name in params else self.hidden([mode, "grad"] if mode == "vjp" else [mode], params)
         if word:
-            message = f"`{word}` means something else here, and a derivative of `{decl.name}` is asked for by this name"
-            raise make_error("DL0802", message, (decl.name_span, ""), help=f"give the other `{word}` another name")
+            message = f"`{word}` means something else here, but the derivative of `{decl.name}` uses this name"
+            raise make_error("DL0802", message, (decl.name_span, ""), help=f"rename the other `{word}`")
 
     def refuse_order(self, paths: Sequence[str]) -> None:
         """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
         if self.options.mode != "grad" or not 1 <= self.options.order <= MAX_ORDER:
-            raise make_error("DL1207", f"`--order` is 1 to {MAX_ORDER}, with `--mode grad`",
-                          help="derive what was derived once more: it is a program")  # fmt: skip
+            raise make_error("DL1207", f"`--order` must be 1 to {MAX_ORDER}, with `--mode grad`",
+                          help="derive the derived program again")  # fmt: skip
         if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.is_array(paths[0]):
-            raise make_error("DL0802", f"a higher derivative in `{', '.join(paths)}` is no gradient: it is not one number",
-                          (self.decl.name_span, ""), help="`--mode hvp` is its product with a direction")  # fmt: skip
+            raise make_error("DL0802", (f"a higher derivative with respect to `{', '.join(paths)}` is not a gradient: it is not one "
+"number"),
+                          (self.decl.name_span, ""), help="use `--mode hvp` for its product with a direction")  # fmt: skip
 
     def is_array(self, path: str) -> bool:
         return any(t.shape for t in leaf_types(self.type_at(path)))
@@ -398,9 +402,11 @@ def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
 
 def size_dependent_error(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
     """A derivative that is another one for other sizes."""
-    message = f"how the derivative of `{decl.name}` is computed depends on {what or 'its sizes'}"
+    message = f"the derivative of `{decl.name}` is a different program for different values of {what or 'its sizes'}"
     told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
-    return make_error("DL0802", message, (decl.name_span, ""), help=f"tell them: `{told}` writes it down for these")
+    return make_error(
+        "DL0802", message, (decl.name_span, ""), help=f"set them: `{told}` writes the derivative for these"
+    )
 
 
 def unsupported_error(decl: tree.Fn, error: CannotUnparse) -> DifflangError:
@@ -409,7 +415,7 @@ def unsupported_error(decl: tree.Fn, error: CannotUnparse) -> DifflangError:
     labels = [Label(error.span, "")] if error.span else []
     if not inside or not labels:
         labels.append(Label(decl.name_span, "in the derivative of this function"))
-    way = error.help or f"`grad({decl.name})` computes it all the same"
+    way = error.help or f"`grad({decl.name})` can still compute it"
     return DifflangError(
-        Diagnostic("DL0802", f"a derivative that is not written down: {error.reason}", tuple(labels), (way,))
+        Diagnostic("DL0802", f"a derivative that cannot be written: {error.reason}", tuple(labels), (way,))
     )

@@ -49,14 +49,15 @@ def opaque_function(param: tree.Param, type: FnType, told: set[str]) -> ClosureT
     taken, results = list(type.params), tuple_items(type.result)
     if not all([isinstance(t, Tensor) for t in (*taken, *results)]) or not taken or not results:
         raise unsupported_param(
-            param, f"`{param.name}` is a function {show_type(type)}, of more than numbers and arrays"
+            param,
+            (f"`{param.name}` is a function {show_type(type)}, which takes or returns more than numbers and arrays"),
         )
     if type.linear and len(taken) + len(results) > 2:
-        raise unsupported_param(param, f"`{param.name}` is a linear function of several values, or to several")
+        raise unsupported_param(param, f"`{param.name}` is a linear function from or to several values")
     for name in size_names([*taken, *results]):
         if name not in told:
-            way = f"tell it: `--arg {name}=3` writes the derivative down for that"
-            raise unsupported_param(param, f"the size `{name}` is named by the type of `{param.name}` alone", way)
+            way = f"set it: `--arg {name}=3` writes the derivative for that size"
+            raise unsupported_param(param, f"only the type of `{name}` names the size `{param.name}`", way)
     params, gives = tuple(leaf_types(TupleType(type.params))), tuple(leaf_types(type.result))
     function = OpaqueFunction(param.name, params, gives, type.linear)
     if not type.linear:
@@ -107,7 +108,7 @@ def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[di
     count = prod(map(len, sums.values()))
     if count > MAX_CASES:
         message = (
-            f"`{decl.name}` takes one of {count} choices of variants, of which {MAX_CASES} at most are written out"
+            f"`{decl.name}` takes one of {count} combinations of variants, but at most {MAX_CASES} are written out"
         )
         raise make_error("DL0802", message, (decl.name_span, ""), help="derive a function of fewer enums")
     return [dict(zip(sums, chosen, strict=True)) for chosen in product(*sums.values())]
@@ -116,8 +117,10 @@ def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[di
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:
     """Errors: DL0802 for what may be one of several, or has such a part."""
     if isinstance(type, (SumType, VariantType)):
-        message = f"`{decl.name}` takes or gives a {show_type(type)}, whose changes are not written out"
-        raise make_error("DL0802", message, (decl.name_span, ""), help="derive a function of what its variants hold")
+        message = f"`{decl.name}` takes or returns a {show_type(type)}, whose tangents cannot be written"
+        raise make_error(
+            "DL0802", message, (decl.name_span, ""), help="derive a function of the contents of its variants"
+        )
     inner = type.fields if isinstance(type, RecordType) else getattr(type, "items", ())
     for each in inner:
         refuse_sums(decl, each)

@@ -127,8 +127,8 @@ class DerivativeText(Struct, eq=False):
         """Errors: Unspelled for a parameter that hides a number which derivatives are written with."""
         for given in [*self.arguments, *[g for g, _ in self.global_values()]]:
             if given.name in ("nan", "inf"):
-                way = f"rename it: derivatives are written with the number `{given.name}`"
-                raise CannotUnparse(f"it uses something called `{given.name}`", self.decl.name_span, way)
+                way = f"rename it: derivatives use the name `{given.name}` for a number"
+                raise CannotUnparse(f"it uses another value named `{given.name}`", self.decl.name_span, way)
 
     def bind_params(self, speller: Unparser) -> None:
         """Arguments are what their names say; of tuples, their parts get names."""
@@ -141,7 +141,7 @@ class DerivativeText(Struct, eq=False):
                 speller.env[next(values)] = name_fragment(text, type)
         for known, type in self.global_values():
             if any(a.name == known.name for a in self.arguments):
-                raise CannotUnparse(f"it uses two values called `{known.name}`", self.decl.name_span, "rename one")
+                raise CannotUnparse(f"it uses two values named `{known.name}`", self.decl.name_span, "rename one")
             for text, leaf in zip(self.name_parts(speller, type, known.name), leaf_types(type), strict=True):
                 speller.env[next(values)] = name_fragment(text, leaf)
 
@@ -205,9 +205,9 @@ class DerivativeText(Struct, eq=False):
         if wrong:
             for argument in self.arguments:
                 if argument.name in BUILTINS:
-                    way = f"rename it: derivatives are written with the function `{argument.name}`"
-                    raise CannotUnparse(f"a parameter is called `{argument.name}`", self.decl.name_span, way)
-            raise CannotUnparse(f"what was written does not check ({wrong[0].message})")
+                    way = f"rename it: derivatives use the name `{argument.name}` for a function"
+                    raise CannotUnparse(f"a parameter is named `{argument.name}`", self.decl.name_span, way)
+            raise CannotUnparse(f"the result does not check ({wrong[0].message})")
         return laid_out
 
 
@@ -276,7 +276,7 @@ def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOr
     for text, found in sorted(given, key=lambda each: each[0].count(".")):
         if tangent_type(found) == type:
             return text
-    raise CannotUnparse(f"a change of a {type.decl.name} that is no argument")
+    raise CannotUnparse(f"a tangent of a {type.decl.name} that is not an argument")
 
 
 def declarations_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:

@@ -149,9 +149,7 @@ def from_bytes(data: bytes) -> ArtifactContents:
     except READ_FAULTS as error:
         if isinstance(error, DifflangError) and error.diagnostics[0].code == "DL1241":
             raise
-        raise_damaged(
-            error.diagnostics[0].message if isinstance(error, DifflangError) else "its parts do not fit together"
-        )
+        raise_damaged(error.diagnostics[0].message if isinstance(error, DifflangError) else "its parts do not match")
 
 
 def load_artifact(path: Path) -> ArtifactContents:
@@ -165,8 +163,8 @@ def refuse_newer(about: dict[str, Json]) -> None:
         raise_damaged("it has no version")
     if version > VERSION:
         by = about.get("difflang")
-        message = f"this artifact has format {version}, and this difflang reads formats up to {VERSION}"
-        way = f"it was written by difflang {by:.20}: install that or a later one" if isinstance(by, str) else ""
+        message = f"this artifact has format {version}, but this difflang reads formats up to {VERSION}"
+        way = f"difflang {by:.20} wrote it: install that version or a later one" if isinstance(by, str) else ""
         raise DifflangError(Diagnostic("DL1242", message, helps=(way,) if way else ()))
 
 
@@ -174,7 +172,7 @@ def parse_json(data: bytes) -> Json:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise_damaged("a part of it is no JSON")
+        raise_damaged("a part of it is not JSON")
 
 
 class ArtifactReader:
@@ -209,10 +207,10 @@ class ArtifactReader:
         programs = [f"stablehlo/{platform}" for platform in self.about["platforms"]]
         known = {"graph.json", "sources.json", *arrays, *programs}
         if not sums.keys() == known == self.members.keys() - {"manifest.json"}:
-            raise_damaged("a member is missing, or is not known")
+            raise_damaged("a member is missing or unknown")
         for name, wanted in sums.items():
             if hashlib.sha256(self.members[name]).hexdigest() != wanted:
-                raise_damaged(f"the checksum of {name} is another one")
+                raise_damaged(f"the checksum of {name} does not match")
 
     def param(self, data: Json) -> ArtifactParam:
         return ArtifactParam(
@@ -225,7 +223,7 @@ class ArtifactReader:
     def site(self, data: Json) -> CheckSite:
         span, message, room, *into = data
         if room not in ("", "frames", "steps", "items"):
-            raise_damaged("a check is of an unknown kind")
+            raise_damaged("a check has an unknown kind")
         return CheckSite(self.span(span), expect_text(message), room, index_target=self.into(into[0]) if into else None)
 
     def into(self, data: Json) -> IndexTarget:
@@ -240,13 +238,13 @@ class ArtifactReader:
             return NO_SPAN
         source, start, end = map(expect_natural, data)
         if not start <= end <= len(self.sources[source].text):
-            raise_damaged("a place lies outside of its text")
+            raise_damaged("a span is outside its text")
         return Span(self.sources[source], start, end)
 
     def constant(self, place: int, type: Json) -> np.ndarray[Any, Any]:
         tensor = type_from_text(expect_text(type))
         if not isinstance(tensor, Tensor):
-            raise_damaged("a constant is no array")
+            raise_damaged("a constant is not an array")
         shape = tuple([expect_natural(n) for n in tensor.shape])
         return np.frombuffer(self.members[f"constants/{place}"], numpy_dtype(tensor.dtype)).reshape(shape)
 
@@ -257,18 +255,18 @@ def check_signature(found: ArtifactContents) -> None:
     params = [p.type for p in found.graph.params]
     constants = len(params) - len(found.constants)
     if len(wanted) != constants or any(t is not None and t != p for t, p in zip(wanted, params, strict=False)):
-        raise_damaged("its graph takes other arguments")
+        raise_damaged("its graph takes different arguments")
     for array, type in zip(found.constants, params[constants:], strict=True):
         if not isinstance(type, Tensor) or type.shape != array.shape or numpy_dtype(type.dtype) != array.dtype:
-            raise_damaged("a constant is of another type")
+            raise_damaged("a constant has a different type")
     gives = layout_leaf_types([found.result])
     results = [r.type for r in found.graph.results]
     if len(results) != len(gives) + 3 * found.fails or any(
         t is not None and t != r for t, r in zip(gives, results, strict=False)
     ):
-        raise_damaged("its graph gives other results")
+        raise_damaged("its graph has different results")
     if any(not isinstance(n, int) for t in (*params, *results) for n in getattr(t, "shape", "-")):
-        raise_damaged("a size is no number")
+        raise_damaged("a size is not a number")
 
 
 def layout_leaf_types(layouts: Sequence[ValueLayout]) -> list[Tensor | None]:
@@ -278,23 +276,23 @@ def layout_leaf_types(layouts: Sequence[ValueLayout]) -> list[Tensor | None]:
 
 def expect_text(data: Json) -> str:
     if not isinstance(data, str):
-        raise_damaged("a text is none")
+        raise_damaged("expected a string")
     return data
 
 
 def expect_bool(data: Json) -> bool:
     if not isinstance(data, bool):
-        raise_damaged("a truth value is none")
+        raise_damaged("expected a bool")
     return data
 
 
 def expect_optional_integer(data: Json) -> int | None:
     if data is not None and type(data) is not int:
-        raise_damaged("a number is none")
+        raise_damaged("expected a number")
     return data
 
 
 def expect_natural(data: Json) -> int:
     if type(data) is not int or data < 0:
-        raise_damaged("a number is none")
+        raise_damaged("expected a number")
     return data

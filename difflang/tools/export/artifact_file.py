@@ -33,7 +33,7 @@ ZIP_FAULTS = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, s
 
 
 def raise_damaged(what: str) -> NoReturn:
-    message = f"this is no artifact of difflang, or it is damaged: {what}"
+    message = f"this is not a difflang artifact, or it is damaged: {what}"
     raise DifflangError(Diagnostic("DL1241", message, helps=("export it again, or copy it again",)))
 
 
@@ -41,7 +41,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
     """The bytes of a file with these members, in this order. Errors: DL1240 where it would be too large."""
     whole = sum(len(name) * 2 + len(data) + 100 for name, data in members.items())
     if whole > MAX_BYTES:
-        message = f"an artifact holds at most {format_bytes(MAX_BYTES)}, and this would take {format_bytes(whole)}"
+        message = f"an artifact holds at most {format_bytes(MAX_BYTES)}, but this would take {format_bytes(whole)}"
         raise DifflangError(Diagnostic("DL1240", message, helps=("pass large arrays as arguments",)))
     parts: list[bytes] = []
     directory: list[bytes] = []
@@ -64,22 +64,22 @@ def unpack(data: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
             if len(members) > MAX_MEMBERS or sum([m.file_size for m in members]) > len(data):
-                raise_damaged("it says that it holds more than there is")
+                raise_damaged("it declares more content than it has")
             for member in members:
                 if member.compress_type != zipfile.ZIP_STORED:
                     raise_damaged("a member is compressed")
                 if member.filename in found:
-                    raise_damaged("two members have one name")
+                    raise_damaged("two members have the same name")
                 found[member.filename] = archive.read(member)
     except ZIP_FAULTS as error:
-        raise_damaged(str(error).splitlines()[0] if str(error) else "it is no ZIP archive")
+        raise_damaged(str(error).splitlines()[0] if str(error) else "it is not a ZIP archive")
     return found
 
 
 def verify_bytes(data: bytes, members: Mapping[str, bytes]) -> None:
     """Errors: DL1241 where a file of these members has other bytes."""
     if pack(members) != data:
-        raise_damaged("there are bytes in it that do not belong to it")
+        raise_damaged("it contains bytes that do not belong to it")
 
 
 def read_container(path: Path) -> bytes:
@@ -89,9 +89,9 @@ def read_container(path: Path) -> bytes:
             raise read_error(str(path), "this is a directory", "name a file in it")
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
-            raise_damaged("it is no regular file")
+            raise_damaged("it is not a regular file")
         if about.st_size > MAX_BYTES:
-            raise_damaged(f"it takes more than {format_bytes(MAX_BYTES)}")
+            raise_damaged(f"it is larger than {format_bytes(MAX_BYTES)}")
         return path.read_bytes()
     except OSError as error:
         raise read_error(str(path), (error.strerror or "it cannot be read").lower()) from None

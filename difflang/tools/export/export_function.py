@@ -84,17 +84,19 @@ def artifact_param(made: ExportedFunction, argument: CallArgument) -> ArtifactPa
 def refuse_printing(name: str, graph: Graph) -> None:
     said = [e for g in graphs_postorder(without_check_messages(graph))[0] for e in g.eqns if e.op.effect]
     if said:
-        message = f"`{name}` prints, and what it prints goes to the process that compiled it: it cannot be exported"
+        message = f"`{name}` prints to the process that compiled it, so it cannot be exported"
         raise export_error(
-            message, "leave out what it prints, or give it back as a result", Label(said[0].span, "here")
+            message, "remove the printing, or return the values as a result", Label(said[0].span, "here")
         )
 
 
 def refuse_key_parameter(made: ExportedFunction) -> None:
     """A function out of a file is given what it draws with as `key=`."""
     if made.entry.random and any(argument.name == "key" for argument in made.arguments):
-        message = f"`{made.name}` draws random numbers and has a parameter `key`, which would be its key's name too"
-        raise export_error(message, "call the parameter something else, or draw from it: `with_key(key) { … }`")
+        message = (
+            f"`{made.name}` draws random numbers and has a parameter `key`, which is also the name of its random key"
+        )
+        raise export_error(message, "rename the parameter, or draw from it: `with_key(key) { … }`")
 
 
 def refuse_functions(name: str, layouts: Sequence[ValueLayout]) -> None:
@@ -102,9 +104,9 @@ def refuse_functions(name: str, layouts: Sequence[ValueLayout]) -> None:
     while todo:
         layout = todo.pop()
         if isinstance(layout, FunctionLayout):
-            way = "export a function of arrays; of an exported `f`, `f.vjp()` and `f.linearize()` give functions"
+            way = "export a function of arrays; `f.vjp()` and `f.linearize()` of an exported `f` return functions"
             raise export_error(
-                f"`{name}` takes or gives a function, which is code and no data: it cannot be exported", way
+                f"`{name}` takes or returns a function, which is code and not data: it cannot be exported", way
             )
         todo += layout.parts if isinstance(layout, (TupleLayout, RecordLayout, UnionLayout)) else ()
 
@@ -132,8 +134,8 @@ def check_platforms(platforms: Sequence[str]) -> None:
     for name in [platforms] if isinstance(platforms, str) else platforms:
         if name not in KNOWN or isinstance(platforms, str):
             near = nearest_word(name, KNOWN) if name not in KNOWN else None
-            ways = (f"did you mean `{near}`?" if near else f"write some of {KNOWN}",)
-            raise DifflangError(Diagnostic("DL0601", f"`{name}` is no list of platforms to export for", (), ways))
+            ways = (f"did you mean `{near}`?" if near else f"use one or more of {KNOWN}",)
+            raise DifflangError(Diagnostic("DL0601", f"`{name}` is not a list of platforms to export for", (), ways))
 
 
 def graph_to_lower(contents: ArtifactContents) -> Graph:
@@ -221,8 +223,8 @@ def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -
         return save_artifact(out, made, options.platforms, source=options.source)
     contents = artifact_contents(made)
     if contents.constants:
-        message = f"`{made.name}` reads values of the file, which StableHLO alone does not hold"
-        raise make_error("DL1240", message, help="make them parameters, or export an artifact, which holds them")
+        message = f"`{made.name}` reads top-level values of the file, which StableHLO alone cannot hold"
+        raise make_error("DL1240", message, help="turn them into parameters, or export an artifact, which holds them")
     return write_export(out, stablehlo_bytes(contents, options.stablehlo, as_text=out.suffix == ".mlir"))
 
 
@@ -232,7 +234,7 @@ def elaborate_export(
     """The function, elaborated for the arguments that are told. Errors: DL0201, DL0403, DL1207, DL1210."""
     decl = single_function(checked, entry)
     if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     session, captured = Session(), load_values(checked, path, words=options.program_args)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
     if options.wrt is not None:

@@ -45,7 +45,7 @@ def layout_to_json(layout: ValueLayout) -> Json:
         case RangeLayout(leaves=leaves):
             return ["range", leaves]
         case FunctionLayout():
-            raise AssertionError("a function goes into no file")
+            raise AssertionError("a function cannot be stored in a file")
 
 
 def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:
@@ -64,7 +64,7 @@ def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:
             marks = tuple([natural_from_json(m) for m in rest[0]])
             options = parts_from_json(rest[1], depth)
             if len(marks) != len(options) or len(set(marks)) != len(marks):
-                raise_damaged("a choice has other options")
+                raise_damaged("a choice has different options")
             return UnionLayout(marks, options, tensor_from_json(rest[2]))
         case "fixed" if isinstance(rest[0], str) or type(rest[0]) is int:
             return StaticLayout(rest[0])
@@ -73,17 +73,17 @@ def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:
         case "range":
             return RangeLayout(natural_from_json(rest[0]))
         case _:
-            raise_damaged("a layout is of an unknown kind")
+            raise_damaged("a layout has an unknown kind")
 
 
 def record_from_json(about: Json, inside: tuple[ValueLayout, ...]) -> RecordLayout:
     names, static = tuple(about["fields"]), tuple(about["static"])
     words = (about["module"], about["name"], about.get("enum", ""), *names)
     if any(not isinstance(w, str) for w in words) or not {*static} <= {*names} or len(names) != len({*names}):
-        raise_damaged("a record has other fields")
+        raise_damaged("a record has different fields")
     called = (about["name"], *names, *[n for n in words[2:3] if n])  # the enum's name too
     if not all(is_safe_name(n) for n in called) or len(names) != len(inside):
-        raise_damaged("a record has other fields")
+        raise_damaged("a record has different fields")
     return RecordLayout(
         RecordShape(words[0], words[1], names, static), inside, words[2], natural_from_json(about.get("mark", 0))
     )
@@ -101,13 +101,13 @@ def parts_from_json(data: Json, depth: int) -> tuple[ValueLayout, ...]:
 def tensor_from_json(data: Json) -> Tensor:
     found = type_from_text(data) if isinstance(data, str) else None
     if not isinstance(found, Tensor):
-        raise_damaged("a leaf is no array")
+        raise_damaged("a leaf is not an array")
     return found
 
 
 def natural_from_json(data: Json) -> int:
     if type(data) is not int or not 0 <= data <= MAX_LEAVES:
-        raise_damaged("a number is none")
+        raise_damaged("expected a number")
     return data
 
 
@@ -118,5 +118,5 @@ def template_from_json(data: Json, depth: int = 0) -> Any:
     if isinstance(data, list):
         return tuple([template_from_json(part, depth + 1) for part in cast(list[Json], data)])
     if not isinstance(data, (str, int)):
-        raise_damaged("a text is none")
+        raise_damaged("expected a string")
     return data

@@ -66,8 +66,8 @@ def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, see
             checked.module.host = {}
         if found is not None:
             return found
-        reasons.append(f"rounding decides the derivative of `{decl.name}` without the rule at what is drawn")
-    way = f"compare it with a function that calls `{rule.name}` and takes numbers only"
+        reasons.append(f"at the drawn arguments, the derivative of `{decl.name}` without the rule depends on rounding")
+    way = f"compare it through a function that calls `{rule.name}` and takes only numbers"
     raise NotComparable(f"{reasons[0]}: {way}" if reasons else way)
 
 
@@ -111,7 +111,7 @@ def faults_at_point(
     labels = (Label(rule.name_span, describe_difference(found, tolerance)), Label(decl.name_span, f"compared {at}"))
     ways = (
         f"`difflang check-grad {rule.span.source.name}:{decl.name}` shows more",
-        f"arguments that `{decl.name}` is not meant for are not drawn where an `assert` in it fails",
+        f"to exclude arguments that `{decl.name}` does not accept, add an `assert` to it",
     )
     return [Diagnostic("DL0406", f"the rule of `{rule.name}` is not the derivative of its body", labels, ways)]
 
@@ -123,7 +123,7 @@ def inverse_faults(
     differs = inverse_error(checked, decl.name, values, rule.name, path=path)
     if differs <= max([coarsest_eps(v.type) for v in values], default=0.0) ** 0.5:
         return []
-    message = f"the inverse of `{rule.name}` does not give back what `{rule.name}` took"
+    message = f"the inverse of `{rule.name}` does not return the argument of `{rule.name}`"
     labels = Label(rule.name_span, f"it differs by {differs:.1e}"), Label(decl.name_span, f"compared {at}")
     return [Diagnostic("DL1106", message, labels)]
 
@@ -133,8 +133,8 @@ def describe_difference(found: RuleComparison, tolerance: float) -> str:
     if found.value > tolerance:
         return f"its value differs by {found.value:.1e}"
     if found.tangent > tolerance:
-        return f"the change differs by {found.tangent:.1e}"
-    return f"its transpose is not its adjoint: the products differ by {found.adjoint_gap:.1e}"
+        return f"the derivative differs by {found.tangent:.1e}"
+    return f"its transpose is not its adjoint: the inner products differ by {found.adjoint_gap:.1e}"
 
 
 def draw_rule_arguments(

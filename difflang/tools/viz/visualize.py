@@ -34,7 +34,7 @@ from difflang.types.type_errors import DeferCheck, make_error
 
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 ADDED = {"": "as in the function", "new": "only in the gradient, or changed by it"}
-GONE, MADE = {"gone": "removed", "some": "takes something else, or holds a change"}, {"new": "made"}
+GONE, MADE = {"gone": "removed", "some": "has different operands, or contains a change"}, {"new": "made"}
 
 
 class VizOptions(Struct, frozen=True):
@@ -64,7 +64,7 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
     load_values(checked, path, Engine("interpret"), options.words)
     decl = single_function(checked, entry)
     if decl.host:
-        raise make_error("DL0322", f"`{decl.name}` is a host function: it is run, not compiled", (decl.name_span, ""))
+        raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     arguments, names = symbolic_arguments(checked.module, decl, options.argument_specs)
     road = VizPipeline(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
@@ -73,7 +73,7 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
             pass_diagrams(road, options, notes) if options.change is not None else gradient_diagrams(road, options)
         )
     if any(p.folded() for p in pictures) and not options.all:
-        notes.append(f"more than {MAX_EQUATIONS} equations: some are folded; --all shows each")
+        notes.append(f"more than {MAX_EQUATIONS} equations: some are folded; --all shows every one")
     return VizResult(tuple(pictures), tuple(notes), decl)
 
 
@@ -89,8 +89,8 @@ def report_open_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, No
         if not names or wrong:
             raise
         told = " ".join(f"--arg {n}=3" for n in names)
-        message = f"what `{decl.name}` computes depends on its sizes"
-        raise make_error("DL1210", message, (decl.name_span, ""), help=f"tell them: `{told}`") from None
+        message = f"the computation of `{decl.name}` depends on its sizes"
+        raise make_error("DL1210", message, (decl.name_span, ""), help=f"set them: `{told}`") from None
 
 
 class VizPipeline(Struct, frozen=True):
@@ -143,7 +143,7 @@ def gradient_diagrams(road: VizPipeline, options: VizOptions) -> list[Diagram]:
         return [first]
     gradient = road.graph_at(options.stage, options.wrt)
     added = highlight_equations(gradient, shared_equations(gradient, plain), "new")
-    title = f"gradient of {road.decl.name} in {options.wrt}"
+    title = f"gradient of {road.decl.name} with respect to {options.wrt}"
     return [first, build_diagram(gradient, title, added, max_equations=most, legend=ADDED)]
 
 
@@ -163,7 +163,7 @@ def pass_diagrams(road: VizPipeline, options: VizOptions, notes: list[str]) -> l
                 build_diagram(after, f"after {name}", made, max_equations=most, legend=MADE),
             ]
     here = ", ".join(dict.fromkeys(changing)) or "none"
-    notes.append(f"{name} changes nothing here; these do: {here}")
+    notes.append(f"{name} changes nothing here; these passes do: {here}")
     return [build_diagram(start, road.decl.name, max_equations=most)]
 
 

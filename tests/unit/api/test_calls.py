@@ -169,7 +169,7 @@ def test_what_is_refused_of_python_is_told_where_it_is_declared_and_what_to_writ
     with refused("DL1206", "`p` is declared P, and a tuple was given", "`dict(x=…, n=…)`, or a record of the module"):
         m.f((1.0, 1), 1)
     for key in (2, None):
-        with refused("DL1207", "a dict with keys of several kinds was given", "the names of fields"):
+        with refused("DL1207", "the keys of a dict must have the same type", "the names of fields"):
             m.f({"x": 1.0, key: 2}, 1)
 
 

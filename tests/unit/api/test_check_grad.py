@@ -77,11 +77,11 @@ def test_a_kink_warns(m: difflang.Module) -> None:
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ({"order": 4}, "`order` is a whole number from 1 to 3, and 4 was given"),
-        ({"order": 0}, "`order` is a whole number from 1 to 3, and 0 was given"),
-        ({"order": 2.0}, "`order` is a whole number from 1 to 3, and 2.0 was given"),
-        ({"directions": 0}, "`directions` is a whole number from 1 on, and 0 was given"),
-        ({"seed": -1}, "`seed` is a whole number from 0 to 18446744073709551615, and -1 was given"),
+        ({"order": 4}, "`order` must be an integer from 1 to 3, but 4 was given"),
+        ({"order": 0}, "`order` must be an integer from 1 to 3, but 0 was given"),
+        ({"order": 2.0}, "`order` must be an integer from 1 to 3, but 2.0 was given"),
+        ({"directions": 0}, "`directions` must be an integer from 1 on, but 0 was given"),
+        ({"seed": -1}, "`seed` must be an integer from 0 to 18446744073709551615, but -1 was given"),
     ],
     ids=str,
 )

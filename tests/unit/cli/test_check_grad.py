@@ -82,7 +82,7 @@ def test_a_whole_file(file: Path) -> None:
     assert result.exit_code == 0, result.output
     names = [line.partition(":")[0] for line in result.stdout.splitlines() if "right" in line]
     assert names == ["square", "line", "draw", "pick", "domain", "generic", "even", "after"]
-    assert "`count` takes no real numbers" in result.stderr
+    assert "`count` has no real parameters" in result.stderr
     assert "`say` is a host function" in result.stderr
     assert "warning[DL0901]: too small" in result.stderr
 
@@ -132,14 +132,14 @@ def test_a_wrong_rule_ends_with_1_and_the_line(file: Path) -> None:
         ((":line", "--dim", "n=99999999999"), 2, "the size `n` is a whole number"),
         ((":draw", "--dim", "n=x"), 2, "the size `n` must be a whole number, but `x` was given"),
         ((":after", "--dim", "n=2"), 2, "`x` of `after` becomes f32[2, -1], but a size cannot be negative"),
-        ((":line", "--order", "0"), 2, "`order` is a whole number from 1 to 3, and 0 was given"),
-        ((":line", "--directions", "0"), 2, "`directions` is a whole number from 1 on, and 0 was given"),
+        ((":line", "--order", "0"), 2, "`order` must be an integer from 1 to 3, but 0 was given"),
+        ((":line", "--directions", "0"), 2, "`directions` must be an integer from 1 on, but 0 was given"),
         ((":line", "--seed", "-1"), 2, "`seed` is a whole number from 0 to"),
         ((":line", "--sed", "0"), 2, "--seed"),
         ((":count",), 2, "takes no real numbers"),
         ((":say",), 2, "is a host function"),
         ((":never",), 3, "too small"),
-        ((":applied",), 2, "`g` is a function, and such are not drawn"),
+        ((":applied",), 2, "`g` is a function, for which no random values can be drawn"),
     ],
 )
 def test_wrong_use_and_programs_that_fail(file: Path, args: tuple[str, ...], code: int, said: str) -> None:
@@ -179,7 +179,7 @@ def test_a_function_that_does_not_end_where_arguments_are_drawn(
         f"  while exp(x) + a^2 > 0.0 {{ x -= 1.0 + a^2 / exp(min(x, 9.0)){kept} }}\n  x\n}}\n"
         "rule root(a) by implicit |x| exp(x) + a^2\n"
     )
-    said = "no arguments of `root` were found by drawing: it does not end in 5,000 operations"
+    said = "no random arguments of `root` could be found: it does not finish within 5,000 operations"
     for command in ("test", "check-grad"):
         result = CliRunner().invoke(main, [command, str(file)])
         assert said in result.output, result.output

@@ -35,7 +35,7 @@ def test_of_a_recursion_it_says_for_what_depth(tmp_path: Path) -> None:
     file = tmp_path / "deep.dfl"
     file.write_text("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { 2.0 * f(x * x, n - 1) }\n")
     found = memory(f"{file}:f", "--wrt=x")
-    assert "  with room for 64 calls within one another, and 4,096 steps where a derivative goes back; " in found.stdout
+    assert "  with room for 64 nested calls, and 4,096 steps of reverse-mode loops; " in found.stdout
     assert json.loads(memory(f"{file}:f", "--wrt=x", "--json").stdout)["room"] == {"frames": 64, "steps": 4096}
 
 
@@ -43,7 +43,7 @@ def test_a_table_says_what_each_line_needs(file: Path) -> None:
     found = memory(f"{file}:f", "--wrt=w", "--arg=n=1000")
     assert found.exit_code == 0, found.output
     head, parts, _, header, *rows = found.stdout.splitlines()
-    assert head == "the gradient of `f` in `w`: 406 KiB when most is there"
+    assert head == "the gradient of `f` with respect to `w`: 406 KiB at the peak"
     assert parts == "  arguments 3.91 KiB, results 3.91 KiB, between them 398 KiB"
     assert header.split() == ["line", "at", "the", "peak", "at", "most", "before"]
     (loop,) = [row for row in rows if "for i in 0..100" in row]
@@ -65,7 +65,7 @@ def test_a_plan_is_shown_and_given_as_data(file: Path) -> None:
     ((slots,), line) = [[p["slots"] for p in data["plan"]], data["plan"][0]["line"]]
     assert slots > 2 and line == 4
     shown = memory(f"{file}:f", "--wrt=w", "--arg=n=1000", "--memory-budget=100KiB")
-    assert f":4 keeps {slots} of its states" in shown.stdout
+    assert f":4 saves {slots} of its states" in shown.stdout
 
 
 def test_with_xla_beside_it(file: Path) -> None:
@@ -84,8 +84,8 @@ def test_the_readme_tells_what_it_says(tmp_path: Path) -> None:
     (path := tmp_path / "cooled.dfl").write_text(program[1], encoding="utf-8")
     said = memory(f"{path}:cooled", "--wrt=rate", "--arg=n=100").stdout
     before, with_it, states, steps = told.groups()
-    assert f"{with_it} KiB when most is there, {before} KiB before planning" in said
-    assert f"keeps {states} of its states, and what {steps} steps need at a time" in said
+    assert f"{with_it} KiB at peak memory, {before} KiB before planning" in said
+    assert f"saves {states} of its states, and the residuals of {steps} steps at a time" in said
 
 
 @pytest.mark.parametrize("least", [4, 8, 20, 36, 37, 50])
@@ -103,7 +103,7 @@ fn cooled(rate: f32, rod: f32[n]) -> f32 {{
     )
     found = memory(f"{path}:cooled", "--wrt=rate", "--arg=n=100", "--json")
     if least == 4:
-        assert "the smallest limit that can be kept is 4.69 KiB" in found.stderr
+        assert "the smallest possible limit is 4.69 KiB" in found.stderr
     else:
         assert 0.85 * least * 1024 < json.loads(found.stdout)["peak"] <= least * 1024
 
@@ -129,7 +129,7 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         ((":f", "--wrt=w"), 2, "DL1210"),
         ((":f", "--wrt=u", "--arg=n=3"), 2, "DL0403"),
         ((":h",), 2, "DL0201"),
-        (("",), 2, "say FILE:NAME; it has f, g"),
+        (("",), 2, "write FILE:NAME; the file has f, g"),
         ((":say",), 2, "DL0322"),
         ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
         ((":f", "--memory-budget=lots"), 2, "no amount of memory; write 64MiB"),
@@ -145,7 +145,7 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         (
             (":f", "--arg=n=1000", "--memory-budget=10KiB"),
             2,
-            "a limit is for derivatives in reverse, and `f` takes none",
+            "a limit applies to reverse-mode derivatives, but `f` has none",
         ),
     ],
 )

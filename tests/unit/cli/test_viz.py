@@ -94,7 +94,7 @@ def test_regions_are_boxes_in_boxes(file: Path) -> None:
 
 def test_a_gradient_stands_beside_its_function(file: Path) -> None:
     plain, gradient = data(f"{file}:loss", "--wrt", "m")
-    assert gradient["title"] == "gradient of loss in m"
+    assert gradient["title"] == "gradient of loss with respect to m"
     assert not any(b["mark"] for b in boxes(plain))
     old = [b["title"] for b in boxes(gradient) if b["mark"] == "" and b["kind"] == "eqn"]
     new = [b["title"] for b in boxes(gradient) if b["mark"] == "new"]

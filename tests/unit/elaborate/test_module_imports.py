@@ -512,10 +512,10 @@ assert "jax" not in sys.modules
 @pytest.mark.parametrize(
     ("source", "way"),
     [
-        ("import nn\nlet z = nn.relu([1.0])\n", "`relu` belongs to the language and stands alone"),
+        ("import nn\nlet z = nn.relu([1.0])\n", "`relu` belongs to the language and needs no module"),
         ("import nn\nfn relu(x: f32) -> f32 = 2 * x\nlet z = nn.relu(1.0)\n", "did you mean `selu`?"),
-        ("import nn (dense, softmax)\n", "`softmax` belongs to the language and stands alone"),
-        ("import linalg\nlet g = linalg.grad(sin)(1.0)\n", "`grad` belongs to the language and stands alone"),
+        ("import nn (dense, softmax)\n", "`softmax` belongs to the language and needs no module"),
+        ("import linalg\nlet g = linalg.grad(sin)(1.0)\n", "`grad` belongs to the language and needs no module"),
         ("import nn\nlet z = nn.adam(1.0)\n", "it is in `optim`: `import optim (adam)`"),
         ("import stats\nlet z = stats.log_pdf(1.0)\n", "it has log_density, dirichlet_log_density"),
         ("import optim (adam_init)\n", "it has adam, …"),

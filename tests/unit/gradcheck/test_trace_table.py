@@ -186,7 +186,7 @@ fn loss(x: f64[3], y: f64[3]) -> f64 = mean(huber(x, y)) + max(x)
         ("s=Disk(2)", "s.Disk.r 2 1 0 12"),
         ("s=Box(n = 2, w = 3, h = 1)", "s.Box.w"),
         ("s=Empty", "area(k = 3)"),
-        ("s=Round(2)", "`Round(2)` is none of what `s` may be"),
+        ("s=Round(2)", "`Round(2)` is not a valid value of `s`"),
         ("s=Disk(1, 2)", "write `s=…`, as Disk(r) or Box(w, h, n) or Empty"),
         ("s=Disk(x)", "`x` for `s.r` is no number"),
         ("", "there is no value of `s`"),

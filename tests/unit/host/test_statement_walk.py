@@ -221,7 +221,7 @@ print(P(x = h(1.0), s = t(5)) with (x = h(2.0)))
         "host fn plus(x: f32, y: f32) -> f32 { x + y }\nprint(1.0.plus(2.0).plus(3.0) + 1.0)\n",
         ["7.0"],
     ),
-    "a block that is computed again is a block": (
+    "a block that is recomputed is a block": (
         "var x = 3.0\ncheckpoint {\n  x = x + 1.0\n}\nprint(x)\ncheckpoint { print(x * 2.0) }\n",
         ["4.0", "8.0"],
     ),

@@ -132,7 +132,7 @@ def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) ->
     assert any("for i in 0..300" in label.span.text for label in diagnostic.labels)
     way, besides = diagnostic.helps
     assert re.fullmatch(r"of the least, [0-9.]+ KiB are arguments and results.*", besides)
-    smallest = way.removeprefix("the smallest limit that can be kept is ")
+    smallest = way.removeprefix("the smallest possible limit is ")
     assert limited("turned", smallest)(W, V) == whole[0]
 
 
@@ -143,7 +143,7 @@ def test_a_recursion_that_needs_too_much_is_told_where_it_is_declared_and_for_wh
     with pytest.raises(difflang.LimitError, match="DL1012") as refused:
         gradient(0.5, 5000)
     (diagnostic,) = refused.value.diagnostics
-    assert "at least, with room for 4,096 calls within one another" in diagnostic.message
+    assert "at least, with capacity for 4,096 nested calls" in diagnostic.message
     assert [label.span.text[:4] for label in diagnostic.labels] == ["fn f"]
 
 
@@ -233,15 +233,19 @@ def test_a_predicted_limit_is_told_as_such() -> None:
     function: Any = difflang.loads(SOURCE.replace("LIMIT", "20 KiB"), name="limited").turned.grad("w")
     with pytest.raises(difflang.LimitError) as refused:
         function.memory(W, V)
-    assert refused.value.diagnostics[0].helps[0].endswith("KiB, as predicted: `difflang memory --compile` asks XLA")
+    assert (
+        refused.value.diagnostics[0]
+        .helps[0]
+        .endswith("KiB, predicted: `difflang memory --compile` measures it with XLA")
+    )
 
 
 def test_a_limit_that_is_missed_by_little_is_told_in_bytes() -> None:
     nothing = Graph((), (), ()), BufferAssignment((), frozenset(), 0)
     said = [budget_error(nothing[0], limit, nothing[1], 100_000).diagnostics[0] for limit in (90_000, 99_999)]
     assert [d.message for d in said] == [
-        "this derivative does not fit in 87.9 KiB: it takes 97.7 KiB at least",
-        "this derivative does not fit in 99,999 B: it takes 100,000 B at least",
+        "this derivative does not fit in 87.9 KiB: it needs at least 97.7 KiB",
+        "this derivative does not fit in 99,999 B: it needs at least 100,000 B",
     ]
 
 

@@ -107,7 +107,7 @@ def test_a_limit_between_two_ways_has_a_plan_between() -> None:
     whole = plan_memory(graph, 0).account.peak
     plan = plan_memory(graph, int(0.8 * whole))
     (choice,) = plan.choices
-    assert 0 < choice.policy.last < 40 and f", and what the last {choice.policy.last} need" in str(choice)
+    assert 0 < choice.policy.last < 40 and f", and the residuals of the last {choice.policy.last}" in str(choice)
     assert 0.7 * whole < plan.account.peak <= 0.8 * whole
 
 

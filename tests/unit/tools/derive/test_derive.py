@@ -247,7 +247,7 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
         (
             "fn f(g: (f64[n]) -> f64[m], x: f64[n]) -> f64 = sum(g(x))",
             1,
-            "the size `m` is named by the type of `g` alone",
+            "only the type of `m` names the size `g`",
         ),
         (
             "enum E { A(x: f64), B }\nfn f(e: (E, f64)) -> f64 = match e { (A(x), y) => x * y, (B, y) => y }",
@@ -299,7 +299,7 @@ def test_names_of_the_program_are_not_taken_for_ours(name: str) -> None:
         ("fn jvp(x: f64) -> f64 = x\nfn f(x: f64) -> f64 = x * x", "jvp", "`jvp` means something else here"),
         ("fn f(x: f64, nan: f64) -> f64 = log(x) * nan", "grad", "something called `nan`"),
         ("let inf = [2.0, 3.0]\nfn f(x: f32) -> f32 = log(x) * sum(inf)", "grad", "something called `inf`"),
-        ("fn f(x: f64, cos: f64) -> f64 = sin(x) * cos", "grad", "a parameter is called `cos`"),
+        ("fn f(x: f64, cos: f64) -> f64 = sin(x) * cos", "grad", "a parameter is named `cos`"),
     ],
 )
 def test_a_name_that_hides_what_a_derivative_needs(source: str, mode: Mode, says: str) -> None:

@@ -56,7 +56,7 @@ def test_it_draws_what_the_derivative_draws(program: CheckedProgram, name: str) 
 def test_the_key_is_a_parameter(program: CheckedProgram) -> None:
     text = derive_function(program, program.module.fns["several"], DeriveOptions())
     assert "fn d_several(x: f64[n], s: f64, k: key) -> f64[n] {" in text
-    assert "# The gradient of `several` in `x`, with draws from the key `k`: program.dfl, line 3." in text
+    assert "# The gradient of `several` with respect to `x`, with draws from the key `k`: program.dfl, line 3." in text
     assert "let (_, _, u, w): (f32, f32, f64, f64[n]) = with_key(t1) {" in text  # `_`: the call, and what is unread
     assert "(uniform(), uniform(), uniform(), normal(n))" in text
 
