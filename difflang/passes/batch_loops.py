@@ -1,8 +1,8 @@
-"""A loop that each lane of a map runs for itself, as one loop for all lanes.
+"""Batches loops inside maps: a loop that each instance runs by itself becomes one loop over the whole batch.
 
-It goes on as long as one of them does; a lane that is done stays as it is. JAX makes the same of a loop in lanes, by
-tracing it anew. It is for loops of which no derivative is taken any more: what a lane computes beyond its end is thrown
-away, and might be no number.
+It runs until the last instance ends; an instance that has ended keeps its state. JAX batches `while_loop` in the same
+way, by tracing it anew. It applies only where no derivative is taken any more: what an instance computes beyond its end
+is thrown away, but may be NaN.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from difflang.ops.loop.loop_op import LoopAttrs, loop
 from difflang.ops.loop.step_transpose import INDEX
 from difflang.ops.op_factories import tensor_type
 
-BatchedGraph = tuple[Graph, Mask]  # a graph for all lanes at once, and which of its results differ between them
+BatchedGraph = tuple[Graph, Mask]  # a graph for the whole batch, and which of its results are batched
 GraphBatcher = Callable[[Graph, Mask, int], BatchedGraph | None]
 
 
 class BatchedLoop(Struct, frozen=True):
-    """A loop without sequences, its regions for all lanes, and which of its carries differ between them."""
+    """A loop without sequences, its regions for the whole batch, and which of its carries are batched."""
 
     eqn: Eqn
     carry: Mask
@@ -38,11 +38,11 @@ class BatchedLoop(Struct, frozen=True):
 
     @property
     def ends_independently(self) -> bool:
-        """Whether each lane ends by itself."""
+        """Whether instances may end after different numbers of steps."""
         return self.condition is not None and self.condition[1][0]
 
     def __call__(self, limit: Value, *operands: Value, batched: Mask) -> list[Value]:
-        """Its results, each with lanes. `batched` says which operands have them, the limit first."""
+        """Its results, all batched. `batched` says which operands are, the limit first."""
         form = LoopAttrs.of(self.eqn)
         consts, given = operands[: form.consts], operands[form.consts :]
         has = batched[1 + form.consts :]
@@ -60,15 +60,13 @@ class BatchedLoop(Struct, frozen=True):
         return broadcast_all([counts, *found], (self.ends_independently, *self.carry), self.batch_size)
 
     def add_batch_axes(self, values: Sequence[Value], has: Sequence[bool]) -> list[Value]:
-        """Carries, those that differ with lanes."""
+        """The carries; those that are batched in the loop get a batch axis."""
         return broadcast_all(values, tuple([w or not k for w, k in zip(has, self.carry, strict=True)]), self.batch_size)
 
     def stepped(self, index: Value, *params: Value) -> list[Value]:
-        """The carries after a step, of lanes that go on; how many steps these have taken comes first.
-
-        Of a lane that goes on that number is the index of its step, which all share. One that has ended is asked again
-        with its own, and so gives the same answer.
-        """
+        """The carries after a step, updated only for active instances; their step counts come first."""
+        # The count of an active instance is the index of the step. The condition of an instance that has ended is
+        # evaluated with its own count again, and so stays false.
         graph, has = self.step
         home = index.home
         if not self.ends_independently:
@@ -82,7 +80,7 @@ class BatchedLoop(Struct, frozen=True):
         return [select_active(going, a, b) for a, b in zip([one_more, *after], [counts, *before], strict=True)]
 
     def batched_condition(self, index: Value, *params: Value) -> list[Value]:
-        """Whether any lane does."""
+        """Whether any instance is active."""
         if not self.ends_independently:
             return [self.active_instances(index, *params)]
         at = LoopAttrs.of(self.eqn).consts
@@ -94,18 +92,19 @@ class BatchedLoop(Struct, frozen=True):
 
 
 def select_active(going: Value, after: Value, before: Value) -> Value:
-    """Lane by lane what a step gives, or what there was before it."""
+    """For each instance its state after a step if it is active, else its state before."""
     shape = tensor_type(after).shape
     truths = going if len(shape) == 1 else going.home.one("broadcast", going, shape=shape, axes=(0,))
     return select.one(truths, after, before)
 
 
 def batch_loop(eqn: Eqn, wide: Mask, lanes: int, side_by_side: GraphBatcher) -> BatchedLoop | None:
-    """A loop for all lanes; None if lanes take different numbers of steps beforehand, or it does what lanes must do."""
+    """The loop over the batch; None if its limit is batched, or if part of its step cannot be batched."""
     form, (step, *ends) = LoopAttrs.of(eqn), eqn.regions
     if wide[0] or form.parts(eqn.operands).xs or len(step.results) > form.carry or not has_bounded_body(eqn):
         return None
     parts = form.parts(wide)
+    # A fixed point: a carry is batched if it enters so, or if a step gives it so.
     carry = tuple(parts.carry)
     while True:
         mask = (False, *parts.consts, *carry)
@@ -116,13 +115,14 @@ def batch_loop(eqn: Eqn, wide: Mask, lanes: int, side_by_side: GraphBatcher) -> 
         each = go is not None and go[1][0]
         grown = tuple([each or a or b for a, b in zip(carry, done[1], strict=True)])
         if grown == carry:
-            if each:  # each lane is asked with its own number of steps
+            if each:  # then the condition takes the step count of each instance
                 go = side_by_side(ends[0], (True, *mask[1:]), lanes)
             return None if ends and go is None else BatchedLoop(eqn, carry, done, go, lanes)
         carry = grown
 
 
 def has_bounded_body(eqn: Eqn) -> bool:
-    """Whether its regions hold no branches, and no loops that only a run ends: beyond its end a lane would run them."""
+    """Whether its regions hold no branches, effects or loops of run-time length."""
+    # An instance that has ended would run them on values that no longer mean anything, perhaps without end.
     inner = [e for g in eqn.regions for h in graphs_postorder(g)[0] for e in h.eqns]
     return not any([e.op is cond or e.effectful or (e.op is loop and not e.attrs["exact"]) for e in inner])

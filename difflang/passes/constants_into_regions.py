@@ -1,4 +1,4 @@
-"""Numbers that regions take from outside become constants of theirs: rules see them there, and so do readers."""
+"""Sinks scalar constants into the regions that use them, where rewrite rules and human readers see them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from difflang.ir.tensor_types import Tensor
 
 
 def sink_constants(graph: Graph) -> Graph:
-    """Write scalar constants down in the branches and loops that use them. What is no longer taken is left to dce.
+    """Copy scalar constants into the branches and loops that use them. Params that are no longer read are left to dce.
 
-    Cost: linear, but for graphs that are used with several numbers: each of these has its own.
+    Cost: linear, except that a graph used with several numbers is copied for each.
     """
     return ConstantSinker().graph(graph)
 
@@ -28,7 +28,7 @@ class ConstantSinker:
         return self.done[graph]
 
     def eqn(self, eqn: Eqn, filled: dict[Value, Eqn]) -> Eqn:
-        """The equation, in whose regions the numbers stand that it hands on: one for all, or one each time."""
+        """The equation, with the constants that it passes to its regions emitted inside these."""
         slots = eqn.op.region_dataflow(eqn).slots if eqn.op.region_dataflow is not None else ()
         given = [(s, filled[eqn.operands[s.operand]]) for s in slots
                  if s.operand is not None and not s.returns and eqn.operands[s.operand] in filled]  # fmt: skip
@@ -39,7 +39,7 @@ class ConstantSinker:
         return eqn.with_regions(regions)
 
     def with_numbers(self, graph: Graph, known: dict[Value, Eqn]) -> Graph:
-        """The graph in which these params are not read: the constants stand there instead."""
+        """The graph with constants in place of these params."""
         read = {v for e in graph.eqns for v in e.operands} | set(graph.results)
         known = {p: made for p, made in known.items() if p in read and is_scalar(p)}
         if not known:

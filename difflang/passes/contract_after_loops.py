@@ -1,10 +1,8 @@
-"""Contractions that a loop of a derivative adds up are done after it, over all steps at once.
+"""Moves contractions that a reverse-mode loop sums up out of it: one contraction over all steps after the loop.
 
-The cotangent of a matrix that every step reads is the sum, over the steps, of a product of what the step read beside
-the matrix and of a cotangent. What was read is often kept for each step anyhow. Where the cotangent is no larger than
-the sum, it is kept too, and one contraction over steps and all else takes the place of one product, and one sum of
-matrices, in each step. The sums that a program writes are added in the order in which it writes them: only loops in
-reverse are looked at, which derivatives alone make.
+The cotangent of a matrix that every step reads is a sum over the steps of products of an input and a cotangent. The
+inputs are often saved for each step anyway. Where the cotangents are no larger than the sum, they are saved too, and
+one contraction over the steps replaces a product and an addition of matrices in each step.
 """
 
 from __future__ import annotations
@@ -30,12 +28,13 @@ from difflang.passes.vectorize_maps import vectorize_maps
 
 
 def contract_after_loops(graph: Graph) -> Graph:
-    """Sums of contractions leave loops in reverse, and the maps around those. What is no longer read is left to dce.
+    """Move sums of contractions out of reverse loops, and out of maps around them. Dead equations are left to dce.
 
-    What lanes give to a shared matrix is one contraction over steps and lanes then. Cost: linear.
+    Cost: linear.
     """
     deferrer = LoopContractionMover()
     found = deferrer.graph(graph)
+    # In a map, the cotangents of a matrix that the batch shares become one contraction over steps and batch.
     return drop_batch_axes(vectorize_maps(simplify(found))) if deferrer.changed_maps else found
 
 
@@ -65,13 +64,13 @@ class LoopContractionMover:
 
 
 class StepContraction(Struct, frozen=True, eq=False):
-    """A term of a sum: a contraction, and the moves of axes after it, last first."""
+    """A term of a sum: a contraction, and the axis permutations after it, last first."""
 
     dot: Eqn
     moves: tuple[Eqn, ...]
 
     def contract_all_steps(self, builder: Builder, lhs: Value, rhs: Value) -> Value:
-        """The sum of all steps' terms, of their factors stacked."""
+        """The sum of the terms of all steps, from their stacked factors."""
         contract, batch = (
             tuple([(*first, *[a + 1 for a in int_tuple(axes)]) for axes in self.dot.attrs[name]])
             for name, first in (("contract", (0,)), ("batch", ()))
@@ -83,7 +82,7 @@ class StepContraction(Struct, frozen=True, eq=False):
 
 
 class LoopContractionPlan(Struct, frozen=True, eq=False):
-    """A loop, what of its sums is done after it, and what it gives for that at each step."""
+    """A loop, the terms of its sums that leave it, and the values that it must save for them at each step."""
 
     eqn: Eqn
     form: LoopAttrs
@@ -92,7 +91,8 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
 
     @classmethod
     def of(cls, eqn: Eqn) -> LoopContractionPlan | None:
-        """A plan for a loop in reverse that takes a number of steps that is known."""
+        """A plan for a reverse loop with a known number of steps."""
+        # Only derivatives make reverse loops. The sums of the program itself keep their order of additions.
         form = LoopAttrs.of(eqn)
         if form.history_outputs or not (
             form.reverse and form.exact and isinstance(form.length, int) and form.length > 1
@@ -104,7 +104,7 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
         return cls(eqn, form, sums, list(step.saved))
 
     def emit(self, eqns: list[Eqn]) -> dict[Value, Value]:
-        """Append the loop and what comes after it; gives what takes the place of its sums."""
+        """Append the loop and the contractions after it; returns the replacements of its sums."""
         eqn, (step,) = self.eqn, self.eqn.regions
         results, rest = list(step.results), list(step.eqns)
         for i, (terms, _) in self.sums.items():
@@ -118,7 +118,7 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
         return {eqn.results[1 + i]: self.total(i, carries[1 + i], whole, eqns) for i in self.sums}
 
     def total(self, carry: int, rest: Value, whole: dict[Value, Value], eqns: list[Eqn]) -> Value:
-        """Append the contractions over all steps that belong to a sum, and add them to the rest of it."""
+        """Append the contractions over all steps of one sum, and add them to the terms that stayed in the loop."""
         products = self.sums[carry][1]
         builder = Builder(span=self.eqn.span)
         reads = [rest, *[whole[v] for p in products for v in p.dot.operands]]
@@ -131,16 +131,16 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
 
 
 class ReverseStep(Struct, eq=False):
-    """The step of a loop while it is decided which products leave it."""
+    """The step of a loop, and the products chosen to leave it."""
 
     graph: Graph
     form: LoopAttrs
-    items: set[Value]  # what it reads of arrays: of a history there is nothing to contract after the loop
-    saved: dict[Value, None] = field(default_factory=dict)  # what it gives for those that leave
+    items: set[Value]  # items of arrays; a history cannot be contracted after the loop
+    saved: dict[Value, None] = field(default_factory=dict)  # the factors that the step must save
     makers: dict[Value, Eqn] = field(default_factory=dict)
     readers: Counter[Value] = field(default_factory=Counter[Value])
-    bytes_left: int = 0  # what is kept may be as much as what the step reads of what was kept before;
-    # nothing where the loop is asked to keep little
+    # The step may save as many bytes as it reads of values saved before; none where the loop has a small budget.
+    bytes_left: int = 0
 
     def __post_init__(self) -> None:
         self.makers = {r: e for e in self.graph.eqns for r in e.results}
@@ -148,7 +148,8 @@ class ReverseStep(Struct, eq=False):
         self.bytes_left = 0 if self.form.recomputes_states else total_bytes(self.items)
 
     def sum(self, carry: int) -> tuple[list[Value], list[StepContraction]]:
-        """The terms that a step adds to a carry of which nothing else is made, and the products that leave it."""
+        """The terms that a step adds to a carry, and the products among them that leave the loop."""
+        # Only a carry that nothing but its own sum reads may be wrong until the loop has ended.
         before = self.form.parts(self.graph.params).carry[carry]
         terms = sum_terms(self.graph.results[carry], self.makers, self.readers)
         if before not in terms or self.readers[before] > 1:
@@ -161,7 +162,7 @@ class ReverseStep(Struct, eq=False):
         return [v for v in terms if v not in found], list(found.values())
 
     def contraction_of(self, value: Value) -> StepContraction | None:
-        """The contraction that a value is, but for the order of its axes, if nothing else reads it."""
+        """The contraction that makes a value, up to the order of its axes, if nothing else reads it."""
         moves: list[Eqn] = []
         while (eqn := self.makers.get(value)) is not None and self.readers[value] == 1:
             if eqn.op is dot_general:
@@ -173,7 +174,7 @@ class ReverseStep(Struct, eq=False):
         return None
 
     def accept_if_small(self, product: StepContraction) -> bool:
-        """Whether to keep the factors that are not there takes no more than the sum. If so they are kept."""
+        """Accept a product if saving its missing factors takes no more memory than the sum; they are saved then."""
         missing = {v for v in product.dot.operands if v not in self.items and v not in self.saved}
         needs = total_bytes(missing)
         if (
@@ -187,7 +188,7 @@ class ReverseStep(Struct, eq=False):
         return True
 
     def is_step_dependent(self, value: Value) -> bool:
-        """Whether a value is made in the step, or by the one before it."""
+        """Whether a value is computed in the step, or by the step before it."""
         return value in self.makers or value in self.form.parts(self.graph.params).carry
 
 
@@ -196,7 +197,7 @@ def total_bytes(values: Iterable[Value]) -> int:
 
 
 def add_terms(terms: Sequence[Value], eqns: list[Eqn], like: Eqn) -> Value:
-    """Append what adds up the terms in their order."""
+    """Append equations that add the terms in their order."""
     total, *others = terms
     for term in others:
         result = Value(total.type, total.home)

@@ -1,4 +1,4 @@
-"""Common subexpression elimination."""
+"""Common subexpression elimination: equations that compute the same values are computed once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from difflang.ir.structural_equality import StructuralKeys, attrs_key
 
 
 def cse(graph: Graph) -> Graph:
-    """Keep the first of any equations that compute the same values; regions are compared as programs.
+    """Keep the first of any equations that compute the same values; regions are compared structurally.
 
     Equations with effects are never merged.
-    Cost: linear; a graph that is used many times is looked at once.
+    Cost: linear; a graph that is used many times is visited once.
     """
     return CommonSubexpressions().graph(graph)
 
@@ -44,7 +44,7 @@ class CommonSubexpressions:
 
 
 class EquationTable:
-    """The equations of one graph so far. Few have op and operands in common: only those are compared further."""
+    """The equations of one graph so far, by op and operands."""
 
     def __init__(self, keys: StructuralKeys) -> None:
         self.keys = keys
@@ -52,6 +52,7 @@ class EquationTable:
 
     def first(self, eqn: Eqn) -> Eqn:
         """The first equation that computes the same: the given one, if there is no other."""
+        # Few equations share op and operands. Only for those are the costly keys of attributes and regions computed.
         key = (eqn.op, eqn.operands)
         before = self.by_op_and_operands.setdefault(key, eqn)
         if before is eqn:
@@ -61,18 +62,19 @@ class EquationTable:
         return before.setdefault(self.attrs_and_regions_key(eqn), eqn)
 
     def attrs_and_regions_key(self, eqn: Eqn) -> Hashable:
-        """What an equation is beyond its op and operands."""
+        """The rest of an equation's key, beyond its op and operands."""
         return (attrs_key(eqn.attrs) if eqn.attrs else (), tuple([self.keys.graph_key(g) for g in eqn.regions]))
 
 
 def equal_outputs(eqn: Eqn) -> dict[Value, Value]:
-    """Results that the regions compute as they compute an earlier one, with that one."""
+    """Results of an equation that its regions compute twice, each with the earlier equal one."""
     first: dict[Hashable, Value] = {}
     alike: dict[Value, Value] = {}
     for slot in eqn.op.region_dataflow(eqn).slots if eqn.op.region_dataflow else ():
         if slot.result is not None and slot.operand is None:
             made = tuple([None if i is None else g.results[i] for g, i in zip(eqn.regions, slot.returns, strict=True)])
-            result = eqn.results[slot.result]  # an array of all steps is no history of them
+            result = eqn.results[slot.result]
+            # The type is part of the key: an array of all steps is not a history of them.
             if (known := first.setdefault((result.type, made), result)) is not result:
                 alike[result] = known
     return alike

@@ -1,4 +1,4 @@
-"""Dead code elimination: equations that nobody reads, and the parts of equations with regions that nobody reads."""
+"""Dead code elimination: drops unread equations, and unread consts, carries and outputs of equations with regions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from difflang.ir.region_dataflow import RegionDataflow, RegionSlot
 
 
 def dce(graph: Graph) -> Graph:
-    """Drop what nothing reads: equations, and consts, carries, items and outputs of loops, maps, branches and calls.
+    """Drop unread equations, and unread consts, carries, items and outputs of loops, maps, branches and calls.
 
-    A graph used in several places stays one graph: it keeps what any of them needs.
+    A graph used by several equations stays one graph: it keeps what any of them needs.
     Cost: linear in equations and slots, whatever the nesting and however carries depend on each other.
     """
     if not any([eqn.regions for eqn in graph.eqns]):
@@ -27,7 +27,7 @@ def dce(graph: Graph) -> Graph:
 
 
 def live_equations(graph: Graph) -> list[Eqn]:
-    """The equations that something reads, of a graph without regions."""
+    """The live equations of a graph without regions."""
     needed = set(graph.results)
     kept: list[Eqn] = []
     for eqn in reversed(graph.eqns):
@@ -37,8 +37,13 @@ def live_equations(graph: Graph) -> list[Eqn]:
     return kept[::-1]
 
 
+# ---- Liveness
+
+
 class GraphLiveness(Struct, eq=False):
-    """What is known to be live in one graph. Values and equations may occur in several graphs; a scope is of one."""
+    """The live values, equations, params and results of one graph, so far."""
+
+    # Values and equations may occur in several graphs, so each graph has sets of its own.
 
     graph: Graph
     made: dict[Value, Eqn] = field(default_factory=dict)
@@ -47,12 +52,12 @@ class GraphLiveness(Struct, eq=False):
     eqns: set[Eqn] = field(default_factory=set)
     live_params: set[int] = field(default_factory=set)
     live_results: set[int] = field(default_factory=set)
-    todo: list[Value] = field(default_factory=list)  # what is live and not followed yet
+    todo: list[Value] = field(default_factory=list)  # live, and not traced to its equation yet
     nested: dict[Eqn, RegionLiveness] = field(default_factory=dict)
 
 
 class RegionLiveness(Struct, eq=False):
-    """An equation with regions: its layout, and which of its slots are live."""
+    """An equation with regions, and which of its slots are live."""
 
     eqn: Eqn
     regions: tuple[GraphLiveness, ...]
@@ -66,7 +71,7 @@ class RegionLiveness(Struct, eq=False):
 
 
 class SlotUse(Struct, frozen=True, eq=False):
-    """The slot of an equation in `scope` which a place of a region belongs to."""
+    """The slot that a param or result of a region belongs to, in an equation of the graph `scope`."""
 
     scope: GraphLiveness
     nested: RegionLiveness
@@ -74,14 +79,14 @@ class SlotUse(Struct, frozen=True, eq=False):
 
 
 class SlotLivenessAnalysis:
-    """Follows each value that is read to what it was made from.
+    """Propagates liveness from results to the values they are computed from.
 
-    Regions are tracked by place: every equation that uses a region agrees with the others on its params and results.
+    Regions are tracked by position, so all equations that share a region agree on its live params and results.
     """
 
     def __init__(self) -> None:
         self.scopes: dict[Graph, GraphLiveness] = {}
-        self.todo: list[GraphLiveness] = []  # those that may have something to do
+        self.todo: list[GraphLiveness] = []  # the graphs whose own `todo` is not empty
         self.param_users: dict[tuple[GraphLiveness, int], list[SlotUse]] = {}
         self.result_users: dict[tuple[GraphLiveness, int], list[SlotUse]] = {}
 
@@ -125,7 +130,7 @@ class SlotLivenessAnalysis:
             self.follow(self.todo.pop())
 
     def follow(self, scope: GraphLiveness) -> None:
-        """Go on from what is live in a scope, until nothing is left there."""
+        """Trace the live values of one graph to their equations, until none is left."""
         made, values, eqns, todo = scope.made, scope.values, scope.eqns, scope.todo
         while todo:
             value = todo.pop()
@@ -136,14 +141,15 @@ class SlotLivenessAnalysis:
                 nested = scope.nested[eqn]
                 if (slot := nested.of_result.get(value)) is not None:
                     self.activate(scope, nested, slot)
-            elif eqn not in eqns:  # as in `touch`: most of what there is to do
+            elif eqn not in eqns:
+                # `mark_eqn` inlined: this is most of the work.
                 eqns.add(eqn)
                 fresh = [v for v in eqn.operands if v not in values]
                 values.update(fresh)
                 todo += fresh
 
     def mark_eqn(self, scope: GraphLiveness, eqn: Eqn) -> None:
-        """The equation is needed: so is what it has outside of slots, and its slots that others already need."""
+        """Mark an equation live, with its operands outside slots, and the slots that are live through other users."""
         if eqn in scope.eqns:
             return
         scope.eqns.add(eqn)
@@ -196,8 +202,11 @@ class SlotLivenessAnalysis:
                 self.activate(use.scope, use.nested, use.slot)
 
 
+# ---- Pruning
+
+
 class GraphPruner:
-    """Rebuilds graphs with only what is live in them, each graph once."""
+    """Rebuilds graphs with only their live parts, each graph once."""
 
     def __init__(self, live: SlotLivenessAnalysis) -> None:
         self.live = live

@@ -1,22 +1,22 @@
-"""Zeros of choices that nobody sees: each reader chooses again, or what reads it does."""
+"""Drops dead selects: those with zero whose zero elements no reader observes, as each reader selects again."""
 
 from __future__ import annotations
 
 from difflang.ir.graph import Attr, Eqn, Graph, Value
 
-MaskKey = tuple[Value, Attr]  # a value, or one that is repeated, and along which axes its own lie
-MaskFacts = frozenset[tuple[MaskKey, bool]]  # arrays of truths, and what each of their elements is wherever one looks
+MaskKey = tuple[Value, Attr]  # a mask, or the operand of its broadcast and the axes of that
+MaskFacts = frozenset[tuple[MaskKey, bool]]  # masks, and the value they have at every observed element
 
 NO_FACTS: MaskFacts = frozenset()
-MAX_FACTS = 8  # what is known of the elements that are looked at
+MAX_FACTS = 8  # at most so many masks are tracked for a value, to keep the pass linear
 
 
 def drop_dead_selects(graph: Graph) -> Graph:
-    """Drop choices between a value and zero of which all readers look at the value alone.
+    """Drop selects between a value and zero where all readers observe only elements of the value.
 
-    The cotangents of what was not selected are kept zero step by step; of several steps number by number only the last
-    choice has to be made: `select(p, select(p, x, 0) * y, 0)` is `select(p, x * y, 0)`, bit by bit.
-    Cost: linear; a graph that is used many times is looked at once.
+    Transposition masks cotangents after every product. Of several elementwise steps only the last mask is needed:
+    `select(p, select(p, x, 0) * y, 0)` is `select(p, x * y, 0)`, bit for bit.
+    Cost: linear; a graph that is used many times is visited once.
     """
     return DeadSelectRemover().graph(graph)
 
@@ -45,7 +45,8 @@ class DeadSelectRemover:
 
 
 def observed_elements(graph: Graph, made: dict[Value, Eqn]) -> dict[Value, MaskFacts]:
-    """What holds for each element of a value that any reader looks at."""
+    """For each value, the masks that hold at every element that some reader observes."""
+    # Backwards, so that all readers of a value come before it. Several readers: the facts that hold for all of them.
     seen: dict[Value, MaskFacts] = dict.fromkeys(graph.results, NO_FACTS)
 
     def observe(value: Value, truths: MaskFacts) -> None:
@@ -66,7 +67,7 @@ def observed_elements(graph: Graph, made: dict[Value, Eqn]) -> dict[Value, MaskF
 
 
 def live_operand(eqn: Eqn, truths: MaskFacts, made: dict[Value, Eqn]) -> int | None:
-    """Which operand of a choice is looked at, the other being zero and nowhere looked at."""
+    """The one operand of a select that is observed, if the other is zero and never observed."""
     which, x, y = eqn.operands
     if is_zero_const(y, made) and mask_holds(which, True, truths, made):
         return 1
@@ -86,7 +87,7 @@ def mask_key(value: Value, made: dict[Value, Eqn]) -> MaskKey:
 
 
 def mask_holds(which: Value, truth: bool, truths: MaskFacts, made: dict[Value, Eqn]) -> bool:
-    """Whether it is known that an array of truths is `truth` in all elements that are looked at."""
+    """Whether a mask is known to be `truth` at all observed elements."""
     value, axes = mask_key(which, made)
     if ((value, axes), truth) in truths:
         return True

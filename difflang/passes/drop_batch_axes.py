@@ -1,9 +1,8 @@
-"""Contractions without an axis of the batch that they need not have.
+"""Drops unneeded batch axes of contractions (`dot_general`), so that one large product replaces many small ones.
 
-A batch of products that are added up afterwards is one product with a longer sum, and a factor that is the same all
-along an axis of the batch is one factor: along that axis the other one has rows. One large product takes the place of
-many small ones, and nothing is written down for each of them. What heads of attention give is summed, and the cotangent
-of that sum spread over them; what lanes of a map give to a shared weight is summed as well.
+A batch of products that is summed afterwards is one product with a longer contraction. A factor that is constant along
+a batch axis is one factor, and that axis of the other factor becomes rows. This occurs for attention heads, which are
+summed, and for the cotangents of weights that a batch shares.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ Axes = tuple[int, ...]
 
 
 def drop_batch_axes(graph: Graph) -> Graph:
-    """Contractions with fewer axes of the batch: sums are added in another order. What is no longer read is left to
-    dce. Cost: linear.
+    """Contractions with fewer batch axes; this changes the order of additions. Dead equations are left to dce.
+
+    Cost: linear.
     """
     return BatchAxisDropper().graph(graph)
 
@@ -52,7 +52,7 @@ def has_batch_axes(eqn: Eqn) -> bool:
 
 
 class NamedAxesProduct(Struct, frozen=True):
-    """A contraction with names for axes: what the factors share and the result has not is summed."""
+    """A contraction with numbered axes, as in einsum: axes that are not in the result are summed."""
 
     lhs: Axes
     rhs: Axes
@@ -70,7 +70,7 @@ class NamedAxesProduct(Struct, frozen=True):
         return cls(tuple(lhs), tuple(rhs), (*batch, *left))
 
     def emit(self, builder: Builder, x: Value, y: Value) -> Value:
-        """The contraction, the axes of its result in their order."""
+        """Emit the contraction, with the axes of its result in order."""
         both = [name for name in self.lhs if name in self.rhs]
         batch, contract = ([n for n in both if (n in self.result) is kept] for kept in (True, False))
         places = [
@@ -88,14 +88,14 @@ def attr_axes_pair(dot: Eqn, name: str) -> tuple[Axes, Axes]:
 
 
 class BatchedTerm(Struct, frozen=True):
-    """A contraction of which a sum over axes of its batch is a contraction too."""
+    """A contraction whose sum over batch axes is a contraction too."""
 
     dot: Eqn
     sum: NamedAxesProduct
 
 
 class ReplacementEquations(Struct):
-    """Equations that take the place of one, their params values of its graph."""
+    """Equations that replace one; their params stand for values of its graph."""
 
     builder: Builder
     params: dict[Value, Value] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class ReplacementEquations(Struct):
 
 
 class BatchAxisLevel:
-    """One level of a graph, its regions being done."""
+    """Rewrites one graph, whose regions have been rewritten already."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -128,16 +128,16 @@ class BatchAxisLevel:
         return self.graph.with_eqns(self.eqns).replace_results(self.to)
 
     def replace(self, eqn: Eqn, built: ReplacementEquations) -> None:
-        """Append what has been built instead of an equation."""
+        """Append the built equations instead of an equation."""
         to = {p: self.to.get(v, v) for p, v in built.params.items()}
         self.eqns += [e.replace_operands(to) for e in built.builder.eqns]
         assert built.result is not None
         self.to[eqn.results[0]] = built.result
 
-    # -------------------------------------------------------------------------------------- a batch that is summed
+    # ---- A batch that is summed
 
     def summable_terms(self, eqn: Eqn) -> list[BatchedTerm | Value]:
-        """What is added up by a sum over axes, if all but one of it are contractions that have those in their batch."""
+        """The terms under a sum over axes, if all but one are contractions with those axes in their batch."""
         axes = int_tuple(eqn.attrs["axes"])
         found = [self.batched_term(v, axes) or v for v in sum_terms(eqn.operands[0], self.made, self.readers)]
         others = sum([isinstance(t, Value) for t in found])
@@ -161,7 +161,7 @@ class BatchAxisLevel:
         return None
 
     def total(self, eqn: Eqn, terms: Sequence[BatchedTerm | Value]) -> ReplacementEquations:
-        """The sum of contractions that have no axes left to be summed."""
+        """The sum of contractions over batch axes as one without them."""
         built = ReplacementEquations(Builder(span=eqn.span))
 
         def sum_term(term: BatchedTerm | Value) -> Value:
@@ -172,10 +172,10 @@ class BatchAxisLevel:
         built.result = reduce(lambda a, b: a + b, map(sum_term, terms))
         return built
 
-    # ------------------------------------------------------------------------- a factor that is alike all along it
+    # ---- A factor that is constant along a batch axis
 
     def constant_factor(self, eqn: Eqn) -> tuple[int, ContractionFactor] | None:
-        """Which factor is the same along axes of the batch, and what it is before it is spread."""
+        """The factor that is constant along batch axes (its side), and its value before the broadcast."""
         for side, axes in enumerate(attr_axes_pair(eqn, "batch")):
             factor = strip_broadcasts(eqn.operands[side], self.made)
             if not set(axes) <= set(factor.axes):
@@ -183,13 +183,13 @@ class BatchAxisLevel:
         return None
 
     def emit_unbatched(self, eqn: Eqn, side: int, factor: ContractionFactor) -> ReplacementEquations:
-        """The contraction where along those axes the other factor has rows instead."""
+        """The contraction in which those axes of the other factor are rows instead."""
         built, product = ReplacementEquations(Builder(span=eqn.span)), NamedAxesProduct.of(eqn)
         batch, shape = attr_axes_pair(eqn, "batch")[side], tensor_type(eqn.operands[side]).shape
         kept = [a for a in range(len(shape)) if a in factor.axes or a not in batch]
         operands = [built.param(factor.value if i == side else v) for i, v in enumerate(eqn.operands)]
         names, axes = [product.lhs, product.rhs], factor.axes
-        if len(kept) > len(axes):  # it is spread over others too
+        if len(kept) > len(axes):  # it is broadcast along other axes too
             inner = ContractionFactor(operands[side], tuple(map(kept.index, axes)))
             operands[side], axes = broadcast_factor(inner, tuple([shape[a] for a in kept])), tuple(kept)
         names[side] = tuple([names[side][a] for a in axes])

@@ -1,8 +1,8 @@
-"""What loops yield as often as only the run knows: as elaborated an array with room for `ITEMS`, or a history.
+"""Outputs of loops whose number of items is known only at run time: arrays of capacity `items`, turned into histories.
 
-A history takes no memory of its own: its loop is run again where it is read. That is so as long as each loop that reads
-it, derivatives among them, is beside its maker. Else there is a number for `ITEMS`, and who runs the program tells a
-greater one where that is not enough: the program then fails with a check of its own.
+A history takes no memory of its own: its loop runs again where it is read. That needs each loop that reads it,
+derivatives included, to be in the graph of the loop that makes it. Elsewhere the capacity gets a number. If it is too
+small the program fails a check, and the caller runs it with a greater capacity.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ UNLIMITED_STEPS = -1  # the limit of a loop that only its condition ends
 
 
 def arrays_to_histories(graph: Graph) -> Graph | None:
-    """The graph with histories in place of arrays with room for `ITEMS`, and no bound on the steps of their loops.
+    """The graph with histories in place of arrays of capacity `items`, and no bound on the steps of their loops.
 
-    Without such arrays it is given back as it is. None where something is done with them that is not done with
-    histories. Cost: linear.
+    A graph without such arrays is returned as it is. None if an equation on such an array has no equal on histories.
+    Cost: linear.
     """
     graphs, _ = graphs_postorder(graph)
     if not any(has_capacity_axis(t) for g in graphs for t in graph_value_types(g)):
@@ -46,7 +46,7 @@ def has_capacity_axis(type: Type) -> bool:
 
 
 def history_type(type: Type) -> Type:
-    """An array of rows as a history of them, also where rows are histories themselves."""
+    """The history type of an array type of that capacity, also for nested histories."""
     if isinstance(type, History):
         inner = history_type(type.item)
         return type if inner is type.item else History(inner)
@@ -56,12 +56,12 @@ def history_type(type: Type) -> Type:
 
 
 class HistoryRewriter:
-    """One graph, its regions being done."""
+    """Rewrites one graph, whose regions have been rewritten already."""
 
     def __init__(self, graph: Graph, done: dict[Graph, Graph]) -> None:
         self.old, self.done = graph, done
         self.to: dict[Value, Value] = {}
-        self.capacities: set[Value] = set()  # the number of items that there is room for
+        self.capacities: set[Value] = set()  # constants that hold the capacity
         self.eqns: list[Eqn] = []
 
     def graph(self) -> Graph | None:
@@ -75,12 +75,12 @@ class HistoryRewriter:
         return Graph(params, eqns, results, self.old.name)
 
     def there(self, value: Value) -> Value:
-        """A value as it is then."""
+        """The rewritten value."""
         type = history_type(value.type)
         return value if type is value.type else self.to.setdefault(value, Value(type, value.home, value.hint))
 
     def rewrite(self, eqn: Eqn) -> bool:
-        """Whether there is such an equation on histories."""
+        """Append the equation on histories; False if there is none."""
         op, rooms = eqn.op.name, [v in self.capacities for v in eqn.operands]
         new = eqn.replace_operands(self.to)
         new = new.with_regions([self.done[r] for r in eqn.regions]) if eqn.regions else new
@@ -97,13 +97,14 @@ class HistoryRewriter:
         return True
 
     def drop_step_bound(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
-        """A loop with no bound on its steps: where there was none but the room, only its condition ends it."""
+        """Append the loop without the capacity as its bound."""
+        # If its limit was the capacity itself, now only the condition ends it.
         attrs = {k: v for k, v in eqn.attrs.items() if k != "history_outputs"}
         limit = self.number(UNLIMITED_STEPS, INDEX, eqn) if only_room else new.operands[0]
         self.put(eqn, new, attrs={**attrs, "length": None}, operands=(limit, *new.operands[1:]))
 
     def fold_capacity_test(self, eqn: Eqn, new: Eqn) -> bool:
-        """What is asked of the room: it is never full, and any number of steps is below it."""
+        """Fold a comparison with the capacity: it is never reached, and any number of steps is below it."""
         match eqn.op.name, eqn.results:
             case "ge", (result,):
                 self.to[result] = self.number(False, result.type, eqn)
@@ -114,7 +115,7 @@ class HistoryRewriter:
         return True
 
     def rewrite_on_histories(self, eqn: Eqn, new: Eqn) -> bool:
-        """An equation with regions, a zero, a sum."""
+        """Append an equation with regions, a zero or a sum on histories; False for any other."""
         op = eqn.op.name
         if eqn.regions:
             self.put(eqn, new)

@@ -1,7 +1,6 @@
-"""Fusion: a loop, map or branch that follows another step by step is run within it, so nothing between is stored.
+"""Loop fusion: a loop, map or branch that reads another step by step runs within it, so nothing between is stored.
 
-Here it is decided what joins what, and in which order; `join.py` knows loops, maps and branches and builds the one
-that does what several did.
+This module decides which equations fuse, and orders them; `fused_op_builders.py` builds the fused loop, map or branch.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from difflang.passes.fused_op_builders import FUSION_KINDS, FusionKind
 
 
 def fuse(graph: Graph) -> Graph:
-    """Join equations with regions that run alike, where the later needs of the earlier only what it has made so far.
+    """Fuse compatible equations with regions, where each step of the later one reads only that step of the earlier one.
 
-    Loops run alike with one direction and count, maps with one length, branches with one condition. One joins another
-    only if it reads what that gives. The outer ones come first: that brings the inner ones together.
-    What was read between them is still a result; dce drops it where nobody else reads it.
+    Loops are compatible with the same direction and count, maps with the same length, branches with the same condition.
+    One fuses into another only if it reads its results. What is read between them stays a result, which dce may drop.
     Cost: linear in equations, times the number of such equations of one graph over 64.
     """
     return Fuser().graph(graph)
@@ -33,25 +31,26 @@ class Fuser:
     def graph(self, graph: Graph) -> Graph:
         if graph in self.done:
             return self.done[graph]
+        # Outer equations first: fusing them brings the inner ones into one graph.
         joined = fuse_level(graph) if sum(e.op in FUSION_KINDS for e in graph.eqns) > 1 else graph
         eqns = [eqn.with_regions(map(self.graph, eqn.regions)) if eqn.regions else eqn for eqn in joined.eqns]
         return self.done.setdefault(graph, joined.with_eqns(eqns))
 
 
 class FusionCluster(Struct, eq=False):
-    """Equations that become one, in order. `waits` are the clusters that it needs, as bits."""
+    """Equations that become one, in order. `depends` is the set of clusters that it depends on, as bits."""
 
     number: int
     kind: FusionKind
     eqns: list[Eqn] = field(default_factory=list)
     depends: int = 0
-    available: set[Value] = field(default_factory=set)  # what its regions have at hand
+    available: set[Value] = field(default_factory=set)  # results that a fused region can read step by step
 
 
 class FusionClusters:
-    """Finds which equations of a graph become one, and what each value waits for, as bits of clusters.
+    """Groups the equations of a graph that become one, and tracks the clusters that each value depends on, as bits.
 
-    Joining is refused if it would close a circle: something else stands between, or effects would change their order.
+    An equation does not join a cluster if that would close a cycle of dependencies or reorder effects.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -90,7 +89,7 @@ class FusionClusters:
             self.depends[result] = 1 << cluster.number
 
     def can_join(self, eqn: Eqn, kind: FusionKind, cluster: FusionCluster) -> bool:
-        """Whether it runs like the cluster, reads what that gives, and needs nothing that comes after it."""
+        """Whether it is compatible with the cluster and depends on it only step by step."""
         if kind is not cluster.kind or not kind.compatible(cluster.eqns, eqn):
             return False
         free = set(kind.reads(eqn))
@@ -102,7 +101,7 @@ class FusionClusters:
         return not self.depends_on(self.dependencies(others), cluster.number)
 
     def depends_on(self, waits: int, target: int) -> bool:
-        """Whether what waits for these clusters waits for the target, be it through others."""
+        """Whether any of these clusters depends on the target, directly or through others."""
         seen = 0
         todo = waits
         while todo:
@@ -117,7 +116,7 @@ class FusionClusters:
 
 
 def bit_indices(mask: int) -> Iterator[int]:
-    """The numbers in a mask, the least first."""
+    """The indices of the set bits, the least first."""
     while mask:
         least = mask & -mask
         yield least.bit_length() - 1
@@ -125,7 +124,7 @@ def bit_indices(mask: int) -> Iterator[int]:
 
 
 def fuse_level(graph: Graph) -> Graph:
-    """One level of a graph with what can be joined joined."""
+    """One graph with its compatible equations fused; its regions are not changed."""
     clusters = FusionClusters(graph)
     if all(len(c.eqns) == 1 for c in clusters.clusters):
         return graph
@@ -141,7 +140,8 @@ def fuse_level(graph: Graph) -> Graph:
 
 
 def topological_order(eqns: Sequence[Eqn]) -> list[Eqn]:
-    """The same equations, each after those that it needs and else in the order given; effects keep their order."""
+    """The same equations, each after those that it reads and otherwise in their order; effects keep their order."""
+    # Kahn's algorithm with a heap, which makes the order deterministic and as close to the old one as possible.
     maker = {result: i for i, eqn in enumerate(eqns) for result in eqn.results}
     readers: list[list[int]] = [[] for _ in eqns]
     missing: list[int] = []

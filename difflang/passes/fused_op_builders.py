@@ -1,4 +1,4 @@
-"""One loop, map or branch that does what several did: what `fuse` knows of each of them."""
+"""Builders of fused loops, maps and branches: one equation that does the work of several, for the `fuse` pass."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Renaming = dict[Value, Value]
 
 
 class FusionKind(Struct, frozen=True, eq=False):
-    """How equations of one op are joined."""
+    """How equations of one op are fused."""
 
-    compatible: Callable[[Eqns, Eqn], bool]  # does it run like those that are joined already?
-    shared_operands: int  # so many first operands are one if they are alike
-    reads: Callable[[Eqn], Sequence[int]]  # places of operands that a region may take from another, step by step
-    fusable_results: Callable[[Eqn], Sequence[Value]]  # results that it may take
-    build: Callable[[Eqns, Renaming], Eqn]  # the one, and which results of the others its results replace
+    compatible: Callable[[Eqns, Eqn], bool]  # whether an equation runs like those that are fused already
+    shared_operands: int  # the number of leading operands that all equations share
+    reads: Callable[[Eqn], Sequence[int]]  # the operands that a region may read from another one, step by step
+    fusable_results: Callable[[Eqn], Sequence[Value]]  # the results that can be read so
+    build: Callable[[Eqns, Renaming], Eqn]  # the fused equation; the renaming gets the results that it replaces
 
 
 def copy_body(body: Graph, to: Renaming, eqns: list[Eqn]) -> list[Value]:
-    """Copy a body's equations to the end of `eqns`, its params being what `to` says; gives its results."""
+    """Copy a body's equations to the end of `eqns`, with its params replaced by `to`; returns its results."""
     for eqn in body.eqns:
         results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])
         eqns.append(Eqn(eqn.op, tuple([to[v] for v in eqn.operands]), results, eqn.attrs, eqn.regions, eqn.span))
@@ -37,7 +37,7 @@ def copy_body(body: Graph, to: Renaming, eqns: list[Eqn]) -> list[Value]:
 
 
 class FusedParams:
-    """The params of a joined region: one for each operand, however many read it."""
+    """The params of a fused region: one for each operand, however many equations read it."""
 
     def __init__(self) -> None:
         self.home = Builder()
@@ -47,17 +47,17 @@ class FusedParams:
         return self.of.setdefault(operand, Value(like.type, self.home, like.hint))
 
     def bind(self, operands: Sequence[Value], params: Sequence[Value], made: Mapping[Value, Value]) -> Renaming:
-        """What params of one region are in the joined one: what was made there, else its params."""
+        """The params of one region as values of the fused one: values computed there, else its params."""
         return {
             p: made[v] if v in made else self.param(v, p) for v, p in zip(operands, params, strict=True)
         }  # fmt: skip
 
 
-# ----------------------------------------------------------------------------------------------------- loops
+# ---- Loops
 
 
 def loops_compatible(loops: Eqns, eqn: Eqn) -> bool:
-    """Whether a loop takes exactly the steps of the others: its limit is their count, or it shares theirs."""
+    """Whether a loop takes exactly the steps of the others: its limit is their step count, or the same limit."""
     first, a, b = loops[0], LoopAttrs.of(loops[0]), LoopAttrs.of(eqn)
     if len(eqn.regions) > 1 or comparable_form(a) != comparable_form(b):
         return False
@@ -67,7 +67,7 @@ def loops_compatible(loops: Eqns, eqn: Eqn) -> bool:
 
 
 def comparable_form(form: LoopAttrs) -> LoopAttrs:
-    """What two loops must have in common."""
+    """The attributes that two loops must have in common."""
     return form._replace(consts=0, carry=0, history_outputs=0)
 
 
@@ -89,7 +89,8 @@ def fuse_loops(loops: Eqns, to: Renaming) -> Eqn:
     body: list[Eqn] = []
     carries: list[tuple[Value, Value]] = []  # result of the loop and of its step
     arrays: list[tuple[Value, Value]] = []
-    histories: list[tuple[Value, Value]] = []  # which a step gives last
+    # A step gives carries first, then items of arrays, then items of histories: results are collected in that order.
+    histories: list[tuple[Value, Value]] = []
     for eqn in loops:
         form = LoopAttrs.of(eqn)
         outer, inner = form.parts(eqn.operands), form.parts(eqn.regions[0].params)
@@ -117,7 +118,7 @@ def fuse_loops(loops: Eqns, to: Renaming) -> Eqn:
 
 
 def fused_conditions(eqn: Eqn, consts: FusedParams, carry: Sequence[Value]) -> Iterator[Graph]:
-    """The condition of the first loop, as the joined loop's: it also takes what it does not read."""
+    """The condition of the first loop, with the params of the fused one."""
     form = LoopAttrs.of(eqn)
     outer = form.parts(eqn.operands)
     for go in eqn.regions[1:]:
@@ -133,7 +134,7 @@ def fused_conditions(eqn: Eqn, consts: FusedParams, carry: Sequence[Value]) -> I
         yield Graph((index, *own.of.values(), *states), tuple(body), tuple(results), go.name)
 
 
-# -------------------------------------------------------------------------------------------------- branches
+# ---- Branches
 
 
 def fuse_conds(conds: Eqns, to: Renaming) -> Eqn:
@@ -155,7 +156,7 @@ def fuse_conds(conds: Eqns, to: Renaming) -> Eqn:
     return Eqn(cond, (first.operands[0], *operands), results, first.attrs, tuple(regions), first.span)
 
 
-# ------------------------------------------------------------------------------------------------------ maps
+# ---- Maps
 
 
 def split_consts(eqn: Eqn, values: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:

@@ -1,4 +1,4 @@
-"""Hoisting: what a loop or a map computes alike in every step is computed once, before it."""
+"""Loop-invariant code motion: moves equations that are the same in every step out of loops and maps."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ from difflang.passes.inline import splice
 def hoist(graph: Graph) -> Graph:
     """Move equations that depend only on consts out of the regions of loops and maps.
 
-    Only equations without effects that surely end are moved, since the loop may run no step at all. One that only
-    makes a value larger (a constant, a broadcast) is moved if others that move need it, but is not itself passed in.
+    Only equations without effects that surely terminate are moved, since the loop may run no step at all. One that
+    only enlarges a value (a constant, a broadcast) is moved if others that move read it, but is not itself passed in.
     Cost: linear.
     """
     return Hoister(lambda eqn: True).graph(graph)
 
 
 def hoist_from_nonempty_loops(graph: Graph) -> Graph:
-    """The same for loops and maps that surely take a step: for a graph that is differentiated afterwards.
-
-    What a loop without a step computes contributes nothing to a derivative. Outside it would contribute zero times a
-    slope, which may be infinite.
-    """
+    """The same for loops and maps that surely take a step: for a graph that is differentiated afterwards."""
+    # A loop without steps contributes nothing to a derivative. A hoisted equation would contribute zero times a slope,
+    # which may be infinite.
     return Hoister(always_iterates).graph(graph)
 
 
 class Hoister:
     def __init__(self, leaves: Callable[[Eqn], bool]) -> None:
-        self.may_leave = leaves  # whether equations may leave the regions of this one
+        self.may_leave = leaves  # whether equations may be moved out of this one
         self.done: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -51,7 +49,7 @@ class Hoister:
 
 
 def hoist_from_eqn(eqn: Eqn, before: list[Eqn]) -> Eqn:
-    """The equation with less in its regions; what moved is appended to `before`."""
+    """The equation with fewer equations in its regions; the moved ones are appended to `before`."""
     layout = eqn.op.region_dataflow(eqn) if eqn.op.region_dataflow else RegionDataflow(())
     if not layout.repeats:
         return eqn
@@ -82,7 +80,7 @@ def hoist_from_region(eqn: Eqn, number: int, before: list[Eqn]) -> Eqn:
 
 
 def invariant_equations(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
-    """The equations that may move, in order."""
+    """The loop-invariant equations that may be moved, in order."""
     known = set(fixed)
     found: list[Eqn] = []
     for eqn in region.eqns:
@@ -93,25 +91,26 @@ def invariant_equations(region: Graph, fixed: dict[Value, Value]) -> list[Eqn]:
 
 
 def surely_terminates(eqn: Eqn) -> bool:
-    """Whether it surely ends: no loop of unknown length is in it."""
+    """Whether it holds no loop of unknown length."""
     if eqn.regions and eqn.attrs.get("length", 0) is None:
         return False
     return all(surely_terminates(inner) for region in eqn.regions for inner in region.eqns if inner.regions)
 
 
 def enlarges_memory(eqn: Eqn) -> bool:
-    """Whether its results take more memory than its operands, so that keeping them is worse than making them again."""
+    """Whether its results take more memory than its operands, so that recomputing beats passing them in."""
     return sum(element_count(r.type) for r in eqn.results) > sum(element_count(v.type) for v in eqn.operands)
 
 
 def element_count(type: Type) -> float:
     if isinstance(type, History):
         return float("inf")
+    # A symbolic size counts as a large one: a broadcast along it enlarges memory.
     return float(prod(d if isinstance(d, int) else 1_000 for d in type.shape))
 
 
 def values_read_elsewhere(region: Graph, moving: list[Eqn]) -> list[Value]:
-    """What those that move make, and the rest of the region reads."""
+    """The results of moving equations that the rest of the region reads."""
     gone = set(moving)
     made = {r for e in moving for r in e.results}
     reads = [v for e in region.eqns if e not in gone for v in e.operands]
@@ -119,7 +118,7 @@ def values_read_elsewhere(region: Graph, moving: list[Eqn]) -> list[Value]:
 
 
 def with_dependencies(region: Graph, moving: list[Eqn]) -> list[Eqn]:
-    """Those that move, with everything they need, in order."""
+    """The moving equations and all that they depend on, in order."""
     need: set[Value] = set()
     kept: list[Eqn] = []
     gone = set(moving)
@@ -131,7 +130,7 @@ def with_dependencies(region: Graph, moving: list[Eqn]) -> list[Eqn]:
 
 
 def add_consts(eqn: Eqn, number: int, region: Graph, inside: list[Value], outside: list[Value]) -> Eqn:
-    """The equation with more consts: `outside` is what `inside` are in the region of that number."""
+    """The equation with more consts: operands `outside`, which are the params `inside` of region `number`."""
     assert eqn.op.region_dataflow is not None
     at = eqn.op.region_dataflow(eqn).new_consts_at
     assert at is not None

@@ -1,4 +1,4 @@
-"""Inlining of calls. Loops stay (see `unroll` for short ones), and code never grows by more than a constant factor."""
+"""Inlining of function calls, and copying of graph bodies. Code never grows by more than a constant factor."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.tensor_types import History
 from difflang.ir.text_printer import shared_graphs
 
-MAX_INLINE_EQNS = 20  # equations; a body that is used again and is larger stays a call
+MAX_INLINE_EQNS = 20  # a function that is called more than once and has more equations stays a call
 
 
 def inline(graph: Graph) -> Graph:
-    """Put the body of a function where it is called, if it is small or called in one place only, or histories cross it.
+    """Replace calls of functions that are small, called only once, or take or give histories by their bodies.
 
-    A history is read beside its maker (see `ops.saved`), which lowering puts in one place in any case.
-    Cost: linear in what it gives.
+    Cost: linear in the size of the result.
     """
     return Inliner(graph).graph(graph) if any([e.regions for e in graph.eqns]) else graph
 
@@ -40,7 +39,7 @@ class Inliner:
 
 
 def is_inlinable_call(eqn: Eqn) -> bool:
-    """Whether the equation runs its one region once, on its operands, for its results, and may be opened."""
+    """Whether the equation runs its one region once, on its operands, for its results, and may be inlined."""
     if eqn.op.region_dataflow is None or len(eqn.regions) != 1:
         return False
     layout = eqn.op.region_dataflow(eqn)
@@ -50,13 +49,14 @@ def is_inlinable_call(eqn: Eqn) -> bool:
 
 
 def should_inline(eqn: Eqn) -> bool:
-    """Whether the body of a function that is called elsewhere too is put where it is called."""
+    """Whether to inline a function that is called elsewhere too."""
+    # A history is read in the graph of the loop that makes it, so no call may stand between the two.
     crossing = any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results))
     return crossing or len(eqn.regions[0].eqns) <= MAX_INLINE_EQNS
 
 
 def splice(body: Graph, operands: tuple[Value, ...], eqns: list[Eqn]) -> list[Value]:
-    """Copy the equations of a body to the end of `eqns`; gives what the body's results are there."""
+    """Copy the equations of a body on these operands to the end of `eqns`; returns the results."""
     to = dict(zip(body.params, operands, strict=True))
     for eqn in body.eqns:
         results = tuple([Value(r.type, r.home, r.hint) for r in eqn.results])

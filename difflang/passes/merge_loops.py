@@ -1,6 +1,6 @@
-"""Loops that read what several others keep read it of the last of these: a program goes through what one loop yields.
+"""Merges loops: equal ones, of a function and its derivative, run once; and a loop reads the histories of one loop.
 
-Only loops of a length that the run decides: what others keep are arrays, which are read by index.
+Histories are only made by loops of run-time length: others save arrays, which are read by index.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from difflang.passes.dce import dce
 
 
 def merge_history_sources(graph: Graph) -> Graph:
-    """The graph in which each loop reads the histories of one loop alone, which hands on those that it reads itself.
+    """The graph in which each loop reads histories of one loop only, which forwards those of earlier loops.
 
-    Cost: linear, times how many loops one reads.
+    Cost: linear, times the number of loops that one reads.
     """
     done: dict[Graph, Graph] = {}
     for inner in graphs_postorder(graph)[0]:
@@ -27,13 +27,13 @@ def merge_history_sources(graph: Graph) -> Graph:
 
 
 class HistorySourceMerger:
-    """The equations of one graph on the way."""
+    """Rewrites the equations of one graph."""
 
     def __init__(self, eqns: list[Eqn]) -> None:
         self.eqns = eqns
         self.maker: dict[Value, int] = {}
         self.forwarded: dict[tuple[int, Value], Value] = {}
-        self.original_history: dict[Value, Value] = {}  # what is handed on, as its first loop keeps it
+        self.original_history: dict[Value, Value] = {}  # from a forwarded history to that of the loop that made it
         for number, eqn in enumerate(eqns):
             if is_dynamic_loop(eqn):
                 self.read_of_one(number)
@@ -49,10 +49,10 @@ class HistorySourceMerger:
             return
         operands = [self.forward_history(last, v) if self.maker.get(v, last) != last else v for v in eqn.operands]
         self.eqns[number] = Eqn(eqn.op, tuple(operands), eqn.results, eqn.attrs, eqn.regions, eqn.span)
-        self.read_of_one(last)  # what it hands on it reads of others as well
+        self.read_of_one(last)  # the histories that it forwards are new operands of it
 
     def forward_history(self, maker: int, history: Value) -> Value:
-        """What a loop reads of an earlier one, as it keeps it itself."""
+        """The history of an earlier loop as a result of the loop `maker`, which reads it and saves it again."""
         history = self.original_history.get(history, history)
         if (maker, history) in self.forwarded:
             return self.forwarded[maker, history]
@@ -74,18 +74,21 @@ class HistorySourceMerger:
 
 
 def is_dynamic_loop(eqn: Eqn) -> bool:
-    """Whether it is a loop whose number of steps only the run knows."""
+    """Whether it is a loop whose number of steps is only known at run time."""
     return "reverse" in eqn.attrs and "carry" in eqn.attrs and eqn.attrs["length"] is None
 
+
+# ---- Equal loops
 
 CarryKey = tuple[tuple[Value, ...], Hashable]
 
 
 def merge_equal_loops(graph: Graph) -> Graph:
-    """The graph in which a loop that keeps nothing is gone where a later one carries the same: that runs in its place.
+    """Replace a loop without outputs by a later loop with the same carry, which may have outputs.
 
     Cost: linear in the loops.
     """
+    # A function's own loop and that of its derivative, which saves residuals as well.
     keys, done = StructuralKeys(), dict[Graph, Graph]()
     for inner in graphs_postorder(graph)[0]:
         eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
@@ -97,7 +100,7 @@ def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:
     eqns: list[Eqn | None] = list(graph.eqns)
     made = {r: number for number, eqn in enumerate(graph.eqns) for r in eqn.results}
     same: dict[Value, Value] = {}
-    plain: dict[CarryKey, int] = {}  # loops that keep nothing, by what they carry
+    plain: dict[CarryKey, int] = {}  # loops without outputs, by their carry
     for number, eqn in enumerate(graph.eqns):
         carried = carry_key(eqn, keys) if eqn.op is OPS["loop"] and not eqn.effectful else None
         if carried is None:
@@ -114,17 +117,18 @@ def merge_level(graph: Graph, keys: StructuralKeys) -> Graph:
 
 
 def carry_result_count(eqn: Eqn) -> int:
-    """How many of its results are the number of its steps and the carry."""
+    """The number of results that are the step count and the carry."""
     carry = eqn.attrs["carry"]
     assert isinstance(carry, int)
     return 1 + carry
 
 
 def carry_key(eqn: Eqn, keys: StructuralKeys) -> CarryKey | None:
-    """What a loop reads for what it carries, and how; None where it carries nothing."""
-    wanted = eqn.results[1 : carry_result_count(eqn)]
-    if not wanted:
+    """The operands and the program that compute the carry of a loop; None without a carry."""
+    carry = eqn.results[1 : carry_result_count(eqn)]
+    if not carry:
         return None
-    alone = dce(Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), tuple(wanted), ""))
+    # Dead code elimination leaves the part of the loop that its carry depends on.
+    alone = dce(Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), tuple(carry), ""))
     (core,) = alone.eqns
     return core.operands, (attrs_key(core.attrs), tuple([keys.graph_key(g) for g in core.regions]))

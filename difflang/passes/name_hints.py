@@ -1,4 +1,4 @@
-"""Values called as the user calls them: by the `let` whose right side an equation is."""
+"""Name hints: names values of a graph after the `let` bindings of the program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 
 
 def apply_name_hints(graph: Graph, names: Mapping[Span, str]) -> Graph:
-    """The graph with the names of the program for the values of these expressions. Cost: linear."""
+    """The graph with the values of these expressions named as in the program. Cost: linear."""
     done: dict[Graph, Graph] = {}
     for inner in graphs_postorder(graph)[0]:
         done[inner] = name_results(inner, names, done)
@@ -18,7 +18,8 @@ def apply_name_hints(graph: Graph, names: Mapping[Span, str]) -> Graph:
 
 
 def name_results(graph: Graph, names: Mapping[Span, str], done: Mapping[Graph, Graph]) -> Graph:
-    """An expression is several equations of one place: its value is that which none of the others reads."""
+    """One graph with its results named; `done` holds its regions."""
+    # All equations of an expression have its span. The value of the expression is the result that none of them reads.
     inside = Counter((v, e.span) for e in graph.eqns for v in e.operands)
     to: dict[Value, Value] = {}
     eqns: list[Eqn] = []

@@ -1,4 +1,4 @@
-"""The standard order of passes."""
+"""Pass pipelines: the standard order of optimization passes, before and after differentiation, and for reading."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ FULL_PASSES: tuple[Pass, ...] = (
     dce,
 )
 READABLE_PASSES: tuple[Pass, ...] = (vectorize_maps, inline, sink_constants, simplify, cse, fuse, cse, hoist, dce)
+# Each round opens work for the next: fused bodies have common subexpressions, hoisted equations are simplified.
 ROUNDS = 3
 PASS_NAMES = tuple(dict.fromkeys(p.__name__ for p in (*FULL_PASSES, *ROUND_PASSES)))
-IDEMPOTENT_PASSES: set[Pass] = {cse, dce}  # run again at once they change nothing
-DEAD_CODE_BLIND_PASSES: set[Pass] = {
-    cse,
-    simplify,
-}  # they see no dead equation, so one dropped gives them nothing to do
+IDEMPOTENT_PASSES: set[Pass] = {cse, dce}  # a second run in a row changes nothing
+# Passes for which a dropped dead equation is no reason to run again.
+DEAD_CODE_BLIND_PASSES: set[Pass] = {cse, simplify}
 
 
 def prepare_for_ad(graph: Graph, *, unroll_loops: bool = False) -> Graph:
     """One quick round, for a graph that will be differentiated and then optimized once more.
 
-    What lanes look up is one gather, and its derivative one scatter. What every step of a loop computes alike leaves it
-    here: its derivative is then taken once too, not once a step. Sums of products are not contracted yet: as such their
-    cotangents are chosen term by term. What is not to be read has short loops `written_out`.
+    With `unroll_loops`, short loops are unrolled; not for graphs that people read.
     """
+    # Vectorized here, the lookups of a map are one gather, whose derivative is one scatter. Hoisted here, an equation
+    # is differentiated once, not once per step. Sums of products are contracted only afterwards, as masks of their
+    # cotangents apply term by term.
     narrow = run_verified(graph, dce, inline, simplify)
     if unroll_loops:
         straight = run_verified(narrow, unroll)
@@ -67,23 +67,23 @@ def prepare_for_ad(graph: Graph, *, unroll_loops: bool = False) -> Graph:
 
 
 def optimize(graph: Graph) -> Graph:
-    """A graph that computes the same, bit for bit, with less.
+    """A graph that computes the same results, bit for bit, with less work.
 
-    Cost: linear; at most three rounds, and no pass where it is known to change nothing.
+    Cost: linear; at most three rounds, without passes that are known to change nothing.
     """
     return run_passes(graph, dce, *ROUND_PASSES * ROUNDS)
 
 
 def optimize_fully(graph: Graph) -> Graph:
-    """The same, with maps done on whole arrays and sums of products as contractions, for derivatives' loops after them.
+    """The same with vectorized maps, and with sums of products as contractions, those of reverse loops after the loop.
 
-    Sums are added in another order.
+    Sums may be added in another order.
     """
     return final_graph(graph, full_pipeline_steps(graph))
 
 
 def optimize_for_reading(graph: Graph) -> Graph:
-    """The same, to be read: sizes may be names, and sums of products stay what they are."""
+    """The same for human readers: sizes may be symbolic, and sums of products are not contracted."""
     return final_graph(graph, full_pipeline_steps(graph, read=True))
 
 
@@ -94,7 +94,7 @@ def run_verified(graph: Graph, *passes: Pass) -> Graph:
 
 
 def run_passes(graph: Graph, *passes: Pass) -> Graph:
-    """The graph after all passes, but for those that are known to change nothing."""
+    """The graph after all passes, except those that are known to change nothing."""
     return final_graph(graph, pass_steps(graph, *passes))
 
 
@@ -105,8 +105,8 @@ def final_graph(graph: Graph, taken: Iterator[tuple[str, Graph, Graph]]) -> Grap
 
 
 def pass_steps(graph: Graph, *passes: Pass) -> Iterator[tuple[str, Graph, Graph]]:
-    """What each pass that is run is called, the graph before it, and after it."""
-    known: dict[Pass, Graph] = {}  # what each pass would give back as it is
+    """Run passes; yields the name of each, the graph before and the graph after it."""
+    known: dict[Pass, Graph] = {}  # for each pass, a graph that it would not change
     for rewrite in passes:
         if known.get(rewrite) is graph:
             continue
@@ -119,5 +119,5 @@ def pass_steps(graph: Graph, *passes: Pass) -> Iterator[tuple[str, Graph, Graph]
 
 
 def full_pipeline_steps(graph: Graph, *, read: bool = False) -> Iterator[tuple[str, Graph, Graph]]:
-    """The steps of `optimize_fully`, or if it is to be read those of `readable`."""
+    """The steps of `optimize_fully`, or with `read` those of `optimize_for_reading`."""
     return pass_steps(graph, dce, *(READABLE_PASSES * ROUNDS if read else (*FULL_PASSES, *ROUND_PASSES * (ROUNDS - 1))))

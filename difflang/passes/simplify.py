@@ -1,4 +1,4 @@
-"""Local rewriting: applies the rules of `rules.py` (pairs of programs), `shapes.py`, `control.py`, `facts.py`, …"""
+"""The rewriter: simplifies equations by the local rewrite rules in `passes/rules`, until none applies."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OperandGuard = tuple[int, str]  # the operand of that number was made by the op 
 
 
 def simplify(graph: Graph) -> Graph:
-    """Rewrite each equation by the first rule that matches, until none does. What is no longer read is left to dce.
+    """Rewrite each equation by the first rule that matches, until none does. Dead equations are left to dce.
 
-    A rule never changes a bit of a result (all NaNs being one): so no zero times x, no x - x, no x + 0.0.
-    Cost: linear; a graph that is used many times is looked at once.
+    A rule never changes a bit of a result (all NaNs count as equal): so there is none for x * 0, x - x or x + 0.0.
+    Cost: linear; a graph that is used many times is visited once.
     """
     return Simplifier().graph(graph)
 
@@ -46,7 +46,7 @@ class Simplifier:
 
 
 class Rewriter:
-    """The graph that is being made: what rules look at, and emit into."""
+    """The graph under construction: rules inspect it and emit into it."""
 
     def __init__(self, rules: Mapping[str, OpRules]) -> None:
         self.rules = rules
@@ -54,9 +54,10 @@ class Rewriter:
         self.makers: dict[Value, Eqn] = {}
 
     def add(self, eqn: Eqn) -> Sequence[Value]:
-        """The equation's results: its own, or those of what it was rewritten to."""
+        """The equation's results: its own, or those of the equations that replace it."""
         rules = self.rules.get(eqn.op.name)
         if rules is not None:
+            # Most rules need an operand made by a certain op. They are indexed by that op, so few rules are tried.
             for rewrite in rules.always:
                 if (found := rewrite(self, eqn)) is not None:
                     return found
@@ -69,7 +70,7 @@ class Rewriter:
         return eqn.results
 
     def keep(self, eqn: Eqn) -> None:
-        """Put an equation into the graph as it is."""
+        """Append an equation as it is."""
         self.eqns.append(eqn)
         for result in eqn.results:
             self.makers[result] = eqn
@@ -80,13 +81,13 @@ class Rewriter:
         return eqn if eqn is not None and eqn.op.name == name else None
 
     def number(self, value: Value) -> complex | None:
-        """The number that the whole array holds, if it is a constant and that is known."""
+        """The number that fills an array, if it is a constant with a known value."""
         eqn = self.maker(value, "const")
         number = eqn.attrs["value"] if eqn is not None else None
         return number if isinstance(number, (int, float, complex)) else None
 
     def emit(self, like: Eqn, name: str, *operands: Value, regions: tuple[Graph, ...] = (), **attrs: Attr) -> Values:
-        """The results of another equation, which stands where `like` stood; it is rewritten in turn."""
+        """The results of another equation in place of `like`; it is rewritten in turn."""
         op = OPS[name]
         types = result_types(op, [v.type for v in operands], regions, attrs)
         home = like.results[0].home
@@ -104,6 +105,9 @@ class Rewriter:
             new = Eqn(eqn.op, tuple([to[v] for v in eqn.operands]), results, eqn.attrs, eqn.regions, eqn.span)
             to.update(zip(eqn.results, self.add(new), strict=True))
         return [to[r] for r in body.results]
+
+
+# ---- Rules that are pairs of programs
 
 
 class VariablePattern(Struct, frozen=True):
@@ -130,7 +134,7 @@ Pattern = VariablePattern | ConstantPattern | OpPattern
 
 
 def pattern_from_graph(graph: Graph) -> Pattern:
-    """What matches the one result of a small graph."""
+    """A pattern that matches the one result of a small graph."""
     made: dict[Value, Pattern] = {p: VariablePattern(i) for i, p in enumerate(graph.params)}
     for eqn in graph.eqns:
         if eqn.op.name == "const":
@@ -142,15 +146,15 @@ def pattern_from_graph(graph: Graph) -> Pattern:
 
 
 class ProgramPairRewrite(Struct, eq=False):
-    """A rewrite by two programs: what matches the one, its last equation `root`, is replaced by the other."""
+    """A rewrite by two programs: a match of the first, whose last equation is `root`, is replaced by the second."""
 
     root: OpPattern
     rhs: Graph
-    complex: bool  # whether they are one on complex numbers too
+    complex: bool  # whether they are equal on complex numbers too
 
     @property
     def operand_guard(self) -> OperandGuard | None:
-        """The first operand that is an equation, and of which op."""
+        """The first operand that must be the result of an equation, and the op of that equation."""
         found = self.root.operands
         names = [
             "const" if isinstance(p, ConstantPattern) else p.name if isinstance(p, OpPattern) else "" for p in found
@@ -190,8 +194,11 @@ def matches(pattern: Pattern, value: Value, rewriter: Rewriter, bound: dict[int,
     return all(matches(p, v, rewriter, bound) for p, v in pairs)
 
 
+# ---- Rules that are functions
+
+
 class GuardedRule(Struct, frozen=True):
-    """A rewrite that looks at attributes or types, with programs whose last equation it must rewrite."""
+    """A rewrite that looks at attributes or types, with sample programs whose last equation it must rewrite."""
 
     ops: tuple[str, ...]
     rewrite: Rewrite
@@ -203,7 +210,7 @@ class GuardedRule(Struct, frozen=True):
 
 
 class OpRules(Struct, frozen=True):
-    """The rules for equations of one op: those that look at each, and those that need an operand made by some op."""
+    """The rules for equations of one op: those that always run, and those that need an operand made by some op."""
 
     always: list[Rewrite] = field(default_factory=list)
     by_operand: dict[int, dict[str, list[Rewrite]]] = field(default_factory=dict)
@@ -218,6 +225,7 @@ class OpRules(Struct, frozen=True):
 @cache
 def rules_by_op() -> dict[str, OpRules]:
     """Every rule, by the op of the equation that it rewrites."""
+    # The rules' modules import this one.
     from difflang.passes.rules.affine_indices import AFFINE_INDEX_RULES
     from difflang.passes.rules.algebraic_identities import ALGEBRAIC_IDENTITIES
     from difflang.passes.rules.control_flow_rules import CONTROL_FLOW_RULES

@@ -1,4 +1,4 @@
-"""Names of sizes in a graph replaced by numbers: how many frames a stack has room for."""
+"""Substitutes numbers for symbolic sizes (dim names) in a graph, such as the capacities of stacks and arrays."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from difflang.ir.tensor_types import History, Tensor, Type
 
 DimValues = Callable[[str], Dim]
 CAPACITY_PREFIX = "room."  # no name of a program has a point in it
-DIMLESS_CLASSES = frozenset(
-    (int, float, complex, bool, str)
-)  # most attributes, and most of what is in them: they have no names
+# The classes of most attributes and of their items: they hold no dim names, so they are skipped at once.
+DIMLESS_CLASSES = frozenset((int, float, complex, bool, str))
 
 
 def capacity_dim(what: str) -> Poly:
-    """A size that is told before a program runs: how many frames, steps or items there is room for."""
+    """A size that is set before a program runs: the capacity for frames, steps or items."""
     return dim_name(f"{CAPACITY_PREFIX}{what}")
 
 
 def substitute_graph_dims(graph: Graph, number: DimValues) -> Graph:
-    """The graph with each name of a size replaced; a graph without names as it is. Cost: linear."""
+    """The graph with each dim name replaced; a graph without names as it is. Cost: linear."""
     graphs, _ = graphs_postorder(graph)
+    # Every symbolic size comes from a param or an attribute, so these two places are enough to look at.
     if not any(has_symbolic_dims(p.type) for p in graph.params) and all(
         substitute_in_attr(a, number) is a for inner in graphs for e in inner.eqns for a in e.attrs.values()
     ):
-        return graph  # a size that has a name is one of a param's, or an attribute first
+        return graph
     done: dict[Graph, Graph] = {}
     for inner in graphs:
         done[inner] = substitute_in_graph(inner, number, done)
@@ -35,7 +35,7 @@ def substitute_graph_dims(graph: Graph, number: DimValues) -> Graph:
 
 
 def has_symbolic_dims(type: Type) -> bool:
-    """Whether a size of this type is a name, or is made of some."""
+    """Whether a size of this type is symbolic."""
     if isinstance(type, History):
         return has_symbolic_dims(type.item)
     return not DIMLESS_CLASSES.issuperset([d.__class__ for d in type.shape])
@@ -67,7 +67,7 @@ def substitute_in_graph(graph: Graph, number: DimValues, done: dict[Graph, Graph
 
 
 def substitute_in_attr(attr: Any, number: DimValues) -> Any:
-    """A type or an attribute with numbers for names; the same object where it has none."""
+    """A type or an attribute with numbers for dim names; the same object if it has none."""
     if type(attr) in DIMLESS_CLASSES:
         return attr
     match attr:

@@ -1,8 +1,8 @@
-"""Contraction: a sum of products of arrays that are spread over different axes is one `dot_general`.
+"""Turns sums of products into contractions: a sum over broadcast products becomes one `dot_general`.
 
-`sum(for j => a[i, j] * b[j, k])` widens to both arrays spread over i, j and k, multiplied and summed. The same products
-are added afterwards, in another order: no factor leaves a sum, so an Inf or NaN gets where it got before. A sum over a
-short window, `sum(for k in 0..4 => x[2 * i + k])`, is a sum of slices.
+`sum(for j => a[i, j] * b[j, k])` vectorizes to both arrays broadcast over i, j and k, multiplied and summed. The
+contraction adds the same products, perhaps in another order, so Inf and NaN reach the same results. A sum over a short
+window, `sum(for k in 0..4 => x[2 * i + k])`, becomes a sum of slices.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from difflang.passes.rules.reshapes_and_constants import int_tuple
 MakerMap = Mapping[Value, Eqn]
 Axes = tuple[int, ...]
 
-MAX_SMALL_PRODUCT = 1 << 12  # products with a factor that lies along all of their axes
-MAX_WINDOW = 8  # numbers of a window that is summed slice by slice
-SEARCH_DEPTH = 8  # how far back is looked for arrays that are there anyhow
+MAX_SMALL_PRODUCT = 1 << 12  # elements: up to here a product with one full-size factor is not contracted
+MAX_WINDOW = 8  # the longest window that is summed slice by slice
+SEARCH_DEPTH = 8  # how many equations back an array in memory is searched for
 
 
 def contract(graph: Graph) -> Graph:
-    """Sums of products as contractions. What is no longer read is left to dce. Cost: linear."""
+    """Turn sums of products into contractions. Dead equations are left to dce. Cost: linear."""
 
     def plan(eqn: Eqn, made: MakerMap, in_lanes: bool) -> SumPlan | None:
         return plan_contraction(eqn, made) or (None if in_lanes else plan_masked(eqn, made))
@@ -42,12 +42,12 @@ def contract(graph: Graph) -> Graph:
 
 
 def slice_window_sums(graph: Graph) -> Graph:
-    """Sums over short windows slice by slice. What is no longer read is left to dce. Cost: linear."""
+    """Turn sums over short windows into sums of slices. Dead equations are left to dce. Cost: linear."""
     return SumRewriter(lambda e, made, in_lanes: plan_window_sum(e, made)).graph(graph)
 
 
 class SumRewriter:
-    """Does sums otherwise where there is a plan for it."""
+    """Replaces each sum for which `plan` returns a plan."""
 
     def __init__(self, plan: Callable[[Eqn, MakerMap, bool], SumPlan | None]) -> None:
         self.plan = plan
@@ -92,7 +92,7 @@ def replace_sums(graph: Graph, plans: Mapping[Eqn, SumPlan]) -> Graph:
 
 
 def sum_terms(total: Value, made: MakerMap, readers: Mapping[Value, int]) -> list[Value]:
-    """What a value is the sum of, in order; partial sums that something else reads are terms."""
+    """The terms of nested additions, in order; a partial sum that something else reads is one term."""
     found: list[Value] = []
     todo = [total]
     while todo:
@@ -106,7 +106,7 @@ def sum_terms(total: Value, made: MakerMap, readers: Mapping[Value, int]) -> lis
 
 
 class ContractionFactor(Struct, frozen=True):
-    """An array of which each axis lies along one of a product: axis i along `axes[i]`."""
+    """A factor of a product: its axis i lies along axis `axes[i]` of the product."""
 
     value: Value
     axes: Axes
@@ -117,7 +117,7 @@ class ContractionFactor(Struct, frozen=True):
 
 
 def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
-    """What an array is before it is spread over axes, and its axes moved."""
+    """The array before broadcasts and axis permutations, and where its axes lie."""
     axes = tuple(range(tensor_type(value).rank))
     while (eqn := made.get(value)) is not None:
         if eqn.op.name == "broadcast" and not stretches_axis(eqn):
@@ -132,7 +132,7 @@ def strip_broadcasts(value: Value, made: MakerMap) -> ContractionFactor:
 
 
 def stretches_axis(eqn: Eqn) -> bool:
-    """Whether an axis of size 1 becomes longer."""
+    """Whether a broadcast repeats an axis of size 1."""
     shape = tensor_type(eqn.results[0]).shape
     return any(
         d != shape[a] for d, a in zip(tensor_type(eqn.operands[0]).shape, int_tuple(eqn.attrs["axes"]), strict=True)
@@ -140,13 +140,13 @@ def stretches_axis(eqn: Eqn) -> bool:
 
 
 class ContractionPlan(Struct, frozen=True):
-    """A sum as a contraction of two factors: over which axes of the product, which they share otherwise."""
+    """A sum as a contraction of two factors over some axes of the product; other common axes are batch axes."""
 
     lhs: ContractionFactor
     rhs: ContractionFactor
     over: Axes
     batch_axes: Axes
-    summed_after: Axes  # what is summed of the contraction: only one factor lies along these
+    summed_after: Axes  # axes of one factor only, summed after the contraction
 
     @property
     def swapped(self) -> ContractionPlan:
@@ -154,7 +154,7 @@ class ContractionPlan(Struct, frozen=True):
 
     @property
     def order(self) -> Axes:
-        """Where the axes of the contraction lie in the product."""
+        """The axes of the contraction's result, as axes of the product."""
         left = [[a for a in f.axes if a not in self.over and a not in self.batch_axes] for f in (self.lhs, self.rhs)]
         return (*self.batch_axes, *left[0], *left[1])
 
@@ -178,7 +178,7 @@ class ContractionPlan(Struct, frozen=True):
 
 
 def emit_plan(plan: SumPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, Value]) -> Value:
-    """Append what computes a sum instead of an equation; gives it. `before` are the sums that have been replaced."""
+    """Append the equations of a planned sum; returns its value. `before` maps sums that have been replaced already."""
     builder = Builder(span=eqn.span)
     params = [builder.param(v.type) for v in plan.reads]
     result = plan.sum(builder, *params)
@@ -188,7 +188,7 @@ def emit_plan(plan: SumPlan, eqn: Eqn, eqns: list[Eqn], before: Mapping[Value, V
 
 
 def plan_contraction(eqn: Eqn, made: MakerMap) -> ContractionPlan | None:
-    """How a sum is a contraction, if it is one."""
+    """The plan for a sum that is a contraction."""
     product = made.get(eqn.operands[0])
     return plan_product(product, int_tuple(eqn.attrs["axes"]), made) if product is not None else None
 
@@ -210,17 +210,15 @@ def plan_product(product: Eqn, summed: Axes, made: MakerMap) -> ContractionPlan 
 
 
 def has_permuted_axes(plan: ContractionPlan) -> bool:
-    """Whether the axes of the contraction are not in the order asked for."""
+    """Whether the result of the contraction has to be transposed."""
     order = [a for a in plan.order if a not in plan.summed_after]
     return order != sorted(order)
 
 
 def is_profitable(lhs: ContractionFactor, rhs: ContractionFactor, shape: Sequence[object], made: MakerMap) -> bool:
-    """Whether a factor is spread, and none has to be put into memory that is larger than what it is made of.
-
-    A few products of a matrix and a vector are summed where they are made: a contraction reads its matrix from memory
-    that has to be written first, a slice of a loop's items say.
-    """
+    """Whether a factor is broadcast, and no full-size factor would have to be written to memory first."""
+    # XLA fuses a small product of a matrix and a vector with its sum. A contraction would read its matrix from memory,
+    # where it has to be written first: a slice of a loop's items, say.
     size = prod([n for n in shape if isinstance(n, int)])
     if lhs.size == size and rhs.size == size:
         return False
@@ -230,7 +228,7 @@ def is_profitable(lhs: ContractionFactor, rhs: ContractionFactor, shape: Sequenc
 
 
 def is_materialized(value: Value, made: MakerMap) -> bool:
-    """Whether an array, or one of its size that it is computed from element by element, is in memory in any case."""
+    """Whether an array, or one of its size that it is computed from elementwise, is in memory in any case."""
     size = prod(map(static_size, tensor_type(value).shape))
     todo, seen = [(value, 0)], {value}
     while todo:
@@ -250,17 +248,17 @@ def is_materialized(value: Value, made: MakerMap) -> bool:
     return False
 
 
-# --------------------------------------------------------------------------------- sums that leave terms out
+# ---- Masked sums
 
 
 class MaskedContraction(Struct, frozen=True):
-    """A sum of products of which a truth leaves some out, as a contraction of one factor that is 0 there instead.
+    """A masked sum of products, as a contraction of which one factor is 0 where the mask does not hold.
 
-    That is the same if all of the other factor is finite, which is asked when it runs: no 0 meets an Inf.
+    It is the same if the other factor is finite, which is checked at run time: otherwise 0 times Inf would be NaN.
     """
 
     plan: ContractionPlan
-    truth: ContractionFactor  # it lies along axes of the plan's first factor
+    truth: ContractionFactor  # the mask: its axes are among those of the plan's first factor
     shape: tuple[Dim, ...]
 
     @property
@@ -292,14 +290,14 @@ class MaskedContraction(Struct, frozen=True):
 
 
 def broadcast_factor(factor: ContractionFactor, shape: tuple[Dim, ...]) -> Value:
-    """A factor spread over a shape."""
+    """A factor broadcast to the shape of the product."""
     order = sorted(range(len(factor.axes)), key=factor.axes.__getitem__)
     value = factor.value if order == list(range(len(order))) else OPS["transpose"].one(factor.value, perm=tuple(order))
     return OPS["broadcast"].one(value, shape=shape, axes=tuple(sorted(factor.axes)))
 
 
 def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
-    """How a sum of products is a contraction where terms are left out for which a truth does not hold."""
+    """The plan for a sum of products under a `select` with zero, which masks terms."""
     choice = made.get(eqn.operands[0])
     if choice is None or not choice.op.selects:
         return None
@@ -309,17 +307,17 @@ def plan_masked(eqn: Eqn, made: MakerMap) -> MaskedContraction | None:
     plan, truth = plan_product(product, int_tuple(eqn.attrs["axes"]), made), strip_broadcasts(choice.operands[0], made)
     if plan is None or tensor_type(plan.lhs.value).dtype not in FLOATS:
         return None
-    for way in (plan, plan.swapped):
-        if set(truth.axes) <= set(way.lhs.axes):
-            return MaskedContraction(way, truth, tensor_type(choice.results[0]).shape)
+    for oriented in (plan, plan.swapped):
+        if set(truth.axes) <= set(oriented.lhs.axes):
+            return MaskedContraction(oriented, truth, tensor_type(choice.results[0]).shape)
     return None
 
 
-# ------------------------------------------------------------------------------------------------- windows
+# ---- Windows
 
 
 class WindowSum(Struct, frozen=True):
-    """A sum along one axis of what a gather reads at known places."""
+    """A sum along one axis of a gather with affine indices."""
 
     x: Value
     indices: tuple[AffineIndex, ...]
@@ -338,7 +336,7 @@ class WindowSum(Struct, frozen=True):
         return reduce(lambda a, b: builder.one("add", a, b), found)
 
     def part(self, builder: Builder, x: Value, k: int) -> Value | None:
-        """What is read at the k-th place of each window; None if that is no slice."""
+        """The k-th element of each window, as a slice; None if it is no slice."""
         here = [AffineIndex(p.start + k * p.steps[self.along], self.drop_summed_axis(p.steps)) for p in self.indices]
         return emit_gather_slice(builder.one, x, here, self.axes, self.drop_summed_axis(self.grid))
 
@@ -347,7 +345,7 @@ class WindowSum(Struct, frozen=True):
 
 
 def plan_window_sum(eqn: Eqn, made: MakerMap) -> WindowSum | None:
-    """The short windows that are summed, if the numbers in one place of each are a slice."""
+    """The plan for a sum over short windows, if the k-th elements of all windows are a slice."""
     gather, summed = made.get(eqn.operands[0]), int_tuple(eqn.attrs["axes"])
     if gather is None or gather.op.name != "gather" or len(summed) != 1:
         return None

@@ -1,13 +1,12 @@
-"""Loops are written out where they take few small steps: those within loops, and those of layers in a derivative.
+"""Loop unrolling: short loops with small steps, where they are inside other loops or are layers of a network.
 
-What a loop within a loop costs is the loop, at every step of the one around it: on the CPU XLA calls each operation of
-each step by itself and fuses nothing into it, and what reverse mode reads back of its steps goes through arrays of
-arrays. Written out, the steps are as any other code: fused, simplified and differentiated with what is around them.
+An inner loop costs its overhead at every step of the outer one: on the CPU XLA runs each operation of each step by
+itself without fusion, and reverse mode reads saved values from arrays of arrays. Unrolled steps are fused, simplified
+and differentiated with the code around them.
 
-Of the layers of a network, which multiply by an array of their own each, that is a tenth of the gradient: in a loop
-each step copies its weights out of those of all, and the gradients of weights, for which nothing waits, are computed
-one by one with what is waited for. Where only the value is asked for, or all steps multiply by the same, a loop is
-better: see `defer`.
+For the layers of a network, which have a weight matrix each, unrolling saves a tenth of the gradient's time: in a loop
+each step copies its weights out of an array, and the gradients of weights cannot overlap with other work. For the value
+alone, or if all steps share a matrix, a loop is better: see `contract_after_loops`.
 """
 
 from __future__ import annotations
@@ -24,30 +23,29 @@ from difflang.ops.loop.residual_selection import total_bytes
 from difflang.passes.inline import splice
 from difflang.passes.simplify import tensor_type
 
-MAX_UNROLLED_EQNS = 200  # equations that a loop may become, those of loops within it included
-MAX_ELEMENTWISE_DEPTH = (
-    24  # elementwise equations on end: more of them XLA computes again for each reader, which costs more than a loop
-)
-MAX_INNER_BYTES = 1 << 18  # bytes that its steps may make: of more, the loop itself is not felt, and what it keeps is
-MAX_LAYERS = 8  # steps of a loop that stands in no other
-MAX_LAYER_BYTES = 1 << 22  # bytes that those may make: of more, the copies are not felt, and what it keeps is
+MAX_UNROLLED_EQNS = 200  # equations that a loop may become, including those of loops inside it
+# A longer chain of elementwise equations is recomputed by XLA for each reader, which costs more than a loop.
+MAX_ELEMENTWISE_DEPTH = 24
+# Bytes that the steps of an inner loop may make: beyond, its overhead is negligible and the saved values are not.
+MAX_INNER_BYTES = 1 << 18
+MAX_LAYERS = 8  # steps of an outermost loop
+MAX_LAYER_BYTES = 1 << 22  # bytes that its steps may make: beyond, the copies of weights are negligible
 INDEX = Tensor(I32)
 PRODUCT, TRANSPOSE = OPS["dot_general"], OPS["transpose"]
-DEFAULT_KEEP = (0, 0)  # `keep` of a loop of which the program says nothing
+DEFAULT_KEEP = (0, 0)  # `keep` of a loop without a `@checkpoint` policy
 
 
 def unroll(graph: Graph) -> Graph:
-    """Write out the loops within loops, and those of layers of which a derivative is taken, that take few small steps.
+    """Unroll short loops inside loops, and short loops over layers that are differentiated; inner loops first.
 
-    Inner ones come first.
-    Where the program says what a loop keeps for its derivative it stays one, and so does one with a loop or a
-    derivative in its step. Cost: linear; no loop becomes more than `MOST` equations.
+    A loop with a `@checkpoint` policy stays a loop, and so does one with a loop or a derivative in its step.
+    Cost: linear; no loop becomes more than `MAX_UNROLLED_EQNS` equations.
     """
     return Unroller().graph(graph, UnrollContext())
 
 
 class UnrollContext(Struct, frozen=True):
-    """Where a graph stands: is it run at every step of a loop, and is a derivative of it taken?"""
+    """The context of a graph: whether it runs at every step of a loop, and whether it is differentiated."""
 
     in_loop: bool = False
     differentiated: bool = False
@@ -84,9 +82,9 @@ class Unroller:
 
 
 def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
-    """Whether a loop takes a few steps, always as many, and its steps are small and straight.
+    """Whether a loop takes a few steps, a fixed number, and its steps are small and without loops.
 
-    One that does not stand inside another also has to be of few layers, in a derivative.
+    An outermost loop must also be one over a few layers, in a derivative.
     """
     form, values = LoopAttrs.of(eqn), (*eqn.operands, *eqn.results)
     if not form.exact or not isinstance(form.length, int) or not all([isinstance(v.type, Tensor) for v in values]):
@@ -98,7 +96,8 @@ def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
         place.differentiated and form.length <= MAX_LAYERS and multiplies_own_matrix(step, form)
     ):
         return False
-    moves = 1 + 2 * (len(form.parts(eqn.operands).xs) + len(step.results) - form.carry)  # index, items, what is given
+    # Equations besides the step's own: the index, two for each item and two for each output.
+    moves = 1 + 2 * (len(form.parts(eqn.operands).xs) + len(step.results) - form.carry)
     room = MAX_UNROLLED_EQNS // form.length - moves if form.length > 1 else 0
     if room <= 0 or not is_small_step(step, room):
         return False
@@ -110,7 +109,7 @@ def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
 
 
 def is_small_step(step: Graph, room: int) -> bool:
-    """Whether a step has no more equations, those of its regions included, and no loop and no derivative."""
+    """Whether a step has at most `room` equations, including those of its regions, and no loop or derivative."""
     todo = [step]
     while todo:
         eqns = todo.pop().eqns
@@ -122,7 +121,7 @@ def is_small_step(step: Graph, room: int) -> bool:
 
 
 def multiplies_own_matrix(step: Graph, form: LoopAttrs) -> bool:
-    """Whether a step has a product with a matrix that no other step has."""
+    """Whether a step has a product with a matrix of its own, as a layer with its weights."""
     own = {x for x in form.parts(step.params).xs if len(tensor_type(x).shape) > 1}
     for eqn in step.eqns:
         if eqn.op is PRODUCT and not own.isdisjoint(eqn.operands):
@@ -133,7 +132,7 @@ def multiplies_own_matrix(step: Graph, form: LoopAttrs) -> bool:
 
 
 def elementwise_depth(step: Graph) -> int:
-    """How many equations follow one another, but for products and sums, which XLA keeps apart."""
+    """The longest chain of equations, not counting products and sums, at which XLA ends a fusion."""
     ends: dict[Value, int] = {}
     for eqn in step.eqns:
         if eqn.operands and not (eqn.op.fusion_barrier or (eqn.op.linear_in_each and not eqn.op.elementwise)):
@@ -143,7 +142,7 @@ def elementwise_depth(step: Graph) -> int:
 
 
 def emit_unrolled(eqn: Eqn, eqns: list[Eqn]) -> list[Value]:
-    """The results of a loop whose steps come one after the other at the end of `eqns`."""
+    """Append the steps of a loop one after the other to `eqns`; returns its results."""
     form = LoopAttrs.of(eqn)
     parts, step = form.parts(eqn.operands), eqn.regions[0]
     assert isinstance(form.length, int)
@@ -172,7 +171,7 @@ Emit = Callable[..., Value]
 
 
 def step_item(emit: Emit, x: Value, i: int) -> Value:
-    """What step i reads of an array."""
+    """The item of an array that step i reads."""
     shape = tensor_type(x).shape
     rest = shape[1:]
     piece = emit("slice", x, starts=(i, *[0] * len(rest)), stops=(i + 1, *rest), steps=(1,) * len(shape))
@@ -180,5 +179,5 @@ def step_item(emit: Emit, x: Value, i: int) -> Value:
 
 
 def stack_items(emit: Emit, items: Sequence[Value]) -> Value:
-    """What the steps gave, in one array."""
+    """The outputs of the steps in one array."""
     return emit("concat", *[emit("reshape", y, shape=(1, *tensor_type(y).shape)) for y in items], axis=0)

@@ -1,10 +1,9 @@
-"""Widening: what a map does lane by lane and an op does on whole arrays is done on whole arrays, outside the map.
+"""Vectorizes maps: ops that work on whole arrays replace the per-instance ops of a map, and leave the map.
 
-An elementwise op on the items of arrays is the same op on the arrays; a reduction of an item is a reduction along later
-axes; what each lane looks up at an index of its own is one gather, also where a branch of the lane does it; a function
-that is called in lanes is called once for all of them. What comes before anything that needs lanes (a loop, a branch)
-is done before the map, what comes after all of it behind. Usually nothing is left between, and the map is gone: nothing
-is batched by tracing, and what stands around it can be simplified together with it.
+An elementwise op on items is the same op on arrays; a reduction of an item is a reduction along later axes; lookups at
+an index of each instance are one gather, also those in branches; a function is called once for the whole batch.
+Equations that need instances (a loop, a branch) stay in the map; those before and after it leave it. Usually nothing is
+left and the map is gone: nothing is batched by tracing, and the result is simplified together with its surroundings.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ Renaming = dict[Value, Value]
 
 
 def vectorize_maps(graph: Graph) -> Graph:
-    """Every map without what need not be in it. Inner maps come first. Cost: linear in equations."""
+    """Move every equation that can be vectorized out of its map; inner maps first. Cost: linear in equations."""
     return MapVectorizer().graph(graph)
 
 
 def vectorize_bounded_maps(graph: Graph) -> Graph:
-    """The same before derivatives, maps that hold a loop of unknown length left whole: what such a loop keeps for its
-    gradient is read in the lane that it is kept in.
-    """
+    """The same, but maps that hold a loop of unknown length stay whole: for graphs to be differentiated."""
+    # The gradient of such a loop must read its saved values in the instance that saved them.
     return MapVectorizer(whole_only=True).graph(graph)
 
 
 def vectorize_graph(graph: Graph, batched: Mask, length: int) -> tuple[Graph, Mask] | None:
-    """A graph done for all lanes at once, and which of its results differ between lanes; what differs has a first axis
-    more. `wide` says which params do. None where some of it is done in lanes only.
+    """A graph for a whole batch, and which of its results are batched: they have one more first axis.
+
+    `batched` says which params are. None if some equation cannot be vectorized.
     """
     builder = Builder()
     same, lanes = dict[Value, Value](), dict[Value, Value]()
@@ -74,7 +73,7 @@ class MapVectorizer:
         return graph.with_eqns([e.with_regions(map(self.graph, e.regions)) if e.regions else e for e in graph.eqns])
 
     def vectorize_level(self, graph: Graph) -> Graph:
-        """One level of a graph with its maps widened."""
+        """One graph with its maps vectorized; its regions are not changed."""
         if not any(e.op is map_ for e in graph.eqns):
             return graph
         builder = Builder()
@@ -106,7 +105,7 @@ class MapVectorizer:
         return self.dynamic[graph]
 
     def vectorized_function(self, body: Graph, wide: Mask, length: int) -> Graph:
-        """A function for all lanes at once: the operands that differ, and all results, have lanes."""
+        """A function for the whole batch: the `wide` operands and all results are batched."""
         key = (body, wide, length)
         if key not in self.functions:
             builder = Builder()
@@ -121,7 +120,7 @@ class MapVectorizer:
 
 
 class MapBodyParts(Struct, frozen=True):
-    """The equations of a map's body: done before it on whole arrays, in lanes, and behind it."""
+    """The equations of a map's body: vectorized before the map, kept in it, and vectorized after it."""
 
     before: list[Eqn]
     in_map: list[Eqn]
@@ -129,7 +128,7 @@ class MapBodyParts(Struct, frozen=True):
 
 
 class MapBodyVectorizer:
-    """One map on its way out. `same` are values that all lanes share, `wide` those of all lanes in one array."""
+    """Vectorizes the body of one map. `same` maps values that the batch shares, `wide` batched values."""
 
     def __init__(
         self,
@@ -156,7 +155,7 @@ class MapBodyVectorizer:
         return [self.with_batch_axis(r) for r in self.body.results]
 
     def at_all(self) -> bool:
-        """Do all of it at once, if nothing of it must be done in lanes."""
+        """Emit the whole body vectorized; False if some equation must stay in a map."""
         parts = self.split_body()
         if parts.in_map:
             return False
@@ -165,8 +164,8 @@ class MapBodyVectorizer:
         return True
 
     def split_body(self) -> MapBodyParts:
-        inside: set[Value] = set(self.batched)  # values that differ between lanes
-        late: set[Value] = set()  # those made from what only a lane can do
+        inside: set[Value] = set(self.batched)  # batched values
+        late: set[Value] = set()  # values that depend on an equation that stays in the map
         before: list[Eqn] = []
         rest: list[Eqn] = []
         for eqn in self.body.eqns:
@@ -178,6 +177,7 @@ class MapBodyVectorizer:
             else:
                 late.update(eqn.results)
                 rest.append(eqn)
+        # Of the remaining equations, those that no kept one reads can follow the map.
         needed: set[Value] = set()
         kept: list[Eqn] = []
         behind: list[Eqn] = []
@@ -190,7 +190,7 @@ class MapBodyVectorizer:
         return MapBodyParts(before, kept[::-1], behind[::-1])
 
     def can_vectorize(self, eqn: Eqn, inside: set[Value]) -> bool:
-        """Whether the op itself does on whole arrays what the lanes do."""
+        """Whether the op can compute the whole batch at once."""
         if eqn.effectful or not all(isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)):
             return False
         if eqn.op.elementwise or eqn.op is call:
@@ -203,7 +203,7 @@ class MapBodyVectorizer:
         return eqn.op.batch_rule is not None and eqn.op.batch_rule(eqn, wide, self.length) is not None
 
     def batched_loop(self, eqn: Eqn, wide: Mask) -> BatchedLoop | None:
-        """A loop of all lanes, where no derivative is taken of it any more."""
+        """The loop over the batch, where no derivative of it will be taken."""
         if eqn.op is not loop or self.widener.bounded_only:
             return None
         key = (eqn, wide, self.length)
@@ -220,7 +220,7 @@ class MapBodyVectorizer:
         self.batched.update(zip(eqn.results, self.emit_batched(eqn), strict=True))
 
     def emit_batched(self, eqn: Eqn) -> Values:
-        """The results of all lanes."""
+        """The batched results of an equation."""
         if eqn.op.elementwise:
             return self.builder.emit(eqn.op, [self.with_batch_axis(v) for v in eqn.operands], **eqn.attrs)
         wide = tuple([v in self.batched for v in eqn.operands])
@@ -235,17 +235,17 @@ class MapBodyVectorizer:
         return (eqn.op.batch_rule(eqn, wide, self.length)(*self.operands(eqn)),)
 
     def operands(self, eqn: Eqn) -> list[Value]:
-        """What an equation reads, with lanes only where these differ."""
+        """The operands of an equation, batched only where instances differ."""
         return [self.batched[v] if v in self.batched else self.shared[v] for v in eqn.operands]
 
     def with_batch_axis(self, value: Value) -> Value:
-        """A value of every lane in one array."""
+        """A value of all instances in one array."""
         if value in self.batched:
             return self.batched[value]
         return broadcast_over_batch(self.shared[value], self.length)
 
     def emit_remaining_map(self, parts: MapBodyParts) -> None:
-        """What is left of the map: it reads what was made before, and gives what is read behind."""
+        """The rest of the map: it reads values emitted before it, and gives those that are read after it."""
         made = [r for e in parts.in_map for r in e.results]
         wanted = {v for e in parts.behind for v in e.operands} | set(self.body.results)
         given = [r for r in made if r in wanted]
@@ -258,11 +258,17 @@ class MapBodyVectorizer:
         self.batched.update(zip(given, results, strict=True))
 
 
+# ---- Gathers in branches
+
+
 def hoist_gathers(body: Graph, wide: Container[Value]) -> Graph:
-    """A map's body with the lookups of its branches before them, where lanes differ. `wide` are params that do.
+    """Move the gathers in a map's branches before these, if the condition is batched. `wide` holds batched params.
 
     Cost: linear.
     """
+    # A batched branch runs both sides anyway, so nothing more is read. An index of the side that is not taken may be out
+    # of range: it then reads another element, which nothing uses. Before the branch, the cotangents of the whole batch
+    # are scattered once; inside, each instance would have an array of cotangents of its own.
     if not any(e.op is cond for e in body.eqns):
         return body
     inside = {p for p in body.params if p in wide}
@@ -275,9 +281,10 @@ def hoist_gathers(body: Graph, wide: Container[Value]) -> Graph:
 
 
 def split_branch(eqn: Eqn) -> list[Eqn]:
-    """A branch as its lookups and the rest. Those of branches within it come out first."""
+    """A branch as its gathers and the rest. Those of nested branches are moved first."""
     before: list[Eqn] = []
-    found: list[tuple[Graph, list[Value], list[Value]]] = []  # a region, what was read in it, and the same outside
+    # For each region: the rest of it, the gathered values inside, and the same values outside.
+    found: list[tuple[Graph, list[Value], list[Value]]] = []
     for region in eqn.regions:
         region = region.with_eqns([e for old in region.eqns for e in (split_branch(old) if old.op is cond else [old])])
         inner, moving = find_gathers(region)
@@ -294,9 +301,9 @@ def split_branch(eqn: Eqn) -> list[Eqn]:
 
 
 def find_gathers(region: Graph) -> tuple[list[Value], list[Eqn]]:
-    """What is read at computed places of arrays from outside, and the equations that compute it, in order."""
+    """The results of gathers from arrays outside, and the equations that compute them, in order."""
     params = set(region.params)
-    simple = set(params)  # computed element by element from what comes from outside
+    simple = set(params)  # computed elementwise from values outside
     read: list[Value] = []
     for eqn in region.eqns:
         if not eqn.regions and not eqn.op.effect and simple.issuperset(eqn.operands):
@@ -314,7 +321,7 @@ def find_gathers(region: Graph) -> tuple[list[Value], list[Eqn]]:
 
 
 def add_region_params(region: Graph, more: Sequence[Value], inner: Sequence[Value], outside: Sequence[Value]) -> Graph:
-    """A region that takes what is read before it, its own and that of the other region."""
+    """A region with params for the gathered values, both its own and those of the other region."""
     own = dict(zip(outside, inner, strict=True))
     home = Builder()
     params = [own[v] if v in own else Value(v.type, home, v.hint) for v in more]

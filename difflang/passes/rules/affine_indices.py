@@ -1,8 +1,8 @@
-"""Places that are known: `x[2 * i + 1]`, `x[n - 1 - i]` and `x[i, i]` are slices, not gathers, and need no check.
+"""Affine indices: rewrite rules that turn gathers such as `x[2 * i + 1]` or `x[n - 1 - i]` into slices, without checks.
 
-An index array is followed back to the numbers 0, 1, 2, … along its axes. Where it is a sum of multiples of these that
-stays in range, what a gather reads lies at even distances: a slice with a step, perhaps backwards. The cotangent of a
-slice is padded, that of a gather added up item by item.
+An index array is traced back to iotas. If it is affine in these and stays in range, the gather reads elements at equal
+distances: a slice with a step, perhaps reversed. The cotangent of a slice is a pad, that of a gather a scatter-add,
+which is slower.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Replacement = Sequence[Value] | None
 MakerMap = Mapping[Value, Eqn]
 Emit = Callable[..., Value]  # (name of an op, *operands, **attrs) -> its result
 
-SEARCH_DEPTH = 12  # how far back an index is followed
-INDEX_RANGES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # from, to below
+SEARCH_DEPTH = 12  # how many equations back an index is traced
+INDEX_RANGES = {I32: (-(2**31), 2**31), I64: (-(2**63), 2**63), U32: (0, 2**32)}  # half-open
 
 
 class AffineIndex(Struct, frozen=True):
@@ -43,7 +43,7 @@ class AffineIndex(Struct, frozen=True):
     steps: tuple[int, ...]
 
     def bounds(self, shape: Sequence[int]) -> tuple[int, int]:
-        """The least and the greatest of them. No axis is empty."""
+        """The least and the greatest index. No axis may be empty."""
         reach = [step * (n - 1) for step, n in zip(self.steps, shape, strict=True)]
         return self.start + sum(r for r in reach if r < 0), self.start + sum(r for r in reach if r > 0)
 
@@ -56,7 +56,7 @@ class AffineIndex(Struct, frozen=True):
 
 
 def affine_index(value: Value, made: MakerMap, depth: int = SEARCH_DEPTH) -> AffineIndex | None:
-    """How an array of integers goes on along its axes, if it does so evenly and no integer on the way wraps around."""
+    """The affine form of an array of integers, if it has one and no integer on the way overflows."""
     eqn = made.get(value)
     shape = tensor_type(value).shape
     if (
@@ -140,11 +140,11 @@ AFFINE_OPS: dict[str, Callable[..., AffineIndex | None]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------- lookups
+# ---- Gathers
 
 
 def gather_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A gather of what lies at even distances is a slice."""
+    """Replace a gather with affine indices by a slice."""
     x, *indices = eqn.operands
     places = [affine_index(v, to.makers) for v in indices]
     found = [p for p in places if p is not None]
@@ -161,7 +161,7 @@ def gather_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
 def emit_gather_slice(
     emit: Emit, x: Value, places: Sequence[AffineIndex], axes: Sequence[int], grid: tuple[int, ...]
 ) -> Value | None:
-    """What a gather reads at places over a grid, as a slice if it is one."""
+    """A gather with affine indices over a grid as slices, if it is expressible as such."""
     shape = static_shape(x)
     if 0 in grid or not all(in_bounds(p, grid, shape[a]) for p, a in zip(places, axes, strict=True)):
         return None
@@ -171,6 +171,7 @@ def emit_gather_slice(
         return slice_axes(emit, x, places, axes, grid)
     if len(set(lanes)) > 1:
         return None
+    # Several indices vary along one axis of the grid, as in a diagonal: a slice of the flattened axes.
     rest = remaining_axes(len(shape), tuple(axes))
     strides = [prod([shape[b] for b in axes[i + 1 :]]) for i in range(len(axes))]
     place = AffineIndex(0, (0,) * len(grid))
@@ -189,7 +190,7 @@ def in_bounds(place: AffineIndex, grid: Sequence[int], size: int) -> bool:
 def slice_axes(
     emit: Emit, x: Value, places: Sequence[AffineIndex], axes: Sequence[int], grid: tuple[int, ...]
 ) -> Value:
-    """Along each axis places that change along one axis of the grid, or stay."""
+    """Slice each indexed axis; its index is constant, or varies along one axis of the grid."""
     shape = static_shape(x)
     starts, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
     backwards: list[int] = []
@@ -215,21 +216,21 @@ def slice_axes(
 
 
 def dynamic_slice_to_slice(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A window that begins at places known beforehand is a slice; one that would leave the array is moved inside."""
+    """Replace a dynamic slice with constant starts by a slice; starts are clamped to the array, as XLA does."""
     x, *starts = eqn.operands
     numbers, shape, wanted = [to.number(s) for s in starts], tensor_type(x).shape, int_tuple(eqn.attrs["sizes"])
     first: list[int] = []
     for n, whole, size in zip(numbers, shape, wanted, strict=True):
         end = whole - size
         if not isinstance(n, int) or not (n == 0 or isinstance(end, int)):
-            return None  # a size that is a name does not say whether it leaves the array
+            return None  # with a symbolic size it is unknown whether the slice stays in the array
         first.append(min(max(n, 0), end) if isinstance(end, int) else 0)
     stops = tuple([f + size for f, size in zip(first, wanted, strict=True)])
     return to.emit(eqn, "slice", x, starts=tuple(first), stops=stops, steps=(1,) * len(shape))
 
 
 def padded_reshape_to_diagonal(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A row of numbers with zeros between that make it a square: they lie on its diagonal, and are chosen there."""
+    """Replace a vector padded and reshaped into a diagonal matrix by a select on row and column numbers."""
     made = to.maker(eqn.operands[0], "pad")
     shape = static_shape(eqn.results[0])
     if made is None or len(shape) != 2 or shape[0] != shape[1] or tensor_type(made.operands[0]).rank != 1:
@@ -245,15 +246,14 @@ def padded_reshape_to_diagonal(to: Rewriter, eqn: Eqn) -> Replacement:
     return to.emit(eqn, "select", here, numbers, between)
 
 
-# ------------------------------------------------------------------------------------------------- checks
+# ---- Bounds checks
 
-
-# Of each comparison, the answer where the difference is less than a number; elsewhere it is the other.
+# For each comparison, its value where the difference of the operands is below a number; elsewhere it is the opposite.
 COMPARISON_SIDES = {"lt": (True, 0), "le": (True, 1), "ge": (False, 0), "gt": (False, 1)}
 
 
 def fold_affine_comparison(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A comparison of integers of which all are known to be on one side."""
+    """Fold a comparison of affine integers whose bounds decide it."""
     x, y = (affine_index(v, to.makers) for v in eqn.operands)
     if x is None or y is None:
         return None
@@ -264,14 +264,14 @@ def fold_affine_comparison(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def fold_constant_reduction(to: Rewriter, eqn: Eqn) -> Replacement:
-    """What is chosen of elements that are all one number is that number."""
+    """Replace a maximum, minimum, any or all of a constant array by the constant."""
     number = to.number(eqn.operands[0])
     if number is None or 0 in tensor_type(eqn.operands[0]).shape:
         return None
     return [to.const(eqn, number, eqn.results[0].type)]
 
 
-# -------------------------------------------------------------------------------------------------- the table
+# ---- Sample programs and the table of rules
 
 
 on_bools = sample_program(Tensor(BOOL, (2, 3)))
@@ -287,7 +287,7 @@ def sample_diagonal(x: Value) -> Value:
 
 
 def sample_bounds_check(name: str, size: int) -> Graph:
-    """A check of 2 i + 3 for i from 0 to 4, as indices are checked."""
+    """A bounds check of 2 i + 3 for i from 0 to 4."""
 
     def body(x: Value) -> list[Value]:
         index = x.home.one("iota", type=Tensor(I32, (5,)), axis=0) * 2 + 3

@@ -1,8 +1,8 @@
-"""Rules that are pairs of programs. Each is a theorem: one test evaluates both sides of all of them, bit for bit.
+"""Algebraic identities as rewrite rules: pairs of programs that are equal bit for bit, as one test checks for all.
 
-What is not here is as deliberate as what is. `x + 0.0` is 0.0 at -0.0; `x * 0`, `x - x` and `x / x` are NaN at Inf;
-`-(x - y)` and `y - x` are zeros of different sign at x = y; `not (x < y)` holds beside a NaN. Both sides have one
-derivative too, whatever runs first: so `max(x, x)` stays, whose derivative at NaN is NaN.
+Identities of real numbers that are missing are missing on purpose. `x + 0.0` is 0.0 at -0.0; `x * 0`, `x - x` and
+`x / x` are NaN at Inf; `-(x - y)` and `y - x` are zeros of different sign at x = y; `not (x < y)` holds for a NaN. Both
+sides have the same derivative too: so `max(x, x)` stays, whose derivative at NaN is NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALL_DTYPES = (*NUMBERS, BOOL)
 
 
 class ProgramPair(Struct, frozen=True):
-    """Two programs of one meaning on params of these types; a param in `truths` is a truth value."""
+    """Two programs that are equal on params of these types; a param in `bool_params` is a bool."""
 
     left: PairProgram
     right: PairProgram
@@ -63,7 +63,7 @@ def int_const(like: Value, value: int) -> Value:
 
 
 ALGEBRAIC_IDENTITIES = (
-    # floats: the neutral element of a sum is -0.0; a constant stands last, see `facts`
+    # Floats. The neutral element of a sum is -0.0. A constant is the last operand, see `move_constant_last`.
     program_pair(lambda x: x + (-0.0), lambda x: x, on=FLOATS),
     program_pair(lambda x: x - 0.0, lambda x: x, on=FLOATS),
     program_pair(lambda x: x * 1.0, lambda x: x, on=FLOATS),
@@ -71,13 +71,13 @@ ALGEBRAIC_IDENTITIES = (
     program_pair(lambda x: x * -1.0, lambda x: -x, on=FLOATS),
     program_pair(lambda x: x / -1.0, lambda x: -x, on=FLOATS),
     program_pair(lambda x: -0.0 - x, lambda x: -x, on=FLOATS),
-    # integers
+    # Integers.
     program_pair(lambda x: x + 0, lambda x: x, on=INTEGERS),
     program_pair(lambda x: x - 0, lambda x: x, on=INTEGERS),
     program_pair(lambda x: x * 1, lambda x: x, on=INTEGERS),
     program_pair(lambda x: 0 - x, lambda x: -x, on=INTEGERS),
     program_pair(lambda x: select.one(eq.one(x, int_const(x, 0)), int_const(x, 0), x), lambda x: x, on=INTEGERS),
-    # signs
+    # Signs.
     program_pair(lambda x: -(-x), lambda x: x, on=NUMBERS),  # noqa: B002
     program_pair(lambda x, y: x + -y, lambda x, y: x - y, on=NUMBERS),
     program_pair(lambda x, y: -x + y, lambda x, y: y - x, on=NUMBERS),
@@ -86,7 +86,7 @@ ALGEBRAIC_IDENTITIES = (
     program_pair(lambda x, y: -x / -y, lambda x, y: x / y, on=FLOATS),
     program_pair(lambda x: abs_.one(abs_.one(x)), lambda x: abs_.one(x), on=(*FLOATS, I32)),
     program_pair(lambda x: conj.one(conj.one(x)), lambda x: x, on=COMPLEXES),
-    # logic
+    # Logic.
     program_pair(lambda x: logical_not.one(logical_not.one(x)), lambda x: x, on=BOOLS),
     program_pair(lambda x: logical_and.one(x, x), lambda x: x, on=BOOLS),
     program_pair(lambda x: logical_or.one(x, x), lambda x: x, on=BOOLS),
@@ -102,7 +102,7 @@ ALGEBRAIC_IDENTITIES = (
     program_pair(lambda x: logical_and.one(bool_const(x, False), x), lambda x: bool_const(x, False), on=BOOLS),
     program_pair(lambda x: logical_or.one(x, bool_const(x, True)), lambda x: bool_const(x, True), on=BOOLS),
     program_pair(lambda x: logical_or.one(bool_const(x, True), x), lambda x: bool_const(x, True), on=BOOLS),
-    # selection
+    # Selects.
     program_pair(lambda p, x: select.one(p, x, x), lambda p, x: x, on=ALL_DTYPES, truths=(0,)),
     program_pair(lambda p, x, y: select.one(bool_const(p, True), x, y), lambda p, x, y: x, on=ALL_DTYPES, truths=(0,)),
     program_pair(lambda p, x, y: select.one(bool_const(p, False), x, y), lambda p, x, y: y, on=ALL_DTYPES, truths=(0,)),

@@ -1,4 +1,4 @@
-"""Rewrites of equations with regions: branches that are decided, loops of no or one step, values passed through."""
+"""Rewrite rules for control flow: constant branches, loops of no or one step, and values passed through regions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INDEX = Tensor(I32)
 
 
 def fold_constant_branch(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A branch whose condition is a constant is the region that it chooses."""
+    """Replace a branch with a constant condition by the region that it selects."""
     number = to.number(eqn.operands[0])
     if number is None:
         return None
@@ -25,7 +25,7 @@ def fold_constant_branch(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def forward_operands(to: Rewriter, eqn: Eqn) -> Replacement:
-    """What every region of a branch or call gives back as it came is the operand. The rest stays as it is."""
+    """Replace a result that every region of a branch or call passes through by the operand."""
     assert eqn.op.region_dataflow is not None
     layout = eqn.op.region_dataflow(eqn)
     came: dict[tuple[int, Value], Value] = {}
@@ -50,7 +50,7 @@ def forward_operands(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def inline_trivial_loop(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A loop of no step is its carry; one of exactly one step is that step."""
+    """Replace a loop without steps by its carry, and one of exactly one step by that step."""
     form, (step, *_) = LoopAttrs.of(eqn), eqn.regions
     limit = to.number(eqn.operands[0])
     ys = eqn.results[1 + form.carry :]
@@ -69,11 +69,9 @@ def inline_trivial_loop(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def fix_trip_count(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A loop that nothing but a constant limit ends takes that many steps.
-
-    It stays as it is where the program says what it keeps, and where a tape of its states would drop some for want of
-    room: a loop of known length keeps what every step needs.
-    """
+    """Give a loop that only a constant limit ends an exact length."""
+    # Not with a `@checkpoint` policy, and not if a checkpoint store of its states would be too small for all of them: a
+    # loop of exact length saves what every step needs.
     form, limit = LoopAttrs.of(eqn), to.number(eqn.operands[0])
     if form.exact or len(eqn.regions) > 1 or form.keep != (0, 0) or form.host or not isinstance(limit, int):
         return None
@@ -92,7 +90,7 @@ def fix_trip_count(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def fold_step_count(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A loop that nothing ends takes as many steps as it may."""
+    """Replace the step count of a loop without a condition by its limit."""
     if not LoopAttrs.of(eqn).exact:
         return None
     to.keep(eqn)
@@ -100,7 +98,7 @@ def fold_step_count(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def drop_invariant_carry(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A carry that no step changes is a const, and its result the operand."""
+    """Turn a carry that no step changes into a const, and its result into the operand."""
     form, regions = LoopAttrs.of(eqn), eqn.regions
     step = regions[0]
     carries = form.parts(step.params).carry
@@ -115,7 +113,7 @@ def drop_invariant_carry(to: Rewriter, eqn: Eqn) -> Replacement:
     keep = [not s for s in still]
 
     def order(values: Sequence[Value]) -> tuple[Value, ...]:
-        """Operands or params: carries that stay come after the consts."""
+        """Operands or params, with the unchanged carries after the consts."""
         at = form.parts(values)
         fixed = [v for v, s in zip(at.carry, still, strict=True) if s]
         return (at.first, *at.consts, *fixed, *[v for v, k in zip(at.carry, keep, strict=True) if k], *at.xs)
@@ -130,7 +128,7 @@ def drop_invariant_carry(to: Rewriter, eqn: Eqn) -> Replacement:
     return results
 
 
-# -------------------------------------------------------------------------------------------------- the table
+# ---- Sample programs and the table of rules
 
 FLOAT, VECTOR, BOOL_SCALAR = Tensor(F64), Tensor(F64, (1,)), Tensor(BOOL)
 
@@ -164,7 +162,7 @@ def sample_loop(limit: int, length: int | None, exact: bool, shape: tuple[int, .
 
 
 def sample_counted_loop(limit: int, *, exact: bool = False) -> Callable[[], Graph]:
-    """A loop of which its limit says how many steps it takes: only that, or it is `exact`."""
+    """A loop whose number of steps is its limit, either only by that or as an `exact` length."""
     step = build_region([INDEX, FLOAT, FLOAT], lambda i, a, b: [a * b + OPS["convert"].one(i, dtype=F64)])
     attrs: dict[str, Attr] = {
         "consts": 1, "carry": 1, "length": limit if exact else None, "exact": exact, "reverse": False

@@ -1,7 +1,4 @@
-"""Rewrites that look at attributes: moves of elements that undo each other or do nothing, and constants folded.
-
-Only splat constants are folded, never arrays, and only by operations that every machine rounds alike.
-"""
+"""Rewrite rules for constants, and for reshapes, transposes, broadcasts and reverses that merge or do nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 Replacement = Sequence[Value] | None
 
 
-# ------------------------------------------------------------------------------------------------- constants
+# ---- Constants: only those filled with one number, and only by operations that every machine rounds alike
 
 
 def canonicalize_constant(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A constant holds a number of the kind of its type: 1.0, not 1, in floats."""
+    """Give a constant a number of the kind of its dtype: 1.0, not 1, for floats."""
     value, type = eqn.attrs["value"], eqn.attrs["type"]
     if not isinstance(type, Tensor) or not isinstance(value, (int, float, complex)):
         return None
@@ -34,7 +31,7 @@ def canonicalize_constant(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def number_in_dtype(value: complex, dtype: DType) -> complex | None:
-    """A number in the kind of a dtype, or None if it is not one of those."""
+    """A number converted to the kind of a dtype, or None if that would change it."""
     if dtype.kind == "complex":
         return complex(value)
     if isinstance(value, complex):
@@ -47,7 +44,8 @@ def number_in_dtype(value: complex, dtype: DType) -> complex | None:
 
 
 def fold_constants(to: Rewriter, eqn: Eqn) -> Replacement:
-    """An elementwise operation on constants is a constant; one that makes NaN or infinity stays, and can be found."""
+    """Fold an elementwise operation on constants."""
+    # One that makes NaN or infinity stays, so that `--check-nans` can report it.
     numbers = [to.number(v) for v in eqn.operands]
     if any(n is None for n in numbers) or any(tensor_type(v).dtype.kind == "complex" for v in eqn.operands):
         return None
@@ -69,12 +67,12 @@ FOLDABLE_OPS = (
 
 
 def fold_moved_constant(to: Rewriter, eqn: Eqn) -> Replacement:
-    """The elements of a constant, moved, are a constant of another shape."""
+    """Fold a data movement of a constant array."""
     number = to.number(eqn.operands[0])
     return None if number is None else [to.const(eqn, number, eqn.results[0].type)]
 
 
-# ------------------------------------------------------------------------------------- moves that do nothing
+# ---- No-ops, and reductions of broadcasts
 
 
 def int_tuple(attr: Attr) -> tuple[int, ...]:
@@ -102,7 +100,7 @@ NO_OP_CONDITIONS: dict[str, Callable[[Attrs, Tensor], bool]] = {
 
 
 def drop_no_op(to: Rewriter, eqn: Eqn) -> Replacement:
-    """A move that leaves every element where it is."""
+    """Drop an operation that leaves every element as it is."""
     x = eqn.operands[0]
     return [x] if NO_OP_CONDITIONS[eqn.op.name](eqn.attrs, tensor_type(x)) else None
 
@@ -112,7 +110,7 @@ def drop_single_concat(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def concat_to_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
-    """One piece of size 1 several times."""
+    """Replace the concatenation of one part of size 1 with itself by a broadcast."""
     first, axis = eqn.operands[0], eqn.attrs["axis"]
     assert isinstance(axis, int)
     if tensor_type(first).shape[axis] != 1 or any(part is not first for part in eqn.operands):
@@ -122,7 +120,7 @@ def concat_to_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def any_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
-    """Copies of truths: one of them holds if one of the truths does, and if there is a copy."""
+    """Compute `reduce_any` before a broadcast, unless the broadcast is along an empty axis."""
     inner = to.maker(eqn.operands[0], "broadcast")
     if inner is None:
         return None
@@ -137,16 +135,17 @@ def any_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def fold_empty_sum(to: Rewriter, eqn: Eqn) -> Replacement:
-    """0, whatever the slope of what would be summed."""
+    """Fold the sum of an empty array to 0."""
     return [to.const(eqn, 0, eqn.results[0].type)] if 0 in tensor_type(eqn.operands[0]).shape else None
 
 
 def drop_empty_reduction(to: Rewriter, eqn: Eqn) -> Replacement:
-    """Not a sum, as that of -0.0 alone is 0.0; not a maximum, whose derivative at NaN is NaN."""
+    """Drop a product over no axes."""
+    # There is no such rule for a sum, as that of -0.0 alone is 0.0, nor for a maximum, whose derivative at NaN is NaN.
     return [eqn.operands[0]] if eqn.attrs["axes"] == () else None
 
 
-# --------------------------------------------------------------------------------------- two moves are one
+# ---- Pairs of data movements
 
 
 def merge_transposes(to: Rewriter, eqn: Eqn) -> Replacement:
@@ -172,7 +171,7 @@ def merge_broadcasts(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def skip_reshape_in_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
-    """New axes of size 1 need not be made before there are more of them."""
+    """Drop a reshape that only adds axes of size 1 before a broadcast."""
     inner = to.maker(eqn.operands[0], "reshape")
     if inner is None:
         return None
@@ -196,7 +195,7 @@ def merge_reverses(to: Rewriter, eqn: Eqn) -> Replacement:
     return to.emit(eqn, "reverse", inner.operands[0], axes=tuple(sorted(once)))
 
 
-# -------------------------------------------------------------------------------------------------- the table
+# ---- Sample programs and the table of rules
 
 
 def sample_program(*types: Type) -> Callable[[Callable[..., Value]], Callable[[], Graph]]:

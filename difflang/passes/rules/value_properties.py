@@ -1,4 +1,4 @@
-"""Rewrites by what is known of values: that they are not negative, chosen again, flags, alike along an axis."""
+"""Rewrite rules by properties of values: nonnegative, selected twice, flags, constant along an axis, bounded iotas."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from difflang.passes.simplify import GuardedRule, Rewriter, tensor_type
 Replacement = Sequence[Value] | None
 
 SIGN_PRESERVING_OPS = ("reshape", "broadcast", "transpose", "reverse", "slice", "reduce_sum", "reduce_max", "sqrt")
-SEARCH_DEPTH = 4  # how far back is looked
+SEARCH_DEPTH = 4  # how many equations back a property is searched for
 
 
 def is_nonnegative(to: Rewriter, value: Value, depth: int = SEARCH_DEPTH) -> bool:
-    """Whether a value is by its making no negative number, nor -0.0. It may be NaN."""
+    """Whether a value is provably not negative and not -0.0. It may be NaN."""
     eqn = to.makers.get(value)
     if eqn is None or depth == 0 or not tensor_type(value).dtype.is_float:
         return False
@@ -38,18 +38,19 @@ def is_nonnegative(to: Rewriter, value: Value, depth: int = SEARCH_DEPTH) -> boo
 
 
 def drop_positive_guard(to: Rewriter, eqn: Eqn) -> Replacement:
-    """Where there is nothing below 0 a logarithm's slope needs no guard."""
+    """Drop the guard of a logarithm's derivative where its operand is not negative."""
     return eqn.operands if is_nonnegative(to, eqn.operands[0]) else None
 
 
 def move_constant_last(to: Rewriter, eqn: Eqn) -> Replacement:
-    """Sums and products with a constant are spelled one way, so that equal ones are seen to be."""
+    """Put the constant last in sums and products: a canonical order, in which cse and rules see equal ones."""
     x, y = eqn.operands
     return None if to.maker(y, "const") is not None else to.emit(eqn, eqn.op.name, y, x)
 
 
 def simplify_nested_select(to: Rewriter, eqn: Eqn) -> Replacement:
-    """`select(p, f(select(p, x, y), w), z)` reads of `f` only where `p` holds: the choice inside is `x`. So for `z`."""
+    """Drop a select inside another one by the same condition."""
+    # `select(p, f(select(p, x, y), w), z)` observes `f` only where `p` holds, so the inner select is `x`. So for `z`.
     truth = eqn.operands[0]
     for side in (1, 2):
         inner = to.makers.get(eqn.operands[side])
@@ -64,13 +65,13 @@ def simplify_nested_select(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def selected_side(to: Rewriter, value: Value, truth: Value, side: int) -> Value:
-    """A value, or that side of it if it is a choice by the same truth."""
+    """A value, or that operand of it if it is a select by the same condition."""
     choice = to.maker(value, "select")
     return choice.operands[side] if choice is not None and choice.operands[0] is truth else value
 
 
 def flag_max_to_any(to: Rewriter, eqn: Eqn) -> Replacement:
-    """The greatest of numbers that are a positive one where a truth holds and 0 elsewhere."""
+    """Replace the maximum of flags, which are a positive number or 0, by a select on `reduce_any`."""
     chosen = to.maker(eqn.operands[0], "select")
     if chosen is None or 0 in tensor_type(eqn.operands[0]).shape:
         return None
@@ -84,7 +85,7 @@ def flag_max_to_any(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def delay_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
-    """What is computed of arrays that repeat along an axis is computed once, and repeated along it afterwards."""
+    """Compute an elementwise op before the broadcast of its operands, not after it."""
     if not all_broadcast_or_constant(to, eqn.operands):
         return None
     shape = tensor_type(eqn.results[0]).shape
@@ -106,7 +107,7 @@ def delay_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def all_broadcast_or_constant(to: Rewriter, operands: Sequence[Value]) -> bool:
-    """Whether all operands repeat along axes or are known numbers, and one of them repeats."""
+    """Whether all operands are broadcasts or known numbers, and at least one is a broadcast."""
     found = False
     for operand in operands:
         made = to.makers.get(operand)
@@ -120,7 +121,7 @@ def all_broadcast_or_constant(to: Rewriter, operands: Sequence[Value]) -> bool:
 
 
 def drop_iota_clamp(to: Rewriter, eqn: Eqn) -> Replacement:
-    """Positions counted along an axis lie within bounds that no count along it reaches beyond."""
+    """Drop the clamp of an iota whose values lie within the bounds."""
     low, counted, high = eqn.operands
     iota, least, most = to.maker(counted, "iota"), to.number(low), to.number(high)
     if iota is None or least is None or most is None or isinstance(least, complex) or isinstance(most, complex):
@@ -130,7 +131,7 @@ def drop_iota_clamp(to: Rewriter, eqn: Eqn) -> Replacement:
 
 
 def reduce_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
-    """What is chosen of numbers that repeat along an axis is chosen of them once, if they have no derivative."""
+    """Compute a maximum, minimum, any or all before a broadcast, for types without a derivative."""
     made, summed = to.maker(eqn.operands[0], "broadcast"), int_tuple(eqn.attrs["axes"])
     x = tensor_type(eqn.operands[0])
     if made is None or x.dtype.differentiable or any(x.shape[a] == 0 for a in summed):
@@ -143,6 +144,9 @@ def reduce_before_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
     left = [a for a in range(x.rank) if a not in summed]
     places = tuple([left.index(a) for a in axes if a not in summed])
     return to.emit(eqn, "broadcast", once, shape=tensor_type(eqn.results[0]).shape, axes=places)
+
+
+# ---- Sample programs and the table of rules
 
 
 def sample_squares(x: Value) -> Value:
