@@ -266,8 +266,8 @@ def hoist_gathers(body: Graph, wide: Container[Value]) -> Graph:
 
     Cost: linear.
     """
-    # A batched branch runs both sides anyway, so nothing more is read. An index of the side that is not taken may be out
-    # of range: it then reads another element, which nothing uses. Before the branch, the cotangents of the whole batch
+    # A batched branch runs both sides anyway, so nothing more is read. An index of the side that is not taken may be
+    # out of range: it then reads another element, which nothing uses. Before the branch, the cotangents of the batch
     # are scattered once; inside, each instance would have an array of cotangents of its own.
     if not any(e.op is cond for e in body.eqns):
         return body
