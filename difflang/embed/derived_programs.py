@@ -1,7 +1,7 @@
-"""A graph as JAX's transformations see it: a program, and the programs derived of it, each made once.
+"""Programs inside JAX transformations, and the programs derived from them (jvp, vjp, transpose, vmap), each cached.
 
-Nothing is differentiated here: a derived program is a graph with one more derivative equation, and the road that every
-graph goes expands it. So each of them can be derived again, to any order.
+Nothing is differentiated here: a derived program is a graph with one more derivative equation, which the ordinary
+pipeline expands. So each of them can be derived again, to any order.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from difflang.ops.ad_interface import Mask
 from difflang.ops.control.print_effect import without_prints
 
 JVP, VJP, MAP = OPS["jvp"], OPS["vjp"], OPS["map"]
-ReverseAttrs = Mapping[str, Any]  # attributes of a derivative in reverse
+ReverseAttrs = Mapping[str, Any]  # attributes of a `vjp` equation
 
 
 class PipelineHooks(Struct, frozen=True):
-    """What the driver lends: the way of a graph to one that is lowered, who hears what it prints, who is told the
-    number of a failed check, and how many bytes its derivatives in reverse may take, 0 for any."""
+    """Hooks of the driver: `finish` makes the graph to be lowered, `on_print` receives what it prints, `report` the
+    number of a failed check. `limit` is the memory limit of its reverse-mode derivatives in bytes, 0 for none."""
 
     finish: Callable[[Graph], Graph]
     on_print: TextSink
@@ -37,12 +37,12 @@ class PipelineHooks(Struct, frozen=True):
 
     @property
     def reverse_attrs(self) -> dict[str, Any]:
-        """Of memory, to a derivative in reverse."""
+        """The memory limit as an attribute of a `vjp` equation."""
         return {"limit": self.limit} if self.limit else {}
 
 
 class TangentOrigin(Struct, frozen=True, eq=False):
-    """Of which program, and in which of its params, this is the value with its tangent, or the tangent alone."""
+    """The program that a jvp or a tangent program was derived from, and its active params."""
 
     base: EmbeddedProgram
     active: Mask
@@ -50,9 +50,9 @@ class TangentOrigin(Struct, frozen=True, eq=False):
 
 
 class PrimalTangentSplit(Struct, frozen=True, eq=False):
-    """A program and its tangent in two: `first` gives the results and then what `rest` takes before the tangents.
+    """A program split into primal and tangent: `first` gives the results, then the residuals of `tangent`.
 
-    Where `arguments` holds, that is the arguments themselves, and `first` gives none of it.
+    With `residuals_are_arguments`, the residuals are the arguments, and `first` does not give them.
     """
 
     first: EmbeddedProgram
@@ -61,9 +61,9 @@ class PrimalTangentSplit(Struct, frozen=True, eq=False):
 
 
 class EmbeddedProgram:
-    """A graph that is one operation for JAX. `checked` is which of its results is the number of a failed check.
+    """A graph that is one operation for JAX. `checked` is the index of the result that numbers a failed check.
 
-    Two are equal if they are the same, so what is derived of one is kept with it.
+    Programs are compared by identity, so each keeps its derived programs itself.
     """
 
     __slots__ = ("derived", "failure_index", "graph", "hooks", "lock", "origin")
@@ -80,7 +80,7 @@ class EmbeddedProgram:
         return self.graph.name or "function"
 
     def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What was made of it under a key, by the first who asks."""
+        """The derived value under a key, made at the first call."""
         with self.lock:
             if key not in self.derived:
                 self.derived[key] = make()
@@ -99,19 +99,20 @@ class EmbeddedProgram:
     def derive(
         self, build: Callable[[Builder, Graph], Graph], first: bool, origin: TangentOrigin | None = None
     ) -> EmbeddedProgram:
-        """The program of another graph, built around this one's. What is not the `first` run of it says nothing."""
+        """The program of another graph, built around this one's."""
+        # Only the `first` run of a program prints; a tangent or cotangent that runs it again does not.
         graph = self.graph if first else without_prints(self.graph)
         return EmbeddedProgram(build(Builder(), graph), self.hooks, self.failure_index if first else None, origin)
 
-    # ---- what JAX's rules ask for
+    # ---- Derived programs
 
     def jvp(self, active: Mask) -> EmbeddedProgram:
-        """xs, tangents of the `active` ones -> ys, tangents of those that have one."""
+        """xs, tangents of the `active` ones -> ys, tangents of the differentiable ones."""
         origin = TangentOrigin(self, active, tangent_only=False)
         return self.cached(("pushed", active), lambda: self.derive(lambda b, f: jvp_graph(b, f, active), True, origin))
 
     def tangent_program(self, active: Mask) -> EmbeddedProgram:
-        """The tangents alone."""
+        """The same without the primal results."""
         make = lambda: self.derive(  # noqa: E731
             lambda b, f: jvp_graph(b, f, active, tangent_only=True),
             False,
@@ -120,7 +121,7 @@ class EmbeddedProgram:
         return self.cached(("tangent", active), make)
 
     def pulled(self, wrt: Mask, present: Mask) -> EmbeddedProgram:
-        """xs, those cotangents of smooth results that are `arriving` -> cotangents of the `wrt` params."""
+        """xs, the `present` cotangents of differentiable results -> cotangents of the `wrt` params."""
         return self.cached(
             ("pulled", wrt, present),
             lambda: self.derive(lambda b, f: vjp_graph(b, f, wrt, present, self.hooks.reverse_attrs), False),
@@ -141,11 +142,9 @@ class EmbeddedProgram:
         )
 
     def split(self, active: Mask) -> PrimalTangentSplit:
-        """Value and tangent in two, so that the first half needs no tangents and what it gives is enough for the other.
-
-        Of one real number the gradient is had at once, and its tangent is a product. Else the second half runs the
-        function again: what a loop of unknown length keeps is nothing that one program can hand to another.
-        """
+        """The split into a primal program with residuals, and a linear program of residuals and tangents."""
+        # For one real result the residual is its gradient, and the tangent a product. Otherwise the tangent program
+        # runs the function again: histories of loops cannot pass from one program to another.
         return self.cached(
             ("split", active), lambda: split_by_gradient(self, active) or split_by_recomputing(self, active)
         )
@@ -156,7 +155,7 @@ def split_by_recomputing(program: EmbeddedProgram, active: Mask) -> PrimalTangen
 
 
 def split_by_gradient(program: EmbeddedProgram, active: Mask) -> PrimalTangentSplit | None:
-    """The split of a program with one real result, apart from those that have no derivative."""
+    """The split of a program with one real differentiable result."""
     graph = program.graph
     smooth = [r.type for r in graph.results if r.type.tangent is not None]
     if (
@@ -185,7 +184,7 @@ def select_by_mask(values: Sequence[Any], mask: Mask) -> list[Any]:
     return [x for x, here in zip(values, mask, strict=True) if here]
 
 
-# ---- graphs
+# ---- Graphs of derived programs
 
 
 def params_like(builder: Builder, values: Sequence[Value], prefix: str = "") -> list[Value]:
@@ -207,7 +206,7 @@ def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask, said: Rever
 
 
 def cotangent_params(builder: Builder, f: Graph, arriving: Mask) -> list[Value]:
-    """A cotangent of each smooth result: a param where one arrives, else zeros."""
+    """A cotangent of each differentiable result: a param where one arrives, else zeros."""
     smooth = [r for r in f.results if r.type.tangent is not None]
     return [
         builder.param(r.type) if here else builder.const(0, r.type) for r, here in zip(smooth, arriving, strict=True)
@@ -215,7 +214,8 @@ def cotangent_params(builder: Builder, f: Graph, arriving: Mask) -> list[Value]:
 
 
 def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask, said: ReverseAttrs) -> Graph:
-    """A linear function is its own derivative, at zero as anywhere else."""
+    """The transpose of a linear function, as its vjp."""
+    # A linear function has the same derivative everywhere, so the vjp is taken at zero.
     xs = [builder.const(0, p.type) if z else builder.param(p.type) for p, z in zip(f.params, linear, strict=True)]
     cts = cotangent_params(builder, f, arriving)
     found = builder.emit(VJP, [*xs, *cts], (f,), wrt=linear, **said)
@@ -223,7 +223,7 @@ def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask, s
 
 
 def gradient_graph(builder: Builder, f: Graph, active: Mask, said: ReverseAttrs) -> Graph:
-    """The results, and the gradient of the smooth one: in forward mode where there is one number to move."""
+    """The results, and the gradient of the differentiable one: in forward mode for a single input number."""
     xs = params_like(builder, f.params)
     moved = select_by_mask(f.params, active)
     by, said = (JVP, {}) if sum(element_count(p.type) for p in moved) == 1 else (VJP, said)
@@ -265,10 +265,8 @@ def map_graph(builder: Builder, f: Graph, batched: Mask, length: int) -> Graph:
 
 
 def poison_with_nan(f: Graph, site: int) -> Graph:
-    """The same graph where each float is NaN, and so is every derivative of it, if the result at `site` is not zero.
-
-    They are multiplied by one or by NaN, which transformations carry along like any factor.
-    """
+    """The same graph, but if the result at `site` is not zero, all floats and their derivatives are NaN."""
+    # Each result is multiplied by one or NaN, a factor that derivatives keep.
     builder = Builder()
     found = builder.inline(f, *params_like(builder, f.params))
     word = found[site]

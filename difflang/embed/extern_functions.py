@@ -1,7 +1,7 @@
-"""Functions that Python gives to a program, as it calls them: those that JAX traces, and those that run on the host.
+"""Extern functions, Python functions that a program calls: traced by JAX, or called back on the host.
 
-One of JAX is traced once for each list of types, with 64-bit types where its declaration has one. One of the host is
-called back with NumPy arrays; it must give the same for the same, and is called as often as the compiler likes.
+A JAX function is traced once for each list of types, with 64-bit types if its declaration has one. A host function is
+called with NumPy arrays; it must be pure, as the compiler may call it any number of times.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from difflang.ops.control.print_effect import join_64bit, split_64bit
 
 Array = Any
 FlatFunction = Callable[..., Sequence[Array]]
-"""A function of leaves, which refuses what it gives if that is not of the declared types."""
+"""A function of leaves that raises an error if its results are not of the declared types."""
 
 
 class JaxExtern(ExternFunction):
-    """A function that JAX can trace. It is so with 64-bit types if it has some, or if they are `wide` anyway."""
+    """A function that JAX traces, with 64-bit types enabled if its types have some, or if `wide`."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class JaxExtern(ExternFunction):
         self.check_traceable()
 
     def check_traceable(self) -> None:
-        """Trace it. Errors: what reading its results refuses; DL1232 where it fails, and where it is not pure."""
+        """Trace it. Errors: those of reading its results; DL1232 if it fails or is not pure."""
         specs = [jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in self.params]
         try:
             with jax.enable_x64(self.wide):
@@ -59,7 +59,8 @@ class JaxExtern(ExternFunction):
             raise
         except (Exception, SystemExit) as error:
             raise extern_error(self, error) from error
-        if len(traced.in_avals) != len(specs):  # JAX makes arguments of the values of another trace
+        # JAX turns captured values of an outer trace into further arguments.
+        if len(traced.in_avals) != len(specs):
             message = f"`{self.name}` captured a value that is inside a JAX transformation"
             way = "pass that value to the function as an argument, through the program"
             raise DifflangError(Diagnostic("DL1232", message, (Label(self.span, "declared here"),), (way,)))
@@ -77,7 +78,7 @@ class JaxExtern(ExternFunction):
 
 
 def is_unhandled_record(record: logging.LogRecord) -> bool:
-    """Whether a record of JAX's log is of something else than a failure that is told as what it is."""
+    """Whether a record of JAX's log is about an error that is not raised elsewhere anyway."""
     return record.exc_info is None or not isinstance(record.exc_info[1], (DifflangError, KeyboardInterrupt))
 
 
@@ -85,7 +86,7 @@ logging.getLogger("jax._src.callback").addFilter(is_unhandled_record)
 
 
 class HostExtern(ExternFunction):
-    """A function of NumPy arrays, called back while the program runs."""
+    """A function of NumPy arrays that is called back while the program runs."""
 
     def __init__(
         self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, f: FlatFunction
@@ -95,17 +96,18 @@ class HostExtern(ExternFunction):
         self.function = f
 
     def run(self, *arrays: Array) -> list[Array]:
-        """Its results, which it may change afterwards; what it is given it may not, since others read that."""
+        """Its results as copies; its arguments are read-only, as others read them too."""
         try:
             found = self.function(*map(read_only_view, arrays))
             return [np.array(x, numpy_dtype(t.dtype)) for x, t in zip(found, self.results, strict=True)]
         except DifflangError:
             raise
-        except (Exception, SystemExit) as error:  # a function does not decide that a process ends
+        except (Exception, SystemExit) as error:  # even `sys.exit` must not end the process here
             raise extern_error(self, error) from error
 
     def lower(self, jax: Any, *arrays: Array) -> list[Array]:
-        """JAX makes 32 bits of 64 on the way there and back, so these go as words."""
+        """The results by a JAX callback."""
+        # Callbacks narrow 64-bit values to 32 bits in both directions, so these are passed as pairs of words.
         dtypes = [numpy_dtype(t.dtype) for t in self.params]
 
         def run_on_host(*words: Any) -> list[Any]:
@@ -122,25 +124,25 @@ class HostExtern(ExternFunction):
 
 
 def read_only_view(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same array for who must not write into it."""
+    """A view of the array that cannot be written to."""
     seen = x.view()
     seen.flags.writeable = False
     return seen
 
 
 def is_x64_enabled() -> bool:
-    """Whether JAX has 64-bit types switched on here."""
+    """Whether 64-bit types are enabled in JAX."""
     return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)
 
 
 def is_64_bit(type: Tensor) -> bool:
-    """Whether JAX would make fewer bits of it."""
+    """Whether its numbers, or their real and imaginary parts, have 64 bits, which JAX would narrow."""
     dtype = numpy_dtype(type.dtype)
     return dtype.itemsize // (2 if dtype.kind == "c" else 1) == 8
 
 
 def word_struct(type: Tensor) -> jax.ShapeDtypeStruct:
-    """The words that an array comes back as."""
+    """The type of the words in which an array is returned."""
     dtype = numpy_dtype(type.dtype)
     if not is_64_bit(type):
         return jax.ShapeDtypeStruct(type.shape, dtype)
@@ -155,7 +157,7 @@ def split_into_words(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def join_words(jax: Any, words: Array, type: Tensor) -> Array:
-    """The array that came back as words."""
+    """The array from its words."""
     if not is_64_bit(type):
         return words
     dtype, lax = numpy_dtype(type.dtype), jax.lax
@@ -166,7 +168,7 @@ def join_words(jax: Any, words: Array, type: Tensor) -> Array:
 
 
 def is_size_independent(errors: Sequence[BaseException]) -> bool:
-    """Whether a function that raised these, each for other sizes, has its mistake whatever the sizes are."""
+    """Whether a function that raised these errors, each for other sizes, would fail for any sizes."""
     first = errors[0]
     if any(type(e) is not type(first) for e in errors):
         return False

@@ -1,7 +1,7 @@
-"""One JAX primitive for all programs, and what JAX's transformations do with it: each gives a derived program.
+"""The JAX primitive for difflang programs, and its rules for JAX's transformations: each rule gives a derived program.
 
-So `jax.grad`, `jax.jvp`, `jax.vmap`, `scan`, `checkpoint` and whatever is made of them go through a function of ours by
-our own rules, to any order. JAX's machinery for rules is used here and nowhere else in the package.
+So `jax.grad`, `jax.jvp`, `jax.vmap`, `scan`, `checkpoint` and their combinations differentiate and batch our functions
+by our own rules, to any order. Only this module uses JAX's internal rule registries.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ program_p.multiple_results = True
 
 
 def bind_program(program: EmbeddedProgram, arrays: Sequence[Array]) -> list[Array]:
-    """The results of a program on arrays, in whatever JAX transformation is going on."""
+    """The results of a program on arrays, in whatever JAX transformation is active."""
+    # A memory limit that cannot be kept fails here: while JAX lowers a program, it hides the program's lines.
     if program.hooks.limit:
-        with classify_errors():  # refused here, if it is: JAX hides the lines of a program while it lowers one
+        with classify_errors():
             program.finished_graph  # noqa: B018
     with jax.enable_x64(True):
         typed = [cast_to_param(x, p.type) for x, p in zip(arrays, program.graph.params, strict=True)]
@@ -43,14 +44,14 @@ def bind_program(program: EmbeddedProgram, arrays: Sequence[Array]) -> list[Arra
 
 
 def cast_to_param(x: Array, type: Type) -> Array:
-    """An array of the element type that is due: JAX itself makes f32 of what should be f64."""
+    """An array of the param's element type; JAX may have narrowed f64 to f32."""
     assert isinstance(type, Tensor)
     dtype = numpy_dtype(type.dtype)
     return x if getattr(x, "dtype", None) == dtype else jax.lax.convert_element_type(x, dtype)
 
 
 def unify_varying_axes(arrays: Sequence[Array]) -> list[Array]:
-    """The arrays, inside `shard_map` said to differ along all the axes of the mesh along which any of them does."""
+    """The arrays, inside `shard_map` all marked as varying along the mesh axes along which any of them varies."""
     axes = [varying_axes(jax.typeof(x)) for x in arrays]
     union = frozenset[str]().union(*axes)
     return [
@@ -60,15 +61,15 @@ def unify_varying_axes(arrays: Sequence[Array]) -> list[Array]:
 
 
 def varying_axes(aval: Any) -> frozenset[str]:
-    """The axes of a mesh along which a value differs from device to device, inside `shard_map`."""
+    """The mesh axes along which a value varies from device to device, inside `shard_map`."""
     return aval.manual_axis_type.varying
 
 
-# ---- what it is, and how it runs
+# ---- Types and execution
 
 
 def abstract_eval(*avals: Any, program: EmbeddedProgram) -> tuple[list[Any], Any]:
-    """The types of its results, and that what it prints is printed in order."""
+    """The types of its results, and its effects: prints are ordered."""
     differs = next((a for a in avals if varying_axes(a)), None)
     effects = ordered_print_effects() if program.graph.effectful else jax.extend.core.no_effects
     return [abstract_array(r.type, differs) for r in program.graph.results], effects
@@ -81,7 +82,7 @@ def ordered_print_effects() -> Any:
 
 
 def abstract_array(type: Type, like: Any = None) -> Any:
-    """A type as JAX has it, inside `shard_map` that of a value which differs as another one does."""
+    """A type as JAX's abstract array, inside `shard_map` varying along the same mesh axes as `like`."""
     assert isinstance(type, Tensor)
     dtype = numpy_dtype(type.dtype)
     if like is None:
@@ -92,14 +93,14 @@ def abstract_array(type: Type, like: Any = None) -> Any:
 
 
 def run_compiled(*arrays: Array, program: EmbeddedProgram) -> list[Array]:
-    """Outside of any trace, as when `jax.grad` is not within `jax.jit`: compiled once."""
+    """Run outside of any trace, as when `jax.grad` is not inside `jax.jit`: compiled once."""
     compiled = program.cached("jitted", lambda: jax.jit(lambda *xs: program_p.bind(*xs, program=program)))
     with jax.enable_x64(True):
         return compiled(*arrays)
 
 
 def lower_program(ctx: Any, *operands: Any, program: EmbeddedProgram) -> Any:
-    """The finished graph, each equation at its own source position. Within one module it stands once."""
+    """Lower the finished graph, each equation with its own source position; one function per module."""
     platform = (ctx.platforms or ctx.module_context.platforms)[0]
     function = program.cached(("function", platform), lambda: jit_finished_graph(program, platform))
     with jax.enable_x64(True):
@@ -125,7 +126,7 @@ def jit_finished_graph(program: EmbeddedProgram, platform: str) -> Callable[...,
 
 
 def report_failed_check(program: EmbeddedProgram, word: Array) -> None:
-    """Tell the number of a failed check, when the program runs."""
+    """Report the number of a failed check when the program runs."""
 
     def send_report(word: Array) -> None:
         for number in np.unique(np.asarray(word)):
@@ -136,13 +137,13 @@ def report_failed_check(program: EmbeddedProgram, word: Array) -> None:
     jax.lax.cond(failed, lambda w: jax.debug.callback(send_report, w), lambda w: None, word)
 
 
-# ---- derivatives
+# ---- Derivatives
 
 
 def jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, program: EmbeddedProgram
 ) -> tuple[list[Array], list[Any]]:
-    """Value and tangent in one program."""
+    """The jvp rule: value and tangent in one program."""
     active = tuple([has_tangent(t) for t in tangents])
     if not any(active):
         results = bind_program(program, primals)
@@ -169,7 +170,7 @@ def zero_tangent(result: Array) -> Any:
 
 
 def partial_eval(trace: Any, *tracers: Any, program: EmbeddedProgram) -> list[Any]:
-    """Value and tangent, of which JAX wants the value now and the tangent later: reverse mode begins like that."""
+    """The partial evaluation rule: reverse mode computes the values now and the tangents later."""
     origin = program.origin
     count = len(origin.base.graph.params) if origin is not None else 0
     known = [t.pval.get_known() for t in tracers]
@@ -185,7 +186,7 @@ def partial_eval(trace: Any, *tracers: Any, program: EmbeddedProgram) -> list[An
 
 
 def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[bool], eqn: Any) -> Any:
-    """The same for an equation within `jax.checkpoint`: what is known is computed now, and all of it again later."""
+    """The same for an equation in `jax.checkpoint`: known results are computed now, and all of them again later."""
     program: EmbeddedProgram = eqn.params["program"]
     origin = program.origin
     needed = [
@@ -204,7 +205,8 @@ def partial_eval_eqn(_: Any, unknown: Sequence[bool], instantiated: Sequence[boo
 
 
 def transpose(cts: Sequence[Any], *arguments: Any, program: EmbeddedProgram) -> list[Any]:
-    """A linear program turned round. JAX pairs complex numbers without a conjugate, we with one."""
+    """The transpose rule of a linear program."""
+    # JAX's inner product of complex numbers has no conjugate and ours has one, so cotangents are conjugated.
     linear = tuple([ad.is_undefined_primal(x) for x in arguments])
     smooth = select_by_mask(cts, program.differentiable_results)
     arriving = tuple([has_tangent(ct) for ct in smooth])
@@ -215,12 +217,12 @@ def transpose(cts: Sequence[Any], *arguments: Any, program: EmbeddedProgram) -> 
 
 
 def reshard_like(ct: Array, aval: Any) -> Array:
-    """A cotangent over the devices as what it belongs to, where the axes of a mesh are parts of JAX's types."""
+    """A cotangent with the sharding of its primal, where mesh axes are part of JAX's types."""
     return jax.sharding.reshard(ct, aval.sharding) if any(aval.sharding.spec) else ct
 
 
 def transposed_program(program: EmbeddedProgram, linear: Mask, arriving: Mask) -> EmbeddedProgram:
-    """What is linear because it is a tangent is turned round by pulling back through what it is the tangent of."""
+    """The transpose of a program; that of a tangent program is the vjp of its primal program."""
     origin = program.origin
     if origin is not None and origin.tangent_only:
         count = len(origin.base.graph.params)
@@ -233,11 +235,12 @@ def conjugate(x: Array) -> Array:
     return jax.lax.conj(x) if jax.numpy.iscomplexobj(x) else x
 
 
-# ---- vmap
+# ---- Batching
 
 
 def batch(arrays: Sequence[Array], dims: Sequence[Any], *, program: EmbeddedProgram) -> tuple[list[Array], list[Any]]:
-    """The program for each item. Where only tangents differ from item to item, the value is one for all of them."""
+    """The vmap rule: the program for each item of the batch."""
+    # If only tangents are batched, as in `jax.jacfwd`, the value is computed once.
     origin = program.origin
     if origin is not None and not origin.tangent_only:
         count = len(origin.base.graph.params)

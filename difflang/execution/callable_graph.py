@@ -1,6 +1,6 @@
-"""A graph as a function of Python calls it: compiled, as a part of JAX's programs, interpreted, and told of failures.
+"""Callable graphs behind Python functions: compiled, inside JAX transformations, or interpreted, with their failures.
 
-What reads arguments and makes values of results is lent by the doors.
+Reading arguments and building results is left to the callers.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from difflang.runtime.compile import Executable, compile_graph
 
 
 def finalize_within_limit(graph: Graph, room: Capacity = INITIAL_CAPACITY) -> Graph:
-    """The graph as it is lowered: under a limit on memory, with what its loops keep chosen by prediction."""
+    """The graph as it is lowered; under a memory limit, with save policies chosen by prediction."""
     with pause_gc():
         limit = memory_limit(graph)
         return plan_memory(graph, limit, room).graph if limit else finalize_graph(graph, room)
 
 
 class PreparedGraph(Struct, frozen=True):
-    """A finished graph, and what runs it. Where it may still fail, its last three results are a failure."""
+    """A finished graph and its executable. If it may fail, its last three results are a failure."""
 
     graph: Graph
     executable: Executable
@@ -67,7 +67,7 @@ class PreparedGraph(Struct, frozen=True):
 
 
 class SharedContext(Struct, frozen=True, eq=False):
-    """What programs of one file have in common. `rooms` are those of functions that needed more than a little."""
+    """The state that programs of one file share. `capacities` holds those of functions that needed to grow."""
 
     checks: CheckTable
     lock: AbstractContextManager[Any]
@@ -75,34 +75,33 @@ class SharedContext(Struct, frozen=True, eq=False):
 
 
 class CallableGraph:
-    """An elaborated graph on its way to run. If it can fail, its last three results are a failure.
+    """An elaborated graph that can be called. If it can fail, its last three results are a failure.
 
-    `of` is what it shares its room with, `said` how many bytes its derivatives may take, 0 for any; `make` makes the
-    value that the leaves of a result are.
+    Graphs with the same key `of` share their capacity; `said` is the memory limit of its derivatives, 0 for none.
     """
 
-    build_result: Callable[[Iterator[Any]], Any]
-    build_interpreted: Callable[[Iterator[Any]], Any]  # of what `unlimited` gives: it may have other room
+    build_result: Callable[[Iterator[Any]], Any]  # makes a value from the leaves of a result
+    build_interpreted: Callable[[Iterator[Any]], Any]  # the same for `unlimited`, which may have another capacity
 
     def __init__(self, around: SharedContext, graph: Graph, can_fail: bool, of: Hashable, said: int) -> None:
         self.shared, self.elaborated, self.can_fail, self.of, self.byte_limit = around, graph, can_fail, of, said
         self.limit = memory_limit(graph)
-        self.programs: dict[int, Growable[PreparedGraph]] = {}  # by the limit they are made under
+        self.programs: dict[int, Growable[PreparedGraph]] = {}  # by memory limit
         self.voice = PrintSink(to_stdout)
         self.waiter = AdaptiveWaiter()
 
     @property
     def program(self) -> Growable[PreparedGraph]:
-        """What XLA runs. Errors: DL1012."""
+        """The program that XLA runs. Errors: DL1012."""
         return self.program_under(self.limit)
 
     @property
     def unlimited(self) -> Growable[PreparedGraph]:
-        """What the interpreter runs: limits are on XLA's memory."""
+        """The program that the interpreter runs: limits are on XLA's memory."""
         return self.program_under(0)
 
     def program_under(self, limit: int) -> Growable[PreparedGraph]:
-        """The program under a limit, which is made by whoever asks first. Errors: DL1012."""
+        """The program under a limit, made at the first call. Errors: DL1012."""
         if limit not in self.programs:
             with self.shared.lock:
                 if limit not in self.programs:
@@ -111,7 +110,7 @@ class CallableGraph:
         return self.programs[limit]
 
     def compile_under(self, limit: int, room: Capacity) -> PreparedGraph:
-        """The finished graph, and what runs it without the numbers of a failure."""
+        """The finished graph, and an executable that gives only the number of a failed check."""
         with self.shared.lock, pause_gc():
             if limit:
                 return compile_within_limit(self.elaborated, limit, room, self.prepare)[1]
@@ -142,7 +141,7 @@ class CallableGraph:
         return self.program.made.fails
 
     def grow_capacity(self, program: Growable[PreparedGraph], number: int, *, interpreted: bool = False) -> bool:
-        """Whether a check failed for want of room that there is now."""
+        """Whether a check failed because of a capacity, which has grown now."""
         more = program.grow(self.shared.checks, number, interpreted=interpreted)
         if more and program is self.programs.get(self.limit):
             self.shared.capacities[self.of] = program.capacity
@@ -150,10 +149,9 @@ class CallableGraph:
         return more
 
     def sync_capacity(self, *, raises: bool = True) -> None:
-        """Another program of the function may have needed more room: where nothing `raises` nobody would find out.
-
-        Under a limit no more is taken than is needed here.
-        """
+        """Use the capacity that another program of the function has needed."""
+        # Needed inside JAX, where a failure cannot be raised and retried. Under a memory limit each program takes only
+        # what it needs itself.
         if self.limit and raises and not pytrees.is_tracing():
             return
         room = self.shared.capacities.get(self.of, self.program.capacity)
@@ -162,18 +160,18 @@ class CallableGraph:
             self.drop_jax_programs()
 
     def drop_jax_programs(self) -> None:
-        """The programs that JAX sees have the room they were made with."""
+        """Drop the cached programs for JAX, which have the old capacity."""
         for name in ("whole", "within", "bare"):
             vars(self).pop(name, None)
 
     def converted(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays at the door, of the types that the program takes."""
+        """The arguments as arrays of the types that the program takes."""
         return [c(x) for c, x in zip(self.executable.converters, arrays, strict=True)]
 
-    # ---- calls
+    # ---- Calls
 
     def call(self, arrays: Sequence[Any]) -> Any:
-        """The value for such arrays, wherever they are."""
+        """The value for these arrays: tracers, sharded arrays, or arrays on one device."""
         if pytrees.has_tracers(arrays):
             return self.build_result(iter(self.apply_in_jax(arrays)))
         met = self.voice.met
@@ -181,16 +179,14 @@ class CallableGraph:
         return self.checked_value(results, arrays, met)
 
     def call_on_host(self, leaves: Sequence[Any]) -> Any:
-        """The same where the leaves are numbers and NumPy arrays, and all that the program takes."""
+        """The same for leaves that are numbers and NumPy arrays."""
         met, executable = self.voice.met, self.program.made.executable
         arrays = [convert(x) for convert, x in zip(executable.converters, leaves, strict=True)]
         return self.checked_value(executable.on_arrays(arrays), arrays, met)
 
     def checked_value(self, results: list[Any], arrays: Sequence[Any], met: int) -> Any:
-        """The value that the program's results are, JAX's concrete arrays, if no check failed.
-
-        When it began, `met` texts had been printed.
-        """
+        """The value of the program's results, if no check failed; `met` counts the texts printed before the call."""
+        # A check that failed for lack of capacity leads to a larger program, which runs, and prints, anew.
         while self.fails and (number := self.waiter.read_item(results.pop())):
             if not self.grow_capacity(self.program, number):
                 given = pytrees.to_host(arrays) if pytrees.has_multi_device(arrays) else arrays
@@ -203,7 +199,7 @@ class CallableGraph:
     def failure_error(
         self, number: int, runs: Callable[[Graph, None, TextSink], Runs], arrays: Sequence[Any], room: Capacity
     ) -> DifflangError:
-        """The error that a failed check is: the program is run once more, under no limit, for all there is to say."""
+        """The error of a failed check, from a second run without a limit that gives all details."""
 
         def full(graph: Graph, says: TextSink) -> Runs:
             with self.shared.lock, pause_gc():
@@ -238,20 +234,20 @@ class CallableGraph:
         converters = self.unlimited.made.executable.converters
         return [np.asarray(c(x)) for c, x in zip(converters, arrays, strict=True)]
 
-    # ---- inside JAX
+    # ---- Inside JAX
 
     def apply_in_jax(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results as a part of a program of JAX, whose transformations go by our rules."""
+        """The results inside a JAX transformation, by our own rules."""
         results = bind_program(self.jax_program, self.converted(arrays))
         return results[:-1] if self.fails else results
 
     def call_sharded(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results of arrays that lie on several devices: XLA splits the program as the arrays are split."""
+        """The results for arrays on several devices: XLA partitions the program like the arrays."""
         return bind_program(self.whole, self.converted(arrays))
 
     @cached_property
     def whole(self) -> EmbeddedProgram:
-        """What `executable` runs, for wherever its arguments are."""
+        """The program of `executable` as a JAX primitive, for any placement of its arguments."""
         graph = self.jax_graph
         if not self.fails:
             return EmbeddedProgram(
@@ -261,14 +257,14 @@ class CallableGraph:
 
     @cached_property
     def jax_program(self) -> EmbeddedProgram:
-        """The program that JAX's transformations see. A check that fails makes its floats and their derivatives NaN."""
+        """The program in JAX transformations, where a failed check makes floats and their derivatives NaN."""
         if not self.fails:
             return self.whole
         graph, last = self.whole.graph, len(self.whole.graph.results) - 1
         return EmbeddedProgram(poison_with_nan(graph, last), self.jax_pipeline, last)
 
     def call_with_failure(self, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
-        """The word of a failure, and the value."""
+        """The three numbers of a failure, and the value."""
         found = bind_program(self.raw_program, self.converted(arrays))
         if not self.can_fail:
             return [np.int32(0)] * FAILURE_RESULTS, self.build_result(iter(found))
@@ -276,12 +272,12 @@ class CallableGraph:
 
     @cached_property
     def raw_program(self) -> EmbeddedProgram:
-        """The program with the whole word of a failure, nothing of which is told otherwise."""
+        """The program with all three numbers of a failure as results, which are not reported otherwise."""
         return EmbeddedProgram(self.jax_graph, self.jax_pipeline)
 
     @property
     def jax_graph(self) -> Graph:
-        """The graph as JAX sees it: what it gives has sizes in numbers."""
+        """The graph for JAX: its results have sizes that are numbers."""
         graph = without_check_messages(self.elaborated)
         if not any(has_symbolic_dims(r.type) for r in graph.results):
             return graph
@@ -297,7 +293,7 @@ class CallableGraph:
         )
 
     def report_failure(self, number: int) -> None:
-        """Say on the error stream that a check failed where nothing can be raised."""
+        """Print a warning on stderr for a failed check where nothing can be raised."""
         site = self.shared.checks.sites[number - 1]
         sys.stderr.write(f"{printable(render([failure_warning(site)]))}\n")
 
@@ -312,7 +308,7 @@ def to_stdout(text: str) -> None:
 
 
 def random_key(key: Any) -> Any:
-    """A random key from what was given: a seed, or a key."""
+    """A random key from a seed or a key."""
     if isinstance(key, int) and not isinstance(key, bool):
         return seed_to_key(key)
     return pytrees.key_data(key)

@@ -1,4 +1,7 @@
-"""Programs that can fail: what usually runs says which check failed; the full program says what it was about."""
+"""Failed run-time checks (bounds, asserts, capacities): their error messages, and the calls that led to them.
+
+The program that usually runs gives only the number of the failed check; a second run gives the details.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from difflang.ir.tensor_types import I32, Tensor
 from difflang.passes.dce import dce
 
 ArrayProgram = Callable[..., Sequence[Any]]
-MAX_ARRAY_TEXT = 40  # characters of an array as it is written that a message repeats
-DETAIL_RESULTS = 2  # the last results of a program that can fail: what a failure was about
-FAILURE_RESULTS = 1 + DETAIL_RESULTS  # with the number of a check before them
+MAX_ARRAY_TEXT = 40  # a message repeats the text of an array up to so many characters
+DETAIL_RESULTS = 2  # the last results of a program that can fail: details of the failure
+FAILURE_RESULTS = 1 + DETAIL_RESULTS  # with the number of the check before them
 
 
 def with_check_number(graph: Graph) -> Graph:
-    """The same program without what its failures were about: its last result is the number of a check, or zero."""
+    """The same program without the details of failures: its last result is the number of a check, or zero."""
     return dce(graph.with_results(graph.results[:-DETAIL_RESULTS]))
 
 
@@ -42,7 +45,7 @@ def explain_failure(
     full: Callable[[Graph, TextSink], ArrayProgram],
     arrays: Sequence[Any],
 ) -> DifflangError:
-    """The error that a failure is: `full` runs the program again for the numbers in it, and for its messages."""
+    """The error of a failure: `full` runs the program again for its details and messages."""
     heard: dict[int, str] = {}
 
     def record_message(number: int, text: str) -> None:
@@ -57,7 +60,7 @@ def explain_failure(
 
 
 def failure_error(found: CheckSite, first: int, second: int, said: str | None = None) -> DifflangError:
-    """The error that a failed check is, by the numbers that it was about, and its message if it was filled in."""
+    """The error of a failed check, with its details, and its message if it was formatted at run time."""
     if found.capacity:
         return capacity_error(found, first)
     if found.max_steps:
@@ -69,7 +72,7 @@ def failure_error(found: CheckSite, first: int, second: int, said: str | None = 
 
 
 def index_diagnostic(found: CheckSite, first: int, room: int) -> Diagnostic:
-    """The report of an index: what it goes into and how long that is, what the index is, and the loops' variables."""
+    """The diagnostic of an index: the array and its length, the index, and the variables of the loops."""
     into, number = found.index_target, f"{first}" + {UNDER_I32: " or less", OVER_I32: " or more"}.get(first, "")
     if into is None or not into.array.text.strip():
         text = f"this axis holds indices 0 to {room - 1}" if room > 0 else "this axis is empty"
@@ -107,7 +110,7 @@ def length_text(size: int) -> str:
 
 
 def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:
-    """The error that a loop is which takes more steps than are allowed, or what calls itself as often."""
+    """The error of a loop with too many steps, or of a recursion with too many calls."""
     what = f"{calls} calls itself more than {most:,} times" if calls else f"this loop takes more than {most:,} steps"
     first = Span(span.source, span.start, span.start + len(span.text.split("\n")[0]))
     label = Label(first, f"step {most + 1:,} would be next")
@@ -119,7 +122,7 @@ def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:
 
 
 def failure_warning(site: CheckSite) -> Diagnostic:
-    """The report of a check that failed where nothing can be raised: what it was about is not known any more."""
+    """The warning for a check that failed where nothing can be raised, without details."""
     if site.max_steps:
         return replace(step_limit_error(site.span, site.max_steps, site.message).diagnostics[0], severity="warning")
     if site.capacity:
@@ -136,7 +139,7 @@ def failure_warning(site: CheckSite) -> Diagnostic:
 
 
 def capacity_error(site: CheckSite, reached: int) -> DifflangError:
-    """The error that a recursion without end is, or what would keep too much."""
+    """The error of a recursion without end, or of a loop that would save too much."""
     if site.capacity == "frames":
         code, message = "DL1007", f"{site.message} nests calls more than {reached:,} deep"
         way = "it must reach a case that does not call itself; a tail call needs no memory"
@@ -149,19 +152,21 @@ def capacity_error(site: CheckSite, reached: int) -> DifflangError:
     return DifflangError(Diagnostic(code, message, (Label(site.span),), (way,)))
 
 
-CHECK_NUMBER_TYPE = Tensor(I32)  # what a failure says of its check
-SYNTHETIC_SOURCES = ("<call>", "<command line>")  # calls from outside, which are no line of anybody's
-MAX_CALL_SITES = 32  # calls that are told apart: each is a copy of what it leads to
+# ---- The calls that led to a check
+
+CHECK_NUMBER_TYPE = Tensor(I32)
+SYNTHETIC_SOURCES = ("<call>", "<command line>")  # calls from outside, which have no source line
+MAX_CALL_SITES = 32  # with more call sites they are not distinguished: each copies the functions that it leads to
 
 
 class CallSiteBlame:
-    """The calls outside the library that lead to one check of it, and the program in which they can be told apart."""
+    """The user's calls that lead to one check in the library, and a program that tells which one failed."""
 
     def __init__(self, program: Graph, number: int, check: Span, free: int) -> None:
         self.program, self.number, self.check = program, number, check
-        self.first_free_number = free  # no check has this number, or a greater one
+        self.first_free_number = free  # no check has this number or a greater one
         self.order = graphs_postorder(program)[0] if check.in_library else []
-        self.reaching: set[Graph] = set()  # that lead to it with no call of the user's in between
+        self.reaching: set[Graph] = set()  # library functions that lead to the check
         self.calls: dict[Eqn, None] = {}
         for graph in self.order:
             for eqn in graph.eqns:
@@ -169,14 +174,14 @@ class CallSiteBlame:
                     self.calls[eqn] = None
                 elif self.reaches_check(eqn) or self.is_failure(eqn):
                     self.reaching.add(graph)
-        # One call is to blame, unless the check is in the program itself: a call there was written out.
+        # A single call is to blame by itself, unless the check is in the program itself, where a call was inlined.
         self.by_number = len(self.calls) > 1 or program in self.reaching
 
     def reaches_check(self, eqn: Eqn) -> bool:
         return bool(eqn.regions) and not self.reaching.isdisjoint(eqn.regions)
 
     def is_call(self, eqn: Eqn) -> bool:
-        """Whether it is a call in a text of the user's that leads to the check."""
+        """Whether it is a call in the user's source that leads to the check."""
         return (
             "name" in eqn.attrs
             and not eqn.span.in_library
@@ -185,32 +190,33 @@ class CallSiteBlame:
         )
 
     def is_failure(self, eqn: Eqn) -> bool:
-        """Whether it is the number of the check."""
+        """Whether it is the constant with the number of the check."""
         if eqn.op.name != "const" or eqn.results[0].type != CHECK_NUMBER_TYPE:
             return False
         return eqn.attrs["value"] == self.number and eqn.span == self.check
 
     def number_call_sites(self) -> Graph:
-        """The program, in which the check's number says from which call it was reached."""
+        """The program with a number of its own for the check on the path from each call."""
         if not self.by_number or len(self.calls) > MAX_CALL_SITES:
             return self.program
         numbers: dict[Eqn | None, int] = {None: self.number}
         numbers |= {call: self.first_free_number + i for i, call in enumerate(self.calls)}
-        new: dict[Eqn | None, dict[Graph, Graph]] = {call: {} for call in numbers}  # what each call leads to, and none
+        # For each call, and for none: copies of the functions that lead to the check, with that number.
+        new: dict[Eqn | None, dict[Graph, Graph]] = {call: {} for call in numbers}
         for graph in self.order:
             for call in numbers if graph in self.reaching else (None,):
                 new[call][graph] = graph.with_eqns([self.renumber(eqn, call, numbers[call], new) for eqn in graph.eqns])
         return new[None][self.program]
 
     def renumber(self, eqn: Eqn, call: Eqn | None, number: int, new: Mapping[Eqn | None, Mapping[Graph, Graph]]) -> Eqn:
-        """An equation where a call leads: a call in it leads on by itself."""
+        """An equation on the path from `call`; a user's call inside has copies of its own."""
         if self.is_failure(eqn):
             return replace(eqn, attrs={**eqn.attrs, "value": number})
         inside = new[eqn if eqn in self.calls else call]
         return eqn.with_regions([inside.get(r, new[None][r]) for r in eqn.regions]) if eqn.regions else eqn
 
     def blamed(self, error: DifflangError, number: int) -> DifflangError:
-        """The error of the check, with the call that led to it; `number` is what that run gave."""
+        """The error of the check with a label at the call that led to it, by the number that the run gave."""
         spans = [eqn.span for eqn in self.calls]
         at = number - self.first_free_number if self.by_number else 0
         if not 0 <= at < len(spans):

@@ -1,4 +1,4 @@
-"""How a finished graph is run: compiled by XLA, or interpreted in NumPy."""
+"""Execution engines: a finished graph is compiled by XLA, or interpreted in NumPy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from difflang.execution.line_profiler import LineProfile, TimedProgram
     from difflang.runtime.compile import Executable
 
-MAX_SMALL_EQUATIONS = 24  # equations of a host expression on numbers that are not worth a compilation
-MAX_SMALL_ELEMENTS = 4096  # elements of an array that is only taken apart or put together, which is not either
+MAX_SMALL_EQUATIONS = 24  # a host expression on numbers with at most so many is not worth a compilation
+MAX_SMALL_ELEMENTS = 4096  # nor is data movement on arrays with at most so many elements
 
 
 class Engine(Struct, frozen=True):
     """`interpret` runs every graph in NumPy; `device` is a platform of JAX, None for its default.
 
-    A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order` it adds up what
-    is scattered to one place in one order. With `watch`, a NaN or infinity in a result is an error where it was made.
-    A `profile` is told how long everything takes. A limit that a program keeps to is `heard`.
+    A compiled program with a derivative takes at most `budget` bytes, if it is not 0. With `in_order`, scatters add in
+    a fixed order. With `check_nans`, a NaN or infinity in a result is an error at the step that made it. `profile`
+    records the time of every line. `on_limit` receives the memory limit of each compiled program that has one.
     """
 
     name: Literal["xla", "interpret"] = "xla"
@@ -48,10 +48,10 @@ class Engine(Struct, frozen=True):
         capacity: Capacity = INITIAL_CAPACITY,
         on_print: TextSink = discard_text,
     ) -> ArrayProgram:
-        """What runs a graph. Host arithmetic on a few numbers is done on the host by either engine.
+        """A callable for a graph. Both engines interpret small graphs on the host.
 
-        With `guard` the last result is the number of the check that failed, in place of the whole failure.
-        Errors: DL1012 where a limit on memory cannot be kept.
+        With `guard` the last result is the number of the failed check, in place of the whole failure.
+        Errors: DL1012 if a memory limit cannot be kept.
         """
         from difflang.lower.lowering_pipeline import finalize_graph
         from difflang.plan.budget_search import memory_limit
@@ -69,7 +69,7 @@ class Engine(Struct, frozen=True):
         return self.run_finished(ready, on_print)
 
     def explaining(self, capacity: Capacity = INITIAL_CAPACITY) -> Callable[[Graph, TextSink], ArrayProgram]:
-        """What runs a graph that can fail once more, for the whole failure and the messages of checks."""
+        """A function that makes a graph callable for a second run after a failure, with all its details."""
         from difflang.lower.lowering_pipeline import finalize_graph
 
         return lambda graph, says: self.run_finished(finalize_graph(graph, capacity, explained=True), says)
@@ -94,7 +94,8 @@ class Engine(Struct, frozen=True):
 
 
 def is_small_graph(graph: Graph) -> bool:
-    """Whether a graph is arithmetic on a few numbers, or arranges a few: the same bits, but for XLA's denormals, 0."""
+    """Whether a graph is arithmetic on a few numbers, or moves a few elements."""
+    # The interpreter gives the same bits for such a graph, except that XLA flushes denormals to 0.
     if len(graph.eqns) > MAX_SMALL_EQUATIONS or any(e.regions for e in graph.eqns):
         return False
     types = [v.type for v in (*graph.params, *[r for e in graph.eqns for r in e.results])]

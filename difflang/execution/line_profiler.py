@@ -1,7 +1,7 @@
-"""`run --profile`: where the time of a run goes, line by line of the program.
+"""The line profiler of `run --profile`: the time of a run by source line.
 
-Each moment is counted once: for compiling, for compiled code, or for the host. Compiled code is timed call by call; how
-its time is divided among lines is taken from XLA's own trace of some of the calls.
+Each moment counts once: for compiling, for compiled code, or for the host. Compiled code is timed call by call, and its
+time is divided among lines by XLA's profiler traces of some calls.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from difflang.runtime.profiler_traces import ProfilerTraces
 
 TimeKind = Literal["compile", "run", "host"]
-LineKey = tuple[str, int]  # the name of a text, and a line of it
+LineKey = tuple[str, int]  # the name of a source, and a line of it
 KINDS: tuple[TimeKind, ...] = ("run", "compile", "host")
-ROWS, NOTES = 30, 5  # of the table, and of each kind below it
-START: LineKey = ("", 0)  # what belongs to no line
+ROWS, NOTES = 30, 5  # at most, of the table, and of each kind of note
+START: LineKey = ("", 0)  # stands for no line
 
 
 class ProfileRow(Struct, frozen=True):
-    """The seconds of one line, for what; and its text."""
+    """The seconds of one line by kind, and its text."""
 
     line: LineKey
     seconds: Mapping[TimeKind, float]
@@ -43,13 +43,12 @@ class ProfileRow(Struct, frozen=True):
 
 
 class LineProfile:
-    """The clock of one run. It is always somewhere: at a line, for a purpose."""
+    """The clock of one run. At any time it charges one line, for one kind of work."""
 
     def __init__(self) -> None:
         self.spent: dict[tuple[LineKey, TimeKind], float] = defaultdict(float)
-        self.ran: dict[tuple[str, LineKey], float] = defaultdict(
-            float
-        )  # seconds of compiled programs, by who called them
+        # Seconds of compiled programs, by program and calling line.
+        self.ran: dict[tuple[str, LineKey], float] = defaultdict(float)
         self.calls: Counter[str] = Counter()
         self.programs: dict[str, Executable] = {}
         self.sources: dict[str, Source] = {}
@@ -60,7 +59,7 @@ class LineProfile:
     # ---- The clock
 
     def switch(self, to: tuple[LineKey, TimeKind]) -> tuple[LineKey, TimeKind]:
-        """Go on elsewhere; where it was."""
+        """Charge another line or kind from now on; returns the previous one."""
         now = time.perf_counter()
         before, self.here = self.here, to
         self.spent[before] += now - self.since
@@ -69,7 +68,7 @@ class LineProfile:
 
     @contextmanager
     def at(self, span: Span) -> Generator[None, None, None]:
-        """Inside, time is spent on the host at a line."""
+        """A context whose time is charged to the host at a line."""
         before = self.switch((self.line(span), "host"))
         try:
             yield
@@ -78,7 +77,7 @@ class LineProfile:
 
     @contextmanager
     def doing(self, kind: TimeKind) -> Generator[None, None, None]:
-        """Inside, time is spent for something else at the same line."""
+        """A context whose time is charged to another kind at the same line."""
         before = self.switch((self.here[0], kind))
         try:
             yield
@@ -94,7 +93,7 @@ class LineProfile:
     # ---- Programs
 
     def timed(self, graph: Graph, compile: Callable[[Graph], Executable]) -> TimedProgram:
-        """A program whose calls are timed, compiled at once, and called as no other."""
+        """A program whose calls are timed, compiled at once under a unique name, by which traces find it."""
         name = f"{graph.name or 'program'}_{len(self.programs)}"
         for eqn in graph.eqns:
             self.line(eqn.span)
@@ -111,7 +110,7 @@ class LineProfile:
             self.traces = ProfilerTraces()
         with self.doing("run"):
             results, took = self.traces.call(name, program, arrays)
-            self.since = time.perf_counter()  # what tracing itself takes is nobody's
+            self.since = time.perf_counter()  # the overhead of tracing is charged to nothing
         self.ran[name, self.here[0]] += took
         self.calls[name] += 1
         return results
@@ -132,10 +131,10 @@ class LineProfile:
 
         return program
 
-    # ---- What comes of it
+    # ---- The report
 
     def rows(self) -> list[ProfileRow]:
-        """The lines on which time was spent, the most first."""
+        """The lines on which time was spent, sorted by time."""
         self.switch(self.here)
         seconds: dict[LineKey, dict[TimeKind, float]] = defaultdict(lambda: defaultdict(float))
         for (line, kind), spent in self.spent.items():
@@ -150,7 +149,7 @@ class LineProfile:
         return sorted(rows, key=lambda row: (-row.total, row.line))
 
     def shares(self) -> dict[str, dict[LineKey, float]]:
-        """Which part of a program's time each line takes; what comes from no line is at `START`."""
+        """For each program, the share of its time that each line takes; `START` is for no line."""
         if self.traces is None:
             return {}
         from difflang.runtime.profiler_traces import op_source_lines
@@ -175,7 +174,7 @@ class LineProfile:
         return printable(source.line(line[1]).strip()) if source is not None and inside else ""
 
     def unattributed(self) -> dict[LineKey, float]:
-        """Seconds of compiled code that no trace divides among lines, by the line that called it."""
+        """Seconds of compiled code that no trace divides among lines, by the calling line."""
         found: dict[LineKey, float] = defaultdict(float)
         if self.traces is not None:
             for (name, caller), spent in self.ran.items():
@@ -186,7 +185,7 @@ class LineProfile:
         return {line: spent for line, spent in found.items() if spent >= max(whole / 100, 1e-3)}
 
     def notes(self) -> list[str]:
-        """How what is told was found."""
+        """Notes on how the times were measured."""
         notes: list[str] = []
         if self.traces is not None:
             traced, calls = sum(self.traces.calls.values()), sum(self.calls.values())
@@ -198,7 +197,7 @@ class LineProfile:
                 "host: reading, writing, printing, and arithmetic on single numbers"]  # fmt: skip
 
     def bounds(self, traces: ProfilerTraces) -> list[str]:
-        """What is told less well than the rest, and why."""
+        """Notes on less exact times, and the reasons."""
         samples: Counter[LineKey] = Counter()
         for name, caller in self.ran:
             samples[caller] += traces.sampled[name]
@@ -246,7 +245,7 @@ def line_text(line: LineKey) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A time as people write it."""
+    """A time with a unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}" if seconds / size < 1000 else f"{seconds / size:.0f} {unit}"
@@ -254,7 +253,7 @@ def format_seconds(seconds: float) -> str:
 
 
 class TimedProgram(Struct, frozen=True, eq=False):
-    """A compiled program that says how long its calls take."""
+    """A compiled program whose calls are timed by a profile."""
 
     profile: LineProfile
     name: str

@@ -1,4 +1,4 @@
-"""The random keys of what is carried out: one for each call that draws, in order."""
+"""Streams of random keys for host statements: one key for each call that draws, in order."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ import numpy as np
 
 from difflang.ir.op import OPS
 
-LAST_STREAM = 2**32 - 1  # streams apart from one are numbered from here downwards, where its calls do not come
+# Substreams are numbered downwards from here, so that they do not collide with the calls of a stream.
+LAST_STREAM = 2**32 - 1
 
 
 class KeyStream:
-    """Keys, one after the other. Nothing is computed before the first is asked for: most programs draw nothing."""
+    """A lazy sequence of keys: most programs draw nothing, so the root key is computed at the first draw."""
 
     __slots__ = ("count", "root", "start")
 
     def __init__(self, start: Callable[[], np.ndarray]) -> None:
         self.start = start
         self.root: np.ndarray | None = None
-        self.count = 0  # keys given so far
+        self.count = 0  # keys drawn so far
 
     def next(self) -> np.ndarray:
         self.count += 1
         return self.fold(self.count - 1)
 
     def substream(self, number: int) -> KeyStream:
-        """A stream of that number, whatever was drawn from this one before."""
+        """The independent stream of that number, whatever was drawn from this one before."""
         return KeyStream(partial(self.fold, LAST_STREAM - number))
 
     def fold(self, number: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Types of the language as layouts: what a value of a type is in Python, without its declarations."""
+"""Converts types of the language to value layouts, which describe Python values without declarations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from difflang.types.text_templates import text_template
 
 
 def layout_of_type(type: LangType, module: str) -> ValueLayout:
-    """The layout of values of a type of a module that is called so."""
+    """The layout of values of a type that the module of that name declares."""
     match type:
         case Tensor():
             return LeafLayout(type)
@@ -74,6 +74,6 @@ def part_layouts(types: Sequence[LangType], module: str) -> tuple[ValueLayout, .
 def record_shape(
     name: str, names: Sequence[str], fields: Sequence[LangType], module: str, *, part: bool
 ) -> RecordShape:
-    """What the class of a record is known by; `part` says that only the fields with a tangent are there."""
+    """The shape that identifies the class of a record; `part` says that it has only fields with a tangent."""
     static = tuple([n for n, t in zip(names, fields, strict=True) if isinstance(t, TextType)])
     return RecordShape(module, f"D_{name}" if part else name, tuple(names), static)

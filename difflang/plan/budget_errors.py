@@ -1,4 +1,4 @@
-"""What is said where a limit on memory cannot be kept: the smallest that can, and the lines that need the most."""
+"""Errors for a memory budget that is too small: the smallest possible one, and the source lines that need the most."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from difflang.passes.unroll import DEFAULT_KEEP
 if TYPE_CHECKING:
     from difflang.lower.buffer_assignment import BufferAssignment
 
-MAX_LABELS = 3  # lines that a refusal shows
+MAX_LABELS = 3  # source lines that an error shows
 
 
 def budget_error(
@@ -24,7 +24,7 @@ def budget_error(
 ) -> DifflangError:
     """Errors: DL1012, with the lines that need the most at the peak.
 
-    `room`: for how much there is room, in words. Whether that is `predicted`, or XLA's account, is said.
+    `capacity` describes the capacities in words; `predicted` tells a prediction from XLA's own account.
     """
     here: dict[tuple[str, int], int] = {}
     for b in account.live_at_peak():
@@ -33,17 +33,18 @@ def budget_error(
     lines = source_lines(graph)
     most = sorted([(n, place) for place, n in here.items() if place in lines], reverse=True)[:MAX_LABELS]
     labels = [Label(lines[place], f"{format_bytes(n)} for this line at peak memory") for n, place in most]
-    if not labels and (made := largest_line(graph)) is not None:  # JAX hid the lines of the program that was looked at
+    # Inside JAX's transformations the buffers have no lines of the program: take the line that computes the most.
+    if not labels and (made := largest_line(graph)) is not None:
         labels = [Label(lines[made], "peak memory is reached here")]
     has, needs = format_bytes(limit), format_bytes(least, up=True)
-    if has == needs:  # rounded
+    if has == needs:  # equal when rounded
         has, needs = f"{limit:,} B", f"{least:,} B"
-    many = " for that many" if capacity else ""
+    many, held = (" for that many", f", with capacity for {capacity}") if capacity else ("", "")
     asked = ", predicted: `difflang memory --compile` measures it with XLA" if predicted else ""
     return DifflangError(
         Diagnostic(
             "DL1012",
-            f"this derivative does not fit in {has}: it needs at least {needs}{capacity and f', with capacity for {capacity}'}",
+            f"this derivative does not fit in {has}: it needs at least {needs}{held}",
             tuple(labels),
             (
                 f"the smallest possible limit is {format_bytes(least, up=True)}{many}{asked}",
@@ -55,7 +56,7 @@ def budget_error(
 
 
 def unattributed_note(account: BufferAssignment, lines: Container[tuple[str, int]]) -> list[str]:
-    """How much is no line's, where that is a tenth of the peak or more."""
+    """The bytes that belong to no line, where they are a tenth of the peak or more."""
     there = [b for b in account.live_at_peak() if b.source_line is None or b.source_line not in lines]
     given = sum([b.bytes for b in there if b.role != "between"])
     between = sum([b.bytes for b in there if b.role == "between"])
@@ -65,7 +66,7 @@ def unattributed_note(account: BufferAssignment, lines: Container[tuple[str, int
 
 
 def checkpoint_hints(graph: Graph, here: Mapping[tuple[str, int], int], peak: int) -> list[str]:
-    """A way out where what a loop keeps is said in the program, and much of the peak: the limit may decide that."""
+    """A hint for a loop with a `@checkpoint` policy that takes much of the peak: `auto` lets the limit decide."""
     eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("keep", DEFAULT_KEEP) != DEFAULT_KEEP]
     places = {(e.span.source.name, e.span.position[0]) for e in eqns}
     much = sorted([place for place in places if 10 * here.get(place, 0) >= peak])
@@ -99,7 +100,7 @@ def source_lines(graph: Graph) -> dict[tuple[str, int], Span]:
 
 
 def line_span(source: Source, line: int) -> Span:
-    """The text of a line, without the space around it."""
+    """The text of a line without the space before and after it."""
     start = source.starts[line - 1]
     end = source.starts[line] if line < len(source.starts) else len(source.text)
     text = source.text[start:end]

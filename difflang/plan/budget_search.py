@@ -1,9 +1,8 @@
-"""What is kept under a derivative in reverse, so that a program stays under a limit on its memory.
+"""Memory planning for reverse mode: chooses what each loop and segment saves, so that the peak stays within a budget.
 
-Of a loop and of a piece of straight code there are several ways to keep what is read back (see `ways`). How many bytes
-a way takes is asked of the prediction, how long what is computed again takes is estimated by flops and bytes, and for
-the states of loops by the closed form of `ops.schedule`; which ways go together is an integer program.
-What a program says of a loop or a block itself is left as it is.
+Each loop and each segment of straight-line code has several save policies (see `save_policies`). The bytes of a policy
+come from the memory prediction. The time of recomputation is estimated from flops and bytes, for the states of loops by
+the closed form in `binomial_schedule`. The best combination is an integer program. Policies in the program itself stay.
 """
 
 from __future__ import annotations
@@ -56,40 +55,46 @@ from difflang.plan.split_loop import is_splittable
 if TYPE_CHECKING:
     from difflang.lower.buffer_assignment import BufferAssignment
 
-UNKNOWN_LENGTH = 4096  # steps, of a loop of which nobody knows how many
-MAX_TRIES = 12  # integer programs, where ways take more room together than one by one
-MAX_LINES = 3  # lines that a refusal shows
-SEGMENTATIONS = (  # one after the other, until one will do
-    Segmentation(), Segmentation(0, deep=1), Segmentation(1, deep=1), Segmentation(sunk=True), Segmentation(0, deep=1, sunk=True)
-)  # fmt: skip
-FULL = 0.95  # of a limit: a plan that takes so much is not made to take more
-LATE_COST = 1e-3  # what is computed again late makes less room while the rest is: so much dearer is the last piece
+UNKNOWN_LENGTH = 4096  # assumed steps of a loop of unknown length
+MAX_TRIES = 12  # integer programs, since policies may take more memory together than one by one
+MAX_LINES = 3  # source lines that an error shows
+# Tried in order, until one has a plan within the budget.
+SEGMENTATIONS = (
+    Segmentation(),
+    Segmentation(0, deep=1),
+    Segmentation(1, deep=1),
+    Segmentation(sunk=True),
+    Segmentation(0, deep=1, sunk=True),
+)
+FULL = 0.95  # of the limit: a plan that uses so much of it is not improved further
+# The relative extra cost of recomputing the last segment: recomputed late, it frees less memory for the others.
+LATE_COST = 1e-3
 
 
 class MemoryPlan(Struct, frozen=True, eq=False):
-    """A program to be compiled, and what it is predicted to need: as it is, and if all that is read back were kept."""
+    """A program to be compiled, with its predicted buffers, and those of the program that saves everything."""
 
     graph: Graph
     account: BufferAssignment
     unplanned: BufferAssignment
     choices: tuple[PolicyChoice, ...] = ()
-    greedy: bool = False  # the integer program was not solved
+    greedy: bool = False  # the integer program was not solved to the end
 
 
 def memory_limit(graph: Graph, budget: int = 0) -> int:
-    """The least limit on the memory of a derivative in reverse in a graph, that of the caller included; 0 for none."""
+    """The tightest memory limit of the reverse-mode derivatives in a graph, with the caller's; 0 for none."""
     limits = [e.attrs.get("limit", 0) for g in graphs_postorder(graph)[0] for e in g.eqns if e.op is vjp]
     return tightest_limit(*limits, budget) if limits else 0
 
 
 def plan_memory(graph: Graph, limit: int, room: Capacity = INITIAL_CAPACITY) -> MemoryPlan:
-    """The program of a graph under a limit of so many bytes, 0 for none, as predicted. Errors: DL1012."""
+    """The program of a graph within a limit in bytes, 0 for none, as predicted. Errors: DL1012."""
     planners = BudgetPlanner(graph, room)
     return planners.plan(limit) or planners.refuse(limit)
 
 
 class BudgetPlanner:
-    """The plans of one graph, its straight code cut in one way after the other."""
+    """Plans for one graph, with one segmentation of its straight-line code after the other."""
 
     def __init__(self, graph: Graph, room: Capacity) -> None:
         self.graph, self.room = graph, room
@@ -103,7 +108,7 @@ class BudgetPlanner:
                 yield self.planners[i]
 
     def plan(self, limit: int) -> MemoryPlan | None:
-        """The first plan under a limit, as predicted; None where there is none."""
+        """The first plan within a limit, as predicted; None if there is none."""
         return next((plan for planner in self if (plan := planner.plan(limit)) is not None), None)
 
     @cached_property
@@ -117,7 +122,7 @@ class BudgetPlanner:
 
 
 class SegmentedPlanner:
-    """Ways to keep what is read back in one graph, and what they come to."""
+    """Plans for one graph with one segmentation."""
 
     def __init__(
         self,
@@ -143,7 +148,7 @@ class SegmentedPlanner:
 
     @property
     def differs(self) -> bool:
-        """Whether it has a choice that the first one has not: pieces, and something sunk where that is asked for."""
+        """Whether it offers choices that the first segmentation lacks: segments, or arrays sunk into loops."""
         assert self.like is not None
         if self.cutting.sunk and self.graph is self.like.graph:
             return False
@@ -163,14 +168,14 @@ class SegmentedPlanner:
 
     @cached_property
     def baseline(self) -> tuple[Graph, BufferAssignment]:
-        """The program that keeps all, and its account."""
+        """The program that saves everything, and its predicted buffers."""
         from difflang.runtime.predict_memory import predict_memory
 
         done = finalize_graph(self.elaborated, self.room)
         return done, predict_memory(done)
 
     def finalize(self, ways: Policies) -> tuple[Graph, BufferAssignment]:
-        """The finished graph and its account."""
+        """The finished graph for these policies, and its predicted buffers."""
         from difflang.runtime.predict_memory import predict_memory
 
         key = tuple([ways.get(site, SAVE_ALL) for site in self.sites])
@@ -198,7 +203,7 @@ class SegmentedPlanner:
 
     @cached_property
     def fewest(self) -> dict[Site, SavePolicy]:
-        """The least of each site: few states of a loop, nothing of a piece but what it takes."""
+        """For each site the policy of least memory: few states of a loop, only the inputs of a segment."""
         return {
             site: SavePolicy(residuals="nothing") if isinstance(site, CheckpointSegment) else min_state_policy(site)
             for site in self.sites
@@ -206,7 +211,7 @@ class SegmentedPlanner:
 
     @cached_property
     def smallest(self) -> MemoryPlan:
-        """The plan that takes the least, of those where all keep as little as they can, or loops alone, or none."""
+        """The plan of least memory, of three: all sites save as little as they can, or loops alone, or none."""
         found = [self.baseline_plan]
         for sites in (self.sites, self.loops):
             if sites:
@@ -215,11 +220,11 @@ class SegmentedPlanner:
 
     @cached_property
     def tables(self) -> list[OptionTable[SavePolicy]]:
-        """What there is to choose from, in the order of the sites, beside the fewest bytes of all others."""
+        """The options of each site, in order; their bytes are extra to the plan where all sites save the least."""
         return [*map(self.loop_table, self.loops), *self.segment_tables()]
 
     def plan(self, limit: int) -> MemoryPlan | None:
-        """The plan of least time under a limit, as predicted; None where there is none."""
+        """The plan of least time within a limit, as predicted; None if there is none."""
         if not limit or self.baseline_plan.account.peak <= limit:
             return self.baseline_plan
         if self.smallest.account.peak > limit:
@@ -227,11 +232,10 @@ class SegmentedPlanner:
         return self.search(limit, one_by_one=False) or self.search(limit, one_by_one=True) or self.fallback
 
     def search(self, limit: int, *, one_by_one: bool) -> MemoryPlan | None:
-        """The quickest plan under a limit of those that integer programs give.
-
-        Ways that take more together than by themselves, in loops within loops, leave less room to the next program, or
-        are dearer in it `one_by_one`. What a plan leaves free the next one may use.
-        """
+        """The quickest plan within a limit that a sequence of integer programs finds."""
+        # In nested loops, policies may take more together than one by one. Then the next integer program gets a smaller
+        # budget, or with `one_by_one` each picked policy counts more bytes. A plan that leaves memory free is followed
+        # by one with a larger budget.
         tables, room = self.tables, limit - self.peak(self.fewest)
         found: MemoryPlan | None = None
         seen: set[tuple[int, ...]] = set()
@@ -259,11 +263,11 @@ class SegmentedPlanner:
 
     @property
     def fallback(self) -> MemoryPlan:
-        """What fits if anything does, though a quicker plan may fit as well."""
+        """The plan that fits if any does, though a quicker one may fit as well."""
         return replace(self.smallest, greedy=True)
 
     def loop_table(self, eqn: Eqn) -> OptionTable[SavePolicy]:
-        """The ways of a loop."""
+        """The save policies of a loop, with their bytes and times."""
         length, least = eqn.attrs["length"], self.peak(self.fewest)
         known = isinstance(length, int)
         steps = length if known else UNKNOWN_LENGTH
@@ -277,7 +281,8 @@ class SegmentedPlanner:
         whole = self.peak({**self.fewest, eqn: SAVE_ALL}) - least
         for way in [SavePolicy(residuals="nothing"), SavePolicy(residuals="least")] if known else []:
             takes = self.peak({**self.fewest, eqn: way}) - least
-            if takes < whole or way.residuals == "nothing":  # beside inner loops that keep more it may take less
+            # Next to inner loops that save more, saving nothing may still take less.
+            if takes < whole or way.residuals == "nothing":
                 again = steps * recompute_work(eqn.regions[0].eqns, way.residuals)
                 ways.append((takes, again, way))
                 if takes < whole and is_splittable(eqn):
@@ -288,7 +293,8 @@ class SegmentedPlanner:
     def split_loop_policies(
         self, eqn: Eqn, way: SavePolicy, ends: tuple[float, float], again: float
     ) -> list[tuple[float, float, SavePolicy]]:
-        """The ways of a loop in two whose last steps keep all: on a line, but for what two take more than one."""
+        """The policies of a split loop whose last steps save everything."""
+        # Their bytes lie on a line between both ends, plus the overhead of two loops, measured in the middle.
         (takes, whole), steps = ends, eqn.attrs["length"]
         ways = partial_policies(way, steps)
         middle = ways[len(ways) // 2]
@@ -301,7 +307,7 @@ class SegmentedPlanner:
         return [way for way in found if way[0] < whole]
 
     def work_for_what_is_read(self, eqn: Eqn) -> float:
-        """How long it takes to have what is read back of one step from its state."""
+        """The time to recompute the residuals of one step from its state."""
         way = self.probe_policy(eqn)
         done, _ = self.finalize({**self.fewest, eqn: way})
         found = [
@@ -319,14 +325,14 @@ class SegmentedPlanner:
         return total
 
     def probe_policy(self, eqn: Eqn) -> SavePolicy:
-        """A way of a loop to keep states that no other loop has."""
+        """A policy with a number of slots by which the loop is found again in the finished graph."""
         length = eqn.attrs["length"]
         return SavePolicy(
             max(MIN_SLOTS + 1, min(SLOT_COUNTS[-1], length - 1 if isinstance(length, int) else SLOT_COUNTS[-1]))
         )
 
     def bytes_model(self, eqn: Eqn, least: int) -> Callable[[SavePolicy], float]:
-        """What a way of a loop that keeps states takes beside the fewest bytes: a line through two predictions."""
+        """The bytes of a policy that saves states, beyond the least: a line through two predictions."""
         length = eqn.attrs["length"]
 
         def line(few: SavePolicy, many: SavePolicy, apart: int) -> tuple[float, float]:
@@ -346,7 +352,9 @@ class SegmentedPlanner:
         )
 
     def segment_tables(self) -> list[OptionTable[SavePolicy]]:
-        """The ways of each piece: what all take together, by the prediction, in proportion to what each makes."""
+        """The save policies of each segment, with their bytes and times."""
+        # A prediction for each segment would take too long: the bytes of all together are predicted once, and shared
+        # out in proportion to the residuals of each.
         if not self.segments:
             return []
         least, found, kinds = (
@@ -360,7 +368,7 @@ class SegmentedPlanner:
             shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
             ways = [SavePolicy(residuals="nothing"), *kinds]
             late = 1 + LATE_COST * i / len(self.segments)
-            deep = 1 + self.cutting.deep  # how often what is not kept is computed again
+            deep = 1 + self.cutting.deep  # how often a segment is recomputed if it saves nothing
             times = [
                 late * recompute_work(piece.eqns, way.residuals) * (deep if way.residuals == "nothing" else 1)
                 for way in ways
@@ -369,11 +377,8 @@ class SegmentedPlanner:
         return found
 
 
-# ------------------------------------------------------------------------------------------------ where there is none
-
-
 def min_state_policy(eqn: Eqn) -> SavePolicy:
-    """The way of a loop that takes the least room, as far as it can be told of what it carries."""
+    """The policy of a loop with the least memory, by the size of its carry."""
     state = LoopAttrs.of(eqn).parts(eqn.operands).carry
     return SavePolicy(
         min_memory_slots(

@@ -1,8 +1,8 @@
-"""Straight code in pieces, each of which reverse mode may compute again: blocks that nobody wrote.
+"""Splits straight-line code into checkpoint segments, which reverse mode may recompute instead of saving residuals.
 
-A piece is equations that follow one another, from one place where little is alive to the next. Loops and maps are in
-none, nor is what prints; where a function is called, its equations are. What only views arguments, a slice or another
-shape of them, belongs to no piece: it is at hand, and so are constants, of which each piece has its own.
+A segment is a run of consecutive equations between two points where few bytes are live. Loops, maps and prints are in
+no segment; calls are inlined. Views of arguments (slices, reshapes) and constants belong to no segment: they are cheap
+to have, and each segment gets its own constants.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ VIEW_OPS = frozenset({"slice", "reshape", "transpose", "convert"})
 
 
 class CheckpointSegment(Struct, frozen=True, eq=False):
-    """Equations of a graph, one after the other."""
+    """Consecutive equations of a graph."""
 
     eqns: tuple[Eqn, ...]
 
     @property
     def span(self) -> Span:
-        """Where its first equation comes from that makes as much as any."""
+        """The source position of the first equation with the largest results."""
         return max(self.eqns, key=lambda e: total_bytes(e.results)).span
 
 
@@ -47,14 +47,14 @@ def single_equation(eqn: Eqn) -> Sequence[Eqn]:
 
 
 def map_equations(changed: Callable[[Eqn], Sequence[Eqn]], eqns: Iterable[Eqn]) -> list[Eqn]:
-    """What all of them become, in order."""
+    """The replacements of all equations, in order."""
     return [new for eqn in eqns for new in changed(eqn)]
 
 
 def inline_calls(graph: Graph, max_eqns: int) -> Graph:
-    """The graph with the functions that it calls written out; as it is, if that were more than so many equations.
+    """The graph with its calls inlined; unchanged if that gave more than `max_eqns` equations.
 
-    What is in loops, maps and branches stays. Cost: linear in what it gives.
+    Calls in loops, maps and branches stay. Cost: linear in the result.
     """
     if not any(map(is_inlinable_call, graph.eqns)):
         return graph
@@ -84,7 +84,7 @@ def inline_calls_in(graph: Graph, done: Mapping[Graph, Graph]) -> Graph:
 
 
 def find_segments(graph: Graph, count: int) -> list[CheckpointSegment]:
-    """About so many pieces of the graph, alike in what they make, each ending where little is alive. Cost: linear."""
+    """About `count` segments that make similar numbers of bytes, each ending where few are live. Cost: linear."""
     _, rest = split_views(graph)
     found: list[CheckpointSegment] = []
     runs = recomputable_runs(rest)
@@ -111,7 +111,7 @@ def split_views(graph: Graph) -> tuple[list[Eqn], list[Eqn]]:
 
 
 def recomputable_runs(eqns: Sequence[Eqn], *, loops: bool = False) -> list[list[Eqn]]:
-    """The longest parts that may be computed again, with the `loops` in them or between those."""
+    """The longest runs of equations that can be recomputed, including loops or separated by them."""
     runs: list[list[Eqn]] = [[]]
     for eqn in eqns:
         if is_recomputable(eqn, loops):
@@ -132,7 +132,7 @@ def is_recomputable(eqn: Eqn, loops: bool) -> bool:
 
 
 def live_bytes_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
-    """How many bytes made by these equations are still to be read after each of them."""
+    """After each equation, the bytes of their results that are live."""
     last = {v: i for i, e in enumerate(eqns) for v in e.operands}
     last |= dict.fromkeys(graph.results, len(eqns))
     change = [0] * (len(eqns) + 1)
@@ -145,7 +145,7 @@ def live_bytes_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
 
 
 def choose_cuts(made: Sequence[int], alive: Sequence[int], count: int) -> list[int]:
-    """Where to cut a run in so many parts: near equal amounts of what is made, there where the least is alive."""
+    """Where to cut a run into `count` parts: within half a part of equal sizes, where the fewest bytes are live."""
     upto = list(accumulate(made))
     step = upto[-1] / max(1, count)
     cuts: list[int] = []
@@ -158,7 +158,7 @@ def choose_cuts(made: Sequence[int], alive: Sequence[int], count: int) -> list[i
 
 
 def boundary_bytes(graph: Graph, found: Sequence[CheckpointSegment]) -> int:
-    """How many bytes are alive where one piece ends and another begins."""
+    """The live bytes at the ends of all segments: what checkpointing has to save."""
     _, rest = split_views(graph)
     alive = dict(zip(rest, live_bytes_after(graph, rest), strict=True))
     return sum([alive[piece.eqns[-1]] for piece in found])
@@ -170,9 +170,9 @@ def checkpoint_segments(
     rewrite_eqn: Callable[[Eqn], Sequence[Eqn]] = single_equation,
     rewrite_body: Callable[[Graph], Graph] = identity,
 ) -> Graph:
-    """The graph where these pieces are blocks that are computed again, with attributes of their own.
+    """The graph where these segments are `checkpoint` equations, with attributes of their own.
 
-    What the others become is `changed`, what a block is that is not `cut`, `within`. Cost: linear.
+    `rewrite_eqn` replaces all equations, `rewrite_body` the bodies of blocks without `min_cut`. Cost: linear.
     """
     views, rest = split_views(graph)
     constants = {e.results[0]: e for e in views if not e.operands}
@@ -208,7 +208,7 @@ def checkpoint_equation(
     attrs: Attrs,
     within: Callable[[Graph], Graph],
 ) -> Eqn:
-    """One equation that does what these do, and gives what they made."""
+    """One `checkpoint` equation that runs these equations and gives the results `made`."""
     own = {v for e in eqns for v in e.results}
     reads = dict.fromkeys([v for e in eqns for v in e.operands if v not in own])
     builder = Builder()

@@ -1,7 +1,7 @@
-"""The plan of a program under a limit that XLA keeps to: predictions propose one after the other, XLA is asked.
+"""Compiles a program within a memory limit: predicted plans are compiled one after the other, until XLA's memory fits.
 
-XLA orders kernels so that several can run at once, and copies early what a loop will change. Where a plan that is
-smaller in proportion takes too much as well, it is told to take the order of least memory.
+XLA orders kernels so that several can run at once, and copies early what a loop will change. If proportionally smaller
+plans take too much as well, XLA is told to use the kernel order of least memory.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from difflang.lower.capacity import Capacity
 from difflang.plan.budget_search import BudgetPlanner, MemoryPlan
 
 CHECKS = 6  # programs that are compiled before the smallest plan is
-PROPORTIONAL = 2  # so many that take too much are seen to in proportion, by each order of kernels
-SLACK = 1.02  # so much less than predicted is worth another plan,
-MISSED = 1.3  # or where one took too much
+PROPORTIONAL = 2  # so many misses shrink the aim in proportion, for each kernel order
+# A plan within the limit is followed by a larger one if the limit leaves room for an aim greater by this factor.
+SLACK = 1.02
+MISSED = 1.3  # the same after a plan that took too much
 
 
 class CompiledProgram(Protocol):
-    """What XLA made of a program. `orders`: whether it can be told the order of kernels there."""
+    """A program compiled by XLA. `orders`: whether the kernel order can be chosen on this device."""
 
     @property
     def memory_bytes(self) -> int: ...
@@ -38,15 +39,15 @@ CompiledT = TypeVar("CompiledT", bound=CompiledProgram, covariant=True)
 
 
 class CompileGraph(Protocol[CompiledT]):
-    """What compiles a graph; `sparing`, with kernels in the order that takes the least memory."""
+    """Compiles a graph; with `sparing`, in the kernel order of least memory."""
 
     def __call__(self, graph: Graph, /, *, sparing: bool = False) -> CompiledT: ...
 
 
 def compile_within_limit(graph: Graph, limit: int, capacity: Capacity, make: CompileGraph[T]) -> tuple[MemoryPlan, T]:
-    """The plan of a program under a limit of so many bytes, 0 for none, and what `make` compiles it to.
+    """The plan of a program within a limit in bytes, 0 for none, and the program that `make` compiles from it.
 
-    Where XLA takes more than was predicted, the plan is made again for less; where it takes less, for more, once.
+    If XLA takes more than predicted, the next plan aims lower; if it takes less, one more plan aims higher.
     Errors: DL1012.
     """
     planner, once = BudgetPlanner(graph, capacity), dict[tuple[Graph, bool], T]()
@@ -73,13 +74,14 @@ def compile_within_limit(graph: Graph, limit: int, capacity: Capacity, make: Com
             continue
         missed = min(aim, plan.account.peak)
         aim = missed * limit // made.memory_bytes
-        if misses >= PROPORTIONAL:  # what XLA takes besides does not shrink with the plan
+        # XLA's overhead does not shrink with the plan: from now on aim at the geometric mean with the smallest plan.
+        if misses >= PROPORTIONAL:
             aim = min(aim, isqrt(missed * planner.smallest.account.peak))
     return compile_smallest(planner, limit, compile_plan, sparing=sparing)
 
 
 def with_kernel_order(plan: MemoryPlan, *, sparing: bool) -> MemoryPlan:
-    """The plan as predicted for that order of kernels."""
+    """The plan with the prediction for that kernel order."""
     from difflang.runtime.predict_memory import predict_memory
 
     return replace(plan, account=predict_memory(plan.graph, low_memory=True)) if sparing else plan
@@ -88,7 +90,7 @@ def with_kernel_order(plan: MemoryPlan, *, sparing: bool) -> MemoryPlan:
 def compile_smallest(
     planners: BudgetPlanner, limit: int, make: Callable[..., T], *, sparing: bool
 ) -> tuple[MemoryPlan, T]:
-    """The smallest plan in that order of kernels, or else in the other. Errors: DL1012."""
+    """The smallest plan in that kernel order, or else in the other. Errors: DL1012."""
     made = make(planners.smallest, sparing=sparing)
     if made.memory_bytes > limit and made.orders:
         made = min(made, make(planners.smallest, sparing=not sparing), key=lambda m: m.memory_bytes)
@@ -103,8 +105,9 @@ def try_larger_plan(
     made: T,
     make: Callable[[MemoryPlan], T],
 ) -> tuple[MemoryPlan, T]:
-    """What is quicker, if it fits: the plan for an aim wider by as much as is left of the limit. `tried`: the aim of
-    this plan, and that with which the one before it took too much, if there was one.
+    """A quicker plan that uses the rest of the limit, if it fits, else the given one.
+
+    `tried` holds the aim of this plan, and the aim with which an earlier one took too much, or 0.
     """
     aim = limit * plan.account.peak // max(1, made.memory_bytes)
     aim, enough = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)

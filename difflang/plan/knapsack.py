@@ -1,4 +1,4 @@
-"""One choice of each of several tables, in the least time within so much room: a knapsack with classes."""
+"""The multiple-choice knapsack problem: one option from each table, in the least total time within a byte budget."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ W = TypeVar("W")
 
 
 class OptionTable(Struct, Generic[W], frozen=True):
-    """The ways that there are: how many more bytes each takes, and how much is computed again."""
+    """The options of one site: the extra bytes and the recomputation time of each."""
 
     options: list[W]
     bytes: list[float]
     times: list[float]
 
     def with_extra_bytes(self, pick: int, more: float) -> OptionTable[W]:
-        """The same, a way taking so many more bytes."""
+        """The same, with one option taking more bytes."""
         return replace(self, bytes=[b + more * (i == pick) for i, b in enumerate(self.bytes)])
 
 
 def solve_knapsack(tables: Sequence[OptionTable[W]], byte_budget: float) -> tuple[list[int] | None, bool]:
-    """One way of each table, in the least time within so many bytes, and whether it was found greedily."""
+    """One option from each table, in the least time within a byte budget, and whether it was found greedily."""
+    # SciPy's MILP solver takes a second to import, and most programs have no limit.
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     if not tables or sum([min(t.bytes) for t in tables]) > byte_budget:
@@ -35,6 +36,7 @@ def solve_knapsack(tables: Sequence[OptionTable[W]], byte_budget: float) -> tupl
     for row, (start, size) in enumerate(zip(np.cumsum([0, *sizes[:-1]]), sizes, strict=True)):
         one[row, start : start + size] = 1
     times, bytes = np.concatenate([t.times for t in tables]), np.concatenate([t.bytes for t in tables])
+    # Times relative to the greatest and bytes in KiB: the solver's tolerances are absolute.
     scale = max(1.0, float(np.max(times)))
     within: Any = [LinearConstraint(one, 1, 1), LinearConstraint(bytes[None, :] / 1024, -np.inf, byte_budget / 1024)]
     options = {"time_limit": 5.0, "mip_rel_gap": 1e-3}
@@ -47,7 +49,7 @@ def solve_knapsack(tables: Sequence[OptionTable[W]], byte_budget: float) -> tupl
 
 
 def solve_greedily(tables: Sequence[OptionTable[W]], byte_budget: float) -> list[int]:
-    """From the fewest bytes on, whatever saves the most time for its bytes, while there is room."""
+    """Starting from the fewest bytes, repeatedly the step that saves the most time per byte, while it fits."""
     picks = [int(np.argmin(t.bytes)) for t in tables]
     while True:
         left = byte_budget - sum([t.bytes[i] for t, i in zip(tables, picks, strict=True)])

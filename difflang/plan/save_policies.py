@@ -1,4 +1,4 @@
-"""What a derivative in reverse may keep of a loop or of a piece of straight code, and the program that keeps that."""
+"""Save policies of reverse mode: what a loop or a segment of code saves, what that costs, and the program for it."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from difflang.plan.split_loop import split_loop
 
 Site = Eqn | CheckpointSegment
 ResidualKind = Literal["all", "least", "nothing"]
-MAX_INLINED = 20_000  # equations of a function with those that it calls written out
-SEGMENT_COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # pieces of straight code
-FLOPS_PER_BYTE = 8  # that take as long
-KEEP_INPUTS: Attrs = {}  # of a block that keeps nothing but what it takes,
-KEEP_MIN_CUT: Attrs = {"min_cut": True}  # or what is dear too,
-IS_STEP: Attrs = {"loop_step": True}  # and it is a whole step of a loop
-FUSED_COST = 0.15  # what cheap work costs where it is made again beside its reader, as a part of what it takes alone
+MAX_INLINED = 20_000  # equations of a function after inlining
+SEGMENT_COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)  # segments that straight-line code may be split into
+FLOPS_PER_BYTE = 8  # flops that take as long as writing a byte
+KEEP_INPUTS: Attrs = {}  # attributes of a block that saves only its inputs,
+KEEP_MIN_CUT: Attrs = {"min_cut": True}  # or also the results that are expensive to recompute,
+IS_STEP: Attrs = {"loop_step": True}  # and of one that is a whole step of a loop
+FUSED_COST = 0.15  # the cost of cheap work fused into its reader, relative to its cost alone
 
 
 class SavePolicy(Struct, frozen=True):
-    """`slots` states of a loop, or, without a number, of each step, as of a piece, what is read back: `all` of it, the
-    `least` from which the rest is made cheaply, or `nothing` but what the step or the piece takes.
+    """Either `slots` states of a loop, or for 0 the residuals of each step, as of a segment.
 
-    Beside its states a loop may keep all that is read back of a few steps at a time, `taped`; beside the `least` or
-    `nothing` of its steps, all of the `last` ones.
+    `residuals`: `all` of them, the `least` from which the rest is cheap to recompute, or `nothing` but the inputs.
+    `segment_steps`: with slots, the number of steps whose residuals are held at a time.
+    `last`: with the `least` or `nothing`, the number of last steps that save all residuals.
     """
 
     slots: int = 0
@@ -61,7 +61,7 @@ class SavePolicy(Struct, frozen=True):
 
     @property
     def keep_attr(self) -> tuple[int, ...]:
-        """As an attribute of a loop."""
+        """The `keep` attribute of a loop."""
         return (self.slots, self.segment_steps, 1) if self.segment_steps else (self.slots, 0)
 
     @property
@@ -74,7 +74,7 @@ Policies = Mapping[Site, SavePolicy]
 
 
 class PolicyChoice(Struct, frozen=True):
-    """What is kept of a loop, or of the code that begins somewhere."""
+    """The policy of a loop, or of the code that begins at a source position."""
 
     span: Span
     policy: SavePolicy
@@ -101,11 +101,11 @@ class PolicyChoice(Struct, frozen=True):
         return least.get(self.policy.residuals, "saves the residuals of every step") + last
 
 
-# ------------------------------------------------------------------------------------------ where there is a choice
+# ---- Sites: the loops and segments that have a choice
 
 
 def inline_reverse_bodies(graph: Graph) -> Graph:
-    """The graph with the code that is differentiated in reverse written out, where it has no loop that calls itself."""
+    """The graph with calls inlined in the code that is differentiated in reverse, if it has no recursion."""
     plain = without_check_messages(graph)
     if plain.effectful or with_capacity(plain, INITIAL_CAPACITY) is not plain:
         return graph
@@ -115,13 +115,13 @@ def inline_reverse_bodies(graph: Graph) -> Graph:
 
 
 def reverse_bodies(graph: Graph) -> list[Graph]:
-    """The functions of which a derivative in reverse is taken."""
+    """The functions that are differentiated in reverse."""
     found = [e.regions[0] for inner in graphs_postorder(graph)[0] for e in inner.eqns if e.op is vjp]
     return list(dict.fromkeys(found))
 
 
 def replace_regions(graph: Graph, to: Mapping[Graph, Graph]) -> Graph:
-    """The graph with other regions in place of some, none of which is in another."""
+    """The graph with some regions replaced; none of these is inside another."""
     done: dict[Graph, Graph] = {}
     for inner in graphs_postorder(graph)[0]:
         eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
@@ -130,7 +130,7 @@ def replace_regions(graph: Graph, to: Mapping[Graph, Graph]) -> Graph:
 
 
 def choosable_loops(graph: Graph) -> list[Eqn]:
-    """The loops under a derivative in reverse of which the program does not say what they keep, in order."""
+    """The loops under reverse-mode derivatives without a `@checkpoint` policy, in order."""
     found: dict[Eqn, None] = {}
     for body in reverse_bodies(graph):
         under = graphs_postorder(body)[0]
@@ -141,9 +141,9 @@ def choosable_loops(graph: Graph) -> list[Eqn]:
 
 
 class Segmentation(Struct, frozen=True):
-    """How straight code is cut: in the first, second, … best way, its pieces in pieces again if it is `deep`.
+    """How straight-line code is split: the `number`-th best way, recursively if `deep`.
 
-    And whether what loops read step by step is `sunk` into their steps.
+    With `sunk`, arrays that loops read step by step are computed inside the steps.
     """
 
     number: int = 0
@@ -152,7 +152,7 @@ class Segmentation(Struct, frozen=True):
 
 
 def best_segments(body: Graph, cutting: Segmentation) -> list[CheckpointSegment]:
-    """The pieces of straight code that take the least room where all are computed again; none where that gains none."""
+    """The segments of straight-line code with the least memory if all are recomputed; none if that saves nothing."""
     _, rest = split_views(body)
     whole = sum([residual_bytes(run) for run in recomputable_runs(rest)])
     found: dict[int, list[CheckpointSegment]] = {}
@@ -167,7 +167,7 @@ def best_segments(body: Graph, cutting: Segmentation) -> list[CheckpointSegment]
 
 
 def segment_bytes(piece: CheckpointSegment, deep: int) -> int:
-    """How many bytes it takes to go back through a piece, about."""
+    """An estimate of the bytes that reverse mode needs inside a segment."""
     whole = residual_bytes(piece.eqns)
     if not deep:
         return whole
@@ -179,17 +179,17 @@ def segment_bytes(piece: CheckpointSegment, deep: int) -> int:
 
 
 def segment_graph(piece: CheckpointSegment) -> Graph:
-    """What a piece computes, of what it reads."""
+    """A segment as a graph of the values that it reads."""
     made = {r for e in piece.eqns for r in e.results}
     read = tuple(dict.fromkeys([v for e in piece.eqns for v in e.operands if v not in made]))
     return Graph(read, piece.eqns, ())
 
 
-# ------------------------------------------------------------------------------------------ what a choice takes
+# ---- Costs: bytes and time of a choice
 
 
 def residual_candidates(eqns: Iterable[Eqn]) -> list[Value]:
-    """What derivatives of these equations read, about: operands and results of what is not linear, and factors."""
+    """Roughly the values that derivatives read: operands and results of nonlinear equations, and factors."""
     found: dict[Value, None] = {}
     for e in eqns:
         if e.op.inactive or not e.operands:
@@ -202,20 +202,20 @@ def residual_candidates(eqns: Iterable[Eqn]) -> list[Value]:
 
 
 def residual_bytes(eqns: Iterable[Eqn]) -> int:
-    """How many bytes equations make that their derivatives read, about."""
+    """An estimate of the bytes of residuals that equations make."""
     eqns = tuple(eqns)
     made = {r for e in eqns for r in e.results}
     return total_bytes([v for v in residual_candidates(eqns) if v in made])
 
 
 def min_cut_bytes(piece: CheckpointSegment) -> int:
-    """How many bytes the least cut of a piece keeps, about."""
+    """An estimate of the bytes that the minimum cut of a segment saves."""
     graph = segment_graph(piece)
     return total_bytes(find_min_cut(graph, graph.params, residual_candidates(piece.eqns)))
 
 
 def estimated_work(eqn: Eqn) -> float:
-    """How long an equation takes, in bytes that could be written in that time."""
+    """The time of an equation, in bytes that could be written meanwhile."""
     total = 0.0
     todo = [(eqn, 1.0)]
     while todo:
@@ -230,18 +230,18 @@ def estimated_work(eqn: Eqn) -> float:
 
 
 def recompute_work(eqns: Iterable[Eqn], kept: ResidualKind) -> float:
-    """How long it takes to compute again what is not kept."""
+    """The time to recompute the equations whose results are not saved."""
     if kept == "all":
         return 0.0
     again = [e for e in eqns if kept == "nothing" or is_cheap_to_recompute(e)]
     return sum([estimated_work(e) * (FUSED_COST if is_cheap_to_recompute(e) else 1) for e in again])
 
 
-# ------------------------------------------------------------------------------------------ the program that keeps that
+# ---- The program for a choice
 
 
 def apply_policies(graph: Graph, ways: Policies, deep: int = 0) -> Graph:
-    """The graph of which each site is kept that way, pieces in pieces that are computed again. Cost: linear."""
+    """The graph with the policy of each site applied; segments are nested if `deep`. Cost: linear."""
     blocks = {
         p.eqns[0]: (p, KEEP_MIN_CUT if w.residuals == "least" else KEEP_INPUTS)
         for p, w in ways.items() if isinstance(p, CheckpointSegment) and not w.as_usual
@@ -255,12 +255,12 @@ def apply_policies(graph: Graph, ways: Policies, deep: int = 0) -> Graph:
 
 
 def nest_segments(body: Graph, deep: int) -> Graph:
-    """A block whose parts are computed again while it is."""
+    """A block split into segments that are recomputed again while the block is."""
     return checkpoint_segments(body, dict.fromkeys(best_segments(body, Segmentation()), KEEP_INPUTS)) if deep else body
 
 
 def apply_policy(eqn: Eqn, done: Mapping[Graph, Graph], ways: Policies) -> list[Eqn]:
-    """The equation on finished regions, a loop as it is to be kept; in two, where that differs for its last steps."""
+    """The equation on finished regions, with its policy if it is a loop; two loops if its last steps differ."""
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
     way = ways.get(eqn, SAVE_ALL)
     if way.slots:
@@ -272,7 +272,7 @@ def apply_policy(eqn: Eqn, done: Mapping[Graph, Graph], ways: Policies) -> list[
 
 
 def checkpoint_step(step: Graph, cut: bool) -> Graph:
-    """A step of a loop of which nothing but what it takes is kept, or of its straight parts the least."""
+    """A step of a loop that saves only its inputs, or with `cut` the minimum cut of its straight-line parts."""
     _, rest = split_views(step)
     runs = [run for run in recomputable_runs(rest, loops=not cut) if any(e.op is not checkpoint for e in run)]
     alone = len(runs) == 1 and len(runs[0]) == len(rest) and not any(e.regions for e in rest)
@@ -280,33 +280,34 @@ def checkpoint_step(step: Graph, cut: bool) -> Graph:
     return checkpoint_segments(step, {CheckpointSegment(tuple(run)): attrs for run in runs})
 
 
+# ---- Policies of loops: the binomial schedule of revolve (Griewank and Walther 2000)
+
 Array = Any
 
 MIN_SLOTS = 2  # states
-SLOT_COUNTS = tuple(
-    dict.fromkeys([round(MIN_SLOTS * 1.04**i) for i in range(200)])
-)  # up to some thousands, a twentieth apart
-MAX_EXACT_SLOTS = 64  # slots, of which it is counted what is taken again
-MAX_UNITS = 4096  # of steps for which there is a plan: see `schedule.MOST_LEGS`
-LAST_FRACTIONS = 16  # of a loop, of which the last ones may be kept in another way
-TIME_TOLERANCE = 0.995  # of the time of another way: what is no quicker is as quick
+# From 2 to some thousands, 4 % apart: a finer choice would gain nothing.
+SLOT_COUNTS = tuple(dict.fromkeys([round(MIN_SLOTS * 1.04**i) for i in range(200)]))
+MAX_EXACT_SLOTS = 64  # up to so many slots the steps of the schedule are counted exactly
+MAX_UNITS = 4096  # groups of steps that a schedule can plan
+LAST_FRACTIONS = 16  # the last steps with a policy of their own are a multiple of 1/16 of the loop
+TIME_TOLERANCE = 0.995  # a policy must take less than this part of another's time to count as quicker
 
 
 def loop_policies(steps: int, *, is_static: bool) -> list[tuple[SavePolicy, float]]:
-    """Ways to keep states of a loop, and how many steps each takes beside those that are taken where all is kept."""
+    """The policies that save states of a loop, and the number of steps that each recomputes."""
     slots = [n for n in SLOT_COUNTS if not is_static or n < steps]
     found = [(SavePolicy(n), float(recomputed_steps(np.array([steps], np.int32), n + 1)[0])) for n in slots]
     taped = np.array([n for n in (1, *SLOT_COUNTS) if is_static and MAX_UNITS * n >= steps and n < steps], np.int32)
     units = -(-(steps - taped) // taped)
     for n in (1, *slots):
-        fits = units >= n  # each unit has its own state where there are as many
+        fits = units >= n  # with fewer units than slots, each unit has its own state
         again = taped[fits] * np.float64(recomputed_steps(units[fits], n)) + (steps - taped[fits])
         found += [(SavePolicy(n, segment_steps=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
     return found
 
 
 def partial_policies(way: SavePolicy, steps: int) -> list[SavePolicy]:
-    """The same way for all steps but the last ones, of which all is kept."""
+    """The same policy for all steps except the last ones, which save everything."""
     return [
         replace(way, last=n)
         for n in sorted({round(steps * i / LAST_FRACTIONS) for i in range(1, LAST_FRACTIONS)} - {0, steps})
@@ -314,10 +315,8 @@ def partial_policies(way: SavePolicy, steps: int) -> list[SavePolicy]:
 
 
 def min_memory_slots(state: int, *, is_static: bool) -> int:
-    """With how many states of so many bytes a loop takes the least room.
-
-    Where nobody knows its length it has the tables by which states are kept: the fewer slots, the longer they are.
-    """
+    """The number of slots, for states of so many bytes, with which a loop takes the least memory."""
+    # A loop of unknown length carries the tables of its schedule too: the fewer slots, the longer the tables.
     return (
         MIN_SLOTS
         if is_static
@@ -326,14 +325,14 @@ def min_memory_slots(state: int, *, is_static: bool) -> int:
 
 
 def recomputed_steps(steps: Array, slots: int) -> Array:
-    """How many steps are taken on the way back, beside those that are differentiated, of each number of steps."""
+    """For each loop length, the number of forward steps that the reverse sweep recomputes."""
     whole = min_forward_steps(np, np.minimum(steps, 2**30), reach_row(slots))
     return np.maximum(whole - np.array([last_forward_checkpoint(int(n), slots) for n in steps]), 0)
 
 
 @lru_cache(maxsize=1 << 14)
 def last_forward_checkpoint(steps: int, slots: int) -> int:
-    """The last state that is kept on the way forward, as of `placed`: with many slots that of the last step."""
+    """The last state that the forward sweep saves; with many slots, that of the last step."""
     if slots > MAX_EXACT_SLOTS:
         return steps - 1
     at, free = 0, slots
@@ -347,7 +346,7 @@ def last_forward_checkpoint(steps: int, slots: int) -> int:
 
 
 def pareto_front(ways: Iterable[tuple[float, float, SavePolicy]]) -> list[tuple[float, float, SavePolicy]]:
-    """Without those that take no less time than one of fewer bytes."""
+    """The policies that are quicker than all others with fewer bytes."""
     found: list[tuple[float, float, SavePolicy]] = []
     for way in sorted(ways, key=lambda way: way[:2]):
         if not found or way[1] < TIME_TOLERANCE * found[-1][1]:

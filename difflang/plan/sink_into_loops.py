@@ -1,8 +1,8 @@
-"""What is made for all steps of a loop and read step by step is made in the steps, from what takes less room.
+"""Sinks arrays that a loop reads item by item into its steps, where the array is larger than its inputs.
 
-`x @ w` of all times before a recurrent network is one product, and quick; it is also larger than what the network
-keeps, and so is its cotangent. In the step it is the product of one time. That takes as many operations, and what is
-computed again for a derivative has it computed again too: only where memory is short.
+`x @ w` over all times before a recurrent network is one quick product. It is also larger than everything the network
+saves, and so is its cotangent. In the step it is the product for one time: as many operations, but recomputed whenever
+the step is. So this is done only where memory is short.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from difflang.ops.op_factories import tensor_type
 
 
 def sink_into_loops(graph: Graph) -> Graph:
-    """The graph with what its loops of known length alone read made in their steps. Cost: linear."""
+    """The graph with arrays that only its loops of known length read computed in their steps. Cost: linear."""
     reads = Counter([*graph.results, *[v for e in graph.eqns for v in e.operands]])
     makers = {r: e for e in graph.eqns for r in e.results}
     return graph.with_eqns([LoopSinking(e, makers, reads).rewritten_loop if e.op is loop else e for e in graph.eqns])
 
 
 class LoopSinking(Struct):
-    """One loop, and what is made in its steps."""
+    """Rewrites one loop to compute such arrays in its steps."""
 
     loop: Eqn
     makers: dict[Value, Eqn]
@@ -55,7 +55,7 @@ class LoopSinking(Struct):
         return Eqn(loop, operands, self.loop.results, attrs, (step,), self.loop.span)
 
     def leaf_operands(self, x: Value) -> tuple[list[Value], list[Value]]:
-        """What an array is made of in steps: what each reads whole, and what it reads an item of."""
+        """The inputs from which steps can compute an array's items: those read whole, and those read by item."""
         eqn = self.makers.get(x)
         if eqn is None or (self.reads[x] > 1 and eqn.op not in (broadcast, const)):
             return [], [x]
@@ -93,13 +93,13 @@ class LoopSinking(Struct):
 
 
 def is_smaller(items: list[Value], x: Value) -> bool:
-    """Whether what steps read items of takes less room than the array that they make of it."""
+    """Whether the arrays whose items are read take less memory than the array computed from them."""
     takes = [v.type.bytes for v in dict.fromkeys(items) if isinstance(v.type, Tensor)]
     return isinstance(x.type, Tensor) and sum(takes) < x.type.bytes
 
 
 def full_operands(eqn: Eqn) -> tuple[bool, ...] | None:
-    """Which operands an item of the result reads whole, of the others an item; None where items are not made apart."""
+    """For each operand, whether an item of the result reads it whole or by item; None if items are not independent."""
     if eqn.op.elementwise:
         return (False,) * len(eqn.operands)
     if eqn.op is const:
@@ -118,7 +118,7 @@ def full_operands(eqn: Eqn) -> tuple[bool, ...] | None:
 
 
 def emit_item_eqn(builder: Builder, eqn: Eqn, operands: list[Value]) -> Value:
-    """An item of the result of an equation that is made item by item."""
+    """One item of the result of an equation whose items are independent."""
     attrs = dict(eqn.attrs)
     if eqn.op is const:
         attrs["type"] = sequence_item_type(eqn.results[0].type)

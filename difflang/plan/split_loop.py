@@ -1,6 +1,4 @@
-"""A loop of known length in two, one after the other, so that reverse mode may keep of its last steps what it does not
-keep of the others.
-"""
+"""Splits a loop of known length in two, so that reverse mode may save more for the last steps than for the others."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from difflang.ir.tensor_types import Tensor, Type
 from difflang.ops.loop.loop_op import INDEX, LoopAttrs
 from difflang.ops.op_factories import tensor_type
 
-MIN_SPLIT_LENGTH = 8  # steps of a loop that is worth being two
+MIN_SPLIT_LENGTH = 8  # a shorter loop is not worth splitting
 
 
 def is_splittable(eqn: Eqn) -> bool:
-    """Whether a loop always takes so many steps, forwards, and reads and gives nothing but arrays."""
+    """Whether a loop has an exact length, runs forwards, and reads and gives only arrays."""
     form = LoopAttrs.of(eqn)
     arrays = all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])
     return (
@@ -28,9 +26,9 @@ def is_splittable(eqn: Eqn) -> bool:
 
 
 def split_loop(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
-    """The equations of a loop that takes its `last` steps as `late` does, and those before as `early`.
+    """The equations of a loop whose `last` steps are those of `late`, and the others those of `early`.
 
-    Both take the same steps. They give the results of `late`. What steps read is cut in two, what they give joined.
+    Both are the same loop with different policies. The results are those of `late`.
     """
     form, write = LoopAttrs.of(late), LoopReplacement(late)
     assert isinstance(form.length, int)
@@ -45,7 +43,7 @@ def split_loop(early: Eqn, late: Eqn, last: int) -> list[Eqn]:
 
 
 class LoopReplacement(Struct, eq=False):
-    """Equations that take the place of one, in its graph."""
+    """Equations that replace one in its graph."""
 
     replaced_eqn: Eqn
     eqns: list[Eqn] = field(default_factory=list[Eqn])
@@ -54,7 +52,7 @@ class LoopReplacement(Struct, eq=False):
         return Value(type, self.replaced_eqn.results[0].home)
 
     def one(self, name: str, *operands: Value, to: Value | None = None, **attrs: object) -> Value:
-        """The result of one more equation: a new value, or that one."""
+        """Append an equation; its result is a new value, or `to`."""
         (type,) = result_types(OPS[name], [v.type for v in operands], (), attrs)
         result = to or self.value(type)
         self.eqns.append(Eqn(OPS[name], operands, (result,), attrs, (), self.replaced_eqn.span))
@@ -69,7 +67,7 @@ class LoopReplacement(Struct, eq=False):
     def emit_steps(
         self, loop: Eqn, start: int, stop: int, carry: Sequence[Value], to: Sequence[Value] = ()
     ) -> list[Value]:
-        """Some steps of a loop: the carries after them, which are those if there are such, and what they give."""
+        """Append some steps of a loop; returns the carries after them, which are `to` if given, and the outputs."""
         form = LoopAttrs.of(loop)
         parts, attrs = form.parts(loop.operands), {**loop.attrs, "length": stop - start}
         limit = self.one("const", value=stop - start, type=INDEX)
@@ -82,7 +80,7 @@ class LoopReplacement(Struct, eq=False):
 
 
 def shift_step_index(step: Graph, start: int) -> Graph:
-    """The step where it is the first one that comes after `start` others."""
+    """The step with its index moved by `start`."""
     index = step.params[0]
     if not start or (index not in step.results and not any(index in e.operands for e in step.eqns)):
         return step

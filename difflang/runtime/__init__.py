@@ -1,6 +1,4 @@
-"""Graph to machine. Like the package itself, the room offers at its threshold what a person looks for here, and
-imports it when it is asked for: `difflang.runtime.load(path)` is a function out of an artifact.
-"""
+"""Compiling and running graphs with JAX. `difflang.runtime.load(path)` loads a function from an artifact, lazily."""
 
 from __future__ import annotations
 

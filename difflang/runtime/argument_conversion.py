@@ -1,8 +1,8 @@
-"""Arguments at the door: what a person gives, as an array of the declared element type. Nothing is converted silently.
+"""Converts and checks the arguments of a call: Python numbers and arrays, against the declared type of a param.
 
-An array keeps its element type: it must be the declared one. A wider one would be filled up with digits that nobody
-measured. A plain Python number takes the declared type if that can hold it, and so does what began as one in JAX.
-Arrays already in JAX stay where they are.
+An array must have the declared element type; none is converted silently, as widening would invent digits that nobody
+measured. A plain Python number takes the declared type if that can hold it, and so does a weakly typed JAX value. JAX
+arrays stay on their device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DTYPE_BY_NUMPY: dict[np.dtype[Any], DType] = {numpy_dtype(d): d for d in DTYPES.
 
 
 def argument_converter(type: Type, name: str) -> ArgumentConverter:
-    """A function from what may be given for a param to a NumPy or JAX array of that type.
+    """A function from an argument to a NumPy or JAX array of the param's type.
 
     Errors: DL1201 another element type, DL1202 another shape, DL1205 a number that does not fit, DL1206 no array.
     """
@@ -37,6 +37,7 @@ def argument_converter(type: Type, name: str) -> ArgumentConverter:
     largest = float(ml_dtypes.finfo(dtype).max) if type.dtype.is_float and not shape else -1.0
     scalar, classes = dtype.type, (np.ndarray, dtype.type)
 
+    # The two common cases first, without a call: this runs for every argument of every call.
     def convert(given: Any) -> Array:
         if given.__class__ is float and -largest <= given <= largest:
             return scalar(given)
@@ -49,8 +50,9 @@ def argument_converter(type: Type, name: str) -> ArgumentConverter:
 
 def concrete_array_class() -> type[Any]:
     """The class of JAX's concrete arrays."""
-    with jax.ensure_compile_time_eval():  # a trace may be going on
-        return type(jax.device_put(np.zeros((), np.float32)))  # which compiles nothing
+    # A trace may be active; `device_put` compiles nothing.
+    with jax.ensure_compile_time_eval():
+        return type(jax.device_put(np.zeros((), np.float32)))
 
 
 def check_argument(given: Any, type: Tensor, name: str) -> Array:
@@ -76,12 +78,12 @@ def check_argument(given: Any, type: Tensor, name: str) -> Array:
 
 
 def is_python_number(given: Any) -> bool:
-    """Whether it is a plain number of Python, or one of the classes that JAX makes of them to pass them on."""
+    """Whether it is a plain Python number, or one of the subclasses that JAX wraps them in."""
     return isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic)
 
 
 def refuse_masked(given: Any, name: str) -> None:
-    """Errors: DL1206 for an array some numbers of which do not count: here all would."""
+    """Errors: DL1206 for a masked array, whose mask would be lost."""
     if isinstance(given, np.ma.MaskedArray):
         message = f"`{name}` is a masked array, but the language has no masked numbers"
         way = (
@@ -91,7 +93,7 @@ def refuse_masked(given: Any, name: str) -> None:
 
 
 def from_foreign_array(given: Any, type: Tensor, name: str) -> Array:
-    """Arrays of other libraries, which offer themselves to NumPy."""
+    """An array of another library, through its `__array__` method."""
     if not hasattr(given, "__array__"):
         message = f"`{name}` is a {type}, and a {given.__class__.__name__} was given"
         raise DifflangError(Diagnostic("DL1206", message))
@@ -109,17 +111,15 @@ def to_declared_dtype(array: Array, type: Tensor, name: str) -> Array:
 
 
 def is_weak(value: Any) -> bool:
-    """Whether a value in JAX began as a plain Python number."""
+    """Whether a JAX value is weakly typed: it began as a plain Python number."""
     if isinstance(value, jax.ShapeDtypeStruct):
         return bool(value.weak_type)
     return isinstance(value, jax.Array) and bool(getattr(value.aval, "weak_type", False))
 
 
 def weak_dtype_fits(given: DType | None, wanted: DType) -> bool:
-    """What began as a Python number in JAX may stand for a float that holds no more digits than it has by now.
-
-    Nothing says that an integer fits.
-    """
+    """Whether a weakly typed JAX value may stand for a declared float type: it must not have fewer digits."""
+    # The value of an integer is unknown in a trace, so it may not fit an integer type.
     if given is None or not wanted.differentiable or given.kind not in ("int", "float", wanted.kind):
         return False
     return given.kind == "int" or given.bits >= (wanted.bits if given.kind == wanted.kind else wanted.bits // 2)
@@ -163,7 +163,7 @@ def format_number(given: complex) -> str:
 
 
 def number_conversion_hint(given: complex, wanted: DType, name: str) -> str:
-    """How a plain number becomes one of the type that is declared, if that is meant."""
+    """The hint that says how to convert a plain number to the declared type."""
     whole = wanted.kind in ("int", "uint")
     if isinstance(given, complex):
         return f"write `{f'int({name}.real)' if whole else f'{name}.real'}` to take its real part"
@@ -180,7 +180,7 @@ def number_conversion_hint(given: complex, wanted: DType, name: str) -> str:
 
 
 def array_conversion_hint(name: str, shown: str) -> str:
-    """How a list becomes an array of the type that is declared."""
+    """The hint that says how to convert a list to an array of the declared type."""
     dtype = DTYPES.get(shown.partition("[")[0])
     return f"write `np.array({name}{f', {numpy_name(dtype)}' if dtype is not None else ''})`"
 
@@ -196,7 +196,7 @@ def dtype_error(array: Array, type: Tensor, name: str) -> DifflangError:
 
 
 def dtype_conversion_hint(array: Array, found: DType | None, wanted: DType, name: str) -> str:
-    """How an array of an element type becomes one of the type that is declared."""
+    """The hint that says how to convert an array to the declared element type."""
     if found is not None and found.kind == "complex" and wanted.kind != "complex":
         return f"declare it {found}, or take its real part: `{name}.real`"
     to = numpy_name(wanted)

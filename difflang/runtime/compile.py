@@ -1,6 +1,6 @@
-"""Graph to something that runs: traced, lowered and called with 64-bit types switched on, whatever the process says.
+"""Compiles graphs with XLA through JAX: tracing, lowering, compiling and calling, always with 64-bit types enabled.
 
-Also the text of a program for a platform that need not be here. What an argument may be is said in `values`.
+It also lowers programs for platforms that are not on this machine. Arguments are converted by `argument_conversion`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,10 @@ from difflang.runtime.argument_conversion import argument_converter, concrete_ar
 Array = Any
 Tracer = jax.core.Tracer
 
-DETERMINISTIC_OPTIONS = {
-    "xla_gpu_deterministic_ops": True
-}  # a CPU and a TPU have one order anyway; on a GPU XLA sorts, then sums
-LOW_MEMORY_OPTIONS = {
-    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
-}  # else what loops change is copied early
+# A CPU and a TPU add in a fixed order anyway; on a GPU XLA then sorts before it sums.
+DETERMINISTIC_OPTIONS = {"xla_gpu_deterministic_ops": True}
+# By default XLA copies early what loops change.
+LOW_MEMORY_OPTIONS = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 
 
 class Device(Protocol):
@@ -42,10 +40,10 @@ class Device(Protocol):
 
 
 class Executable:
-    """A graph that can be called. It is compiled when it is first called on arrays; see `build`.
+    """A callable graph, compiled at its first call on arrays; see `build`.
 
-    Under an outer JAX trace (jit, vmap, scan, ...) the graph is evaluated in that trace instead. `says` is told what
-    the program says: all of it, by the time that a call outside of traces is over.
+    Under an outer JAX trace (jit, vmap, scan, ...) the graph is evaluated in that trace instead. `on_print` receives
+    what the program prints: all of it before a call outside of traces returns.
     """
 
     __slots__ = (
@@ -72,10 +70,8 @@ class Executable:
         low_memory: bool = False,
     ) -> None:
         self.graph = graph
-        self.deterministic = (
-            deterministic  # whether what is added up at one place is so in an order that is always the same
-        )
-        self.low_memory = low_memory  # whether kernels run in the order that takes the least memory
+        self.deterministic = deterministic  # whether scatters add in a fixed order
+        self.low_memory = low_memory  # whether kernels run in the order of least memory
         self.on_print = on_print
         self.device = device
         self.converters = tuple(
@@ -83,22 +79,24 @@ class Executable:
         )
         self.wide = any([numpy_dtype(p.type.dtype).itemsize > 4 for p in graph.params if isinstance(p.type, Tensor)])
         self.compiled: Callable[..., list[Array]] | None = None
-        self.xla_executable: Any = None  # what XLA made, which `compiled` calls
+        self.xla_executable: Any = None  # the XLA program that `compiled` calls
         self.lock = threading.Lock()
-        self.array_classes: frozenset[type] = frozenset()  # the class of JAX's concrete arrays, once it is compiled
+        # The class of JAX's concrete arrays, once it is compiled.
+        self.array_classes: frozenset[type] = frozenset()
 
     def __call__(self, *given: Any) -> list[Array]:
-        """The graph's results as JAX arrays. Errors: what `values.converter` refuses; DL1202 for another count."""
+        """The graph's results as JAX arrays. Errors: those of `argument_converter`; DL1202 for another count."""
         compiled = self.compiled
+        # Fast path for JAX arrays: the compiled program itself checks their types, number and device.
         if compiled is not None and self.array_classes.issuperset(map(type, given)):
-            try:  # JAX arrays only: the compiled program itself compares their types, faster than we can
+            try:
                 return compiled(*given)
-            except (TypeError, ValueError):  # other types, another number of them, or on another device
+            except (TypeError, ValueError):
                 pass
         return self.call_converting(given)
 
     def call_converting(self, given: Sequence[Any]) -> list[Array]:
-        """The same, each argument converted at the door."""
+        """The same, with each argument converted and checked."""
         if len(given) != len(self.converters):
             raise argument_count_error(self.graph, len(given))
         arrays = [convert(x) for convert, x in zip(self.converters, given, strict=True)]
@@ -110,28 +108,29 @@ class Executable:
         return self.on_arrays(arrays)
 
     def on_arrays(self, arrays: Sequence[Any]) -> list[Array]:
-        """The results for NumPy and JAX arrays of the types that are due."""
+        """The results for NumPy and JAX arrays of the declared types."""
         compiled = self.compiled or self.build()
-        if not self.wide:  # JAX takes nothing here for narrower than it is
+        # Without 64-bit params JAX narrows no argument, and the slow switch is not needed.
+        if not self.wide:
             return compiled(*arrays)
         with jax.enable_x64(True):
             return compiled(*arrays)
 
     @property
     def memory_bytes(self) -> int:
-        """What the compiled program takes: its arguments, its results, and what is between them."""
+        """The memory of the compiled program: arguments, results and temporary buffers."""
         self.build()
         sizes = self.xla_executable.memory_analysis()
         return sizes.argument_size_in_bytes + sizes.output_size_in_bytes + sizes.temp_size_in_bytes
 
     def trace_inline(self, arrays: Sequence[Array]) -> list[Array]:
-        """The graph in the trace that is going on."""
+        """Evaluate the graph in the active trace."""
         with jax.enable_x64(True):
             return Lowering(jax, device_platform(self.device), self.on_print).graph(self.graph, *arrays)
 
     @property
     def offload_warnings(self) -> tuple[Diagnostic, ...]:
-        """What is not done as the program says. Warning DL0602: nothing is moved, by this device or in lanes."""
+        """Warning DL0602, if the device or a map prevents a loop's states from moving to the host."""
         asked, moved = host_transfers(self.graph), host_transfers(drop_transfers_in_maps(self.graph))
         if device_platform(self.device) == "cpu" and asked:
             message = "this device uses the memory of the host: the saved states of a loop stay where they are"
@@ -146,12 +145,12 @@ class Executable:
 
     @property
     def orders(self) -> bool:
-        """Whether XLA can be told the order of its kernels here."""
+        """Whether the kernel order of XLA can be chosen on this device."""
         return device_platform(self.device) == "cpu"
 
     @property
     def compiler_options(self) -> dict[str, Any]:
-        """What XLA is told."""
+        """The compiler options for XLA."""
         return (DETERMINISTIC_OPTIONS if self.deterministic else {}) | (
             LOW_MEMORY_OPTIONS if self.low_memory and self.orders else {}
         )
@@ -171,12 +170,12 @@ class Executable:
 
 
 def host_transfers(graph: Graph) -> list[Eqn]:
-    """The equations that move something to the host."""
+    """The equations that move a value to the host."""
     return [eqn for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
 
 
 def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
-    """The same program, over when it has said everything."""
+    """The same program, but it returns only when it has printed everything."""
 
     def run_and_wait(*arrays: Array) -> list[Array]:
         found = program(*arrays)
@@ -187,7 +186,7 @@ def wait_for_prints(program: Callable[..., list[Array]]) -> Callable[..., list[A
 
 
 def host_callbacks(graph: Graph) -> list[ExternFunction]:
-    """The functions of Python that run while the program does."""
+    """The Python functions that the program calls back."""
     called = [eqn.attrs["function"] for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op is extern]
     return [function for function in called if function.host]
 
@@ -195,7 +194,7 @@ def host_callbacks(graph: Graph) -> list[ExternFunction]:
 def wait_for_callbacks(
     program: Callable[..., list[Array]], hosts: Sequence[ExternFunction]
 ) -> Callable[..., list[Array]]:
-    """The same program, over when all that it calls back is; what fails there is raised as what it is."""
+    """The same program, but it returns only when its callbacks have; their exceptions are raised as they are."""
 
     def run_and_wait(*arrays: Array) -> list[Array]:
         try:
@@ -219,12 +218,12 @@ def compile_graph(
     deterministic: bool = False,
     sparing: bool = False,
 ) -> Executable:
-    """A callable for one concrete graph, on that device or the default one; see `Executable` for the rest."""
+    """A callable for one concrete graph, on that device or the default one; see `Executable`."""
     return Executable(graph, device, on_print, deterministic=deterministic, low_memory=sparing)
 
 
 def lower_for_platform(graph: Graph, platform: str, *, debug_info: bool = False) -> str:
-    """StableHLO for a platform, "cpu", "cuda", "rocm" or "tpu", that need not be on this machine."""
+    """StableHLO for the platform "cpu", "cuda", "rocm" or "tpu", which need not be on this machine."""
     return lower_graph(graph, platform, lowering_platforms=(platform,)).as_text(debug_info=debug_info)
 
 
@@ -235,7 +234,7 @@ def lower_graph(
     lowering_platforms: tuple[str, ...] | None = None,
     says: TextSink = discard_text,
 ) -> Any:
-    """The program in JAX's own lowered form. Errors: DL1221 for another platform than this one, if it prints."""
+    """The lowered program of JAX. Errors: DL1221 for another platform than this one, if it prints."""
     if graph.effectful and lowering_platforms not in (None, (jax.default_backend(),)):
         ways = ("compile on the machine where the program will run, or remove the printing",)
         message = f"a program that prints calls back to its own process, so it cannot be lowered for `{platform}` here"
@@ -247,12 +246,12 @@ def lower_graph(
 def trace_graph(
     graph: Graph, platform: str, sharding: SingleDeviceSharding | None = None, on_print: TextSink = discard_text
 ) -> Any:
-    """The program in JAX's own form, before it is lowered. 64-bit types must be switched on."""
+    """The traced program of JAX, before it is lowered. 64-bit types must be enabled."""
     return jit_graph(graph, platform, on_print).trace(*[shape_struct(p.type, sharding) for p in graph.params])
 
 
 def jit_graph(graph: Graph, platform: str, on_print: TextSink = discard_text) -> Any:
-    """The program as a function of JAX's that is still to be traced."""
+    """The program as a jitted JAX function, not traced yet."""
     lowering = Lowering(jax, platform, on_print, groups_runs=True)
 
     def program(*arrays: Array) -> list[Array]:
@@ -268,9 +267,8 @@ def shape_struct(type: Any, sharding: SingleDeviceSharding | None) -> jax.ShapeD
 
 
 def compile_lowered(program: Any, graph: Graph, options: Mapping[str, Any]) -> Callable[..., list[Array]]:
-    """What XLA makes of a program. Its options change from version to version: the order of kernels is left to one that
-    cannot be told. Errors: DL1011.
-    """
+    """The program compiled by XLA. Errors: DL1011."""
+    # XLA's options change from version to version: without the one for the kernel order, it keeps its default.
     try:
         with jax.enable_x64(True):
             return program.compile(compiler_options=dict(options) or None)

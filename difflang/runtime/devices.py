@@ -1,4 +1,4 @@
-"""Devices by the names that people give them."""
+"""Looks up JAX devices by platform name, and lists those of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLATFORMS = ("cpu", "gpu", "cuda", "rocm", "tpu")
 
 
 def find_device(name: str) -> Any:
-    """The first device of a platform. Errors: DL0601 where there is none of that name here."""
+    """The first device of a platform. Errors: DL0601 if there is none on this machine."""
     try:
         return jax.devices(name)[0]
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Executables in memory, one per specialization. The key is the caller's: it says all that decides the code."""
+"""The in-memory cache of executables, one per specialization. The caller's key must hold all that decides the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class ExecutableCache(Generic[T]):
-    """Makes each thing once, also when several threads ask for it at the same time."""
+    """A cache that makes each value once, also when several threads ask for it at the same time."""
 
     def __init__(self) -> None:
         self.made: dict[Hashable, T] = {}
@@ -18,10 +18,11 @@ class ExecutableCache(Generic[T]):
         self.guard = Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` gave for this key, now or before. A `make` that raises is asked again next time."""
+        """The value of `make` for this key, now or earlier. If `make` raises, the next call tries again."""
         found = self.made.get(key)
         if found is not None:
             return found
+        # One lock per key, so that compiling one specialization does not block the others.
         with self.guard:
             lock = self.locks.setdefault(key, Lock())
         with lock:

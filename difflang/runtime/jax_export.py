@@ -1,4 +1,4 @@
-"""Programs as `jax.export` writes them: StableHLO that later versions of JAX and other runtimes read."""
+"""Serializes programs with `jax.export`: portable StableHLO that later versions of JAX and other runtimes read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from difflang.runtime.compile import jit_graph, shape_struct
 
 
 def export_program(graph: Graph, platform: str) -> Any:
-    """The program for a platform that need not be here, a `jax.export.Exported`.
+    """The program for a platform that need not be on this machine, as `jax.export` represents it.
 
-    Errors: DL0801 where an op is a call into a library, of which nobody promises that it stays the same.
+    Errors: DL0801 if an op is a library call without a stability guarantee.
     """
     specs = [shape_struct(p.type, None) for p in graph.params]
     try:
@@ -34,9 +34,8 @@ def export_program(graph: Graph, platform: str) -> Any:
 
 @contextmanager
 def innermost_locations() -> Generator[None]:
-    """Inside, JAX writes down of each operation where in the program it stands, and nothing of who called the compiler:
-    those are paths of this machine.
-    """
+    """A context in which JAX records only the innermost source position of each operation."""
+    # The outer ones are those of the compiler's callers, with paths of this machine.
     name = "jax_traceback_in_locations_limit"
     before = getattr(jax.config, name)
     jax.config.update(name, 1)
@@ -55,7 +54,7 @@ def export_error(graph: Graph, platform: str, error: Exception) -> DifflangError
 
 
 def load_exported(data: bytes) -> Any:
-    """What was written by `serialize` of it. Errors: DL1241."""
+    """The exported program from its serialized bytes. Errors: DL1241."""
     try:
         return export.deserialize(bytearray(data))
     except Exception as error:

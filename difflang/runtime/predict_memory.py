@@ -1,4 +1,4 @@
-"""What a program needs in memory, as predicted before it is compiled. What XLA says is asked of an `Executable`."""
+"""Predicts the peak memory of a program before it is compiled. XLA's own figure is `Executable.memory_bytes`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from difflang.runtime.compile import trace_graph
 
 
 def predict_memory(graph: Graph, platform: str = "cpu", *, low_memory: bool = False) -> BufferAssignment:
-    """The buffers of a program, by the model of `lower.kernels`. It is traced, not compiled.
+    """The buffers of a program, by the models of fusion and buffer assignment in `lower`. It is traced, not compiled.
 
-    `sparing`: where XLA is told to order its kernels so that they take the least memory. It tries several orders.
+    `low_memory`: for XLA's kernel order of least memory, which is the best of several orders.
     """
     with jax.enable_x64(True), pause_gc():
         jaxpr = trace_graph(graph, platform).jaxpr.jaxpr

@@ -1,4 +1,4 @@
-"""Which operation of a compiled program takes how long: XLA's own trace of some calls, and the lines they come from."""
+"""Reads XLA's profiler traces: the time of each operation of a compiled program, and the source lines it comes from."""
 
 from __future__ import annotations
 
@@ -17,21 +17,13 @@ from difflang.lower.source_locations import FRAME_NAME
 from difflang.runtime.compile import Executable
 from difflang.runtime.trace_sampling import TARGET_TRACE_BYTES, TraceSampler
 
-SourceLine = tuple[str, int]  # the name of a text, and a line of it
-MIN_TRACED_SECONDS, MAX_TRACED_CALLS = 0.5, 20  # seconds, and calls, of one program that are traced
-MAX_OPS_PER_FULL_TRACE = (
-    50_000  # of operations in a call that is traced from its beginning to its end; of others there are samples
-)
-MAX_TRACE_BYTES = 4 * TARGET_TRACE_BYTES  # bytes of its traces, of some 40,000 steps
-CONTAINER_OPS = {"while", "conditional", "call"}  # operations that are others
-FREE_IN_FUSION_OPS = {
-    "bitcast",
-    "parameter",
-    "constant",
-    "get-tuple-element",
-    "tuple",
-    "copy",
-}  # what costs nothing in a fusion
+SourceLine = tuple[str, int]  # the name of a source, and a line of it
+MIN_TRACED_SECONDS, MAX_TRACED_CALLS = 0.5, 20  # a program is traced for so long, or so many calls
+MAX_OPS_PER_FULL_TRACE = 50_000  # a call with more operations is sampled, not traced as a whole
+MAX_TRACE_BYTES = 4 * TARGET_TRACE_BYTES  # of the traces of a program: some 40,000 operations
+CONTAINER_OPS = {"while", "conditional", "call"}  # operations that run others
+FREE_IN_FUSION_OPS = {"bitcast", "parameter", "constant", "get-tuple-element", "tuple", "copy"}
+# The parts of XLA's HLO text that are read. XLA prints a computation after those that it uses.
 TABLES = re.compile(r"^(\d+) (?:\"(.*)\"|\{(.*)\})$")
 INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*? ([a-z][\w\-]*)\(([^)]*)\)")
 NAME = re.compile(r"%([\w.\-]+)")
@@ -39,27 +31,28 @@ HEAD = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) .*\{$")
 COMPUTATION_REFERENCE = re.compile(r"\b(?:body|condition|to_apply|true_computation|false_computation)=%?([\w.\-]+)")
 BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
-ZERO_COST_OPS = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast"}  # what is nothing to do
+ZERO_COST_OPS = {"parameter", "constant", "get-tuple-element", "tuple", "bitcast"}
 FRAME = re.compile(r"stack_frame_id=(\d+)")
 CALLS_OF = re.compile(r"calls=%?([\w.\-]+)")
 
 
 class ProfilerTraces:
-    """Traces of calls, taken until each program was traced for long enough."""
+    """Traces calls of programs, each program until it was traced for long enough."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)  # of each program, in calls that were traced
+        # All by the name of a program.
+        self.seconds: dict[str, float] = defaultdict(float)  # in traced calls
         self.calls: Counter[str] = Counter()
         self.ops: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))  # seconds of each operation
-        self.unattributed: dict[str, float] = defaultdict(float)  # seconds of which no operation is known
+        self.unattributed: dict[str, float] = defaultdict(float)  # seconds without a known operation
         self.bytes: Counter[str] = Counter()  # of its traces
-        self.sampled: Counter[str] = Counter()  # samples of each program that is not traced as a whole
-        self.steps: dict[str, float] = {}  # operations that a call carries out
-        self.modules: dict[str, str] = {}  # what XLA calls a program
-        self.failed = ""  # why nothing more is traced
+        self.sampled: Counter[str] = Counter()  # samples of a program that is not traced as a whole
+        self.steps: dict[str, float] = {}  # operations that a call runs
+        self.modules: dict[str, str] = {}  # XLA's name of the program
+        self.failed = ""  # why tracing has stopped
 
     def call(self, name: str, program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], float]:
-        """The results of a call, which is over then, and how long it took."""
+        """The computed results of a call, and its time."""
         if not self.should_trace(name):
             return timed_call(program, arrays)
         if name not in self.steps:
@@ -82,7 +75,7 @@ class ProfilerTraces:
         return little and not self.failed
 
     def add(self, name: str, sampling: TraceSampler, took: float) -> None:
-        """Count what was traced of a call; each sample stands for the time from its beginning to that of the next."""
+        """Add the samples of a call; each one stands for the time from its beginning to that of the next."""
         samples = sampling.samples
         ends = [sample.begin for sample in samples[1:]] + [took]
         self.bytes[name] += sum(len(sample.trace) for sample in samples)
@@ -92,7 +85,7 @@ class ProfilerTraces:
         for sample, end in zip(samples, ends, strict=True):
             found, lasted = op_seconds(sample.trace, self.modules[name])
             known = end - sample.begin
-            if sample.end < took:  # an operation at either edge of it was left out
+            if sample.end < took:  # the trace leaves out operations at both edges of a sample
                 known *= min(lasted / (sample.end - sample.begin), 1.0)
             whole = sum(found.values())
             for op, spent in found.items():
@@ -107,18 +100,18 @@ def timed_call(program: Executable, arrays: Sequence[Any]) -> tuple[list[Any], f
 
 
 def op_seconds(trace: bytes, module: str) -> tuple[dict[str, float], float]:
-    """The time of each operation of a program in a trace, and from the first beginning to the last end."""
+    """The time of each operation of a program in a trace, and the time from the first start to the last end."""
     threads = op_events(ProfileData.from_serialized_xspace(trace), module)
     begin = min((event[0] for events in threads for event in events), default=0.0)
     end = max((event[1] for events in threads for event in events), default=0.0)
     return {op: spent / 1e9 for op, spent in wall_time(threads).items()}, (end - begin) / 1e9
 
 
-OpEvent = tuple[float, float, str]  # from, to, operation
+OpEvent = tuple[float, float, str]  # start, end, operation
 
 
 def op_events(data: Any, module: str) -> list[list[OpEvent]]:
-    """The operations of a program that each thread carried out, and when, in nanoseconds."""
+    """For each thread, the operations of a program that it ran, with times in nanoseconds."""
     threads: list[list[OpEvent]] = []
     for line in [line for plane in data.planes for line in plane.lines]:
         here: list[OpEvent] = []
@@ -132,10 +125,8 @@ def op_events(data: Any, module: str) -> list[list[OpEvent]]:
 
 
 def wall_time(threads: Iterable[Sequence[OpEvent]]) -> dict[str, float]:
-    """Each moment given to the operations at work in it: to the innermost of each thread, in equal parts.
-
-    What only waits for others, a loop for its body on another thread, gets what nobody else does.
-    """
+    """The wall time of each operation: every moment is shared equally by the innermost operations of all threads."""
+    # A container that only waits, as a loop for its body on another thread, counts only where nothing else runs.
     edges = sorted(
         (at, -sign, number, thread, op)
         for thread, events in enumerate(threads)
@@ -163,13 +154,13 @@ def wall_time(threads: Iterable[Sequence[OpEvent]]) -> dict[str, float]:
 
 
 def hlo_module_name(text: str) -> str:
-    """What XLA calls the program whose text this is."""
+    """XLA's name of the program with this text."""
     return text.partition(",")[0].removeprefix("HloModule ").split()[0]
 
 
 def max_op_count(text: str) -> float:
-    """How many operations a call of this program carries out at most, infinity if that depends on the data."""
-    found: dict[str, float] = defaultdict(float)  # of each computation, which is printed after those that it does
+    """The most operations that a call of this program can run, infinity if that depends on the data."""
+    found: dict[str, float] = defaultdict(float)  # by computation, each after those that it uses
     computation = ""
     for row in text.splitlines():
         if (head := HEAD.match(row)) is not None:
@@ -184,7 +175,7 @@ def row_op_count(opcode: str, row: str, found: Mapping[str, float]) -> float:
     if opcode in ZERO_COST_OPS:
         return 0.0
     if opcode == "custom-call" and "callback" in row:
-        return inf  # Python, which may do anything
+        return inf  # a Python callback may do anything
     if opcode not in CONTAINER_OPS:
         return 1.0
     branches = BRANCHES.search(row)
@@ -206,14 +197,12 @@ class HloInstruction(Struct, frozen=True):
     opcode: str
     line: SourceLine | None
     reads: tuple[str, ...]
-    calls: str  # the computation that it does
+    calls: str  # the computation that it runs
 
 
 def op_source_lines(text: str) -> dict[str, Counter[SourceLine]]:
-    """The lines that each operation comes from: of one that holds several, one for each of them.
-
-    An operation of which XLA does not say it comes from where those do that read it, or that it reads.
-    """
+    """The source lines of each operation; of a fusion, those of all operations in it."""
+    # An operation without a position gets that of the operations that read it, or else of those that it reads.
     rows, inside = parse_hlo_instructions(text)
     found: dict[str, Counter[SourceLine]] = {}
     for name, row in rows.items():
@@ -230,7 +219,7 @@ def op_source_lines(text: str) -> dict[str, Counter[SourceLine]]:
 
 
 def parse_hlo_instructions(text: str) -> tuple[dict[str, HloInstruction], dict[str, list[str]]]:
-    """Every operation by its name, each after those that it reads, and which of them each computation holds."""
+    """All operations by name, each after those that it reads, and the operations of each computation."""
     frames, rows, inside, computation = (
         parse_stack_frames(text),
         dict[str, HloInstruction](),
@@ -249,7 +238,7 @@ def parse_hlo_instructions(text: str) -> tuple[dict[str, HloInstruction], dict[s
 
 
 def parse_stack_frames(text: str) -> dict[int, SourceLine]:
-    """The line of the program for each stack frame that has one."""
+    """The source line of each stack frame that has one."""
     tables: dict[str, dict[int, Any]] = defaultdict(dict)
     title = ""
     for row in text.splitlines():
@@ -270,7 +259,7 @@ def parse_stack_frames(text: str) -> dict[int, SourceLine]:
 
 
 def frame_source_line(number: int, tables: Mapping[str, Mapping[int, Any]], ours: set[int]) -> SourceLine | None:
-    """The innermost line of the program that a frame stands in."""
+    """The innermost source line of a frame, following its parents."""
     seen: set[int] = set()
     while number in tables["StackFrames"] and number not in seen:
         seen.add(number)

@@ -1,4 +1,4 @@
-"""Structures of arrays as JAX sees them: taken apart, put together, told apart cheaply. Nothing is converted here."""
+"""JAX pytrees of arguments and results: flattening, unflattening and cheap cache keys. No leaf is converted here."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ARRAYS = (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class LeafSlot:
-    """A leaf of a structure, and its place among the leaves."""
+    """A leaf of a structure, and its index among the leaves."""
 
     index: int
     value: Any
 
 
 def flatten_jax_tree(tree: Any) -> tuple[list[Any], Any]:
-    """As JAX's. Errors: DL1207 for a dict with keys that are not all of one kind, which JAX cannot put in order."""
+    """JAX's `tree_flatten`. Errors: DL1207 for a dict with keys of several kinds, which JAX cannot sort."""
     try:
         return jax.tree_util.tree_flatten(tree)
     except ValueError as error:
@@ -47,7 +47,7 @@ def flatten_tree(tree: Any) -> tuple[list[Any], Any]:
 
 
 class DataclassFields(dict[str, Any]):
-    """The fields of a dataclass that JAX does not know: a structure, and no dict that somebody gave."""
+    """The fields of a dataclass that JAX does not know: a structure, distinct from a user's dict."""
 
 
 def dataclass_to_fields(leaf: Any) -> Any:
@@ -59,19 +59,19 @@ def dataclass_to_fields(leaf: Any) -> Any:
 
 
 def tree_of_slots(leaves: Sequence[Any], structure: Any) -> Any:
-    """The structure again, each leaf in a `LeafSlot`."""
+    """The structure with each leaf in a `LeafSlot`."""
     return jax.tree_util.tree_unflatten(structure, [LeafSlot(i, x) for i, x in enumerate(leaves)])
 
 
 def leaf_key(leaf: Any) -> Hashable:
-    """What a specialization may depend on: class, shape and element type; the value of a string."""
+    """The facts that a specialization may depend on: class, shape and element type; the value of a string."""
     kind = leaf.__class__
     if kind in NUMBERS:
         return kind
     if isinstance(leaf, str):
         return str(leaf)
     if isinstance(leaf, jax.Array):
-        kind = jax.Array  # a value inside a transformation finds what one outside has made
+        kind = jax.Array  # tracers share specializations with concrete arrays
     try:
         return kind, leaf.shape, leaf.dtype, is_weak(leaf)
     except AttributeError:
@@ -79,8 +79,8 @@ def leaf_key(leaf: Any) -> Hashable:
 
 
 def fast_tree_key(leaves: Sequence[Any], structure: Any) -> Hashable:
-    """A key for leaves and their structure, found fast; none where a closer look is needed."""
-    if np.str_ in map(type, leaves):  # it has a shape and an element type, and its value counts
+    """A key for leaves and their structure, computed fast; None where `leaf_key` is needed."""
+    if np.str_ in map(type, leaves):  # it has a shape and an element type, but its value counts
         return None
     try:
         kinds = [x.__class__ if x.__class__ in NUMBERS else (x.__class__, x.shape, x.dtype) for x in leaves]
@@ -95,7 +95,7 @@ def has_tracers(leaves: Sequence[Any]) -> bool:
 
 
 def all_outside_jax(leaves: Sequence[Any]) -> bool:
-    """Whether none of these is in JAX."""
+    """Whether none of these is a JAX array."""
     return not any(isinstance(x, jax.Array) for x in leaves)
 
 
@@ -105,12 +105,12 @@ def has_multi_device(leaves: Sequence[Any]) -> bool:
 
 
 def is_tracing() -> bool:
-    """Whether a JAX transformation is going on that every new value belongs to."""
+    """Whether a JAX transformation is active that traces every new value."""
     return isinstance(jax.numpy.zeros((), np.float32), Tracer)
 
 
 def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:
-    """The element type, None if the language has no such, and the shape of an array; None for anything else."""
+    """The element type (None if the language lacks it) and the shape of an array; None for anything else."""
     if isinstance(value, ARRAYS):
         return DTYPE_BY_NUMPY.get(np.dtype(value.dtype)) if is_numpy_dtype(value.dtype) else None, tuple(value.shape)
     if hasattr(value, "__array__") and not isinstance(value, type):
@@ -120,18 +120,18 @@ def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:
 
 
 def shape_struct_like(shape: tuple[int, ...], of: Any) -> Any:
-    """What stands for an array of another shape with the element type of `of`."""
+    """A placeholder for an array of another shape with the element type of `of`."""
     dtype = of.dtype if isinstance(of, ARRAYS) else np.asarray(of).dtype
     return jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak(of))
 
 
 def shape_struct(shape: Sequence[int], dtype: Any) -> Any:
-    """What stands for an array of which no more is known."""
+    """A placeholder for an array of this shape and element type."""
     return jax.ShapeDtypeStruct(tuple(shape), dtype)
 
 
 def map_slots(tree: Any, name: str, change: Callable[[LeafSlot, str], LeafSlot]) -> Any:
-    """The structure of that `name` with each of its slots changed, by what is there and how it is called: `m.w`."""
+    """The structure called `name` with each slot changed; `change` takes the slot and its path, as `m.w`."""
 
     def change_slot(path: Sequence[Any], slot: LeafSlot) -> LeafSlot:
         return change(slot, name + "".join([path_step(key) for key in path]))
@@ -140,14 +140,14 @@ def map_slots(tree: Any, name: str, change: Callable[[LeafSlot, str], LeafSlot])
 
 
 def path_step(key: Any) -> str:
-    """One step on the way to a leaf, `.w` or `[0]`."""
+    """One step of the path to a leaf, `.w` or `[0]`."""
     text = jax.tree_util.keystr((key,), simple=True)
     by_place = isinstance(key, (jax.tree_util.SequenceKey, jax.tree_util.FlattenedIndexKey))
     return f"[{text}]" if by_place else f".{text}"
 
 
 def is_numpy_dtype(dtype: Any) -> bool:
-    """Not one of JAX's own, such as that of random keys."""
+    """Whether it is a dtype of NumPy, not one of JAX's own, such as that of random keys."""
     return isinstance(dtype, np.dtype)
 
 
@@ -163,7 +163,7 @@ def key_data(value: Any) -> Any:
 
 
 def register_record(cls: type, data: Sequence[str], static: Sequence[str]) -> None:
-    """A dataclass as a structure whose leaves are its data fields."""
+    """Register a dataclass as a pytree whose leaves are its data fields."""
     jax.tree_util.register_dataclass(cls, list(data), list(static))
 
 
@@ -179,11 +179,11 @@ register_node(
 
 
 def to_host(tree: Any) -> Any:
-    """The same structure, its JAX arrays as NumPy ones."""
+    """The same structure with NumPy arrays in place of JAX arrays."""
     return jax.tree_util.tree_map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, tree)
 
 
 def to_device(array: Any) -> Any:
-    """A JAX array, its element type kept, also inside a JAX transformation."""
+    """A JAX array of the same element type, also inside a JAX transformation."""
     with jax.ensure_compile_time_eval(), jax.enable_x64(True):
         return jax.numpy.asarray(array)

@@ -1,4 +1,4 @@
-"""Classes for records and variants of enums: frozen dataclasses, which JAX knows as structures."""
+"""Python classes for the language's structs and enum variants: frozen dataclasses that JAX treats as pytrees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from difflang.runtime.pytrees import Tracer, register_node, register_record, to_
 
 
 class RecordShape(NamedTuple):
-    """What a pickled record says of its class."""
+    """The description of a record's class that is pickled with a record."""
 
     module: str
     name: str
@@ -37,8 +37,9 @@ CLASSES: WeakValueDictionary[RecordShape | VariantShape, type] = WeakValueDictio
 
 
 def record_class(shape: RecordShape, space: dict[str, Any]) -> type:
-    """A frozen dataclass that JAX takes apart, and that pickles by its shape, as NumPy arrays: JAX may narrow f64."""
+    """A frozen dataclass that is a pytree, and that pickles by its shape."""
 
+    # It pickles NumPy arrays: unpickled as JAX arrays, f64 might be narrowed.
     def values(record: Any) -> tuple[Any, ...]:
         return tuple([getattr(record, name) for name in shape.fields])
 
@@ -53,16 +54,16 @@ def record_class(shape: RecordShape, space: dict[str, Any]) -> type:
 
 
 def variant_class(variant: VariantShape, space: dict[str, Any], base: type | None) -> type:
-    """The same for a variant, under the class of its enum; that of its tangents stands alone."""
+    """The same for a variant, as a subclass of its enum's class `base`; the class of its tangents has none."""
     cls = dataclass_of(variant.shape, space, () if base is None else (base,))
     CLASSES[variant] = cls
     return cls
 
 
 def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
-    """A frozen dataclass whose fields are the leaves of a structure, but for its static ones.
+    """A frozen dataclass that is a pytree of its fields, except the static ones.
 
-    Errors: DL0801 for a field that is called as a word of Python's is.
+    Errors: DL0801 for a field whose name is a Python keyword.
     """
     if words := [n for n in shape.fields if iskeyword(n)]:
         message = f"the field `{words[0]}` of `{shape.name}` is a Python keyword, so the record has no Python class"
@@ -77,7 +78,7 @@ def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, .
 
 
 def init_naming_fields(made: Callable[..., None], shape: RecordShape) -> Callable[..., None]:
-    """The same `__init__`, whose TypeError names the fields."""
+    """The same `__init__` with a TypeError that names the fields."""
 
     @wraps(made)
     def init(self: Any, /, *values: Any, **named: Any) -> None:
@@ -90,7 +91,7 @@ def init_naming_fields(made: Callable[..., None], shape: RecordShape) -> Callabl
 
 
 def field_error_message(shape: RecordShape, by_position: int, named: Iterable[str]) -> str:
-    """What is wrong with the fields that are given; nothing where it is not the names."""
+    """The message for unknown or missing fields; empty if the names are right."""
     unknown = next((n for n in named if n not in shape.fields), None)
     if unknown is not None:
         near = nearest_word(unknown, shape.fields)
@@ -103,17 +104,17 @@ def field_error_message(shape: RecordShape, by_position: int, named: Iterable[st
 
 
 def unpickle_record(shape: RecordShape, values: tuple[Any, ...]) -> Any:
-    """A record out of a pickle: of the class of a loaded module, or of one that only has its fields."""
+    """A record from a pickle, of the class of a loaded module, or else of a class that only has its fields."""
     return find_record_class(shape)(*values)
 
 
 def find_record_class(shape: RecordShape) -> type:
-    """The class of that shape of a module that is loaded; else one that only has its fields."""
+    """The class of that shape from a loaded module; else one that only has its fields."""
     return CLASSES.get(shape) or UNLOADED_CLASSES.setdefault(shape, record_class(shape, {}))
 
 
 def find_variant_class(variant: VariantShape) -> type:
-    """The same for a variant: without its module it is under an enum that only has its name."""
+    """The same for a variant; without its module, a subclass of an enum class that only has its name."""
     known = CLASSES.get(variant) or UNLOADED_CLASSES.get(variant)
     if known is not None:
         return known
@@ -132,9 +133,9 @@ UNLOADED_ENUMS: dict[tuple[str, str], type] = {}
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One of several values, where a JAX transformation is going on or of every place of an array.
+    """An enum value whose variant is not known yet, in a JAX transformation, or varies over an array.
 
-    `options[i]` is what the value is where `tag` is `marks[i]`.
+    The value is `options[i]` where `tag` is `variant_numbers[i]`.
     """
 
     tag: Any
@@ -154,12 +155,13 @@ register_node(
 def choice_builder(
     marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]
 ) -> Callable[[Any], Any]:
-    """A function from leaves to the value that the tag chooses, or to the choice where nobody can tell yet."""
+    """A function from leaves to the value that the tag selects, or to a `Choice` where the tag is not known."""
 
     def make(leaves: Any) -> Any:
         tag = next(leaves)
         values = tuple([option(leaves) for option in options])
-        if not shape and not isinstance(tag, Tracer) and int(tag) in marks:  # none where a check failed
+        # After a failed check the tag may be none of the numbers.
+        if not shape and not isinstance(tag, Tracer) and int(tag) in marks:
             return values[marks.index(int(tag))]
         return Choice(tag, values, tuple(marks))
 

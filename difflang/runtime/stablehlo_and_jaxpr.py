@@ -1,4 +1,4 @@
-"""A graph as JAX shows it: lowered here or for another platform, and as JAX's own primitives."""
+"""Shows a graph in JAX's forms: lowered to StableHLO, for this machine or another platform, and as a jaxpr."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from difflang.runtime.compile import lower_graph, shape_struct
 
 
 def lower_to_stablehlo(graph: Graph, platform: str | None = None) -> Any:
-    """JAX's lowered program for this machine, or for a platform that need not be here."""
+    """JAX's lowered program for this machine, or for a platform that need not be on it."""
     if platform is None:
         return lower_graph(graph, jax.default_backend())
     return lower_graph(graph, platform, lowering_platforms=(platform,))

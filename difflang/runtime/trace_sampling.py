@@ -1,8 +1,8 @@
-"""XLA's own trace of a call: of all of it where that is little, and else of samples, so that it takes bounded room.
+"""Samples XLA's profiler traces of a call, so that they take bounded memory: all of a short call, parts of a long one.
 
-XLA holds a trace in memory, about 2 kB for every step of every operation while it is written out, and it has no limit.
-How many steps a call takes, and how fast, is often seen only while it goes on: so a thread beside it traces a short
-while, and then now and then, the more rarely the longer the call takes. Which calls: see `traces`.
+XLA holds a trace in memory without a limit, about 2 kB for every run of an operation while it is written. How many
+operations a call runs, and how fast, is often known only while it runs. So a thread traces for a short while, and then
+now and then, the more rarely the longer the call takes. `profiler_traces` decides which calls are traced.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from types import TracebackType
 import jax
 from msgspec import Struct
 
-FIRST_SAMPLE_SECONDS, MAX_SAMPLE_SECONDS = 0.01, 1.0  # seconds of the first sample of a call, and of any
-MAX_UNMONITORED_SECONDS = 0.1  # seconds of the longest where a process does not know its memory
-TARGET_TRACE_BYTES = 1 << 20  # bytes of a trace as XLA writes it, of some 9,000 steps: a sample is to have so many
-MAX_GROWTH_BYTES = 48 << 20  # bytes that the process may grow by in one sample
-POLL_SECONDS = 0.01  # seconds from one look at that to the next
-SAMPLE_SPACING = 1.5  # from sample to sample so many times the part of the call that is over
+FIRST_SAMPLE_SECONDS, MAX_SAMPLE_SECONDS = 0.01, 1.0  # of the first sample of a call, and of any
+MAX_UNMONITORED_SECONDS = 0.1  # the longest sample if the process cannot measure its memory
+TARGET_TRACE_BYTES = 1 << 20  # the size of a sample as XLA writes it: some 9,000 operations
+MAX_GROWTH_BYTES = 48 << 20  # the process may grow by so much in one sample
+POLL_SECONDS = 0.01  # between two measurements of that
+SAMPLE_SPACING = 1.5  # the next sample begins when the call has taken so many times as long
 
 
 class TraceSample(Struct, frozen=True):
-    """A trace as XLA writes it, and of which part of a call: in seconds from its beginning."""
+    """A trace as XLA writes it, and its start and end in seconds from the start of the call."""
 
     begin: float
     end: float
@@ -34,12 +34,12 @@ class TraceSample(Struct, frozen=True):
 
 
 class TraceSampler:
-    """While the block goes on, traces of it: one of everything, or with `apart` some that are short."""
+    """A context that traces its block: all of it, or with `periodic` in short samples."""
 
     def __init__(self, *, periodic: bool) -> None:
         self.periodic = periodic
         self.samples: list[TraceSample] = []
-        self.failed = ""  # why there are no more
+        self.failed = ""  # why tracing stopped
         self.began = 0.0
         self.over = threading.Event()
         self.ready = threading.Event()
@@ -69,7 +69,7 @@ class TraceSampler:
         return time.perf_counter() - self.began
 
     def start_trace(self) -> None:
-        """Start a trace."""
+        """Start a trace, without Python frames and HLO protos, which would take most of its size."""
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = 0
         options.enable_hlo_proto = False
@@ -80,7 +80,7 @@ class TraceSampler:
             self.folder, self.failed = None, str(error)
 
     def stop_trace(self, begin: float, end: float) -> int:
-        """End it, and keep it; its bytes."""
+        """Stop the trace and store it; returns its size in bytes."""
         assert self.folder is not None
         folder, self.folder = self.folder, None
         try:
@@ -94,7 +94,7 @@ class TraceSampler:
         return len(trace)
 
     def sample_periodically(self) -> None:
-        """Trace for a short while, the longer the less happened; then wait for half as long as the call has taken."""
+        """Take samples, each as long as `TARGET_TRACE_BYTES` allow; then wait until `SAMPLE_SPACING` has passed."""
         length, begin = FIRST_SAMPLE_SECONDS, 0.0
         self.start_trace()
         self.began = time.perf_counter()
@@ -115,7 +115,7 @@ class TraceSampler:
             begin = self.elapsed
 
     def hold(self, length: float) -> None:
-        """Wait until a trace is long or large enough, or the call is over."""
+        """Wait until the sample is long or large enough, or the call is over."""
         before, until = resident_bytes(), time.perf_counter() + length
         while (left := until - time.perf_counter()) > 0 and resident_bytes() - before <= MAX_GROWTH_BYTES:
             if self.over.wait(min(left, POLL_SECONDS)):
@@ -123,7 +123,7 @@ class TraceSampler:
 
 
 def resident_bytes() -> int:
-    """The bytes of memory that this process holds, 0 where the system does not say it."""
+    """The resident memory of this process in bytes, 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

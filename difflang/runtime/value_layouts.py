@@ -1,6 +1,6 @@
-"""What values are in Python, as data: which leaves an argument or a result has, and the value that leaves make up.
+"""Layouts of Python values: which leaves (arrays) an argument or result has, and how to build the value from leaves.
 
-A layout knows neither declarations nor source, so it can be written to a file. A leaf is an array of the program.
+A layout refers to no declaration or source, so it can be stored in an artifact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ValueBuilder = Callable[[Iterator[Any]], Any]
 
 
 class LeafLayout(Struct, frozen=True):
-    """An array; a random key is one too."""
+    """An array, or a random key."""
 
     type: Tensor
     key: bool = False
@@ -41,9 +41,9 @@ class TupleLayout(Struct, frozen=True):
 
 
 class RecordLayout(PartialEquality, frozen=True, eq=False):
-    """A record, or a variant of an enum: then `enum` is the enum's name and `mark` the variant's number in it.
+    """A record, or a variant of an enum: then `enum` is the enum's name and `variant_number` its number in it.
 
-    `of` is the type that it was read off, where there is one; it goes into no file.
+    `source_type` is the type that it was made from, if any; it is not stored.
     """
 
     shape: RecordShape
@@ -57,7 +57,7 @@ class RecordLayout(PartialEquality, frozen=True, eq=False):
 
 
 class UnionLayout(Struct, frozen=True):
-    """One of several, which a tag chooses."""
+    """One of several variants, selected by a tag."""
 
     variant_numbers: tuple[int, ...]
     parts: tuple[ValueLayout, ...]
@@ -68,7 +68,7 @@ class UnionLayout(Struct, frozen=True):
 
 
 class StaticLayout(Struct, frozen=True):
-    """What is known beforehand and takes no leaves: a text, or a size."""
+    """A value known at compile time, which has no leaves: a string or a size."""
 
     value: str | int
 
@@ -77,7 +77,7 @@ class StaticLayout(Struct, frozen=True):
 
 
 class TextLayout(Struct, frozen=True):
-    """A text that the run fills in, of so many leaves."""
+    """A string that is formatted at run time from some leaves."""
 
     template: TextTemplate
     leaves: int
@@ -87,7 +87,7 @@ class TextLayout(Struct, frozen=True):
 
 
 class RangeLayout(Struct, frozen=True):
-    """A range of two or three ends."""
+    """A range of two or three leaves."""
 
     leaves: int
 
@@ -96,7 +96,7 @@ class RangeLayout(Struct, frozen=True):
 
 
 class FunctionLayout(Struct, frozen=True, eq=False):
-    """A function, by whatever `of` says of it, and so many leaves that it holds. It goes into no file."""
+    """A function, described by `function_info`, and the leaves of its captured values. It is not stored."""
 
     function_info: Any
     leaves: int
@@ -112,7 +112,7 @@ UNIT_LAYOUT = TupleLayout(())
 
 
 def leaves_of(layout: ValueLayout) -> Iterator[LeafLayout | Tensor | None]:
-    """Its leaves in order: an array, the type of a tag, or nothing for one of which no more is known."""
+    """Its leaves in order: an array, the type of a tag, or None for a leaf of unknown type."""
     match layout:
         case LeafLayout():
             yield layout
@@ -130,12 +130,12 @@ def leaves_of(layout: ValueLayout) -> Iterator[LeafLayout | Tensor | None]:
 
 
 def leaf_count(layout: ValueLayout) -> int:
-    """How many leaves there are."""
+    """The number of leaves."""
     return sum(1 for _ in leaves_of(layout))
 
 
 def tangent_leaves(layout: ValueLayout) -> list[tuple[int, bool]]:
-    """For each leaf of its tangent: which leaf of a value that belongs to, and whether it changes or is a tag."""
+    """For each leaf of the tangent: the index of the leaf of the value, and whether it is an array, not a tag."""
     found: list[tuple[int, bool]] = []
     for i, leaf in enumerate(leaves_of(layout)):
         if isinstance(leaf, Tensor) or (leaf is not None and not leaf.key and leaf.type.tangent is not None):
@@ -144,7 +144,7 @@ def tangent_leaves(layout: ValueLayout) -> list[tuple[int, bool]]:
 
 
 def tangent_layout(layout: ValueLayout) -> ValueLayout:
-    """That of a small change of such a value: fields that cannot change are not there."""
+    """The layout of tangents of such a value: fields without a tangent are left out."""
     match layout:
         case LeafLayout(type=type, key=key):
             return UNIT_LAYOUT if key or type.tangent is None else layout
@@ -164,7 +164,7 @@ def tangent_layout(layout: ValueLayout) -> ValueLayout:
 
 
 def map_leaves(layout: ValueLayout, change: Callable[[LeafLayout], ValueLayout]) -> ValueLayout:
-    """The same with each of its leaves, but for tags, changed."""
+    """The same with each leaf changed, except tags."""
     match layout:
         case LeafLayout():
             return change(layout)
@@ -183,9 +183,9 @@ FunctionBuilder = Callable[[Any, tuple[Any, ...]], Any]
 def value_builder(
     layout: ValueLayout, classes: ClassLookup, function: FunctionBuilder, like: Any = None
 ) -> ValueBuilder:
-    """A function from leaves, in order, to a value, where it can be one of the kind of `like`.
+    """A function from an iterator of leaves to a value, with dicts and tuples as in `like` where possible.
 
-    `classes` gives the class of a record, `function` the function that holds some leaves.
+    `classes` gives the class of a record, `function` a function with some captured leaves.
     """
 
     def inner(part: ValueLayout, like: Any = None) -> ValueBuilder:
@@ -217,7 +217,8 @@ def value_builder(
 
 
 def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuilder]) -> ValueBuilder:
-    """A function from leaves to a record of ours: its fields are put where its `__init__`, slower by far, puts them."""
+    """A function from leaves to a record."""
+    # It fills `__dict__` directly, which is far faster than the dataclass's `__init__`.
     new = cls.__new__
     if all([make is next for make in makers]):
 
@@ -237,7 +238,7 @@ def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuild
 
 
 def fill_template(said: TextTemplate, leaves: list[Any]) -> str:
-    """A text that the run filled in. Errors: DL1206 inside a JAX transformation, where its numbers are not there."""
+    """A string formatted from leaves. Errors: DL1206 inside a JAX transformation, where its numbers are unknown."""
     if pytrees.has_tracers(leaves):
         message = "this returns a text that is known only at run time, which cannot be inside a JAX transformation"
         way = "return the numbers, and format the text outside"
@@ -246,5 +247,5 @@ def fill_template(said: TextTemplate, leaves: list[Any]) -> str:
 
 
 def field_or_none(value: Any, name: str) -> Any:
-    """A field of what was given for a record; nothing where nothing was."""
+    """A field of the argument given for a record, None if there is none."""
     return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
