@@ -11,13 +11,17 @@ check:
     {{ python }} -m basedpyright --pythonpath {{ python }}
     {{ python }} -m pytest -q tests/test_floors.py tests/test_no_jax_ad.py
 
-# Everything but what is marked slow: a minute.
+# What continuous integration tests, but for what is marked slow.
 test *args:
-    {{ python }} -m pytest -q -n 2 -m "not slow" {{ args }}
+    {{ python }} -m pytest -q -n 2 -m "not slow and not nightly" {{ args }}
+
+# Every test there is, on every case: half an hour on two cores.
+nightly *args:
+    {{ python }} -m pytest -q -n auto --dist worksteal -m "nightly or not nightly" {{ args }}
 
 # Expected files are written anew; read their diff like code.
 accept *args:
-    DIFFLANG_ACCEPT=1 {{ python }} -m pytest -q tests/golden tests/errors {{ args }}
+    DIFFLANG_ACCEPT=1 {{ python }} -m pytest -q -m "nightly or not nightly" tests/golden tests/errors {{ args }}
     git diff --stat -- tests
 
 # Every code block of the documentation, run.
@@ -48,7 +52,7 @@ bench *args:
 
 # Random programs in bulk, with a new seed each time.
 fuzz seed="random" count="2000":
-    DIFFLANG_FUZZ={{ count }} DIFFLANG_SEED={{ seed }} {{ python }} -m pytest -q -n 2 tests/property
+    DIFFLANG_FUZZ={{ count }} DIFFLANG_SEED={{ seed }} {{ python }} -m pytest -q -n 2 -m "nightly or not nightly" tests/property
 
 # What continuous integration runs.
 all:

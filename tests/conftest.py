@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 import jax_ad_guard
-from support import quick
+from support import nightly, quick
 
 settings.register_profile("untimed", settings(), deadline=None)  # how long an example takes, a busy machine decides
 settings.load_profile("untimed")
@@ -42,6 +42,16 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What the processes that tests start keep is kept for all workers, and not in the user's folder."""
     room = tmp_path_factory.getbasetemp()
     os.environ["XDG_CACHE_HOME"] = str((room.parent if "PYTEST_XDIST_WORKER" in os.environ else room) / "cache")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    nightly.begin(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Before `-m` is asked."""
+    nightly.mark_cases(items, whole_files=not any("::" in arg for arg in config.args))
 
 
 def pytest_collection_finish() -> None:

@@ -25,9 +25,9 @@ from cases import Case  # noqa: E402
 from gradients import GRADIENTS  # noqa: E402
 from notation import NOTATION  # noqa: E402
 
-# The first twin of each program is always compared, the others among the slow tests.
+# The first twin of each program is always compared, the others at night.
 TWINS = [
-    pytest.param(name, twin, id=f"{name}-{twin}", marks=[pytest.mark.slow] if n else [])
+    pytest.param(name, twin, id=f"{name}-{twin}", marks=[pytest.mark.nightly] if n else [])
     for name, case in GRADIENTS.items()
     for n, twin in enumerate(case().twins)
 ]
@@ -76,6 +76,7 @@ def test_rounds_measure_everything_and_drift_cancels() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_harness_runs_on_the_twins(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "run.py"), "scalar", "fit_curve", "--twins-only", "--first-calls", "1"]
     command += ["--rounds", "3", "--block", "0.0001", "--json", str(tmp_path / "out.json")]

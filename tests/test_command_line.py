@@ -83,6 +83,7 @@ LONG = {"a sum", "a sum of numbers", "lines"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in TEXTS])
+@pytest.mark.nightly_cases("lines|a sum|a sum of numbers")
 def test_any_text_runs_or_is_reported(name: str, tmp_path: Path) -> None:
     """Each in a few seconds: nothing hangs, nothing grows with the square of the depth."""
     text, code = TEXTS[name]

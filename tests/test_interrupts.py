@@ -133,6 +133,7 @@ def ended(path: Path, after: float) -> tuple[int, str, float]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="a console of Windows ends a process by Ctrl-Break")
+@pytest.mark.nightly
 def test_control_c_at_any_moment(tmp_path: Path) -> None:
     """Read, checked, compiled, run or written: it ends, and what it writes is there as a whole or not at all."""
     path, written = program(tmp_path, FIT), tmp_path / "much.npy"

@@ -69,6 +69,8 @@ def resolve_links(path: Path) -> Path:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error), str(path)) from None
+    if found.is_symlink():  # and from 3.13 on the path is left at a link of the circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     if found.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return found

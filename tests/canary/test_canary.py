@@ -41,6 +41,7 @@ def ran(name: str, size: int, elements: int, *more: str, seconds: float = 300) -
         ("doubling", 80, 64),
     ],
 )
+@pytest.mark.nightly_except("doubling-80-64", "small_calls-5000-64")
 def test_long_programs_compile_and_run(name: str, size: int, elements: int) -> None:
     found = ran(name, size, elements)
     assert found["right"]
@@ -50,6 +51,7 @@ def test_long_programs_compile_and_run(name: str, size: int, elements: int) -> N
 
 @pytest.mark.parametrize("elements", [0, 64])
 @pytest.mark.parametrize("name", ["gradient_of_line", "nested", "matrices"])
+@pytest.mark.nightly
 def test_twenty_thousand_equations_compile_and_run(name: str, elements: int) -> None:
     found = ran(name, 20_000, elements)
     assert found["right"]
@@ -62,6 +64,7 @@ def test_beyond_the_limit_is_one_clean_refusal() -> None:
 
 
 @pytest.mark.parametrize(("name", "size"), [("tanh_cos", 650), ("matrices", 4000)])
+@pytest.mark.nightly
 def test_the_cuts_are_still_needed(name: str, size: int) -> None:
     """When this fails, XLA has learned to compile such programs by itself: measure, and cut less."""
     cut, whole = ran(name, size, 64), ran(name, size, 64, "uncut")

@@ -102,7 +102,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_package_holds_what_it_needs(package: Path) -> None:
     files = {f"extension/{name}": package / name for name in MANIFEST["files"] if name != "LICENSE"}
     files |= {"extension/LICENSE.txt": ROOT / "LICENSE", "extension/readme.md": EXTENSION / "README.md"}
@@ -121,7 +121,7 @@ def driven(package: Path, program: Path, settings: object, *command: str) -> Any
     return json.loads(node(driver, extension, program, json.dumps(settings), *command))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("found", ["in the setting", "in the workspace"])
 def test_the_packed_client_talks_to_the_server(package: Path, tmp_path: Path, found: str) -> None:
     (tmp_path / "wrong.dfl").write_text("let x = nowhere\n", encoding="utf-8")
@@ -136,7 +136,7 @@ def test_the_packed_client_talks_to_the_server(package: Path, tmp_path: Path, fo
     assert (code, message.split("\n")[0], place) == ("DL0201", "there is no `nowhere` here", [0, 8, 0, 15])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_server_that_is_said_once_and_quietly(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +148,7 @@ def test_without_a_server_that_is_said_once_and_quietly(
     assert output == ["no language server: there is no difflang: pip install 'difflang[lsp]'"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_gradient_at_the_cursor_is_written_below_its_function(package: Path, tmp_path: Path) -> None:
     """From within the function; elsewhere it is said that there is none."""
     program = tmp_path / "square.dfl"

@@ -23,9 +23,10 @@ from difflang.driver import check_and_run
 from difflang.syntax import tree
 from difflang.syntax.parse import parse
 from difflang.syntax.tree_queries import all_nodes
+from support.nightly import by_day
 from support.programs import programs
 
-COUNT = int(os.environ.get("DIFFLANG_FUZZ", "1200"))
+COUNT = int(os.environ.get("DIFFLANG_FUZZ") or by_day(600, 1200))
 PARTS = 4  # of each kind of damage
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = re.compile(r"\w+|\s+|[^\w\s]")

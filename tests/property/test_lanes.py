@@ -120,6 +120,7 @@ def declarations(file: str) -> str:
     "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["interpreted", "compiled"]
 )
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.nightly_cases("bodies-compiled", "conjugate gradients-compiled")
 def test_programs_and_examples_in_lanes(name: str, compiled: bool) -> None:
     file, expression, where = PROGRAMS[name]
     source = f"{declarations(file)}\nfn f(x: f64) -> f64 = {expression}\n{IN_LANES}"

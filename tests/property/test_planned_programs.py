@@ -43,6 +43,7 @@ def way_of(site: Site, number: int) -> SavePolicy:
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, 202611270001])  # in the last a block is handed a history
+@pytest.mark.nightly_cases("40002|202611270001")
 def test_what_is_planned_changes_no_gradient(seed: int) -> None:
     program = random_program(seed)
     of: Any = difflang.loads(HEADER + program + GRADIENT, name=f"seed{seed}")

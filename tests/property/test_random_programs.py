@@ -181,6 +181,7 @@ def in_every_order(seed: int, depth: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("seed", "depth"), [*((s, 2) for s in SEEDS[::5]), *((s, 3) for s in SEEDS[::25])])
+@pytest.mark.nightly_cases("0-3")
 def test_modes_nested_in_every_way_agree(seed: int, depth: int) -> None:
     found = in_every_order(seed, depth)
     assert np.isfinite(list(found.values())).all(), found

@@ -117,6 +117,7 @@ let z1 = normal(4, 2)
 """
 
 
+@pytest.mark.nightly
 def test_a_neural_ode_learns() -> None:
     """As it stands in the language's description, compiled: a long step down the gradient."""
     single = NEURAL.replace("-0.01 *", "-0.1 *") + re.sub(r"(normal\([^()]*\))", r"f32(\1)", DATA)

@@ -14,11 +14,13 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 
+from support.nightly import by_day
+
 Array = np.ndarray[Any, Any]
 Exact = Callable[[Any], Any]
 
 DIGITS = 50
-COUNT = 1000
+COUNT = by_day(250, 1000)
 INF = math.inf
 VANISHING = 1e-307  # XLA on the CPU takes numbers below 2.2e-308 for 0, on the way too
 HUGE, TINY = float(np.finfo(np.float64).max), float(np.finfo(np.float64).tiny)
@@ -42,7 +44,7 @@ class Known:
     zero: bool = True  # whether 0 is in the domain
 
     def points(self) -> Array:
-        """A thousand points, the same each time: a third by magnitude, a third near some point, a third evenly."""
+        """A thousand points (by day a quarter), the same each time: a third by magnitude, a third near some point, a third evenly."""
         rng = np.random.default_rng(50)
         low, high = self.low, self.high
         by_size = np.concatenate(

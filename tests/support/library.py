@@ -51,11 +51,11 @@ def declared(name: str, x: Array, dtype: str) -> str:
     return f"let {name}: {kind}{f'[{sizes}]' if sizes else ''} = {literal(x)}\n"
 
 
-def compared(table: Sequence[Like], imports: str) -> Callable[..., None]:
-    """A test of every function of a table in both types."""
+def compared(table: Sequence[Like], imports: str, f32_by_day: bool = True) -> Callable[..., None]:
+    """A test of every function of a table in both types, of a long one in f32 only at night."""
     whole = tuple(table)
 
-    @pytest.mark.parametrize("dtype", ["f64", "f32"])
+    @pytest.mark.parametrize("dtype", ["f64", pytest.param("f32", marks=[] if f32_by_day else pytest.mark.nightly)])
     @pytest.mark.parametrize("case", whole, ids=lambda case: case.title)
     def test(case: Like, dtype: str) -> None:
         agrees(case, found(whole, imports, dtype)[case.title], dtype)

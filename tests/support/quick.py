@@ -3,7 +3,8 @@
 What we hand to XLA is what users' programs become, and what JAX hands to it for a comparison is what it always is; only
 how carefully it is made into machine code differs. Tests of numbers to the last digits, of the library against others,
 of the examples against their twins, of memory and hazards are marked `as_users` or lie in a folder where all is: there
-nothing differs, but for those in such a folder that are marked `in_a_hurry`, whose bounds are far from the last digits.
+nothing differs, but for those in such a folder that are marked `in_a_hurry`, whose bounds are far from the last digits,
+and for the library's, which are compiled so at night.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 from jax._src import compiler  # where JAX looks for the options of what it compiles: no public place has an effect
 
 import difflang.runtime.compile
+from support import nightly
 
 OPTIONS = {
     "xla_backend_optimization_level": 0,
@@ -27,7 +29,8 @@ OPTIONS = {
     # In loops within loops these two take a third of the time, for steps that are saved in each round.
     "xla_disable_hlo_passes": "while-loop-invariant-code-motion,while-loop-simplifier",
 }
-AS_USERS = ("canary", "stdlib", "twins")  # folders of tests
+AS_USERS = ("canary", "twins")  # folders of tests
+AS_USERS_AT_NIGHT = (*AS_USERS, "stdlib")  # its twins take half the time in a hurry
 IN_USE = jax.make_user_context(False)  # a part of the keys of JAX's caches: what was made in a hurry is not met later
 
 
@@ -41,7 +44,8 @@ def belongs(item: pytest.Item) -> bool:
     """Whether a test may be compiled in a hurry."""
     if item.get_closest_marker("in_a_hurry") is not None:
         return True
-    return item.get_closest_marker("as_users") is None and not {*item.path.parts} & {*AS_USERS}
+    as_users = {*nightly.by_day(AS_USERS, AS_USERS_AT_NIGHT)}
+    return item.get_closest_marker("as_users") is None and not {*item.path.parts} & as_users
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Which random programs are tested: DIFFLANG_FUZZ says how many, DIFFLANG_SEED which; `random` are others each time.
 
-Without it they are always the same: what fails in one's tests is what one changed. `just fuzz` looks for new ones.
+Without it they are always the same, fewer by day than at night: what fails in one's tests is what one changed. `just fuzz` looks for new ones.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import time
 import zlib
+
+from support.nightly import by_day
 
 
 def seed(asked: str) -> int:
@@ -18,6 +20,6 @@ def seed(asked: str) -> int:
     return zlib.crc32(run.encode()) % 100_000
 
 
-COUNT = int(os.environ.get("DIFFLANG_FUZZ", "50"))
+COUNT = int(os.environ.get("DIFFLANG_FUZZ") or by_day(20, 50))
 SEED = seed(os.environ.get("DIFFLANG_SEED", "0"))
 SEEDS = [SEED * 10_000 + i for i in range(COUNT)]

@@ -30,6 +30,7 @@ def alike(ours: Any, theirs: Any, rel: float) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.nightly_except("fit_curve|logistic|bayes|molecules|digits")
 def test_value_and_gradient_agree_with_the_twin(name: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float64)

@@ -13,6 +13,7 @@ from twins import NAMES
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.nightly_except("(fit_curve|bayes|logistic|learned_rate|recurrent|kalman)-.*")
 def test_an_example_lowers_for_a_platform(name: str, platform: str) -> None:
     twin = import_module(f"twins.{name}")
     arguments = twin.arguments(np.float32)

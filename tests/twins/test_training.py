@@ -15,6 +15,7 @@ STEPS = 40
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.nightly
 def test_the_loss_falls_as_the_twins_does(name: str) -> None:
     ours, theirs = training(name), jax.jit(step(name))
     m = ours.start()

@@ -172,6 +172,7 @@ OVERFLOWING = {
 
 
 @pytest.mark.parametrize("name", OVERFLOWING)
+@pytest.mark.nightly_cases("a loop in a loop")
 def test_a_loop_of_run_time_length_that_is_not_chosen(name: str) -> None:
     """In reverse of reverse what a loop has kept, one item a step, gets cotangents too."""
     text = f"""float f64

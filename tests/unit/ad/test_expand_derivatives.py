@@ -336,6 +336,7 @@ def test_a_straight_line_of_any_length_takes_linear_time() -> None:
     assert works[2] < 4.2 * works[0], works
 
 
+@pytest.mark.nightly
 def test_a_sum_of_a_hundred_thousand_terms() -> None:
     def body(x: Value) -> list[Value]:
         y = x

@@ -50,6 +50,7 @@ def inside(name: str) -> float:
 
 
 @pytest.mark.parametrize("name", UNARY)
+@pytest.mark.nightly_cases("polygamma [13]|lgamma|digamma")
 def test_every_function_of_one_number(name: str) -> None:
     """Of the function itself, and of it after another, to order 5, on both engines."""
     known, x, order = UNARY[name], inside(name), 5
@@ -177,6 +178,7 @@ POWERED: dict[str, tuple[Body, Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", POWERED)
+@pytest.mark.nightly_cases("lgamma of lgamma")
 def test_series_by_powers(name: str) -> None:
     body, exactly = POWERED[name]
     graph = finalize_graph(jet(build_region([FLOAT], body), 9))

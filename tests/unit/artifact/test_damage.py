@@ -158,6 +158,7 @@ def test_what_is_well_packed_and_wrong_inside(whole: bytes, mutations: int = 300
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_ten_thousand_that_are_well_packed_and_wrong_inside(whole: bytes) -> None:
     test_what_is_well_packed_and_wrong_inside(whole, 10_000)
 

@@ -118,6 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_a_type_checker_takes_the_stubs_and_flags_what_is_wrong(folder: Path) -> None:
     """One run for all of it. Missing sources are a program's own files, which it does not know."""
     checker = shutil.which("basedpyright", path=str(Path(sys.executable).parent))

@@ -141,6 +141,7 @@ def test_a_body_at_the_margin_is_one_part_with_its_head() -> None:
 
 
 @pytest.mark.parametrize("patience", [1, 40, 400, 900, 1200])
+@pytest.mark.nightly_cases("40")
 def test_a_check_that_is_given_up_is_taken_up_again(patience: int) -> None:
     """Wherever that happens, its end included."""
     path = ROOT / "examples" / "fit_curve.dfl"
@@ -221,6 +222,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.nightly
 def test_a_strange_text_is_no_fault_of_ours() -> None:
     """One after the other in one document, as when a file is overwritten."""
     workspace, document = opened(Path("/typed.dfl"), "")

@@ -12,6 +12,7 @@ from support.known import density, psi
 
 
 @pytest.mark.parametrize("fit", FITS, ids=str)
+@pytest.mark.nightly_cases("digamma near its root", "gelu's slope near its root")
 def test_a_fit_is_that_of_its_function(fit: Fit) -> None:
     np.testing.assert_allclose(fit.coefficients, fit.again(), rtol=1e-12)
 

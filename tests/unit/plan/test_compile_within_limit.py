@@ -185,6 +185,7 @@ fn f(p: f64[2]) -> f64 {
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
     f = difflang.loads(HISTORIES, name="histories").f
     reports = [f.memory("f64[2]", wrt="p", budget=budget, compiled=True) for budget in (None, "100 KiB")]
@@ -194,6 +195,7 @@ def test_a_report_says_where_the_order_of_least_memory_was_asked_for() -> None:
     assert abs(reports[1].account.peak / reports[1].measured - 1) < 0.1
 
 
+@pytest.mark.nightly
 def test_what_several_loops_read_is_not_copied_early_under_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """By an option of XLA's, which another version of it may not have: then the limit is kept in another way."""
     f = difflang.loads(HISTORIES, name="histories").f

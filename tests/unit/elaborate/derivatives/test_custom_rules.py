@@ -128,6 +128,7 @@ def nested(orders: list[str], x: float) -> tuple[str, str]:
 
 @ENGINES
 @pytest.mark.parametrize("around", AROUND)
+@pytest.mark.nightly_cases("while-compiled")
 def test_every_nesting(around: str, engine: Engine) -> None:
     body, power = AROUND[around]
     factor = 2.0 if around == "map" else 1.0

@@ -131,6 +131,7 @@ def wanted(name: str, order: int, x: float) -> float:
     "engine", [INTERPRETER, pytest.param(Engine(), marks=pytest.mark.slow)], ids=["interpreted", "compiled"]
 )
 @pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.nightly_cases("while-compiled")
 def test_every_nesting(name: str, engine: Engine) -> None:
     body, x = FUNCTIONS[name]
     declarations = f"fn inner(x: f64) -> f64 = x^3\nfn f(x: f64) -> f64 = {body}\n"
@@ -309,6 +310,7 @@ fn slopes(s: f64) -> f64[3] = [for i in 0..3 => grad(|s| solved(i, s))(s)]
 
 @pytest.mark.parametrize(("got", "want"), [("solved", "divided"), ("of_function", "divided_function")])
 @pytest.mark.parametrize("engine", [INTERPRETER, Engine()], ids=["interpreted", "compiled"])
+@pytest.mark.nightly_except("compiled-solved-divided")
 def test_an_equation_in_what_only_the_run_chooses(got: str, want: str, engine: Engine) -> None:
     """Values, both modes and both second orders of a solution beside those of the quotient that it is."""
     rows = "f(i, s), deriv(|s| f(i, s))(s), grad(|s| f(i, s))(s), hvp(|s| f(i, s))(s, 1.0), grad(|s| grad(|s| f(i, s))(s))(s)"

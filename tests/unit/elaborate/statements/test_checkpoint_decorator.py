@@ -99,6 +99,7 @@ def plain() -> dict[str, list[np.ndarray]]:
 
 @pytest.mark.as_users
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.nightly_except("revolve, slots = 1")
 def test_a_strategy_changes_no_bit_of_a_gradient(strategy: str, plain: dict[str, list[np.ndarray]]) -> None:
     of = module(strategy)
     for name, expected in plain.items():
@@ -124,6 +125,7 @@ fn of_counted(w: f64, v: f64[2], u: f64[23]) -> f64[23] = grad(|u| grad(|w| coun
 """
 
 
+@pytest.mark.nightly
 def test_second_derivatives() -> None:
     """Of both kinds, against each other and against those with every state kept."""
     found: list[list[np.ndarray]] = []

@@ -197,6 +197,7 @@ def test_what_is_said_between_sines_is_said_in_its_order(
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+@pytest.mark.nightly
 def test_sines_that_a_step_computes_for_nobody() -> None:
     """Where the steps of a loop are taken again, all that they yield is not read each time."""
     source = """float f64

@@ -142,6 +142,7 @@ COFACTORS_OF: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", COFACTORS_OF)
+@pytest.mark.nightly_cases("just beyond", "one of them singular")
 def test_cofactors_whatever_the_condition(case: str) -> None:
     """As near as rounding the matrix leaves them. A stack goes one way; lanes go both and choose."""
     a = np.array(COFACTORS_OF[case])

@@ -223,6 +223,7 @@ fn under(x: f64, v: f64[k], n: i32) -> f64 = grad(|x| { let (y, dy) = jvp(f)(x, 
 
 
 @pytest.mark.parametrize("name", UNUSED)
+@pytest.mark.nightly_cases("counted|while")
 def test_what_no_step_computes_has_no_slope(name: str) -> None:
     """Outside the loop the square root of 0 would be differentiated though nothing needs it."""
     module: Any = difflang.loads(HEADER + UNUSED[name] + ORDERS, name="unused")

@@ -158,6 +158,7 @@ WAYS = [
 
 @pytest.mark.parametrize("large", [0, checkpoint_store.LARGE_STATE_BYTES])  # at 0 what is not kept is not written
 @pytest.mark.parametrize("name", ["plain", "reads", "yields", "lanes", "inner", "pushed", "slope"])
+@pytest.mark.nightly_cases("slope-.*", ".*-4096")
 def test_gradients_are_those_that_keep_all(name: str, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_store, "LARGE_STATE_BYTES", large)
     function: Any = difflang.loads(SOURCE, name="ways")[name].grad("w", "v")

@@ -193,6 +193,7 @@ def test_what_does_not_parse_is_refused() -> None:
 
 
 @pytest.mark.parametrize("depth", [20_000])
+@pytest.mark.nightly_cases("20000")
 def test_depth_costs_no_stack(depth: int) -> None:
     text = "let x = " + "(" * depth + "1" + ")" * depth
     assert laid(text, 3 * depth) == text + "\n"

@@ -425,6 +425,7 @@ fn sol(p: f64[2]) -> f64[2] = newton(system, [1.5, 1.5], p)
 """
 
 
+@pytest.mark.nightly
 def test_where_rounding_decides_the_derivative_of_a_body_it_tells_nothing_of_the_rule() -> None:
     """At the first point that is drawn the iteration wanders for 217 steps, and its derivative is noise."""
     (right,) = run(NEWTON + "rule newton(f, x0, p) by implicit |x| f(x, p)\n")
