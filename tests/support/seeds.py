@@ -1,6 +1,7 @@
 """Which random programs are tested: DIFFLANG_FUZZ says how many, DIFFLANG_SEED which; `random` are others each time.
 
-Without it they are always the same, fewer by day than at night: what fails in one's tests is what one changed. `just fuzz` looks for new ones.
+Without it they are always the same, fewer by day than at night: what fails in one's tests is what one changed.
+`just fuzz` looks for new ones.
 """
 
 from __future__ import annotations
