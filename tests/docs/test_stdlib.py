@@ -35,7 +35,8 @@ def suite(path: Path, engine: str) -> Suite:
 ALL = [(path, n, case) for path in FILES for n, case in enumerate(suite(path, "interpret").cases)]
 # A rule is compared with its body by the interpreter, whatever the engine of its suite.
 SHORT = {"data", "image", "losses", "matrices", "optim", "quad", "sequence", "spatial"}  # compiled by day too
-RUNS = [pytest.param(p, n, e, id=f"{c.title}-{e}", marks=[pytest.mark.nightly] if e == "xla" and p.stem not in SHORT else [])
+RUNS = [pytest.param(p, n, e, id=f"{c.title}-{e}",
+                     marks=[pytest.mark.nightly] if e == "xla" and p.stem not in SHORT else [])
         for p, n, c in ALL for e in ("interpret", "xla") if e == "interpret" or c.kind == "test"]  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""First derivatives in double precision within four units in the last place of 50-digit values, at a thousand points (by day 250).
+"""First derivatives in double precision within four units in the last place of 50-digit values, at a thousand points.
+
+By day the points are 250.
 
 Every function of one number in the registry, on both engines, both ways round; then functions of two numbers and of
 arrays as the user writes them. What falls short is listed here and in `docs/conventions.md`.

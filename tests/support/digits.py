@@ -44,7 +44,7 @@ class Known:
     zero: bool = True  # whether 0 is in the domain
 
     def points(self) -> Array:
-        """A thousand points (by day a quarter), the same each time: a third by magnitude, a third near some point, a third evenly."""
+        """As many points, the same each time: a third by magnitude, a third near some point, a third evenly."""
         rng = np.random.default_rng(50)
         low, high = self.low, self.high
         by_size = np.concatenate(
