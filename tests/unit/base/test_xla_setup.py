@@ -51,7 +51,7 @@ step = lambda at: (at[0] + 1, 0.9 * jnp.sin(at[1]))
 loop = jax.jit(lambda x: jax.lax.while_loop(lambda at: at[0] < 3, step, (0, x)))
 print("small_call" in loop.lower(jnp.ones(400)).compile().as_text())
 """
-    prepare = "from difflang.base.xla_setup import set_xla_flags\nprepare_back_end()" if prepared else ""
+    prepare = "from difflang.base.xla_setup import set_xla_flags\nset_xla_flags()" if prepared else ""
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     command = [sys.executable, "-c", prepare + program]
     found = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
