@@ -51,7 +51,7 @@ def loop_reference(
     keep: tuple[int, ...] = (0, 0),
     history_outputs: int = 0,
     host: bool = False,
-    undo: bool = False,
+    reversible: bool = False,
 ) -> list[Array]:
     step, *go = regions
     fixed, state, xs = arrays[:consts], list(arrays[consts : consts + carry]), arrays[consts + carry :]

@@ -35,7 +35,7 @@ def test_every_code_is_an_error_that_python_can_name() -> None:
 
 
 def test_every_code_of_the_syntax_is_registered_and_used() -> None:
-    files = [*(PACKAGE / "syntax").glob("*.py")]
+    files = [*(PACKAGE / "syntax").rglob("*.py")]
     used = {code for file in files for code in re.findall(r"\bDL\d{4}\b", file.read_text(encoding="utf-8"))}
     assert used <= set(CODE_TITLES)
     assert {code for code in CODE_TITLES if code.startswith("DL01")} <= used
