@@ -1,4 +1,4 @@
-"""Where an expression stands while it is elaborated: its module, scopes, the graph being built, what was reported."""
+"""The elaboration context: the session, and the module, scope and graph builder of the current expression."""
 
 from __future__ import annotations
 
@@ -41,62 +41,67 @@ from difflang.types.module_scope import GlobalName, HostNumber, HostVar, ModuleS
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
-FAILURE_WORD = Tensor(I32)  # a failure is three of these; zero while all is well
+# A failure is three of these: the number of its check site, and two values for its report. 0 is no failure.
+FAILURE_WORD = Tensor(I32)
 FAILURE_TYPES = (FAILURE_WORD,) * 3
-OkBefore = Callable[[Span], Value | None]  # whether all was well before something, asked for at a place
-MAX_AXES = 32  # NumPy ends at 64, compilers earlier
+# Emits, at a source position, the flag whether no check has failed before.
+OkBefore = Callable[[Span], Value | None]
+MAX_AXES = 32  # NumPy allows 64, compilers fewer
 
 
 class AlreadyReported(Exception):
-    """What went wrong has been said already; whoever depends on it says nothing more."""
+    """The mistake has been reported already; what depends on it reports nothing more."""
 
 
 class Session(Struct, eq=False):
-    """What outlives one function: specializations made so far, and everything reported."""
+    """State shared by all functions of a program: its specializations, diagnostics and check sites."""
 
     instances: dict[Any, FunctionInstance] = field(default_factory=dict[Any, FunctionInstance])
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     in_progress: FunctionStack = field(default_factory=FunctionStack)
     checked_definitions: dict[tree.Fn, bool] = field(default_factory=dict[tree.Fn, bool])
-    finalized_graphs: set[Graph] = field(default_factory=set[Graph])  # those without open element types
-    definition_results: dict[tree.Fn, CheckedDefinition] = field(
-        default_factory=dict[Any, Any]
-    )  # what checking said of each definition
+    # Graphs whose element types are all resolved.
+    finalized_graphs: set[Graph] = field(default_factory=set[Graph])
+    # The outcome of checking each definition.
+    definition_results: dict[tree.Fn, CheckedDefinition] = field(default_factory=dict[Any, Any])
     errors: int = 0
     keys: StructuralKeys = field(default_factory=StructuralKeys)
-    linear_maps: dict[int, Graph] = field(
-        default_factory=dict[int, Graph]
-    )  # of each linear graph, by its key, the first
-    proven_linear: set[Any] = field(default_factory=set[Any])  # the lambdas that are linear, and in what
-    derivative_rules: dict[Graph, Any] = field(
-        default_factory=dict[Graph, Any]
-    )  # what stands in for an instance's derivative
-    ruling: list[Graph] = field(default_factory=list[Graph])  # the instances whose rules are being elaborated
-    issued_warnings: set[Any] = field(default_factory=set[Any])  # the codes and places of warnings
-    unchecked_spans: set[Span] = field(default_factory=set[Span])  # where no index is checked
-    checkpoint_strategies: dict[Span, tuple[str, int]] = field(
-        default_factory=dict[Span, Any]
-    )  # which states loops there keep
-    deterministic: bool = False  # whether a program asks for scatters that add up in one order
-    sites: list[Any] = field(default_factory=list[Any])  # the checks that wait for the run, by number from 1
-    defaults_in_progress: list[tree.Expr] = field(default_factory=list[Any])  # of parameters, that are being evaluated
-    generalized_instances: set[Any] = field(
-        default_factory=set[Any]
-    )  # the keys of instances that are better made for every variant
-
-    file_reads: list[Any] = field(
-        default_factory=list[Any]
-    )  # where checking met a file that is read: `driver.fitting.Read`
-    most_steps: int = 0  # that a loop without end may take; 0 for any number
-    type_notes: RecordedTypes | None = None  # where types are noted, if anybody asks for them
+    # One representative of structurally equal linear graphs, by its key.
+    linear_maps: dict[int, Graph] = field(default_factory=dict[int, Graph])
+    # Lambdas proved linear, with the captures and parameters concerned.
+    proven_linear: set[Any] = field(default_factory=set[Any])
+    # The derivative rule of an instance's graph.
+    derivative_rules: dict[Graph, Any] = field(default_factory=dict[Graph, Any])
+    # Instances whose rules are being elaborated: a stack.
+    ruling: list[Graph] = field(default_factory=list[Graph])
+    # Codes and lines of the warnings issued so far.
+    issued_warnings: set[Any] = field(default_factory=set[Any])
+    # Source ranges under `unchecked`, where indices are not checked.
+    unchecked_spans: set[Span] = field(default_factory=set[Span])
+    # The checkpoint strategy of the loops under a decorator.
+    checkpoint_strategies: dict[Span, tuple[str, int]] = field(default_factory=dict[Span, Any])
+    # Whether the program asks for scatters that add in a fixed order.
+    deterministic: bool = False
+    # The run-time checks, numbered from 1.
+    sites: list[Any] = field(default_factory=list[Any])
+    # Default values of parameters that are being evaluated, to detect cycles.
+    defaults_in_progress: list[tree.Expr] = field(default_factory=list[Any])
+    # Keys of recursive instances to elaborate for all variants: see `variant_specific_keys`.
+    generalized_instances: set[Any] = field(default_factory=set[Any])
+    # Where checking met a read of a data file: `FileRead`.
+    file_reads: list[Any] = field(default_factory=list[Any])
+    most_steps: int = 0  # limit for the steps of an unbounded loop; 0 for none
+    # Records the type of every expression, for editors.
+    type_notes: RecordedTypes | None = None
 
     def add_check_site(self, site: Any) -> int:
-        """The number of a check."""
+        """Number a run-time check."""
         self.sites.append(site)
         return len(self.sites)
 
     def report(self, error: DifflangError) -> None:
-        """Keep what is new: a mistake in a definition is met again, in other words, at each size it is used for."""
+        """Keep the new diagnostics."""
+        # A mistake in a definition recurs at each size it is used for: one report for each code and position.
         for diagnostic in error.diagnostics:
             self.errors += diagnostic.severity == "error"
             if all((d.code, d.span or d.message) != (diagnostic.code, diagnostic.span or diagnostic.message)
@@ -104,7 +109,7 @@ class Session(Struct, eq=False):
                 self.diagnostics.append(diagnostic)
 
     def warn(self, warning: Diagnostic) -> None:
-        """A report of what is legal and probably a mistake: once a line, however often a place in it is walked."""
+        """Report legal code that is probably a mistake, once for each line however often it is elaborated."""
         at = warning.labels[0].span
         place = warning.code, warning.message, at.source, at.position[0], warning.labels[1:]
         if place not in self.issued_warnings:
@@ -113,7 +118,7 @@ class Session(Struct, eq=False):
 
 
 class ElabContext(Struct, eq=False):
-    """Everything a walk needs to know."""
+    """The context of one elaborated function: where its expressions stand and the graph that they build."""
 
     session: Session
     module: ModuleScope
@@ -122,18 +127,19 @@ class ElabContext(Struct, eq=False):
     scope: BlockScope
     unifier: Unifier
     annotations: AnnotationResolver
-    keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])  # loop indices that random draws fold in
-    host: Any = None  # how calls that only the host can make are carried out; None inside functions
+    # The counters of enclosing loops, folded into the key of each random draw.
+    keys: list[tuple[Builder, Value]] = field(default_factory=list[Any])
+    # Executes calls that only the host can make; None inside functions.
+    host: Any = None
     depth: int = 0  # nested control flow
     lambda_depth: int = 0  # nested calls of lambdas
-    loop_yields: list[list[Any] | None] = field(
-        default_factory=list[Any]
-    )  # what the loops around here yield: `Yielded`
-    checkpoint_saves: Any = None  # what the `checkpoint` block around here saves: `Saved`
-    write_logs: dict[LocalBinding, Any] = field(
-        default_factory=dict[Any, Any]
-    )  # arrays that the loop around only writes into
-    ok_before: OkBefore | None = None  # whether all was well before failures are counted here; None at the outermost
+    # The items that each enclosing loop yields: lists of `YieldItem`.
+    loop_yields: list[list[Any] | None] = field(default_factory=list[Any])
+    checkpoint_saves: Any = None  # the `CheckpointSaves` of the enclosing `checkpoint` block
+    # Arrays that the enclosing loop only writes into.
+    write_logs: dict[LocalBinding, Any] = field(default_factory=dict[Any, Any])
+    # The failures before this region, which counts its own; None outermost.
+    ok_before: OkBefore | None = None
     # The hidden variable that holds the first failure.
     failure_word: LocalBinding = field(default_factory=lambda: LocalBinding("failure", 0))
 
@@ -142,18 +148,18 @@ class ElabContext(Struct, eq=False):
 
     @property
     def failure(self) -> Tuple:
-        """The first failure so far: the number of the check, and the two numbers it was about."""
+        """The first failure so far: the number of the check site, and two values for its report."""
         assert isinstance(self.failure_word.term, Tuple)
         return self.failure_word.term
 
     def no_failure(self) -> Tuple:
         return Tuple((Array(self.builder.const(0, FAILURE_WORD), static=0),) * 3)
 
-    # ---- graphs and scopes
+    # ---- Graphs and scopes
 
     @contextmanager
     def child_scope(self) -> Generator[BlockScope, None, None]:
-        """A scope inside the present one."""
+        """A scope inside the current one."""
         outer, self.scope = self.scope, BlockScope(self.scope)
         try:
             yield self.scope
@@ -162,7 +168,7 @@ class ElabContext(Struct, eq=False):
 
     @contextmanager
     def nested_graph(self, span: Span) -> Generator[Builder, None, None]:
-        """A graph inside the present one, and a scope."""
+        """A graph inside the current one, and a scope."""
         if self.depth >= 100:
             raise make_error(
                 "DL1002",
@@ -197,9 +203,9 @@ class ElabContext(Struct, eq=False):
         display_name: str = "",
         **attrs: Any,
     ) -> Array:
-        """An op on arrays, its refusal turned into a report with the type of each operand under it.
+        """An op on arrays. A type mismatch becomes a report with the type of each operand.
 
-        `called` is what the program calls it, where that is not its name.
+        `display_name` is the name in the source text, where it differs from that of the op.
         """
         try:
             return Array(self.emit(name, span, *[x.value for x in operands], **attrs))
@@ -231,14 +237,14 @@ class ElabContext(Struct, eq=False):
         return make_error("DL0311" if of_dtypes else "DL0312", message, *first, help=way, fixes=fixes)
 
     def literal_array(self, value: complex, span: Span, dtype: DType, static: StaticNumber = None) -> Array:
-        """A number as written."""
+        """A number literal."""
         return Array(self.emit("const", span, value=value, type=Tensor(dtype)), static, literal=True)
 
     def integer_array(self, value: Dim, span: Span) -> Array:
-        """A size as an `i32`, known at specialization."""
+        """A size as an `i32` constant."""
         return Array(self.emit("const", span, value=value, type=Tensor(I32)), value)
 
-    # ---- names
+    # ---- Names
 
     def error(
         self, code: str, message: str, span: Span, text: str = "", help: str = "", fixes: tuple[Fix, ...] = ()
@@ -246,11 +252,11 @@ class ElabContext(Struct, eq=False):
         return make_error(code, message, (span, text), help=help, fixes=fixes)
 
     def host_value(self, name: str, place: Span) -> HostVar | None:
-        """The value of the host that a name written there stands for. Errors: DL0212."""
+        """The host variable that a name refers to at a source position. Errors: DL0212."""
         return self.module.value_for(name, place, by_function=self.host is None or self.lambda_depth > 0)
 
     def global_term(self, name: GlobalName) -> Term:
-        """A top-level value inside a graph: a param of the outermost builder, made at its first use."""
+        """A top-level value inside a graph: a param of the outermost builder, created at its first use."""
         var = name.var
         if var is None or var.invalid:
             raise AlreadyReported
@@ -268,7 +274,7 @@ class ElabContext(Struct, eq=False):
         return self.root.globals[name]
 
     def static(self, term: Term, span: Span, what: str) -> Dim:
-        """The size that a number is. Errors: DL0305 if only the run will know it."""
+        """The number as a size. Errors: DL0305 if it is known only at run time."""
         if isinstance(term, Array) and (found := self.static_number(term)) is not None:
             return found
         if isinstance(term, PoisonTerm):
@@ -276,7 +282,7 @@ class ElabContext(Struct, eq=False):
         raise not_a_size_error(term, span, what)
 
     def static_number(self, term: Array) -> Dim | None:
-        """The whole number that this is, if specialization knows it or the host does, who is asked for it then."""
+        """The value of an integer that specialization or the host knows; reading it from the host pins it."""
         if isinstance(term.static, (int, Poly)) and not isinstance(term.static, bool):
             return term.static
         found = self.root.host_numbers.get(term.value)
@@ -287,11 +293,11 @@ class ElabContext(Struct, eq=False):
             return found.value
         return self.root.demand(found) if found is not None and self.root.demand is not None else None
 
-    # ---- randomness
+    # ---- Randomness
 
     @contextmanager
     def with_random_key(self, key: Value | None) -> Generator[None, None, None]:
-        """Draws come from this key, counted from 0; with None, as they do around here."""
+        """Draws inside use this key, counted from 0; with None, they use the current key."""
         if key is None:
             yield
             return
@@ -303,16 +309,15 @@ class ElabContext(Struct, eq=False):
             (root.key, root.draw_count), self.keys = before, keys
 
     def draw_key(self, span: Span) -> Value:
-        """A fresh key: the function's own, with the index of each loop around and the ordinal of this draw folded in.
-
-        An index i is folded in as 2 i + 1 and an ordinal o as 2 o, so that no loop's draw is a called function's.
-        """
+        """A fresh key: the function's own, with the counter of each enclosing loop and the draw's ordinal folded in."""
         self.root.effects.add("rand")
         if self.root.key is None:
             self.root.key = self.root.builder.param(Tensor(U32, (2,)), "key")
         key = self.root.key
         for builder, index in self.keys:
             builder.span = span
+            # A counter i is folded in as 2 i + 1 and an ordinal o as 2 o, so that a draw in a loop and one in a called
+            # function never share a key.
             bits = builder.one("truncate", index, dtype=U32)
             key = builder.one("fold_in", key, bits * 2 + 1)
         self.root.draw_count += 1
@@ -324,7 +329,7 @@ ELABORATORS: dict[type, Callable[[ElabContext, Any], Walk[Term]]] = {}
 
 
 def elaborates(*nodes: type) -> Callable[[Any], Any]:
-    """Registers the walk of a kind of node."""
+    """Registers the elaborator of a kind of syntax node."""
 
     def register(walk: Any) -> Any:
         for node in nodes:
@@ -335,13 +340,13 @@ def elaborates(*nodes: type) -> Callable[[Any], Any]:
 
 
 def elaborate(cx: ElabContext, node: tree.Node) -> Walk[Term]:
-    """The walk of any expression or statement."""
+    """Elaborate any expression or statement."""
     walked = ELABORATORS[type(node)](cx, node)
     return walked if cx.session.type_notes is None else record_value_type(cx, node, walked, cx.session.type_notes)
 
 
 def record_value_type(cx: ElabContext, node: tree.Node, walked: Walk[Term], notes: RecordedTypes) -> Walk[Term]:
-    """A walk whose value is noted."""
+    """Elaborate a node and record the type of its value."""
     notes.poll()
     value = yield walked
     record_type(cx, node.span, value)
@@ -349,6 +354,6 @@ def record_value_type(cx: ElabContext, node: tree.Node, walked: Walk[Term], note
 
 
 def record_type(cx: ElabContext, span: Span, term: Term | Dim) -> None:
-    """Note what stands somewhere, if anybody asks for notes."""
+    """Record the type of the value at a source range, if types are recorded."""
     if cx.session.type_notes is not None and not isinstance(term, (int, Poly, PoisonTerm)):
         cx.session.type_notes.put(span, type_of(term), None if cx.host is not None else cx.root)

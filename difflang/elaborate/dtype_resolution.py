@@ -1,8 +1,4 @@
-"""The end of inference: every element type still open in a graph takes its answer, in place.
-
-Values of a graph are frozen for everyone else; while a graph is being made its types may still be questions. Settling
-is the one moment at which they are written down.
-"""
+"""Resolves the element types that inference left open in a finished graph, in place, and checks literal ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from difflang.types.type_errors import check_literal_range
 
 
 def resolve_dtypes(graph: Graph, done: set[Graph]) -> None:
-    """Answer every open element type of a graph and of its regions, but for those that are `done`, which grows."""
+    """Resolve every open element type of a graph and its regions, except graphs in `done`, to which they are added."""
     todo = [graph]
     while todo:
         current = todo.pop()
@@ -35,6 +31,7 @@ def resolve_dtypes(graph: Graph, done: set[Graph]) -> None:
 
 def resolve_value(value: Value) -> None:
     if has_open_dtype(value.type):
+        # Values are frozen. This is the only place that changes one, while no pass has seen the graph.
         force_setattr(value, "type", resolved_type(value.type))
 
 
@@ -58,7 +55,7 @@ def resolve_equation(eqn: Eqn) -> None:
 
 
 def check_literal_ranges(eqns: Sequence[Eqn]) -> None:
-    """Every number as written is one of its type's, as far as that type is known. Errors: DL0316."""
+    """Check that every literal fits its element type, where that is known. Errors: DL0316."""
     todo, seen = [eqns], set[Graph]()
     while todo:
         for eqn in todo.pop():
@@ -72,7 +69,7 @@ def check_literal_ranges(eqns: Sequence[Eqn]) -> None:
 
 
 def literal_extremes(eqn: Eqn) -> Iterable[float]:
-    """The numbers that a constant is made of; of many the two ends, which stand for all."""
+    """The smallest and largest number of a constant, which decide for all of them."""
     data = eqn.attrs.get("data")
     given: Iterable[Any] = [eqn.attrs.get("value")] if data is None else data
     found = [n for n in given if isinstance(n, (int, float)) and abs(n) < inf]

@@ -1,4 +1,4 @@
-"""What elaboration makes: the graph of a function, of its rule, of a host expression, and what is known of each."""
+"""Results of elaboration: function instances, rule instances, checked definitions, and graphs under construction."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from difflang.types.module_scope import GlobalName, HostNumber
 
 
 class FunctionInstance(Struct, frozen=True, eq=False):
-    """A function specialized: its graph takes the leaves of captures, arguments, globals and, if random, a key."""
+    """A specialized function. Its graph takes the leaves of captures, arguments, globals and, if random, a key."""
 
     graph: Graph
-    result: Term  # over the graph's own values: gives the structure of what it returns
+    result: Term  # over the graph's own values: the structure of the result
     type: LangType
     globals: tuple[tuple[GlobalName, LangType], ...] = ()
     random: bool = False
     fails: bool = False  # its last three results are a failure
-    takes_ok_flag: bool = False  # its last param says whether all was well before
-    branch_elided: bool = False  # a condition known beforehand left a part of it out
+    takes_ok_flag: bool = False  # its last param says whether no check failed before the call
+    branch_elided: bool = False  # a static condition left a branch out
     effects: frozenset[str] = frozenset()
     calls: frozenset[tree.Fn] = frozenset()
-    memory_limit: int = 0  # bytes of memory for a program with a derivative of it; 0: it says nothing
-    call_depth: int = 1  # functions one in another, itself among them
+    # The memory budget, in bytes, of a program with a derivative of it; 0 for none.
+    memory_limit: int = 0
+    call_depth: int = 1  # the longest chain of nested calls, including itself
 
 
 class RuleInstance(Struct, frozen=True):
-    """In a rule: the instance that it is for, the top-level names that both read, and whether either can fail."""
+    """A function instance in its rule, with the top-level names that either reads, and whether either can fail."""
 
     instance: FunctionInstance
     globals: tuple[GlobalName, ...]
@@ -43,7 +44,7 @@ class RuleInstance(Struct, frozen=True):
 
 
 class CheckedDefinition(Struct, frozen=True, eq=False):
-    """A definition as it was checked: its result, its own effects, and the functions whose effects it has too."""
+    """The outcome of checking a definition: its result type, its own effects, and the functions that it calls."""
 
     type: LangType
     effects: frozenset[str]
@@ -51,47 +52,53 @@ class CheckedDefinition(Struct, frozen=True, eq=False):
 
 
 class HostComputedSize(Struct, eq=False):
-    """A whole number that host code makes of others that the host has: by `fold`, which may not know it."""
+    """An integer that host code computes from host numbers; `fold` gives its value, or None if it cannot."""
 
     fold: Callable[..., Dim | None]
     operands: tuple[Array, ...]
-    chain_length: int  # one behind the other, it and what it is made of
-    value: Dim | None = None  # once it was asked for
+    chain_length: int  # the longest chain of computed operands, including itself
+    value: Dim | None = None  # cached by the first request
 
 
 class RootGraph(Struct, eq=False):
-    """One graph from its outermost builder: a function's instance, or a host expression."""
+    """The state of one graph under construction: a function instance or a host expression."""
 
     builder: Builder
-    definition_only: bool = False  # only checking: sizes are names, and the graph is thrown away
-    follows_calls: bool = False  # and all the same the bodies of called functions are looked into
+    # Checking a definition: sizes are names, and the graph is discarded.
+    definition_only: bool = False
+    # While checking, elaborate the bodies of called functions nevertheless.
+    follows_calls: bool = False
     globals: dict[GlobalName, Term] = field(default_factory=dict[GlobalName, Term])
     global_types: dict[GlobalName, LangType] = field(default_factory=dict[GlobalName, LangType])
-    demand: Callable[[HostNumber], Dim] | None = None  # reads a host number that a size depends on
+    # Reads a host number that a size depends on; None outside host code.
+    demand: Callable[[HostNumber], Dim] | None = None
     host_numbers: dict[Value, HostNumber | HostComputedSize] = field(default_factory=dict[Value, Any])
     key: Value | None = None
     draw_count: int = 0
-    lambda_calls: int = 0  # calls that were written out
-    caller_key: Value | None = None  # in a rule: the key with which its function was called
-    is_function: bool = False  # it is the graph of a function, to which a call can say whether all was well before
-    ok_flag: Value | None = None  # that, where it is asked for
-    silence_depth: int = 0  # says nothing while this is not 0
-    output_suppressed: bool = False  # and has kept something back
-    checked_indices: set[tuple[Builder, Value, Dim]] = field(
-        default_factory=set[Any]
-    )  # checked: where, which, below what
+    lambda_calls: int = 0  # calls of lambdas inlined so far
+    caller_key: Value | None = None  # in a rule: the key of the function's call
+    # A function's graph: its caller can pass the flag whether no check failed before.
+    is_function: bool = False
+    ok_flag: Value | None = None  # the param for that flag, once something reads it
+    silence_depth: int = 0  # prints are suppressed while it is positive
+    output_suppressed: bool = False  # a print was suppressed
+    # Index checks emitted so far: the builder, the index, its bound.
+    checked_indices: set[tuple[Builder, Value, Dim]] = field(default_factory=set[Any])
     effects: set[str] = field(default_factory=set[str])
-    calls: set[tree.Fn] = field(default_factory=set[tree.Fn])  # declared functions whose bodies were not looked into
+    # Declared functions whose bodies were not elaborated.
+    calls: set[tree.Fn] = field(default_factory=set[tree.Fn])
     result: tree.TypeExpr | None = None
-    rule: RuleInstance | None = None  # where this is the graph of one
-    derivative_depth: int = 0  # how many derivatives are being traced here
-    chosen: bool = False  # a condition known beforehand has left a branch out
-    implicit_derivative: bool = False  # a derivative is being taken that a rule needs and nobody wrote
-    memory_limit: int = 0  # the least that a function says which was called here of memory: see `Instance`
-    call_depth: int = 0  # of the functions that are called here
+    rule: RuleInstance | None = None  # set in the graph of a rule
+    derivative_depth: int = 0  # the number of derivatives being traced
+    chosen: bool = False  # a static condition left a branch out
+    # The current derivative is needed by a rule; the program did not write it.
+    implicit_derivative: bool = False
+    # The smallest memory budget of the functions called so far: see `FunctionInstance`.
+    memory_limit: int = 0
+    call_depth: int = 0  # the largest of the functions called so far
 
     def absorb_callee(self, instance: FunctionInstance) -> None:
-        """What is so of a function is so of who calls it."""
+        """Take over the effects, limits and depth of a called function."""
         self.effects |= instance.effects
         self.calls |= instance.calls
         self.chosen |= instance.branch_elided

@@ -1,4 +1,7 @@
-"""Functions while they are elaborated, one in another, and those that wait for an outer one to be complete."""
+"""The stack of functions in progress, and incomplete members of recursive groups.
+
+As in Tarjan's algorithm for strongly connected components, each function tracks the outermost one that it can reach.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,18 @@ if TYPE_CHECKING:
 
 
 class PendingFunction(Struct, eq=False):
-    """A function that is being elaborated, or is elaborated but calls one that is not."""
+    """A function that is being elaborated, or that is elaborated but calls one in progress."""
 
     key: InstanceKey
     code: FnCode
     span: Span
     number: int
-    outermost: int  # how far out the functions are that it calls, itself or through others: at most its own place
-    is_recursive: bool = False  # by itself or from inside
+    # The lowest stack position among the functions that it calls, directly or indirectly, and itself.
+    outermost: int
+    is_recursive: bool = False  # it is called by itself, or from inside
     is_definition: bool = False
-    assumed_result: LangType | None = None  # what a call of it was taken to give, before that was known
+    # The result type that recursive calls assumed.
+    assumed_result: LangType | None = None
     instance: FunctionInstance | None = None
 
     def depend_on(self, place: int) -> None:
@@ -34,14 +39,14 @@ class PendingFunction(Struct, eq=False):
 
 
 class FunctionStack(Struct, eq=False):
-    """The functions being elaborated, outermost first, and those inside them that are `open`."""
+    """The functions being elaborated, outermost first, and the `incomplete` ones inside them."""
 
     stack: list[PendingFunction] = field(default_factory=list[PendingFunction])
     incomplete: list[PendingFunction] = field(default_factory=list[PendingFunction])
-    drawing: set[Hashable] = field(default_factory=set[Hashable])  # members of a group that turned out to draw
-    result_types: dict[Hashable, LangType] = field(
-        default_factory=dict[Hashable, "LangType"]
-    )  # what they turned out to give
+    # Members of a group found to draw random numbers.
+    drawing: set[Hashable] = field(default_factory=set[Hashable])
+    # The result types found so far.
+    result_types: dict[Hashable, LangType] = field(default_factory=dict[Hashable, "LangType"])
     started: int = 0
 
     def begin(self, key: InstanceKey, code: FnCode, span: Span, *, definition: bool) -> PendingFunction:
@@ -51,35 +56,35 @@ class FunctionStack(Struct, eq=False):
         return making
 
     def forget_results(self) -> None:
-        """Nothing is known of what functions give where none is under way: the values of the file may be others."""
+        """Clear the result types when no function is in progress: top-level values may have changed since."""
         if not self.stack:
             self.result_types.clear()
 
     def pop(self, making: PendingFunction) -> None:
-        """Go back to what was under way around it."""
+        """Leave a function, and drop incomplete ones that waited for it."""
         self.stack.pop()
         self.incomplete = [m for m in self.incomplete if m.number < making.number or m.outermost < len(self.stack)]
 
     def find(self, key: Hashable) -> PendingFunction | None:
-        """The function with that key, if it is under way or open."""
+        """The function with that key, if it is in progress or incomplete."""
         return next((m for m in (*self.stack, *self.incomplete) if m.key == key), None)
 
     def record_call(self, making: PendingFunction) -> None:
-        """A function under way calls that one: it is not complete before that one is."""
+        """Record a call of a function in progress: the callers inside it are not complete before it is."""
         making.is_recursive = True
         place = making.outermost if making in self.incomplete else self.stack.index(making)
         for inner in self.stack[place + 1 :]:
             inner.depend_on(place)
 
     def defer(self, making: PendingFunction, instance: FunctionInstance) -> None:
-        """The innermost function is elaborated, and calls one further out."""
+        """Defer the innermost function, which is elaborated but calls one further out."""
         making.instance = instance
         for inner in self.incomplete_inside(making):
             inner.depend_on(making.outermost)
         self.incomplete.append(making)
 
     def incomplete_inside(self, making: PendingFunction) -> list[PendingFunction]:
-        """The open functions that were begun inside it."""
+        """The incomplete functions that were begun inside it."""
         return [m for m in self.incomplete if m.number > making.number]
 
     def incomplete_for(self, instance: FunctionInstance) -> PendingFunction | None:

@@ -1,4 +1,4 @@
-"""Whole numbers of the host that are needed as sizes: what host code makes of them, what functions captured of them."""
+"""Integers of host code used as sizes: arithmetic recorded lazily, and closures specialized to captured numbers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
 
 UNKNOWN_SIZE = "DL0305"
-MAX_CHAIN = 100  # operations one behind the other that a size is made by: they are asked for one within the other
+# The longest chain of host operations behind a size: evaluating it is recursive.
+MAX_CHAIN = 100
 
 
 def retry_with_host_sizes(
     cx: ElabContext, terms: dict[str, Term], call: Callable[[dict[str, Term]], Walk[Term]]
 ) -> Walk[Term]:
-    """A call, in host code once more with what its functions captured of the host's numbers where a size is not known.
-
-    It is then a call for these numbers, as where host code itself asks for one.
-    """
+    """Make a call; if a size was unknown, retry it in host code with the host numbers that its functions captured."""
+    # Not at once with the numbers: each set of them is a specialization of its own.
     if cx.root.demand is None or not any(isinstance(t, Closure) for t in terms.values()):
         return (yield call(terms))
     session = cx.session
@@ -40,7 +39,7 @@ def retry_with_host_sizes(
 
 
 def record_host_size(cx: ElabContext, made: Array, fold: Callable[..., Dim | None], parts: Sequence[Array]) -> None:
-    """Keep how host code makes a number, if it does so of numbers that it has: somebody may need it as a size."""
+    """Record how host code computes a number from host numbers, in case it is needed as a size."""
     numbers = cx.root.host_numbers
     behind = [numbers.get(p.value) for p in parts if p.static is None]
     steps = 1 + max([b.chain_length for b in behind if isinstance(b, HostComputedSize)], default=0)
@@ -49,14 +48,14 @@ def record_host_size(cx: ElabContext, made: Array, fold: Callable[..., Dim | Non
 
 
 def captures_host_number(cx: ElabContext, term: Term) -> bool:
-    """Whether a function captured a number of the host that specialization does not know."""
+    """Whether a function captured a host number that specialization does not know."""
     if isinstance(term, Closure):
         return any(captures_host_number(cx, t) for t in term.captures)
     return isinstance(term, Array) and term.static is None and term.value in cx.root.host_numbers
 
 
 def specialize_captures(cx: ElabContext, term: Term) -> Term:
-    """A function that knows the host's numbers which it captured."""
+    """A function specialized to the host numbers that it captured."""
     if isinstance(term, Closure):
         return Closure(term.code, tuple([specialize_capture(cx, t) for t in term.captures]))
     return term
@@ -67,5 +66,5 @@ def specialize_capture(cx: ElabContext, term: Term) -> Term:
 
 
 def as_static_size(cx: ElabContext, term: Array) -> Array:
-    """A number that specialization knows if the host does."""
+    """The number with its static value, if the host knows it."""
     return replace(term, static=cx.static_number(term)) if captures_host_number(cx, term) else term

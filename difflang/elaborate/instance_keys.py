@@ -1,4 +1,4 @@
-"""What an instance of a function is found by: the types, sizes and known values that it was made for."""
+"""Keys of function instances: argument types, sizes and static values. Also limits of nested calls and closures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from difflang.types.function_code import AscribedCode, FnCode
 from difflang.types.language_types import LangType, prune_type
 from difflang.types.module_scope import GlobalName
 
-MAX_CALL_DEPTH = 200  # functions one in another
-MAX_LAMBDA_DEPTH = 100  # functions made of one another
+MAX_CALL_DEPTH = 200  # nested calls of functions
+MAX_LAMBDA_DEPTH = 100  # nested closures, each capturing the next
 RECOMPILED_HELP = (
     "difflang compiles it again for each: let a size end the recursion sooner, or pass the same "
     "function along with numbers"
@@ -23,7 +23,7 @@ RECOMPILED_HELP = (
 
 
 class InstanceKey(NamedTuple):
-    """What an instance of a function is found by."""
+    """The cache key of a function instance."""
 
     code: FnCode
     types: tuple[LangType, ...]
@@ -42,21 +42,24 @@ def instance_key(
 
 
 def reject_growing_closures(cx: ElabContext, code: FnCode, terms: Iterable[Term], span: Span) -> None:
-    """A function that calls itself with a function made of the one that it was given is made anew at each call.
+    """Reject closures nested too deep. Errors: DL1003.
 
-    Errors: DL1003, where no call could be followed any more.
+    A function that calls itself with a closure over its function argument is a new instance at each call, without end.
     """
     layers, inner = 0, closures_in(terms)
     while inner:
         layers += any([not isinstance(f.code, AscribedCode) for f in inner])
         inner = closures_in([t for f in inner for t in f.captures])
-    if layers > MAX_LAMBDA_DEPTH + 1:  # the innermost is made of none
+    if layers > MAX_LAMBDA_DEPTH + 1:  # the innermost captures none
         message = f"`{code}` is called with functions built from one another, more than {MAX_LAMBDA_DEPTH} deep"
         raise cx.error("DL1003", message, span, "this builds a function from the previous one", RECOMPILED_HELP)
 
 
 def reject_deep_calls(cx: ElabContext, code: FnCode, depth: int, span: Span) -> None:
-    """A call of a function that is so deep, in those under way. Errors: DL1003, whatever was made before."""
+    """Reject a call that nests too deep in the functions in progress. Errors: DL1003.
+
+    `depth` is that of the callee's own calls, so a cached instance is rejected like a new one.
+    """
     stack = cx.session.in_progress.stack
     if len(stack) + depth > MAX_CALL_DEPTH:
         chain = " → ".join(str(c) for c in [*[m.code for m in stack[-3:]], code])
@@ -67,7 +70,7 @@ def reject_deep_calls(cx: ElabContext, code: FnCode, depth: int, span: Span) -> 
 
 
 def closures_in(terms: Iterable[Term]) -> list[Closure]:
-    """The function values among terms and in their parts, each once."""
+    """The distinct closures among terms and in their parts."""
     found: dict[Closure, None] = {}
     todo = list(terms)
     while todo:
@@ -88,9 +91,7 @@ def closures_in(terms: Iterable[Term]) -> list[Closure]:
 
 
 def static_facts(term: Term) -> Hashable:
-    """What specialization knows of a value that is captured, by the function or by one that is passed to it: all that
-    `like` keeps of it inside.
-    """
+    """The static facts of a captured value that specialization uses: all that the instance's own terms keep of it."""
     match term:
         case Array():
             return type(term.static), repr(term.static), term.upper_bound
@@ -107,5 +108,5 @@ def static_facts(term: Term) -> Hashable:
 
 
 def current_type(name: GlobalName) -> LangType | None:
-    """The type of a top-level value, None where there is none."""
+    """The type of a top-level value, or None."""
     return name.var.type if name.var is not None else None

@@ -1,4 +1,4 @@
-"""From a file to a module whose declarations are known: reading, parsing, the names that every file sees."""
+"""Builds the module scope of a file: parses it, enters its declarations, loads the prelude, checks definitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from difflang.types.size_expressions import refuse_unbound_sizes
 from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
-# Importing these registers how each kind of syntax is walked.
+# Importing these modules registers the elaborators of all kinds of syntax.
 WALKERS = (
     function_calls, basic_statements, branches, checkpoint_blocks, comprehensions, extern_calls, indexing, loops,
     match_expressions, operators, primary_expressions, reduce_and_scan,
@@ -42,9 +42,9 @@ def declare_module(
     other: ModuleScope | None = None,
     parsed: ParsedModule | None = None,
 ) -> tuple[ModuleScope, tree.Module]:
-    """Parse a file, unless that is done, and enter its declarations; mistakes are reported to the session.
+    """Parse a file, unless `parsed` is passed, and enter its declarations. Mistakes are reported to the session.
 
-    `beside` is another module of the program.
+    `other` is another module of the same program.
     """
     parsed = parsed or parse(source)
     for diagnostic in parsed.diagnostics:
@@ -60,7 +60,7 @@ def declare_module(
 
 
 def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) -> None:
-    """One declaration. Errors are reported: a name declared twice, a bound that is unknown."""
+    """Enter one declaration. Errors are reported: a name declared twice, an unknown bound."""
     match item:
         case tree.Fn() | tree.Record():
             name, taken = item.name, declaration_span(module, item.name)
@@ -99,7 +99,7 @@ def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) ->
 
 
 def enter_enum(module: ModuleScope, item: tree.Enum, session: Session) -> None:
-    """An enum and its variants, which are names of the file. Errors are reported: DL0210."""
+    """Enter an enum and its variants, which are names of the file. Errors are reported: DL0210."""
     places = [(item.name, item.name_span), *[(v.name, variant_name_span(v)) for v in item.variants]]
     taken = {name: at for name, _ in places if (at := declaration_span(module, name)) is not None}
     check_distinct([*taken.items(), *places], session)
@@ -113,7 +113,7 @@ def enter_enum(module: ModuleScope, item: tree.Enum, session: Session) -> None:
 
 
 def declaration_span(module: ModuleScope, name: str) -> Span | None:
-    """Where a function, a record, an enum or a variant of that name is declared."""
+    """The span of the function, record, enum or variant of that name, or None."""
     decl = module.fns.get(name) or module.records.get(name)
     if decl is not None:
         return decl.name_span
@@ -122,13 +122,13 @@ def declaration_span(module: ModuleScope, name: str) -> Span | None:
 
 
 def variant_name_span(variant: tree.Variant) -> Span:
-    """The name of a variant where it is declared."""
+    """The span of a variant's name in its declaration."""
     span = variant.span
     return Span(span.source, span.start, span.start + len(variant.name))
 
 
 def check_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
-    """The bounds of generic names are there. Errors are reported: DL0202."""
+    """Check that the bounds of generic names exist. Errors are reported: DL0202."""
     for generic in generics:
         if generic.bound is not None and generic.bound not in GENERIC_BOUNDS:
             way, fixes = did_you_mean(generic.bound, GENERIC_BOUNDS, generic.span)
@@ -137,7 +137,7 @@ def check_bounds(generics: tuple[tree.Generic, ...], session: Session) -> None:
 
 
 def check_extern_types(decl: tree.Fn, session: Session) -> None:
-    """The parameters of a function of Python all have a type. Errors are reported: DL0343."""
+    """Check that all parameters of an `extern fn` have a type. Errors are reported: DL0343."""
     for param in decl.params:
         if param.type is None:
             message = f"`{decl.name}` is a function of Python: declare the types of its parameters"
@@ -146,7 +146,7 @@ def check_extern_types(decl: tree.Fn, session: Session) -> None:
 
 
 def check_distinct(names: list[tuple[str, Span]], session: Session) -> None:
-    """Parameters and fields of one list have different names. Errors are reported: DL0210."""
+    """Check that the parameters or fields of one list have different names. Errors are reported: DL0210."""
     first: dict[str, Span] = {}
     for name, span in names:
         place = Span(span.source, span.start, span.start + len(name))
@@ -157,7 +157,7 @@ def check_distinct(names: list[tuple[str, Span]], session: Session) -> None:
 
 
 def check_block_names(items: tuple[tree.Item, ...], session: Session) -> None:
-    """Tests have different names, and so have benchmarks. Errors are reported: DL0210."""
+    """Check that tests have different names, and benchmarks too. Errors are reported: DL0210."""
     first: dict[tuple[type, str], Span] = {}
     for item in items:
         if isinstance(item, (tree.Test, tree.Bench)):
@@ -170,7 +170,7 @@ def check_block_names(items: tuple[tree.Item, ...], session: Session) -> None:
 
 @lru_cache(maxsize=1)
 def load_prelude() -> ModuleScope:
-    """The names that every file sees and that are written in the language."""
+    """The functions and rules of `stdlib/prelude.dfl`, which every file sees."""
     path = package_data.data_folder("stdlib") / "prelude.dfl"
     source = Source("stdlib/prelude.dfl", path.read_text(encoding="utf-8"), library=True)
     module = ModuleScope(source)
@@ -183,13 +183,13 @@ def load_prelude() -> ModuleScope:
 
 
 def check_definition(module: ModuleScope, decl: tree.Fn, session: Session) -> None:
-    """Check a function by itself, with the top-level names above it."""
+    """Check a function definition, with the top-level names above it."""
     if not decl.host:
         run_walk(specialization.check_definition(session, module, decl))
 
 
 def check_declaration(module: ModuleScope, decl: tree.Record | tree.Enum, session: Session) -> None:
-    """Read the types of the fields of a record or an enum, its arguments standing for themselves."""
+    """Check the field types of a record or an enum, with its generics as opaque names."""
     own = declared_bounds(decl)
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, own, rigid=True)
 
@@ -203,10 +203,10 @@ def check_declaration(module: ModuleScope, decl: tree.Record | tree.Enum, sessio
             refuse_unbound_sizes(field.type, {*own, *module.records}, undeclared)
     except DifflangError as error:
         session.report(error)
-    except DeferCheck:  # a type that anything may stand for
+    except DeferCheck:  # a generic type
         pass
 
 
 def check_rule(module: ModuleScope, rule: tree.Rule, session: Session) -> None:
-    """Check a rule by itself."""
+    """Check a rule definition."""
     run_walk(custom_rules.check_rule(session, module, rule))

@@ -1,7 +1,7 @@
-"""Imports: which file each names, and every module of a program, read once, in the order in which they need each other.
+"""Import resolution: finds the file of each import and loads all modules of a program in dependency order.
 
-A path in quotes leads below the folder of the file that imports it, a bare name into the standard library; both lead
-into the folders that the command line names, and nothing leads anywhere else.
+A path in quotes is relative to the folder of the importing file and may not leave it; a bare name is in the standard
+library. The command line can add folders for both.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from difflang.types.type_errors import make_error
 
 
 class ImportSearch(Struct, frozen=True):
-    """Where the imports of a program lead: below its own folder, and into what the command line names."""
+    """The search path of a program: its own folder, and the folders of the command line."""
 
     folder: Path
     paths: tuple[Path, ...] = ()
 
 
 class ImportTarget(Struct, frozen=True):
-    """The file that an import names, and what messages call it. `library` is true in the standard library."""
+    """The file that an import names, and its name in messages. `library` is true in the standard library."""
 
     path: Path
     name: str
@@ -46,7 +46,7 @@ class ImportTarget(Struct, frozen=True):
 
 
 class ModuleFile(Struct, eq=False):
-    """A module of a program: what was read, where its own imports are looked for, and the import that led to it."""
+    """A module of a program: its items, the folder of its own imports, and the import that led to it."""
 
     module: ModuleScope
     items: tuple[tree.Item, ...]
@@ -54,17 +54,16 @@ class ModuleFile(Struct, eq=False):
     folder: Path
     library: bool = False
     imported_by: tree.Import | None = None
-    done: bool = False  # whether all that it imports is there
-    pending_imports: Iterator[tree.Import] = field(
-        default_factory=lambda: iter(())
-    )  # its imports that were not followed yet
+    done: bool = False  # all its imports are loaded
+    # The imports not followed yet.
+    pending_imports: Iterator[tree.Import] = field(default_factory=lambda: iter(()))
 
     def __post_init__(self) -> None:
         self.pending_imports = iter([item for item in self.items if isinstance(item, tree.Import)])
 
     @property
     def checked_items(self) -> tuple[tree.Item, ...]:
-        """What is checked where it is imported: of the library not its tests, which hold wherever it is installed."""
+        """The items to check when imported: all, except the tests of the standard library, which has its own run."""
         if not self.library:
             return self.items
         return tuple([item for item in self.items if not isinstance(item, (tree.Test, tree.Bench))])
@@ -73,9 +72,9 @@ class ModuleFile(Struct, eq=False):
 def load_modules(
     source: Source, path: Path | None, search: ImportSearch, session: Session, default: str | None
 ) -> list[ModuleFile]:
-    """Every module of a program, those that others need before them; the file itself is the last.
+    """All modules of a program in dependency order; the file itself is the last.
 
-    Mistakes are reported to the session. Cost: each file is read once; the depth of imports is no matter.
+    Mistakes are reported to the session. Cost: each file is read once; nesting of imports needs no recursion.
     """
     module, parsed = declare_module(source, session, default)
     first = ModuleFile(module, parsed.items, path.resolve() if path is not None else None, search.folder)
@@ -85,7 +84,8 @@ def load_modules(
 def follow_imports(
     first: ModuleFile, search: ImportSearch, session: Session, default: str | None, known: dict[Path | None, ModuleFile]
 ) -> list[ModuleFile]:
-    """A file after all that it imports and that is not `known` yet; from then on it is."""
+    """Load a file and all its imports that are not in `known` yet, in dependency order, and add them there."""
+    # An explicit stack: depth-first search, where an import of an unfinished file is a cycle.
     module = first.module
     under_way, program = [first], list[ModuleFile]()
     while under_way:
@@ -113,7 +113,7 @@ def follow_imports(
 def open_module(
     found: ImportTarget, item: tree.Import, first: ModuleScope, session: Session, default: str | None
 ) -> ModuleFile:
-    """The module in a file. Errors: DL07 at the import where it cannot be read."""
+    """Open and declare the module of a file. Errors: DL07 at the import where it cannot be read."""
     try:
         source, parsed = (
             parse_library(found.path, found.name) if found.library else (read_source(found.path, found.name), None)
@@ -127,13 +127,13 @@ def open_module(
 
 @lru_cache(maxsize=64)
 def parse_library(path: Path, name: str) -> tuple[Source, ParsedModule]:
-    """The text of a module of the standard library and what it spells, which is parsed once for all programs."""
+    """The source and syntax tree of a module of the standard library, parsed once for all programs."""
     source = Source(name, path.read_text(encoding="utf-8"), library=True)
     return source, parse(source)
 
 
 def import_cycle_error(files: list[ModuleFile], last: tree.Import) -> DifflangError:
-    """Modules that need each other before they are there: each imports the next, and the last one the first."""
+    """The report of an import cycle: each file imports the next, and the last one the first."""
     names = [file.module.source.name for file in (*files, files[0])]
     labels = (
         (last.module_span, ""),
@@ -147,13 +147,13 @@ def import_cycle_error(files: list[ModuleFile], last: tree.Import) -> DifflangEr
 
 
 def import_names(item: tree.Import) -> list[str]:
-    """The names that an import binds: those listed, and `as name`, without either that of the file."""
+    """The names that an import binds: those listed, and `as name`; without either, the name of the file."""
     qualifier = item.alias or (None if item.names else PurePath(item.module).stem if item.path else item.module)
     return [*item.names, *([qualifier] if qualifier is not None else [])]
 
 
 def bind_import(module: ModuleScope, item: tree.Import, other: ModuleScope, session: Session) -> None:
-    """Enter what an import binds. Errors are reported: DL0210, DL0720 for a file that no name can stand for, DL0723."""
+    """Bind the names of an import. Errors are reported: DL0210, DL0720 for a file name that is no name, DL0723."""
     for name, span in zip(item.names, item.name_spans, strict=True):
         if error := access_error(other, name, span, is_builtin=is_language_name(module, name)):
             session.report(error)
@@ -172,7 +172,7 @@ def bind_import(module: ModuleScope, item: tree.Import, other: ModuleScope, sess
 
 
 def claim_name(module: ModuleScope, name: str, span: Span, session: Session, way: str) -> bool:
-    """Whether nothing in a file has this name; from now on the import has. Errors are reported: DL0210."""
+    """Claim a name of the file for an import, unless it is taken. Errors are reported: DL0210."""
     taken = module.declared.get(name)
     if taken is not None:
         labels = ((span, "declared again here"), (taken.span, "first declared here"))
@@ -186,7 +186,7 @@ def claim_name(module: ModuleScope, name: str, span: Span, session: Session, way
 
 
 def find_import(item: tree.Import, file: ModuleFile, search: ImportSearch) -> ImportTarget:
-    """The file that an import names. Errors: DL0720 where there is none, DL0721 where it may not be."""
+    """The file that an import names. Errors: DL0720 if it does not exist, DL0721 if it is outside the folder."""
     if not item.path:
         return find_library(item, file, search)
     text = item.module
@@ -211,7 +211,7 @@ def find_import(item: tree.Import, file: ModuleFile, search: ImportSearch) -> Im
 
 
 def find_library(item: tree.Import, file: ModuleFile, search: ImportSearch) -> ImportTarget:
-    """A module by its bare name: in the folders of the command line, in the standard library."""
+    """A module by its bare name: in the folders of the command line, then in the standard library."""
     text = f"{item.module}.dfl"
     for folder in () if file.library else search.paths:
         if (path := existing_file(folder, text)) is not None:
@@ -233,16 +233,16 @@ def find_library(item: tree.Import, file: ModuleFile, search: ImportSearch) -> I
 
 
 def existing_file(folder: Path, text: str) -> Path | None:
-    """The file of that name in a folder."""
+    """The file of that name in a folder, or None."""
     try:
         path = folder / text
         return path if path.is_file() else None
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # not a valid file name
         return None
 
 
 def resolve_within(path: Path, folder: Path, item: tree.Import) -> Path:
-    """The file itself, links followed. Errors: DL0721 where they lead out of the folder."""
+    """The file with symbolic links resolved. Errors: DL0721 if they lead out of the folder."""
     real = path.resolve()
     if not real.is_relative_to(folder.resolve()):
         raise outside_folder_error(item, "a link leads out of the folder")

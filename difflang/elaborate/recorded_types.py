@@ -1,8 +1,4 @@
-"""What checking finds out about a text on its way: the type of each expression and of each name that is bound.
-
-Only who asks for notes pays for them. A function is gone through where it is defined and again where it is called; what
-is noted is the first, in which sizes are names.
-"""
+"""The type of each expression and bound name of a source text, recorded during checking for hovers and hints."""
 
 from __future__ import annotations
 
@@ -14,24 +10,24 @@ from msgspec import Struct, field
 from difflang.base.source import Source, Span
 from difflang.types.language_types import LangType
 
-TextRange = tuple[int, int]  # from where to where in the text
+TextRange = tuple[int, int]  # start and end offsets
 
 
 class RecordedTypes(Struct, eq=False):
-    """The types met in one text. `pause` is called at every step, and may raise what ends the check."""
+    """The types recorded for one text. `poll` is called at every step, and may raise to cancel the check."""
 
     source: Source
     poll: Callable[[], None]
     types: dict[TextRange, LangType] = field(default_factory=dict[TextRange, LangType])
-    definition_root: Any = None  # the root of the definition that is being checked
-    from_definition: set[TextRange] = field(
-        default_factory=set[TextRange]
-    )  # those that were met where they are defined
+    definition_root: Any = None  # the `RootGraph` of the definition being checked
+    # Ranges recorded while their own definition was checked.
+    from_definition: set[TextRange] = field(default_factory=set[TextRange])
 
     def put(self, span: Span, type: LangType, root: Any) -> None:
-        """Note a type; what is met in a call of a function gives way to what is met in its definition."""
+        """Record a type. A type from the definition of a function replaces one from a call."""
         if span.source is not self.source:
             return
+        # A function is elaborated for its definition, where sizes are names, and for each call, where they are numbers.
         place = span.start, span.end
         mine = root is None or root is self.definition_root
         if place not in self.types or (mine and place not in self.from_definition):

@@ -1,9 +1,9 @@
-"""Checks that wait for the run: an index that nothing proves in range, an assertion.
+"""Run-time checks: indices not proved in range, assertions, integer division by zero, step limits.
 
-A failure is a value: the number of a check and two numbers that it was about, zero while all is well. It travels as a
-hidden variable through branches, loops, maps and calls and leaves the program beside its results. The first check that
-fails writes it; nothing is clamped, and the host turns it into an error at the user's line. What usually runs computes
-the number of the check only; the other two are asked for when it is not zero.
+A failure is a value: the number of a check site and two numbers for its report, all zero without a failure. It is a
+hidden variable that passes through branches, loops, maps and calls and is returned beside the results. The first check
+that fails sets it; nothing is clamped, and the host turns it into an error at the user's line. The usual executable
+computes only the check number; the other two are computed by a second run when it is not zero.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from difflang.types.type_errors import DeferCheck
 
 
 def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, access: IndexTarget | None = None) -> Array:
-    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1`; `into` what it goes.
+    """The index as an i32, after a check of all its bits that it lies in `0 .. size - 1`. `access` is for the report.
 
-    Without it where that is proved, or where the program says `@unchecked`.
+    There is no check where that is proved, or under `@unchecked`.
     """
     if isinstance(size, AxisSpread):
         raise DeferCheck
@@ -41,10 +41,12 @@ def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, access: In
         return index
     dtype = prune_dtype(given.tensor.dtype)
     bits = U64 if dtype in (I64, U64) else U32
-    where = cx.emit("truncate", span, given.value, dtype=bits)  # what is negative is beyond every size
+    # Unsigned comparison: a negative index is larger than every size.
+    where = cx.emit("truncate", span, given.value, dtype=bits)
     bad = cx.emit("ge", span, where, cx.emit("const", span, value=size, type=Tensor(bits, index.tensor.shape)))
     worst, axes = index.value, tuple(range(index.tensor.rank))
-    if axes:  # the greatest is found out when one of them is known to be bad: an `or` is faster
+    # The usual executable drops the maximum, which only the report needs: an `or` is faster.
+    if axes:
         bad = cx.emit("reduce_any", span, bad, axes=axes)
         where = cx.emit("reduce_max", span, where, axes=axes)
         worst = cx.emit("truncate", span, where, dtype=I32)
@@ -55,7 +57,7 @@ def check_index(cx: ElabContext, index: Array, size: Dim, span: Span, access: In
 
 
 def clamp_to_i32(cx: ElabContext, index: Value, span: Span) -> Value:
-    """The i32 next to an index of another type: the last one stands for all beyond it."""
+    """The index saturated to the range of i32, for the report."""
     for name, end in (("min", OVER_I32), ("max", UNDER_I32)):
         if end > 0 or tensor_type(index).dtype is I64:
             index = cx.emit(name, span, index, cx.emit("const", span, value=end, type=index.type))
@@ -63,9 +65,9 @@ def clamp_to_i32(cx: ElabContext, index: Value, span: Span) -> Value:
 
 
 def emit_check(cx: ElabContext, condition: Array, message: str, span: Span) -> tuple[Value, int] | None:
-    """A condition, one number or many, that must hold when the run comes by.
+    """Emit a check of a condition, a scalar or an array. Returns whether it fails and the number of the check.
 
-    Gives whether it does not and the number of the check, but not in a definition.
+    In a definition it returns None.
     """
     cx.root.effects.add("fail")
     if cx.root.definition_only:
@@ -78,7 +80,7 @@ def emit_check(cx: ElabContext, condition: Array, message: str, span: Span) -> t
 
 
 def check_step_limit(cx: ElabContext, count: Value, span: Span) -> None:
-    """The failure of a loop that took more steps than are allowed, if anybody asked for a limit."""
+    """Check the number of a loop's steps against the session's limit, if there is one."""
     most = cx.session.most_steps
     if most and not cx.root.definition_only:
         cx.root.effects.add("fail")
@@ -87,7 +89,7 @@ def check_step_limit(cx: ElabContext, count: Value, span: Span) -> None:
 
 
 def is_already_checked(cx: ElabContext, index: Array, size: Dim) -> bool:
-    """Whether this check has been made on every way here; it has from now on."""
+    """Whether this builder or an enclosing one has made the check already; records it if not."""
     around: Builder | None = cx.builder
     while around is not None:
         if (around, index.value, size) in cx.root.checked_indices:
@@ -100,18 +102,18 @@ def is_already_checked(cx: ElabContext, index: Array, size: Dim) -> bool:
 def is_proven_in_range(index: Array, size: Dim) -> bool:
     if index.upper_bound is None:
         return False
-    room = size - index.upper_bound
-    return isinstance(room, int) and room >= 0
+    margin = size - index.upper_bound
+    return isinstance(margin, int) and margin >= 0
 
 
 def is_unchecked(cx: ElabContext, span: Span) -> bool:
-    """Whether this stands in a function or loop that says `@unchecked`. What is called from there is checked."""
+    """Whether a span is in a function or loop marked `@unchecked`. Functions called from there are checked."""
     around = [s for s in cx.session.unchecked_spans if s.source is span.source]
     return any(s.start <= span.start and span.end <= s.end for s in around)
 
 
 def record_failure(cx: ElabContext, bad: Value, site: CheckSite, span: Span, *numbers: Value) -> int:
-    """Write the failure if `bad`, unless an earlier check has. Gives the number of the check."""
+    """Set the failure if `bad`, unless an earlier check failed. Returns the number of the check."""
     number_of_check = cx.session.add_check_site(site)
     word = [cx.emit("const", span, value=number_of_check, type=FAILURE_WORD)]
     for number in numbers or (cx.emit("const", span, value=0, type=FAILURE_WORD),) * 2:
@@ -121,7 +123,7 @@ def record_failure(cx: ElabContext, bad: Value, site: CheckSite, span: Span, *nu
 
 
 def merge_failure(cx: ElabContext, happened: Value, word: Sequence[Value], span: Span) -> None:
-    """The first failure stays."""
+    """Set the failure if it `happened`; an earlier failure is kept."""
     old = leaves(cx.failure)
     if not cannot_have_failed(cx.failure):
         happened = cx.emit("logical_and", span, no_failure_value(cx, cx.failure, span), happened)
@@ -131,23 +133,23 @@ def merge_failure(cx: ElabContext, happened: Value, word: Sequence[Value], span:
 
 
 def cannot_have_failed(word: Tuple) -> bool:
-    """Whether nothing can have failed so far."""
+    """Whether it is known statically that no check has failed so far."""
     site = word.items[0]
     return isinstance(site, Array) and site.static is not None
 
 
 def no_failure_value(cx: ElabContext, word: Tuple, span: Span) -> Value:
-    """No check has failed so far."""
+    """The run-time flag that no check has failed so far."""
     return cx.emit("eq", span, leaves(word)[0], cx.emit("const", span, value=0, type=FAILURE_WORD))
 
 
 def and_no_failure(cx: ElabContext, condition: Array, span: Span) -> Value:
-    """The condition, and no failure so far."""
+    """The condition and the flag that no check has failed so far."""
     return cx.emit("logical_and", span, condition.value, no_failure_value(cx, cx.failure, span))
 
 
 def absorb_failure(cx: ElabContext, word: Sequence[Value], span: Span) -> None:
-    """Take over the failure of a call, a lane or a derivative."""
+    """Take over the failure of a call, a map or a derivative."""
     if cannot_have_failed(cx.failure):
         cx.failure_word.term = Tuple(tuple(map(Array, word)))
     else:
@@ -155,7 +157,7 @@ def absorb_failure(cx: ElabContext, word: Sequence[Value], span: Span) -> None:
 
 
 def has_single_check(lane: Graph) -> bool:
-    """Whether a lane's failure can only be that of one check: a choice between its number and none."""
+    """Whether a map body contains a single check, so that its failure is a select of two constants."""
     made = {r: e for e in lane.eqns for r in e.results}
     choice = made.get(lane.results[-len(FAILURE_TYPES)])
     sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.selects else []
@@ -163,9 +165,9 @@ def has_single_check(lane: Graph) -> bool:
 
 
 def absorb_map_failure(cx: ElabContext, words: Sequence[Value], span: Span, *, in_order: bool, one_check: bool) -> None:
-    """The failure of one of the lanes that failed: of the last check among theirs, or `in_order` of the first lane.
+    """Take over the failure of one item of a map: the first failing item if `in_order`, else any with the last check.
 
-    Of `one_check` alone it is enough to know whether any lane failed, which is faster than to find the lane.
+    With `one_check`, the check number is a plain maximum, which is faster than finding the item.
     """
     sites = words[0]
     assert isinstance(sites.type, Tensor)
@@ -179,7 +181,7 @@ def absorb_map_failure(cx: ElabContext, words: Sequence[Value], span: Span, *, i
 
 
 def first_failed_item(cx: ElabContext, sites: Value, span: Span) -> Value:
-    """The first lane that failed, or the last lane: a minimum, which is faster to find than a position."""
+    """The index of the first failing item, or of the last item. As a minimum it is faster than an argmax."""
     assert isinstance(sites.type, Tensor)
     places = cx.emit("iota", span, type=sites.type, axis=0)
     well = cx.emit("eq", span, sites, cx.emit("const", span, value=0, type=sites.type))

@@ -1,4 +1,4 @@
-"""What names stand for, block inside block."""
+"""Lexical scopes of blocks: bindings of local names to terms."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from difflang.ir.symbolic_dims import Dim
 
 
 class LocalBinding(Struct, eq=False):
-    """What a name stands for. A `var` gets a new term at each assignment; a dim makes its value when it is read."""
+    """The binding of a local name. Assignment to a `var` replaces its term; a dim becomes a constant when read."""
 
     name: str
     term: Term | Dim
     mutable: bool = False
     span: Span | None = None
     was_read: bool = False
-    is_loop_variable: bool = False  # a loop binds it anew at each step
+    is_loop_variable: bool = False  # a loop rebinds it at each step
 
 
 class BlockScope(Struct, eq=False):
-    """Names in a block, inside the names around it."""
+    """The names of a block, nested in an outer scope."""
 
     outer: BlockScope | None = None
     names: dict[str, LocalBinding] = field(default_factory=dict[str, LocalBinding])
-    outer_is_read_only: bool = False  # what is outside can be read here, not assigned
+    outer_is_read_only: bool = False  # outer variables cannot be assigned here
 
     def find(self, name: str) -> LocalBinding | None:
         scope: BlockScope | None = self
@@ -36,7 +36,7 @@ class BlockScope(Struct, eq=False):
         return None
 
     def is_assignable(self, name: str) -> bool:
-        """Whether an assignment here reaches the variable of that name."""
+        """Whether code here may assign the variable of that name."""
         scope: BlockScope | None = self
         while scope is not None and name not in scope.names:
             if scope.outer_is_read_only:

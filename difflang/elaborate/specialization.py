@@ -1,4 +1,4 @@
-"""Declared functions: a graph of its own for each specialization, made once and called; definitions by themselves."""
+"""Specialization of declared functions, one graph for each set of types, sizes and static values; definition checks."""
 
 from __future__ import annotations
 
@@ -68,20 +68,21 @@ if TYPE_CHECKING:
     from difflang.elaborate.calls.arguments import CallArgs
 
 
-MAX_PASSES = 50  # through functions that call each other, until it is known what they give: a few at most
+# Passes over a recursive group until its result types are stable. A few are enough in practice.
+MAX_PASSES = 50
 
 # ---- Declared functions
 
 
 def placeholder_term(cx: ElabContext, type: LangType) -> Term:
-    """A term of that type that nothing computes: only in graphs that are checked and thrown away."""
+    """A term of that type that nothing computes, for graphs that are checked and discarded."""
     return term_from_leaves(type, [Value(t, cx.builder) for t in leaf_types(type)])
 
 
 def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
-    """The parameters of a definition that is checked, but for its dims, which become names of sizes.
+    """The parameters of a definition to check, except its dims, which become names of sizes.
 
-    Errors: Undecided for a parameter without a type.
+    Errors: DeferCheck for a parameter without a type.
     """
     terms: dict[str, Term] = {}
     for param in decl.params:
@@ -96,7 +97,7 @@ def parameter_terms(cx: ElabContext, decl: tree.Fn) -> dict[str, Term]:
 
 
 def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
-    """A call: the instance for these types and sizes is found or made, and called as a graph."""
+    """A call: match the arguments, then call the instance for their types and sizes."""
     from difflang.elaborate.derivatives import linear_functions
 
     decl = code.decl
@@ -122,11 +123,12 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
     )
     yield linear_functions.prove_linear_arguments(cx, list(terms.values()))
 
-    def call_with(told: dict[str, Term]) -> Walk[Term]:
-        return call_specialized(cx, code, captures, told, annotations, args.span)
+    def call_with(terms: dict[str, Term]) -> Walk[Term]:
+        return call_specialized(cx, code, captures, terms, annotations, args.span)
 
     if cx.root.definition_only and cx.host is not None and has_static_sizes(annotations, captures, terms):
-        cx.root.definition_only = False  # a call in host code that is being checked is specialized as it will be
+        # While host code is checked, a call with static sizes is specialized as it will be when it runs.
+        cx.root.definition_only = False
         try:
             return (yield retry_with_host_sizes(cx, terms, call_with))
         finally:
@@ -148,7 +150,7 @@ def call_specialized(
     annotations: AnnotationResolver,
     span: Span,
 ) -> Walk[Term]:
-    """A call of the instance for these types and sizes, with its rule if it has one."""
+    """Call the instance for these types and sizes, by its derivative rule if it has one."""
     from difflang.elaborate.calls import extern_calls, recursion
     from difflang.elaborate.derivatives import custom_rules
 
@@ -168,9 +170,8 @@ def call_specialized(
     if isinstance(decl.body, tree.Foreign):
         return extern_calls.call_extern(cx, decl, code.module, terms, annotations, span)
     instance = yield instantiate(cx, code, captures, terms, annotations, span)
-    if (
-        recursion.widen_variant_arguments(cx, code, captures, terms, annotations) is not terms
-    ):  # as has turned out meanwhile
+    # Elaborating the instance may have found that its group is to be generalized.
+    if recursion.widen_variant_arguments(cx, code, captures, terms, annotations) is not terms:
         return (yield call_specialized(cx, code, captures, terms, annotations, span))
     making = cx.session.in_progress.incomplete_for(instance)
     if making is not None:
@@ -186,12 +187,12 @@ def instantiate(
     annotations: AnnotationResolver,
     span: Span,
 ) -> Walk[FunctionInstance]:
-    """The function specialized to these types, sizes and static values; made once."""
+    """The function specialized to these types, sizes and static values: cached, or elaborated."""
     from difflang.elaborate.calls.recursion import complete_function, undecided_text_error
 
     session = cx.session
     if session.checked_definitions.get(code.decl) is False:
-        raise AlreadyReported  # what is wrong with it was said where it is defined
+        raise AlreadyReported  # its definition was reported
     key = instance_key(cx, code, captures, terms, annotations)
     types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
@@ -245,7 +246,8 @@ def build_instance(
         if isinstance(local, Array) and name in origins:
             local = Array(local.value, local.static, origin=origins[name])
         inner.scope.bind(name, local)
-    if decl.name not in names and code.module.fns.get(decl.name) is not decl:  # one in a block may call itself
+    # A nested function may call itself.
+    if decl.name not in names and code.module.fns.get(decl.name) is not decl:
         found = [inner.scope.names[name].term for name in code.names]
         inner.scope.bind(decl.name, Closure(code, tuple([t for t in found if not isinstance(t, (int, Poly))])))
     bind_host_constants(inner, inner.scope, code)
@@ -268,7 +270,7 @@ def build_instance(
 def finish_instance(
     cx: ElabContext, decl: tree.Fn, result: Term, params: list[Value], fresh: Any, types: tuple[LangType, ...]
 ) -> FunctionInstance:
-    """The finished graph. Where the arguments' element types are open still, whoever asked for it settles them."""
+    """The finished instance. If the arguments' element types are still open, the caller resolves them later."""
     root = cx.root
     hidden = [v for v in (root.key, root.ok_flag) if v is not None]
     order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *hidden]
@@ -295,7 +297,7 @@ def finish_instance(
 def function_context(
     session: Session, module: ModuleScope, annotations: AnnotationResolver, definition: bool
 ) -> ElabContext:
-    """A context for the body of a function: a graph of its own, and no names but its parameters."""
+    """A context for the body of a function: a graph of its own, and an empty scope."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
     inner = replace(annotations, unifier=unifier, records=module.records.get, within=())
@@ -305,7 +307,7 @@ def function_context(
 
 
 def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
-    """What a function's body gives, checked against the declared result."""
+    """The value of a function's body, checked against the declared result."""
     from difflang.elaborate.derivatives import linear_functions
 
     apply_decorators(cx, decl.attributes, decl.span)
@@ -341,14 +343,14 @@ def elaborate_body(cx: ElabContext, decl: tree.Fn) -> Walk[Term]:
 
 
 def add_call_sites(session: Session, said: int, code: FnCode, span: Span) -> None:
-    """Say from where a function was called with the sizes that do not fit."""
+    """Add the call site to reports about an instance whose definition was correct."""
     if session.checked_definitions.get(code.decl, True) is False:
         return
     session.diagnostics[said:] = [with_call_site(d, code, span) for d in session.diagnostics[said:]]
 
 
 def with_call_site(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
-    """What is wrong within the function, and where that was called: first where that is the user's line."""
+    """A report with the call site added; if the error is in the library, the user's line comes first."""
     places, wholes = [label.span for label in d.labels], (code.decl.span, span)
     body, call = [any(map(whole.contains, places)) for whole in wholes]
     if d.severity == "error" and body and not call:
@@ -357,7 +359,7 @@ def with_call_site(d: Diagnostic, code: FnCode, span: Span) -> Diagnostic:
 
 
 def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: list[Term], span: Span) -> Term:
-    """The equation of a call."""
+    """Emit the equation of a call."""
     operands = call_operands(cx, instance, terms, span)
     types = tuple(r.type for r in instance.graph.results)
     results = cx.builder.append(
@@ -369,7 +371,7 @@ def emit_call(cx: ElabContext, code: FnCode, instance: FunctionInstance, terms: 
 def call_operands(
     cx: ElabContext, instance: FunctionInstance, terms: list[Term], span: Span, key: Value | None = None
 ) -> Values:
-    """What the graph of an instance takes; if it draws, that `key` or one of its own."""
+    """The operands of an instance's graph; if it draws, `key` or a fresh key."""
     operands = [v for t in terms for v in leaves(t)]
     for name, _ in instance.globals:
         operands += leaves(cx.global_term(name))
@@ -382,7 +384,7 @@ def call_operands(
 
 
 def call_result(cx: ElabContext, instance: FunctionInstance, results: Values, fails: bool, span: Span) -> Term:
-    """What a call gives; its effects and its failure are those of who calls."""
+    """The result of a call; its effects and failure are added to the caller's."""
     cx.root.absorb_callee(instance)
     if fails:
         absorb_failure(cx, results[-3:], span)
@@ -393,7 +395,7 @@ def call_result(cx: ElabContext, instance: FunctionInstance, results: Values, fa
 
 
 def check_definition(session: Session, module: ModuleScope, decl: tree.Fn) -> Walk[None]:
-    """Check a function by itself: its sizes are names, its function parameters known by type only."""
+    """Check a function definition: its sizes are names, its function parameters are known only by type."""
     annotations = AnnotationResolver(
         Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics}, rigid=True
     )

@@ -1,6 +1,6 @@
-"""What an expression is while a program is elaborated: IR values, grouped as the language groups them.
+"""Terms, the values of expressions during elaboration: arrays, tuples, records, enums, closures, histories.
 
-Records, tuples and closures exist here only; a graph sees their leaves, in the order of `leaves`.
+Graphs contain only their leaves, IR values in the order of `leaves`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from difflang.types.type_errors import make_error
 
 
 class IndexedLoop(Struct, frozen=True, eq=False):
-    """A loop or map of known length: an array that its body reads at every index is better read item by item.
+    """A loop or map of known length, whose body may index arrays by its counter: they are scanned item by item.
 
-    `arrays` are such arrays, as the graph around sees them, `rows` the params of the body that hold one item each.
+    `arrays` are those arrays in the outer graph, `rows` the params of the body that hold one item each.
     """
 
     builder: Builder
@@ -55,10 +55,9 @@ class IndexedLoop(Struct, frozen=True, eq=False):
 class Array(Struct, frozen=True, eq=False):
     """A number or an array.
 
-    `static` is its value where specialization knows it; `literal` says that it is a number as written, which
-    broadcasts by being written larger; `below` is a size that it is known to be in `0 .. below - 1` of;
-    `elements` are the items of a written list of sizes, `[n, m]`; where `lane` is set, the number is that lane's index
-    plus `offset`.
+    `static` is its value where specialization knows it. `literal` marks a number literal, which broadcasts as a larger
+    constant. With an `upper_bound` it is known to be in `0 .. upper_bound - 1`. `elements` are the items of a list of
+    sizes, `[n, m]`. With `index_of_loop` it is that loop's counter plus `index_offset`.
     """
 
     value: Value
@@ -77,7 +76,7 @@ class Array(Struct, frozen=True, eq=False):
 
 
 class Tuple(Struct, frozen=True, eq=False):
-    """A tuple, or the tangent of a function `of`."""
+    """A tuple, or the tangent of a function of type `function_type`."""
 
     items: tuple[Term, ...]
     function_type: ClosureType | None = None
@@ -96,7 +95,7 @@ class RecordTerm(Struct, frozen=True, eq=False):
 
 
 class VariantTerm(Struct, frozen=True, eq=False):
-    """A value of an enum of which the variant is known."""
+    """A value of an enum whose variant is known at compile time."""
 
     type: VariantType
     fields: tuple[Term, ...]
@@ -110,7 +109,7 @@ class VariantTerm(Struct, frozen=True, eq=False):
 
 
 class SumTerm(Struct, frozen=True, eq=False):
-    """One of several values, by a tag: see `SumType`."""
+    """One of several values, selected by a run-time tag: see `SumType`."""
 
     tag: Value
     parts: tuple[Term, ...]
@@ -133,14 +132,14 @@ class OpaqueTerm(Struct, frozen=True, eq=False):
 
 
 class InterpolatedValue(Struct, frozen=True, eq=False):
-    """What fills in a place of a text, and its format."""
+    """A value interpolated in a text, with its format."""
 
     term: Term
     spec: str = ""
 
 
 class TextTerm(Struct, frozen=True, eq=False):
-    """A string: what it says, or `parts` with values that only the run knows; see `TextType`."""
+    """A string: its known `value`, or `parts` with run-time values; see `TextType`."""
 
     value: str | None
     parts: tuple[str | InterpolatedValue, ...] = ()
@@ -169,9 +168,9 @@ class ZipTerm(Struct, frozen=True, eq=False):
 
 
 class YieldSteps(Struct, frozen=True, eq=False):
-    """The steps of a loop that yields: how many there were, whether each came to its `yield`, where it stands.
+    """The steps of a loop that yields: their number, the flags whether each reached its `yield`, the loop's span.
 
-    Where there are at most `room` steps what they yield is held in arrays, of which the rest is never read.
+    With a `capacity`, the yielded items are stored in arrays of that length, whose unused part is never read.
     """
 
     count: Value
@@ -181,7 +180,7 @@ class YieldSteps(Struct, frozen=True, eq=False):
 
 
 class HistoryTerm(Struct, frozen=True, eq=False):
-    """A history: see `histories`. Its values belong to the graph of its loop, and go nowhere else."""
+    """A history, see `yield_histories`. Its values stay in the graph of its loop."""
 
     type: LangType
     values: tuple[Value, ...]
@@ -190,11 +189,11 @@ class HistoryTerm(Struct, frozen=True, eq=False):
 
 
 class PoisonTerm(Struct, frozen=True, eq=False):
-    """What a name is bound to whose definition was reported as wrong: using it says nothing more."""
+    """The binding of a name whose definition had an error: its uses are not reported."""
 
 
 class UnsetTerm(Struct, frozen=True, eq=False):
-    """What a function's result is before a loop has set it, where nothing says of what type it will be."""
+    """A function's result before a loop sets it, where its type is not declared."""
 
 
 Term = (
@@ -250,7 +249,7 @@ def closure_type(term: Closure) -> ClosureType:
 
 
 def child_terms(term: Term) -> tuple[Term, ...]:
-    """The parts of a value that has parts."""
+    """The direct parts of a structured value; none for others."""
     match term:
         case RecordTerm(fields=parts) | VariantTerm(fields=parts) | Tuple(items=parts) | SumTerm(parts=parts):
             return parts
@@ -261,7 +260,7 @@ def child_terms(term: Term) -> tuple[Term, ...]:
 def leaves(term: Term) -> list[Value]:
     """The IR values of a term, in the order of `leaf_types(type_of(term))`.
 
-    Errors: DL0508 for a history, which is no value that goes anywhere.
+    Errors: DL0508 for a history, which cannot leave its function.
     """
     match term:
         case Array() | KeyTerm():
@@ -285,7 +284,7 @@ def leaves(term: Term) -> list[Value]:
 
 
 def history_escape_error(past: HistoryTerm) -> DifflangError:
-    """A history where a value is needed that can be carried, chosen or passed on."""
+    """The report of a history used as an ordinary value."""
     return make_error(
         "DL0508",
         "only loops of the same function can read a history",
@@ -334,7 +333,7 @@ def build_term(type: LangType, values: Iterator[Value]) -> Term:
 
 
 def with_leaves(term: Term, values: Iterator[Value]) -> Term:
-    """The same term on other values; what was known of it before the run stays known."""
+    """The same term with other leaves; its static facts are kept."""
     match term:
         case Array():
             return Array(next(values), term.static, upper_bound=term.upper_bound)
@@ -364,17 +363,17 @@ def term_from_leaves(type: LangType, values: Sequence[Value]) -> Term:
 
 
 def record_of_fields(type: RecordType, fields: tuple[Term, ...]) -> RecordTerm:
-    """A record of this declaration whose field types are those of its fields now."""
+    """A record with its field types updated from its fields."""
     return RecordTerm(replace(type, fields=tuple(map(type_of, fields))), fields)
 
 
 def variant_of_fields(type: VariantType, fields: tuple[Term, ...]) -> VariantTerm:
-    """A value of this variant whose field types are those of its fields now."""
+    """A variant with its field types updated from its fields."""
     return VariantTerm(replace(type, fields=tuple(map(type_of, fields))), fields)
 
 
 def leaf_hints(type: LangType, name: str) -> list[str]:
-    """A name for each leaf: `m.w`."""
+    """A name for each leaf, such as `m.w`."""
     match type:
         case RecordType():
             return [h for n, t in zip(type.names, type.fields, strict=True) for h in leaf_hints(t, f"{name}.{n}")]
@@ -392,7 +391,7 @@ def leaf_hints(type: LangType, name: str) -> list[str]:
 
 
 def is_size_condition(condition: Value) -> bool:
-    """Whether a condition is computed from sizes and numbers of the program alone: each use of a definition decides it.
+    """Whether a condition depends only on sizes and literals, so that every specialization decides it.
 
     Cost: one walk over the graph that computes it.
     """

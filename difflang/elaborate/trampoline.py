@@ -1,7 +1,4 @@
-"""Runs walks over trees without recursion: a walk yields the walk of a child and is sent its result.
-
-A sum of 100,000 terms is a tree 100,000 deep, far past Python's own stack.
-"""
+"""A trampoline for tree walks: generators that yield the walk of a child and receive its result, without recursion."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Any, TypeVar
 
 from difflang.base.session_interrupts import atomic
 
+# A sum of 100,000 terms is a tree 100,000 deep, far past Python's own stack.
 ResultT = TypeVar("ResultT")
 Walk = Generator[Any, Any, ResultT]
 
@@ -25,7 +23,7 @@ def run_walk(walk: Walk[ResultT]) -> ResultT:
 
 @atomic
 def close_walks(stack: list[Walk[Any]]) -> None:
-    """What an interrupt between two steps has left: each walk ends before its parent does."""
+    """Close the walks that an interrupt between two steps has left, children before their parents."""
     while stack:
         stack.pop().close()
 
@@ -41,7 +39,8 @@ def drive_walks(stack: list[Walk[Any]]) -> Any:
             stack.pop()
             value, error = stop.value, None
         except BaseException as raised:
-            top.close()  # an interrupt after it has yielded: it ends before its parent is told
+            # After an interrupt the walk is still open: close it before its parent sees the exception.
+            top.close()
             stack.pop()
             if not stack:
                 raise

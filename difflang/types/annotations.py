@@ -1,4 +1,4 @@
-"""From written types to types: names bound by first use, sizes solved where they are linear in one new name."""
+"""Resolves type annotations to types, and matches them against inferred types to bind size and type names."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ TypeBinding = Dim | DType | AxisSpread | tuple[Dim | AxisSpread, ...] | LangType
 
 
 class AnnotationResolver(Struct):
-    """Reads written types against what their names are bound to by now.
+    """Resolves written types with the current bindings of their names.
 
-    `bound` maps dim names, element types and shapes to what they stand for, but for those that are `untold`; `generics`
-    are the declared bounds; `records` finds a record or an enum; `rigid` says that a name met for the first time is a
-    size of its own (a definition is being checked) rather than an error.
+    `bound` maps names to sizes, element types and shapes, except those that are `undetermined`. `generics` are the
+    declared bounds; `records` finds a record or an enum. If `rigid`, as in the check of a definition, a new name is a
+    size of its own rather than an error.
     """
 
     unifier: Unifier
@@ -69,16 +69,17 @@ class AnnotationResolver(Struct):
     bound: dict[str, TypeBinding] = field(default_factory=dict)
     generics: dict[str, str | None] = field(default_factory=dict)
     rigid: bool = False
-    within: tuple[tree.Record | tree.Enum, ...] = ()  # the declarations whose fields are being read
-    leaf_count: list[int] = field(default_factory=lambda: [0])  # how many fields the outermost of these has by now
-    undetermined: dict[str, tuple[Span, Span]] = field(
-        default_factory=dict[str, Any]
-    )  # by the argument and its parameter
+    # The declarations whose fields are being resolved, to detect recursive types.
+    within: tuple[tree.Record | tree.Enum, ...] = ()
+    # The number of fields of the outermost declaration so far; a list, so that copies share it.
+    leaf_count: list[int] = field(default_factory=lambda: [0])
+    # Names that an argument left open, with the spans of the argument and its parameter.
+    undetermined: dict[str, tuple[Span, Span]] = field(default_factory=dict[str, Any])
 
-    # ---- evaluation: every name is bound, or becomes rigid
+    # ---- Resolution: every name is bound, or becomes rigid
 
     def type(self, written: tree.TypeExpr) -> LangType:
-        """The type that is written. Errors: DL02 for an unknown name, DL03 for what is no type."""
+        """The type of an annotation. Errors: DL02 for an unknown name, DL03 for a size in place of a type."""
         match written:
             case tree.TypeName(path=path):
                 return self.resolve_name(written, ".".join(path))
@@ -124,16 +125,16 @@ class AnnotationResolver(Struct):
         return error or unknown_type_error(place, name, self.names(), self.generics, GENERIC_BOUNDS)
 
     def record_table(self) -> RecordTable | None:
-        """The records that a module can name, where `records` looks them up there."""
+        """The `RecordTable` behind `records`, if there is one."""
         table = getattr(self.records, "__self__", None)
         return table if isinstance(table, RecordTable) else None
 
     def names(self) -> tuple[str, ...]:
-        """The records that can be named."""
+        """The names of the records that can be used."""
         return tuple(self.record_table() or ())
 
     def lookup_for(self, record: tree.Record | tree.Enum) -> Callable[[str], tree.Record | tree.Enum | None]:
-        """How the types of a declaration's fields are looked up: where it stands."""
+        """The lookup for names in a declaration's field types: that of its own module."""
         table = self.record_table()
         return (
             table.declaring_modules[record].records.get
@@ -187,17 +188,19 @@ class AnnotationResolver(Struct):
             if not isinstance(found, tuple):
                 raise DeferCheck
             shape.extend(found)
-        return cast("tuple[Dim, ...]", tuple(shape))  # with a `Spread` in it only while a definition is checked
+        # It contains an `AxisSpread` only while a definition is checked.
+        return cast("tuple[Dim, ...]", tuple(shape))
 
     def argument(self, arg: tree.TypeExpr | tree.AnyShape) -> TypeBinding:
-        """What a record is applied to: a size, an element type or a whole type."""
+        """An argument of a generic record: a size, an element type or a whole type."""
         if isinstance(arg, tree.TypeName) and len(arg.path) == 1:
             (name,) = arg.path
             if (dtype := self.element(name)) is not None:
                 return dtype
             whole = not self.within and name in self.generics and self.generics[name] not in DTYPE_BOUNDS
             if whole or self.generics.get(name) == "vec" or isinstance(self.bound.get(name), VALUE_TYPES):
-                return self.resolve_generic(arg, name)  # of a function, where a size is not declared
+                # A type parameter of the function: size names are not declared there.
+                return self.resolve_generic(arg, name)
         match arg:
             case tree.TypeName() | tree.TypeInt() | tree.DimBinary():
                 return self.dim(arg)
@@ -210,7 +213,7 @@ class AnnotationResolver(Struct):
         raise DeferCheck
 
     def dim(self, written: tree.TypeExpr) -> Dim:
-        """The size that is written. Errors: DL02 if it names what is not bound."""
+        """The size of an annotation. Errors: DL02 for an unbound name."""
         match written:
             case tree.TypeInt(value=value):
                 return check_axis_size(value, written.span)
@@ -233,7 +236,7 @@ class AnnotationResolver(Struct):
                 raise make_error("DL0301", "expected a size here, not a type", (written.span, ""))
 
     def unbound_error(self, span: Span, name: str) -> DifflangError:
-        """What is said of a name that stands for nothing."""
+        """The report of an unbound size or type name."""
         return (
             undetermined_generic_error(name, *self.undetermined[name], span)
             if name in self.undetermined
@@ -241,7 +244,7 @@ class AnnotationResolver(Struct):
         )
 
     def record_type(self, record: tree.Record, args: Mapping[str, TypeBinding]) -> RecordType:
-        """The record applied to its arguments."""
+        """The record type for these arguments."""
         inner = self.for_fields_of(record, args)
         fields = tuple(inner.type(f.type) for f in record.fields)
         count_leaves(inner.leaf_count, len(fields), record.name_span)
@@ -254,16 +257,17 @@ class AnnotationResolver(Struct):
         return enum_type(self, decl, args) if isinstance(decl, tree.Enum) else self.record_type(decl, args)
 
     def for_fields_of(self, decl: tree.Record | tree.Enum, args: Mapping[str, TypeBinding]) -> AnnotationResolver:
-        """For the types of a declaration's fields."""
+        """A resolver for the field types of a declaration."""
         home, within, parts = self.lookup_for(decl), (*self.within, decl), self.leaf_count if self.within else [0]
         return replace(
             self, records=home, bound=dict(args), generics=declared_bounds(decl), within=within, leaf_count=parts
         )
 
-    # ---- matching: a written type against the type of a value; new names are bound
+    # ---- Matching: an annotation against the type of a value; new names are bound
 
     def match(self, written: tree.TypeExpr, type: LangType) -> bool:
-        """Bind the names of a written type so that it is `type`; says whether it can be."""
+        """Match an annotation against a type, binding its new names. Returns whether it fits."""
+        # Size formulas wait until the whole type has bound every lone name.
         waiting: list[tuple[tree.TypeExpr, Dim]] = []
         fits = self.matched(written, type, waiting)
         return fits and all([self.match_dim(dim, size, None) for dim, size in waiting])
@@ -319,7 +323,7 @@ class AnnotationResolver(Struct):
     def match_function(
         self, written: tree.TypeFn, type: ClosureType | FnType, waiting: list[tuple[tree.TypeExpr, Dim]]
     ) -> bool:
-        """A function fits a written type if it is linear where that asks for it, and in what is known of it."""
+        """Match a function: it must be linear if the annotation is, and its known signature must match."""
         if written.linear and not is_linear_type(type):
             return False
         known = function_signature(type)
@@ -374,7 +378,7 @@ class AnnotationResolver(Struct):
         return all([self.match_dim(a, s, waiting) for a, s in pairs if not isinstance(a, tree.AnyShape)])
 
     def match_dim(self, written: tree.TypeExpr, size: Dim, waiting: list[tuple[tree.TypeExpr, Dim]] | None) -> bool:
-        """Bind or compare one size; with `waiting`, a formula is put off until every lone name is bound."""
+        """Bind or compare one size; with `waiting`, a formula is deferred until every lone name is bound."""
         if isinstance(written, tree.TypeName) and len(written.path) == 1 and written.path[0] not in self.bound:
             self.bound[written.path[0]] = size
             return True
@@ -390,6 +394,7 @@ class AnnotationResolver(Struct):
 
     def solve_size(self, written: tree.TypeExpr, name: str, size: Dim) -> bool:
         """Bind the one new name of a formula that is linear in it."""
+        # Two evaluations give offset and slope of the formula; a third checks that it is linear.
         self.bound[name] = 0
         offset = self.dim(written)
         self.bound[name] = 1
@@ -406,6 +411,6 @@ class AnnotationResolver(Struct):
 
 
 def size_names(written: tree.TypeExpr, annotations: AnnotationResolver) -> list[str]:
-    """The names in a written type that stand for sizes."""
+    """The size names in an annotation."""
     others = {*DTYPES, "dim", "str", "key", "D", *annotations.generics}
     return [n for n in mentioned_names(written) if n not in others and annotations.records(n) is None]

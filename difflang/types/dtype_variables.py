@@ -1,4 +1,4 @@
-"""Element types still open: of a literal that nothing has asked for yet, of a generic `T`."""
+"""Element-type variables of inference: open types of literals (`DTypeVar`) and generic parameters (`DTypeParam`)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from difflang.ir.tensor_types import C64, COMPLEX_DTYPE_OF, COMPLEXES, F32, FLOATS, I32, NUMBERS, REALS, DType
 
 DTYPE_BOUNDS: Mapping[str, tuple[DType, ...]] = {"float": FLOATS, "num": NUMBERS, "ord": REALS}
-"""What a generic `T: float` may stand for, by the name of its bound."""
+"""The element types that satisfy the bound of a generic, as in `T: float`."""
 
 
 class DTypeVar(DType):
-    """An element type not yet known: one of `candidates`, `default` if nothing ever says which.
+    """An element type not inferred yet: one of `candidates`, or `default` if nothing constrains it.
 
-    Where only floats or complex numbers are left it is by default `real`, or complex with such parts.
+    If only floats or complex numbers remain, the default is `default_real`, or complex with such parts.
     """
 
     __slots__ = ("candidates", "default", "default_real", "solution")
-    __setattr__ = object.__setattr__  # unlike the element types it stands for, it changes
+    __setattr__ = object.__setattr__  # it is mutable, unlike other element types
 
     def __init__(self, candidates: Sequence[DType], default: DType, real: DType = F32) -> None:
         super().__init__("?", "float", 0, "")
@@ -28,7 +28,7 @@ class DTypeVar(DType):
 
     @property
     def is_complex(self) -> bool:
-        """Whether only complex numbers are left, whatever else is still open."""
+        """Whether only complex candidates remain."""
         if self.solution is not None:
             return prune_dtype(self).is_complex
         return all(c.is_complex for c in self.candidates)
@@ -51,31 +51,32 @@ class DTypeParam(DType):
 
 
 def prune_dtype(dtype: DType) -> DType:
-    """What a variable stands for by now; anything else is itself."""
+    """The solution of a variable so far; other element types are returned as they are."""
     if not isinstance(dtype, DTypeVar):
         return dtype
     found = dtype
     while isinstance(found, DTypeVar) and found.solution is not None:
         found = found.solution
-    while isinstance(dtype, DTypeVar) and dtype.solution is not None:  # the next question is answered in one step
+    # Path compression, as in union-find: later lookups take one step.
+    while isinstance(dtype, DTypeVar) and dtype.solution is not None:
         dtype.solution, dtype = found, dtype.solution
     return found
 
 
 def literal_dtype(value: complex, default_float: DType) -> DTypeVar:
-    """The element type of a number as written: an integer literal may become any number, a float literal no integer."""
+    """The element type of a literal: an integer literal may become any number, a float literal no integer."""
     if isinstance(value, int):
         return DTypeVar(NUMBERS, I32, default_float)
     return DTypeVar(FLOATS + COMPLEXES, default_float, default_float)
 
 
 def imaginary_dtype(default_float: DType) -> DTypeVar:
-    """The element type of an imaginary number as written, whose parts are floats of the default type if they can be."""
+    """The element type of an imaginary literal, by default with parts of the default float type."""
     return DTypeVar(COMPLEXES, COMPLEX_DTYPE_OF.get(default_float, C64), default_float)
 
 
 def default_dtype(dtype: DType) -> DType:
-    """A variable's answer, taking its default where nothing asked for more."""
+    """Solve a variable by its default if it is still open."""
     dtype = prune_dtype(dtype)
     if isinstance(dtype, DTypeVar):
         dtype.solution = dtype.default

@@ -1,4 +1,4 @@
-"""Enums as they are written: the type that a name stands for, and whether a value's type fits it."""
+"""Enum types in annotations: resolves an enum to the sum of its variants, and matches it against a value's type."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def declared_bounds(decl: tree.Record | tree.Enum) -> dict[str, str | None]:
-    """What a declaration takes in brackets, and what each may stand for."""
+    """The generics of a declaration with their bounds."""
     return {g.name: g.bound for g in decl.generics}
 
 
 def enum_type(names: AnnotationResolver, decl: tree.Enum, args: Mapping[str, TypeBinding]) -> LangType:
-    """The enum applied to its arguments: any of its variants."""
+    """The type of an enum for these arguments: the sum of its variants."""
     if not decl.variants:
-        raise DeferCheck  # the parser has said so
+        raise DeferCheck  # the parser has reported it
     inner = names.for_fields_of(decl, args)
     fields = [tuple(inner.type(f.type) for f in v.fields) for v in decl.variants]
     order = tuple(inner.bound.get(g.name, args.get(g.name)) for g in decl.generics)
@@ -36,7 +36,7 @@ def enum_type(names: AnnotationResolver, decl: tree.Enum, args: Mapping[str, Typ
 def match_enum(
     names: AnnotationResolver, written: tree.TypeExpr, type: VariantType, waiting: list[tuple[tree.TypeExpr, Dim]]
 ) -> bool:
-    """An enum fits its name, applied to what it is applied to as far as that is known."""
+    """Match an annotation against an enum type, as far as its arguments are known."""
     match written:
         case tree.TypeName(path=path) | tree.TypeApply(path=path):
             args = written.args if isinstance(written, tree.TypeApply) else ()

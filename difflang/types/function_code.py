@@ -1,4 +1,7 @@
-"""What a function value runs: its code. With the types of what it captured it is a type of its own."""
+"""The code of function values: declared functions, lambdas, built-ins, constructors, derivatives, linear maps.
+
+A code with the types of its captures is a type, see `ClosureType`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StaticCapture(Struct, frozen=True):
-    """A number of the host that a function found where it stands, and that specialization may know."""
+    """A host constant that a function captured and specialization may use."""
 
     name: str
     value: StaticNumber
@@ -30,7 +33,7 @@ class StaticCapture(Struct, frozen=True):
 
 
 class EnclosingGeneric(Struct, frozen=True):
-    """What a generic name stands for around a function that mentions it: its bound, and a type once that is told."""
+    """A generic of an enclosing function that a function mentions: its bound, and its type once inferred."""
 
     name: str
     bound: str | None
@@ -39,7 +42,7 @@ class EnclosingGeneric(Struct, frozen=True):
 
 @contextmanager
 def bind_generics(annotations: Any, types: Sequence[EnclosingGeneric], sizes: Mapping[str, Any]) -> Generator[None]:
-    """Meanwhile these are the generic names in written types, and these sizes are called so."""
+    """Inside, annotations see these generics and sizes in addition to their own."""
     names, both = {*annotations.generics, *[t.name for t in types], *sizes}, (annotations.generics, annotations.bound)
     before = [{n: known[n] for n in names if n in known} for known in both]
     now = {t.name: t.bound for t in types}, {t.name: t.type for t in types if t.type is not None} | {**sizes}
@@ -51,7 +54,7 @@ def bind_generics(annotations: Any, types: Sequence[EnclosingGeneric], sizes: Ma
 
 
 def swap_bindings(both: Sequence[dict[str, Any]], names: Iterable[str], now: Sequence[Mapping[str, Any]]) -> None:
-    """What is known of some names, exchanged for what is known of them now."""
+    """Replace the bindings of these names."""
     for known, new in zip(both, now, strict=True):
         for name in names:
             known.pop(name, None)
@@ -72,7 +75,7 @@ class FnCode(Struct, frozen=True):
 
 
 class LambdaCode(Struct, frozen=True):
-    """A lambda: it captures `names` from where it stands."""
+    """A lambda. It captures `names` from its scope."""
 
     decl: tree.Lambda
     module: ModuleScope
@@ -85,7 +88,7 @@ class LambdaCode(Struct, frozen=True):
 
 
 class BuiltinCode(Struct, frozen=True):
-    """A function of the language itself."""
+    """A built-in function."""
 
     name: str
 
@@ -118,26 +121,28 @@ Wrt = tuple[str | int, ...]  # a parameter by name or position, then a path of f
 
 
 class DerivativeCode(PartialEquality, frozen=True, eq=False):
-    """`grad[w](f)` and its kin; captures `f`."""
+    """`grad[w](f)` or another derivative operator; captures `f`."""
 
     operator: str
     wrt: tuple[Wrt, ...]
-    order: int = 1  # of a jet
-    source_operator: str = ""  # the operator that the program wrote, where this is a part of it
-    wrt_spans: tuple[Span, ...] = ()  # where it names what it is taken in
+    order: int = 1  # the order of a jet
+    # The operator in the source, such as `hessian`, if this one implements a part of it.
+    source_operator: str = ""
+    wrt_spans: tuple[Span, ...] = ()  # the spans of the names in `[…]`
 
     def __str__(self) -> str:
         return self.source_operator or self.operator
 
 
 class LinearMapCode(PartialEquality, frozen=True, eq=False):
-    """A linear map, such as `vjp` and `linearize` give beside the value.
+    """A linear map, such as `vjp` and `linearize` return beside the value.
 
-    It captures the tags of what it takes and of what it gives, then the residuals of `graph`. Equal maps hold one
-    graph. `back` is the graph of the transposed map, where it is known.
+    It captures the tags of its domain and of its result, then the residuals of `graph`. Equal maps share one graph.
+    `transposed` is the graph of the transposed map, if it is known.
     """
 
-    graph: Graph  # residuals ++ the numbers of what it takes -> the numbers of what it gives
+    # Its params are the residuals and the numbers of the domain; its results the numbers of the result.
+    graph: Graph
     domain: LangType
     gives: LangType
     transposed: Graph | None = None
@@ -149,9 +154,10 @@ class LinearMapCode(PartialEquality, frozen=True, eq=False):
 
 
 class VmapCode(Struct, frozen=True):
-    """`vmap(f)`; captures `f`. Python may say along which axis of each argument it goes, and where the lanes come."""
+    """`vmap(f)`; captures `f`. Python may choose the batch axis of each argument and of the result."""
 
-    axes: tuple[int | None, ...] = ()  # of each parameter, None where all lanes share it; () for the first of each
+    # The batch axis of each parameter, None for a shared one; () for the first axis of each.
+    axes: tuple[int | None, ...] = ()
     out: int | tuple[int, ...] = 0  # of the result, or of each item of a tuple
 
     def __str__(self) -> str:
@@ -168,7 +174,7 @@ class ConvertCode(Struct, frozen=True):
 
 
 class AscribedCode(PartialEquality, frozen=True, eq=False):
-    """A function held to the type of the parameter that it was given for; captures the function."""
+    """A function with an ascribed type, that of the parameter it was passed for; captures the function."""
 
     type: FnType
     name: str
@@ -182,7 +188,7 @@ class AscribedCode(PartialEquality, frozen=True, eq=False):
 
 
 class OpaqueFnCode(Struct, frozen=True):
-    """A function that whoever calls gives, as `function` knows it: nothing is known but its type."""
+    """A function parameter supplied by the caller of a compiled program: only its type is known."""
 
     function: OpaqueFunction
     type: FnType
@@ -207,7 +213,7 @@ Code = (
 
 
 def is_linear_code(code: Code) -> bool:
-    """Whether a function with this code is linear, by what made it or by the type that it is held to."""
+    """Whether a function with this code is linear, by construction or by its ascribed type."""
     match code:
         case LinearMapCode():
             return True

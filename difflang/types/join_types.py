@@ -1,6 +1,6 @@
-"""Types that values of several types are of: what an `if` gives whose sides give two variants, or two functions.
+"""Joins of types: the least common type of values from several branches, with the variants or functions they may be.
 
-A value is known by the variants, or the functions, that it can be, so that only these are looked into.
+A sum type lists only the possible variants or functions, so that a `match` or a call handles only these.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from difflang.types.unify import Unifier
 
 
 def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
-    """The least type that values of both types can be held as: `a` itself if that is one; nothing if there is none."""
+    """The least type that contains values of both types: `a` itself if that is one; None if there is none."""
     if unifier.same(a, b):
         return a if not has_unknown_args(a) else fill_unknown_args(a, b)
     match a, b:
@@ -49,7 +49,7 @@ def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | 
 
 
 def option_class(type: LangType) -> type[LangType] | None:
-    """What a type is one option of: an enum, functions, or the tangents of functions."""
+    """The kind of sum that a type can be an option of: an enum, functions, or tangents of functions."""
     match type:
         case VariantType():
             return VariantType
@@ -68,14 +68,14 @@ def join_all(unifier: Unifier, a: Sequence[LangType], b: Sequence[LangType]) -> 
 
 
 def is_assignable(unifier: Unifier, a: LangType, b: LangType) -> bool:
-    """Whether a value of one type may stand where one of the other stood: of one type, but for what texts say."""
+    """Whether a value may replace one of the other type: they have a common type, apart from the values of texts."""
     return least_common_type(unifier, a, b) is not None or (
         contains_kind(a, (TextType,)) and least_common_type(unifier, erase_texts(a), erase_texts(b)) is not None
     )
 
 
 def erase_texts(type: LangType) -> LangType:
-    """The type of values with other texts in them."""
+    """The type with the values of all texts forgotten."""
     match type:
         case TextType():
             return TextType()
@@ -90,7 +90,7 @@ def erase_texts(type: LangType) -> LangType:
 
 
 def has_runtime_text(type: LangType) -> bool:
-    """Whether a value of a type holds a text that the run fills in."""
+    """Whether a type contains a text with run-time parts."""
     match type:
         case TextType():
             return bool(type.parts)
@@ -107,7 +107,7 @@ def sum_options(type: LangType) -> tuple[LangType, ...]:
 
 
 def join_sums(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
-    """The options of both; of arrays, of arrays of one shape."""
+    """The union of the options of both; for arrays of sums, of one shape."""
     mine, yours = sum_options(a), sum_options(b)
     tag = a.tag if isinstance(a, SumType) else TAG
     one_shape = unifier.same(tag, b.tag if isinstance(b, SumType) else TAG)
@@ -134,7 +134,7 @@ def is_array_of_sums(type: LangType) -> bool:
 
 
 def add_tags(type: LangType) -> LangType:
-    """The type with a tag for every enum and function in it, known ones too: what an array of such is made of."""
+    """The type with a tag for every enum and function, known ones too: the item type of an array."""
     match type:
         case TupleType():
             return replace(type, items=tuple(map(add_tags, type.items)))
@@ -147,14 +147,14 @@ def add_tags(type: LangType) -> LangType:
 
 
 def same_enum(unifier: Unifier, a: VariantType, b: LangType) -> bool:
-    """Whether two variants that are not alike are of one enum, applied to the same arguments."""
+    """Whether two different variants belong to one enum with the same arguments."""
     if not isinstance(b, VariantType) or a.decl is not b.decl or a.tangent != b.tangent:
         return False
     return a.index != b.index and unifier.same_args(a, b)
 
 
 def join_options(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
-    """One option in place of two: one variant, one function that captured two kinds of values, or changes of such."""
+    """The join of two options of the same variant or function, or of their tangents; None for different ones."""
     match a, b:
         case VariantType(), VariantType() if a.decl is b.decl and (a.index, a.tangent) == (b.index, b.tangent):
             fields = join_all(unifier, a.fields, b.fields) if unifier.same_args(a, b) else None
@@ -170,7 +170,7 @@ def join_options(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
 
 
 def same_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
-    """Whether two options, or changes of options, are of one variant or of one function."""
+    """Whether two options, or their tangents, are of one variant or function."""
     if isinstance(a, VariantType) and isinstance(b, VariantType):
         return a.decl is b.decl and a.index == b.index
     f, g = (t.closure if isinstance(t, TupleType) else t for t in (a, b))
@@ -178,7 +178,7 @@ def same_option(unifier: Unifier, a: LangType, b: LangType) -> bool:
 
 
 def share_enum_args(variants: Sequence[VariantType]) -> list[VariantType]:
-    """Variants of one enum in their order, each with what is known of the enum's arguments."""
+    """Variants of one enum in declaration order, each with all known arguments of the enum."""
     args = variants[0].args
     for variant in variants[1:]:
         args = merge_args(args, variant.args)
@@ -190,7 +190,7 @@ def merge_args(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
 
 
 def has_unknown_args(type: LangType) -> bool:
-    """Whether some argument of an enum in a type, or of a record of enums, has not been told."""
+    """Whether a type contains an enum, or a record of enums, with an argument not inferred yet."""
     match type:
         case VariantType() | RecordType():
             return None in type.args or any(map(has_unknown_args, type.fields))
@@ -201,7 +201,7 @@ def has_unknown_args(type: LangType) -> bool:
 
 
 def fill_unknown_args(a: LangType, b: LangType) -> LangType:
-    """Two types that are the same but for the arguments that one of them does not know."""
+    """The type `a` with its unknown arguments taken from the otherwise equal type `b`."""
     match a, b:
         case VariantType(), VariantType():
             return replace(a, args=merge_args(a.args, b.args), fields=tuple(map(fill_unknown_args, a.fields, b.fields)))
@@ -218,7 +218,7 @@ def fill_unknown_args(a: LangType, b: LangType) -> LangType:
 
 
 def add_all_variants(unifier: Unifier, type: LangType) -> LangType:
-    """The type with every variant of the enums in it, as far as their types can be told without a value."""
+    """The type with every variant of its enums, as far as their types are known without a value."""
     match type:
         case TupleType():
             return replace(type, items=tuple([add_all_variants(unifier, t) for t in type.items]))
@@ -233,9 +233,9 @@ def add_all_variants(unifier: Unifier, type: LangType) -> LangType:
 
 
 def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> LangType | None:
-    """All of an enum's variants by their declared types; nothing where these do not say how large a value is.
+    """All variants of an enum by their declared types; None if these leave sizes open.
 
-    With `rigid` sizes that are not known are names, and every declared type will do.
+    With `rigid`, unknown sizes become names and every declared type is accepted.
     """
     from difflang.types.annotations import AnnotationResolver
     from difflang.types.enums import declared_bounds, enum_type
@@ -255,7 +255,7 @@ def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> L
 
 
 def has_tangent_in_other_variant(unifier: Unifier, type: LangType) -> bool:
-    """Whether values of an enum have a tangent in some other variant than those that a value of this type can be."""
+    """Whether an enum in a type has a tangent in a variant that the type does not include."""
     match type:
         case TupleType(items=parts) | RecordType(fields=parts):
             return any(has_tangent_in_other_variant(unifier, t) for t in parts)
@@ -273,7 +273,7 @@ def lazy_tangent_type(type: LangType) -> LangType:
 
 
 def contains_kind(type: LangType, kinds: tuple[Any, ...]) -> bool:
-    """Whether a value of a type has a part of one of these kinds."""
+    """Whether a type or a part of it is of one of these kinds."""
     match type:
         case RecordType(fields=parts) | TupleType(items=parts) | VariantType(fields=parts) | SumType(options=parts):
             return isinstance(type, kinds) or any(contains_kind(t, kinds) for t in parts)
@@ -282,7 +282,7 @@ def contains_kind(type: LangType, kinds: tuple[Any, ...]) -> bool:
 
 
 def has_runtime_choice(type: LangType) -> bool:
-    """Whether only the run knows the variant of some part of a value, or of what a function in it captured."""
+    """Whether a type, or a captured one in it, contains a sum that the run selects from."""
     match type:
         case SumType():
             return True

@@ -1,7 +1,7 @@
-"""Types of the language, above those of the IR: element types still open, tuples, records, closures, text, ranges.
+"""Types of the language: tuples, records, enums, closures, texts, ranges, histories; tangent types and leaves.
 
-An array's type is the IR's `Tensor`. While a definition is being checked its element type may be a `DTypeParam` (a
-generic `T`) or a `DTypeVar` (a literal's, not yet asked for), and its sizes polynomials.
+An array's type is the IR's `Tensor`. During inference its element type may be a `DTypeVar` (of a literal) and, while a
+definition is checked, a `DTypeParam` (a generic `T`), with polynomials as sizes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AxisSpread(Struct, frozen=True):
-    """Stands in a shape for any number of axes, `..s`, while a definition is checked."""
+    """Any number of axes in a shape, `..s`, while a definition is checked."""
 
     name: str
 
@@ -32,7 +32,7 @@ class AxisSpread(Struct, frozen=True):
 
 
 class TupleType(Struct, frozen=True):
-    """A tuple, or the tangent of a function `of`: of what it captured."""
+    """A tuple, or the tangent of a function of type `closure`: of its captures."""
 
     items: tuple[LangType, ...]
     closure: ClosureType | None = None
@@ -45,12 +45,13 @@ UNIT = TupleType(())
 
 
 class RecordType(Struct, frozen=True):
-    """A record, or the tangent of one: then only the fields that have a tangent are there."""
+    """A record, or the tangent of one, which has only the fields with a tangent."""
 
     decl: tree.Record
     names: tuple[str, ...]
     fields: tuple[LangType, ...]
-    args: tuple[object, ...] = ()  # the dims and element types it was applied to; None where nothing has told yet
+    # Its dims and element types; None for one not inferred yet.
+    args: tuple[object, ...] = ()
     tangent: bool = False
 
     def __str__(self) -> str:
@@ -59,19 +60,19 @@ class RecordType(Struct, frozen=True):
 
 
 def type_args_text(args: Sequence[object]) -> str:
-    """What a record or an enum is applied to, as messages write it."""
+    """The arguments of a record or an enum, as messages show them."""
     texts = ["_" if a is None else show_type(a) if isinstance(a, Tensor) else str(a) for a in args]
     return f"[{', '.join(texts)}]" if args else ""
 
 
 class VariantType(PartialEquality, frozen=True, eq=False):
-    """A value of an enum of which the variant is known, or the tangent of one: then only the fields with a tangent."""
+    """An enum whose variant is known, or its tangent, which has only the fields with a tangent."""
 
     decl: tree.Enum
     index: int
     names: tuple[str, ...]
     fields: tuple[LangType, ...]
-    args: tuple[object, ...] = ()  # as a record's
+    args: tuple[object, ...] = ()  # as those of a record
     tangent: bool = False
     home: Callable[[str], tree.Record | tree.Enum | None] | None = None
 
@@ -88,9 +89,9 @@ TAG = Tensor(I32)
 
 
 class SumType(Struct, frozen=True):
-    """One of several, which the run chooses: variants of an enum, in their order, functions, or tangents of these.
+    """A sum, whose option the run selects: variants of an enum in order, functions, or tangents of these.
 
-    As an operand it is a tag and every option, of which those that the tag does not say are zero.
+    Its leaves are a tag and those of every option; the options not selected are zero.
     """
 
     options: tuple[LangType, ...]
@@ -98,7 +99,7 @@ class SumType(Struct, frozen=True):
 
     @property
     def tag_values(self) -> tuple[int, ...]:
-        """What the tag is for each option, rising: a variant's number in its enum, else the place here."""
+        """The tag of each option, ascending: a variant's index in its enum, else the position here."""
         return tuple([o.index if isinstance(o, VariantType) else i for i, o in enumerate(self.options)])
 
     @property
@@ -113,7 +114,7 @@ class SumType(Struct, frozen=True):
 
 
 class ClosureType(Struct, frozen=True):
-    """A function value: its code, and the types of what it captured. Two lambdas never have one type."""
+    """A function value: its code and the types of its captures. Two lambdas never have the same type."""
 
     code: Code
     captures: tuple[LangType, ...]
@@ -123,7 +124,7 @@ class ClosureType(Struct, frozen=True):
 
 
 class FnType(Struct, frozen=True):
-    """A written function type, `(A, B) -> C`: all that is known of a parameter while its definition is checked."""
+    """A written function type, `(A, B) -> C`; the type of a function parameter while its definition is checked."""
 
     params: tuple[LangType, ...]
     result: LangType
@@ -135,16 +136,16 @@ class FnType(Struct, frozen=True):
 
 
 class TextHole(Struct, frozen=True):
-    """A place in a text that a value fills in, in a format of Python's."""
+    """An interpolated value in a text: its type, and its format as in Python."""
 
     type: LangType
     spec: str = ""
 
 
 class TextType(Struct, frozen=True):
-    """A string. What it says is known beforehand, or it has `parts` that the run fills in.
+    """A string: its `value` is known at compile time, or it has `parts` with run-time values.
 
-    It has neither while only the declaration is known.
+    It has neither if only its declaration is known.
     """
 
     value: str | None = None
@@ -175,7 +176,7 @@ class RangeType(Struct, frozen=True):
 
 
 class HistoryType(Struct, frozen=True):
-    """What a loop yields whose length only the run knows. It never leaves its function, so nobody writes its type."""
+    """The type of what a loop of run-time length yields. It never leaves its function, so it is never written."""
 
     item: LangType
 
@@ -184,7 +185,7 @@ class HistoryType(Struct, frozen=True):
 
 
 class NeverType(Struct, frozen=True):
-    """Of what nobody reads before it is set: it is whatever it is set to."""
+    """The bottom type: of a variable not set yet, which takes any type that it is set to."""
 
     def __str__(self) -> str:
         return "nothing yet"
@@ -197,7 +198,7 @@ LangType = Tensor | StructuredType | TextType | KeyType | RangeType | HistoryTyp
 
 
 def tangent_type(type: LangType) -> LangType:
-    """`D(type)`: what a small change of such a value is."""
+    """`D(type)`: the type of tangents of such a value."""
     match type:
         case Tensor():
             return type if prune_dtype(type.dtype).differentiable else UNIT
@@ -221,7 +222,7 @@ def tangent_type(type: LangType) -> LangType:
 
 
 def is_linear_type(type: LangType) -> bool:
-    """Whether it is the type of functions that are known to be linear."""
+    """Whether it is the type of a function known to be linear."""
     if isinstance(type, ClosureType):
         from difflang.types.function_code import is_linear_code
 
@@ -232,7 +233,7 @@ def is_linear_type(type: LangType) -> bool:
 
 
 def function_signature(type: ClosureType | FnType) -> FnType | None:
-    """The types that a function takes and gives, where it was made with them."""
+    """The signature of a function, if its code declares one."""
     if isinstance(type, FnType):
         return type
     from difflang.types.function_code import AscribedCode, LinearMapCode, OpaqueFnCode
@@ -281,7 +282,7 @@ def map_closure(type: ClosureType, change: Callable[[Tensor], Tensor]) -> Closur
 
 
 def map_type_arg(argument: object, change: Callable[[Tensor], Tensor]) -> object:
-    """What a record is applied to, changed as its fields are: a size stays as it is."""
+    """An argument of a record, changed like its fields; sizes are unchanged."""
     match argument:
         case DType():
             return change(Tensor(argument)).dtype
@@ -292,12 +293,12 @@ def map_type_arg(argument: object, change: Callable[[Tensor], Tensor]) -> object
 
 
 def default_open_dtypes(type: LangType) -> LangType:
-    """The type with every open element type answered."""
+    """The type with every open element type set to its default."""
     return map_tensors(type, lambda t: Tensor(default_dtype(t.dtype), t.shape))
 
 
 def prune_type(type: LangType) -> LangType:
-    """The type with every answered element type in place."""
+    """The type with solved element-type variables replaced by their solutions."""
     return map_tensors(type, lambda t: Tensor(prune_dtype(t.dtype), t.shape))
 
 
@@ -325,7 +326,7 @@ def leaf_types(type: LangType) -> list[Tensor]:
 
 
 def show_type(type: LangType) -> str:
-    """A type as messages write it."""
+    """A type as messages show it."""
     match type:
         case Tensor():
             name = dtype_text(type.dtype)

@@ -1,4 +1,4 @@
-"""Patterns of a `match` against the type of what is matched, and whether the cases are all there and all needed."""
+"""Type checking of `match` patterns, and whether the cases are exhaustive and all reachable (Maranget 2007)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import check_literal_range, make_error
 from difflang.types.unify import Unifier
 
-ConstructorKey = tuple[str, object]  # what a value begins with: a variant, a literal, a tuple
+# The constructor of a value: a variant, a literal or a tuple.
+ConstructorKey = tuple[str, object]
 TUPLE_KEY: ConstructorKey = ("tuple", None)
+# Exhaustiveness is exponential in the worst case: more steps than this are an error.
 MAX_STEPS = 20_000
 
 
 class WildcardPattern(Struct, frozen=True):
-    """Fits every value; `_` has no name."""
+    """A pattern that fits every value and binds it to `name`, unless that is `_`."""
 
     name: str
 
 
 class ConstructorPattern(Struct, frozen=True):
-    """Fits values that begin like this, and whose parts fit."""
+    """A pattern that fits values with this constructor whose parts fit."""
 
     key: ConstructorKey
     items: tuple[CheckedPattern, ...]
@@ -41,7 +43,7 @@ WILDCARD = WildcardPattern("_")
 
 
 class Constructor(Struct, frozen=True):
-    """One way in which values of a type begin: how it is written, and the types of the parts, if they are known."""
+    """A constructor of a type: its text in messages, and the types of its parts, if known."""
 
     key: ConstructorKey
     text: str
@@ -49,7 +51,7 @@ class Constructor(Struct, frozen=True):
 
 
 def constructors_of(unifier: Unifier, type: LangType | None) -> tuple[Constructor, ...]:
-    """All the ways in which values of a type begin; none where they cannot be listed."""
+    """All constructors of a type; none if they cannot be listed."""
     match type:
         case Tensor(shape=()) if prune_dtype(type.dtype) is BOOL:
             return tuple([Constructor(("literal", b), str(b).lower(), ()) for b in (True, False)])
@@ -67,13 +69,13 @@ def variant_constructor(type: LangType, fields: VariantType | tree.Variant, inde
 
 
 def first_variant(type: LangType | None) -> VariantType | None:
-    """A variant of the enum that a type is."""
+    """A variant of the enum, if a type is one."""
     first = sum_options(type)[0] if type is not None else None
     return first if isinstance(first, VariantType) else None
 
 
 def declared_variants(unifier: Unifier, type: LangType) -> list[VariantType | tree.Variant]:
-    """Every variant of the enum that a type is: as the type has it, else as declared."""
+    """Every variant of an enum: with the types that `type` gives it, else as declared."""
     of = first_variant(type)
     if of is None:
         return []
@@ -86,17 +88,17 @@ def declared_variants(unifier: Unifier, type: LangType) -> list[VariantType | tr
     return found
 
 
-# ---- Reading
+# ---- Checking patterns
 
 
 class PatternChecker(Struct):
-    """Reads patterns against types, in a module."""
+    """Checks patterns against types, with the names of a module."""
 
     unifier: Unifier
     module: ModuleScope
 
     def read(self, pattern: tree.CasePattern, type: LangType | None) -> CheckedPattern:
-        """What a pattern asks of a value. Errors: DL0351 for an unknown variant, DL0353 for another structure."""
+        """The checked form of a pattern. Errors: DL0351 for an unknown variant, DL0353 for another structure."""
         match pattern:
             case tree.NamePattern(name=name):
                 return self.name(pattern, name, type)
@@ -126,12 +128,12 @@ class PatternChecker(Struct):
                 )
 
     def is_variant_of(self, other: ModuleScope, name: str, type: LangType) -> bool:
-        """Whether another module has a variant of that name, of the enum that is matched."""
+        """Whether another module has a variant of that name in the matched enum."""
         of, found = first_variant(type), other.variants.get(name)
         return of is not None and found is not None and found[0] is of.decl
 
     def name(self, pattern: tree.NamePattern, name: str, type: LangType | None) -> CheckedPattern:
-        """A variant without fields, or a name for the whole."""
+        """A name pattern: a variant without fields, or a binding of the whole value."""
         of = first_variant(type)
         if of is not None and (name in (names := [v.name for v in of.decl.variants]) or name[:1].isupper()):
             if name not in names:
@@ -172,7 +174,7 @@ class PatternChecker(Struct):
 
 
 def admits_literal(type: LangType, value: object) -> bool:
-    """Whether values of a type can be this number or truth value."""
+    """Whether values of a type can equal this number or bool."""
     if not isinstance(type, Tensor) or type.shape:
         return False
     dtype = prune_dtype(type.dtype)
@@ -196,7 +198,7 @@ def literal_value(e: tree.Expr) -> object:
 
 
 def pattern_type_error(pattern: tree.CasePattern, type: LangType) -> DifflangError:
-    """A pattern that fits no value of the type."""
+    """The report of a pattern that fits no value of the type."""
     message = f"a value of type {show_type(type)} cannot match this"
     found = first_variant(type)
     way = f"its variants are {', '.join(v.name for v in found.decl.variants)}" if found is not None else ""
@@ -227,11 +229,11 @@ def field_count_error(
     )
 
 
-# ---- Are all there, and all needed?
+# ---- Exhaustiveness and reachability
 
 
 class ExhaustivenessChecker(Struct):
-    """Questions about rows of patterns, each for the values of some columns. Source: Maranget 2007."""
+    """The algorithms on pattern matrices, a row for each case. Source: Maranget 2007, Warnings for pattern matching."""
 
     unifier: Unifier
     span: Span
@@ -246,7 +248,7 @@ class ExhaustivenessChecker(Struct):
     def missing_cases(
         self, rows: Sequence[Sequence[CheckedPattern]], types: Sequence[LangType | None]
     ) -> list[list[str]]:
-        """Values that no row fits, as they would be written: for each beginning one, where its parts allow it."""
+        """Examples of values that no row fits, as source text, one for each missing constructor."""
         self.step()
         if not types:
             return [] if rows else [[]]
@@ -266,7 +268,7 @@ class ExhaustivenessChecker(Struct):
     def is_useful(
         self, rows: Sequence[Sequence[CheckedPattern]], row: Sequence[CheckedPattern], types: Sequence[LangType | None]
     ) -> bool:
-        """Whether a row fits a value that none of the rows before it does."""
+        """Whether a row fits a value that no earlier row fits."""
         self.step()
         if not types:
             return not rows
@@ -291,7 +293,7 @@ class ExhaustivenessChecker(Struct):
 def specialize_rows(
     rows: Sequence[Sequence[CheckedPattern]], key: ConstructorKey, count: int
 ) -> list[list[CheckedPattern]]:
-    """The rows for values that begin like this, their parts in the place of the first column."""
+    """The rows that fit a constructor, with its parts in place of the first column."""
     found: list[list[CheckedPattern]] = []
     for first, *rest in rows:
         if isinstance(first, WildcardPattern):
@@ -302,7 +304,7 @@ def specialize_rows(
 
 
 def default_rows(rows: Sequence[Sequence[CheckedPattern]]) -> list[list[CheckedPattern]]:
-    """The rows that ask nothing of the first column, without it."""
+    """The rows with a wildcard in the first column, without that column."""
     return [rest for first, *rest in rows if isinstance(first, WildcardPattern)]
 
 

@@ -1,4 +1,4 @@
-"""Names of other modules: what is said of one that is not there, or is private, or is assigned to."""
+"""Reports of names in other modules: missing, private, or assigned to; also of unknown and immutable variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def access_error(
 ) -> DifflangError | None:
     """Why a name of another module cannot be used; None if it can.
 
-    `whole` is the name with that of its module, `alone` whether it stands by itself for something of the language.
+    `whole` is the span of the qualified name. `is_builtin` tells whether the bare name is one of the language.
     """
     found = module.declared.get(name)
     if found is None and is_builtin:
@@ -61,7 +61,7 @@ def missing_name_message(module: ModuleScope, name: str) -> str:
 
 
 def missing_type_error(records: RecordTable | None, name: str, span: Span) -> DifflangError | None:
-    """What is said of a type `model.Net` that is not there. Errors: Undecided where the import has failed."""
+    """The report of a missing type `model.Net`. Errors: DeferCheck where the import has failed."""
     qualifier, point, rest = name.rpartition(".")
     module = records.module if records is not None else None
     if not point or module is None:
@@ -83,16 +83,17 @@ def missing_type_error(records: RecordTable | None, name: str, span: Span) -> Di
 def unknown_variable_error(
     module: ModuleScope, name: str, span: Span, known: Collection[str], *, top_level: bool
 ) -> DifflangError:
-    """What is said of an assignment to a name that no variable has; the variables are `known`.
+    """The report of an assignment to an unknown variable; the visible ones are `known`.
 
-    What is bound there is `lasting` if it is not inside a block that ends before the file or the function does.
+    `top_level` tells whether the assignment stands directly in a file or function, where a declaration would last.
     """
     if name in module.modules or name in module.imported:
         way = "bind a variable of your own: `var x = …`"
         return make_error("DL0208", f"`{name}` is imported and cannot change", (span, ""), help=way)
     way, fixes = did_you_mean(name, known, span)
     if len(re.findall(rf"\b{re.escape(name)}\b", span.source.text)) > 1:
-        fixes = ()  # a name that is read again is another variable, of which only the declaration was forgotten
+        # A name used elsewhere is probably no typo: only its declaration is missing.
+        fixes = ()
     if not way and top_level and re.match(r"[ \t]*=(?!=)", span.source.text[span.end : span.end + 99]):
         fixes = tuple(insertion_fix(span, f"{word} ", f"declare it: `{word} {name} = …`") for word in ("let", "var"))
     way = way or f"declare it with `let {name} = …`, or with `var {name} = …` if it changes"
@@ -100,7 +101,7 @@ def unknown_variable_error(
 
 
 def immutable_name_error(name: str, labels: Sequence[tuple[Span, str]]) -> DifflangError:
-    """What is said of an assignment to what `let` has bound; the labels are where, and where it is bound."""
+    """The report of an assignment to a `let`; the labels are the assignment and the binding."""
     message, way = f"`{name}` is not a variable", f"declare it with `var {name} = …`"
     fixes = let_to_var_fix(labels[1][0]) if len(labels) > 1 else ()
     return make_error("DL0208", message, *labels, help=way, fixes=fixes)

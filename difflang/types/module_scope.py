@@ -1,4 +1,4 @@
-"""A file as its functions see it: declarations, and top-level names with their types, its own and those it imports."""
+"""Module scopes: the symbol table of a file, with its declarations, imports and host variables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from difflang.syntax import tree
 from difflang.types.language_types import LangType
 from difflang.types.type_errors import rebound_name_error
 
-StaticNumber = float | bool | Dim | None  # what specialization may know of a number
+StaticNumber = float | bool | Dim | None  # a number known to specialization
 
 
 class HostVar(Struct, eq=False):
-    """A `let` or `var` of the host as functions see it: its type, and its value where specialization may know it."""
+    """A top-level `let` or `var` as functions see it: its type, and its value if specialization may use it."""
 
     name: str
     type: LangType
@@ -28,11 +28,12 @@ class HostVar(Struct, eq=False):
     static: StaticNumber = None
     span: Span | None = None
     invalid: bool = False
-    block: Span | None = None  # where the name stands for this; None for the file, functions below `span` only
-    hides: HostVar | None = None  # what the name stands for around the block
+    # The block in which the name has this meaning; None for the file, where functions see it only below `span`.
+    block: Span | None = None
+    hides: HostVar | None = None  # the variable of that name outside the block
 
     def visible_from(self, place: Span, *, by_function: bool) -> bool:
-        """Whether a name that is written there means this, whatever calls what."""
+        """Whether the name refers to this variable at a source position."""
         if self.block is not None:
             return self.block.contains(place)
         above = self.span is None or place.starts_after(self.span)
@@ -40,7 +41,7 @@ class HostVar(Struct, eq=False):
 
 
 class ProgramArgument(Struct, frozen=True, eq=False):
-    """What the command line may tell a program: its name and type, the default as written, a line of help."""
+    """An argument of a program on the command line: its name, type, default as written, and a line of help."""
 
     name: str
     type: LangType
@@ -50,63 +51,65 @@ class ProgramArgument(Struct, frozen=True, eq=False):
 
 
 class DeclaredName(Struct, frozen=True):
-    """A name of a file: where it is declared, and whether other modules may use it."""
+    """A name that a file declares: its span, and whether other modules may use it."""
 
     span: Span
     public: bool
 
 
 class ExternBinding(Protocol):
-    """What a door bound to an `extern fn`."""
+    """The Python function bound to an `extern fn`."""
 
     def at(
         self, decl: tree.Fn, module: ModuleScope, arguments: tuple[LangType | int, ...], result: LangType
     ) -> ExternFunction:
-        """The function for arguments of these types, and of these numbers for its dims.
+        """The function for arguments of these types, and these numbers for its dims.
 
-        Errors: DL1230 where it gives something else; DL1232 where it cannot be called with such.
+        Errors: DL1230 if its result has another type; DL1232 if it cannot be called with such arguments.
         """
         ...
 
 
 class RecordTable(dict[str, "tree.Record | tree.Enum"]):
-    """The records and enums that a module can name: its own, `Net` that it imports by name, and `model.Net`.
+    """The records and enums that a module can name: its own, imported ones such as `Net`, and `model.Net`.
 
-    `homes` says of each of the program, however it is come by, which module declares it.
+    `declaring_modules` maps each record and enum of the program to the module that declares it.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.declaring_modules: dict[tree.Record | tree.Enum, ModuleScope] = {}
-        self.module: ModuleScope | None = None  # whose records these are
+        self.module: ModuleScope | None = None  # the module that this table belongs to
 
 
 class ModuleScope(Struct, eq=False, dict=True):
-    """A file: its declarations and top-level names. Compared by identity."""
+    """The scope of a file: its declarations and top-level names. Compared by identity."""
 
     source: Source
     default_float: DType = F32
     fns: dict[str, tree.Fn] = field(default_factory=dict[str, tree.Fn])
     records: RecordTable = field(default_factory=RecordTable)
     variants: dict[str, tuple[tree.Enum, int]] = field(default_factory=dict[str, "tuple[tree.Enum, int]"])
-    externs: dict[str, ExternBinding] = field(
-        default_factory=dict[str, "ExternBinding"]
-    )  # what `extern fn`s are bound to
-    rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])  # by the function they are for
-    invalid_names: dict[str, tree.Node] = field(
-        default_factory=dict[str, tree.Node]
-    )  # declared, and of no use: that was said
+    # The bindings of `extern fn` declarations.
+    externs: dict[str, ExternBinding] = field(default_factory=dict[str, "ExternBinding"])
+    # Derivative rules by the name of their function.
+    rules: dict[str, tree.Rule] = field(default_factory=dict[str, tree.Rule])
+    # Declared names that are unusable because of a reported error.
+    invalid_names: dict[str, tree.Node] = field(default_factory=dict[str, tree.Node])
     host: dict[str, HostVar] = field(default_factory=dict[str, HostVar])
-    used: dict[str, Span] = field(default_factory=dict[str, Span])  # top-level names that functions read, and where
-    loop_yield_types: dict[tree.Node, LangType] = field(
-        default_factory=dict[tree.Node, LangType]
-    )  # what host loops yield
+    # Top-level names that functions read, with their first use.
+    used: dict[str, Span] = field(default_factory=dict[str, Span])
+    # The types that host loops yield.
+    loop_yield_types: dict[tree.Node, LangType] = field(default_factory=dict[tree.Node, LangType])
     arguments: dict[str, ProgramArgument] = field(default_factory=dict[str, ProgramArgument])
-    needs: dict[str, Span] = field(default_factory=dict[str, Span])  # optional packages, and what needs them first
+    # Optional Python packages, with the first use that needs each.
+    needs: dict[str, Span] = field(default_factory=dict[str, Span])
     prelude: ModuleScope | None = None
     declared: dict[str, DeclaredName] = field(default_factory=dict[str, DeclaredName])
-    modules: dict[str, ModuleScope] = field(default_factory=dict[str, "ModuleScope"])  # by what stands before the point
-    imported: dict[str, GlobalName] = field(default_factory=dict[str, "GlobalName"])  # what is imported by name
+    # Imported modules by their qualifier.
+    modules: dict[str, ModuleScope] = field(default_factory=dict[str, "ModuleScope"])
+    # Names imported from other modules.
+    imported: dict[str, GlobalName] = field(default_factory=dict[str, "GlobalName"])
 
     def __post_init__(self) -> None:
         self.records.module = self.records.module or self
@@ -115,7 +118,7 @@ class ModuleScope(Struct, eq=False, dict=True):
         return f"Module({self.source.name})"
 
     def join_program(self, other: ModuleScope) -> None:
-        """Be of one program with another module: what a program has once is shared."""
+        """Join the program of another module: share the tables that a program has once."""
         self.records.declaring_modules, self.arguments, self.needs = (
             other.records.declaring_modules,
             other.arguments,
@@ -124,7 +127,7 @@ class ModuleScope(Struct, eq=False, dict=True):
 
     @property
     def name(self) -> str:
-        """What messages call it: its file without folder and ending."""
+        """The name in messages: the file name without folder and suffix."""
         return PurePath(self.source.name).stem
 
     @property
@@ -133,7 +136,7 @@ class ModuleScope(Struct, eq=False, dict=True):
         return [name for name, found in self.declared.items() if found.public]
 
     def transitive_imports(self) -> list[ModuleScope]:
-        """This module and all that it imports, directly or through others, the nearest first."""
+        """This module and all that it imports, directly or indirectly, in breadth-first order."""
         found: dict[ModuleScope, None] = {self: None}
         todo = [self]
         while todo:
@@ -144,7 +147,7 @@ class ModuleScope(Struct, eq=False, dict=True):
         return list(found)
 
     def value_for(self, name: str, place: Span, *, by_function: bool) -> HostVar | None:
-        """The value of the host that a name written there stands for. Errors: DL0212 where a block now hides it."""
+        """The host variable that a name refers to at `place`. Errors: DL0212 where a block shadows it now."""
         var = inner = self.host.get(name)
         while var is not None and not var.invalid and not var.visible_from(place, by_function=by_function):
             var = var.hides
@@ -154,7 +157,7 @@ class ModuleScope(Struct, eq=False, dict=True):
         raise rebound_name_error(name, inner.span, place, var.span)
 
     def snapshot(self) -> ModuleScope:
-        """What it declares now, as a module that stays as it is."""
+        """A copy with the current declarations, unaffected by later changes."""
         tables = {f: dict(t) for f in self.__struct_fields__ if type(t := getattr(self, f)) is dict}
         copy = replace(self, records=RecordTable(), **tables)
         copy.records.update(self.records)
@@ -169,19 +172,19 @@ class ModuleScope(Struct, eq=False, dict=True):
 
 
 class GlobalName(Struct, frozen=True):
-    """A name of a module. What stands for it may change while host code runs; this does not."""
+    """A top-level name of a module. Its variable may change while host code runs; the name does not."""
 
     module: ModuleScope
     name: str
 
     @property
     def var(self) -> HostVar | None:
-        """The top-level value of that name."""
+        """The current top-level variable of that name."""
         return self.module.host.get(self.name)
 
 
 class HostNumber(Struct, frozen=True):
-    """A whole number that the host has: a value, or a leaf of what a function of the host captured."""
+    """An integer of the host: a top-level value, or a leaf of a top-level closure's captures."""
 
     global_name: GlobalName
     leaf: int | None = None

@@ -1,4 +1,4 @@
-"""Sizes as they are written: the names in them, and what their operators do."""
+"""Size expressions in types: arithmetic on sizes, the names in them, checks of bounds and unbound names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_AXIS_SIZE = 2**31 - 1
 
 
 def size_arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim:
-    """A size made of two. Errors: DL0301 for a power that is no small number, DL0303 for a division by zero."""
+    """An operation on two sizes. Errors: DL0301 for a power that is not a small number, DL0303 for division by zero."""
     match op:
         case "+":
             return lhs + rhs
@@ -38,7 +38,7 @@ def size_arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim
 
 
 def check_axis_size(value: Dim, span: Span) -> Dim:
-    """A size that an axis may have, as far as it is a number. Errors: DL0316."""
+    """Check that a size, if it is a number, is valid for an axis. Errors: DL0316."""
     if isinstance(value, int) and value > MAX_AXIS_SIZE:
         message = f"an axis has at most {MAX_AXIS_SIZE:,} elements: a size is an i32"
         shown = f"{value:,}" if value < 10**30 else "far more"
@@ -47,7 +47,7 @@ def check_axis_size(value: Dim, span: Span) -> Dim:
 
 
 def free_size_names(written: tree.TypeExpr) -> set[str]:
-    """The names in a written size."""
+    """The names in a size expression."""
     match written:
         case tree.TypeName(path=(name,)):
             return {name}
@@ -62,7 +62,7 @@ def free_size_names(written: tree.TypeExpr) -> set[str]:
 def refuse_unbound_sizes(
     written: tree.TypeExpr, known: Collection[str], unbound: Callable[[Span, str], DifflangError] = unbound_size_error
 ) -> None:
-    """A result's type names no size that the parameters do not. Errors: what `unbound` says, DL0203."""
+    """Check that a result type uses only `known` sizes. Errors: those of `unbound`, DL0203."""
     todo: list[tree.TypeExpr] = [written]
     while todo:
         match todo.pop():
@@ -80,7 +80,7 @@ def refuse_unbound_sizes(
 
 
 def count_leaves(so_far: list[int], more: int, span: Span) -> None:
-    """Count the fields of a type while it is put together. Errors: DL1008 for too many."""
+    """Add to the number of fields of a type. Errors: DL1008 for too many."""
     so_far[0] += more
     if so_far[0] > MAX_LEAVES:
         raise leaf_limit_error(span)

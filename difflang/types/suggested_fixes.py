@@ -1,4 +1,4 @@
-"""Repairs that several places propose: another binding, a conversion. Which of them are certain is judged later."""
+"""Fixes that several diagnostics suggest: `let` to `var`, conversions between element types."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NUMBER_DECLARATION = re.compile(
 
 
 def add_helps(error: DifflangError, ways: Iterable[str]) -> DifflangError:
-    """A report with more ways out, after its own."""
+    """A report with further help texts added."""
     found = tuple([way for way in ways if way])
     return DifflangError(*[replace(d, helps=(*d.helps, *found)) for d in error.diagnostics])
 
 
 def let_to_var_fix(bound: Span) -> tuple[Fix, ...]:
-    """`var` for the `let` before what it binds."""
+    """A fix that replaces the `let` before a bound name by `var`."""
     text = bound.source.text
     found = re.search(r"\blet[ \t]+$", text[text.rfind("\n", 0, bound.start) + 1 : bound.start])
     if found is None:
@@ -40,23 +40,23 @@ def let_to_var_fix(bound: Span) -> tuple[Fix, ...]:
 
 
 def float_initializer_hint(bound: Span) -> str:
-    """The way out for a variable that begins as a whole number, and is to hold others; none for another one.
+    """The help for a variable that starts as an integer and is assigned floats, or "".
 
-    No fix: whether the program means whole numbers or not, only its writer knows.
+    It is not a fix: only the author knows whether integers are intended.
     """
     number = INTEGER_INITIALIZER.match(bound.source.text, bound.end)
     return f"or begin with a float: `var {bound.text}{number[0]}.0`" if number is not None else ""
 
 
 def conversion_fix(span: Span, made: str) -> tuple[Fix, ...]:
-    """A conversion of a value where it is used."""
+    """A fix that converts a value where it is used."""
     return (replacement_fix(span, f"{made}({span.text})"),)
 
 
 def widening_fix(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
-    """A conversion that does what anybody expects of it, if there is one.
+    """A fix that converts to a wider type, if that is lossless.
 
-    Of a float to a wider one it is open: the value has the digits of the narrow one, where more may have been meant.
+    From a float to a wider float it needs review: the value keeps the digits of the narrow type.
     """
     fixes = conversion_fix(span, large.name) if is_widening(small, large) else ()
     if not small.is_float or small.bits >= REAL_DTYPE_OF.get(large, large).bits:
@@ -67,16 +67,17 @@ def widening_fix(span: Span, small: DType, large: DType) -> tuple[Fix, ...]:
 
 
 def ascribed_number(span: Span, wanted: DType) -> str:
-    """The declaration with a type of the one number of the file in what is marked; none where anything else is in it.
+    """A typed declaration for the top-level number that is the only name in a span, or "".
 
-    Only lines of the top level are looked at, and names that are bound there once.
+    Only names that are bound once at the top level count.
     """
     text, names = span.source.text, set(NAME.findall(span.text))
     begin = text.rfind("\n", 0, span.start) + 1
     line, before = text[begin : span.end], text[:begin].rstrip()
     if len(names) != 1 or line[:1].isspace() or re.match(r"fn\b|host\b|.*\bfor\b|.*\||.*=>", line):
         return ""
-    if before.endswith(("=", "+", "-", "*", "/", "(", "[", "{", ",", "|")):  # the line goes on with what is above
+    # The line continues an expression from above.
+    if before.endswith(("=", "+", "-", "*", "/", "(", "[", "{", ",", "|")):
         return ""
     (name,) = names
     number = dict(NUMBER_DECLARATION.findall(text[: span.start])).get(name)
@@ -85,7 +86,7 @@ def ascribed_number(span: Span, wanted: DType) -> str:
 
 
 def declared_dtype_fix(written: tree.TypeExpr, found: DType, span: Span) -> tuple[Fix, ...]:
-    """A conversion to the element type of a declared type."""
+    """A fix that converts to the element type of a declared type."""
     if not isinstance(written, (tree.TypeName, tree.TypeApply)) or len(written.path) != 1:
         return ()
     wanted, given = DTYPES.get(written.path[0]), prune_dtype(found)
@@ -93,7 +94,7 @@ def declared_dtype_fix(written: tree.TypeExpr, found: DType, span: Span) -> tupl
 
 
 def is_widening(small: DType, large: DType) -> bool:
-    """Whether a conversion does what anybody expects of it: to a wider type, or of a whole number to another kind."""
+    """Whether a conversion is safe to suggest: to a wider type, or from an integer to another kind."""
     if isinstance(small, (DTypeVar, DTypeParam)) or isinstance(large, (DTypeVar, DTypeParam)):
         return False
     if small.is_integer:

@@ -1,4 +1,4 @@
-"""What a value of a type looks like as text: the template that `print` fills in, and the formats that fit it."""
+"""Text templates: how `print` formats a value of each type, and which format specifiers are valid for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from difflang.types.type_errors import make_error
 
 
 def text_template(type: LangType, spec: str = "") -> TextTemplate:
-    """How a value of a type is written; it takes the arrays of `leaf_types(type)`. `spec` is a format such as `.3f`."""
+    """The template of a type, filled by the arrays of `leaf_types(type)`. `spec` is a format such as `.3f`."""
     match type:
         case TextType():
             said = string_template(type)
@@ -36,14 +36,14 @@ def text_template(type: LangType, spec: str = "") -> TextTemplate:
 
 
 def string_template(type: TextType) -> TextTemplate:
-    """What a text says."""
+    """The template of a text."""
     if not type.parts:
         return (type.value or "",)
     return join_templates([p if isinstance(p, str) else text_template(p.type, p.spec) for p in type.parts])
 
 
 def value_template(type: LangType, spec: str) -> TextTemplate:
-    """A value inside another: there texts have quotes."""
+    """The template of a nested value, where texts have quotes."""
     match type:
         case Tensor() | KeyType():
             return (("number", spec),)
@@ -77,7 +77,7 @@ def bracket_template(opened: str, items: Sequence[TextTemplate]) -> TextTemplate
 
 
 def join_templates(parts: Iterable[str | TextTemplate]) -> TextTemplate:
-    """Strings and templates in a row, as few parts as possible."""
+    """Concatenate strings and templates; adjacent strings are merged."""
     found: list[TemplatePart] = []
     for part in [p for some in parts for p in ((some,) if isinstance(some, str) else some)]:
         if isinstance(part, str) and found and isinstance(found[-1], str):
@@ -91,7 +91,7 @@ def join_templates(parts: Iterable[str | TextTemplate]) -> TextTemplate:
 
 
 def check_format(type: LangType, part: tree.Interpolation) -> None:
-    """Hold the format of a string's hole against the type of its value. Errors: DL0339 at the format."""
+    """Check the format of an interpolation against the type of its value. Errors: DL0339 at the format."""
     if not part.format:
         return
     end = part.span.end - 1
@@ -104,12 +104,12 @@ def check_format(type: LangType, part: tree.Interpolation) -> None:
 
 
 def sample_number(type: Tensor) -> Any:
-    """A number of an element type, as formats see it."""
+    """A sample number of an element type, for checking formats."""
     return {"bool": "true", "float": 1.0, "complex": 1j}.get(dtype_or_default(type.dtype).kind, 1)
 
 
 def dtype_or_default(dtype: DType) -> DType:
-    """The element type itself, or what it is if nothing ever says."""
+    """The element type, or the default of an open one, without solving it."""
     dtype = prune_dtype(dtype)
     return dtype.default if isinstance(dtype, DTypeVar) else dtype
 

@@ -1,4 +1,4 @@
-"""A record or an enum applied to sizes and types: as many as it takes, and each of the kind that its fields need."""
+"""Generic types in annotations: records and enums applied to sizes and types, and tangent types `D(…)`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from difflang.types.type_errors import declaration_kind, make_error
 if TYPE_CHECKING:
     from difflang.types.annotations import AnnotationResolver, TypeBinding
 
+# The codes for a generic of the wrong kind in a field's type; they are reported at the argument instead.
 KIND_ERROR_CODES = (
     "DL0202",
     "DL0203",
     "DL0301",
-)  # what a name in a field is reported as that stands for something else
+)
 
 
 def apply_type(names: AnnotationResolver, written: tree.TypeApply, decl: tree.Record | tree.Enum) -> LangType:
     """`Name[a, b]`. Errors: DL0302 for another number of arguments, DL0301 for one of another kind."""
     if len(decl.generics) != len(written.args):
-        message = f"the {declaration_kind(decl)} `{decl.name}` takes {len(decl.generics)} in brackets, not {len(written.args)}"
+        count = len(decl.generics)
+        message = f"the {declaration_kind(decl)} `{decl.name}` takes {count} in brackets, not {len(written.args)}"
         raise make_error("DL0302", message, (written.span, ""), (decl.name_span, f"it is {declaration_head(decl)}"))
     places = {g.name: arg.span for g, arg in zip(decl.generics, written.args, strict=True)}
     args = {g.name: names.argument(arg) for g, arg in zip(decl.generics, written.args, strict=True)}
@@ -53,7 +55,7 @@ def apply_type(names: AnnotationResolver, written: tree.TypeApply, decl: tree.Re
 
 
 def satisfies_bound(found: TypeBinding, bound: str | None) -> bool:
-    """Whether what stands for a generic name keeps its bound, where that asks for an element type."""
+    """Whether a binding satisfies the bound of its generic, if that is of element types."""
     accepted = DTYPE_BOUNDS.get(bound or "")
     if accepted is None or not isinstance(found, DType):
         return accepted is None
@@ -67,7 +69,7 @@ def satisfies_bound(found: TypeBinding, bound: str | None) -> bool:
 
 
 def argument_kind_error(decl: tree.Record | tree.Enum, given: Span, found: TypeBinding, use: Span) -> DifflangError:
-    """What stands in brackets is no such thing as the name there: a size for an element type, i32 for a float."""
+    """The report of an argument of the wrong kind: a size for an element type, i32 for a float."""
     is_a = "a size" if isinstance(found, (int, Poly)) else "an element type" if isinstance(found, DType) else "a type"
     accepted = next((DTYPE_BOUNDS.get(g.bound or "", ()) for g in decl.generics if g.span == use), ())
     asked = f"here it is one of {', '.join(map(str, accepted))}" if accepted else "it is used here"
@@ -78,9 +80,12 @@ def argument_kind_error(decl: tree.Record | tree.Enum, given: Span, found: TypeB
 
 
 def declaration_head(decl: tree.Record | tree.Enum) -> str:
-    """A declaration's name with what it takes, as it is written."""
+    """The head of a declaration: its name and generics."""
     args = ", ".join(g.name for g in decl.generics)
     return f"{decl.name}[{args}]" if args else decl.name
+
+
+# ---- Tangent types
 
 
 def match_tangent(
@@ -90,7 +95,7 @@ def match_tangent(
     type: LangType,
     waiting: list[tuple[tree.TypeExpr, Dim]],
 ) -> bool:
-    """Whether a type is `written`, `D(of)`. What the functions in a record have captured stands in no written type."""
+    """Whether a type matches the annotation `D(of)`, written as `written`."""
     match of, type:
         case _, Tensor():
             return names.matched(of, type, waiting)
@@ -112,9 +117,9 @@ def match_tangent(
 
 
 def match_generic_tangent(names: AnnotationResolver, written: tree.TypeCall, name: str, type: LangType) -> bool:
-    """Whether a type is that of changes of what a generic name stands for, if of another variant or function.
+    """Whether a type is the tangent of a generic's type, possibly of another variant or function.
 
-    Errors: DL0204 where nothing has told what that is: a change does not tell which of its value do not change.
+    Errors: DL0204 if the generic is unbound: a tangent does not determine the fields that have none.
     """
     if name not in names.bound:
         way = f"take the value too, of type `{name}`, or a tangent of any type, `{name}: vec`"
@@ -123,7 +128,7 @@ def match_generic_tangent(names: AnnotationResolver, written: tree.TypeCall, nam
 
 
 def infer_record_args(names: AnnotationResolver, type: RecordType) -> tuple[object, ...]:
-    """What a record is applied to, by the types of the fields that are there."""
+    """The arguments of a record, inferred from the fields of its tangent."""
     generics = {g.name: g.bound for g in type.decl.generics}
     inner = replace(names, records=names.lookup_for(type.decl), bound={}, generics=generics, rigid=False, within=())
     written = {f.name: f.type for f in type.decl.fields}

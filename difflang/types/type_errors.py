@@ -1,4 +1,4 @@
-"""What the checker says of wrong programs, and what it says when a definition leaves a question open."""
+"""Reports of type errors, type names of other languages, and `DeferCheck` for definitions checked at their calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from difflang.types.suggested_fixes import declared_dtype_fix
 
 
 class DeferCheck(Exception):
-    """A definition says too little to be checked by itself; every use of it is checked instead."""
+    """A definition leaves too much open to be checked; its calls are checked instead."""
 
 
 def make_error(
@@ -30,17 +30,17 @@ def make_error(
 
 
 def nesting_error(span: Span) -> DifflangError:
-    """Types and patterns are read with Python's stack; what is deeper than that is nothing a person wrote."""
+    """The report of types or patterns nested deeper than Python's stack."""
     line = Span(span.source, span.start, min(span.end, span.start + len(span.text.split("\n", 1)[0])))
     way = "move an inner part into a function or a record"
     return make_error("DL1002", "this is nested too deep", (line, ""), help=way)
 
 
-MAX_LEAVES = 65_536  # arrays in one value: each is an argument of what is compiled
+MAX_LEAVES = 65_536  # arrays in one value: each is an argument of the executable
 
 
 def leaf_limit_error(span: Span) -> DifflangError:
-    """A value of more arrays than anybody writes down: each step of a few lines can double them."""
+    """The report of a value with too many arrays: nesting doubles them in a few lines."""
     message = f"a value has at most {MAX_LEAVES:,} parts"
     return make_error("DL1008", message, (span, "this has more"), help="put similar values into an array")
 
@@ -51,7 +51,7 @@ def unbound_size_error(span: Span, name: str) -> DifflangError:
 
 
 def unbound_yield_error(span: Span, name: str) -> DifflangError:
-    """A size in the result of a function in which a loop yields."""
+    """The report of an unbound size in the result of a function whose loop yields."""
     way = f"the size of a yielded array is the size of its loop: `for i in 0..{name}`, with a parameter `{name}: dim`"
     more = "other loops yield a history, which only loops of the same function can read"
     label = Label(span, "")
@@ -59,7 +59,7 @@ def unbound_yield_error(span: Span, name: str) -> DifflangError:
 
 
 def unsolvable_size_error(written: tree.TypeExpr, names: Sequence[str]) -> DifflangError:
-    """A formula of sizes from which its new names cannot be told."""
+    """The report of a size formula with several unknown names."""
     some = " and ".join(f"`{n}`" for n in names)
     way = f"name each size alone in the type of a parameter, or take it as `{names[0]}: dim`"
     return make_error(
@@ -68,7 +68,7 @@ def unsolvable_size_error(written: tree.TypeExpr, names: Sequence[str]) -> Diffl
 
 
 def undetermined_generic_error(name: str, given: Span, declared: Span, *used: Span) -> DifflangError:
-    """A size, or a type, that is used and that the value given does not have in its variant."""
+    """The report of a generic that is used but that the argument's variant leaves open."""
     way = f"declare it where the value is created, as in `let x: T[3] = …`, or take `{name}` from another parameter"
     labels = (given, f"this fits any `{name}`"), (declared, "declared here"), *[(u, "used here") for u in used]
     return make_error("DL0204", f"`{name}` cannot be inferred from this value", *labels, help=way)
@@ -101,7 +101,7 @@ def unknown_type_error(
 
 
 def recursive_type_error(decl: tree.Record | tree.Enum) -> DifflangError:
-    """A value in which there is another one like it has no size that is known before the run."""
+    """The report of a recursive type, whose values have no static size."""
     way = (
         "keep the values in arrays, with one row for each, and store the row number of another value "
         "instead of the value"
@@ -120,7 +120,7 @@ def annotation_text(written: tree.TypeExpr) -> str:
 
 
 def missing_value_hint(text: str) -> str:
-    """The way out for what has no value where one is wanted, by how it begins."""
+    """The help for code without a value where one is expected, by its first words."""
     bound = re.match(r"(?:let|var)\s+(\w+)\b", text)
     if bound is not None:
         return f"end with the value: write `{bound[1]}` on a line below"
@@ -130,7 +130,7 @@ def missing_value_hint(text: str) -> str:
 
 
 def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, what: str, way: str = "") -> DifflangError:
-    """A value whose type is not the declared one."""
+    """The report of a value whose type is not the declared one."""
     if found == UNIT:
         way = missing_value_hint(span.text)
     fixes = declared_dtype_fix(written, found.dtype, span) if isinstance(found, Tensor) else ()
@@ -147,20 +147,20 @@ def declared_type_error(written: tree.TypeExpr, found: LangType, span: Span, wha
 
 
 def rebound_name_error(name: str, again: Span | None, used: Span, first: Span | None) -> DifflangError:
-    """A name that a function uses, and that something else has by the time of a call."""
+    """The report of a top-level name that a function uses and that was rebound before a call."""
     places = ((again, "bound again here"), (used, "used here"), (first, "bound here first"))
     labels = [(place, text) for place, text in places if place is not None]
     message = f"`{name}` is bound again after a function used it"
     return make_error("DL0212", message, *labels, help="give the new value another name, or pass it to the function")
 
 
-# Where the numbers of a type end: from here on, half a step beyond the last, they are rounded to infinity.
+# From these numbers on, half a step beyond the largest, rounding gives infinity.
 OVERFLOW_BOUNDS = {"f16": 2.0**16 * (1 - 2.0**-12), "bf16": 2.0**128 * (1 - 2.0**-9), "f32": 2.0**128 * (1 - 2.0**-25)}
 OVERFLOW_BOUNDS["c64"] = OVERFLOW_BOUNDS["f32"]
 
 
 def check_literal_range(number: float, dtype: DType, span: Span) -> None:
-    """A number as written is one of its type's. Errors: DL0316."""
+    """Check that a literal is in the range of its element type. Errors: DL0316."""
     if not dtype.is_integer:
         end = OVERFLOW_BOUNDS.get(dtype.name, inf)
         if end <= abs(number) < inf:
@@ -177,7 +177,7 @@ def check_literal_range(number: float, dtype: DType, span: Span) -> None:
 
 
 def condition_type_error(type: LangType, span: Span) -> DifflangError:
-    """What is said where `if` or `while` is given something else than one bool."""
+    """The report of a condition that is not a scalar bool."""
     what, way = f"this is {show_type(type)}", "compare something that it contains"
     if isinstance(type, Tensor):
         dtype = prune_dtype(type.dtype)
@@ -206,5 +206,5 @@ FOREIGN_TYPE_NAMES: Mapping[str, str] = {
     "matrix": "f32[n, m]",
 }
 
-# Those of which it takes a person to say what was meant: the axes, or the kind of number.
+# Names without an automatic fix: only the author knows the axes or the kind of number.
 AMBIGUOUS_TYPE_NAMES = ("number", "array", "ndarray", "tensor", "vector", "vec", "list", "matrix")

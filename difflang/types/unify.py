@@ -1,4 +1,4 @@
-"""Making types agree: the checker's `Solver`, which answers open element types and proves sizes equal."""
+"""Type unification, the checker's `TypeSolver`: solves open element types and proves sizes equal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from difflang.types.language_types import (
 
 
 class Unifier:
-    """A `Solver` that unifies.
+    """A `TypeSolver` that unifies.
 
-    `lenient` says that sizes which may yet be equal pass: while a definition is checked under a `where` clause or a
-    branch on sizes, the proof waits for the specialization, where every size is a number.
+    If `lenient`, sizes that may still be equal pass: while a definition is checked under a `where` clause or a branch
+    on sizes, the proof is left to the specialization, where every size is a number.
     """
 
     __slots__ = ("lenient",)
@@ -51,7 +51,7 @@ class Unifier:
             raise TypeMismatch(f"takes {dtype_family_name(dtypes)}, not {dtype}")
 
     def vector(self, type: LangType) -> bool:
-        """Whether values of a type have `+`, scale, `dot` and `zero`; numbers as written become floats."""
+        """Whether values of a type form a vector space, with `+`, `dot` and `zero`; literals become floats."""
         match type:
             case Tensor():
                 try:
@@ -90,7 +90,7 @@ class Unifier:
             raise TypeMismatch(message.format(*parts))
 
     def equal(self, a: Dim | AxisSpread, b: Dim | AxisSpread) -> bool:
-        """Whether two sizes are the same, or may be and that is for the specialization to prove."""
+        """Whether two sizes are equal, or may be and the specialization will prove it."""
         if a == b:
             return True
         if isinstance(a, AxisSpread) or isinstance(b, AxisSpread):
@@ -98,10 +98,11 @@ class Unifier:
         difference = a - b
         if isinstance(difference, int):
             return False
+        # The normal form of polynomials is not unique under floor division: only numbers decide it.
         return self.lenient or has_floor_div(difference)
 
     def same(self, a: LangType, b: LangType) -> bool:
-        """Make two types one; says whether that is possible."""
+        """Unify two types; returns whether that is possible."""
         match a, b:
             case Tensor(), Tensor():
                 return (
@@ -130,7 +131,7 @@ class Unifier:
                 return a == b
 
     def same_text(self, a: TextType, b: TextType) -> bool:
-        """Whether two texts say the same, but for the numbers of the run, as far as it is known what they say."""
+        """Whether two texts are equal apart from run-time values, as far as they are known."""
         declared = TextType()
         if declared in (a, b):
             return True
@@ -142,7 +143,7 @@ class Unifier:
         return a == b
 
     def same_args(self, a: VariantType, b: VariantType) -> bool:
-        """Whether two enums were, or can have been, applied to the same sizes and types."""
+        """Whether two enums have, or may have, the same arguments."""
         return all(m is None or n is None or self.argument(m, n) for m, n in zip(a.args, b.args, strict=True))
 
     def argument(self, a: object, b: object) -> bool:
@@ -150,14 +151,14 @@ class Unifier:
             return unify_dtypes(a, b)
         if isinstance(a, (int, Poly)) and isinstance(b, (int, Poly)):
             return self.equal(a, b)
-        return True  # types of fields, which are compared where they are
+        return True  # whole types: the fields are compared
 
     def all_same(self, first: Sequence[LangType], second: Sequence[LangType]) -> bool:
         return len(first) == len(second) and all(self.same(a, b) for a, b in zip(first, second, strict=True))
 
 
 def type_differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[LangType, LangType]]:
-    """The parts of two types that cannot be made one."""
+    """The parts of two types that do not unify."""
     found: list[tuple[LangType, LangType]] = []
     todo = [(a, b)]
     while todo:
@@ -177,7 +178,7 @@ def type_differences(unifier: Unifier, a: LangType, b: LangType) -> list[tuple[L
 
 
 def unify_dtypes(a: DType, b: DType) -> bool:
-    """Make two element types one; says whether that is possible."""
+    """Unify two element types; returns whether that is possible."""
     a, b = prune_dtype(a), prune_dtype(b)
     if a is b:
         return True
@@ -190,7 +191,8 @@ def unify_dtypes(a: DType, b: DType) -> bool:
         wanted = [d for d in (b.default, a.default) if d in common]
         if not narrow_candidates(b, common):
             return False
-        b.default = max(wanted, key=lambda d: d.bits, default=b.default)  # files may have different default floats
+        # Literals of files with different default floats: the wider default wins.
+        b.default = max(wanted, key=lambda d: d.bits, default=b.default)
         b.default_real = max(b.default_real, a.default_real, key=lambda d: d.bits)
         a.solution = b
         return True
@@ -202,7 +204,7 @@ def unify_dtypes(a: DType, b: DType) -> bool:
 
 
 def narrow_candidates(var: DTypeVar, candidates: Sequence[DType]) -> bool:
-    """Leave a variable only these candidates; false where none is left. A sole candidate is its answer."""
+    """Restrict a variable to these candidates; False if none remains. A single candidate is its solution."""
     if not candidates:
         return False
     var.candidates = tuple(candidates)
@@ -215,7 +217,7 @@ def narrow_candidates(var: DTypeVar, candidates: Sequence[DType]) -> bool:
 
 
 def dtype_family_name(dtypes: Sequence[DType]) -> str:
-    """How a message names a set of element types."""
+    """The name of a set of element types in messages."""
     kinds = {d.kind for d in dtypes}
     if kinds == {"float"} and len(dtypes) < len(FLOATS):
         return " or ".join(map(str, dtypes))

@@ -1,6 +1,6 @@
-"""Complex numbers: made of two parts, taken apart, and what is computed of their parts rather than by an op of its own.
+"""Complex arithmetic: built-ins that build and split complex numbers, and operations that work on the two parts.
 
-Nothing is complex without being so written: a real number becomes complex by `c64(x)` or `complex(x, y)` only.
+Nothing becomes complex implicitly: a real number becomes complex only by `c64(x)` or `complex(x, y)`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @builtin("complex")
 def complex_(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`complex(x, y)` is x + i y. Of two numbers as written it is one as written."""
+    """`complex(x, y)` is x + i y. Two literals give a complex literal."""
     took = BuiltinArgs(cx, args, name, "real imag")
     x, y = took.array("real"), took.array("imag")
     if x.literal and y.literal and isinstance(x.static, (int, float)) and isinstance(y.static, (int, float)):
@@ -49,7 +49,7 @@ def real_and_imaginary(cx: ElabContext, z: Array, span: Span) -> tuple[Array, Ar
 
 @builtin("angle")
 def angle(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The argument, in [-pi, pi]; its derivative at 0 is 0."""
+    """The phase angle, in [-pi, pi]; its derivative at 0 is 0."""
     took = BuiltinArgs(cx, args, name, "z")
     z, at = took.array("z"), took.span("z")
     if not z.tensor.dtype.is_complex:
@@ -61,7 +61,7 @@ def angle(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def as_real_pairs(cx: ElabContext, term: Term, span: Span) -> Term:
-    """A vector over the real numbers: every complex array in it as the pair of its parts."""
+    """The value as a vector over the real numbers: each complex array becomes the pair of its parts."""
     match term:
         case Array() if term.tensor.dtype.is_complex:
             return Tuple(real_and_imaginary(cx, term, span))
@@ -78,23 +78,23 @@ def as_real_pairs(cx: ElabContext, term: Term, span: Span) -> Term:
 
 
 def abs_squared(cx: ElabContext, x: Array, span: Span, at: Span | None = None) -> Array:
-    """The square of the absolute value: a real number, without a root on the way."""
+    """The square of the absolute value: a real number, computed without a square root."""
     if not x.tensor.dtype.is_complex:
         return as_array(cx, elementwise(cx, "mul", span, (x, x), (at, at) if at is not None else ()), span)
     products = [elementwise(cx, "mul", span, (part, part)) for part in real_and_imaginary(cx, x, span)]
     return as_array(cx, elementwise(cx, "add", span, products), span)
 
 
-# ---- What ops of real numbers are of complex ones
+# ---- Complex versions of ops on real numbers
 
 
 def complex_abs(cx: ElabContext, span: Span, z: Array) -> Term:
-    """Without overflow; its derivative at 0 is 0."""
+    """The absolute value, without overflow; its derivative at 0 is 0."""
     return elementwise(cx, "hypot", span, real_and_imaginary(cx, z, span))
 
 
 def register_part_test(name: str, join: str) -> None:
-    """A question about a complex number: asked of both parts."""
+    """Registers a test such as `isnan` for complex numbers: test both parts and combine the answers with `join`."""
 
     def test_parts(cx: ElabContext, span: Span, z: Array) -> Term:
         return elementwise(

@@ -1,5 +1,6 @@
-"""Convolution and pooling in one, two and three dimensions. Images are [batch, axes of space, channels], kernels
-[axes of space, channels in, channels out].
+"""Convolution and pooling in one, two and three dimensions.
+
+Images are [batch, axes of space, channels], kernels [axes of space, channels in, channels out].
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def per_space_axis(cx: ElabContext, took: BuiltinArgs, name: str, rank: int, def
 
 
 def same_padding(sizes: Ints, window: Ints, strides: Ints) -> Margins:
-    """As many places as strides fit into the image."""
+    """The padding for which the output has one place per stride, as in TensorFlow's `SAME`."""
     found: list[tuple[int, int]] = []
     for n, k, s in zip(sizes, window, strides, strict=True):
         missing = max((-(-n // s) - 1) * s + k - n, 0)
@@ -50,7 +51,7 @@ def same_padding(sizes: Ints, window: Ints, strides: Ints) -> Margins:
 
 
 def padding_argument(cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: Ints, strides: Ints) -> Margins:
-    """`"valid"`: none. `"same"`: as many places as strides fit into the image. Or a number for the ends of an axis."""
+    """`"valid"` is none, `"same"` gives one output place per stride; else a number for both ends of each axis."""
     word = padding_word(cx, took)
     if word == "same":
         return same_padding(sizes, window, strides)
@@ -61,11 +62,12 @@ def padding_argument(cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: In
 def window_padding(
     cx: ElabContext, took: BuiltinArgs, name: str, what: str, sizes: Ints, window: Ints, strides: Ints
 ) -> Margins:
-    """How an image is padded for windows that `what` says. Errors: DL0338 for one that is longer than the padded image.
+    """The padding of an image for the windows of argument `what`.
 
-    Padding that is as many places as strides fit leaves none in an image of nothing.
+    Errors: DL0338 for a window that is longer than the padded image.
     """
     edges = padding_argument(cx, took, sizes, window, strides)
+    # "same" always fits; it pads an empty image with nothing, and its output is empty too.
     if padding_word(cx, took) == "same":
         return edges
     x, way = took.array("x"), max(-(-(k - n) // 2) for n, k in zip(sizes, window, strict=True))
@@ -83,7 +85,7 @@ def window_padding(
 
 
 def padding_word(cx: ElabContext, took: BuiltinArgs) -> str | None:
-    """The padding where it is a word. Errors: DL0338 for an unknown one."""
+    """The padding if it is a word, else None. Errors: DL0338 for an unknown word."""
     if not took.is_present("padding"):
         return "valid"
     term, span = took.by_name["padding"]
@@ -95,7 +97,7 @@ def padding_word(cx: ElabContext, took: BuiltinArgs) -> str | None:
 
 
 def image_argument(cx: ElabContext, took: BuiltinArgs, name: str, kind: str) -> tuple[Array, Ints]:
-    """An image and its sizes in space."""
+    """An image and its sizes along the spatial axes."""
     x, span = require_rank(took.array(name)), took.span(name)
     if x.tensor.rank != int(kind[0]) + 2:
         raise cx.error("DL0313", f"images are [batch, {SPACE[kind]}, channels]", span, f"this is {show_type(x.tensor)}")
@@ -103,7 +105,7 @@ def image_argument(cx: ElabContext, took: BuiltinArgs, name: str, kind: str) -> 
 
 
 def require_rank(x: Array) -> Array:
-    """An array whose number of axes is known. Errors: Undecided."""
+    """An array whose number of axes is known. Errors: DeferCheck."""
     if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
         raise DeferCheck
     return x
@@ -119,7 +121,7 @@ def static_sizes(cx: ElabContext, sizes: tuple[Dim, ...], span: Any) -> Ints:
 
 
 def kernel_argument(cx: ElabContext, took: BuiltinArgs, x: Array, kind: str) -> tuple[Array, Ints]:
-    """A kernel for an image, and its sizes in space."""
+    """A kernel for an image, and its sizes along the spatial axes."""
     w, span = require_rank(took.array("w")), took.span("w")
     if w.tensor.rank != x.tensor.rank:
         raise cx.error("DL0313", f"a kernel is [{SPACE[kind]}, in, out]", span, f"this is {show_type(w.tensor)}")
@@ -170,10 +172,10 @@ def dilated_sizes(taps: Ints, dilation: Ints) -> Ints:
 
 @builtin("conv1d_transpose", "conv2d_transpose", "conv3d_transpose")
 def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The adjoint of the convolution with the same kernel and options: `w` is [axes of space, out, in] from here.
+    """The adjoint of the convolution with the same kernel and options; `w` is [axes of space, out, in] here.
 
-    Where several sizes of image would give one of this size, it is the least, and with `padding = "same"` the stride
-    times this size.
+    Several input sizes can convolve to one output size: the smallest is chosen, or the stride times this size with
+    `padding = "same"`.
     """
     took, kind = BuiltinArgs(cx, args, name, "x w stride? padding? dilation? groups?"), name[4:6]
     x, sizes = image_argument(cx, took, "x", kind)
@@ -193,6 +195,7 @@ def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
     before = x.tensor.reshaped(x.tensor.shape[0], *whole, w.tensor.shape[-2] * groups)
     cx.builder.span = args.span
     ones = (1,) * len(sizes)
+    # The op's own transpose rule: `x` plays the cotangent of a convolution's image.
     ct, w_value = cx.builder.capture(x.value), cx.builder.capture(w.value)
     return Array(
         image_cotangent(
@@ -205,7 +208,7 @@ def conv_transpose(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def transposed_size(
     cx: ElabContext, took: BuiltinArgs, sizes: Ints, window: Ints, strides: Ints
 ) -> tuple[Ints, Margins]:
-    """The size of the image whose convolution is one of this size, and how that is padded."""
+    """The size of the image whose convolution has this size, and that image's padding."""
     if padding_word(cx, took) == "same":
         whole = tuple(n * s for n, s in zip(sizes, strides, strict=True))
         return whole, same_padding(whole, window, strides)
@@ -219,7 +222,7 @@ def transposed_size(
 
 @builtin(*[f"{what}_pool{kind}" for what in ("max", "avg", "sum") for kind in SPACE])
 def pooling(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The greatest, mean or summed value in each window, which moves by its own size unless `stride` says otherwise.
+    """The maximum, mean or sum of each window; the stride is the window's own size unless `stride` is passed.
 
     Padding never wins a maximum, and counts as zeros in a mean.
     """

@@ -1,4 +1,4 @@
-"""Functions that make arrays, and those that change only their shape; inner products."""
+"""Built-ins that create arrays (`zeros`, `fill`, `linspace`), change their shape, or take inner products."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def shape_argument(cx: ElabContext, items: Sequence[tuple[Term, Span]], least: int = 0) -> tuple[Dim, ...]:
-    """Sizes given one by one, `zeros(n, m)`, or as one list or tuple, `zeros([n, m])`. Errors: DL0303, DL0305."""
+    """Sizes passed one by one, `zeros(n, m)`, or as one list or tuple, `zeros([n, m])`. Errors: DL0303, DL0305."""
     if len(items) == 1:
         term, span = items[0]
         if isinstance(term, Tuple):
@@ -75,7 +75,7 @@ def zeros(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("fill")
 def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """A number in an array of that shape, or an array along new first axes."""
+    """An array of the given shape filled with one number, or with copies of an array along new leading axes."""
     if len(args.items) < 1 or args.named:
         raise cx.error("DL0319", "`fill` is called as `fill(n, m, value)`", args.span)
     value, at = as_array(cx, *args.items[-1]), args.items[-1][1]
@@ -95,7 +95,7 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("zeros_like", "ones_like")
 def zeros_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Of an array, an array; of a record, its tangent."""
+    """An array for an array; a tangent of the record for a record."""
     term = BuiltinArgs(cx, args, name, "x").term("x")
     value = 0 if name == "zeros_like" else 1
     if isinstance(term, Array):
@@ -105,7 +105,7 @@ def zeros_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("zero")
 def zero(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The zero of a vector space: a change of `x` that changes nothing."""
+    """The zero tangent of `x`."""
     return constant_tangent(cx, BuiltinArgs(cx, args, name, "x").term("x"), constant_maker(cx, 0, args.span), args.span)
 
 
@@ -114,7 +114,7 @@ def constant_maker(cx: ElabContext, value: float, span: Span) -> Callable[[Tenso
 
 
 def constant_tangent(cx: ElabContext, term: Term, make_leaf: Callable[[Tensor], Value], span: Span) -> Term:
-    """A change of a value, each array of it made anew. Errors: DL0401 for what has no tangent."""
+    """A tangent of a value, each array of it built by `make_leaf`. Errors: DL0401 for a value without a tangent."""
     type = tangent_type(type_of(term))
     if type == UNIT and not isinstance(term, Tuple):
         raise cx.error("DL0401", f"{show_type(type_of(term))} has no tangent", span)
@@ -147,13 +147,14 @@ def iota(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("linspace")
 def linspace(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`n` numbers evenly from `a` to `b`, both included."""
+    """`n` evenly spaced numbers from `a` to `b`, both included."""
     took = BuiltinArgs(cx, args, name, "a b n")
     a, b, n = took.array("a"), took.array("b"), took.static("n", 0)
     width = elementwise(cx, "sub", args.span, (b, a))
     dtype = literal_dtype(0.0, cx.module.default_float)
     steps = Array(cx.emit("iota", args.span, type=Tensor(I32, (n,)), axis=0))
     steps = Array(cx.emit("convert", args.span, steps.value, dtype=dtype))
+    # One point is `a` itself: dividing by 1 rather than 0 keeps it from being NaN.
     last = n - 1 if not isinstance(n, int) or n > 1 else 1
     count = Array(cx.emit("const", args.span, value=last, type=Tensor(dtype)))
     part = elementwise(cx, "div", args.span, (steps, count))
@@ -194,7 +195,7 @@ def shape_product(shape: Sequence[Dim]) -> Dim:
 
 
 def transpose(cx: ElabContext, args: CallArgs) -> Walk[Term]:
-    """Of an array, all axes reversed, or in the order given; of a linear function, that function turned round."""
+    """The axes of an array reversed, or in the given order; for a linear function, its transpose."""
     took = BuiltinArgs(cx, args, "transpose", "x axes?")
     if isinstance(took.term("x"), (Closure, OpaqueTerm)) and not took.is_present("axes"):
         from difflang.elaborate.derivatives import linear_functions
@@ -263,7 +264,7 @@ def reverse(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("pad")
 def pad(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`pad(x, low, high, value = 0)`: as many more places at each end of every axis."""
+    """`pad(x, low, high, value = 0)`: that many extra elements at each end of every axis."""
     took = BuiltinArgs(cx, args, name, "x low high value?")
     x = took.array("x")
     rank = x.tensor.rank
@@ -295,7 +296,7 @@ def outer(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("dot")
 def dot(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The sum of products of two arrays; of tuples and tangents of records the inner product over the real numbers."""
+    """The sum of the products of two arrays; for tuples and record tangents, the real inner product."""
     took = BuiltinArgs(cx, args, name, "x y")
     x, y = took.term("x"), took.term("y")
     if not isinstance(x, Array) and not isinstance(y, Array):
@@ -305,9 +306,9 @@ def dot(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def sum_leaves(cx: ElabContext, term: Term, span: Span) -> Array:
-    """The sum of every element of every leaf; of a part that holds no number it is 0.
+    """The sum of all elements of all leaves; a part without numbers adds 0.
 
-    Errors: DL0401 where no value of the type holds one.
+    Errors: DL0401 where no value of the type holds a number.
     """
     if isinstance(term, Array):
         axes = tuple(range(term.tensor.rank))
@@ -329,12 +330,12 @@ def sum_leaves(cx: ElabContext, term: Term, span: Span) -> Array:
 
 
 def has_numbers(term: Term) -> bool:
-    """Whether there is a number in a value, besides the tags of enums and functions."""
+    """Whether a value holds a number other than the tags of enums and functions."""
     return isinstance(term, Array) or any(map(has_numbers, child_terms(term)))
 
 
 def sum_active_option(cx: ElabContext, term: SumTerm, span: Span) -> Array:
-    """The sum over the option that is there."""
+    """The sum over the option that the tag selects at run time."""
     from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
     def option_arm(part: Term) -> MatchArm:

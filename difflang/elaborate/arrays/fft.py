@@ -1,4 +1,4 @@
-"""Fourier transforms: along the last axis, along another with `axis`, or along several at once."""
+"""Fast Fourier transforms (`fft`, `ifft`, `rfft`, `irfft`) along the last axis, or along the axes that `axis` names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fft(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("rfft")
 def rfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The transform of real numbers: along the last of several axes half of it, which says all."""
+    """The transform of real numbers. Only half of the last axis is computed: the rest is its complex conjugate."""
     x, at, (*rest, last) = fft_operand(cx, BuiltinArgs(cx, args, name, "x axis?"), "x")
     half = cx.emit_op("rfft", args.span, x, spans=(at,), axis=last)
     return cx.emit_op("fft", args.span, half, axes=tuple(rest), inverse=False) if rest else half
@@ -35,7 +35,7 @@ def rfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("irfft")
 def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The real numbers of which that is the transform: as many along the last axis as `n` says, else an even number."""
+    """The real numbers with this transform: `n` of them along the last axis, or an even number without `n`."""
     took = BuiltinArgs(cx, args, name, "z n? axis?")
     z, at, (*rest, last) = fft_operand(cx, took, "z")
     size = took.static("n", 2 * (z.tensor.shape[last] - 1))
@@ -57,7 +57,7 @@ def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def fft_operand(cx: ElabContext, took: BuiltinArgs, param: str) -> tuple[Array, Span, tuple[int, ...]]:
-    """What is transformed, where it stands, and the axes. Errors: DL0303, DL0335."""
+    """The array to transform, its source position, and the axes. Errors: DL0303, DL0335."""
     x, at = took.array(param), took.span(param)
     shape = x.tensor.shape
     if any(isinstance(d, AxisSpread) for d in shape):

@@ -1,7 +1,7 @@
-"""What is known of an index that is computed: that it is a loop's index plus a size, or below which size it stays.
+"""Bounds analysis of computed indices: an index is a loop's index plus a size, or has a known upper bound.
 
-A number that is known to be in `0 .. below - 1` needs no check where it indexes an axis of that size. Here are the
-bounds of what is computed of such numbers, wherever sizes are numbers, so in everything that is compiled.
+A number known to be in `0 .. upper_bound - 1` needs no check where it indexes an axis of that size. The rules here
+propagate such bounds through arithmetic. They need sizes that are numbers, as in everything that is compiled.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from difflang.elaborate.terms import Array
 from difflang.ir.tensor_types import I32
 from difflang.types.dtype_variables import prune_dtype
 
-I32_LIMIT = 2**31  # what an i32 is below
+I32_LIMIT = 2**31  # every i32 is below it
 
 
 def propagate_bounds(name: str, arrays: Sequence[Array], result: Array) -> Array:
-    """The result of an elementwise operation, with what is known of it as an index."""
+    """The result of an elementwise operation, with its bound as an index if one follows."""
     if name in ("add", "sub"):
         result = shift_loop_index(name, arrays, result)
     if result.upper_bound is not None or name not in BOUND_RULES or prune_dtype(result.tensor.dtype) is not I32:
         return result
+    # A bound past the i32 range proves nothing: the computation may have wrapped around.
     most = BOUND_RULES[name](*arrays)
     return replace(result, upper_bound=most + 1) if most is not None and 0 <= most < I32_LIMIT else result
 
 
 def shift_loop_index(name: str, arrays: Sequence[Array], result: Array) -> Array:
-    """The index of a loop plus or minus a size is still known by the loop's index."""
+    """A loop's index plus or minus a size, recorded as an offset from that index."""
     a, b = arrays
     if name == "add" and a.index_of_loop is None:
         a, b = b, a
@@ -40,14 +41,14 @@ def shift_loop_index(name: str, arrays: Sequence[Array], result: Array) -> Array
 
 
 def upper_bound(x: Array) -> int | None:
-    """The greatest that a number can be which is known not to be negative. None if that is not known."""
+    """The largest possible value of a number that is known not to be negative, or None if there is no known bound."""
     if isinstance(x.static, int) and not isinstance(x.static, bool):
         return x.static if x.static >= 0 else None
     return x.upper_bound - 1 if isinstance(x.upper_bound, int) and x.upper_bound > 0 else None
 
 
 def monotone_bound(combine: Callable[..., int]) -> Callable[..., int | None]:
-    """The greatest of an operation that grows with each operand."""
+    """The bound rule of an operation that grows with each operand."""
 
     def bound_rule(*arrays: Array) -> int | None:
         each = [upper_bound(x) for x in arrays]
@@ -58,7 +59,7 @@ def monotone_bound(combine: Callable[..., int]) -> Callable[..., int | None]:
 
 
 def difference_bound(x: Array, y: Array) -> int | None:
-    """A number from which no greater one is taken."""
+    """A bound for `x - y` where `x` is constant and `y` is at most `x`."""
     taken = upper_bound(y)
     return x.static if isinstance(x.static, int) and taken is not None and taken <= x.static else None
 

@@ -1,4 +1,7 @@
-"""Indexing: what stands between brackets, and reading it. Every index is proved in range, or checked as it runs."""
+"""Subscripts `a[i, 1..n, .., mask]` and reading by them: slices, gathers, new axes.
+
+Every index is proved to be in range, or checked at run time.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ from difflang.types.unify import unify_dtypes
 
 
 class SubscriptPart(Struct, frozen=True):
-    """What one subscript does to one axis: `size` of it from `start` in steps; a point when `size` is None.
+    """One subscript of one axis: `size` elements from `start` in steps, or a single point if `size` is None.
 
-    `where` are positions (an integer array: a gather); a new axis has none of these.
+    `where` holds positions (an integer array: a gather). A new axis has none of these.
     """
 
     start: Array | None = None
@@ -44,7 +47,7 @@ class SubscriptPart(Struct, frozen=True):
 
 
 class IndexMask(Struct, frozen=True):
-    """Truths that pick items: they stand for the axes from part number `first` on, which are whole."""
+    """A boolean mask that selects items: it covers the axes from part number `first_part` on, which are whole."""
 
     first_part: int
     truths: Array
@@ -52,7 +55,7 @@ class IndexMask(Struct, frozen=True):
 
 
 class Subscripts(Struct, frozen=True):
-    """An array and what is to be read or written of it, one part an axis (and one a new axis)."""
+    """An array and the part of it to read or write: one `SubscriptPart` for each axis and each new axis."""
 
     base: Array
     parts: tuple[SubscriptPart, ...]
@@ -66,7 +69,7 @@ class Subscripts(Struct, frozen=True):
 
 
 def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subscripts]:
-    """Evaluate what stands between the brackets against the shape of what stands before them."""
+    """Evaluate the subscripts between the brackets against the shape of the indexed array."""
     if isinstance(base, PoisonTerm):
         raise AlreadyReported
     if not isinstance(base, Array):
@@ -117,7 +120,7 @@ def too_many_indices(cx: ElabContext, given: int, type: Tensor, span: Span) -> D
 
 
 def axes_of_mask(cx: ElabContext, mask: Array, sizes: tuple[Dim, ...], span: Span) -> tuple[Dim, ...]:
-    """The axes that a mask stands for. Errors: DL0310 where it has not their shape."""
+    """The axes that a mask covers. Errors: DL0310 where its shape differs from theirs."""
     axes = sizes[: mask.tensor.rank]
     if len(axes) == mask.tensor.rank and all(map(cx.unifier.equal, axes, mask.tensor.shape)):
         return axes
@@ -136,20 +139,20 @@ def full_axis(cx: ElabContext, size: Dim, span: Span) -> SubscriptPart:
 
 
 class SubscriptedAxis(Struct, frozen=True):
-    """An axis that a subscript is for: its size, the array, and its number, if there are others."""
+    """The axis that a subscript indexes: its size, the array, and its number if the array has several axes."""
 
     size: Dim
     array: tree.Expr
     number: int | None
 
     def access_site(self, cx: ElabContext, e: tree.Expr, index: Array, reach: Dim | None = None) -> IndexTarget:
-        """What a report of an index out of range tells."""
+        """The data for the report of an index out of range."""
         length, many = reach if isinstance(reach, int) else None, index.tensor.rank > 0
         return IndexTarget(self.array.span, self.number, length, many, loop_counters(cx, e, index))
 
 
 def loop_counters(cx: ElabContext, e: tree.Expr, index: Array) -> tuple[LoopCounter, ...]:
-    """The loops' variables in an index, each with what the index is more, if that is known."""
+    """The loop variables in an index, each with the index's offset from it, if that is known."""
     found: dict[Span, int | None] = {}
     for name in all_nodes(e):
         binding = cx.scope.find(name.id) if isinstance(name, tree.Name) else None
@@ -164,7 +167,7 @@ def loop_counters(cx: ElabContext, e: tree.Expr, index: Array) -> tuple[LoopCoun
 
 
 def offset_from_counter(index: Array, counter: Array) -> int | None:
-    """How much more an index is than a loop's variable at every step."""
+    """The constant difference between an index and a loop variable, or None if there is none."""
     if index.value is counter.value:
         return 0
     more = index.index_offset - counter.index_offset
@@ -176,7 +179,7 @@ def offset_from_counter(index: Array, counter: Array) -> int | None:
 
 
 def evaluate_subscript(cx: ElabContext, e: tree.Expr, axis: SubscriptedAxis) -> Walk[SubscriptPart | Array]:
-    """One subscript against its axis; a mask, which may stand for more than one, as it is."""
+    """One subscript against its axis. A mask is returned as it is, since it may cover more than one axis."""
     size = axis.size
     if isinstance(e, (tree.Slice, tree.Range)):
         start = (
@@ -210,6 +213,7 @@ def point_index(cx: ElabContext, e: tree.Expr, index: Array, axis: SubscriptedAx
     static, size = index.static, axis.size
     if not isinstance(static, (int, Poly)) or isinstance(static, bool):
         return check_index(cx, index, size, e.span, axis.access_site(cx, e, index))
+    # Only a written minus counts from the end: `a[-1]` does, `a[n]` with a negative `n` is an error.
     if isinstance(e, tree.Unary) and isinstance(static, int) and static < 0:
         static = static + size
     beyond = static - size
@@ -224,7 +228,7 @@ def point_index(cx: ElabContext, e: tree.Expr, index: Array, axis: SubscriptedAx
 
 
 def any_negative(*ends: Dim) -> bool:
-    """Whether one of them is a negative number, as other languages have it for the end of an axis."""
+    """Whether one of them is a negative number, which counts from the end of an axis in other languages."""
     return any(isinstance(end, int) and end < 0 for end in ends)
 
 
@@ -261,7 +265,7 @@ def range_index(
 
 
 def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
-    """The length of `i..i + n`, where the ends differ by a size however large `i` is."""
+    """The length of `i..i + n`, whose ends differ by a size whatever `i` is; None for other ranges."""
     from difflang.elaborate.expressions.primary_expressions import lookup_name
 
     if (
@@ -273,6 +277,7 @@ def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
         return None
     start = e.start.span.text
     lhs, rhs = e.stop.lhs, e.stop.rhs
+    # Source text is compared, not values: the start of the range must be the same expression.
     offset = rhs if lhs.span.text == start else lhs if rhs.span.text == start else None
     if isinstance(offset, tree.Int):
         return offset.value
@@ -285,10 +290,11 @@ def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
 
 
 def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
-    """`a[...]`. Where nothing can be there to read, a check fails or nobody comes by: any number will do."""
+    """`a[...]`."""
     if subs.mask is not None:
         raise mask_length_error(cx, subs.mask)
     subs = scan_loop_axes(subs)
+    # The array is too small: a run-time check fails before the read, or the code never runs. Any value will do.
     if (wide := padded_shape(subs)) is not None:
         nothing = cx.emit("const", subs.span, value=0, type=Tensor(subs.base.tensor.dtype, wide))
         subs = replace(subs, base=Array(nothing))
@@ -308,14 +314,14 @@ def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
 
 
 def mask_length_error(cx: ElabContext, mask: IndexMask) -> DifflangError:
-    """How many items a mask picks is no size."""
+    """The report of a read by a mask, whose number of items is not a size."""
     message = "the number of items that a mask selects is known only at run time"
     way = "keep all items, `where(mask, x, 0.0)`, or reduce the selected ones, `sum(for i if mask[i] => x[i])`"
     return cx.error("DL0334", message, mask.span, f"this is {show_type(mask.truths.tensor)}", way)
 
 
 def padded_shape(subs: Subscripts) -> tuple[Dim, ...] | None:
-    """The shape it would take for these subscripts to fit, where the array is known to have fewer places."""
+    """The smallest shape that fits these subscripts, if the array is known to be smaller; else None."""
     pairs = zip(subs.axes, subs.base.tensor.shape, strict=True)
     shape = tuple(d if p.full_axis else at_least(d, 1 if p.size is None else p.size) for p, d in pairs)
     return shape if shape != subs.base.tensor.shape else None
@@ -330,7 +336,7 @@ def reshape_to(cx: ElabContext, x: Array, shape: tuple[Dim, ...], span: Span) ->
 
 
 def slice_window(cx: ElabContext, subs: Subscripts) -> Array:
-    """The block that the parts of all axes cut out, every axis kept."""
+    """The slice that the parts of all axes select, with every axis kept."""
     axes = subs.axes
     if all(p.full_axis for p in axes):
         return subs.base
@@ -348,7 +354,7 @@ def slice_window(cx: ElabContext, subs: Subscripts) -> Array:
 
 
 def slice_strides(cx: ElabContext, subs: Subscripts) -> Subscripts:
-    """The same with the stepped ranges, whose ends are sizes, cut out already."""
+    """The same subscripts of an array whose stepped ranges, with static ends, are already sliced out."""
     pairs = list(zip(subs.axes, subs.base.tensor.shape, strict=True))
     steps = [p if p.step != 1 else full_axis(cx, d, subs.span) for p, d in pairs]
     rest = [full_axis(cx, p.size, subs.span) if p.step != 1 and p.size is not None else p for p in subs.axes]
@@ -361,7 +367,7 @@ def start_offsets(axes: Sequence[SubscriptPart]) -> list[Value]:
 
 
 def gather_elements(cx: ElabContext, subs: Subscripts) -> Array:
-    """Positions given by arrays, as in NumPy: they broadcast together; their axes stand where the first one stood."""
+    """Index by arrays of positions as in NumPy: they broadcast, and their axes replace the first indexed axis."""
     subs = insert_new_axes(cx, subs)
     base, indexed, positions = gather_operands(cx, subs)
     shape = positions[0].tensor.shape
@@ -374,7 +380,7 @@ def gather_elements(cx: ElabContext, subs: Subscripts) -> Array:
 
 
 def insert_new_axes(cx: ElabContext, subs: Subscripts) -> Subscripts:
-    """The same of an array that has the new axes already."""
+    """The same subscripts of an array that already has the new axes."""
     if not any(p.new_axis for p in subs.parts):
         return subs
     sizes = iter(subs.base.tensor.shape)
@@ -384,7 +390,7 @@ def insert_new_axes(cx: ElabContext, subs: Subscripts) -> Subscripts:
 
 
 def gather_operands(cx: ElabContext, subs: Subscripts) -> tuple[Array, tuple[int, ...], list[Array]]:
-    """The array with its ranges cut out, and the axes that positions index with those positions."""
+    """The array with its ranges sliced out, the axes that positions index, and those positions."""
     axes = subs.axes
     indexed = tuple(i for i, p in enumerate(axes) if p.size is None)
     rest = [
@@ -396,7 +402,7 @@ def gather_operands(cx: ElabContext, subs: Subscripts) -> tuple[Array, tuple[int
 
 
 def broadcast_positions(cx: ElabContext, points: Sequence[SubscriptPart], span: Span) -> list[Array]:
-    """Positions along several axes, of one shape."""
+    """Positions along several axes, broadcast to one shape."""
     found = [p.where if p.where is not None else p.start for p in points]
     positions = [f for f in found if f is not None]
     shape = broadcast_shape(cx, positions, (), span)

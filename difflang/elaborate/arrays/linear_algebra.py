@@ -1,4 +1,4 @@
-"""Linear systems, determinants, factorizations, the exponential; a matrix is the last two axes of an array."""
+"""Linear algebra: `solve`, `inv`, `det`, factorizations, `expm`. A matrix is the last two axes of an array."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def matrix_argument(cx: ElabContext, took: BuiltinArgs, name: str) -> Array:
 
 
 def require_rank(took: BuiltinArgs, name: str) -> Array:
-    """An array with a known number of axes. Errors: Undecided."""
+    """An array with a known number of axes. Errors: DeferCheck."""
     x = took.array(name)
     if any(isinstance(size, AxisSpread) for size in x.tensor.shape):
         raise DeferCheck
@@ -44,7 +44,7 @@ def require_rank(took: BuiltinArgs, name: str) -> Array:
 
 
 def value_in_graph(cx: ElabContext, x: Array, span: Span) -> Value:
-    """The array as rules of ops take it: what they make of it stands in the graph that is being built."""
+    """The array's value captured into the current graph, for op rules that emit equations there."""
     cx.builder.span = span
     return cx.builder.capture(x.value)
 
@@ -54,7 +54,7 @@ def value_in_graph(cx: ElabContext, x: Array, span: Span) -> Value:
 
 @builtin("solve")
 def solve(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The x of `a @ x = b`; a `b` with one axis is a vector, for all of a stack of matrices."""
+    """The x of `a @ x = b`; a `b` with one axis is one vector for a whole stack of matrices."""
     took = BuiltinArgs(cx, args, name, "a b")
     return emit_solve(cx, took, {"transposed": False})
 
@@ -76,7 +76,7 @@ def emit_solve(cx: ElabContext, took: BuiltinArgs, attrs: dict[str, bool]) -> Ar
 
 
 def broadcast_stacks(cx: ElabContext, a: Array, b: Array, span: Span) -> ArrayPair:
-    """A single matrix beside a stack of them is repeated."""
+    """Broadcast a single matrix to the batch axes of the other operand."""
     if b.tensor.rank == 2:
         return a, broadcast_to(cx, b, (*a.tensor.shape[:-2], *b.tensor.shape), span)
     if a.tensor.rank == 2 and b.tensor.rank > 2:
@@ -94,7 +94,7 @@ def inv(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def emit_results(cx: ElabContext, op: str, took: BuiltinArgs, operands: tuple[Array, ...], **attrs: Any) -> list[Array]:
-    """The results of an op, whose refusal speaks of the function and the arguments that were written."""
+    """The results of an op. A type mismatch is reported for the function and arguments of the source text."""
     span = cx.builder.span = took.args.span
     try:
         return [Array(y) for y in cx.builder.emit(OPS[op], [x.value for x in operands], **attrs)]
@@ -109,10 +109,11 @@ def emit_results(cx: ElabContext, op: str, took: BuiltinArgs, operands: tuple[Ar
 
 @builtin("det")
 def det(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Of a few rows, products and sums."""
+    """The determinant; a matrix of a few rows is expanded by minors."""
     took = BuiltinArgs(cx, args, name, "a")
     a = matrix_argument(cx, took, "a")
     require_floats(cx, a, took.span("a"), name, MATRIX_DTYPES)
+    # Minors are elementwise, so they fuse and need no LU call.
     if a.tensor.shape[-2:] in [(n, n) for n in range(1, MAX_MINOR_ROWS + 1)]:
         return Array(det_by_minors(value_in_graph(cx, a, args.span)))
     return emit_results(cx, name, took, (a,))[0]
@@ -126,7 +127,7 @@ def matrix_function(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("slogdet", "lu", "eigh")
 def factorization(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Those with several results, of square matrices."""
+    """The factorizations of square matrices that have several results."""
     took = BuiltinArgs(cx, args, name, "a")
     return Tuple(tuple(emit_results(cx, name, took, (matrix_argument(cx, took, "a"),))))
 
@@ -141,7 +142,7 @@ def svd(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("qr")
 def qr(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Of a matrix with more columns than rows: of its left square, and what Q makes of the rest."""
+    """The QR factorization. A wide matrix is factorized by its left square; the rest of R is Q^H times the rest."""
     took = BuiltinArgs(cx, args, name, "a")
     a = matrix_argument(cx, took, "a")
     rows, columns = matrix_sizes(a)
@@ -155,7 +156,7 @@ def qr(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def matrix_sizes(a: Array) -> tuple[Dim, Dim]:
-    """The numbers of rows and columns. Errors: Undecided where it is open which is smaller."""
+    """The numbers of rows and columns. Errors: DeferCheck where it is unknown which is smaller."""
     rows, columns = a.tensor.shape[-2:]
     if rows != columns and not (isinstance(rows, int) and isinstance(columns, int)):
         raise DeferCheck

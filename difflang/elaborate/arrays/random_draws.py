@@ -1,4 +1,7 @@
-"""Random draws. Each folds the ordinal of its call, and the index of every loop around, into the function's key."""
+"""Random draws and keys: `normal`, `uniform`, `permutation`, `key`, `fold_in`, `with_key`.
+
+Each draw folds the ordinal of its call, and the index of every enclosing loop, into the function's key.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def draw(cx: ElabContext, args: CallArgs, name: str) -> Term:
 def draw_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """`normal_like(x)`, `uniform_like(x)`: a draw for each number of an array, of its element type.
 
-    Of a record, a tuple or an enum it is a change of it, D(…), as `zeros_like(x)` is.
+    For a record, a tuple or an enum the result is a tangent, D(…), as for `zeros_like(x)`.
     """
     x, span = BuiltinArgs(cx, args, name, "x").by_name["x"]
 
@@ -51,7 +54,7 @@ def draw_like(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def emit_draw(cx: ElabContext, name: str, given: Tensor, at: Span, span: Span) -> Value:
-    """A draw for each number of an array. Errors: DL0313 where they are no floats."""
+    """A draw for each number of an array. Errors: DL0313 where the numbers are not floats."""
     try:
         cx.unifier.accepts(given, FLOATS)
     except TypeMismatch:
@@ -69,7 +72,7 @@ def permutation(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("key")
 def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`key(seed)`: the key that `--seed` would begin a session with."""
+    """`key(seed)`: the same key that `--seed` starts a session with."""
     taken = BuiltinArgs(cx, args, name, "seed")
     seed = integer_argument(cx, *taken.by_name["seed"])
     if isinstance(seed.static, int) and not isinstance(seed.static, bool):
@@ -82,7 +85,7 @@ def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("fold_in")
 def fold_in(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`fold_in(k, n)`: another key, made from a key and a number."""
+    """`fold_in(k, n)`: a new key from a key and a number."""
     taken = BuiltinArgs(cx, args, name, "key n")
     base, span = taken.by_name["key"]
     if not isinstance(base, KeyTerm):
@@ -111,7 +114,7 @@ def low_bits(cx: ElabContext, number: Array, span: Span) -> Value:
 
 @elaborates(tree.WithKey)
 def with_key_block(cx: ElabContext, e: tree.WithKey) -> Walk[Term]:
-    """A block whose draws come from a key of the program's: the function around does not draw for it."""
+    """A block whose draws use the program's own key."""
     key = yield elaborate(cx, e.key)
     if isinstance(key, PoisonTerm):
         raise AlreadyReported
@@ -121,6 +124,7 @@ def with_key_block(cx: ElabContext, e: tree.WithKey) -> Walk[Term]:
     effects = set(cx.root.effects)
     with cx.with_random_key(key.value):
         value = yield elaborate(cx, e.body)
+    # Draws from an explicit key are pure: the enclosing function takes no key for them.
     if "rand" not in effects:
         cx.root.effects.discard("rand")
     return value

@@ -1,4 +1,4 @@
-"""Elements in other places: `roll`, `split`, `repeat`, `tile`, `gather`, diagonals and triangles, as in NumPy."""
+"""Rearranging elements: `roll`, `split`, `repeat`, `tile`, `gather`, `diag`, `tril` and `triu`, as in NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def array_argument(took: BuiltinArgs, name: str = "x") -> Array:
-    """An array with a known number of axes. Errors: Undecided."""
+    """An array with a known number of axes. Errors: DeferCheck."""
     x = took.array(name)
     if any(isinstance(size, AxisSpread) for size in x.tensor.shape):
         raise DeferCheck
@@ -32,7 +32,7 @@ def array_argument(took: BuiltinArgs, name: str = "x") -> Array:
 
 
 def axis_argument(took: BuiltinArgs, x: Array, otherwise: int | None) -> int | None:
-    """The axis asked for. Errors: DL0335 where the array has none of that number, or several are named."""
+    """The requested axis. Errors: DL0335 where the array has no such axis, or several are named."""
     axes = took.axes(x.tensor.rank)
     if axes is None and (otherwise is None or otherwise < x.tensor.rank):
         return otherwise
@@ -43,7 +43,7 @@ def axis_argument(took: BuiltinArgs, x: Array, otherwise: int | None) -> int | N
 
 
 def scalar_argument(took: BuiltinArgs, name: str) -> Array:
-    """An argument that is no array. Errors: DL0313."""
+    """A scalar argument. Errors: DL0313 for an array with axes."""
     number = took.array(name)
     if number.tensor.shape:
         shown = f"this is {show_type(number.tensor)}"
@@ -56,12 +56,12 @@ def flatten(cx: ElabContext, x: Array, span: Span) -> Array:
 
 
 def iota_to(cx: ElabContext, size: Dim, span: Span) -> Array:
-    """0, 1, … before a size."""
+    """The integers 0 … size - 1."""
     return Array(cx.emit("iota", span, type=Tensor(I32, (size,)), axis=0))
 
 
 def take_along(cx: ElabContext, x: Array, where: Array, axis: int, span: Span) -> Array:
-    """The items of an axis at these positions, whose axes stand in its place."""
+    """The items of an axis at these positions; the axes of `where` replace that axis."""
     found = cx.emit("gather", span, x.value, where.value, axes=(axis,))
     lead, rank = where.tensor.rank, x.tensor.rank - 1 + where.tensor.rank
     if axis == 0 or lead == 0:
@@ -71,7 +71,7 @@ def take_along(cx: ElabContext, x: Array, where: Array, axis: int, span: Span) -
 
 
 def slice_along(cx: ElabContext, x: Array, axis: int, start: Dim, stop: Dim, span: Span) -> Array:
-    """A part of an array along an axis."""
+    """The slice `start..stop` of an array along an axis."""
     shape = x.tensor.shape
     starts, stops = (0,) * len(shape), shape
     starts, stops = (*starts[:axis], start, *starts[axis + 1 :]), (*stops[:axis], stop, *stops[axis + 1 :])
@@ -80,7 +80,7 @@ def slice_along(cx: ElabContext, x: Array, axis: int, start: Dim, stop: Dim, spa
 
 @builtin("roll")
 def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`roll(x, shift, axis = …)`: what leaves at one end comes in at the other; without an axis of the whole array."""
+    """`roll(x, shift, axis = …)`: shift elements cyclically; without an axis, those of the whole flattened array."""
     took = BuiltinArgs(cx, args, name, "x shift axis?")
     x, shift, span = array_argument(took), scalar_argument(took, "shift"), args.span
     axis = axis_argument(took, x, None)
@@ -91,7 +91,7 @@ def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) -> Array:
-    """Two parts that change places where the shift is known, else a gather."""
+    """Two swapped slices where the shift is known at compile time, else a gather."""
     size = x.tensor.shape[axis]
     if isinstance(size, int) and isinstance(shift.static, int):
         if not size or not shift.static % size:
@@ -106,7 +106,7 @@ def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) ->
 
 @builtin("split")
 def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these places."""
+    """`split(x, 3, axis = 0)`: a tuple of that many equal parts; `split(x, [2, 5])`: cut before these positions."""
     took = BuiltinArgs(cx, args, name, "x parts axis?")
     x, parts, span = array_argument(took), took.array("parts"), args.span
     axis = axis_argument(took, x, 0)
@@ -138,7 +138,7 @@ def split(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("repeat")
 def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`repeat(x, 3, axis = …)`: every item so many times in a row; without an axis every element, in one vector."""
+    """`repeat(x, 3, axis = …)`: every item that many times in a row; without an axis, every element in one vector."""
     took = BuiltinArgs(cx, args, name, "x times axis?")
     x, span = array_argument(took), args.span
     scalar_argument(took, "times")
@@ -155,7 +155,7 @@ def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("tile")
 def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new first ones."""
+    """`tile(x, 3)`, `tile(x, [2, 3])`: copies side by side along the last axes, or along new leading axes."""
     took = BuiltinArgs(cx, args, name, "x times")
     x, span = array_argument(took), args.span
     times = shape_argument(cx, [took.by_name["times"]])
@@ -170,7 +170,7 @@ def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("gather")
 def gather(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`gather(x, places, axis = 0)`: the items of an axis at these places, each checked."""
+    """`gather(x, places, axis = 0)`: the items of an axis at these positions, each checked."""
     took = BuiltinArgs(cx, args, name, "x places axis?")
     x, places = array_argument(took), array_argument(took, "places")
     axis = axis_argument(took, x, 0)
@@ -207,7 +207,7 @@ def diag(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def smaller_size(a: Dim, b: Dim) -> Dim:
-    """The smaller of two sizes, 0 where one is less. Errors: Undecided where it is open which that is."""
+    """The smaller of two sizes, at least 0. Errors: DeferCheck where it is unknown which is smaller."""
     if a == b and not isinstance(a, int):
         return a
     if not isinstance(a, int) or not isinstance(b, int):
@@ -227,11 +227,12 @@ def triangle(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def mask_triangle(cx: ElabContext, kept: str, x: Array, k: int, span: Span) -> Array:
-    """The elements where `row + k` compares so with `column`; zeros elsewhere, whatever is there."""
+    """The elements where `row + k` compares by `kept` with `column`; zeros elsewhere."""
     type = Tensor(I32, x.tensor.shape)
     row, column = (cx.emit("iota", span, type=type, axis=type.rank - axis) for axis in (2, 1))
     moved = cx.emit("add", span, row, cx.emit("const", span, value=k, type=type))
     nothing = cx.emit("const", span, value=0, type=x.tensor)
+    # A select, not a product with a mask: NaN and infinity outside the triangle become 0 too.
     return Array(cx.emit("select", span, cx.emit(kept, span, moved, column), x.value, nothing))
 
 

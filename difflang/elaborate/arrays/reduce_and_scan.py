@@ -1,8 +1,8 @@
-"""`reduce` and `scan` with an operation of the program's own: one item after the other, or grouped as a tree.
+"""`reduce` and `scan` with a user-defined operation: a sequential loop, or a tree for an associative operation.
 
-From left to right they are a loop, and the running value may be of another type than the items, or of one variant of an
-enum after another. An operation that the program declares associative is applied to whole levels of a tree at once, if
-the number of items is known: its depth grows with the logarithm of that number. Derivatives need to know nothing of it.
+The sequential form is a loop: the running value may differ in type from the items, or change the variant of an enum.
+An operation that the program declares associative is applied to whole levels of a tree at once, if the number of items
+is known, so the depth is the logarithm of that number. Both emit ordinary equations and need no derivative rule.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from difflang.types.type_errors import make_error
 if TYPE_CHECKING:
     from difflang.elaborate.calls.arguments import CallArgs
 
-# What the loop of a fold calls its parts: names that no program has.
+# The names in the loop of a fold. They begin with a space, so no program can use them.
 OP_NAME, STATE_NAME, ITEMS_NAME, ITEM_NAME = " op", " state", " items", " item"
 
 
 class FoldStep(tree.Assign, frozen=True, eq=False):
-    """The running value becomes what the operation makes of it and the next item."""
+    """The assignment of a fold's loop: the operation combines the running value with the next item."""
 
     name: str
     op_span: Span
 
 
 def elaborate_fold(cx: ElabContext, args: CallArgs, name: str) -> Walk[Term]:
-    """`reduce(op, init, xs)` is the last running value, `scan(op, init, xs)` all of them, without `init`."""
+    """`reduce(op, init, xs)` is the last running value, `scan(op, init, xs)` all of them except `init`."""
     took = BuiltinArgs(cx, args, name, "op init xs associative?")
     for part in ("op", "init", "xs"):
         took.term(part)
@@ -60,11 +60,11 @@ BUILTINS["reduce"] = lambda cx, args: elaborate_fold(cx, args, "reduce")
 BUILTINS["scan"] = lambda cx, args: elaborate_fold(cx, args, "scan")
 
 
-# ---- One after the other
+# ---- Sequential
 
 
 def fold_sequentially(cx: ElabContext, took: BuiltinArgs, span: Span, name: str) -> Walk[Term]:
-    """The loop that a person would write."""
+    """The fold as the `for` loop that a user would write."""
     at = took.span("xs")
     fn, state, items, item = (
         tree.Name(s, n) for s, n in ((took.span("op"), OP_NAME), (span, STATE_NAME), (at, ITEMS_NAME), (at, ITEM_NAME))
@@ -94,7 +94,7 @@ def elaborate_fold_step(cx: ElabContext, e: FoldStep) -> Walk[Term]:
 
 
 def check_carry_type(cx: ElabContext, name: str, running: LangType, value: Term, init: Span, op: Span) -> None:
-    """Errors: DL0304 for an operation that gives another type than that of the running value."""
+    """Errors: DL0304 for an operation whose result type differs from the running value's."""
     if isinstance(value, PoisonTerm):
         raise AlreadyReported
     if least_common_type(cx.unifier, running, type_of(value)) is None:
@@ -110,7 +110,7 @@ def check_carry_type(cx: ElabContext, name: str, running: LangType, value: Term,
 
 
 class TreeReduction:
-    """A fold by an associative operation. Terms stand for many values at once: their leaves have one more axis."""
+    """A fold by an associative operation. Terms hold many values at once: their leaves have an extra leading axis."""
 
     def __init__(self, cx: ElabContext, took: BuiltinArgs, span: Span, name: str) -> None:
         self.cx, self.span, self.name = cx, span, name
@@ -140,7 +140,7 @@ class TreeReduction:
         return (yield self.reduce_pairwise(whole, length) if self.name == "reduce" else self.prefix_scan(whole, length))
 
     def type_only(self, length: Dim) -> Walk[Term]:
-        """What there is to say before the number of items is known."""
+        """Check the operation and give a placeholder, before the number of items is known."""
         with self.cx.nested_graph(self.span):
             yield self.applied(placeholder_term(self.cx, self.type), placeholder_term(self.cx, self.type))
         if self.name == "reduce":
@@ -160,7 +160,7 @@ class TreeReduction:
         return drop_static(value)
 
     def reduce_pairwise(self, items: Term, length: int) -> Walk[Term]:
-        """All in one: neighbours are put together until one is left."""
+        """Combine neighbours level by level until one value is left."""
         while length > 1:
             half = length // 2
             pairs = yield self.combine_pairs(
@@ -171,7 +171,8 @@ class TreeReduction:
         return self.drop_lead_axis(items)
 
     def prefix_scan(self, items: Term, length: int) -> Walk[Term]:
-        """The running values: those of neighbours put together are every other one; the rest take one step more."""
+        """All running values: the scan of combined neighbours gives every second one, the others need one more step."""
+        # The recursive-doubling scan of `jax.lax.associative_scan`, with the recursion unrolled.
         levels: list[tuple[Term, int]] = []
         while length > 1:
             half = length // 2
@@ -192,7 +193,7 @@ class TreeReduction:
         return items
 
     def combine_pairs(self, a: Term, b: Term, length: int) -> Walk[Term]:
-        """The operation on each of the first and the second values."""
+        """Apply the operation to corresponding values of `a` and `b`."""
         values = [*leaves(a), *leaves(b)]
 
         def body(_: Array, rows: list[Value]) -> Walk[Term]:
@@ -202,7 +203,7 @@ class TreeReduction:
         over = LoopIterable(length, self.cx.integer_array(length, self.span), values, lambda index, _: index)
         return emit_map(self.cx, self.span, over, body)
 
-    # ---- pieces of many values
+    # ---- Slices and concatenations of batched terms
 
     def map_leaves(self, term: Term, change: Callable[[Value], Value]) -> Term:
         return term_from_leaves(self.type, [change(x) for x in leaves(term)])
@@ -211,7 +212,7 @@ class TreeReduction:
         return self.map_leaves(items, lambda x: self.slice_value(x, start, stop, step))
 
     def drop_lead_axis(self, items: Term) -> Term:
-        """The one of many values that are one."""
+        """The single value of a term that holds one."""
         return self.map_leaves(items, lambda x: self.reshape_value(x, shape_of_value(x)[1:]))
 
     def concat_items(self, a: Term, b: Term) -> Term:
@@ -223,7 +224,7 @@ class TreeReduction:
         return term_from_leaves(self.type, [self.interleave_values(x, y, count) for x, y in pairs])
 
     def interleave_values(self, x: Value, y: Value, count: int) -> Value:
-        """x[0], y[0], x[1], y[1] and so on, `count` in all: x may be longer by one."""
+        """x[0], y[0], x[1], y[1] and so on, `count` in all; x may be longer by one."""
         half, rest = count // 2, shape_of_value(x)[1:]
         rows = [self.reshape_value(v, (half, 1, *rest)) for v in (self.slice_value(x, 0, half), y)]
         both = self.reshape_value(self.cx.emit("concat", self.span, *rows, axis=1), (2 * half, *rest))

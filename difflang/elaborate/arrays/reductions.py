@@ -1,4 +1,4 @@
-"""Reductions with `axis` and `keepdims`, and what is made of them."""
+"""Reductions with `axis` and `keepdims`, composites of them such as `mean` and `softmax`, cumulative sums, sorting."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reduction(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def axes_argument(cx: ElabContext, took: BuiltinArgs, x: Array, args: CallArgs) -> tuple[int, ...]:
-    """The axes to reduce: as asked, those of a comprehension, or all."""
+    """The axes to reduce: those of the `axis` argument, those of a comprehension, or all."""
     rank = x.tensor.rank
     if took.is_present("axis"):
         if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
@@ -73,13 +73,13 @@ def emit_reduction(
 
 
 def restore_axes(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
-    """The reduced axes put back with size 1."""
+    """The result with its reduced axes restored at size 1."""
     shape = tuple(1 if i in axes else d for i, d in enumerate(x.tensor.shape))
     return Array(cx.emit("reshape", span, result.value, shape=shape))
 
 
 def single_axis(cx: ElabContext, took: BuiltinArgs, x: Array, name: str) -> int:
-    """The one axis that a function goes along: as asked, or that of a vector."""
+    """The one axis that a function works along: the `axis` argument, or a vector's only axis."""
     if any(isinstance(d, AxisSpread) for d in x.tensor.shape):
         raise DeferCheck
     axes = took.axes(x.tensor.rank)
@@ -96,7 +96,7 @@ def single_axis(cx: ElabContext, took: BuiltinArgs, x: Array, name: str) -> int:
 
 @builtin("argmax", "argmin")
 def arg_extremum(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The place of the first greatest or least element along an axis; of a vector without one."""
+    """The position of the first largest or smallest element along an axis; a vector needs no axis."""
     took = BuiltinArgs(cx, args, name, "x axis?")
     x = took.array("x")
     axis = single_axis(cx, took, x, name)
@@ -166,12 +166,13 @@ def sqrt_zero_slope(cx: ElabContext, square: Array, span: Span) -> Array:
     nothing = Array(cx.emit("const", span, value=0, type=square.tensor))
     one = Array(cx.emit("const", span, value=1, type=square.tensor))
     is_zero = elementwise(cx, "eq", span, (square, nothing))
+    # Two selects: the root must not see the 0, or its infinite slope times 0 makes the derivative NaN.
     safe = elementwise(cx, "sqrt", span, (elementwise(cx, "select", span, (is_zero, one, square)),))
     return as_array(cx, elementwise(cx, "select", span, (is_zero, nothing, safe)), span)
 
 
 def stack_real_imaginary(cx: ElabContext, z: Array, axes: tuple[int, ...], span: Span) -> Array:
-    """Real numbers with the same lengths over axes: both parts along the first."""
+    """Real and imaginary parts concatenated along the first of `axes`, which preserves norms over them."""
     return cx.emit_op("concat", span, *real_and_imaginary(cx, z, span), axis=axes[0])
 
 
@@ -194,11 +195,12 @@ def norm(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("logsumexp", "softmax", "log_softmax")
 def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Without overflow: the greatest element is taken out first, as a constant. Infinite ones share evenly."""
+    """Without overflow: the largest element is subtracted first. Infinite elements share the weight evenly."""
     took = BuiltinArgs(cx, args, name, "x axis? keepdims?" if name == "logsumexp" else "x axis?")
     x, span = took.array("x"), args.span
     require_floats(cx, x, took.span("x"), name)
     axes = axes_argument(cx, took, x, args)
+    # The result does not depend on `top`, so differentiating through it would only add cancelling terms.
     top = Array(cx.emit("stop", span, emit_reduction(cx, "reduce_top", x, axes, span).value))
     tops = broadcast_back(cx, top, x, axes, span)
     powers = as_array(cx, elementwise(cx, "exp_sub", span, (x, tops)), span)
@@ -214,14 +216,14 @@ def logsumexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def broadcast_back(cx: ElabContext, result: Array, x: Array, axes: tuple[int, ...], span: Span) -> Array:
-    """What was made of the elements along some axes, for each of them."""
+    """A reduced result, broadcast back along the reduced axes."""
     rest = tuple(i for i in range(x.tensor.rank) if i not in axes)
     return Array(cx.emit("broadcast", span, result.value, shape=x.tensor.shape, axes=rest))
 
 
 @builtin("digamma")
 def digamma(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`digamma(x, order = 0)`: the derivative of `lgamma`, and its derivative of that order."""
+    """`digamma(x, order = 0)`: the derivative of `lgamma`, or its `order`-th derivative (polygamma)."""
     took = BuiltinArgs(cx, args, name, "x order?")
     order, x = took.integer("order", 0), (took.term("x"),)
     if order < 0:
@@ -235,7 +237,7 @@ def digamma(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("logaddexp")
 def logaddexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """`logsumexp` of two, element by element."""
+    """`logsumexp` of two arrays, elementwise."""
     took = BuiltinArgs(cx, args, name, "x y")
     x, y, span = took.term("x"), took.term("y"), args.span
     top = as_array(cx, elementwise(cx, "max", span, (x, y), (took.span("x"), took.span("y"))), span)
@@ -246,7 +248,7 @@ def logaddexp(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("cumsum", "cumprod")
 def cumulative(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """Running sums or products along an axis, from its end with `reverse = true`; of a vector without an axis."""
+    """Cumulative sums or products along an axis, from its end with `reverse = true`; a vector needs no axis."""
     took = BuiltinArgs(cx, args, name, "x axis? reverse?")
     x = took.array("x")
     axis, reverse = single_axis(cx, took, x, name), took.flag("reverse")
@@ -258,17 +260,18 @@ def cumulative(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 @builtin("sort", "argsort")
 def sort_along(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The elements along an axis in order, or the positions that put them in order; of a vector without an axis."""
+    """The elements along an axis in order, or the positions that sort them; a vector needs no axis."""
     took = BuiltinArgs(cx, args, name, "x axis? descending?")
     x = took.array("x")
     axis = single_axis(cx, took, x, name)
+    # A sort is a gather by its argsort, so its derivative is the scatter of the gather.
     order = emit_argsort(cx, took, x, axis, descending=took.flag("descending"))
     return order if name == "argsort" else take_along_axis(cx, x, order, axis, args.span)
 
 
 @builtin("top_k")
 def top_k(cx: ElabContext, args: CallArgs, name: str) -> Term:
-    """The `k` greatest elements along an axis, the greatest first, and their positions."""
+    """The `k` largest elements along an axis, the largest first, and their positions."""
     took = BuiltinArgs(cx, args, name, "x k axis?")
     x = took.array("x")
     axis, k = single_axis(cx, took, x, name), took.static("k", 0)

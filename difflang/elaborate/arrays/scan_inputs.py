@@ -1,4 +1,4 @@
-"""Arrays that a loop indexes by its own index are gone through, item by item."""
+"""Turns arrays that a loop indexes by its own counter into scan inputs, read item by item."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def scan_loop_axes(subs: Subscripts) -> Subscripts:
-    """Where an array from outside a loop is indexed by the loop's index, what is left to index of its item there.
+    """Replace an array from outside a loop, indexed by the loop's counter, by its item; the other subscripts remain.
 
-    So a loop that reads `x[i]` goes through x, and its derivative writes each item once instead of adding up arrays.
+    A loop that reads `x[i]` then scans x, and its transpose writes each item once instead of adding up whole arrays.
     """
     while True:
         places = [(i, axis) for axis, i in enumerate(i for i, p in enumerate(subs.parts) if not p.new_axis)]
@@ -31,6 +31,7 @@ def scan_loop_axes(subs: Subscripts) -> Subscripts:
         ]
         if not found:
             return subs
+        # The outermost loop first: an inner loop can then scan the item.
         _, i, axis = min(found)
         index = subs.parts[i].start
         assert index is not None
@@ -39,7 +40,7 @@ def scan_loop_axes(subs: Subscripts) -> Subscripts:
 
 
 def is_scannable(subs: Subscripts, part: SubscriptPart, axis: int) -> bool:
-    """Whether a loop's index is a point of this axis, in range at every step, of an array that the loop only reads."""
+    """Whether a loop's counter indexes this axis in range at every step, of an array from outside the loop."""
     index, size = part.start, subs.base.tensor.shape[axis]
     if index is None or index.index_of_loop is None or part.size is not None:
         return False
@@ -50,7 +51,7 @@ def is_scannable(subs: Subscripts, part: SubscriptPart, axis: int) -> bool:
 
 
 def scanned_item(array: Value, axis: int, index: Array, span: Span) -> Value:
-    """The param of a loop's body that holds the item of an array at the loop's index."""
+    """The param of a loop's body that holds the item of an array at the loop's counter."""
     lane, array_type = index.index_of_loop, array.type
     assert lane is not None and isinstance(array_type, Tensor)
     key = (array, axis, index.index_offset)

@@ -1,4 +1,4 @@
-"""The arguments of a call, evaluated."""
+"""`CallArgs`: the evaluated arguments of a call, by position and by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difflang.elaborate.terms import (
 
 
 class CallArgs(Struct):
-    """The arguments of a call, evaluated. `lead` counts the axes that a comprehension argument iterates over."""
+    """The evaluated arguments of a call. `lead_axes` counts the axes that a comprehension argument iterates over."""
 
     span: Span
     items: list[tuple[Term, Span]] = field(default_factory=list[Any])

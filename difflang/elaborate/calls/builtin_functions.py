@@ -1,4 +1,4 @@
-"""The functions of the language itself, by name. Those that an op computes elementwise are found in the registry."""
+"""The registry of built-in functions by name, the reader of their arguments, and the elementwise ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TRANSFORM_NAMES = (
     "jet",
 )
 
-# Elementwise functions whose name in the language is that of the op; how many arrays each takes.
+# Elementwise functions with the name of their op, and the number of arrays each takes.
 ELEMENTWISE_ARITY = {
     **dict.fromkeys(
         [
@@ -106,7 +106,7 @@ BUILTINS: dict[str, BuiltinFunction] = {}
 
 
 def builtin(*names: str) -> Callable[[Callable[..., Term]], Callable[..., Term]]:
-    """Registers a function that gives its term at once."""
+    """Registers a built-in that returns its term directly and needs no walk."""
 
     def register(function: Callable[..., Term]) -> Callable[..., Term]:
         for name in names:
@@ -125,7 +125,7 @@ def as_builtin(function: Callable[..., Term], name: str) -> BuiltinFunction:
 
 
 class BuiltinArgs:
-    """Reads the arguments of a built-in function by position or name, and says what is wrong with them."""
+    """Reads the arguments of a built-in function by position or name, and reports wrong ones."""
 
     def __init__(self, cx: ElabContext, args: CallArgs, name: str, params: str) -> None:
         self.cx, self.args, self.name = cx, args, name
@@ -184,7 +184,7 @@ class BuiltinArgs:
         return term.static
 
     def axes(self, rank: int, name: str = "axis") -> tuple[int, ...] | None:
-        """The axes asked for, counted from the front; None where none are."""
+        """The requested axes, counted from the front; None without the argument."""
         if name not in self.by_name:
             return None
         term, span = self.by_name[name]
@@ -200,7 +200,7 @@ class BuiltinArgs:
         return tuple(sorted(a for a in axes if isinstance(a, int)))
 
     def axis_error(self, name: str, term: Term, span: Span) -> DifflangError:
-        """A float where an axis stands, as someone writes who means several numbers."""
+        """The report of a float where an axis is expected, as in `sum(1.0, 2.0)`."""
         message = f"`{name}` of `{self.name}` must be the number of an axis"
         several = ", ".join(place.text for _, place in self.args.items)
         way = f"for several numbers, write `{self.name}([{several}])`" if len(self.args.items) > 1 else ""
@@ -259,7 +259,7 @@ def stop(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 
 def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
-    """`f64(x)`: to another element type; floats to integers toward zero."""
+    """`f64(x)`: conversion to another element type; floats become integers by rounding toward zero."""
     took = BuiltinArgs(cx, args, dtype.name, "x")
     x = took.array("x")
     if x.static is not None and not x.tensor.shape:
@@ -276,10 +276,11 @@ def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
 
 
 def convert_constant(cx: ElabContext, dtype: DType, x: Array, span: Span) -> Array:
-    """A number known already, of the type asked for."""
+    """A compile-time constant, converted to the requested type."""
     value: Any = x.static
     if x.literal and isinstance(value, int) and not isinstance(value, bool):
-        unify_dtypes(x.tensor.dtype, dtype)  # the number as written is of this type from the start
+        # The number as written is of this type from the start.
+        unify_dtypes(x.tensor.dtype, dtype)
     if isinstance(value, float) and dtype.is_integer:
         value = int(value)
     if dtype is BOOL and not isinstance(value, Poly):
@@ -322,7 +323,7 @@ def print_builtin(cx: ElabContext, args: CallArgs) -> Walk[Term]:
 BUILTINS["print"] = print_builtin
 
 
-# They register their functions here.
+# Importing these modules registers their functions. It must come last: they import `builtin` from here.
 from difflang.elaborate.arrays import (  # noqa: E402
     complex_numbers,
     convolution_pooling,

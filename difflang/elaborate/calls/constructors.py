@@ -1,4 +1,4 @@
-"""Records and variants made by their names: a value for each field, of its declared type."""
+"""Constructor calls of records and enum variants: checks each field against its declared type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def construct_record(cx: ElabContext, code: RecordCode, args: CallArgs) -> Walk[
 
 
 def check_part_count(whole: Tuple | RecordTerm, span: Span) -> Tuple | RecordTerm:
-    """A value that is put together of others. Errors: DL1008 for one of too many parts."""
+    """Check the size of a nested value. Errors: DL1008 for one of too many arrays."""
     inside = whole.items if isinstance(whole, Tuple) else whole.fields
     if any(isinstance(part, (Tuple, RecordTerm)) for part in inside) and len(leaves(whole)) > MAX_LEAVES:
         raise leaf_limit_error(span)
@@ -38,7 +38,7 @@ def check_part_count(whole: Tuple | RecordTerm, span: Span) -> Tuple | RecordTer
 
 
 def construct_variant(cx: ElabContext, code: VariantCode, args: CallArgs) -> Walk[Term]:
-    """`Circle(r = 1.0)`, as a record is made."""
+    """`Circle(r = 1.0)`, by the rules of `construct_record`."""
     decl, variant, home = code.decl, code.decl.variants[code.index], code.module.records.get
     annotations = AnnotationResolver(cx.unifier, home, {}, {g.name: g.bound for g in decl.generics})
     fields = yield check_fields(cx, args, variant.name, variant.span, variant.fields, annotations)
@@ -55,7 +55,7 @@ def check_fields(
     fields: tuple[tree.Field, ...],
     annotations: AnnotationResolver,
 ) -> Walk[tuple[Term, ...]]:
-    """A value for each field, of its declared type; the names of the declaration are bound. Errors: DL0304, DL0319."""
+    """A value of the declared type for each field; binds the declaration's generics. Errors: DL0304, DL0319."""
     from difflang.elaborate.derivatives import linear_functions
 
     given = match_arguments(cx, args, what, [f.name for f in fields], {}, declared)
@@ -67,6 +67,7 @@ def check_fields(
     for written in fields:
         term, span = given[written.name]
         if isinstance(written.type, tree.TypeFn):
+            # A second pass: function types may name sizes that later fields bind.
             term = constrain_function(written.type, term, span, annotations, written.name)
             yield linear_functions.prove_linear_arguments(cx, [term])
         found.append(ascribe_enum(annotations, written.type, term))

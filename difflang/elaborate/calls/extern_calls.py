@@ -1,4 +1,4 @@
-"""Calls of functions that Python gives, `extern fn`: one equation each, at the place of the call."""
+"""Calls of `extern fn`, functions bound in Python: one `extern` equation for each call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from difflang.types.type_errors import make_error
 
 @elaborates(tree.Foreign)
 def extern_body(cx: ElabContext, e: tree.Foreign) -> Walk[Term]:
-    """The body of a declaration that is checked by itself, or that has a rule: a call with its own parameters."""
+    """The body of an `extern fn` when it is checked or has a derivative rule: a call with its own parameters."""
     decl = cx.module.fns[e.name]
     bindings = [(p.name, cx.scope.find(p.name)) for p in decl.params if not is_dim(p.type)]
     found = [(name, binding.term) for name, binding in bindings if binding is not None]
@@ -52,7 +52,7 @@ def call_extern(
     annotations: AnnotationResolver,
     span: Span,
 ) -> Term:
-    """What a call gives. Errors: DL0343 for types that Python does not have, and what the binding refuses."""
+    """The result of a call. Errors: DL0343 for types that do not exchange with Python, and those of the binding."""
     assert decl.result is not None
     result = annotations.type(decl.result)
     types = {name: prune_type(type_of(term)) for name, term in terms.items()}
@@ -81,7 +81,7 @@ def bind_extern(
     result: LangType,
     span: Span,
 ) -> ExternFunction:
-    """The function that is bound to a declaration, for these types."""
+    """The function bound to a declaration, for these argument types."""
     arguments: list[LangType | int] = []
     for param in decl.params:
         size = names.bound.get(param.name) if is_dim(param.type) else None
@@ -93,7 +93,7 @@ def bind_extern(
 
 
 def add_call_site(error: DifflangError, span: Span) -> DifflangError:
-    """The same error, which also says where the call is."""
+    """The same error with a label at the call."""
     (first, *rest) = error.diagnostics
     labels = (*first.labels, Label(span, "for this call"))
     return DifflangError(Diagnostic(first.code, first.message, labels, first.helps, first.severity), *rest)
@@ -108,7 +108,7 @@ def unbound_extern_error(decl: tree.Fn, span: Span) -> DifflangError:
 
 
 def check_exchange_types(decl: tree.Fn, types: dict[str, LangType], result: LangType) -> None:
-    """Errors: DL0343 for what Python is not given, and for what it cannot give."""
+    """Errors: DL0343 for argument and result types that do not exchange with Python."""
     for param in decl.params:
         if param.name in types and param.type is not None and (what := unsupported_part(types[param.name], text=True)):
             raise exchange_type_error(decl, f"`{decl.name}` takes {what}", param.type.span)
@@ -122,7 +122,7 @@ def exchange_type_error(decl: tree.Fn, message: str, span: Span) -> DifflangErro
 
 
 def unsupported_part(type: LangType, *, text: bool) -> str:
-    """What in a type does not go between the language and Python, in words. A `text` does where it is known."""
+    """The part of a type that does not exchange with Python, in words, or "". A known text does if `text` is set."""
     match type:
         case ClosureType() | FnType():
             return "a function"

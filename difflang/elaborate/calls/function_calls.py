@@ -1,4 +1,7 @@
-"""Applying functions: declared ones as graphs of their own, made once per specialization; lambdas in place."""
+"""Function application: evaluates call arguments and dispatches on the kind of function.
+
+A declared function is a graph of its own, elaborated once per specialization; a lambda is inlined at the call.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ from difflang.types.join_types import least_common_type
 from difflang.types.language_types import FnType, LangType, RecordType, is_linear_type, show_type
 from difflang.types.type_errors import declared_type_error, make_error
 
-# ---- The walks
+# ---- Call expressions
 
 
 @elaborates(tree.Call)
@@ -120,7 +123,7 @@ def elaborate_prime(cx: ElabContext, e: tree.Prime) -> Walk[Term]:
 
 
 def transform_operator(cx: ElabContext, fn: tree.Expr) -> tuple[str, tuple[Wrt, ...]] | None:
-    """`grad`, `grad[w]`, `grad[0]`, `grad[p.net]` where no variable of that name hides the operator."""
+    """The operator and parameters of `grad`, `grad[w]`, `grad[0]`, `grad[p.net]`, unless the name is shadowed."""
     base, wanted = (fn.base, fn.subscripts) if isinstance(fn, tree.Index) else (fn, ())
     if not isinstance(base, tree.Name) or base.id not in TRANSFORM_NAMES or is_user_defined(cx, base):
         return None
@@ -128,7 +131,7 @@ def transform_operator(cx: ElabContext, fn: tree.Expr) -> tuple[str, tuple[Wrt, 
 
 
 def is_user_defined(cx: ElabContext, e: tree.Name) -> bool:
-    """Whether a program gives this name a meaning of its own."""
+    """Whether the program declares or binds this name itself."""
     declared = any(e.id in names for names in (cx.module.fns, cx.module.records, cx.module.imported))
     return declared or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None
 
@@ -170,7 +173,7 @@ def apply_transform(cx: ElabContext, e: tree.Call, operator: str, wrt: tuple[Wrt
 
 
 def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], written: tuple[tree.Expr, ...]) -> None:
-    """What a derivative is asked in are parameters of the function, where it is known. Errors: DL0403."""
+    """Check that a derivative is taken with respect to parameters of the function, if known. Errors: DL0403."""
     from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
 
     names = parameter_names(fn)
@@ -190,7 +193,7 @@ def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], writte
 
 
 def expect_function(cx: ElabContext, term: Term, span: Span, way: str = "") -> Closure | OpaqueTerm | SumTerm:
-    """A term that is a function. Errors: DL0320, with a `way` out if one is known."""
+    """A term that is a function. Errors: DL0320, with the help text `way`."""
     if isinstance(term, PoisonTerm):
         raise AlreadyReported
     if not is_function(term):
@@ -206,7 +209,7 @@ def expect_function(cx: ElabContext, term: Term, span: Span, way: str = "") -> C
 
 
 def is_function(term: Term) -> bool:
-    """Whether a value can be applied: a function, or one of several."""
+    """Whether a value can be applied: it is a function, or one of several that the run selects."""
     if isinstance(term, SumTerm):
         return isinstance(term.parts[0], Closure) and not term.type.tag.shape
     return isinstance(term, (Closure, OpaqueTerm))
@@ -216,7 +219,7 @@ def is_function(term: Term) -> bool:
 
 
 def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
-    """The walk that applies a function to evaluated arguments."""
+    """Apply a function to evaluated arguments: dispatch on the kind of its code."""
     from difflang.elaborate.derivatives import grad_jvp_vjp, linear_functions
 
     for term, _ in (*args.items, *args.named.values()):
@@ -256,7 +259,7 @@ def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
 
 
 def apply_selected_function(cx: ElabContext, several: SumTerm, args: CallArgs) -> Walk[Term]:
-    """The function that the run chose, applied: a branch for each that it can be."""
+    """Apply a function that is selected at run time: one branch for each candidate."""
     from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
     def function_arm(f: Term) -> MatchArm:
@@ -267,7 +270,7 @@ def apply_selected_function(cx: ElabContext, several: SumTerm, args: CallArgs) -
 
 
 def apply_opaque(cx: ElabContext, type: FnType, args: CallArgs) -> Walk[Term]:
-    """A function of which only the type is known: while a definition is checked."""
+    """Apply a function of which only the type is known, while a definition is checked."""
     check_typed_arguments(cx, type, args)
     return placeholder_term(cx, type.result)
     yield
@@ -292,7 +295,7 @@ def check_typed_arguments(cx: ElabContext, type: FnType, args: CallArgs) -> list
 
 
 def pack_arguments(takes: LangType, args: CallArgs) -> Term:
-    """Arguments given one by one as the one value that they are parts of."""
+    """Several arguments packed into the one record or tuple that a linear function takes."""
     terms = tuple([t for t, _ in args.items])
     if isinstance(takes, RecordType) and len(takes.names) == len(terms):
         return record_of_fields(takes, terms)
@@ -300,7 +303,7 @@ def pack_arguments(takes: LangType, args: CallArgs) -> Term:
 
 
 def linear_argument_error(wanted: LangType, term: Term, span: Span) -> DifflangError:
-    """A linear function applied to something else than it takes."""
+    """The report of a linear function applied to a value of another type."""
     label = span, f"this is {show_type(type_of(term))}"
     return make_error("DL0404", f"this linear function takes {show_type(wanted)}", label)
 
@@ -312,7 +315,7 @@ def argument_fits(cx: ElabContext, wanted: LangType, term: Term) -> bool:
 
 
 def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs) -> Walk[Term]:
-    """Apply a function to what its declared type takes, and see that it gives what that type says."""
+    """Apply a function and check arguments and result against its declared type."""
     for (term, span), wanted in zip(args.items, code.type.params, strict=False):
         if not argument_fits(cx, wanted, term):
             found = f"this is {show_type(type_of(term))}"
@@ -329,7 +332,8 @@ def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs)
     return result
 
 
-MAX_LAMBDA_CALLS = 50_000  # calls of lambdas in one graph
+# Lambdas are inlined, so nested calls can grow a graph exponentially: this many in one graph is an error.
+MAX_LAMBDA_CALLS = 50_000
 
 
 def lambda_limit_error(cx: ElabContext, span: Span) -> DifflangError:
@@ -341,10 +345,10 @@ def lambda_limit_error(cx: ElabContext, span: Span) -> DifflangError:
 
 
 def nested_closures_note(cx: ElabContext) -> str | None:
-    """What is said where another instance of the function that is being made calls it with another function."""
+    """The note for a function that calls itself with ever new closures, each a new instance; else None."""
     makings = cx.session.in_progress.stack
-    again = [m for m in makings if m.code.decl is makings[-1].code.decl]
-    return f"`{again[-1].code}` is called with functions built from one another" if len(again) > 1 else None
+    same = [m for m in makings if m.code.decl is makings[-1].code.decl]
+    return f"`{same[-1].code}` is called with functions built from one another" if len(same) > 1 else None
 
 
 def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
@@ -413,7 +417,7 @@ def bind_pattern(
 
 
 def call_function_parameter(cx: ElabContext, code: OpaqueFnCode, terms: Sequence[Term], span: Span) -> Walk[Term]:
-    """What a call gives."""
+    """The result of calling a function of which only the type is known."""
     cx.builder.span = span
     results = emit_opaque_call(cx.builder, code.function, *[v for term in terms for v in leaves(term)])
     return term_from_leaves(code.type.result, list(results))

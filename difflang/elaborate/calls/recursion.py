@@ -1,8 +1,9 @@
-"""Functions that call themselves with a depth that only the run knows, alone or in a group.
+"""Recursive and mutually recursive functions whose depth is known only at run time.
 
-A call of a function that is being elaborated for the same types is left open: an equation that names it. A function
-with such calls of others is open too, and has no graph of its own before the outermost of them is complete. Then
-`passes.machine` makes one loop of the group. Recursion on a size is none: each size is another instance.
+A call of a function that is still being elaborated for the same types becomes a `recur` equation that names it. The
+functions of such a group stay open until the outermost of them is complete; then `recursion.stack_machine` turns the
+group into one loop. Recursion on a size is not recursion here: each size is another instance. Infinite recursion is
+rejected: functions that always call each other, or call themselves with the same arguments.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from difflang.types.unify import Unifier
 if TYPE_CHECKING:
     from difflang.recursion.basic_blocks import GroupFunction
 
-NO_FAILURE_LABEL = "well"  # what a group is told of failures before: one of its own ends the run
+# The param that tells a group whether a check failed before the call; a failure inside the group ends its run.
+NO_FAILURE_LABEL = "well"
 
 
 def declared_result_type(cx: ElabContext, code: FnCode, annotations: AnnotationResolver, span: Span) -> LangType:
-    """What a call of a function gives while its body is not known. Errors: DL0340, DL0341."""
+    """The result type of a call of a function whose body is still being elaborated. Errors: DL0340, DL0341."""
     decl = code.decl
     if decl.result is None:
         raise make_error(
@@ -61,7 +63,7 @@ def declared_result_type(cx: ElabContext, code: FnCode, annotations: AnnotationR
 def widen_variant_arguments(
     cx: ElabContext, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: AnnotationResolver
 ) -> dict[str, Term]:
-    """The arguments of a call, held as of any variant where the functions for fewer variants would be many."""
+    """The arguments of a call, widened to all variants where each set of variants would be one instance too many."""
     if (
         not cx.session.generalized_instances
         or instance_key(cx, code, captures, terms, annotations) not in cx.session.generalized_instances
@@ -73,7 +75,7 @@ def widen_variant_arguments(
 def open_recursive_call(
     cx: ElabContext, making: PendingFunction, terms: Sequence[Term], annotations: AnnotationResolver, span: Span
 ) -> Term:
-    """A call that stays open until the group of functions that it belongs to is complete."""
+    """Emit a call that stays open until its group of functions is complete."""
     under_way = cx.session.in_progress
     under_way.record_call(making)
     making.assumed_result = type = under_way.result_types.get(making.key) or declared_result_type(
@@ -96,10 +98,10 @@ def open_recursive_call(
 
 
 def complete_function(session: Session, making: PendingFunction, instance: FunctionInstance) -> FunctionInstance | None:
-    """The innermost function under way when its body is there: left open, alone, or with its group as one loop.
+    """Finish the innermost function in progress: as it is, deferred to its group, or as the loop of its whole group.
 
-    `None` where it must be elaborated once more, now that it is known which functions of the group draw, and what they
-    give: which variants, and which texts.
+    `None` if it must be elaborated again, now that it is known which functions of the group draw random numbers, and
+    which variants and texts they return.
     """
     under_way = session.in_progress
     if making.outermost < len(under_way.stack) - 1:
@@ -122,10 +124,8 @@ def complete_function(session: Session, making: PendingFunction, instance: Funct
 
 
 def revised_result_types(group: Sequence[PendingFunction]) -> dict[Hashable, LangType]:
-    """What functions give whose calls were taken to give something else: at first all that is declared, then less.
-
-    So there is an end to it: of what a call gives, its function knows no less than before.
-    """
+    """The result types of functions whose calls assumed another type."""
+    # The first assumption is the declared type, and each pass only narrows it, so the iteration ends.
     made = [(m, m.instance.type) for m in group if m.instance is not None]
     return {
         m.key: type
@@ -135,7 +135,7 @@ def revised_result_types(group: Sequence[PendingFunction]) -> dict[Hashable, Lan
 
 
 def undecided_text_error(cx: ElabContext, making: PendingFunction, span: Span) -> DifflangError | None:
-    """The reason why a body is undecided, if that is a text that a call within its own group gives."""
+    """The report of a body that branches on a text returned by a call within its own group, or None."""
     group = [making, *cx.session.in_progress.incomplete_inside(making)]
     if not any(m.assumed_result is not None and contains_kind(m.assumed_result, (TextType,)) for m in group):
         return None
@@ -150,11 +150,9 @@ MAX_VARIANT_INSTANCES = 2
 
 
 def variant_specific_keys(keys: Sequence[InstanceKey]) -> set[InstanceKey]:
-    """Those of one function for several sets of variants, where these are more than a few.
-
-    What is known of a variant is decided before the run, so a call for other variants is another function. Among those
-    that call each other all would be nearly the same code, and there are as many as the variants have subsets.
-    """
+    """The keys of functions that the group specializes for more than `MAX_VARIANT_INSTANCES` sets of variants."""
+    # Each set of possible variants is another instance. In a recursive group these are nearly the same code, and
+    # there may be as many as the variants have subsets.
     unifier = Unifier()
     alike: dict[InstanceKey, list[InstanceKey]] = {}
     for key in keys:
@@ -166,10 +164,9 @@ def variant_specific_keys(keys: Sequence[InstanceKey]) -> set[InstanceKey]:
 
 
 def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionInstance:
-    """The first function of a group, without calls within the group."""
-    from difflang.recursion.stack_machine import (
-        build_stack_machine,  # most programs have no recursion that only the run ends
-    )
+    """The first function of a group as one graph, with the calls within the group turned into a loop."""
+    # A late import: most programs have no recursion of run-time depth.
+    from difflang.recursion.stack_machine import build_stack_machine
 
     made = {m.number: m.instance for m in group if m.instance is not None}
     reject_infinite_recursion(group)
@@ -196,7 +193,8 @@ def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionI
         graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
         any(i.branch_elided for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
-        tightest_limit(*[i.memory_limit for i in made.values()]), len(made) - 1 + max(i.call_depth for i in made.values()),
+        tightest_limit(*[i.memory_limit for i in made.values()]),
+        len(made) - 1 + max(i.call_depth for i in made.values()),
     )  # fmt: skip
 
 
@@ -205,7 +203,7 @@ def leaf_labels(name: GlobalName, type: LangType) -> list[Hashable]:
 
 
 def group_member(instance: FunctionInstance) -> GroupFunction:
-    """An instance as the machine takes it: what calls give first, a key among it, and then what the file gives."""
+    """An instance with the params in the order of the stack machine: arguments and key first, then top-level values."""
     from difflang.recursion.basic_blocks import GroupFunction
 
     graph = instance.graph
@@ -219,18 +217,23 @@ def group_member(instance: FunctionInstance) -> GroupFunction:
     return GroupFunction(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)
 
 
+# Recursion becomes a loop, and XLA assumes that loops end. It removes one whose results no step changes,
+# so `f(x) = f(x)` would silently give 0.
 COND, CALL = OPS["cond"], OPS["call"]
 
 
-def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
-    """Refuse functions that call each other whatever they are given, and one that calls itself with what it was given.
+# ---- Infinite recursion
 
-    The latter goes the way that led to the call again, but not if any of them draws or prints. A check that fails ends
-    either: where there are any, none is refused. Errors: DL0504.
-    Cost: linear, for each function that turns out to have an end.
+
+def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
+    """Reject functions that call each other unconditionally, and one that calls itself with its own arguments.
+
+    Errors: DL0504.
+    Cost: linear, for each function that turns out to end.
     """
     made = {m.number: m.instance for m in group if m.instance is not None}
     name = {m.number: m.code.decl.name for m in group}
+    # A failing run-time check ends any recursion.
     if any(["fail" in i.effects for i in made.values()]):
         return
     if calls := never_ending_calls(made):
@@ -242,6 +245,7 @@ def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
             *[(c.span, f"and `{name[n]}` does the same here") for n, c in others],
             help="end the recursion with an `if`, whose other branch returns a value without a call",
         )
+    # The same arguments lead to the same call again, unless the function draws or has effects.
     if any([i.effects or i.random for i in made.values()]):
         return
     for number, instance in made.items():
@@ -255,7 +259,7 @@ def reject_infinite_recursion(group: Sequence[PendingFunction]) -> None:
 
 
 def never_ending_calls(made: Mapping[int, FunctionInstance]) -> dict[int, Eqn]:
-    """The functions that always call one that does so too, with such a call."""
+    """The functions that never return, each with a call that every path makes: a greatest fixed point."""
     calls = {n: found for n, i in made.items() if (found := unavoidable_call(i.graph, made))}
     while ended := [n for n in calls if unavoidable_call(made[n].graph, calls) is None]:
         for number in ended:
@@ -264,7 +268,7 @@ def never_ending_calls(made: Mapping[int, FunctionInstance]) -> dict[int, Eqn]:
 
 
 def unavoidable_call(graph: Graph, functions: Collection[int]) -> Eqn | None:
-    """A call of one of those functions that is on every way through a graph."""
+    """A call of one of those functions that is on every path through a graph."""
     for eqn in graph.eqns:
         if eqn.op is recur and eqn.attrs["function"] in functions:
             return eqn
@@ -275,7 +279,8 @@ def unavoidable_call(graph: Graph, functions: Collection[int]) -> Eqn | None:
 
 def identical_self_call(graph: Graph, function: int) -> Eqn | None:
     """A call of a function with its own parameters, in its graph."""
-    todo = [(graph, {v: i for i, v in enumerate(graph.params)})]  # which values are which of them
+    # The second part maps values to the parameters that they equal.
+    todo = [(graph, {v: i for i, v in enumerate(graph.params)})]
     while todo:
         part, same = todo.pop()
         for eqn in part.eqns:

@@ -1,4 +1,4 @@
-"""Arguments against signatures: which goes to which parameter, and what the names of the signature stand for."""
+"""Matches call arguments against a signature: assigns them to parameters and binds its sizes and generics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 def match_arguments(
     cx: ElabContext, args: CallArgs, what: str, names: Sequence[str], defaults: dict[str, Any], declared: Span
 ) -> dict[str, tuple[Term, Span]]:
-    """Arguments by parameter name; those left out are missing from the result if they have a default."""
+    """Arguments by parameter name. An omitted argument with a default is missing from the result."""
     if len(args.items) > len(names):
         raise make_error(
             "DL0319",
@@ -77,7 +77,7 @@ def count_arguments(count: int) -> str:
 
 
 def has_static_sizes(annotations: AnnotationResolver, captures: tuple[Term, ...], terms: Mapping[str, Term]) -> bool:
-    """Whether a call has numbers for all its sizes: then it can be proved before anything runs."""
+    """Whether all sizes of a call are numbers: then the check of the definition can elaborate it exactly."""
     given = (*captures, *terms.values())
     types = [leaf for t in given for leaf in leaf_types(type_of(t))]
     bound = [size for size in annotations.bound.values() if isinstance(size, Dim)]
@@ -87,7 +87,7 @@ def has_static_sizes(annotations: AnnotationResolver, captures: tuple[Term, ...]
 
 
 def contains_opaque_function(term: Term) -> bool:
-    """Whether there is a function in a value of which only the type is known."""
+    """Whether a value contains a function of which only the type is known."""
     match term:
         case OpaqueTerm():
             return True
@@ -111,7 +111,7 @@ def closure_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict
 
 
 def signature_annotations(cx: ElabContext, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> AnnotationResolver:
-    """What the names in a function's signature are before it is given anything: its own, and those from around it."""
+    """A resolver for a function's signature before any argument: its own generics, and those of enclosing scopes."""
     own = code.decl.generics if isinstance(code, FnCode) else ()
     bound = {**closure_sizes(code, captures), **{t.name: t.type for t in code.enclosing_generics if t.type is not None}}
     generics = {t.name: t.bound for t in code.enclosing_generics} | {g.name: g.bound for g in own}
@@ -119,14 +119,14 @@ def signature_annotations(cx: ElabContext, code: FnCode | LambdaCode, captures: 
 
 
 def has_open_names(decl: tree.Fn) -> bool:
-    """Whether the declared result may hold what only the body says: functions, or no annotation on a parameter."""
+    """Whether a parameter has no annotation, so that the result may depend on what only the body says."""
     return any(p.type is None for p in decl.params)
 
 
 def match_parameters(
     cx: ElabContext, decl: tree.Fn, arguments: dict[str, tuple[Term, Span]], annotations: AnnotationResolver
 ) -> dict[str, Term]:
-    """Bind the signature's names from the arguments. Errors: DL0304 with both places, DL0305."""
+    """Bind the signature's names from the arguments. Errors: DL0304 with both positions, DL0305."""
     terms: dict[str, Term] = {}
     stories: dict[str, tuple[Span, str]] = {}
     for param in sorted(decl.params, key=lambda p: matching_order(p, annotations)):
@@ -149,7 +149,8 @@ def match_parameters(
             )
         terms[param.name] = term
     for param in decl.params:
-        if isinstance(param.type, tree.TypeFn):  # now that every size in it is known
+        # Function types come last: the other arguments have bound every size in them by now.
+        if isinstance(param.type, tree.TypeFn):
             terms[param.name] = ascribe_function(param, *arguments[param.name], annotations)
         elif param.type is not None and param.name in terms:
             terms[param.name] = ascribe_enum(annotations, param.type, terms[param.name])
@@ -158,7 +159,7 @@ def match_parameters(
 
 
 def note_open_names(annotations: AnnotationResolver, param: tree.Param, term: Term, span: Span) -> None:
-    """Remember which names of a parameter's type the variants of a value leave open: a function may not need them."""
+    """Record the names of a parameter's type that the argument leaves open: the function may not need them."""
     if param.type is None or not has_unknown_args(type_of(term)):
         return
     for name in mentioned_names(param.type):
@@ -167,7 +168,7 @@ def note_open_names(annotations: AnnotationResolver, param: tree.Param, term: Te
 
 
 def linear_parameter_error(decl: tree.Fn, param: tree.Param, term: Term, span: Span) -> DifflangError:
-    """A plain function, or no function, where a parameter asks for a linear one."""
+    """The report of an argument that is not a linear function where the parameter requires one."""
     found = not_proved_linear_error(term, span, f"`{param.name}` of `{decl.name}` is a linear function")
     (diagnostic,) = found.diagnostics
     declared = Label(param.span, f"declared {param.span.text}")
@@ -175,7 +176,7 @@ def linear_parameter_error(decl: tree.Fn, param: tree.Param, term: Term, span: S
 
 
 def matching_order(param: tree.Param, annotations: AnnotationResolver) -> int:
-    """When to match a parameter: sizes given as numbers first, then formulas of several sizes and changes of others."""
+    """The rank of a parameter in matching: plain types bind names first, then size formulas, then `D(…)` types."""
     if param.type is None or is_dim(param.type):
         return 0
     todo, several = [param.type], False
@@ -203,7 +204,7 @@ def argument_mismatch_error(
     annotations: AnnotationResolver,
     stories: Mapping[str, tuple[Span, str]],
 ) -> DifflangError:
-    """An argument that does not fit: what it is, what was declared, and what the names stand for by now."""
+    """The report of an argument of the wrong type: its type, the declared one, and the sizes bound so far."""
     assert param.type is not None
     found = show_type(type_of(term))
     names = {
@@ -232,33 +233,33 @@ def argument_mismatch_error(
 
 
 def argument_kind_help(written: tree.TypeExpr, term: Term, span: Span) -> str:
-    """How an array becomes what was meant by it, where a function or a tuple is taken."""
+    """A help text for an array where a function or a tuple is expected."""
     if isinstance(written, tree.TypeTuple) and isinstance(term, Array) and len(written.items) > 1:
         return "write a tuple in parentheses: `(a, b)`"
     return matrix_function_help(term, span, linear=written.linear) if isinstance(written, tree.TypeFn) else ""
 
 
 def declared_type_text(written: tree.TypeExpr, annotations: AnnotationResolver, names: set[str]) -> str:
-    """A type as it is written, and what that comes to: with `D(P)` in it the whole type, else what its names are."""
+    """A type as written, and its meaning here: the resolved type if it contains `D(P)`, else its bound names."""
     story = f"declared {annotation_text(written)}"
     if any(isinstance(part, tree.TypeCall) for part in all_nodes(written)):
         try:
             return f"{story}, which is {show_type(annotations.type(written))} here"
         except (DifflangError, DeferCheck):
-            pass  # it names sizes that only the body binds
+            pass  # only the body binds its sizes
     bound = [f"{n} is {binding_text(d)}" for n, d in annotations.bound.items() if n in names and n != str(d)]
     return story + (f", and {', '.join(bound)} here" if bound else "")
 
 
 def binding_text(binding: Any) -> str:
-    """What a name of a signature stands for."""
+    """The text of what a name in a signature is bound to."""
     if isinstance(binding, tuple):
         return f"[{', '.join(map(str, cast('tuple[Any, ...]', binding)))}]"
     return show_type(binding) if isinstance(binding, Tensor) else str(binding)
 
 
 def vector_help(decl: tree.Fn, param: tree.Param) -> str:
-    """What fits a parameter of a type `V: vec`."""
+    """The help for a parameter of a generic type `V: vec`."""
     vectors = [g.name for g in decl.generics if g.bound == "vec"]
     if not isinstance(param.type, tree.TypeName) or param.type.path[0] not in vectors:
         return ""
@@ -267,7 +268,7 @@ def vector_help(decl: tree.Fn, param: tree.Param) -> str:
 
 
 def size_and_value_error(param: tree.Param) -> DifflangError:
-    """One name for a size of the signature and for a parameter that is none."""
+    """The report of a name that is both a size in the signature and a parameter that is not a size."""
     return make_error(
         "DL0210",
         f"`{param.name}` is both a parameter and a size in the type of another one",
@@ -277,7 +278,7 @@ def size_and_value_error(param: tree.Param) -> DifflangError:
 
 
 def ascribe_function(param: tree.Param, term: Term, span: Span, annotations: AnnotationResolver) -> Term:
-    """A function given for a parameter of a written function type."""
+    """Ascribe the declared function type of a parameter to its argument."""
     assert isinstance(param.type, tree.TypeFn)
     return constrain_function(param.type, term, span, annotations, param.name)
 
@@ -285,11 +286,11 @@ def ascribe_function(param: tree.Param, term: Term, span: Span, annotations: Ann
 def constrain_function(
     written: tree.TypeFn, term: Term, span: Span, annotations: AnnotationResolver, name: str
 ) -> Term:
-    """A function of a written type: it is held to that type wherever it is applied."""
+    """A function with an ascribed type, which every application checks."""
     try:
         type = annotations.type(written)
     except (DifflangError, DeferCheck):
-        return term  # it names sizes that only the body binds
+        return term  # only the body binds its sizes
     if not isinstance(term, (Closure, SumTerm)) or not isinstance(type, FnType):
         return term
     if isinstance(term, Closure) and isinstance(term.code, AscribedCode) and term.code.type == type:
@@ -307,7 +308,7 @@ def constrain_function(
 
 
 def constrain_alike(old: Term, new: Term, span: Span) -> Term:
-    """What takes the place of a function that is held to a type is held to it too."""
+    """Keep the ascribed type when a variable of function type is reassigned."""
     if not isinstance(old, Closure) or not isinstance(old.code, AscribedCode) or not isinstance(new, Closure):
         return new
     same = isinstance(new.code, AscribedCode) and new.code.type == old.code.type
@@ -315,7 +316,7 @@ def constrain_alike(old: Term, new: Term, span: Span) -> Term:
 
 
 def default_value(cx: ElabContext, code: FnCode, default: tree.Expr) -> Walk[Term]:
-    """What a parameter is that no argument is given for. Errors: DL1003 where that calls its own function like that."""
+    """The value of a parameter without an argument. Errors: DL1003 if the default needs itself."""
     under_way = cx.session.defaults_in_progress
     if default in under_way:
         message, way = (

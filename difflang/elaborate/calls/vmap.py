@@ -1,4 +1,4 @@
-"""`vmap`: a function on each lane of its arguments, along their first axes or along those that Python names."""
+"""`vmap`: maps a function over a batch axis of its arguments, the first one or those that `in_axes` names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AxisOrder = Callable[[Tensor], tuple[int, ...]]
 def apply_vmap(
     cx: ElabContext, f: Term, args: CallArgs, code: VmapCode | None = None, name: str = "vmap"
 ) -> Walk[Term]:
-    """`vmap(f)(xs, ys)`: f on each row, the results stacked; or as a `code` of Python's says it. Errors: DL0332."""
+    """`vmap(f)(xs, ys)`: apply f to each item and stack the results; or along the axes of `code`. Errors: DL0332."""
     if code is not None and code.axes:
         return (yield vmap_along_axes(cx, f, args, code))
     values = [v for term, _ in args.items for v in leaves(term)]
@@ -49,7 +49,7 @@ def apply_vmap(
 
 
 def vmap_along_axes(cx: ElabContext, f: Term, args: CallArgs, code: VmapCode) -> Walk[Term]:
-    """The same along an axis of each argument, or none, the lanes of the result where they are wanted."""
+    """Map along one axis of each argument, or none, and move the batch axes of the result to `code.out`."""
     given = {*range(len(args.items))}
     if args.named:
         names = parameter_names(f)
@@ -68,7 +68,7 @@ def vmap_along_axes(cx: ElabContext, f: Term, args: CallArgs, code: VmapCode) ->
 
 
 def map_over_batch(cx: ElabContext, f: Term, span: Span, items: list[SpannedTerm], batched: list[bool]) -> Walk[Term]:
-    """f for each row of the `batched` arguments, of which there are as many."""
+    """Apply f to each item of the `batched` arguments; the others are shared."""
     values = batched_leaves(items, batched)
     length = batch_size(values[0])
     assert length is not None
@@ -77,6 +77,7 @@ def map_over_batch(cx: ElabContext, f: Term, span: Span, items: list[SpannedTerm
         rest = iter(rows)
         inner = [(batch_item(t, [next(rest) for _ in leaves(t)]) if b else t, at)
                  for (t, at), b in zip(items, batched, strict=True)]  # fmt: skip
+        # One trace of f in a `map` region: the op's batching rule vectorizes it later.
         return apply(cx, f, CallArgs(span, inner))
 
     over = LoopIterable(length, cx.integer_array(length, span), values, lambda index, _: index)
@@ -84,7 +85,7 @@ def map_over_batch(cx: ElabContext, f: Term, span: Span, items: list[SpannedTerm
 
 
 def batched_leaves(items: list[SpannedTerm], batched: list[bool]) -> list[Value]:
-    """The arrays in the arguments that have lanes."""
+    """The arrays in the batched arguments."""
     return [v for (term, _), along in zip(items, batched, strict=True) if along for v in leaves(term)]
 
 
@@ -93,7 +94,7 @@ def batch_item(term: Term, rows: list[Value]) -> Term:
 
 
 def have_equal_batch_size(cx: ElabContext, values: list[Value]) -> bool:
-    """Whether there are values, all with a first axis of one size."""
+    """Whether there are values and their first axes have one size."""
     sizes = [batch_size(v) for v in values]
     return bool(sizes) and all(s is not None and cx.unifier.equal(s, sizes[0] or 0) for s in sizes)
 
@@ -115,7 +116,7 @@ def batch_size_error(cx: ElabContext, args: CallArgs, name: str) -> DifflangErro
 
 
 def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
-    """An argument whose arrays have that axis first. Errors: DL0332 where one has no such axis."""
+    """An argument with that axis of its arrays moved to the front. Errors: DL0332 where one has no such axis."""
     term, span = item
 
     def axis_first(t: Tensor) -> tuple[int, ...]:
@@ -127,7 +128,7 @@ def move_axis_first(cx: ElabContext, item: SpannedTerm, axis: int) -> Term:
 
 
 def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], span: Span) -> Term:
-    """The result, its lanes along the axis where they are wanted. Errors: DL0332."""
+    """The result with its batch axis moved to `out`. Errors: DL0332."""
     if contains_functions(type_of(result)):
         way = "take the derivative of the mapped function, `f.vmap().vjp()`, or return numbers"
         raise cx.error("DL0332", "a mapped function cannot return functions", span, "this returns functions", way)
@@ -151,7 +152,7 @@ def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], 
 
 
 def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) -> Term:
-    """A term with the axes of its arrays in another order."""
+    """A term with the axes of its arrays permuted."""
 
     def permute_value(value: Value) -> Value:
         assert isinstance(value.type, Tensor)
@@ -159,8 +160,8 @@ def permute_leaves(cx: ElabContext, term: Term, order: AxisOrder, span: Span) ->
         return value if perm == (*range(len(perm)),) else cx.emit("transpose", span, value, perm=perm)
 
     values = [permute_value(v) for v in leaves(term)]
-    turned = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
-    return term_from_leaves(turned, values)
+    permuted = map_tensors(type_of(term), lambda t: Tensor(t.dtype, tuple([t.shape[a] for a in order(t)])))
+    return term_from_leaves(permuted, values)
 
 
 def contains_functions(type: LangType) -> bool:

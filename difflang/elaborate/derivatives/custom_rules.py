@@ -1,7 +1,7 @@
-"""Rules: what stands in for a function's derivative. Written out, or told by what the function solves.
+"""Custom derivative rules, `rule f(…)`: explicit ones, and those by `implicit`, `linear_solve` or `inverse`.
 
 A rule is elaborated once for each instance of its function, to a graph from arguments and tangents to the value and its
-tangent, which is proved to be linear in the tangents. A call is then an equation that holds both graphs.
+tangent. It is proved to be linear in the tangents. A call is then a `ruled` equation that holds both graphs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ RULE_KINDS = ("implicit", "linear_solve", "inverse")
 
 
 class RuleGraphs(Struct, frozen=True, eq=False):
-    """The two graphs of a function with a rule, and the top-level names that they take after the arguments."""
+    """The primal and jvp graphs of a function with a rule, and the top-level names they take after the arguments."""
 
     primal: Graph
     jvp: Graph
@@ -78,7 +78,7 @@ def rule_of(code: FnCode) -> tree.Rule | None:
 def call_with_rule(
     cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
-    """A call of a function with a rule; inside its rule, the function itself."""
+    """A call of a function with a rule. Inside that rule it calls the function itself."""
     for leaf in [leaf for t in terms.values() for leaf in leaf_types(type_of(t))]:
         default_dtype(leaf.dtype)
     if rule.by == "linear_solve":
@@ -112,7 +112,7 @@ def rule_only_globals(cx: ElabContext, instance: FunctionInstance, names: Sequen
 
 
 def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: list[Term], span: Span) -> Term:
-    """The function itself, in its rule; it draws what it drew when it was called."""
+    """The call of a function in its own rule; it draws the same random numbers as the outer call."""
     if cx.root.derivative_depth:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
         raise make_error("DL1105", message, (span, "here"), help="the rule defines that derivative: write it out")
@@ -136,7 +136,8 @@ def rule_graphs(
     terms: dict[str, Term],
     annotations: AnnotationResolver,
 ) -> Walk[RuleGraphs]:
-    """The graphs of an instance and its rule, made once. What the rule reads besides is known after it was walked."""
+    """The graphs of an instance and its rule, elaborated once."""
+    # Which top-level values the rule reads, and whether it fails, is known after elaboration: repeat until stable.
     if instance.graph in session.derivative_rules:
         return session.derivative_rules[instance.graph]
     asked = RuleInstance(instance, tuple(n for n, _ in instance.globals), instance.fails)
@@ -176,7 +177,7 @@ def elaborate_rule(
         cx.root.key = cx.root.caller_key = cx.builder.param(KEY_DATA, "key")
     key = [] if cx.root.key is None else [cx.root.key]
     told = [] if not instance.instance.takes_ok_flag or (before := no_failure_in_caller(cx)) is None else [before]
-    cx.root.silence_depth += 1  # it is a derivative: what its function says, that says once
+    cx.root.silence_depth += 1  # the primal prints; its derivative must not print again
     errors, fresh = session.errors, cx.failure_word.term
     value, changes, tangents = yield rule_value_and_tangent(cx, code, rule, arguments, instance.instance.type)
     if session.errors > errors:
@@ -202,7 +203,7 @@ def elaborate_rule(
 
 
 def add_rule_params(instance: FunctionInstance, count: int, read: Sequence[Value], fails: bool) -> Graph:
-    """The function's graph with the params that only its rule reads, and a failure if only its rule can fail."""
+    """The function's graph with params that only its rule reads, and a failure result if only its rule can fail."""
     graph = instance.graph
     more = unread_params(read[len(read) - (count - len(graph.params)) :]) if count > len(graph.params) else []
     if not more and fails == instance.fails:
@@ -214,13 +215,13 @@ def add_rule_params(instance: FunctionInstance, count: int, read: Sequence[Value
     return builder.finish([*results, *word], name=graph.name)
 
 
-# ---- What a rule says
+# ---- The value and tangent of a rule
 
 
 def rule_value_and_tangent(
     cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
 ) -> Walk[tuple[Term, list[Value], list[Value]]]:
-    """The value, the numbers of its tangent, and the params for those of the arguments' tangents, in their order."""
+    """The value, the numbers of its tangent, and the params for the numbers of the arguments' tangents."""
     bind_parameters(cx, code, rule, arguments)
     tangents: list[Term] = []
     params: list[Value] = []
@@ -249,10 +250,9 @@ def rule_value_and_tangent(
 
 
 def check_same_parameters(code: FnCode, rule: tree.Rule) -> None:
-    """A rule has the parameters of its function: as many, and under the same names. Errors: DL1104.
+    """Check that a rule has the parameters of its function, under the same names. Errors: DL1104.
 
-    One by inverse may have none. A name that stands there twice is a mistake of its own, which was reported, and so is
-    a rule of another kind.
+    A rule by inverse may have none. Repeated names and unknown kinds of rules were reported before.
     """
     if rule.by is not None and rule.by not in RULE_KINDS:
         raise AlreadyReported
@@ -282,7 +282,7 @@ def check_same_parameters(code: FnCode, rule: tree.Rule) -> None:
 
 
 def bind_parameters(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> None:
-    """The function's parameters as the rule names them. Errors: DL1104 if they are not the same."""
+    """Bind the function's parameters for the rule. Errors: DL1104 if they differ."""
     check_same_parameters(code, rule)
     for mine, theirs in zip(rule.params, code.decl.params, strict=bool(rule.params)):
         size = cx.annotations.bound.get(theirs.name)
@@ -299,7 +299,7 @@ def bind_parameters(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: d
 def evaluate_rule(
     cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], tangents: Sequence[Term]
 ) -> Walk[tuple[Term, Term]]:
-    """`(value, linear |dx| …)`: the linear part takes a tangent for each parameter that has one, in their order."""
+    """`(value, linear |dx| …)`: apply the linear part to the tangents of the parameters that have one, in order."""
     result: Term = yield elaborate(cx, desugar_function(rule.body))
     if isinstance(result, PoisonTerm):
         raise AlreadyReported
@@ -332,7 +332,7 @@ RULE_SHAPE_HELP = "end with `(value, linear |dx| …)`"
 
 
 def check_rule(session: Session, module: ModuleScope, rule: tree.Rule) -> Walk[None]:
-    """Check a rule by itself: its function is there, its shape is right, its linear part is linear."""
+    """Check a rule definition: its function exists, its shape is right, its linear part is linear."""
     try:
         yield elaborate_rule_alone(session, module, rule)
     except DeferCheck:

@@ -1,4 +1,7 @@
-"""Derivative operators applied: `grad f` becomes an equation that holds f's graph, expanded later by `ad`."""
+"""Applies the derivative operators `grad`, `value_and_grad`, `jvp` and `vjp`: traces f and emits one equation.
+
+The `jvp` or `vjp` equation holds f's graph as its region; the pass in `ad` expands it later.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +55,20 @@ from difflang.types.unify import narrow_candidates
 
 
 class TracedFunction(Struct, frozen=True):
-    """A function's graph over the numbers it is differentiated in; everything else it reads is a const."""
+    """A function's graph over the numbers that it is differentiated with respect to; all else it reads is a const."""
 
     graph: Graph
-    points: list[Value]  # where the derivative is taken
+    points: list[Value]  # the primal values at which the derivative is taken
     consts: list[Value]
     result: Term  # over the graph's own values
     fails: bool
-    branch_elided: bool  # a condition known beforehand left a part of the function out
-    memory_limit: int = 0  # the most bytes that a program with a derivative of it in reverse may take
+    branch_elided: bool  # a static condition left a branch of the function out
+    # The memory budget, in bytes, of a program with a reverse-mode derivative of it; 0 for none.
+    memory_limit: int = 0
 
 
 def apply_derivative(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
-    """Apply `grad[w](f)` and its kin."""
+    """Apply `grad[w](f)` or another derivative operator; errors point to the `[w]`."""
     from difflang.elaborate.reports.missing_tangents import MissingTangentError
 
     try:
@@ -120,7 +124,7 @@ def apply_operator(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArg
 
 
 def unify_parameter_types(cx: ElabContext, f: Term, items: Sequence[tuple[Term, Span]]) -> None:
-    """Numbers as written take the types that the parameters ask of them; what does not fit is reported by the call."""
+    """Unify literals with the parameter types. Mismatches are reported later, by the call."""
     while isinstance(f, Closure) and isinstance(f.code, DerivativeCode):
         (f,) = f.captures
     match f:
@@ -138,7 +142,7 @@ def unify_parameter_types(cx: ElabContext, f: Term, items: Sequence[tuple[Term, 
 
 
 def apply_with_one_key(cx: ElabContext, f: Term, args: CallArgs) -> Walk[tuple[Term, Value | None]]:
-    """The function's value, and, if it draws, the one key that it drew from: who applies it again does so too."""
+    """The function's value, and the random key it used, if it draws: applying it again must use the same key."""
     before, key, cx.root.output_suppressed = cx.root.draw_count, None, False
     with suppress_prints(cx):
         value = yield apply(cx, f, CallArgs(args.span, list(args.items)))
@@ -154,7 +158,7 @@ def apply_with_one_key(cx: ElabContext, f: Term, args: CallArgs) -> Walk[tuple[T
 
 
 def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> Walk[TracedFunction]:
-    """Walk the function in a region whose params are the numbers that it is differentiated in."""
+    """Elaborate the function in a region whose params are the numbers it is differentiated with respect to."""
     from difflang.elaborate.reports.missing_tangents import argument_without_tangent
 
     points: list[Value] = []
@@ -162,6 +166,7 @@ def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPa
     if cx.loop_yields:
         cx.loop_yields.append(None)
     before, chosen, limit = cx.failure_word.term, cx.root.chosen, cx.root.memory_limit
+    # Save and reset what the function may change: its failures and limits are those of the traced graph.
     cx.root.chosen, cx.root.memory_limit = False, 0
     with cx.nested_graph(args.span) as builder:
         for position, path in wrt:
@@ -191,7 +196,7 @@ def trace_function(cx: ElabContext, f: Term, args: CallArgs, wrt: Sequence[WrtPa
 
 
 def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], points: list[Value], span: Span) -> Term:
-    """The argument with its differentiable numbers (under a path of fields) made params of the region."""
+    """The argument with its differentiable numbers (under a path of fields) replaced by params of the region."""
     if path:
         inner = record_field(cx, term, path[0], span)
         assert isinstance(term, RecordTerm)
@@ -221,7 +226,7 @@ def replace_with_params(cx: ElabContext, term: Term, path: tuple[str, ...], poin
 
 
 def record_field(cx: ElabContext, term: Term, name: str, span: Span) -> Term:
-    """A field of an argument. Errors: DL0403 if there is none of that name."""
+    """A field of an argument. Errors: DL0403 if it does not exist."""
     if not isinstance(term, RecordTerm) or name not in term.type.names:
         has = f"it has {', '.join(term.type.names)}" if isinstance(term, RecordTerm) else "it is not a record"
         what = show_type(type_of(term))
@@ -230,7 +235,7 @@ def record_field(cx: ElabContext, term: Term, name: str, span: Span) -> Term:
 
 
 def wrt_part(cx: ElabContext, item: tuple[Term, Span], path: tuple[str, ...]) -> Term:
-    """The part of an argument that a derivative is taken in. Errors: DL0403."""
+    """The part of an argument that a derivative is taken with respect to. Errors: DL0403."""
     term, span = item
     for name in path:
         term = record_field(cx, term, name, span)
@@ -238,7 +243,7 @@ def wrt_part(cx: ElabContext, item: tuple[Term, Span], path: tuple[str, ...]) ->
 
 
 def is_differentiable(term: Array) -> bool:
-    """Whether an array has a tangent; a number as written becomes a float."""
+    """Whether an array has a tangent; a literal becomes a float."""
     dtype = prune_dtype(term.tensor.dtype)
     if isinstance(dtype, DTypeVar):
         return narrow_candidates(dtype, [c for c in dtype.candidates if c.is_float or dtype.is_complex])
@@ -246,7 +251,7 @@ def is_differentiable(term: Array) -> bool:
 
 
 def default_result_dtypes(cx: ElabContext, result: Term) -> None:
-    """A result as written is what it would be by default: whether it has a tangent must be known now."""
+    """Give open element types in a result their defaults: whether it has a tangent must be known now."""
     for leaf in leaf_types(type_of(result)):
         default_dtype(leaf.dtype)
 
@@ -274,11 +279,12 @@ def apply_grad(
     return Tuple((Array(values[0]), found)) if with_value else found
 
 
-GRAD_RECORD = tree.Record(NO_SPAN, "grad", NO_SPAN, (), ())  # what a record of several derivatives is called
+# The name of a record of several gradients.
+GRAD_RECORD = tree.Record(NO_SPAN, "grad", NO_SPAN, (), ())
 
 
 def gradient_record(wrt: Sequence[Wrt], grads: Sequence[Term]) -> Term:
-    """Several derivatives: a record with the names they were asked by."""
+    """Several gradients as a record with the names of their parameters or fields; one gradient as it is."""
     type = gradient_record_type(wrt, [type_of(g) for g in grads])
     return RecordTerm(type, tuple(grads)) if len(grads) != 1 and isinstance(type, RecordType) else grads[0]
 
@@ -307,7 +313,7 @@ def emit_derivative(
     span: Span,
     **attrs: Any,
 ) -> tuple[Values, Values]:
-    """A derivative equation; a failure in the function travels on."""
+    """A derivative equation. A failure inside the function is passed on to the current one."""
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [*traced.points, *traced.consts, *extra]))
     results = tuple(r.type for r in traced.graph.results)
@@ -319,7 +325,7 @@ def emit_derivative(
 
 
 def cotangent_term(cx: ElabContext, term: Term, path: tuple[str, ...], parts: Iterator[Value]) -> Term:
-    """The derivative in a value, of its tangent type."""
+    """The cotangent of an argument, or of the field at `path`, as a term of its tangent type."""
     if path:
         assert isinstance(term, RecordTerm)
         return cotangent_term(cx, term.field(path[0]), path[1:], parts)
@@ -327,7 +333,7 @@ def cotangent_term(cx: ElabContext, term: Term, path: tuple[str, ...], parts: It
 
 
 def tangent_term(term: Term, parts: Iterator[Value]) -> Term:
-    """A term of type `D(type_of(term))` on these values."""
+    """A term of type `D(type_of(term))` whose leaves are these values."""
     match term:
         case Array():
             return Array(next(parts)) if prune_dtype(term.tensor.dtype).differentiable else UNIT_TERM
@@ -363,7 +369,7 @@ def apply_jvp(
     wrt: Sequence[WrtPath],
     tangents: Sequence[tuple[Term, Span]],
 ) -> Term:
-    """`jvp`: the value, and how it changes along the tangents."""
+    """`jvp`: the value, and its derivative along the tangents."""
     given: list[Value] = []
     for (position, path), (tangent, span) in zip(wrt, tangents, strict=True):
         term = wrt_part(cx, args.items[position], path)
@@ -384,7 +390,7 @@ def apply_jvp(
 def emit_jvp(
     cx: ElabContext, traced: TracedFunction, tangents: Sequence[Value], span: Span, only: int | None = None
 ) -> tuple[Values, Values]:
-    """The `jvp` equation: the function's results, and a tangent for each that has one; of one point `only`, or all."""
+    """The `jvp` equation: results and their tangents, with respect to all points or to the point `only`."""
     wrt = (*[only is None or i == only for i in range(len(traced.points))], *[False] * len(traced.consts))
     types = [r.type for r in traced.graph.results]
     moving = [t for t in types if isinstance(t, Tensor) and prune_dtype(t.dtype).differentiable]

@@ -1,6 +1,6 @@
-"""`rule root(f, p) by implicit |x| f(x, p)`: a function that solves an equation is differentiated by the equation.
+"""Implicit differentiation of a function that solves an equation: `rule root(f, p) by implicit |x| f(x, p)`.
 
-From F(x, p) = 0 along every change of p follows ∂F/∂x dx = -∂F/∂p dp: one linear equation for dx, whatever found x.
+By the implicit function theorem F(x, p) = 0 gives ∂F/∂x dx = -∂F/∂p dp: one linear equation, however x was found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from difflang.types.type_errors import make_error
 
 
 def apply_implicit_derivative(cx: ElabContext, derivative: Closure, args: CallArgs) -> Walk[Term]:
-    """A derivative that the rule needs and nobody wrote."""
+    """Apply a derivative that the rule needs but the program did not write: warnings about it would confuse."""
     before, cx.root.implicit_derivative = cx.root.implicit_derivative, True
     try:
         return (yield apply(cx, derivative, args))
@@ -105,7 +105,7 @@ def equation_closure(cx: ElabContext, code: FnCode, rule: tree.Rule, equation: t
 
 
 def check_square_system(residual: Term, x: Term, span: Span) -> None:
-    """There are as many equations as unknowns. Errors: DL1104."""
+    """Check that there are as many equations as unknowns. Errors: DL1104."""
     found, wanted = (leaf_types(tangent_type(type_of(t))) for t in (residual, x))
     if count_reals(found) == count_reals(wanted) and wanted:
         return
@@ -126,7 +126,7 @@ def zero_values(cx: ElabContext, type: LangType) -> list[Value]:
 
 
 def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) -> Walk[Term]:
-    """The dx with slope(dx) = -change."""
+    """The dx with slope(dx) = -change, by one division or by elimination."""
     assert isinstance(slope, Closure) and isinstance(slope.code, LinearMapCode)
     takes = slope.code.domain
     opposite = [cx.emit("neg", span, v) for v in leaves(change)]
@@ -146,13 +146,13 @@ def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) ->
 
 
 def is_multiplication(code: LinearMapCode) -> bool:
-    """Whether a linear map of a number multiplies it: one of a complex number may do something to its conjugate."""
+    """Whether a linear map of a number is a multiplication. A map of complex numbers may also use the conjugate."""
     graph = code.graph
     return not any(find_nonholomorphic_steps(graph, [i == len(graph.params) - 1 for i in range(len(graph.params))]))
 
 
 def flatten_map(code: LinearMapCode) -> LinearMapCode:
-    """The same map between real vectors: the numbers of what it takes and gives one after the other."""
+    """The same map between flat real vectors."""
     takes, gives = leaf_types(code.domain), leaf_types(code.gives)
     builder = Builder()
     residuals = [builder.param(p.type, p.hint) for p in code.graph.params[: len(code.graph.params) - len(takes)]]
@@ -164,7 +164,7 @@ def flatten_map(code: LinearMapCode) -> LinearMapCode:
 
 
 def flat_vector_type(types: Sequence[Tensor]) -> Tensor:
-    """The type of these as one vector, complex numbers as two real ones."""
+    """The type of these arrays as one flat vector, with two reals for each complex number."""
     first = types[0].dtype
     length = sum(element_count(t) * (1 + t.dtype.is_complex) for t in types)
     return Tensor(STRICT_SOLVER.real_dtype(types[0]) if first.is_complex else first, (length,))
@@ -175,7 +175,7 @@ def element_count(type: Tensor) -> int:
 
 
 def flatten_values(builder: Builder, values: Sequence[Value]) -> Value:
-    """Arrays as one vector, the real parts of complex ones before the imaginary ones."""
+    """Arrays as one flat vector; real parts come before imaginary parts."""
     rows: list[Value] = []
     for value in values:
         assert isinstance(value.type, Tensor)
@@ -185,7 +185,7 @@ def flatten_values(builder: Builder, values: Sequence[Value]) -> Value:
 
 
 def unflatten_values(builder: Builder, vector: Value, types: Sequence[Tensor]) -> list[Value]:
-    """The arrays that a vector was joined from."""
+    """The arrays that `flatten_values` joined."""
     found: list[Value] = []
     start = 0
     for type in types:

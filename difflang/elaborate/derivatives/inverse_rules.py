@@ -1,9 +1,10 @@
-"""`rule step(q, dt) by inverse |q| step(q, -dt)`: a function that can be undone, so that loops run backwards.
+"""Invertible functions, `rule step(q, dt) by inverse |q| step(q, -dt)`: reverse mode recomputes states by the inverse.
 
-The lambda's parameter is named as the one that it gives back; what it takes is the function's value, in its place. A
-tuple names several. `by inverse g` is short for `|x| g(x, …)` of the first parameter, with the others as they are.
+The lambda's parameter has the name of the state that it returns; it takes the function's value in its place. A tuple
+names several. `by inverse g` is short for `|x| g(x, …)` of the first parameter, with the others as they are.
 
-The derivative of such a function is that of its body. The inverse serves reverse mode of loops: see `ops.undone`.
+The derivative of such a function is that of its body. Only reverse mode of loops uses the inverse: see
+`ops.loop.reversible_loop`.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from difflang.types.type_errors import make_error
 
 
 class InvertibleFunction(Struct, frozen=True, eq=False):
-    """The two graphs of a function with an inverse, their params in this order: the state, the rest, what is global."""
+    """The graphs of a function and its inverse. Their params: the state, the other arguments, then global values."""
 
     step: Graph
     inverse: Graph
-    order: tuple[int, ...]  # which operand of the function comes where
+    order: tuple[int, ...]  # a permutation: the state's operands first
     state: int
     globals: tuple[GlobalName, ...]
 
@@ -60,7 +61,7 @@ class InvertibleFunction(Struct, frozen=True, eq=False):
 def call_invertible(
     cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
-    """A call of a function that can be undone. In its inverse it is a call like any other."""
+    """A call of an invertible function. Inside its inverse it is an ordinary call."""
     instance: FunctionInstance = yield instantiate(cx, code, (), terms, annotations, span)
     given = list(terms.values())
     types = {name: prune_type(type_of(term)) for name, term in terms.items()}
@@ -80,13 +81,13 @@ def call_invertible(
 
 
 def state_type(types: dict[str, LangType], state: Sequence[str]) -> LangType:
-    """The type of what the inverse takes and gives: that of its parameter, or a tuple of several."""
+    """The type of the state, which the inverse takes and returns: its parameter's type, or a tuple of several."""
     found = [types[name] for name in state if name in types]
     return found[0] if len(state) == 1 and found else TupleType(tuple(found))
 
 
 def inverse_state_params(code: FnCode, rule: tree.Rule) -> tuple[str, ...]:
-    """The function's parameters that the inverse gives back. Errors: DL1104."""
+    """The function's parameters that the inverse recovers. Errors: DL1104."""
     theirs = {m.name: p.name for m, p in zip(rule.params, code.decl.params, strict=False)}
     body = rule.body
     if not isinstance(body, tree.Lambda):
@@ -113,7 +114,7 @@ def invertible_graphs(
     types: dict[str, LangType],
     annotations: AnnotationResolver,
 ) -> Walk[InvertibleFunction]:
-    """The graphs of an instance and its inverse, made once."""
+    """The graphs of an instance and its inverse, elaborated once."""
     if instance.graph in session.derivative_rules:
         return session.derivative_rules[instance.graph]
     if instance.random:
@@ -122,7 +123,8 @@ def invertible_graphs(
     session.ruling.append(instance.graph)
     try:
         cx = function_context(session, code.module, annotations, definition=False)
-        cx.root.silence_depth += 1  # what the function says it says once, on its way forwards
+        # The forward run prints; the inverse must not print again.
+        cx.root.silence_depth += 1
         errors = session.errors
         for name, _ in instance.globals:
             cx.global_term(name)
@@ -158,15 +160,15 @@ def invertible_graphs(
 
 
 def reorder_params(graph: Graph, every: Sequence[Value], order: Sequence[int]) -> Graph:
-    """The function's graph with its params in that order, and those that only its inverse reads."""
+    """The function's graph with its params permuted, and params that only its inverse reads added."""
     params = [*graph.params, *unread_params(every[len(graph.params) :])]
     return Graph(tuple([params[i] for i in order]), graph.eqns, graph.results, graph.name)
 
 
 def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term]) -> Walk[Term]:
-    """What the inverse gives for the function's value, which stands in the place of the state among the arguments.
+    """Apply the inverse to the function's value, which replaces the state among the arguments.
 
-    Errors: DL1104 if that is not of the type of the state, if it draws, or if the function gives something else.
+    Errors: DL1104 if it draws, or if its result or the function's does not have the type of the state.
     """
     from difflang.elaborate.derivatives.custom_rules import bind_parameters
 
@@ -196,7 +198,7 @@ def apply_inverse(cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dic
 
 
 def nan_after_failure(cx: ElabContext, term: Term, span: Span) -> Term:
-    """NaN where a check of the inverse has failed: there is nobody to whom it could be reported."""
+    """The value, or NaN if a check of the inverse failed: a failure in reverse mode cannot be reported."""
     well = no_failure_value(cx, cx.failure, span)
 
     def nan_if_failed(value: Value) -> Value:
@@ -212,11 +214,12 @@ def nan_after_failure(cx: ElabContext, term: Term, span: Span) -> Term:
 def check_inverse_rule(
     cx: ElabContext, code: FnCode, rule: tree.Rule, arguments: dict[str, Term], result: LangType | None
 ) -> Walk[None]:
-    """A rule by itself: the inverse takes what the function gives, and gives back what that took. Errors: DL1104."""
+    """Check a rule definition: the inverse maps the function's result type to its state type. Errors: DL1104."""
     types = {name: prune_type(type_of(term)) for name, term in arguments.items()}
     wanted, state = state_type(types, inverse_state_params(code, rule)), ", ".join(inverse_state_params(code, rule))
     if result is not None and not cx.unifier.same(result, wanted):
-        message = f"the result of an invertible function must have the type of its argument: `{code}` returns {show_type(result)}"
+        found = f"`{code}` returns {show_type(result)}"
+        message = f"the result of an invertible function must have the type of its argument: {found}"
         label = f"`{state}` is {show_type(wanted)}"
         raise make_error("DL1104", message, (rule.body.span, label), (code.decl.name_span, ""))
     yield apply_inverse(cx, code, rule, arguments)

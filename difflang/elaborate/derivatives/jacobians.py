@@ -1,4 +1,4 @@
-"""Derivatives in many directions at once: `jacobian`, `jacfwd`, `jacrev`, `hessian`, and `hvp` in one."""
+"""Jacobians and Hessians: `jacobian`, `jacfwd`, `jacrev`, `hessian`, and the Hessian-vector product `hvp`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from difflang.types.unify import narrow_candidates
 
 
 def hessian_vector_product(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
-    """`hvp(f)(x, v)`: how the gradient changes along v, forward over reverse."""
+    """`hvp(f)(x, v)`: the derivative of the gradient along v, forward over reverse."""
     gradient = Closure(DerivativeCode("grad", code.wrt, source_operator=code.operator, wrt_spans=code.wrt_spans), (f,))
     pair = yield apply(cx, Closure(DerivativeCode("jvp", code.wrt), (gradient,)), args)
     assert isinstance(pair, Tuple)
@@ -57,7 +57,7 @@ def hessian_vector_product(cx: ElabContext, code: DerivativeCode, f: Term, args:
 
 
 def hessian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> Walk[Term]:
-    """The gradient's Jacobian, in forward mode. Errors: DL0408 in complex numbers, of which there is no one array."""
+    """The gradient's Jacobian, in forward mode. Errors: DL0408 for complex arguments."""
     for position, path in [resolve_wrt(cx, f, w, args.span) for w in code.wrt]:
         item = args.items[position] if position < len(args.items) else None
         if item is not None and any(t.dtype.is_complex for t in leaf_types(type_of(wrt_part(cx, item, path)))):
@@ -73,10 +73,10 @@ def hessian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs) -> W
 
 
 def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:
-    """`[..result, ..argument]`: a column for each number of the argument, or a row for each of the result.
+    """An array `[..result, ..argument]`: one jvp for each number of the argument, or one vjp for each of the result.
 
-    Of complex numbers the function must be holomorphic. Of records and tuples, such an array for each number or array
-    of the result in each of the argument: the change of the result, with a change of the argument in every place.
+    A function of complex numbers must be holomorphic. For records and tuples there is such an array for each pair of
+    a part of the result and a part of the argument: a tangent of the result with a tangent of the argument in it.
     """
     places = [wrt_part(cx, args.items[position], path) for position, path in wrt]
     parts = [type_of(place) for place in places]
@@ -84,7 +84,8 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
     points, tags = number_types(moving), [tag for part in places for tag in tags_of(part)]
     for point in points:
         if isinstance(dtype := prune_dtype(point.dtype), DTypeVar):
-            narrow_candidates(dtype, [c for c in dtype.candidates if c.is_float])  # a number as written
+            # A literal becomes a float.
+            narrow_candidates(dtype, [c for c in dtype.candidates if c.is_float])
     value, key = yield apply_with_one_key(cx, f, args)
     default_result_dtypes(cx, value)
     values = number_types(tangent_type(type_of(value)))
@@ -113,7 +114,7 @@ def jacobian(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt
 
 
 def trace_with_zero_warning(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
-    """The function's graph, and a warning where its derivative is zero for every argument."""
+    """The function's graph, with a warning if its derivative is identically zero."""
     traced = yield trace_holomorphic(cx, f, args, wrt)
     warn_if_zero(cx, f, traced, args, wrt)
     return traced
@@ -128,11 +129,7 @@ def map_over_basis(
     by_columns: bool,
     span: Span,
 ) -> Walk[list[Array]]:
-    """The changes along all directions of one array of the argument, or the pullbacks of those of the result.
-
-    A cotangent is the conjugate of a derivative. That of a real number is the real part of the derivative for a complex
-    result pulled back along 1, and the imaginary part along i.
-    """
+    """Map the jvp over a basis of one array of the argument, or the vjp over a basis of one array of the result."""
 
     def direction(_: Array, basis: list[Value]) -> Walk[Term]:
         along = cx.emit("reshape", span, basis[0], shape=side.shape)
@@ -140,14 +137,16 @@ def map_over_basis(
             traced = yield retrace()
         if by_columns:
             return Tuple(tuple(map(Array, emit_jvp(cx, traced, [along], span, only=place)[1])))
+        # A cotangent is the conjugate of a derivative. For a complex result and a real argument, the pullback
+        # along 1 gives the real part of the derivative and the pullback along i the imaginary part.
         one = with_single_result(traced, place)
         pulled = emit_vjp(cx, one, [along], span)[1]
         if is_complex_value(along) and not all(map(is_complex_value, pulled)):
             i = cx.emit("const", span, value=1j, type=side)
-            turned = emit_vjp(cx, one, [cx.emit("mul", span, along, i)], span)[1]
+            along_i = emit_vjp(cx, one, [cx.emit("mul", span, along, i)], span)[1]
             found = [
                 v if is_complex_value(v) else cx.emit("complex", span, v, w)
-                for v, w in zip(pulled, turned, strict=True)
+                for v, w in zip(pulled, along_i, strict=True)
             ]
         else:
             found = list(pulled)
@@ -174,12 +173,10 @@ def row_index(index: Array, rows: list[Value]) -> Term:
 
 
 def prefers_forward(code: DerivativeCode, points: list[Tensor], values: list[Tensor]) -> bool:
-    """Whether each number of the argument is moved, rather than each of the result pulled back.
-
-    A row of complex results of real numbers takes two pullbacks, so columns are preferred there.
-    """
+    """Whether forward mode, one jvp for each number of the argument, needs fewer evaluations than reverse mode."""
     if code.operator != "jacobian":
         return code.operator == "jacfwd"
+    # A row of a complex result with a real argument takes two pullbacks, so columns are preferred there.
     curves = any(v.dtype.is_complex for v in values) and not all(p.dtype.is_complex for p in points)
     fewer = total_size(values) - total_size(points)
     return curves or not (isinstance(fewer, int) and fewer < 0)
@@ -194,7 +191,7 @@ def total_size(types: list[Tensor]) -> Dim:
 
 
 def with_single_result(traced: TracedFunction, place: int) -> TracedFunction:
-    """The function giving one of its results that have a tangent, and its failure."""
+    """The function with a single result that has a tangent, and its failure."""
     results = traced.graph.results
     ends = len(results) - 3 if traced.fails else len(results)
     moving = [r for r in results[:ends] if isinstance(r.type, Tensor) and prune_dtype(r.type.dtype).differentiable]
@@ -202,7 +199,7 @@ def with_single_result(traced: TracedFunction, place: int) -> TracedFunction:
 
 
 def build_tangent(type: LangType, parts: Iterator[Term], tags: Iterator[Value]) -> Term:
-    """Parts in the places of a tangent type's numbers, with these tags."""
+    """A term of a tangent type with `parts` in the places of its numbers, and these tags."""
     match type:
         case Tensor():
             return next(parts)
@@ -221,7 +218,7 @@ def build_tangent(type: LangType, parts: Iterator[Term], tags: Iterator[Value]) 
 def move_direction_axis(
     cx: ElabContext, found: Array, by_columns: bool, value: Tensor, point: Tensor, args: CallArgs
 ) -> Array:
-    """The directions' axis goes last if they are the argument's, and is that of the array again."""
+    """Move the axis of directions last in forward mode, and reshape it to the axes of its array."""
     result = found.value
     if by_columns:
         rank = len(value.shape)

@@ -1,7 +1,7 @@
-"""Linear functions: maps that `vjp` and `linearize` give, linear lambdas and the proof that they are, `transpose`.
+"""Linear functions: maps from `vjp` and `linearize`, `transpose`, and linear lambdas with their proof of linearity.
 
-A map is a closure of its residuals, so the function that it is of is computed once for all calls. While a definition is
-checked, sizes are names and nothing can be differentiated: there a linear function is known by its type alone.
+A map is a closure over its residuals, so the primal is computed once for all calls. While a definition is checked,
+sizes are names and nothing can be differentiated: a linear function is then known by its type alone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ from difflang.types.type_errors import DeferCheck, make_error
 
 
 def linearize(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> Walk[Term]:
-    """`linearize`: the value and the derivative as a linear map; `vjp`: the value and that map turned round."""
+    """`linearize`: the value and the derivative as a linear map; `vjp`: the value and the transpose of that map."""
     traced = yield trace_function(cx, f, args, wrt)
     if traced.memory_limit and not args.span.in_library and not cx.root.implicit_derivative:
         way = (
@@ -100,14 +100,15 @@ def linearize(cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wr
 def linearize_traced(
     cx: ElabContext, traced: TracedFunction, takes: LangType, tags: Sequence[Value], span: Span
 ) -> tuple[Term, Term]:
-    """The function's value at its points, and its derivative there, of tangents with the `tags` of the points."""
+    """The function's value at its points, and its derivative there: a map of tangents with the points' `tags`."""
     gives = default_open_dtypes(tangent_type(type_of(traced.result)))
     if cx.root.definition_only:
         nowhere = [Value(v.type, cx.builder) for v in leaves(traced.result)]
         return with_leaves(traced.result, iter(nowhere)), OpaqueTerm(FnType((takes,), gives, linear=True))
     resolve_dtypes(traced.graph, cx.session.finalized_graphs)
     cx.builder.span = span
-    from difflang.ad.linear_maps import linearize_function  # with the passes, which most checks of a file do without
+    # A late import: it loads the passes, which most checks of a file do not need.
+    from difflang.ad.linear_maps import linearize_function
 
     parts = linearize_function(traced.graph, (True,) * len(traced.points) + (False,) * len(traced.consts))
     given = [*traced.points, *traced.consts]
@@ -123,12 +124,12 @@ def linearize_traced(
 
 
 def intern_graph(session: Session, graph: Graph) -> Graph:
-    """The one graph that stands for all equal ones: maps are of one type if they compute the same."""
+    """The representative of structurally equal graphs: maps that compute the same have the same type."""
     return session.linear_maps.setdefault(session.keys.graph_key(graph), graph)
 
 
 def apply_map(cx: ElabContext, code: LinearMapCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
-    """A map at a tangent; the parts of a tuple or of a record of derivatives may stand one by one."""
+    """Apply a map to a tangent; the parts of a tuple or of a record of gradients may be separate arguments."""
     if not args.items or args.named:
         raise cx.error("DL0404", f"this linear function takes {show_type(code.domain)}", args.span)
     given, span = args.items[0] if len(args.items) == 1 else (pack_arguments(code.domain, args), args.span)
@@ -151,7 +152,7 @@ CaptureT = TypeVar("CaptureT")
 def split_captures(
     code: LinearMapCode, captures: Sequence[CaptureT]
 ) -> tuple[Sequence[CaptureT], Sequence[CaptureT], Sequence[CaptureT]]:
-    """What a map captures: the tags of what it takes, of what it gives, and its residuals."""
+    """The captures of a map: the tags of its domain, those of its result, and its residuals."""
     first = tag_count(code.domain)
     second = first + tag_count(code.gives)
     return captures[:first], captures[first:second], captures[second:]
@@ -161,9 +162,9 @@ def split_captures(
 
 
 def transpose_function(cx: ElabContext, term: Term, span: Span, tags: Sequence[Value] = ()) -> Walk[Term]:
-    """`transpose(L)` of a linear function, of tangents with these `tags` if it is known which.
+    """`transpose(L)` of a linear function; `tags` are those of its argument, where they are known.
 
-    Errors: DL1102 for another one, DL1103 where nobody says what it takes, DL1107 where it takes other tags than these.
+    Errors: DL1102 for a function not proved linear, DL1103 for one of unknown domain, DL1107 for one of other tags.
     """
     match term:
         case Closure(code=LinearMapCode()) | OpaqueTerm(type=FnType(linear=True)):
@@ -179,14 +180,14 @@ def transpose_function(cx: ElabContext, term: Term, span: Span, tags: Sequence[V
 def transpose_at_types(
     cx: ElabContext, f: Term, takes: Sequence[LangType], span: Span, tags: Sequence[Value] = ()
 ) -> Walk[Term]:
-    """A linear function turned round that takes values of these types."""
+    """The transpose of a linear function that takes values of these types."""
     if isinstance(f, Closure) and isinstance(f.code, LambdaCode) and f.code.decl.linear:
         return transpose_map(cx, (yield lambda_as_map(cx, f, takes, span, tags)), span)
     return (yield transpose_function(cx, f, span, tags))
 
 
 def transpose_map(cx: ElabContext, map: Term, span: Span) -> Term:
-    """A map turned round; turned round again it is itself."""
+    """The transpose of a map. The transpose of the transpose is the map itself."""
     if isinstance(map, OpaqueTerm):
         params = map.type.params
         return OpaqueTerm(FnType((map.type.result,), params[0] if len(params) == 1 else TupleType(params), linear=True))
@@ -202,7 +203,7 @@ def transpose_map(cx: ElabContext, map: Term, span: Span) -> Term:
 def lambda_as_map(
     cx: ElabContext, f: Closure, takes: Sequence[LangType], span: Span, tags: Sequence[Value] = ()
 ) -> Walk[Term]:
-    """A linear lambda as a map: the derivative of a linear function, anywhere, is the function itself."""
+    """A linear lambda as a map: it is its own derivative at any point, here at zero."""
     yield check_linear(cx, f, takes, span)
     takes = [default_open_dtypes(t) for t in takes]
     whole = takes[0] if len(takes) == 1 else TupleType(tuple(takes))
@@ -219,7 +220,7 @@ def lambda_as_map(
         )
         for t in takes
     ]
-    with suppress_prints(cx):  # it is applied to nothing yet
+    with suppress_prints(cx):  # this is no call of the program
         traced = yield trace_function(
             cx, f, CallArgs(span, [(z, span) for z in zeros]), [(i, ()) for i in range(len(takes))]
         )
@@ -227,7 +228,7 @@ def lambda_as_map(
 
 
 def unknown_variant_error(what: str, span: Span, way: str) -> DifflangError:
-    """A linear equation in what has one variant or another: how many unknowns it has, only the run would know."""
+    """The report of a linear equation whose number of unknowns depends on a variant that only the run selects."""
     message = f"{what} contains an enum or a function whose variant is known only at run time"
     return make_error("DL1107", message, (span, "another variant has different numbers"), help=way)
 
@@ -236,7 +237,7 @@ LINEARIZE_HELP = "take the map from `linearize` at the value: there its variant 
 
 
 def lambda_domain(cx: ElabContext, code: LambdaCode, f: Closure, span: Span, *, rigid: bool = False) -> list[LangType]:
-    """What a linear lambda takes, as its parameters say. Errors: DL1103."""
+    """The declared parameter types of a linear lambda. Errors: DL1103."""
     if any(p.type is None for p in code.decl.params):
         raise unknown_domain_error(code, span)
     bound, generics = {**cx.annotations.bound}, {**cx.annotations.generics}
@@ -249,7 +250,7 @@ def lambda_domain(cx: ElabContext, code: LambdaCode, f: Closure, span: Span, *, 
 
 
 def apply_linear_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], args: CallArgs) -> Walk[Term]:
-    """A linear lambda applied: it is proved to be linear first, once for each kind of arguments."""
+    """Apply a linear lambda, after proving it linear once for each kind of arguments."""
     items = args.items
     if len(items) == 1 and len(code.decl.params) > 1 and isinstance(items[0][0], Tuple):
         args = CallArgs(args.span, [(t, args.span) for t in items[0][0].items])
@@ -260,7 +261,7 @@ def apply_linear_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term,
 
 
 def check_linear(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[None]:
-    """A linear lambda is linear in arguments of these types. Errors: DL1101 at the step that is not."""
+    """Prove a linear lambda linear in arguments of these types. Errors: DL1101 at the nonlinear step."""
     assert isinstance(f.code, LambdaCode)
     types = tuple(map(prune_type, takes))
     captured = tuple([prune_type(type_of(t)) for t in f.captures])
@@ -283,7 +284,7 @@ def check_linear(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: S
 
 
 def contains_derivatives(graph: Graph) -> bool:
-    """Whether there is a derivative equation in a graph or its regions."""
+    """Whether a graph or its regions contain a derivative equation."""
     seen, todo = {graph}, [graph]
     while todo:
         for eqn in todo.pop().eqns:
@@ -295,7 +296,7 @@ def contains_derivatives(graph: Graph) -> bool:
 
 
 class LambdaBody(Struct, frozen=True):
-    """A lambda by itself: its graph, which of the params are the lambda's own, and the type of what it gives."""
+    """The graph of a lambda, which of its params are the lambda's own, and its result type."""
 
     graph: Graph
     linear_params: tuple[bool, ...]
@@ -303,7 +304,7 @@ class LambdaBody(Struct, frozen=True):
 
 
 def elaborate_lambda(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: Span) -> Walk[LambdaBody]:
-    """A lambda walked for arguments of these types. Nothing of it stays."""
+    """Elaborate a lambda for arguments of these types, apart from the current graph."""
     assert isinstance(f.code, LambdaCode)
     before, draws = cx.failure_word.term, cx.root.draw_count
     if cx.loop_yields:
@@ -328,7 +329,7 @@ def elaborate_lambda(cx: ElabContext, f: Closure, takes: Sequence[LangType], spa
 
 
 def check_linear_result(code: LambdaCode, result: Term, drawn: bool) -> None:
-    """What a linear function gives is a vector, the same each time. Errors: DL1101."""
+    """Check that a linear function returns a vector and does not draw. Errors: DL1101."""
     if isinstance(result, PoisonTerm):
         raise AlreadyReported
     place = code.decl.body.span
@@ -345,7 +346,7 @@ def check_linear_result(code: LambdaCode, result: Term, drawn: bool) -> None:
 def infer_sizes_from_bodies(
     cx: ElabContext, decl: tree.Fn, terms: dict[str, Term], spans: dict[str, Span], annotations: AnnotationResolver
 ) -> Walk[None]:
-    """Sizes of a linear type that only the body of the lambda given for it tells: the types are matched with that."""
+    """Bind sizes in a declared linear type that only the body of the lambda argument determines."""
     for param in decl.params:
         term, type = terms.get(param.name), param.type
         lone = isinstance(term, Closure) and isinstance(term.code, LambdaCode) and term.code.decl.linear
@@ -363,10 +364,10 @@ def infer_sizes_from_bodies(
 
 
 def prove_annotated_lambda(cx: ElabContext, f: Closure) -> Walk[None]:
-    """A linear lambda whose parameters have written types is linear in these, whether anybody applies it or not.
+    """Prove a linear lambda with annotated parameters linear, whether it is ever applied or not.
 
-    A size that only its arguments tell is a name of its own while a definition is checked. What says too little is
-    proved for numbers, and where it is applied.
+    While a definition is checked, a size that only the arguments determine is a name of its own. A lambda without
+    annotations is proved for scalars here, and again at each application.
     """
     assert isinstance(f.code, LambdaCode)
     decl, bound, checking = f.code.decl, dict(cx.annotations.bound), cx.root.definition_only
@@ -384,13 +385,13 @@ def prove_annotated_lambda(cx: ElabContext, f: Closure) -> Walk[None]:
         yield check_linear(cx, f, takes, decl.span)
     except DeferCheck:
         return
-    finally:  # in place: who walks this put back what names mean in the same table
+    finally:  # in place: callers restore their bindings in the same table
         cx.annotations.bound.clear()
         cx.annotations.bound.update(bound)
 
 
 def prove_scalar_lambda(cx: ElabContext, f: Closure) -> Walk[None]:
-    """What takes numbers and is not linear in these is not linear at all; what does not take them says nothing."""
+    """Report a lambda that accepts scalars and is not linear in them; ignore one that does not accept them."""
     assert isinstance(f.code, LambdaCode)
     decl, session = f.code.decl, cx.session
     reported, errors = len(session.diagnostics), session.errors
@@ -407,7 +408,7 @@ def prove_scalar_lambda(cx: ElabContext, f: Closure) -> Walk[None]:
 
 
 def prove_linear_arguments(cx: ElabContext, terms: Sequence[Term]) -> Walk[None]:
-    """Linear lambdas that were given for parameters of linear type are linear in what those say."""
+    """Prove linear the lambdas that are arguments for parameters of linear type."""
     for term in terms:
         match term:
             case Closure(code=AscribedCode(type=FnType(linear=True) as type), captures=(Closure() as f,)):

@@ -1,6 +1,7 @@
-"""`rule cg(A, b, tol) by linear_solve A`: a function that solves A x = b for a linear map A is differentiated by that.
+"""Linear solver rules, `rule cg(A, b, tol) by linear_solve A`: derivatives of a function that solves A x = b.
 
-A call is an equation that holds the solver for A and the same solver for the transposed map; see `ops.solved`.
+A call is an equation that holds the solver for A and for its transpose, as in JAX's `custom_linear_solve`. See
+`ops.control.custom_linear_solve`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from difflang.types.type_errors import make_error
 
 
 class SolverRoles(Struct, frozen=True):
-    """Which parameters of a solver are the map and the right-hand side."""
+    """The parameters of a solver that are the map and the right-hand side."""
 
     map: str
     rhs: str
@@ -42,7 +43,7 @@ class SolverRoles(Struct, frozen=True):
 def solver_roles(code: FnCode, rule: tree.Rule) -> SolverRoles:
     """The function's parameters that a rule names, `A` or `(A, b)`. Errors: DL1104 where they do not fit.
 
-    With the map alone, the right-hand side is the one parameter that is declared of the type that the map takes.
+    If the rule names only the map, the right-hand side is the one parameter of the type that the map takes.
     """
     items = rule.body.items if isinstance(rule.body, tree.TupleExpr) else (rule.body,)
     theirs = {m.name: p for m, p in zip(rule.params, code.decl.params, strict=False)}
@@ -69,22 +70,22 @@ def solver_roles(code: FnCode, rule: tree.Rule) -> SolverRoles:
 def call_solver(
     cx: ElabContext, code: FnCode, rule: tree.Rule, terms: dict[str, Term], annotations: AnnotationResolver, span: Span
 ) -> Walk[Term]:
-    """The equation of a solver applied."""
+    """The `solved` equation of a solver call."""
     roles = solver_roles(code, rule)
     name, rhs = roles.map, terms[roles.rhs]
     back = yield linear_functions.transpose_function(cx, terms[name], span, tags_of(rhs))
     forth = linear_functions.transpose_map(cx, back, span)
     check_same_space(code, forth, rhs, span)
     solve: FunctionInstance = yield instantiate(cx, code, (), {**terms, name: forth}, annotations, span)
-    turned: FunctionInstance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
+    adjoint: FunctionInstance = yield instantiate(cx, code, (), {**terms, name: back}, annotations, span)
     given = {**terms, name: forth}
     operands = call_operands(cx, solve, list(given.values()), span)
     place, kinds = operand_offset(given, roles.rhs), [is_tangent_number(t) for t in leaf_types(type_of(rhs))]
     at = [place + i for i, number in enumerate(kinds) if number]
-    fails = solve.fails or turned.fails
+    fails = solve.fails or adjoint.fails
     assert isinstance(forth, Closure) and isinstance(forth.code, LinearMapCode)
     apply = map_as_graph(forth.code, solve.graph, operand_offset(given, name), at)
-    solver, other = [move_params_last(drop_tag_results(i, kinds, fails), at) for i in (solve, turned)]
+    solver, other = [move_params_last(drop_tag_results(i, kinds, fails), at) for i in (solve, adjoint)]
     regions = (silence_if_suppressed(cx, solver), without_prints(other), without_prints(move_params_last(apply, at)))
     types = tuple(r.type for r in regions[0].results)
     order = [*[v for i, v in enumerate(operands) if i not in at], *[operands[i] for i in at]]
@@ -95,7 +96,7 @@ def call_solver(
 
 
 def check_same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
-    """The map goes from the space of the right-hand side into itself. Errors: DL1104."""
+    """Check that the map goes from the space of the right-hand side into itself. Errors: DL1104."""
     assert isinstance(map, Closure) and isinstance(map.code, LinearMapCode)
     takes, gives, found = map.code.domain, map.code.gives, prune_type(type_of(rhs))
     if not found == takes == gives == tangent_type(takes):
@@ -105,7 +106,7 @@ def check_same_space(code: FnCode, map: Term, rhs: Term, span: Span) -> None:
 
 
 def operand_offset(terms: dict[str, Term], name: str) -> int:
-    """How many operands come before those of an argument."""
+    """The number of operands before those of an argument."""
     place = 0
     for other, term in terms.items():
         if other == name:
@@ -115,11 +116,7 @@ def operand_offset(terms: dict[str, Term], name: str) -> int:
 
 
 def drop_tag_results(instance: FunctionInstance, kinds: Sequence[bool], fails: bool) -> Graph:
-    """An instance without the tags that it gives, which are those of the right-hand side.
-
-    There is a failure among its results if the other solver has one. The numbers are NaN where it fails: derivatives
-    are solutions too, and of those nobody hears that they fail.
-    """
+    """An instance without its result tags, which are those of the right-hand side, and with a failure if `fails`."""
     graph = instance.graph
     kept = graph.with_results([r for i, r in enumerate(graph.results) if i >= len(kinds) or kinds[i]])
     if not fails:
@@ -129,19 +126,20 @@ def drop_tag_results(instance: FunctionInstance, kinds: Sequence[bool], fails: b
     if not instance.fails:
         return builder.finish([*outs, *[zeros(builder, t) for t in FAILURE_TYPES]], name=graph.name)
     numbers, word = outs[: -len(FAILURE_TYPES)], outs[-len(FAILURE_TYPES) :]
+    # Derivatives are solutions too, and their failures are not reported: a failed solve gives NaN.
     well = builder.one("eq", word[0], builder.const(0, FAILURE_WORD))
     numbers = [builder.one("select", any_broadcast_like(well, x), x, builder.const(nan, x.type)) for x in numbers]
     return builder.finish([*numbers, *word], name=graph.name)
 
 
 def move_params_last(graph: Graph, at: Sequence[int]) -> Graph:
-    """The graph with the params at these places last: the numbers of the right-hand side."""
+    """The graph with the params at these positions, the numbers of the right-hand side, moved last."""
     params = (*[p for i, p in enumerate(graph.params) if i not in at], *[graph.params[i] for i in at])
     return Graph(params, graph.eqns, graph.results, graph.name)
 
 
 def map_as_graph(code: LinearMapCode, like: Graph, map_at: int, at: Sequence[int]) -> Graph:
-    """The map itself as a graph of what its solver takes, the unknown in place of the right-hand side."""
+    """The map as a graph with its solver's params, where the unknown replaces the right-hand side."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in like.params]
     first = map_at + tag_count(code.domain) + tag_count(code.gives)

@@ -1,4 +1,4 @@
-"""The derivative of a function of one number, `f'`: real, or complex where the function has a complex derivative."""
+"""The derivative `f'` of a function of one real number, or of one complex number where f is holomorphic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WrtPath = tuple[int, tuple[str, ...]]
 
 
 def scalar_derivative(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[Term]:
-    """`f'(x)` of a function of one number: its change along 1."""
+    """`f'(x)` of a function of one number: the jvp along 1."""
     what = "`f'` takes a function of one number"
     traced = yield trace_scalar_function(cx, f, args, wrt, what)
     if not isinstance(traced.result, Array):
@@ -36,7 +36,7 @@ def scalar_derivative(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPat
 def trace_scalar_function(
     cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath], what: str
 ) -> Walk[TracedFunction]:
-    """The graph of a function of one number, holomorphic if that is complex. Errors: DL0405 if it is of more."""
+    """The graph of a function of one number, holomorphic if that is complex. Errors: DL0405 for more numbers."""
     traced = yield trace_holomorphic(cx, f, args, wrt)
     types = [point.type for point in traced.points]
     chosen = any(tags_of(args.items[position][0]) for position, _ in wrt)
@@ -46,7 +46,7 @@ def trace_scalar_function(
 
 
 def trace_holomorphic(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
-    """The graph of a function that is holomorphic in what is complex of its points. Errors: DL0408 if it is not."""
+    """The graph of a function that is holomorphic in its complex points. Errors: DL0408 if it is not."""
     before = cx.root.follows_calls
     cx.root.follows_calls = any(is_complex_value(leaf) for term, _ in args.items for leaf in leaves(term))
     try:
@@ -62,7 +62,7 @@ def not_scalar_error(cx: ElabContext, args: CallArgs, what: str) -> DifflangErro
 
 
 def unit_tangent(cx: ElabContext, traced: TracedFunction, span: Span) -> Value:
-    """The direction 1."""
+    """The tangent 1."""
     cx.builder.span = span
     return cx.builder.const(1, traced.points[0].type)
 
@@ -72,7 +72,7 @@ def is_complex_value(value: Value) -> bool:
 
 
 def check_holomorphic(cx: ElabContext, traced: TracedFunction, span: Span) -> None:
-    """That it multiplies small changes of complex numbers by complex numbers, and does nothing else. Errors: DL0408."""
+    """Check that complex tangents are only multiplied by complex numbers, never conjugated. Errors: DL0408."""
     moved = [is_complex_value(p) for p in traced.points]
     if not any(moved):
         return

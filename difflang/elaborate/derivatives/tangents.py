@@ -1,6 +1,6 @@
-"""Tangents as what is linear in them, their numbers, beside the tags that say of which variants and functions they are.
+"""Splits tangents into numbers, which are linear, and tags, which select variants and functions.
 
-A tangent has the tags of the value that it is a change of, in the same order.
+A tangent has the same tags as its primal value, in the same order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def number_types(tangent: LangType) -> list[Tensor]:
 
 
 def tag_count(tangent: LangType) -> int:
-    """How many tags there are in a tangent."""
+    """The number of tags in a tangent."""
     return sum(not is_tangent_number(t) for t in leaf_types(tangent))
 
 

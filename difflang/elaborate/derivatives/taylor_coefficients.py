@@ -1,4 +1,4 @@
-"""`jet(f, order = k)`: the Taylor coefficients of a function of one number."""
+"""Taylor coefficients of a function of one number: `jet(f, order = k)`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from difflang.types.function_code import DerivativeCode
 from difflang.types.language_types import tangent_type
 from difflang.types.type_errors import DeferCheck
 
-HIGHEST_ORDER = 64  # each order adds more equations than all before it
+HIGHEST_ORDER = 64  # the number of equations grows with the square of the order
 
 
 def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:
-    """`k` of `jet(f, order = k)`. Errors: DL0319 without one, DL0405 where it is too high."""
+    """The `k` of `jet(f, order = k)`. Errors: DL0319 if it is missing, DL0405 if it is too high."""
     given = [a.value for a in e.args if a.name == "order"]
     if len(given) != 1:
         raise cx.error("DL0319", "`jet` needs an `order`", e.span, "", "it is called as `jet(f, order = 4)(x)`")
@@ -41,7 +41,7 @@ def jet_order(cx: ElabContext, e: tree.Call) -> Walk[int]:
 def taylor_coefficients(
     cx: ElabContext, code: DerivativeCode, f: Term, args: CallArgs, wrt: list[WrtPath]
 ) -> Walk[Term]:
-    """The coefficients along a new first axis; of each array of a tuple or record by itself."""
+    """The coefficients along a new first axis, for each array of the result."""
     traced = yield trace_scalar_function(cx, f, args, wrt, "`jet` takes a function of one number")
     yield require_differentiable_result(cx, "jet", f, traced, args, wrt)
     warn_if_zero(cx, f, traced, args, wrt)

@@ -1,4 +1,4 @@
-"""In what a derivative is taken: parameters by name or position, and paths of fields."""
+"""Resolves what a derivative is taken with respect to: parameters by name or position, and paths of fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WrtPath = tuple[int, tuple[str, ...]]  # a parameter, and a path of fields in it
 
 
 def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, count: int = 0) -> Walk[CallArgs]:
-    """The arguments by position, the first `needed` of them at least: what is left out stands at its default."""
+    """The arguments by position, at least the first `count` of them; omitted ones take their defaults."""
     from difflang.elaborate.calls.signatures import default_value
 
     names, (code, defaults) = parameter_names(f), parameter_defaults(f)
@@ -53,7 +53,7 @@ def parameter_defaults(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
 
 
 def parameter_names(f: Term) -> list[str]:
-    """What a function calls its parameters."""
+    """The names of a function's parameters."""
     match f:
         case Closure(code=FnCode(decl=decl)):
             return [p.name for p in decl.params]
@@ -69,7 +69,7 @@ def parameter_names(f: Term) -> list[str]:
 
 
 def resolve_wrt(cx: ElabContext, f: Term, wrt: Wrt, span: Span) -> WrtPath:
-    """A parameter's position, and the path of fields in it."""
+    """A parameter's position, and the path of fields in it. Errors: DL0403."""
     first, *path = wrt
     if isinstance(first, int):
         return first, tuple(map(str, path))
@@ -87,14 +87,14 @@ def resolve_wrt(cx: ElabContext, f: Term, wrt: Wrt, span: Span) -> WrtPath:
 
 
 def parameter_fields_named(f: Term, name: str) -> str:
-    """The fields of that name in what a function takes, as `fields_named`."""
+    """The fields of that name in a function's record parameters, as by `fields_named`."""
     if isinstance(f, Closure) and isinstance(f.code, FnCode):
         return fields_named(f.code.decl, name, f.code.module)
     return ""
 
 
 def fields_named(decl: tree.Fn, name: str, module: ModuleScope) -> str:
-    """The fields of that name in the records that a function takes: `o.mass` or `p.mass`; nothing where none is."""
+    """The fields of that name in the records that a function takes, as text, e.g. "`o.mass` or `p.mass`", or ""."""
     found: list[str] = []
     for param in decl.params:
         if isinstance(param.type, (tree.TypeName, tree.TypeApply)):
@@ -105,7 +105,7 @@ def fields_named(decl: tree.Fn, name: str, module: ModuleScope) -> str:
 
 
 def check_distinct(cx: ElabContext, asked: Sequence[Wrt], places: Sequence[WrtPath], span: Span) -> None:
-    """No parameter is differentiated in twice, and each derivative has a name of its own."""
+    """Check that no part is differentiated twice and that the gradients have distinct names. Errors: DL0403."""
     for i, (position, path) in enumerate(places):
         for j, (other, longer) in enumerate(places[:i]):
             short = min(len(path), len(longer))

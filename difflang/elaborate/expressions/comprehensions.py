@@ -1,4 +1,4 @@
-"""Comprehensions and reductions over them: the `map` op, extents inferred from the indexing."""
+"""Array comprehensions and reductions over them: emits `map` ops and infers extents from indexing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from difflang.types.join_types import add_tags, has_runtime_text
 from difflang.types.language_types import leaf_types, map_tensors, show_type
 from difflang.types.type_errors import make_error
 
-# What each reduction gives for nothing: the value of a place that a filter leaves out.
+# The identity of each reduction: the value of an item that a filter drops.
 REDUCTION_IDENTITIES: dict[str, float] = {
     "sum": 0,
     "prod": 1,
@@ -56,7 +56,7 @@ REDUCTION_IDENTITIES: dict[str, float] = {
 
 
 class DynamicExtent(Exception):
-    """How far an index goes is known only to the run, as it says at this place."""
+    """The extent of an index is known only at run time; `span` is where it is written."""
 
     def __init__(self, span: Span) -> None:
         super().__init__(span)
@@ -81,7 +81,7 @@ def elaborate_comprehension(cx: ElabContext, e: tree.ArrayComprehension) -> Walk
 
 
 def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk[tuple[Term, int]]:
-    """A comprehension as the argument of a reduction: the array it stands for, and how many axes it goes over."""
+    """A comprehension as the argument of a reduction: its array, and the number of axes that it iterates over."""
     name = fn.code.name if isinstance(fn, Closure) and isinstance(fn.code, BuiltinCode) else ""
     if e.condition is not None and name not in REDUCTION_IDENTITIES:
         raise cx.error("DL0331", "only sum, prod, max, min, any and all accept a filter", e.condition.span)
@@ -102,7 +102,7 @@ def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk
 def map_iterator(
     cx: ElabContext, e: tree.Comprehension, depth: int, identity: float | None, *, ask_host: bool = False
 ) -> Walk[Term]:
-    """The map of one iterator, around those after it. If `sized`, host code asks the host for the ends of ranges."""
+    """The map of one iterator, around those after it. With `ask_host`, host code reads the ends of ranges."""
     if depth == len(e.iterators):
         return (yield filtered_body(cx, e, identity))
     over = yield iterator_extent(cx, e, e.iterators[depth], ask_host=ask_host)
@@ -124,9 +124,10 @@ def emit_map(
     in_order: bool = False,
     check_body: Callable[[Graph, int], None] = lambda graph, consts: None,
 ) -> Walk[Term]:
-    """The `map` equation of a body over a source of known length. Where lanes fail, `in_order` the first one does.
+    """The `map` equation of a body over an iterable of known length.
 
-    `refuse` may raise once it sees a lane's graph, the first so many params of which all lanes share.
+    With `in_order`, the first failing item is the one reported. `check_body` receives the body's graph and the number
+    of leading params that all items share, and may raise.
     """
     length = iterable.length
     assert length is not None
@@ -157,6 +158,7 @@ def emit_map(
     value = widen_to_type(builder, value, add_tags(type_of(value)))
     own = [v for v in builder.params if v is not before.param]
     own[1:1] = [before.param] if before.param is not None else []
+    # A body that prints, or calls what prints, must know whether an earlier item failed: it becomes a loop.
     consts, (graph,) = close_regions([builder], [[*still_well, *leaves(value), *word]], [own], [len(still_well)])
     check_body(graph, len(consts))
     types = tuple(
@@ -176,7 +178,7 @@ def emit_map(
 
 
 def ok_after_item(cx: ElabContext, before: Value, word: list[Value], span: Span) -> Value:
-    """Whether all was well before a lane and in it."""
+    """Whether no check failed before an item or in it."""
     return cx.emit("logical_and", span, before, no_failure_value(cx, cx.failure, span)) if word else before
 
 
@@ -189,7 +191,7 @@ def map_sequentially(
     length: Dim,
     span: Span,
 ) -> Values:
-    """Lanes that say something, one after the other: as a loop, which carries whether all is well."""
+    """Run items that print in sequence: a loop that carries the flag whether no check has failed."""
     start = no_failure_so_far(cx, span) or cx.emit("const", span, value=True, type=BOOL_SCALAR)
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [cx.integer_array(length, span).value, *consts, start, *xs]))
@@ -198,7 +200,7 @@ def map_sequentially(
 
 
 def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:
-    """Errors: DL0327 for a text that the run fills in, of which there is no array."""
+    """Errors: DL0327 for texts with run-time parts, which cannot be items of an array."""
     if has_runtime_text(type_of(value)):
         way = "print the text there, or create it from an item of the array where you need it"
         raise cx.error(
@@ -207,7 +209,7 @@ def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:
 
 
 def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None) -> Walk[Term]:
-    """The body, or the identity of the reduction where the filter says no."""
+    """The body, or the reduction's identity where the filter is false."""
     if e.condition is None:
         return (yield elaborate(cx, e.body))
     condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a filter")
@@ -236,7 +238,7 @@ def reduction_identity(type: Tensor, identity: float | None) -> float:
 def iterator_extent(
     cx: ElabContext, e: tree.Comprehension, iterator: tree.Iterator, *, ask_host: bool = False
 ) -> Walk[LoopIterable]:
-    """What an iterator goes over: as written, or as far as the axes that its variable indexes."""
+    """What an iterator iterates over: its source, or the extent of the axes that its variable indexes."""
     if iterator.source is not None:
         term = yield elaborate(cx, iterator.source)
         if ask_host and isinstance(term, RangeTerm):
@@ -280,18 +282,19 @@ def iterator_extent(
 
 
 def indexed_axis_size(cx: ElabContext, e: tree.Index, name: str) -> Walk[tuple[Dim, Span] | None]:
-    """The size of the axis that a name indexes in `e`, if the array can be told from outside the comprehension."""
+    """The size of the axis that a name indexes in `e`, if the array is known outside the comprehension."""
     place = next((i for i, s in enumerate(e.subscripts) if isinstance(s, tree.Name) and s.id == name), None)
     if place is None:
         return None
     before = [s for s in e.subscripts[:place] if not (isinstance(s, tree.Name) and s.id == "newaxis")]
     before_word, draws = cx.failure_word.term, cx.root.draw_count
     try:
-        with cx.nested_graph(e.span):  # asked for its shape only, and thrown away with its checks and draws
+        # Only the shape is needed: the graph is discarded, with its checks and draws.
+        with cx.nested_graph(e.span):
             cx.scope.outer_is_read_only = True
             base = yield elaborate(cx, e.base)
     except (DifflangError, AlreadyReported):
-        return None  # named inside the body: its extent follows from what it is made of
+        return None  # bound inside the body: other arrays determine the extent
     finally:
         cx.failure_word.term, cx.root.draw_count = before_word, draws
     if is_sum_array(base):

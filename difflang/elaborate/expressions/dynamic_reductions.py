@@ -1,7 +1,7 @@
-"""`sum(for i in 0..k => …)` where only the run knows `k`: a loop that carries the total.
+"""Reductions over a run-time number of items, `sum(for i in 0..k => …)`: loops that carry an accumulator.
 
-So are `prod`, `any` and `all`. Of the greatest and the least the derivative is shared by all that tie, which no running
-value can know: for these there is the loop that a person writes.
+They are `sum`, `prod`, `any` and `all`. `max` and `min` are not here: their derivative is shared by all ties, which a
+running value cannot know, so a program writes that loop itself.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from difflang.types.dtype_variables import literal_dtype
 from difflang.types.language_types import show_type
 from difflang.types.type_errors import make_error
 
-ACCUMULATOR = " total"  # a name that no program has
+ACCUMULATOR = " total"  # it begins with a space, so no program can use it
 
-# How each reduction goes on, and what it begins with.
+# The op and the initial value of each reduction.
 ACCUMULATION_OPS: dict[str, tuple[str, float]] = {
     "sum": ("add", 0),
     "prod": ("mul", 1),
@@ -32,20 +32,20 @@ ACCUMULATION_OPS: dict[str, tuple[str, float]] = {
 
 
 class AccumulateStatement(tree.Assign, frozen=True, eq=False):
-    """The total becomes that with one value more."""
+    """The statement that adds a value to the accumulator."""
 
     name: str
 
 
 class InferredExtent(tree.Int, frozen=True, eq=False):
-    """How far an index goes of which the comprehension says nothing but where it stands."""
+    """The end of a range for an index whose extent follows from the axes that it indexes."""
 
     iterator: tree.Iterator
     comprehension: tree.Comprehension
 
 
 class AccumulatorShapeError(Exception):
-    """The values that are reduced are of this shape, and not of the one that the total began with."""
+    """The reduced values have this shape, unlike the accumulator's initial value."""
 
     def __init__(self, shape: tuple[Dim, ...]) -> None:
         super().__init__(shape)
@@ -53,10 +53,11 @@ class AccumulatorShapeError(Exception):
 
 
 def dynamic_reduction(cx: ElabContext, e: tree.Comprehension, name: str) -> Walk[Array]:
-    """The reduction of a comprehension, step by step."""
+    """The reduction of a comprehension as a loop."""
     from difflang.elaborate.statements.loops import loop_expression
 
     op, start = ACCUMULATION_OPS[name]
+    # The first try assumes scalars; the loop's body then tells the shape, and the second try fits.
     shape: tuple[Dim, ...] = ()
     draws, word = cx.root.draw_count, cx.failure_word.term
     while True:
@@ -76,7 +77,7 @@ def dynamic_reduction(cx: ElabContext, e: tree.Comprehension, name: str) -> Walk
 
 @lru_cache(maxsize=4096)
 def comprehension_as_loops(e: tree.Comprehension, name: str) -> tree.For:
-    """A loop for each iterator, one in another, around what is gathered."""
+    """Nested `for` loops, one for each iterator, around the accumulation."""
     body = tree.Block(
         e.body.span, (AccumulateStatement(e.body.span, tree.Name(e.body.span, ACCUMULATOR), e.body, name),)
     )

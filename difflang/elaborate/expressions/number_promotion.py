@@ -1,4 +1,4 @@
-"""Numbers that meet something else: complex ones given to ops of real ones, one number beside many leaves."""
+"""Promotion of numbers: complex arguments of real ops, and a scalar combined with each leaf of a vector."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from difflang.elaborate.terms import Array, Term
 from difflang.ir.tensor_types import REAL_DTYPE_OF
 from difflang.types.dtype_variables import DTypeVar, prune_dtype
 
-# What an op of real numbers is of a complex one, made of the number's parts.
+# Real ops extended to complex numbers, computed from the real and imaginary parts.
 COMPLEX_EXTENSIONS: dict[str, Callable[[ElabContext, Span, Array], Term]] = {}
 
 
 def promote_for_leaf(cx: ElabContext, name: str, number: Array, leaf: Term, span: Span) -> Array:
-    """A number that goes with each leaf of a vector, as it goes with this one.
+    """A scalar operand for one leaf of a vector.
 
-    As written it takes each leaf's type; a real one scales complex leaves, as they are vectors over the real numbers.
+    A literal takes the leaf's type. A real number scales complex leaves, which are vectors over the real numbers.
     """
     if not isinstance(leaf, Array):
         return number

@@ -1,4 +1,4 @@
-"""Operators: broadcasting, arithmetic on arrays, on sizes and on tangents, comparison, the matrix product."""
+"""Unary, binary and comparison operators: broadcasting, elementwise ops, constant folding, short-circuit logic."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floor_div",
 LOGICAL = {"and": "logical_and", "or": "logical_or"}
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
-# What is computed on numbers known at specialization.
+# Constant folding of integers and sizes.
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "add": python.add,
     "sub": python.sub,
@@ -120,7 +120,7 @@ def merge_shapes(cx: ElabContext, a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tup
 
 
 def broadcast_to(cx: ElabContext, term: Array, shape: tuple[Dim, ...], span: Span) -> Array:
-    """The array written larger: a literal is simply written at that size."""
+    """The array broadcast to a shape; a literal becomes a constant of that shape."""
     tensor = term.tensor
     if tensor.shape == shape:
         return term
@@ -137,7 +137,7 @@ def broadcast_to(cx: ElabContext, term: Array, shape: tuple[Dim, ...], span: Spa
 def elementwise(
     cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span] = (), **attrs: Any
 ) -> Term:
-    """An elementwise op, operands broadcast; on tangents of records and tuples, leaf by leaf."""
+    """An elementwise op with broadcasting; on tangents of records and tuples it applies leaf by leaf."""
     if any(isinstance(t, (RecordTerm, Tuple, VariantTerm, SumTerm)) for t in terms):
         from difflang.elaborate.expressions.structural_arithmetic import apply_structural
 
@@ -164,7 +164,7 @@ def elementwise(
 
 
 def fold_arrays(name: str, arrays: Sequence[Array], *, named: bool) -> StaticNumber:
-    """The result where sizes and integer literals decide it; the greater one of two sizes that are names is `named`."""
+    """The result if sizes and integer literals decide it. With `named`, `max(n, m)` becomes a size name of its own."""
     if len(arrays) != 2:
         return None
     a, b = arrays[0].static, arrays[1].static
@@ -174,7 +174,7 @@ def fold_arrays(name: str, arrays: Sequence[Array], *, named: bool) -> StaticNum
 
 
 def fold_sizes(name: str, a: Dim, b: Dim) -> Dim | None:
-    """The same as a size, with a name of its own where what it is of names is not known."""
+    """The result as a size: a new size name if it depends on unknown sizes."""
     found = fold_numbers(name, a, b)
     if isinstance(found, (int, Poly)):
         return found
@@ -183,7 +183,7 @@ def fold_sizes(name: str, a: Dim, b: Dim) -> Dim | None:
 
 
 def fold_host_numbers(cx: ElabContext, name: str, result: Array, span: Span, *numbers: Dim) -> Dim | None:
-    """The same of numbers of the host, which the run computes in their type. Errors: DL0303, DL0316."""
+    """The result for host numbers, in the range of their type, as at run time. Errors: DL0303, DL0316."""
     name, (a, b) = ("sub", (0, *numbers)) if name == "neg" else (name, numbers)
     if name in ("floor_div", "rem") and b == 0:
         raise division_by_zero(cx, span, "the divisor is 0")
@@ -198,7 +198,7 @@ def division_by_zero(cx: ElabContext, span: Span, label: str) -> DifflangError:
 
 
 def fold_numbers(name: str, a: Dim, b: Dim) -> StaticNumber:
-    """An operation on sizes and integer literals, where they decide it."""
+    """An operation on sizes and integer literals, or None if they do not decide it."""
     if name in FOLDS:
         return None if name in ("floor_div", "rem") and b == 0 else FOLDS[name](a, b)
     if name not in COMPARISON_FOLDS and name not in EXTREMUM_TESTS:
@@ -217,7 +217,7 @@ def emit_folded(cx: ElabContext, name: str, span: Span, arrays: Sequence[Array],
     return Array(cx.emit("const", span, value=static, type=Tensor(dtype)), static, literal=literal)
 
 
-# ---- The walks
+# ---- Operator expressions
 
 
 @elaborates(tree.Binary)
@@ -245,7 +245,7 @@ def binary_operator(cx: ElabContext, e: tree.Binary) -> Walk[Term]:
 
 
 def has_effects(e: tree.Expr) -> bool:
-    """Whether an expression could fail, assign or draw, so that it matters whether it is evaluated."""
+    """Whether evaluating an expression could fail, assign or draw."""
     for part in all_nodes(e):
         if isinstance(part, (tree.Index, tree.Block)):
             return True
@@ -255,7 +255,7 @@ def has_effects(e: tree.Expr) -> bool:
 
 
 def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
-    """`a and b`, `a or b` of single conditions: b is evaluated only where a leaves the answer open."""
+    """`a and b`, `a or b` of scalar conditions: b is evaluated only if a does not decide the answer."""
     from difflang.elaborate.statements.branches import BranchSide, assigned_variables, elaborate_side, emit_cond
 
     if not cx.unifier.same(lhs.tensor, Tensor(BOOL)):
@@ -273,7 +273,7 @@ def short_circuit(cx: ElabContext, e: tree.Binary, lhs: Array) -> Walk[Term]:
 
 
 def check_divisor(cx: ElabContext, divisor: Array, span: Span) -> None:
-    """An integer that divides is not zero, nor is one as written: a float would give a NaN, an integer has none."""
+    """Check that an integer divisor is not zero: floats would give NaN, but integers have none."""
     from difflang.elaborate.runtime_checks import emit_check
 
     dtype = prune_dtype(divisor.tensor.dtype)
@@ -295,6 +295,7 @@ def literal_integer(e: tree.Expr) -> int | None:
 
 
 def power_by_integer(cx: ElabContext, e: tree.Binary, base: Term, power: int) -> Term:
+    # Static powers up to 8 stay sizes; higher ones overflow 64 bits for most bases.
     if isinstance(base, Array) and isinstance(base.static, (int, Poly)) and 0 <= power <= 8:
         static: Dim = 1
         for _ in range(power):
@@ -340,7 +341,7 @@ def unary_operator(cx: ElabContext, e: tree.Unary) -> Walk[Term]:
 
 @elaborates(tree.Compare)
 def comparison_chain(cx: ElabContext, e: tree.Compare) -> Walk[Term]:
-    """A chain `a < b < c` asks each pair and joins the answers."""
+    """A chain `a < b < c` compares each pair and combines the answers with `and`."""
     left, left_span = (yield elaborate(cx, e.first)), e.first.span
     answer: Term | None = None
     for op, expression, _ in e.rest:
@@ -367,7 +368,7 @@ def compare_terms(cx: ElabContext, op: str, span: Span, left: Term, right: Term,
 
 
 def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, Span]) -> Array:
-    """`x @ y`: the last axis of x with the last but one of y; a vector stands for a row or a column."""
+    """`x @ y`: contracts the last axis of x with the second to last of y; a vector is a row or a column."""
     a, b = x.tensor, y.tensor
     if any(isinstance(d, AxisSpread) for d in (*a.shape, *b.shape)):
         raise DeferCheck
@@ -394,7 +395,8 @@ def matmul(cx: ElabContext, span: Span, x: Array, y: Array, spans: tuple[Span, S
         )
     lead = tuple(range(batch))
     product = cx.emit_op("dot_general", span, x, y, spans=spans, contract=((a.rank - 1,), (inner,)), batch=(lead, lead))
-    if not batch and b.rank > 2 and a.rank > 1:  # x was the same for the whole batch: its rows come after the batch
+    # X was the same for the whole batch: its rows come after the batch.
+    if not batch and b.rank > 2 and a.rank > 1:
         rows = a.rank - 1
         order = (*range(rows, rows + b.rank - 2), *range(rows), rows + b.rank - 2)
         return cx.emit_op("transpose", span, product, perm=order)

@@ -1,4 +1,4 @@
-"""Plain expressions: literals, names, tuples, arrays, fields, strings."""
+"""Primary expressions: number literals, names, lambdas, tuples, arrays, fields, `with` updates, strings."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def elaborate_name(cx: ElabContext, e: tree.Name) -> Walk[Term]:
 
 
 def lookup_name(cx: ElabContext, id: str, span: Span) -> Term:
-    """What a name stands for: innermost scope first, then the file, then the language."""
+    """Resolve a name: innermost scope first, then the file, then the language."""
     binding = cx.scope.find(id)
     if binding is not None:
         return binding_term(cx, binding, span)
@@ -140,7 +140,7 @@ def host_value_term(cx: ElabContext, name: GlobalName, var: HostVar, span: Span)
 
 
 def host_constant(var: HostVar) -> StaticCapture | None:
-    """What specialization may know of a value of the host."""
+    """An immutable scalar of the host that specialization may use as a constant, or None."""
     if var.static is None or var.mutable or not isinstance(var.type, Tensor):
         return None
     return StaticCapture(var.name, var.static, var.type)
@@ -151,13 +151,13 @@ def host_constant_term(cx: ElabContext, known: StaticCapture, span: Span) -> Arr
 
 
 def bind_host_constants(cx: ElabContext, scope: BlockScope, code: FnCode | LambdaCode) -> None:
-    """The numbers that a function found where it stands, under their names."""
+    """Bind the host constants that a function captured where it is defined."""
     for known in code.static_captures:
         scope.bind(known.name, host_constant_term(cx, known, code.decl.span))
 
 
 def lookup_declaration(cx: ElabContext, id: str, span: Span) -> Term | None:
-    """A function, a record or a constant of that name."""
+    """The declaration, constant or built-in of that name, in order of precedence."""
     module = cx.module
     if id in module.fns:
         return Closure(FnCode(module.fns[id], module), ())
@@ -199,9 +199,9 @@ def elaborate_lambda(cx: ElabContext, e: tree.Lambda) -> Walk[Term]:
 def closure_values(
     cx: ElabContext, node: tree.Lambda | tree.Fn
 ) -> tuple[tuple[str, ...], tuple[Term, ...], tuple[StaticCapture, ...]]:
-    """The names that a function uses from around it and what they stand for now, and the numbers that are known.
+    """The captured variables of a function, their values, and the captured host constants.
 
-    Of the file's own values only host code has some: those of a `fn` are the same whenever it is called.
+    Only host code captures top-level values of the file; inside a `fn` they are globals.
     """
     own = {name for p in node.params for name in names_of_param(p)}
     names: list[str] = []
@@ -217,7 +217,7 @@ def closure_values(
 
 
 def generic_bindings(cx: ElabContext, node: tree.Lambda | tree.Fn) -> tuple[EnclosingGeneric, ...]:
-    """What the generic names that a function uses from around it stand for, wherever it is called."""
+    """The bindings of generic names that a function uses from enclosing scopes."""
     generics, bound = cx.annotations.generics, cx.annotations.bound
     own = {g.name for g in node.generics} if isinstance(node, tree.Fn) else set[str]()
     names = [n for n in generics if n not in own] if generics else []
@@ -242,7 +242,7 @@ def elaborate_tuple(cx: ElabContext, e: tree.TupleExpr) -> Walk[Term]:
 
 @elaborates(tree.ArrayExpr)
 def elaborate_array(cx: ElabContext, e: tree.ArrayExpr) -> Walk[Term]:
-    """`[x, y]` stacks its items on a new first axis."""
+    """`[x, y]`: its items stacked along a new first axis."""
     if not e.items:
         dtype = literal_dtype(0.0, cx.module.default_float)
         return Array(cx.emit("const", e.span, value=0, type=Tensor(dtype, (0,))))
@@ -312,12 +312,16 @@ def select_field(
 
 
 SIZE_HELP = "name the sizes in the type: with `x: f32[n, m]`, write `n`"
-ARRAY_FIELD_HELP = {"T": "write `transpose(x)`", "shape": SIZE_HELP, "size": SIZE_HELP, "ndim": "the type of an array shows its axes",
-             "at": "write `x[i] = e` or `x[i] += e`, where `x` is a `var`"}  # fmt: skip
+ARRAY_FIELD_HELP = {
+    "T": "write `transpose(x)`",
+    **dict.fromkeys(("shape", "size"), SIZE_HELP),
+    "ndim": "the type of an array shows its axes",
+    "at": "write `x[i] = e` or `x[i] += e`, where `x` is a `var`",
+}
 
 
 def missing_field_help(base: Term, name: str) -> str:
-    """The way to what others write as a field."""
+    """The help for field access as in other languages, such as `x.T` or `x.shape`."""
     if isinstance(base, Tuple):
         return "destructure a tuple: `let (a, b) = t`"
     if isinstance(base, Array) and name in ARRAY_FIELD_HELP:
@@ -360,7 +364,8 @@ def elaborate_string(cx: ElabContext, e: tree.Str) -> Walk[Term]:
         check_format(type_of(value), part)
         found = interpolated_parts(value, part)
         if found is None:
-            return TextTerm(None)  # as long as only the declaration of what fills it in is known
+            # Only the declaration of a value in it is known.
+            return TextTerm(None)
         parts += found
     if all(isinstance(part, str) for part in parts):
         return TextTerm("".join(map(str, parts)))
@@ -368,7 +373,7 @@ def elaborate_string(cx: ElabContext, e: tree.Str) -> Walk[Term]:
 
 
 def interpolated_parts(value: Term, part: tree.Interpolation) -> Sequence[str | InterpolatedValue] | None:
-    """What stands in the place of a value in a text: strings as far as they are known."""
+    """The parts of a text that replace an interpolated value: strings where it is known."""
     match value:
         case TextTerm(value=str() as text):
             return (format_value(text, part.format),)
@@ -385,7 +390,7 @@ def interpolated_parts(value: Term, part: tree.Interpolation) -> Sequence[str | 
 
 
 def format_static(value: Array, static: StaticNumber, spec: str) -> str | None:
-    """A number that is known beforehand, if its element type is too."""
+    """The text of a number known at compile time, if its element type is known too."""
     dtype = prune_dtype(value.tensor.dtype)
     if isinstance(static, Poly):
         return str(static)
@@ -402,8 +407,11 @@ def reject_open_range(cx: ElabContext, e: tree.Slice) -> Walk[Term]:
     yield
 
 
+# ---- Array literals
+
+
 def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | None:
-    """Shape and numbers of an array written out in full, None where something in it is no number."""
+    """Shape and numbers of an array literal, or None if an item is not a number literal."""
     level: list[tree.Expr] = [e]
     shape: list[int] = []
     while all(isinstance(item, tree.ArrayExpr) for item in level):
@@ -422,7 +430,7 @@ def literal_rows(e: tree.ArrayExpr) -> tuple[tuple[int, ...], list[float]] | Non
 def literal_number(e: tree.Expr) -> float | None:
     match e:
         case tree.Float(value=v) | tree.Unary(op="-", operand=tree.Float(value=v)) if isinf(v):
-            return None  # it is refused where it stands
+            return None  # `elaborate_float` reports it
         case tree.Int(value=v) | tree.Float(value=v) | tree.Bool(value=v):
             return v
         case tree.Unary(op="-", operand=tree.Int(value=v) | tree.Float(value=v)):

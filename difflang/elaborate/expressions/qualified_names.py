@@ -1,4 +1,4 @@
-"""Names of other modules in expressions: `model.f`, and those that are imported by name."""
+"""Qualified and imported names in expressions: `model.f`, and names imported from other modules."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from difflang.types.module_scope import GlobalName, ModuleScope
 
 
 def module_named_by(cx: ElabContext, e: tree.Node) -> ModuleScope | None:
-    """The module that an expression names, where no value of that name hides it."""
+    """The module that an expression names, unless a value shadows that name."""
     if not isinstance(e, tree.Name) or cx.scope.find(e.id) is not None or cx.host_value(e.id, e.span) is not None:
         return None
     return cx.module.modules.get(e.id)
 
 
 def module_member(cx: ElabContext, module: ModuleScope, e: tree.Member) -> Term:
-    """`model.f`. Errors: DL0723 and DL0724 for what the module does not have, or keeps to itself."""
+    """`model.f`. Errors: DL0723 for a name that the module does not have, DL0724 for a private one."""
     here = cx.scope.find(e.name) is not None or e.name in cx.module.declared or e.name in cx.module.imported
     alone = module.source.library and not here and is_language_name(cx.module, e.name)
     if error := access_error(module, e.name, e.name_span, whole=e.span, is_builtin=alone):
@@ -30,7 +30,7 @@ def module_member(cx: ElabContext, module: ModuleScope, e: tree.Member) -> Term:
 
 
 def resolve_imported(cx: ElabContext, name: GlobalName, span: Span) -> Term:
-    """What a public name of another module stands for."""
+    """The value of a public name of another module."""
     from difflang.elaborate.expressions.primary_expressions import host_value_term
 
     module = name.module
@@ -46,5 +46,5 @@ def resolve_imported(cx: ElabContext, name: GlobalName, span: Span) -> Term:
     if name.name in module.variants:
         return variant_constructor(*module.variants[name.name], module)
     if name.var is None:
-        raise AlreadyReported  # what is wrong with it was said where it is declared
+        raise AlreadyReported  # its declaration was reported
     return host_value_term(cx, name, name.var, span)

@@ -1,4 +1,4 @@
-"""Operators on values with parts: changes of records, tuples and enums, and values that changes move."""
+"""Vector-space arithmetic on structured values: tangents of records, tuples and enums, and `value + tangent`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from difflang.types.type_errors import DeferCheck, declaration_kind
 def apply_structural(
     cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any
 ) -> Term:
-    """The op on every leaf of values of one structure; a number goes with each."""
+    """Apply an op leaf by leaf to values of one structure; a scalar combines with each leaf."""
     if any(map(is_sum_array, terms)):
         return map_sum_items(cx, terms, span, lambda items: elementwise(cx, name, span, items, spans, **attrs))
     if any(isinstance(t, SumTerm) for t in terms):
@@ -87,7 +87,7 @@ def apply_structural(
 
 
 def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
-    """Whether two values agree leaf by leaf, but for enums and functions in them that the run chooses."""
+    """Whether two values have the same leaves, apart from enums and functions that the run selects."""
     both = least_common_type(cx.unifier, type_of(a), type_of(b))
     if both is None:
         refuse_undecided(cx, type_of(a), type_of(b))
@@ -95,7 +95,7 @@ def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
 
 
 def undefined_operation(cx: ElabContext, name: str, span: Span, whole: RecordTerm | VariantTerm) -> DifflangError:
-    """An operation on values of which only the changes are vectors, and which have neither order nor equality."""
+    """The report of an operator on a record or enum: only its tangents are vectors, and it has no comparison."""
     kind, names = declaration_kind(whole.type.decl), whole.type.names
     way = f"a tangent of {with_article(kind)}, D(…), is a vector: `value + tangent` gives a value"
     if name in COMPARISONS.values():
@@ -109,7 +109,7 @@ def with_article(noun: str) -> str:
 
 
 def is_tangent_update(value: Term, change: Term) -> bool:
-    """Whether `value + change` is a value and a change of it, of which some part stays as it is."""
+    """Whether `value + change` adds a tangent to a value that has other parts too."""
     match value, change:
         case RecordTerm(), RecordTerm():
             return change.type.tangent and not value.type.tangent and value.type.decl is change.type.decl
@@ -125,7 +125,7 @@ def is_tangent_update(value: Term, change: Term) -> bool:
 
 
 def add_tangent(cx: ElabContext, name: str, span: Span, value: Term, change: Term) -> Term:
-    """`value + D(value)`: moves what has a tangent and keeps the rest."""
+    """`value + D(value)`: adds to the parts that have a tangent and keeps the others."""
     if isinstance(value, SumTerm) or isinstance(change, SumTerm):
         return apply_per_option(cx, name, span, (value, change), ())
     if isinstance(value, VariantTerm) and isinstance(change, VariantTerm) and is_tangent_update(value, change):
@@ -165,13 +165,13 @@ def add_tangent_parts(
     return tuple([add_tangent(cx, name, span, v, c) for v, c in zip(values, changes, strict=True)])
 
 
-# ---- One of several
+# ---- Values with run-time tags
 
 
 def apply_per_option(
     cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any
 ) -> Term:
-    """The op on the option that the values are; of another option nothing is computed. They must be of one option."""
+    """Apply an op to the option that the tag selects, as a switch. All values must have the same option."""
     from difflang.elaborate.patterns.match_expressions import MatchArm, switch_on_tag
 
     whole = next(t for t in terms if isinstance(t, SumTerm))
@@ -210,13 +210,13 @@ def apply_per_option(
 
 
 def as_option(cx: ElabContext, term: Term, type: LangType) -> Term | None:
-    """What a value is if it is that option, or a change of it; nothing where it cannot be."""
+    """The part of a value for an option, or a tangent of it; None if the value cannot have that option."""
     parts = term.parts if isinstance(term, SumTerm) else (term,)
     return next((p for p in parts if same_option(cx.unifier, type_of(p), type)), None)
 
 
 def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: Value | None = None) -> None:
-    """A check that two values are of one variant, or of one function, where nothing proves it: if they are `there`."""
+    """A run-time check that two values have one variant or function, unless proved; only where `there` is true."""
     from difflang.elaborate.runtime_checks import emit_check
 
     if isinstance(b, SumTerm) and b.tag is a.tag:
@@ -237,7 +237,7 @@ def check_same_option(cx: ElabContext, a: SumTerm, b: Term, span: Span, there: V
 
 
 def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:
-    """What the tag of a type is for an option, -1 for what is none of its."""
+    """The tag of an option in a type, or -1 if the type does not have it."""
     if isinstance(option, VariantType):
         return option.index
     pairs = zip(type.tag_values, type.options, strict=True)
@@ -247,7 +247,7 @@ def option_tag(cx: ElabContext, type: SumType, option: LangType) -> int:
 def tangent_numbers_along(
     cx: ElabContext, value: Term, change: Term, span: Span, there: Value | None = None
 ) -> list[Value]:
-    """The numbers of a tangent, after checks that it is of the variants and functions that the value is of."""
+    """The numbers of a tangent, after checks that it has the variants and functions of the value."""
     match value, change:
         case SumTerm(), SumTerm():
             check_same_option(cx, value, change, span, there)
@@ -268,7 +268,7 @@ def tangent_numbers_along(
 
 
 def option_holds(cx: ElabContext, value: SumTerm, mark: int, span: Span, there: Value | None) -> Value | None:
-    """Whether that option of a value is there, if anything in it has a tag that asks."""
+    """The flag whether a value has that option, or None if the option contains no tags to check."""
     part = value.parts[value.type.tag_values.index(mark)]
     if not tags_of(part):
         return None

@@ -1,4 +1,4 @@
-"""What a variant does not tell of its enum, told by the type that is written beside it: `let k: Kind[3] = Off`."""
+"""Type ascription of enum values: fills in sizes and types that a variant leaves open, `let k: Kind[3] = Off`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from difflang.types.type_errors import DeferCheck
 
 
 def ascribe_enum(names: AnnotationResolver, written: tree.TypeExpr, term: Term) -> Term:
-    """A value of a written type, with the sizes and types that this tells and its variants do not."""
+    """The value with the open arguments of its enums taken from a written type."""
     if not has_unknown_args(type_of(term)):
         return term
     try:
         type = replace(names, rigid=False).type(written)
     except (DifflangError, DeferCheck):
-        return term  # what it names is open itself
+        return term  # the written type has open names itself
     return retype_term(term, merge_type_arguments(type_of(term), type))
 
 
@@ -44,7 +44,7 @@ def merge_type_arguments(type: LangType, written: LangType) -> LangType:
 
 
 def retype_term(term: Term, type: LangType) -> Term:
-    """The value, of a type that tells more of its enums."""
+    """The same value with a type whose enums have more arguments known."""
     match term, type:
         case VariantTerm(), VariantType():
             return VariantTerm(type, tuple(map(retype_term, term.fields, type.fields)))

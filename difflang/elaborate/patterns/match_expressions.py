@@ -1,4 +1,4 @@
-"""`match`: which case a value is of, and a branch to it; the same for whatever a tag chooses from."""
+"""`match` expressions: tests of the patterns and a switch over the cases; also switches on run-time tags."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from difflang.types.unify import Unifier
 
 
 class MatchArm(Struct, frozen=True):
-    """One of several pieces of a program, of which one is run."""
+    """One arm of a switch."""
 
     body: Callable[[], Walk[Term]]
     span: Span
@@ -46,7 +46,7 @@ def binary_switch(
     word: str,
     first: int = 0,
 ) -> Walk[Term]:
-    """The arm that is taken, found by halves: `below(i)` says whether it stands before arm `i`."""
+    """A switch as nested `cond`s by binary search: `is_before(i)` says whether the arm to run comes before arm `i`."""
     if len(arms) == 1:
         return (yield arms[0].body())
     middle = len(arms) // 2
@@ -71,7 +71,7 @@ def switch_on_tag(
     variables: list[LocalBinding],
     word: str,
 ) -> Walk[Term]:
-    """The arm that a tag says; `marks` rise."""
+    """A switch on a tag; `marks` are the tag values of the arms, in ascending order."""
 
     def is_before(place: int) -> Value:
         span = arms[0].span
@@ -80,7 +80,7 @@ def switch_on_tag(
     return binary_switch(cx, arms, is_before, variables, word)
 
 
-# ---- match
+# ---- The match expression
 
 
 @elaborates(tree.Match)
@@ -112,7 +112,7 @@ def match_expression(cx: ElabContext, e: tree.Match) -> Walk[Term]:
 
 
 def read_cases(unifier: Unifier, module: ModuleScope, e: tree.Match, type: LangType) -> list[CheckedPattern]:
-    """The patterns of a match, read. Errors: DL035x where one does not fit, is missing, or is never reached."""
+    """The checked patterns of a match. Errors: DL035x where one does not fit, is missing, or is never reached."""
     patterns = PatternChecker(unifier, module)
     fits = [patterns.read(case.pattern, type) for case in e.cases]
     coverage = ExhaustivenessChecker(unifier, e.subject.span)
@@ -139,7 +139,7 @@ def missing_cases_error(e: tree.Match, missing: Sequence[str]) -> Exception:
 
 
 def case_body(cx: ElabContext, fit: CheckedPattern, subject: Term, case: tree.Case) -> Callable[[], Walk[Term]]:
-    """The walk of a case, the names of its pattern bound."""
+    """The elaboration of a case, with the names of its pattern bound."""
 
     def body() -> Walk[Term]:
         with cx.child_scope():
@@ -150,7 +150,7 @@ def case_body(cx: ElabContext, fit: CheckedPattern, subject: Term, case: tree.Ca
 
 
 def first_matching_test(cx: ElabContext, tests: Sequence[Value], span: Span) -> Callable[[int], Value]:
-    """The first test that holds, as a number, compared; the only test itself."""
+    """The `is_before` of a switch: compares the index of the first test that holds; a lone test is used directly."""
     if len(tests) < 2:
         return lambda _: tests[0]
     index = cx.integer_array(len(tests), span).value
@@ -159,11 +159,11 @@ def first_matching_test(cx: ElabContext, tests: Sequence[Value], span: Span) -> 
     return lambda place: cx.emit("lt", span, index, cx.integer_array(place, span).value)
 
 
-# ---- A value against a pattern
+# ---- Matching a value against a pattern
 
 
 def pattern_matches(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span) -> Value | bool:
-    """Whether a value fits, where it is known before the run as a Python truth value."""
+    """The test whether a value fits: a Python bool if it is known at compile time, else a run-time value."""
     if isinstance(fit, WildcardPattern):
         return True
     kind, what = fit.key
@@ -195,7 +195,7 @@ def pattern_matches(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span
 
 
 def equals_literal(cx: ElabContext, term: Array | TextTerm, literal: object, span: Span) -> Value | bool:
-    """Whether a number, a truth value or a text is the one that is written."""
+    """The test whether a number, a bool or a text equals a literal."""
     if isinstance(term, TextTerm):
         return static_text(term, span, "a matched text") == literal
     if isinstance(literal, bool):
@@ -210,7 +210,7 @@ def equals_literal(cx: ElabContext, term: Array | TextTerm, literal: object, spa
 
 
 def subpattern_terms(fit: ConstructorPattern, term: Term) -> tuple[Term, ...]:
-    """What a pattern's parts are held against."""
+    """The parts of a value that a pattern's items match."""
     match term:
         case VariantTerm(fields=fields):
             return fields

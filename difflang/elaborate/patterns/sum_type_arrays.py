@@ -1,4 +1,4 @@
-"""Arrays of values that the run chooses: of an enum of any variant, of functions. A tag and every option, stacked."""
+"""Arrays of enum values or functions: an array of tags beside stacked arrays for the leaves of every option."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from difflang.types.type_errors import make_error
 
 
 def stack_sum_values(cx: ElabContext, terms: Sequence[Term], spans: Sequence[Span], span: Span) -> Term:
-    """`[Circle(1.0), Empty]`, `[sin, cos]`: what may be any of the items. Errors: DL0317 for items of other types."""
+    """`[Circle(1.0), Empty]`, `[sin, cos]`: items of one common sum type. Errors: DL0317 for unrelated types."""
     type: LangType = type_of(terms[0])
     for term, at in zip(terms, spans, strict=True):
         both = least_common_type(cx.unifier, type, type_of(term))
@@ -53,7 +53,7 @@ def array_tags(term: Term) -> Array:
 
 
 def map_sum_items(cx: ElabContext, terms: Sequence[Term], span: Span, body: Callable[[list[Term]], Term]) -> Term:
-    """What a body gives of the items of arrays of sums, of each place by itself; other terms are the same for all."""
+    """Map a body over the items of arrays of sums; other terms are shared by all items."""
     from difflang.elaborate.expressions.comprehensions import emit_map
     from difflang.elaborate.statements.iterables import as_iterable
 
@@ -69,7 +69,7 @@ def map_sum_items(cx: ElabContext, terms: Sequence[Term], span: Span, body: Call
 
 
 def index_sum_array(cx: ElabContext, term: Term, subs: Subscripts) -> Term:
-    """What stands at these places of the tags, of every option."""
+    """The subscripts applied to the tags and to every leaf of the options, whose further axes stay whole."""
     axes = len(subs.base.tensor.shape)
 
     def index_leaf(leaf: Value) -> Array:
@@ -83,5 +83,5 @@ def index_sum_array(cx: ElabContext, term: Term, subs: Subscripts) -> Term:
 
 
 def replace_leading_axes(type: LangType, axes: int, lead: tuple[Dim, ...] = ()) -> LangType:
-    """The type with other axes in the place of the first ones."""
+    """The type with its first axes replaced by `lead`."""
     return map_tensors(type, lambda t: Tensor(t.dtype, (*lead, *t.shape[axes:])))

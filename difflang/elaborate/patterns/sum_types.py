@@ -1,7 +1,7 @@
-"""Values that the run chooses from several, made of one type: an enum of any variant, a function that is one of some.
+"""Sum types: values whose enum variant, or whose function, only the run selects.
 
-A value of a known variant is its fields alone. Where it meets another one it becomes a tag, its own fields, and zeros
-in the place of what the other variants hold; `cond` chooses between whole values, so no one ever reads those zeros.
+A value of a known variant is its fields alone. Joined with another variant it becomes a tag, its own fields, and zeros
+for the fields of the other variants. `cond` selects whole values, so those zeros are never read.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from difflang.types.unify import Unifier, type_differences
 
 
 def variant_constructor(decl: tree.Enum, index: int, module: ModuleScope) -> Term:
-    """A variant by its name: a value, or where it has fields a function of them."""
+    """A variant by its name: a value, or a function of its fields if it has any."""
     if decl.variants[index].fields:
         return Closure(VariantCode(decl, index, module), ())
-    nothing_told = (None,) * len(decl.generics)
-    return VariantTerm(VariantType(decl, index, (), (), nothing_told, home=module.records.get), ())
+    unknown_args = (None,) * len(decl.generics)
+    return VariantTerm(VariantType(decl, index, (), (), unknown_args, home=module.records.get), ())
 
 
 def widen_to_type(builder: Builder, term: Term, type: LangType) -> Term:
-    """The value, held as a value of a type that has more options; see `joint`."""
+    """The value as one of a type that has more options; see `least_common_type`."""
     match term, type:
         case UnsetTerm(), _:
             return zero_term(builder, type)
@@ -84,7 +84,7 @@ def widen_each(builder: Builder, terms: tuple[Term, ...], types: tuple[LangType,
 
 
 def inject_option(builder: Builder, term: Term, type: SumType) -> SumTerm:
-    """One of several, from one that is known or from fewer."""
+    """Inject a value of one option, or of fewer options, into a sum type."""
     parts = term.parts if isinstance(term, SumTerm) else (term,)
     places = [option_index(builder, type, type_of(part)) for part in parts]
     if len(set(places)) < len(places):
@@ -99,7 +99,7 @@ def inject_option(builder: Builder, term: Term, type: SumType) -> SumTerm:
 
 
 def option_index(builder: Builder, type: SumType, option: LangType) -> int:
-    """Which of the options a value of one of them is: the one that it adds nothing to."""
+    """The index of an option in a sum type: the option whose join with it adds nothing."""
     if isinstance(option, VariantType):
         return type.tag_values.index(option.index)
     assert isinstance(builder.solver, Unifier)
@@ -110,7 +110,7 @@ def option_index(builder: Builder, type: SumType, option: LangType) -> int:
 
 
 def convert_tag(builder: Builder, term: SumTerm, type: SumType) -> Value:
-    """The tag as the other type counts."""
+    """The tag renumbered for another sum type."""
     old = term.type
     return renumber_tag(
         builder,
@@ -123,7 +123,7 @@ def convert_tag(builder: Builder, term: SumTerm, type: SumType) -> Value:
 
 
 def renumber_tag(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]]) -> Value:
-    """A tag with other numbers in the place of those that it can be."""
+    """A tag with its values replaced according to pairs of old and new value."""
     if all(m == n for m, n in moves):
         return tag
     assert isinstance(tag.type, Tensor)
@@ -135,15 +135,15 @@ def renumber_tag(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]])
 
 
 def zero_term(builder: Builder, type: LangType) -> Term:
-    """What stands in the place of an option that a value is not."""
+    """Zeros for an option that the tag does not select."""
     return term_from_leaves(type, [builder.const(0, t) for t in leaf_types(type)])
 
 
-# ---- Where values of several types meet
+# ---- Joining types of branches and loop variables
 
 
 def join_types(cx: ElabContext, a: LangType, b: LangType, span: Span, what: str = "this") -> LangType:
-    """The type that both are held as. Errors: DL0327 where there is none."""
+    """The least common type of two. Errors: DL0327 where there is none."""
     found = least_common_type(cx.unifier, a, b)
     if found is None and is_assignable(cx.unifier, a, b):
         one, another = differing_texts(cx, a, b)
@@ -156,7 +156,7 @@ def join_types(cx: ElabContext, a: LangType, b: LangType, span: Span, what: str 
 
 
 def may_replace(cx: ElabContext, old: LangType, new: LangType) -> bool:
-    """Whether a value may stand where another one stood. Errors: Undecided where only a use of the definition tells."""
+    """Whether a new value may replace an old one. Errors: DeferCheck where only a call of the definition tells."""
     if is_assignable(cx.unifier, old, new):
         return True
     refuse_undecided(cx, old, new)
@@ -164,14 +164,14 @@ def may_replace(cx: ElabContext, old: LangType, new: LangType) -> bool:
 
 
 def refuse_undecided(cx: ElabContext, a: LangType, b: LangType) -> None:
-    """Errors: Undecided for types that differ in nothing but functions of which a definition knows only the type."""
+    """Errors: DeferCheck for types that differ only in functions of which a definition knows just the type."""
     found = type_differences(cx.unifier, a, b) if cx.root.definition_only else []
     if found and all(are_function_types(m, n) for m, n in found):
         raise DeferCheck
 
 
 def are_function_types(a: LangType, b: LangType) -> bool:
-    """Whether two types are of functions, or of changes of a record that holds some."""
+    """Whether two types are of functions, or of tangents of a record that holds functions."""
     match a, b:
         case RecordType(tangent=True), RecordType(tangent=True):
             return a.decl is b.decl and a.names != b.names
@@ -183,12 +183,13 @@ def are_function_types(a: LangType, b: LangType) -> bool:
 def branches_have_value(
     cx: ElabContext, predicate: Value, then: Term, other: Term, ends: tuple[Span, Span], word: str
 ) -> bool:
-    """Whether a branch has a value: both sides give one, of one type. Errors: Undecided where a use takes one side."""
+    """Whether a branch has a value: both sides have one, of one type. Errors: DeferCheck, DL0327."""
     if then is UNIT_TERM or other is UNIT_TERM:
         return False
     a, b = type_of(then), type_of(other)
     if least_common_type(cx.unifier, a, b) is not None:
         return True
+    # A condition on sizes selects one side per instance, so the types need not agree.
     if cx.root.definition_only and is_size_condition(predicate):
         raise DeferCheck
     refuse_undecided(cx, a, b)
@@ -207,34 +208,35 @@ def branches_have_value(
 
 
 def differing_texts(cx: ElabContext, a: LangType, b: LangType) -> list[str]:
-    """The texts that two types differ in, as a program writes them."""
+    """The two texts in which types differ, as a program writes them."""
     pairs = [pair for pair in type_differences(cx.unifier, a, b) if all(isinstance(t, TextType) for t in pair)]
     return [quoted_text(t) for t in (pairs[0] if pairs else (TextType(), TextType())) if isinstance(t, TextType)]
 
 
 def quoted_text(text: TextType) -> str:
-    """A text in quotes, with dots in the place of what the run fills in."""
+    """A text in quotes, with `{…}` for its run-time parts."""
     said = text.value if not text.parts else "".join([p if isinstance(p, str) else "{…}" for p in text.parts])
     return "a `str`" if said is None else json.dumps(said, ensure_ascii=False)
 
 
 def runtime_choice_of_text(*labels: tuple[Span, str]) -> DifflangError:
-    """A text is a part of the type of what holds it: everything about it is known before the run."""
+    """The report of a text selected at run time: a text is part of the type of what holds it."""
     way = "choose it on the host, or use a variant of an enum, and build the text where it is printed"
     return make_error(
         "DL0327", "a `str` is known at compile time, so a condition of the run cannot choose one", *labels, help=way
     )
 
 
+# A loop variable may gain options this often before it counts as endless, such as a closure over itself.
 MAX_WIDENINGS = 8
 
 
 def widen_loop_variables(
     cx: ElabContext, variables: list[LocalBinding], after: Sequence[Term | Dim], rounds: int, span: Span
 ) -> bool:
-    """Whether some variables of a loop become one of more options in its body: they are held as that from its start.
+    """Widen loop variables that gain options in the body, from the loop's start; True if any did.
 
-    Errors: DL0507 where the options never end.
+    Errors: DL0507 if they gain options without end.
     """
     found = False
     for binding, term in zip(variables, after, strict=True):
@@ -256,6 +258,6 @@ def widen_loop_variables(
 
 
 def keep_loop_type(builder: Builder, term: Term | Dim, before: Term | Dim) -> Term:
-    """What a variable of a loop is after a step, held as it was before."""
+    """The value of a loop variable after a step, widened to its type before the loop."""
     assert not isinstance(term, (int, Poly)) and not isinstance(before, (int, Poly))
     return widen_to_type(builder, term, type_of(before))

@@ -1,4 +1,4 @@
-"""The unknown names of what could not be checked to its end."""
+"""Reports all unknown names of a statement whose checking stopped at the first one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from difflang.syntax.tree_queries import all_nodes
 
 
 def with_other_unknown_names(cx: ElabContext, error: DifflangError, stmt: tree.Node) -> Iterator[DifflangError]:
-    """An error, and where it is of an unknown name those of the others in the statement: all are mended at once."""
+    """An error and, if it is an unknown name, those of all others in the statement, to be fixed at once."""
     yield error
     if error.diagnostics[0].code == "DL0201":
         yield from unknown_names_in(cx, stmt)
 
 
 def unknown_names_in(cx: ElabContext, node: tree.Node) -> Iterator[DifflangError]:
-    """What is wrong with the names of a function or a statement, wherever they stand in it."""
+    """The errors of all names in a function or a statement."""
     parts = all_nodes(node)
     bound = {p.name for p in parts if isinstance(p, (tree.NamePattern, tree.Param, tree.Fn, tree.Generic))}
     bound |= {name for p in parts if isinstance(p, tree.TypeName) for name in p.path} | {"newaxis"}
@@ -29,9 +29,8 @@ def unknown_names_in(cx: ElabContext, node: tree.Node) -> Iterator[DifflangError
     wrt = [
         p for p in parts if isinstance(p, tree.Index) and isinstance(p.base, tree.Name) and p.base.id in TRANSFORM_NAMES
     ]
-    bound |= {
-        n.id for p in wrt for each in p.subscripts for n in all_nodes(each) if isinstance(n, tree.Name)
-    }  # parameters
+    # The names in `grad[w]` are parameters of the function.
+    bound |= {n.id for p in wrt for each in p.subscripts for n in all_nodes(each) if isinstance(n, tree.Name)}
     for part in parts:
         try:
             if isinstance(part, tree.Name) and part.id not in bound:

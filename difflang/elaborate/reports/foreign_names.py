@@ -1,4 +1,4 @@
-"""Names that mean nothing inside a function, and what is written in their place."""
+"""Names from other languages and host-only functions, each with the help that says what to write instead."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ SUBSTITUTES = {
 
 
 def substitute_for(name: str) -> str | None:
-    """What is written in place of a name that there is not, or where it is to be imported from."""
+    """The help for an unknown name: an import of the standard library, or what to write instead."""
     module = stdlib_module_of_name().get(name)
     return f"import it: `import {module} ({name})`" if module is not None else SUBSTITUTES.get(name)

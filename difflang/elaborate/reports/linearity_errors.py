@@ -1,4 +1,4 @@
-"""What is said of functions that are not linear where they should be."""
+"""Reports of functions that are not linear, or not proved linear, where they must be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lambda_parameter_names(decl: tree.Lambda) -> str:
 
 
 def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
-    """The step of a lambda that is not linear."""
+    """The report of a lambda with a nonlinear step."""
     if not decl.params:
         way = "name the linear parameter, as in `linear |dx| 2.0 * dx`"
         return make_error(
@@ -47,7 +47,7 @@ def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
 
 
 def nonlinear_step(fault: NotLinear, names: str) -> str:
-    """What is wrong with it."""
+    """The label of a nonlinear step."""
     match fault.fault:
         case LinearityFault.FUNCTION:
             return nonlinear_function_step(fault.eqn, fault.operand, names)
@@ -64,7 +64,7 @@ def nonlinear_step(fault: NotLinear, names: str) -> str:
 
 
 def untangented_result(eqn: Eqn | None) -> str:
-    """What an equation makes that has no tangent."""
+    """The name for an equation's result without a tangent."""
     integer = eqn is not None and isinstance(t := eqn.results[0].type, Tensor) and t.dtype.is_integer
     return "an integer" if integer else "a condition"
 
@@ -94,7 +94,7 @@ def not_a_vector_error(decl: tree.Lambda, found: str, span: Span) -> DifflangErr
 
 
 def not_proved_linear_error(term: Term, span: Span, message: str) -> DifflangError:
-    """A function that nobody has proved to be linear, where a linear one is asked for."""
+    """The report of a function not proved linear where a linear one is required."""
     if not isinstance(term, (Closure, OpaqueTerm)):
         return make_error(
             "DL1102",
@@ -109,7 +109,7 @@ def not_proved_linear_error(term: Term, span: Span, message: str) -> DifflangErr
 
 
 def matrix_function_help(term: Term, span: Span, *, linear: bool) -> str:
-    """How a matrix is a function."""
+    """The help for a matrix where a function is expected."""
     if not isinstance(term, Array) or len(term.tensor.shape) != 2:
         return ""
     matrix = span.text if span.text.isidentifier() else f"({span.text})"

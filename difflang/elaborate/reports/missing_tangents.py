@@ -1,4 +1,4 @@
-"""What is said where a derivative is asked for that does not exist: of an argument or a result without a tangent."""
+"""Reports of derivatives that do not exist: an argument or a result has no tangent."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from difflang.types.type_errors import DeferCheck, make_error
 
 
 class MissingTangentError(DifflangError):
-    """A derivative in what has no tangent: which of the places that it is taken in, and what the type of that is."""
+    """A derivative with respect to a value without a tangent: its index among the wrt parts, and its type."""
 
     wrt_index: int = 0
     type: str = ""
 
     def at_wrt_span(self, written: Sequence[Span]) -> DifflangError:
-        """The report at the name of the place, if the program writes one, else at the argument."""
+        """The report at the parameter name in `grad[w]`, if the program writes one, else at the argument."""
         (said,) = self.diagnostics
         if self.wrt_index >= len(written):
             return DifflangError(said)
@@ -47,7 +47,7 @@ class MissingTangentError(DifflangError):
 def argument_without_tangent(
     f: Term, args: CallArgs, wrt: Sequence[WrtPath], place: WrtPath, type: LangType
 ) -> MissingTangentError:
-    """An argument, or a field of it, that has no derivative, since nothing in it has a tangent: DL0401."""
+    """The report of an argument, or a field of it, in which nothing has a tangent: DL0401."""
     position, path = place
     what, span = show_type(type), args.items[position][1]
     labels = [(span, f"its `{'.'.join(path)}` is {what}" if path else f"this is {what}")]
@@ -70,7 +70,7 @@ def argument_without_tangent(
 
 
 def differentiable_parameters_help(f: Term, args: CallArgs, position: int, type: LangType) -> str:
-    """What to differentiate in: the parameters that have a derivative, if there are any."""
+    """The help that names the parameters that have a derivative."""
     names = parameter_names(f)
     having = [
         f"`{name}`" for name, (term, _) in zip(names, args.items, strict=False) if name and is_differentiable(term)
@@ -88,14 +88,14 @@ def is_differentiable(term: Term) -> bool:
 
 
 def parameter_label(f: Term, position: int) -> list[tuple[Span, str]]:
-    """Where a function says that it takes a value without a tangent."""
+    """A label at the declared type of a parameter without a tangent."""
     params = f.code.decl.params if isinstance(f, Closure) and isinstance(f.code, (FnCode, LambdaCode)) else ()
     written = params[position].type if position < len(params) else None
     return [(written.span, "declared here")] if written is not None else []
 
 
 def result_label(f: Term) -> list[tuple[Span, str]]:
-    """Where a function says what it gives."""
+    """A label at the declared result type of a function."""
     declared = f.code.decl.result if isinstance(f, Closure) and isinstance(f.code, FnCode) else None
     return [(declared.span, "declared here")] if declared is not None else []
 
@@ -103,7 +103,7 @@ def result_label(f: Term) -> list[tuple[Span, str]]:
 def require_real_result(
     cx: ElabContext, operator: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
 ) -> Walk[None]:
-    """Errors: DL0402 where a gradient is asked of what is no real number, with the steps that lost the derivative."""
+    """Errors: DL0402 for a gradient of a result that is not a real scalar, with the steps that lost the derivative."""
     result = traced.result
     if isinstance(result, Array) and not result.tensor.shape and prune_dtype(result.tensor.dtype).is_float:
         return
@@ -120,7 +120,7 @@ def require_real_result(
 def require_differentiable_result(
     cx: ElabContext, operator: str, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
 ) -> Walk[None]:
-    """Errors: DL0402 where nothing in a result has a tangent, with the steps that lost the derivative."""
+    """Errors: DL0402 for a result in which nothing has a tangent, with the steps that lost the derivative."""
     if not result_has_tangent(traced.result):
         what = show_type(type_of(traced.result))
         message = f"{what} has no derivative: `{operator}` takes functions that return floats"
@@ -149,7 +149,7 @@ def refused_derivative(
 def losing_steps(
     cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]
 ) -> Walk[list[DependencyStep]]:
-    """The steps that lose the derivative. While a definition is checked, called functions are walked for this."""
+    """The steps that lose the derivative. While a definition is checked, called functions are elaborated for this."""
     session = cx.session
     if cx.root.definition_only and not cx.root.follows_calls:
         reported, errors = len(session.diagnostics), session.errors

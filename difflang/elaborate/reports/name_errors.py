@@ -1,4 +1,4 @@
-"""What is said of a name that stands for nothing: where it is, what it is called here, what is near."""
+"""Reports of unknown names: suggestions, imports that would define them, equivalents of other languages' names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
 
 
 def refers_to_own_lambda(id: str, span: Span) -> bool:
-    """Whether a name is used in the lambda that it is bound to: on its line, or in its braces."""
+    """Whether a name is used in the lambda that it is bound to: on the same line, or within its braces."""
     text = span.source.text[: span.start]
     bound = list(re.finditer(rf"\b(?:let|var)[ \t]+{id}\b[^=\n]*=[ \t]*\|", text))
     inside = text[bound[-1].end() :] if bound else "\n"
@@ -76,13 +76,13 @@ def refers_to_own_lambda(id: str, span: Span) -> bool:
 
 
 def is_language_name(module: ModuleScope, name: str) -> bool:
-    """Whether a name that a program looks for in a module is one of the language."""
+    """Whether a name is a built-in, an operator, a constant or in the prelude."""
     prelude = module.prelude.fns if module.prelude is not None else {}
     return name in BUILTINS or name in TRANSFORM_NAMES or name in CONSTANTS or name in prelude
 
 
-# Names of other languages for which one text stands that means the same.
 MEMBER_ACCESS = re.compile(r"\.([A-Za-z_]\w*)\b(?!\.)")
+# Names of other languages with an exact equivalent.
 EQUIVALENT_NAMES = {
     "True": "true",
     "False": "false",
@@ -100,7 +100,7 @@ EQUIVALENT_NAMES = {
 
 
 def drop_package_prefix(span: Span) -> tuple[Fix, ...]:
-    """`sum` for `np.sum`, where there is such a function."""
+    """A fix from `np.sum` to `sum`, if there is such a function."""
     member = MEMBER_ACCESS.match(span.source.text, span.end)
     name = EQUIVALENT_NAMES.get(member[1], member[1]) if member is not None else ""
     if member is None or (name not in BUILTINS and name not in CONSTANTS):
@@ -109,7 +109,7 @@ def drop_package_prefix(span: Span) -> tuple[Fix, ...]:
 
 
 def equivalent_name_fixes(id: str, module: ModuleScope, span: Span) -> tuple[Fix, ...]:
-    """What to write for a name that another language has, or a module of the library."""
+    """Fixes for a name that another language or one module of the standard library has."""
     if id in EQUIVALENT_NAMES:
         return (written(span, EQUIVALENT_NAMES[id]),)
     (home, *others) = stdlib_modules_of_name().get(id, ("",))
@@ -122,14 +122,15 @@ def equivalent_name_fixes(id: str, module: ModuleScope, span: Span) -> tuple[Fix
 
 
 def transform_argument_help(operator: str) -> str:
-    """Where that belongs which is written beside the function that is transformed."""
+    """The help for extra arguments beside the function of a transform."""
     if operator == "vmap":
         return "`vmap` maps over the first axis of all its arguments; capture the others: `vmap(|x| f(x, y))(xs)`"
     return f"write the parameter of the derivative in brackets: `{operator}[x](f)`"
 
 
 def derivative_of_call_help(operator: str, e: tree.Expr) -> str:
-    """How a derivative is written where a function was called in its place."""
+    """The help for `grad(f(x))`, where a call stands in place of the function."""
     if not isinstance(e, tree.Call) or "\n" in e.span.text:
         return ""
-    return f"apply the operator to the function, not to its value: `{operator}({e.fn.span.text})({', '.join(a.span.text for a in e.args)})`"
+    call = f"{operator}({e.fn.span.text})({', '.join(a.span.text for a in e.args)})"
+    return f"apply the operator to the function, not to its value: `{call}`"

@@ -1,11 +1,11 @@
-"""How messages call ops, and the way out where an op refuses what it is given."""
+"""The names of ops in messages, and the help texts for operands that an op rejects."""
 
 from __future__ import annotations
 
 from difflang.base.source import Span
 from difflang.ir.tensor_types import DType
 
-# Ops that a person does not write by their own name.
+# Ops with another spelling in the language.
 SURFACE_NAMES = {
     "add": "+",
     "sub": "-",
@@ -36,7 +36,7 @@ SOLVE_HELP = (
     "equations than unknowns, use `qr`"
 )
 KERNEL_HELP = "a kernel is [spatial axes, channels in, channels out]; `groups` divides the number of channels in"
-# What an op takes whose operands do not fit together in size.
+# The operand shapes of ops, for size mismatches.
 SHAPE_HELPS = {
     **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "lu", "eigh", "expm"), SQUARE_HELP),
     **dict.fromkeys(("solve", "solve_triangular"), SOLVE_HELP),
@@ -49,12 +49,12 @@ REAL_PART_HELP = "convert it to a real number: `real({0})`, `abs({0})`"
 
 
 def surface_name(name: str) -> str:
-    """What the language calls an op."""
+    """The spelling of an op in the language."""
     return SURFACE_NAMES.get(name, name)
 
 
 def quote_source(span: Span, otherwise: str = "x") -> str:
-    """The source of a short expression, to be repeated in advice."""
+    """The source of a short expression, for use in a help text."""
     text = span.text
     return text if 0 < len(text) <= 24 and "\n" not in text else otherwise
 
@@ -64,9 +64,9 @@ def expects_float(refused: str) -> bool:
 
 
 def refusal_help(name: str, refused: str, span: Span, float: DType) -> str:
-    """What to write instead where an op takes other element types; where sizes do not fit, what would.
+    """The help for rejected operands: a conversion for another element type, the expected shape for other sizes.
 
-    `float` is what a float is in this file.
+    `float` is the default float of the file.
     """
     text = quote_source(span)
     if "takes a bool" in refused:

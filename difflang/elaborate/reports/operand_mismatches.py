@@ -1,4 +1,4 @@
-"""Operands that do not fit together: what is said of them."""
+"""Reports of operands that do not fit together: shapes, element types, indexing, tuple patterns, sizes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from difflang.types.language_types import show_type
 from difflang.types.suggested_fixes import conversion_fix, is_widening, widening_fix
 from difflang.types.type_errors import make_error
 
-BOOLEAN_OPS = frozenset({"logical_and", "logical_or", "assignment"})  # what takes a truth, or keeps one
+# Operations on bools.
+BOOLEAN_OPS = frozenset({"logical_and", "logical_or", "assignment"})
 
 if TYPE_CHECKING:
     from difflang.elaborate.context import ElabContext
@@ -88,7 +89,7 @@ def dtype_mismatch_error(
 
 
 def not_indexable_error(e: tree.Index, base: Term) -> DifflangError:
-    """What a person may have meant who indexes something else than an array."""
+    """The report of an index into a value that is not an array, with a help for its type."""
     span, text, way = e.base.span, quote_source(e.base.span), ""
     match base:
         case Tuple(items=items) if len(items) > 1:
@@ -100,7 +101,8 @@ def not_indexable_error(e: tree.Index, base: Term) -> DifflangError:
             way = f"read the contents of an enum with `match {text} {{ … }}`"
         case Closure(code=DerivativeCode(operator=operator), captures=(f,)):
             taken_in = ", ".join(quote_source(s.span) for s in e.subscripts)
-            way = f"write the parameter of the derivative before the function: `{operator}[{taken_in}]({function_name(f)})`"
+            shown = f"`{operator}[{taken_in}]({function_name(f)})`"
+            way = f"write the parameter of the derivative before the function: {shown}"
         case HistoryTerm():
             way = f"a history has no indices: iterate with `for v in {text}`, or fold it with `reduce`"
         case Closure() | OpaqueTerm() | SumTerm():
@@ -111,17 +113,17 @@ def not_indexable_error(e: tree.Index, base: Term) -> DifflangError:
 
 
 def function_name(f: Term) -> str:
-    """What a program calls a function."""
+    """A function's name in the program, or `f`."""
     return str(f.code) if isinstance(f, Closure) and isinstance(f.code, FnCode) else "f"
 
 
 def refused_operand_help(
     name: str, refused: str, arrays: Sequence[Array], spans: Sequence[Span], span: Span, float: DType
 ) -> tuple[str, tuple[Fix, ...]]:
-    """The way out where an op refuses its operands; `float` is what a float is in this file."""
+    """The help and fixes for operands that an op rejects; `float` is the default float of the file."""
     if not refused.startswith("element types"):
         place = spans[0] if spans else span
-        certain = spans and name != DIVISION  # of whole numbers `//` may be meant
+        certain = spans and name != DIVISION  # `//` may be meant for integers
         return refusal_help(name, refused, place, float), float_conversion_fix(
             refused, arrays[0], place, float
         ) if certain else ()
@@ -132,7 +134,7 @@ def refused_operand_help(
 
 
 def float_conversion_fix(refused: str, given: Array, span: Span, float: DType) -> tuple[Fix, ...]:
-    """A fix that makes a float of a whole number, where an op takes floats only."""
+    """A fix that converts an integer to a float for an op that takes only floats."""
     whole = given.tensor.dtype.is_integer and not isinstance(prune_dtype(given.tensor.dtype), DTypeVar)
     return conversion_fix(span, float.name) if whole and expects_float(refused) else ()
 
@@ -140,7 +142,7 @@ def float_conversion_fix(refused: str, given: Array, span: Span, float: DType) -
 def dtype_conversion_help(
     first: Array, other: Array, first_span: Span, other_span: Span, *, of_truths: bool = False
 ) -> tuple[str, tuple[Fix, ...]]:
-    """The way out where two element types meet, and its fix where numbers keep all that they say."""
+    """The help for two different element types, and a fix if a conversion loses nothing."""
     truth = prune_dtype(first.tensor.dtype) is BOOL or prune_dtype(other.tensor.dtype) is BOOL
     if truth and not (of_truths or is_assignment_target(first_span)):
         made, place = bool_conversion(first, other, first_span, other_span)
@@ -153,12 +155,12 @@ def dtype_conversion_help(
 
 
 def is_assignment_target(span: Span) -> bool:
-    """Whether what is marked stands before the `=` of an assignment, and keeps its type."""
+    """Whether a span is the target of an assignment, whose type is fixed."""
     return re.match(r"(\[[^\n]*\])?[ \t]*[-+*/]?=(?!=)", span.source.text[span.end :]) is not None
 
 
 def bool_conversion(first: Array, other: Array, first_span: Span, other_span: Span) -> tuple[str, Span]:
-    """To what a truth among numbers is converted, and which of the two it is."""
+    """The type to which a bool among numbers is converted, and the span of that operand."""
     a, b = prune_dtype(first.tensor.dtype), prune_dtype(other.tensor.dtype)
     number, span = (b, first_span) if a is BOOL else (a, other_span)
     if not isinstance(number, DTypeVar):
@@ -169,9 +171,9 @@ def bool_conversion(first: Array, other: Array, first_span: Span, other_span: Sp
 def conversion_target(
     first: Array, other: Array, first_span: Span, other_span: Span
 ) -> tuple[str, Span, tuple[Fix, ...]]:
-    """What to convert where two element types meet: the one that keeps all that it says, else the second.
+    """The conversion for two different element types: the target type, the operand's span, and a fix if lossless.
 
-    To which type, where, and the fix where numbers keep all that they say.
+    The operand that loses nothing is converted, else the second one.
     """
     a, b = prune_dtype(first.tensor.dtype), prune_dtype(other.tensor.dtype)
     if a.is_complex != b.is_complex:
@@ -191,7 +193,7 @@ def conversion_target(
 
 
 def tuple_pattern_error(pattern: tree.TuplePattern, parts: int | None, found: tuple[Span, str]) -> DifflangError:
-    """A pattern for a value that is no tuple, or one of another number of parts: DL0321."""
+    """The report of a tuple pattern for a value that is not a tuple of that length: DL0321."""
     count = len(pattern.items)
     if parts is None:
         return make_error("DL0321", f"expected a tuple of {count} here", (pattern.span, ""), found)
@@ -201,7 +203,7 @@ def tuple_pattern_error(pattern: tree.TuplePattern, parts: int | None, found: tu
 
 
 def not_a_size_error(term: Term, span: Span, what: str) -> DifflangError:
-    """What is said of a value that is no size: only the run will know it, or it is no integer."""
+    """The report of a value that is not a size: it is known only at run time, or is not an integer."""
     found, way = show_type(type_of(term)), "make it a parameter `k: dim`, or express it in the sizes of arrays"
     if may_be_integer(term):
         message = f"{what} must be known at compile time"
@@ -214,7 +216,7 @@ def not_a_size_error(term: Term, span: Span, what: str) -> DifflangError:
 
 
 def may_be_integer(term: Term) -> bool:
-    """Whether a value is an integer, or may be one for all that is known of it."""
+    """Whether a value is an integer or, with an open element type, may become one."""
     if not isinstance(term, Array) or term.tensor.shape:
         return False
     dtype = prune_dtype(term.tensor.dtype)

@@ -1,4 +1,4 @@
-"""Where a derivative is lost: the steps that lose it as labels, and a warning where it is zero for every argument."""
+"""Warnings about derivatives that are identically zero, with labels at the steps that lose them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from difflang.types.language_types import leaf_types
 if TYPE_CHECKING:
     from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction
 
-MAX_LABELS = 3  # how many lost ways are shown
+MAX_LABELS = 3  # the number of lost paths in a report
 
 # ---- Steps as labels
 
@@ -36,7 +36,7 @@ def loss_labels(
     reason: Callable[[Eqn], str],
     name: str = "",
 ) -> list[Label]:
-    """The steps that lose a derivative, with the calls that lead there; of a single one, its way from `name` too."""
+    """Labels at the steps that lose a derivative and the calls that lead there; for one step, its path from `name`."""
     found: dict[Span, str] = {}
     for step in steps[:MAX_LABELS]:
         way = [eqn for eqn in step.path if in_user_code(cx, eqn.span)]
@@ -54,7 +54,7 @@ def loss_labels(
 
 
 def in_user_code(cx: ElabContext, span: Span) -> bool:
-    """Whether a place is one of the program, not of the standard library."""
+    """Whether a span is in the program, not in the prelude."""
     prelude = cx.module.prelude
     return bool(span.text) and prelude is not None and span.source is not prelude.source
 
@@ -79,19 +79,19 @@ def loss_reason(eqn: Eqn) -> str:
 
 
 class WrtPart(Struct, frozen=True):
-    """A part of the arguments that the result is to be differentiated in: its points in the graph, a mask."""
+    """A part of the arguments that a derivative is taken with respect to; `points` is a bit mask of graph params."""
 
     name: str
     points: int
-    is_entire_argument: bool  # all that one name asked for
+    is_entire_argument: bool  # all that one name in `grad[…]` covers
 
 
 def warn_if_zero(cx: ElabContext, f: Term, traced: TracedFunction, args: CallArgs, wrt: Sequence[WrtPath]) -> None:
-    """Warn where the derivative is zero for every argument: DL0409. The first derivative only; see `ad.lost`.
+    """Warn of a first derivative that is zero for every argument: DL0409. See `analysis.zero_derivatives`.
 
-    Nothing is said of a function of the language by itself, such as `floor'`; where a condition known beforehand left
-    something out, as a size of 0 may; where a `stop` stands on every way; of what a rule needs and nobody wrote; where
-    a definition leaves it open; and where all of it is in the standard library.
+    No warning: for a built-in itself, such as `floor'`; where a static condition left a branch out, as a size of 0
+    may; where every path has a `stop`; for derivatives that a rule needs; where a definition alone cannot tell; and
+    where all labels are in the standard library.
     """
     if traced.branch_elided or cx.root.implicit_derivative or not in_user_code(cx, args.span) or is_named_function(f):
         return
@@ -115,7 +115,7 @@ def all_in_library(labels: Sequence[Label]) -> bool:
 
 
 def is_named_function(f: Term) -> bool:
-    """Whether a function of the language is differentiated itself."""
+    """Whether the differentiated function is a built-in or in the prelude."""
     while isinstance(f, Closure) and isinstance(f.code, (DerivativeCode, AscribedCode)):
         (f,) = f.captures
     return isinstance(f, Closure) and (
@@ -124,7 +124,7 @@ def is_named_function(f: Term) -> bool:
 
 
 def is_inconclusive(cx: ElabContext, graph: Graph) -> bool:
-    """Whether a graph has calls that were not looked into, or linear maps, whose residuals do not tell what moves."""
+    """Whether a graph has calls without a body, or linear maps, whose residuals hide what depends on the argument."""
     maps = set(cx.session.linear_maps.values())
     seen, todo = {graph}, [graph]
     while todo:
@@ -138,7 +138,7 @@ def is_inconclusive(cx: ElabContext, graph: Graph) -> bool:
 
 
 def is_fully_defined(graph: Graph) -> bool:
-    """Whether every value is defined."""
+    """Whether every value that a graph reads is defined in it: placeholders of a checked definition are not."""
     known = set(graph.params)
     for eqn in graph.eqns:
         if not known.issuperset(eqn.operands):
@@ -148,7 +148,7 @@ def is_fully_defined(graph: Graph) -> bool:
 
 
 def wrt_parts(f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> list[WrtPart]:
-    """What the derivative is asked in, as a whole and number by number."""
+    """The parts that a derivative is taken with respect to, as a whole and leaf by leaf."""
     found: list[WrtPart] = []
     names, at = parameter_names(f), 0
     for position, path in wrt:
@@ -171,7 +171,7 @@ def wrt_parts(f: Term, args: CallArgs, wrt: Sequence[WrtPath]) -> list[WrtPart]:
 
 
 def is_unintended_zero(part: WrtPart, alive: int, found: dict[DependencyStep, int]) -> bool:
-    """Whether a part is lost, and not on purpose; a record may hold what nothing uses."""
+    """Whether a part's derivative is lost other than by `stop`; unused fields of a record do not count."""
     if part.points & alive or not part.points:
         return False
     steps = [step for step, of in found.items() if of & part.points]
@@ -200,7 +200,7 @@ def zero_derivative_warning(
 
 
 def unused_parameter_labels(cx: ElabContext, f: Term, dead: list[WrtPart]) -> list[Label]:
-    """Where the parameters stand that nothing reads on the way to the result."""
+    """Labels at the parameters on which the result does not depend."""
     while isinstance(f, Closure) and isinstance(f.code, (DerivativeCode, AscribedCode)):
         (f,) = f.captures
     if not isinstance(f, Closure) or not isinstance(f.code, (FnCode, LambdaCode)):
@@ -211,7 +211,7 @@ def unused_parameter_labels(cx: ElabContext, f: Term, dead: list[WrtPart]) -> li
 
 
 def zero_derivative_helps(f: Term, dead: list[WrtPart], steps: list[DependencyStep]) -> tuple[str, ...]:
-    """What to write instead, and how to say that 0 is meant."""
+    """Helps: what to write instead, and how to state that 0 is intended."""
     name = dead[0].name if dead[0].name.replace(".", "").isidentifier() else "x"
     if not steps:
         names = [n for n in parameter_names(f) if n and n != name]
@@ -223,7 +223,7 @@ def zero_derivative_helps(f: Term, dead: list[WrtPart], steps: list[DependencySt
 
 
 def differentiable_substitute(eqn: Eqn) -> str:
-    """A step with a derivative in the place of one without."""
+    """The help that suggests a differentiable step in place of one without a derivative."""
     match eqn.results[0].type:
         case Tensor(dtype=dtype) if prune_dtype(dtype).is_integer and eqn.op.name.startswith("arg"):
             return "keep floats on the path; `softmax` gives weights where `argmax` gives an index"

@@ -1,4 +1,7 @@
-"""Writing to what stands between brackets: a new version of the array, of which a part is another one."""
+"""Assignment targets: lvalues whose indices are evaluated once, and indexed assignment `a[i] = e`, `a[i] += e`.
+
+Arrays are immutable, so an indexed assignment builds a new version by an update or a scatter.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ from difflang.syntax.tree_queries import target_variables
 from difflang.types.language_types import show_type
 from difflang.types.unify import unify_dtypes
 
-# How an update goes to positions, which may name a place more than once.
+# The scatter op of each update operator. Positions may repeat.
 SCATTER_OPS = {"=": "scatter", "+": "scatter_add", "*": "scatter_mul", "max": "scatter_max", "min": "scatter_min"}
 
 
 def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, op: str = "=") -> Array:
-    """The array with a part of it replaced, or with `+` added to; other operations need an array of positions."""
+    """The array with a part replaced, or added to for `+`; other operations need an array of positions."""
     change = as_array(cx, value, span)
     if any(p.new_axis for p in subs.parts):
         raise cx.error("DL0207", "cannot assign to a new axis", subs.span)
@@ -63,7 +66,7 @@ def assign_indexed(cx: ElabContext, subs: Subscripts, value: Term, span: Span, o
 
 
 def combine_update(cx: ElabContext, op: str, old: Term, value: Term, span: Span, spans: Sequence[Span] = ()) -> Term:
-    """What an update makes of what is there. `max=` and `min=` are assignments that happen if the value is better."""
+    """The updated element. `max=` and `min=` assign only if the new value is larger or smaller."""
     if op not in ("max", "min"):
         return elementwise(cx, ARITHMETIC[op], span, (old, value), spans)
     better = elementwise(cx, "gt" if op == "max" else "lt", span, (value, old), spans[::-1])
@@ -79,7 +82,7 @@ def add_arrays(cx: ElabContext, a: Array, b: Array, span: Span) -> Array:
 def broadcast_to_target(
     cx: ElabContext, change: Array, shape: tuple[Dim, ...], span: Span, subs: Subscripts, way: str = ""
 ) -> Array:
-    """What is written, broadcast to where it goes. Errors: DL0310 if it does not fit there."""
+    """The value broadcast to the shape of its target. Errors: DL0310 if it does not fit there."""
     target = Array(cx.emit("const", span, value=0, type=Tensor(subs.base.tensor.dtype, shape)))
     if broadcast_shape(cx, (target, change), (subs.span, span), span) != shape:
         raise cx.error(
@@ -93,7 +96,7 @@ def broadcast_to_target(
 
 
 def assign_masked(cx: ElabContext, subs: Subscripts, mask: IndexMask, change: Array, span: Span, op: str) -> Array:
-    """Every item where the mask is true becomes the same, or what `op` makes of it. Errors: DL0310, DL0313."""
+    """Assign one value to every item where the mask is true, or update those items by `op`. Errors: DL0310, DL0313."""
     for part in subs.parts:
         if part.where is not None:
             way = "loop over the positions"
@@ -112,9 +115,9 @@ def assign_masked(cx: ElabContext, subs: Subscripts, mask: IndexMask, change: Ar
 
 
 def assign_scattered(cx: ElabContext, subs: Subscripts, change: Array, span: Span, op: str) -> Array:
-    """Writes to positions: those that arrays and points give together, and with each of them all those of the ranges.
+    """Scatter to the positions that arrays and points give together, and for each of them to all those of the ranges.
 
-    They are done in row-major order, so that the last one stays where a place is named again.
+    Writes happen in row-major order: where positions repeat, the last write wins.
     """
     axes = subs.axes
     points = tuple(i for i, p in enumerate(axes) if p.size is None)
@@ -129,6 +132,7 @@ def assign_scattered(cx: ElabContext, subs: Subscripts, change: Array, span: Spa
     slices = [i for i, p in enumerate(axes) if p.size is not None]
     stands = {i: k if k < before else k + len(lead) for k, i in enumerate(slices)}
     wholes = [i for i in slices if axes[i].full_axis]
+    # The op takes positions first, then ranges, then whole axes.
     order = (*range(before, before + len(lead)), *[stands[i] for i in (*ranges, *wholes)])
     if order != tuple(range(len(order))):
         update = Array(cx.emit("transpose", span, update.value, perm=order))
@@ -139,13 +143,13 @@ def assign_scattered(cx: ElabContext, subs: Subscripts, change: Array, span: Spa
 
 
 def read_shape(axes: Sequence[SubscriptPart], lead: tuple[Dim, ...], before: int) -> tuple[Dim, ...]:
-    """The shape of what is written: as it would be read."""
+    """The shape of the written value: the shape that reading the same subscripts would give."""
     rest = [p.size for p in axes if p.size is not None]
     return (*rest[:before], *lead, *rest[before:])
 
 
 def expand_positions(cx: ElabContext, positions: Array, grid: tuple[Dim, ...], span: Span) -> Array:
-    """Positions once for each item of the axes that come after theirs."""
+    """Positions broadcast over the grid axes that follow theirs."""
     axes = tuple(range(positions.tensor.rank))
     return Array(cx.emit("broadcast", span, positions.value, shape=grid, axes=axes))
 
@@ -160,11 +164,14 @@ def range_positions(cx: ElabContext, part: SubscriptPart, grid: tuple[Dim, ...],
     return moved
 
 
+# ---- Lvalues
+
+
 class Lvalue(Struct, frozen=True):
-    """What an assignment writes to, its indices evaluated once: a variable, a field or an element of another place."""
+    """The target of an assignment: a variable, or a field or element of another lvalue."""
 
     node: tree.Expr
-    value: Term | None  # what stands there, None for an element until it is read
+    value: Term | None  # the current value; None for an element until it is read
     base: Lvalue | None = None
     subs: Subscripts | None = None
 
@@ -180,6 +187,7 @@ def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
             inside, (name,) = (yield elaborate_lvalue(cx, base)), target_variables(base)
             before = variable_term(cx, name)
             subs: Subscripts = yield evaluate_subscripts(cx, target, lvalue_value(cx, inside))
+            # A block in an index has assigned the variable: use its new value, but not evaluate the indices again.
             if variable_term(cx, name) is not before:
                 inside = reread_lvalue(cx, inside)
                 subs = rebase_subscripts(subs, lvalue_value(cx, inside))
@@ -191,13 +199,13 @@ def elaborate_lvalue(cx: ElabContext, target: tree.Expr) -> Walk[Lvalue]:
 
 
 def variable_term(cx: ElabContext, name: str) -> Term | int | Poly | None:
-    """What a variable stands for now."""
+    """The current value of a variable."""
     binding = cx.scope.find(name)
     return None if binding is None else binding.term
 
 
 def reread_lvalue(cx: ElabContext, at: Lvalue) -> Lvalue:
-    """The same place after a block in an index of it has written to the variable; indices are not evaluated again."""
+    """The same lvalue for the current value of its variable; indices are not evaluated again."""
     if at.base is None:
         term = variable_term(cx, target_variables(at.node)[0])
         assert not isinstance(term, (int, Poly))
@@ -210,13 +218,13 @@ def reread_lvalue(cx: ElabContext, at: Lvalue) -> Lvalue:
 
 
 def rebase_subscripts(subs: Subscripts, base: Term) -> Subscripts:
-    """The same indices of another array of the same type."""
+    """The same subscripts of another array of the same type."""
     assert isinstance(base, Array)
     return replace(subs, base=base)
 
 
 def lvalue_value(cx: ElabContext, at: Lvalue) -> Term:
-    """What stands at a place."""
+    """The current value of an lvalue."""
     if at.value is not None:
         return at.value
     assert at.subs is not None

@@ -1,4 +1,4 @@
-"""Statements: blocks, `let` and `var`, assignments and in-place updates, nested functions."""
+"""Statements: blocks, `let` and `var`, assignments and updates, nested functions, `yield`, `assert`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ VALUELESS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Save, tree.Asser
 
 @elaborates(tree.Block)
 def elaborate_block(cx: ElabContext, e: tree.Block) -> Walk[Term]:
-    """The statements in order; the value of the last one. A wrong statement is reported, and the rest goes on."""
+    """The statements in order; the value of the last one. After an error the remaining statements are checked too."""
     failed = False
     value: Term = UNIT_TERM
     with cx.child_scope():
@@ -85,7 +85,7 @@ def elaborate_block(cx: ElabContext, e: tree.Block) -> Walk[Term]:
 
 
 def poison_names(cx: ElabContext, stmt: tree.Node) -> None:
-    """Names that a wrong statement was to bind say nothing more."""
+    """Bind the names of a failed statement to poison, so that their uses are not reported."""
     if isinstance(stmt, (tree.Let, tree.Var)):
         for name in pattern_names(stmt.pattern):
             cx.scope.bind(name, PoisonTerm(), mutable=True)
@@ -132,7 +132,7 @@ def let_statement(cx: ElabContext, e: tree.Let | tree.Var) -> Walk[Term]:
 
 
 def branch_without_value_error(e: tree.If | tree.Match) -> DifflangError:
-    """A branch that nothing comes of, where a value is to be bound."""
+    """The report of a branch without a value where one is bound."""
     if isinstance(e, tree.Match):
         way = "end every case with a value"
         return make_error("DL0327", "this `match` has no value to bind", (e.subject.span, ""), help=way)
@@ -141,7 +141,7 @@ def branch_without_value_error(e: tree.If | tree.Match) -> DifflangError:
 
 
 def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, span: Span, what: str) -> Walk[Term]:
-    """The value, of the type that is written; new sizes in it are bound."""
+    """The value, checked against a written type; binds new sizes in the type."""
     from difflang.elaborate.derivatives import linear_functions
 
     if isinstance(value, PoisonTerm):
@@ -165,7 +165,7 @@ def check_declared_type(cx: ElabContext, written: tree.TypeExpr, value: Term, sp
 
 
 def drop_static(value: Term) -> Term:
-    """What is known of a value before the run does not hold for a variable."""
+    """A variable's value without static facts, since assignments may change it at run time."""
     if isinstance(value, Array):
         return Array(value.value, origin=value.origin)
     if isinstance(value, Tuple):
@@ -177,7 +177,7 @@ def drop_static(value: Term) -> Term:
 
 
 def write_lvalue(cx: ElabContext, at: Lvalue, value: Term, span: Span) -> None:
-    """Make a place stand for a new value: every value around it is new as well."""
+    """Assign to an lvalue. Values are immutable, so every value around it is rebuilt too."""
     if isinstance(at.node, tree.Name):
         rebind_variable(cx, at.node, value, span)
         return
@@ -201,7 +201,7 @@ def assign_statement(cx: ElabContext, e: tree.Assign) -> Walk[Term]:
 
 
 def assign_targets(cx: ElabContext, target: tree.Expr, value: Term, span: Span) -> Walk[None]:
-    """Assign a value to a place, or a tuple's items to places."""
+    """Assign a value to a target, or a tuple's items to several targets."""
     if isinstance(value, PoisonTerm):
         raise AlreadyReported
     if isinstance(target, tree.Name):
@@ -218,10 +218,8 @@ def assign_targets(cx: ElabContext, target: tree.Expr, value: Term, span: Span) 
 
 @elaborates(tree.Update)
 def update_statement(cx: ElabContext, e: tree.Update) -> Walk[Term]:
-    """`x += e`; on an indexed place an accumulation over positions, repeated ones too.
-
-    As in an assignment `e` comes first: what it writes in a block stays written, and is what is added to.
-    """
+    """`x += e`. On an indexed target it accumulates over positions, repeated ones too."""
+    # As in an assignment, `e` comes first: the update applies to the target as `e` leaves it.
     value = yield elaborate(cx, e.value)
     at: Lvalue = yield elaborate_lvalue(cx, e.target)
     spans = (e.target.span, e.value.span)
@@ -236,12 +234,12 @@ def update_statement(cx: ElabContext, e: tree.Update) -> Walk[Term]:
 
 
 def negate_update(cx: ElabContext, e: tree.Update, value: Term) -> Term:
-    """What is added in place of what is subtracted."""
+    """The value to add: negated for `-=`."""
     return elementwise(cx, "neg", e.span, (value,), (e.value.span,)) if e.op == "-" else value
 
 
 def is_single_scatter(op: str, subs: Subscripts) -> bool:
-    """Whether an update is one write: a place that is named again counts each time, and a mask cannot be read."""
+    """Whether an update is one scatter: repeated positions each count, and a masked target cannot be read."""
     if subs.mask is not None or op in ("+", "-"):
         return True
     return op in SCATTER_OPS and any(p.where is not None for p in subs.parts)
@@ -285,14 +283,14 @@ def unknown_target_error(cx: ElabContext, target: tree.Name) -> DifflangError:
 
 
 def with_old_origin(cx: ElabContext, value: Array, old: Array, span: Span) -> Array:
-    """A variable keeps its place in the story of shapes."""
+    """The new value with the origin of the variable's declared type."""
     return Array(value.value, value.static, value.literal, value.upper_bound, old.origin)
 
 
 def check_same_type(
     cx: ElabContext, old: Term, new: Term, span: Span, what: str, binding: LocalBinding | None = None
 ) -> None:
-    """A place keeps its type; of an enum it may hold any variant, of functions one after another."""
+    """Check that an lvalue keeps its type; an enum may change its variant, a function its code."""
     if not may_replace(cx, type_of(old), type_of(new)):
         labels = [(span, f"this is {show_type(type_of(new))}")]
         if binding is not None and binding.span is not None:
@@ -300,7 +298,7 @@ def check_same_type(
         raise make_error("DL0304", f"{what} is {show_type(type_of(old))} and keeps that type", *labels)
 
 
-# ---- The rest
+# ---- Functions, jumps, yield, assert, indexing
 
 
 @elaborates(tree.Fn)
@@ -316,14 +314,14 @@ def nested_fn(cx: ElabContext, e: tree.Fn) -> Walk[Term]:
 
 @elaborates(tree.Return, tree.Break, tree.Continue)
 def refuse_jump(cx: ElabContext, e: tree.Return | tree.Break | tree.Continue) -> Walk[Term]:
-    """Errors: DL0509 for a jump that is still there: see `jumps` for those that are not."""
+    """Errors: DL0509 for a jump that `desugar_jumps` did not remove."""
     raise misplaced_jump(e)
     yield
 
 
 @elaborates(UnsetResult)
 def unset_result(cx: ElabContext, e: UnsetResult) -> Walk[Term]:
-    """What a function's result is before a loop has set it. No one reads it."""
+    """The initial value of a function's result before a loop sets it. It is never read."""
     if cx.root.result is None:
         return UnsetTerm()
     type = cx.annotations.type(cx.root.result)

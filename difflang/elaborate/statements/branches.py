@@ -1,4 +1,4 @@
-"""Branches: from variables that change to regions with operands and results."""
+"""`if` and `cond`: elaborates each side in a region and joins its value, assigned variables, writes and yields."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from difflang.types.type_errors import condition_type_error
 
 
 def assigned_variables(cx: ElabContext, *parts: tree.Node | None) -> list[LocalBinding]:
-    """The variables around a piece of code that it assigns, the failure word last."""
+    """The outer variables that a piece of code assigns, with the failure word last."""
     names = dict.fromkeys(name for part in parts if part is not None for name in assigned_names(part))
     found = [*[cx.scope.find(name) for name in names], cx.failure_word]
     return [b for b in found if b is not None and b.mutable and not isinstance(b.term, (PoisonTerm, int, Poly))]
@@ -48,13 +48,14 @@ def close_regions(
     own: Sequence[Sequence[Value]],
     split: Sequence[int],
 ) -> tuple[list[Value], list[Graph]]:
-    """Finish regions that take the same consts: those, and the graphs.
+    """Finish regions that take the same consts. Returns the consts and the graphs.
 
-    `own[i]` are the params of region i besides the consts, which are put in after the first `split[i]` of them.
+    `own[i]` are the other params of region i; the consts are inserted after the first `split[i]` of them.
     """
     for builder, values in zip(builders, results, strict=True):
         for value in values:
             builder.capture(value)
+    # A dict keeps the order of first capture, so graphs are the same from run to run.
     consts = list(dict.fromkeys(c for b in builders for c in b.captures))
     graphs: list[Graph] = []
     for builder, values, params, at in zip(builders, results, own, split, strict=True):
@@ -63,7 +64,7 @@ def close_regions(
     return consts, graphs
 
 
-# ---- if
+# ---- The if expression
 
 
 @elaborates(tree.If)
@@ -95,7 +96,7 @@ def join_branches(
     ends: tuple[Span, Span],
     word: str,
 ) -> Term:
-    """A branch from its two sides; `ends` are where they give their values, `word` is what the program calls it."""
+    """A branch from its two sides; `ends` are the spans of their values, `word` is its name in messages."""
     if not branches_have_value(cx, predicate.value, then.value, other.value, ends, word):
         then, other = replace(then, value=UNIT_TERM), replace(other, value=UNIT_TERM)
     yielding = bool(then.yields or other.yields)
@@ -109,16 +110,17 @@ def join_branches(
 class BranchSide(Struct, frozen=True):
     builder: Builder
     value: Term
-    variables: list[Term]  # what the variables stand for at its end
+    variables: list[Term]  # the values of the variables at its end
     span: Span
-    writes: Sequence[tuple[WriteLog, Tuple]] = ()  # what it writes into arrays that the loop around only writes into
-    yields: Sequence[YieldItem] = ()  # what the loop around yields there
+    # Writes to arrays that the enclosing loop only writes into.
+    writes: Sequence[tuple[WriteLog, Tuple]] = ()
+    yields: Sequence[YieldItem] = ()  # items yielded for the enclosing loop
 
 
 def elaborate_side(
     cx: ElabContext, body: Callable[[], Walk[Term]] | None, variables: list[LocalBinding], span: Span
 ) -> Walk[BranchSide]:
-    """One side of a branch as a region; the variables are put back as they were."""
+    """One side of a branch as a region. The variables are restored afterwards."""
     before, marks = [b.term for b in variables], [len(log.writes) for log in cx.write_logs.values()]
     cx.loop_yields.append([] if cx.loop_yields and cx.loop_yields[-1] is not None else None)
     with cx.nested_graph(span) as builder:
@@ -138,7 +140,7 @@ def elaborate_side(
 def emit_cond(
     cx: ElabContext, predicate: Array, then: BranchSide, other: BranchSide, variables: list[LocalBinding], span: Span
 ) -> Term:
-    """The equation of a branch: its value, of one type on both sides, and the variables that either side changed."""
+    """The `cond` equation of a branch: its value, of a common type, and the variables that either side changed."""
     if then.yields or other.yields:
         raise cx.error(
             "DL0501",
@@ -168,14 +170,15 @@ def emit_cond(
 
 
 def rebind_term(old: Term | Dim, new: Term) -> Term:
-    """A variable's new term: only where its type was declared is still known of it."""
+    """A variable's new term, which keeps only the origin of its declared type."""
     return Array(new.value, origin=old.origin) if isinstance(new, Array) and isinstance(old, Array) else new
 
 
 def emit_cond_with_writes(
     cx: ElabContext, predicate: Array, then: BranchSide, other: BranchSide, variables: list[LocalBinding], span: Span
 ) -> Term:
-    """A branch in which a loop's arrays are written into: what the side that is not taken writes goes nowhere."""
+    """A branch that writes to a loop's arrays."""
+    # The scatter comes after the branch, so the side not taken writes out of range, which a scatter drops.
     mine = [*[w for _, w in then.writes], *[out_of_range_writes(then.builder, w) for _, w in other.writes]]
     yours = [*[out_of_range_writes(other.builder, w) for _, w in then.writes], *[w for _, w in other.writes]]
     sides = [replace(side, value=Tuple((side.value, *w))) for side, w in ((then, mine), (other, yours))]

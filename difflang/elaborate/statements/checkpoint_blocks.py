@@ -1,4 +1,4 @@
-"""`checkpoint { … }`: a block that reverse mode computes again, and `save x`, what it keeps of it all the same."""
+"""`checkpoint { … }` blocks, which reverse mode recomputes, and `save x`, which keeps a value of the block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from difflang.syntax import tree
 
 
 class CheckpointSaves(Struct, frozen=True):
-    """What a block saves. `depth` is that of its own statements: loops and branches in it are deeper."""
+    """The values that a block saves. `depth` is that of its own statements; loops and branches in it are deeper."""
 
     depth: int
     values: list[Value] = field(default_factory=list[Value])
@@ -32,10 +32,7 @@ class CheckpointSaves(Struct, frozen=True):
 
 @elaborates(tree.Checkpoint)
 def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
-    """The block as an equation of its own: it takes what it reads, and gives its value and the variables it changed.
-
-    What the loop around yields in it is given too.
-    """
+    """The block as a `checkpoint` equation: its results are its value, assigned variables, writes and yields."""
     variables = assigned_variables(cx, e.body)
     around, cx.checkpoint_saves = cx.checkpoint_saves, CheckpointSaves(cx.depth + 1)
     try:
@@ -63,14 +60,14 @@ def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
 
 
 def yield_flag(here: list[Term]) -> Array | None:
-    """Whether a step came to its `yield`, where not every one does."""
+    """The flag whether a step reached its `yield`, or None if every step does."""
     found = here[0] if here else None
     assert found is None or isinstance(found, Array)
     return found
 
 
 def keep_static_facts(inside: Term, outside: Term) -> Term:
-    """The block's value, of which as much is known beforehand as inside."""
+    """The block's value with the static facts that are known inside."""
     match inside, outside:
         case Array(), Array():
             return replace(inside, value=outside.value)
@@ -82,9 +79,9 @@ def keep_static_facts(inside: Term, outside: Term) -> Term:
 
 @elaborates(tree.Save)
 def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
-    """Keep what a name stands for now.
+    """Save the current value of a name.
 
-    Errors: DL0510 outside a block, DL0512 deeper in one. Warning DL0511 for what is kept anyway.
+    Errors: DL0510 outside a block, DL0512 inside a loop or branch of it. Warning DL0511 for a value kept anyway.
     """
     term: Term = yield elaborate(cx, tree.Name(e.span, e.name))
     if cx.checkpoint_saves is None:

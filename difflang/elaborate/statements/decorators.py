@@ -1,8 +1,8 @@
-"""Attributes before a function or a loop: `@unchecked`, `@checkpoint`, and those to come.
+"""Decorators of functions and loops: `@checkpoint`, `@memory`, `@unchecked`, `@deterministic`.
 
-They choose a strategy, never a meaning. What `@checkpoint` says of a loop goes into the graph as two numbers: for how
-many states there is room, and how many steps lie between them; 0 where it says nothing; and as `host`, where what is
-kept goes to the memory of the host. `@memory` is an attribute of the derivative in reverse of the function that has it.
+They choose a strategy, never a meaning. `@checkpoint` sets attributes of a loop's equation: `keep`, the number of slots
+for states and of steps between them, 0 for automatic; and `host`, which moves saved states to the host's memory.
+`@memory` becomes an attribute of the reverse-mode derivative of its function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from difflang.syntax import tree
 from difflang.syntax.tree_queries import child_nodes
 
 DECORATOR_NAMES = ("checkpoint", "memory", "unchecked", "deterministic")
-CHECKPOINT_STRATEGIES: dict[str, tuple[str, ...]] = {  # and the number that each takes
+# The strategies, each with the name of the number that it takes.
+CHECKPOINT_STRATEGIES: dict[str, tuple[str, ...]] = {
     "full": ("cap",),
     "sqrt": (),
     "every": ("steps",),
@@ -29,16 +30,15 @@ CHECKPOINT_STRATEGIES: dict[str, tuple[str, ...]] = {  # and the number that eac
 }
 SlotsAndInterval = tuple[int, int]
 DEFAULT_SLOTS: SlotsAndInterval = (0, 0)
-MAX_SLOTS = (
-    1_000_000  # for slots and for steps between them: they are counted in 32 bits, and a slot takes a little time
-)
-FULL_SLOTS = 4096  # states that `full` has room for where only the run knows how many there are
+# A limit for slots and for steps between them: they are counted in 32 bits, and each slot costs time.
+MAX_SLOTS = 1_000_000
+FULL_SLOTS = 4096  # the slots of `full` for a loop of unknown length
 
 
 def apply_decorators(
     cx: ElabContext, attributes: tuple[tree.Attribute, ...], span: Span, *, loop: bool = False
 ) -> None:
-    """Do what the attributes of what stands there say. Errors: DL0209, DL0219, DL0220."""
+    """Apply the decorators of a function or loop. Errors: DL0209, DL0219, DL0220."""
     for i, attribute in enumerate(attributes):
         if attribute.name in [a.name for a in attributes[:i]]:
             raise cx.error("DL0209", f"`@{attribute.name}` appears twice", attribute.span)
@@ -62,7 +62,7 @@ def apply_decorators(
 
 
 def warn_unused_checkpoint(cx: ElabContext, attributes: tuple[tree.Attribute, ...], why: str) -> None:
-    """A warning, DL0219, where `@checkpoint` keeps nothing."""
+    """Warn of a `@checkpoint` that keeps nothing: DL0219."""
     for attribute in attributes:
         if attribute.name == "checkpoint":
             message, way = (
@@ -74,12 +74,12 @@ def warn_unused_checkpoint(cx: ElabContext, attributes: tuple[tree.Attribute, ..
 
 
 def contains_loop(node: tree.Node) -> bool:
-    """Whether a loop stands in it, within functions that it declares too."""
+    """Whether a node contains a loop, also in nested functions."""
     return isinstance(node, (tree.For, tree.While)) or any(map(contains_loop, child_nodes(node)))
 
 
 def apply_memory_limit(cx: ElabContext, attributes: tuple[tree.Attribute, ...]) -> None:
-    """What a function says of memory is so of who calls it. Errors: DL0220."""
+    """Apply a function's memory limit to its caller. Errors: DL0220."""
     for attribute in attributes:
         if attribute.name == "memory":
             cx.root.memory_limit = tightest_limit(cx.root.memory_limit, parse_memory_limit(cx, attribute))
@@ -103,7 +103,7 @@ def parse_memory_limit(cx: ElabContext, attribute: tree.Attribute) -> int:
 
 
 def parse_strategy(cx: ElabContext, attribute: tree.Attribute) -> tuple[str, int]:
-    """The word and the number of `@checkpoint(…)`, 0 if it has none. Errors: DL0219."""
+    """The strategy and number of `@checkpoint(…)`, 0 without a number. Errors: DL0219."""
     first, *rest = attribute.args or (None,)
     word = first.value.id if isinstance(first, tree.Arg) and isinstance(first.value, tree.Name) else ""
     if word not in CHECKPOINT_STRATEGIES or first is None or (isinstance(first, tree.Arg) and first.name is not None):
@@ -130,7 +130,7 @@ def parse_strategy(cx: ElabContext, attribute: tree.Attribute) -> tuple[str, int
 
 
 def strategy_hint(first: object) -> str:
-    """How `revolve(5)` and `every = 5` are written."""
+    """The help for `revolve(5)` and `every = 5`, which are written otherwise."""
     match first:
         case tree.Arg(value=tree.Call(fn=tree.Name(id=word), args=(tree.Arg(value=tree.Int(value=n)),))):
             pass
@@ -142,10 +142,7 @@ def strategy_hint(first: object) -> str:
 
 
 def checkpoint_attrs(cx: ElabContext, loop: Span, length: object) -> dict[str, SlotsAndInterval | bool]:
-    """What is kept of a loop for reverse mode, and where, as attributes of its equation.
-
-    Where only the run knows the length, `sqrt` keeps as many as of a loop for which `full` has room.
-    """
+    """The checkpoint attributes of a loop's equation."""
     word, number = strategy_of_loop(cx, loop)
     keep = slots_and_interval(word, number, length)
     kept: dict[str, SlotsAndInterval | bool] = {} if keep == DEFAULT_SLOTS else {"keep": keep}
@@ -153,7 +150,7 @@ def checkpoint_attrs(cx: ElabContext, loop: Span, length: object) -> dict[str, S
 
 
 def strategy_of_loop(cx: ElabContext, loop: Span) -> tuple[str, int]:
-    """The strategy of a loop: its own, or that of the function that it stands in."""
+    """The strategy of a loop: its own, or that of the innermost function around it."""
     around = [
         s
         for s in cx.session.checkpoint_strategies
@@ -163,12 +160,13 @@ def strategy_of_loop(cx: ElabContext, loop: Span) -> tuple[str, int]:
 
 
 def slots_and_interval(word: str, number: int, length: object) -> SlotsAndInterval:
-    """For how many states a strategy has room, and how many steps lie between them."""
+    """The number of slots of a strategy, and of steps between saved states."""
     match word:
         case "full" | "offload" if isinstance(length, int):
             return number or max(1, length), 1
         case "full" if number or length is None:
             return number or FULL_SLOTS, 1
+        # For an unknown length, as many slots as for a loop of `FULL_SLOTS` steps.
         case "sqrt" if length is None:
             return isqrt(FULL_SLOTS), 0
         case "sqrt" if isinstance(length, int) and length > 0:

@@ -1,9 +1,9 @@
-"""`break`, `continue` and early `return`, written out as variables and branches before anything is elaborated.
+"""Desugars `break`, `continue` and early `return` into flag variables and branches, before elaboration.
 
-A jump sets a variable, what follows it stands in a branch that asks, and a loop that may be left also asks before each
-step. So leaving early is an ordinary change of variables: derivatives, checks and batching need to know nothing of it.
-A `return` that only branches stand around needs no variable: what follows moves into the other branch. So does what
-follows a branch that gives a statement its value, `let x = if c { return y } else { z }`.
+A jump sets a flag, the statements after it are guarded by it, and a loop with a `break` tests it before each step.
+So an early exit is ordinary assignment, and derivatives, checks and batching need no rule for it. A `return` inside
+branches only needs no flag: the following statements move into the other branch. So do the statements after a branch
+that gives a value, `let x = if c { return y } else { z }`.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from difflang.syntax.tree_queries import assigned_names as assigned_in
 from difflang.types.type_errors import make_error
 
 NodeT = TypeVar("NodeT", bound=tree.Node)
-BODY_STATEMENTS = (tree.Checkpoint, tree.WithKey)  # blocks of another kind
+BODY_STATEMENTS = (tree.Checkpoint, tree.WithKey)  # statements with a block as their body
 VALUE_STATEMENTS = (tree.Let, tree.Var, tree.Assign, tree.Update, tree.Return, tree.Yield)
 
 
 class ForUntil(tree.For, frozen=True, eq=False):
-    """A `for` that ends before its next step once a variable is true."""
+    """A `for` loop that ends before its next step once the variable `stop` is true."""
 
     stop: str
 
 
 class UnsetResult(tree.Int, frozen=True, eq=False):
-    """Some value of the function's result type: no one reads it."""
+    """Any value of the function's result type; it is never read."""
 
 
 class JumpFlags(Struct, frozen=True):
-    """The variables that jumps set: to skip the rest of a step, to end the loop, to say that there is a result."""
+    """The flags that jumps set: to skip the rest of a step, to end the loop, and that there is a `result`."""
 
     skip: str | None = None
     stop: str | None = None
@@ -63,7 +63,7 @@ class JumpFlags(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def desugar_function(body: tree.Expr) -> tree.Expr:
-    """The body of a function without jumps, where it has any. Errors: DL0506 for a statement that never runs."""
+    """The body of a function with its jumps desugared. Errors: DL0506 for unreachable statements."""
     if not isinstance(body, tree.Block) or not any(isinstance(n, JUMPS) for n in all_nodes(body)):
         return body
     return run_walk(JumpDesugarer(body).function_block(body.stmts, body.span))
@@ -71,7 +71,7 @@ def desugar_function(body: tree.Expr) -> tree.Expr:
 
 @lru_cache(maxsize=4096)
 def desugar_loop(loop: tree.For | tree.While) -> tree.Block | None:
-    """A loop in the middle of an expression, which no `return` leaves, without its jumps; nothing where it has none."""
+    """A loop inside an expression with its jumps desugared; None if it has no jump, or a `return` leaves it."""
     if not jumps_inside(loop):
         return None
     found = jumps_leaving(loop)
@@ -82,7 +82,7 @@ def desugar_loop(loop: tree.For | tree.While) -> tree.Block | None:
 
 
 class JumpDesugarer:
-    """Writes one function's body anew."""
+    """Rewrites the body of one function without jumps. `jumps` maps each node to the kinds of jumps that leave it."""
 
     def __init__(self, body: tree.Block) -> None:
         self.used_names = set(mentioned_names(body))
@@ -92,17 +92,17 @@ class JumpDesugarer:
         self.jumps = jumps_leaving(body)
 
     def fresh_name(self, what: str) -> str:
-        """A name that nothing in the function has."""
+        """A name that is not used in the function."""
         count = 0
         while f"{what}_{count}" in self.used_names:
             count += 1
         self.used_names.add(f"{what}_{count}")
         return f"{what}_{count}"
 
-    # ---- a function's own level
+    # ---- The function's own statements: `return` moves code into branches
 
     def function_block(self, stmts: Sequence[tree.Stmt], span: Span) -> Walk[tree.Block]:
-        """Statements whose last value is the function's, and which nothing follows."""
+        """Desugar statements in tail position, whose last value is the function's."""
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
             rest = tuple(stmts[i + 1 :])
@@ -130,6 +130,7 @@ class JumpDesugarer:
                     cases.append(replace(case, body=(yield self.function_block(side, case.body.span))))
                 return tree.Block(span, (*done, replace(stmt, cases=tuple(cases))))
             else:
+                # A `return` inside a loop: the only case in which the result needs a variable.
                 flags = JumpFlags(returned=self.fresh_name("returned"), result=self.fresh_name("result"))
                 assert flags.returned and flags.result
                 done.append(tree.Var(stmt.span, flag_pattern(stmt, flags.result), None, UnsetResult(stmt.span, 0)))
@@ -142,7 +143,7 @@ class JumpDesugarer:
         return tree.Block(span, tuple(done))
 
     def move_into_branch(self, stmt: tree.If, rest: Statements) -> tuple[Statements, Statements] | None:
-        """Both sides with what follows moved to the one that goes on, if that is one, and means the same there."""
+        """Both sides, with the rest moved into the side that does not return; None if that is not possible."""
         then, other = stmt.then.stmts, else_statements(stmt.orelse)
         if ends_in_jump(then) and ends_in_jump(other):
             refuse_unreachable(stmt, rest)
@@ -155,7 +156,7 @@ class JumpDesugarer:
         return None if longer is None else (longer, other)
 
     def move_into_cases(self, stmt: tree.Match, rest: Statements) -> list[Statements] | None:
-        """Every case, with what follows moved to the one that goes on, if that is one, and means the same there."""
+        """Every case, with the rest moved into the only case that does not return; None if that is not possible."""
         into = [else_statements(case.body) for case in stmt.cases]
         going_on = [i for i, side in enumerate(into) if not ends_in_jump(side)]
         if not going_on:
@@ -168,7 +169,7 @@ class JumpDesugarer:
         return None if longer is None else [*into[:place], longer, *into[place + 1 :]]
 
     def after(self, stmts: Statements, rest: Statements) -> Statements | None:
-        """Statements and what follows their block, whose names must not be taken for those bound in it."""
+        """A block's statements and the rest, nested if they would shadow its names; None if neither works."""
         if not self.shadows(stmts, rest):
             return (*stmts, *rest)
         return None if self.has_return(stmts) else (tree.Block(stmts[0].span, stmts), *rest)
@@ -176,12 +177,12 @@ class JumpDesugarer:
     def has_return(self, stmts: Statements) -> bool:
         return any(tree.Return in self.jumps.get(s, ()) for s in stmts)
 
-    # ---- statements whose value is given by a branch that may be left
+    # ---- Statements whose value is a branch with a jump
 
     def move_into_value(self, stmt: tree.Stmt, rest: Statements) -> Statements | None:
-        """A statement and what follows it, both moved to where a branch goes on with a value, if that is one place.
+        """A statement and the rest, moved into the only branch that gives its value; None if there is not one.
 
-        Errors: DL0509 where a name means something else there.
+        Errors: DL0509 where a name would be shadowed there.
         """
         value = stmt.value if isinstance(stmt, VALUE_STATEMENTS) else None
         if value is None or not self.jumps.get(value):
@@ -211,15 +212,15 @@ class JumpDesugarer:
         return None
 
     def extend_side(self, stmt: tree.Stmt, places: Sequence[tree.Expr], rest: Statements, at: int) -> list[tree.Block]:
-        """The sides of a branch, that which goes on taking the statement and the rest."""
+        """The sides of a branch, with the statement and the rest moved into side `at`."""
         blocks = [tree.Block(side.span, else_statements(side)) for side in places]
         blocks[at] = tree.Block(places[at].span, (self.with_value(stmt, places[at]), *rest))
         return [self.inherit_jumps(block) for block in blocks]
 
     def refuse_shadowing(self, stmt: tree.Stmt, rest: Statements, bound: set[str]) -> None:
-        """Errors: DL0509 where a statement, or what follows, means something else by names that its value binds.
+        """Errors: DL0509 where names bound in a statement's value would shadow those of the statement or the rest.
 
-        An update reads its place first: what its value assigns must not be read there either.
+        An update reads its target first, so its value must not assign what the target reads.
         """
         target = set(mentioned_names(stmt.target)) if isinstance(stmt, (tree.Assign, tree.Update)) else set[str]()
         hidden = bound & (target | names_used_after(stmt, rest)) if bound else set[str]()
@@ -234,19 +235,19 @@ class JumpDesugarer:
         return self.inherit_jumps(replace(stmt, value=value))  # type: ignore[arg-type]
 
     def inherit_jumps(self, node: NodeT) -> NodeT:
-        """A new node, its jumps those of its parts."""
+        """A new node, with the jumps of its parts recorded for it."""
         if found := set[type[tree.Node]]().union(*[self.jumps.get(part, set()) for part in child_nodes(node)]):
             self.jumps[node] = found | ({type(node)} if isinstance(node, JUMPS) else set())
         return node
 
     def shadows(self, stmts: Statements, rest: Statements) -> bool:
-        """Whether statements bind a name that the rest means otherwise."""
+        """Whether statements bind a name that the rest uses from outside."""
         return not statement_bindings(stmts).isdisjoint(n for s in rest for n in mentioned_names(s))
 
-    # ---- below: loops, and branches in them
+    # ---- Loops and branches in them: jumps set flags
 
     def desugar_nested_loops(self, stmt: tree.Stmt) -> Walk[Statements]:
-        """A statement that no jump leaves, the loops in it without jumps."""
+        """A statement that no jump leaves, with the loops in it desugared."""
         if isinstance(stmt, (tree.Let, tree.Var)):
             *before, value = yield self.desugar_nested_loops(stmt.value)
             return (*before, replace(stmt, value=value))
@@ -257,7 +258,7 @@ class JumpDesugarer:
         return (stmt,)
 
     def flag_statements(self, stmts: Sequence[tree.Stmt], flags: JumpFlags) -> Walk[Statements]:
-        """Statements in which jumps set variables, each followed by a branch that asks."""
+        """Statements in which jumps set flags; the statements after a jump are guarded by the flag."""
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
             rest = tuple(stmts[i + 1 :])
@@ -278,7 +279,7 @@ class JumpDesugarer:
         return tuple(done)
 
     def flag_compound(self, stmt: tree.Stmt, flags: JumpFlags) -> Walk[Statements]:
-        """A statement that a jump may leave. Errors: DL0509 for a jump in the middle of an expression."""
+        """Desugar a compound statement that a jump may leave. Errors: DL0509 for a jump inside an expression."""
         self.refuse_within(header_expression(stmt))
         if isinstance(stmt, LOOPS):
             return (yield self.flag_loop(stmt, flags))
@@ -305,7 +306,7 @@ class JumpDesugarer:
             raise misplaced_jump(next(n for n in all_nodes(e) if isinstance(n, JUMPS)))
 
     def flag_loop(self, stmt: tree.For | tree.While, outer_flags: JumpFlags) -> Walk[Statements]:
-        """A loop, its variables before it, and after it what a `return` in it means for the loop around."""
+        """A loop with its flags declared before it and, after it, a `return` passed on to the outer loop."""
         inside: set[type[tree.Node]] = set().union(*[self.jumps.get(s, set()) for s in stmt.body.stmts])
         if not inside:
             return (
@@ -337,7 +338,7 @@ class JumpDesugarer:
 
 
 def header_expression(stmt: tree.Stmt) -> tree.Node | None:
-    """What a statement evaluates before it comes to its blocks."""
+    """The expression that a statement evaluates before its blocks."""
     match stmt:
         case tree.If() | tree.While():
             return stmt.condition
@@ -354,7 +355,7 @@ def header_expression(stmt: tree.Stmt) -> tree.Node | None:
 
 
 def misplaced_jump(jump: tree.Node) -> DifflangError:
-    """A jump that is no statement."""
+    """The report of a jump inside an expression."""
     way = "a branch may jump if the other branch gives the value: `let v = if c { return x } else { y }`"
     return make_error(
         "DL0509", f"`{jump_keyword(jump)}` cannot be in the middle of an expression", (jump.span, ""), help=way
@@ -366,7 +367,7 @@ def jump_keyword(jump: tree.Node) -> str:
 
 
 def refuse_unreachable(jump: tree.Node, rest: Statements) -> None:
-    """Errors: DL0506 for what stands after a jump."""
+    """Errors: DL0506 for statements after a jump."""
     if rest:
         raise make_error(
             "DL0506", "this never runs", (rest[0].span, ""), (jump.span, "this leaves the block"), help="remove it"
@@ -374,7 +375,7 @@ def refuse_unreachable(jump: tree.Node, rest: Statements) -> None:
 
 
 def set_flags(stmt: tree.Stmt, flags: JumpFlags) -> Statements:
-    """What a jump sets. Errors: DL0501 outside a loop."""
+    """The assignments that replace a jump. Errors: DL0501 outside a loop."""
     if isinstance(stmt, (tree.Break, tree.Continue)):
         if flags.skip is None:
             word = "break" if isinstance(stmt, tree.Break) else "continue"

@@ -1,4 +1,4 @@
-"""What loops go through: ranges, arrays, what is zipped."""
+"""Iterables of loops and comprehensions: ranges, arrays, `zip`, histories."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ INDEX_TYPE = Tensor(I32)
 
 
 class LoopIterable(Struct, frozen=True):
-    """What a loop goes through: its length if it is a size, else how many steps; the arrays it reads; its items.
+    """An iterable: its length if that is a size, its run-time `limit`, the arrays it reads, and its items.
 
-    Of histories the `steps` that made them are gone through, perhaps `backwards`. Of what only the run knows the length
-    there may be `room` for so many items.
+    A history iterates over the `steps` that made it, possibly `backwards`. A loop of run-time length that yields has a
+    `capacity` for its items.
     """
 
     length: Dim | None
@@ -53,7 +53,7 @@ class LoopIterable(Struct, frozen=True):
 
     @property
     def row_count(self) -> Dim | None:
-        """How many items the arrays have, those that a loop reads and those that it makes."""
+        """The number of rows in the arrays that a loop reads and in those that it yields."""
         return self.steps.capacity if self.steps is not None else self.capacity if self.length is None else self.length
 
 
@@ -76,13 +76,13 @@ def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
 
 
 def range_length(start: Dim, stop: Dim, step: int) -> Dim:
-    """How many numbers there are from `start` below `stop`."""
+    """The number of elements of `start..stop`."""
     length = floor_div(stop - start + (step - 1), step)
     return max(length, 0) if isinstance(length, int) else length
 
 
 def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
-    """How to go through a term. Errors: DL0329 if nothing can."""
+    """The iterable of a term. Errors: DL0329 for other values."""
     match term:
         case RangeTerm():
             return range_iterable(cx, term, span)
@@ -106,7 +106,7 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
 
 
 def iteration_help(term: Term, span: Span) -> str:
-    """How to go through what is neither a range nor an array."""
+    """The help for a value that is not iterable."""
     if isinstance(term, Array) and term.tensor.dtype.is_integer:
         return f"write a range as `0..{quote_source(span, 'n')}`"
     if isinstance(term, Tuple) and len(term.items) > 1:
@@ -115,7 +115,7 @@ def iteration_help(term: Term, span: Span) -> str:
 
 
 def field_iteration_help(type: LangType) -> str:
-    """How to go through a record of arrays."""
+    """The help for a record of arrays."""
     if not isinstance(type, RecordType) or len(type.names) < 2:
         return ""
     (a, b, *_) = type.names
@@ -150,7 +150,7 @@ def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable
 
 
 def same_length(cx: ElabContext, a: LoopIterable, b: LoopIterable) -> bool:
-    """Whether two sources surely have as many items: sizes that are equal, or the same steps of a loop."""
+    """Whether two iterables are known to have equal lengths: equal sizes, or the same steps of a loop."""
     if a.length is None or b.length is None:
         return a.steps is not None and a.steps is b.steps and a.backwards == b.backwards
     return cx.unifier.equal(a.length, b.length)

@@ -1,4 +1,4 @@
-"""Which jumps leave a piece of syntax, which branches they end, and what its statements name."""
+"""Syntactic analysis for desugaring jumps: which jumps leave a node, which branches they end, which names are bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _jumping: dict[tree.Node, bool] = {}
 
 
 def jumps_inside(loop: tree.For | tree.While) -> bool:
-    """Whether there is any jump in a loop, those of nested functions left out. Answered for all loops in it at once."""
+    """Whether a loop contains a jump, apart from nested functions."""
+    # Cached for all loops inside at once: asking for each of them alone would be quadratic in the nesting.
     if loop not in _jumping:
         if len(_jumping) > 200_000:
             _jumping.clear()
@@ -36,15 +37,15 @@ def jumps_inside(loop: tree.For | tree.While) -> bool:
 
 
 def mark_jump_free(loop: LoopT) -> LoopT:
-    """A loop that is written without its jumps. What it asks or computes may hold loops that have some of their own."""
+    """Record that a loop's own jumps are desugared; loops in its expressions may still have some."""
     _jumping[loop] = False
     return loop
 
 
 def jumps_leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
-    """For each node the jumps in it that leave it; those of nested functions are their own.
+    """The kinds of jumps that leave each node; jumps of nested functions do not count.
 
-    A loop ends those of its steps, not those of what it asks before them.
+    `break` and `continue` end at the loop whose body contains them, but not at one whose condition does.
     """
     order: list[tree.Node] = []
     todo: list[tree.Node] = [body]
@@ -67,13 +68,13 @@ def jumps_leaving(body: tree.Node) -> dict[tree.Node, set[type[tree.Node]]]:
 
 
 def statement_bindings(stmts: Sequence[tree.Stmt]) -> set[str]:
-    """The names that statements bind for those after them."""
+    """The names that statements bind for the following ones."""
     bound = {n for s in stmts if isinstance(s, (tree.Let, tree.Var)) for n in pattern_names(s.pattern)}
     return bound | {s.name for s in stmts if isinstance(s, tree.Fn)}
 
 
 def names_used_after(stmt: tree.Stmt, rest: Statements) -> set[str]:
-    """The names that what follows the value of a statement mentions, but for those that this binds."""
+    """The names that the rest uses after a statement's value, except those that the statement binds."""
     names = {n for s in rest for n in mentioned_names(s)}
     if isinstance(stmt, (tree.Let, tree.Var)):
         names -= set(pattern_names(stmt.pattern))
@@ -87,7 +88,7 @@ def case_bindings(pattern: tree.CasePattern) -> set[str]:
 
 
 def ends_in_jump(stmts: Sequence[tree.Stmt], jumps: tuple[type[tree.Node], ...] = (tree.Return,)) -> bool:
-    """Whether statements surely end in a `return`, or another of these jumps."""
+    """Whether every path through statements ends in a `return`, or another of these jumps."""
     todo: list[Sequence[tree.Stmt]] = [stmts]
     while todo:
         match todo.pop()[-1:]:
@@ -109,6 +110,6 @@ def else_statements(orelse: tree.Expr | None) -> Statements:
 
 
 def continuing_branch(places: Sequence[tree.Expr]) -> int | None:
-    """Which side of a branch is the only one that no jump ends."""
+    """The index of the only side of a branch that does not end in a jump, or None."""
     found = [i for i, side in enumerate(places) if not ends_in_jump(else_statements(side), JUMPS)]
     return found[0] if len(found) == 1 else None

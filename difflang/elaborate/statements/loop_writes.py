@@ -1,7 +1,7 @@
-"""What the body of a loop writes into arrays: told from the syntax, and noted while the body is walked.
+"""Finds arrays that a loop only writes into, and logs those writes while its body is elaborated.
 
-Where a loop only writes into an array, nothing that its steps compute depends on what was written before. So its writes
-can be noted, and done after all steps: `scatters` does that.
+If a loop never reads the array, its steps do not depend on earlier writes. So the writes can be logged and carried out
+after all steps: see `scatter_loops`.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ WRITE_OPS = {"=": "=", "+": "+", "-": "+", "*": "*", "max": "max", "min": "min"}
 
 
 class NotScatterable(Exception):
-    """This loop is better run step by step after all."""
+    """The loop must run step by step after all."""
 
 
 class WriteKind(Struct, frozen=True):
-    """How a loop writes into an array: by which operation, and with how many indices."""
+    """The operation by which a loop writes into an array, and the number of indices."""
 
     op: str
     index_count: int
 
 
 class LoggedWrite(Struct, frozen=True):
-    """A write: one array of positions for each axis that is indexed, and what goes there, their axes first."""
+    """A write: positions for each indexed axis, and the update, whose leading axes are those of the positions."""
 
     positions: tuple[Array, ...]
     update: Array
 
 
 class WriteLog(Struct, frozen=True, eq=False):
-    """What a loop writes into one array, which is `base` before it."""
+    """The writes of a loop into one array; `base` is its value before the loop."""
 
     kind: WriteKind
     base: Array
@@ -59,22 +59,22 @@ class WriteLog(Struct, frozen=True, eq=False):
 
     @property
     def item_shape(self) -> tuple[int, ...]:
-        """The shape of what stands at one position."""
+        """The shape of the element at one position."""
         return tuple(map(static_size, self.base.tensor.shape[self.kind.index_count :]))
 
     def add(self, written: Term) -> None:
-        """Note what `together` made of several writes."""
+        """Log several writes that `merge_writes` combined."""
         assert isinstance(written, Tuple)
         *positions, update = [item for item in written.items if isinstance(item, Array)]
         self.writes.append(LoggedWrite(tuple(positions), update))
 
 
-# ---- Recognizing
+# ---- Recognizing write-only arrays
 
 
 @lru_cache(maxsize=4096)
 def write_only_arrays(loop: tree.For) -> dict[str, WriteKind]:
-    """The variables from outside that a loop writes into and does nothing else with; none if there are others too.
+    """The outer variables that a loop only writes into; none if it assigns others too.
 
     Cost: one walk over the body, and one over each loop in it.
     """
@@ -111,7 +111,7 @@ def mentions_any(names: set[str], *parts: tree.Node) -> bool:
 
 
 def is_simple_loop(loop: tree.For) -> bool:
-    """Whether a loop runs to its end, and gives nothing but what it assigns."""
+    """Whether a loop has no jumps, yields nothing and has no strategy decorator."""
     strategies = [a for a in loop.attributes if a.name != "unchecked"] if type(loop) is tree.For else [loop]
     if strategies or find_node(loop.body, (tree.Yield,)) is not None:
         return False
@@ -119,13 +119,13 @@ def is_simple_loop(loop: tree.For) -> bool:
 
 
 def outer_names(loop: tree.For) -> set[str]:
-    """What a loop assigns and does not bind."""
+    """The outer variables that a loop assigns."""
     bound = {n.name for n in all_nodes(loop) if isinstance(n, (tree.NamePattern, tree.Fn))}
     return set(assigned_names(loop.body)) - bound
 
 
 def write_of_statement(stmt: tree.Node) -> tuple[str, WriteKind, tuple[tree.Node, ...]] | None:
-    """What a statement writes items of, how, and what it reads for that, if it does nothing else."""
+    """The variable, kind and operands of a statement that only writes an element of an array; None for others."""
     if not isinstance(stmt, (tree.Assign, tree.Update)):
         return None
     op, target = WRITE_OPS.get(stmt.op if isinstance(stmt, tree.Update) else "="), stmt.target
@@ -140,7 +140,7 @@ def write_of_statement(stmt: tree.Node) -> tuple[str, WriteKind, tuple[tree.Node
 
 
 def log_for_target(cx: ElabContext, target: tree.Expr) -> WriteLog | None:
-    """The log that a write to items of an array goes to, if it goes to one."""
+    """The log of the array that is the target of a write, if it has one."""
     if not cx.write_logs or not isinstance(target, tree.Index) or not isinstance(target.base, tree.Name):
         return None
     binding = cx.scope.find(target.base.id)
@@ -148,10 +148,11 @@ def log_for_target(cx: ElabContext, target: tree.Expr) -> WriteLog | None:
 
 
 def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, span: Span) -> None:
-    """Note a write. Where nothing can be there to write to, a check fails or nobody comes by."""
+    """Log a write."""
     change = as_array(cx, value, span)
     if not unify_dtypes(subs.base.tensor.dtype, change.tensor.dtype):
         raise dtype_mismatch_error(cx, "assignment", span, [subs.base, change], (subs.base_span, span))
+    # The array is too small for any write: a check fails first, or this never runs.
     if padded_shape(subs) is not None:
         return
     if subs.mask is not None:
@@ -167,11 +168,11 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
     log.writes.append(LoggedWrite(tuple([broadcast_to(cx, p, lead, subs.span) for p in positions]), update))
 
 
-# ---- Putting together
+# ---- Merging writes
 
 
 def merge_writes(cx: ElabContext, log: WriteLog, sites: Sequence[LoggedWrite], span: Span) -> Tuple:
-    """Writes in their order as one: positions one after the other, and what goes there."""
+    """Concatenate writes, in order, into one: flat positions and their updates."""
     columns: list[list[Value]] = [[] for _ in range(log.kind.index_count + 1)]
     for site in sites:
         size = prod(map(static_size, site.positions[0].tensor.shape))
@@ -183,14 +184,14 @@ def merge_writes(cx: ElabContext, log: WriteLog, sites: Sequence[LoggedWrite], s
 
 
 def unify_index_types(cx: ElabContext, columns: list[list[Value]], span: Span) -> list[list[Value]]:
-    """Positions of one integer type."""
+    """Positions converted to one integer type."""
     if len({prune_dtype(tensor_type(v).dtype) for column in columns for v in column}) == 1:
         return columns
     return [[cx.emit("truncate", span, v, dtype=I64) for v in column] for column in columns]
 
 
 def take_writes_since(cx: ElabContext, marks: Sequence[int], span: Span) -> list[tuple[WriteLog, Tuple]]:
-    """What was noted since each log was so long, taken out of the logs."""
+    """Remove the writes logged since each log had the length in `marks`, merged for each log."""
     found: list[tuple[WriteLog, Tuple]] = []
     for log, mark in zip(cx.write_logs.values(), marks, strict=True):
         new = log.writes[mark:]
@@ -201,7 +202,7 @@ def take_writes_since(cx: ElabContext, marks: Sequence[int], span: Span) -> list
 
 
 def out_of_range_writes(builder: Builder, written: Tuple) -> Tuple:
-    """Writes like these that go nowhere: out of range nothing is written."""
+    """Writes of the same shapes at position -1, which a scatter drops as out of range."""
     *positions, update = [item for item in written.items if isinstance(item, Array)]
     at = [Array(builder.const(-1, p.value.type)) for p in positions]
     return Tuple((*at, Array(builder.const(0, update.value.type))))

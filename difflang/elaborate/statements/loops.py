@@ -1,4 +1,4 @@
-"""Loops: from variables that change to regions with operands, carries and results."""
+"""`for` and `while` loops: turns assigned variables into carries and emits the `loop` op with its regions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from difflang.types.join_types import add_tags
 from difflang.types.language_types import leaf_types
 from difflang.types.type_errors import condition_type_error
 
-FOREVER = -1  # the limit of a loop that only its condition ends
+FOREVER = -1  # the limit of a loop that ends only by its condition
 
 
 @elaborates(tree.For, tree.While, ForUntil)
@@ -61,20 +61,21 @@ def loop_statement(cx: ElabContext, e: tree.For | tree.While) -> Walk[Term]:
 
 
 def loop_expression(cx: ElabContext, e: tree.For | tree.While) -> Walk[Term]:
-    """The walk of a loop; what it yields, stacked, is its value."""
+    """Elaborate a loop; its value is what it yields, stacked."""
     apply_decorators(cx, e.attributes, e.span, loop=True)
     return for_loop(cx, e) if isinstance(e, tree.For) else while_loop(cx, e)
 
 
 class LoopBody(Struct, frozen=True):
-    """The body of a loop, walked. `variables` are those it carries."""
+    """The elaborated body of a loop. `variables` are the carried ones."""
 
     builder: Builder
     params: list[Value]  # index, carry, items
     results: list[Value]
     yields: YieldItem | None
     variables: list[LocalBinding]
-    arrays: list[Value]  # read item by item because the body indexes them by the loop's index
+    # Arrays to scan because the body indexes them by the loop's counter.
+    arrays: list[Value]
 
 
 def elaborate_body(
@@ -86,7 +87,7 @@ def elaborate_body(
     length: Dim | None,
     rounds: int = 0,
 ) -> Walk[LoopBody]:
-    """Walk a loop's body, its variables standing for the carry: again where these turn out to be of more options."""
+    """Elaborate a loop's body with its variables as carries, repeatedly while their types gain options."""
     before, everything, draws = [b.term for b in variables], variables, cx.root.draw_count
     with cx.nested_graph(e.span) as builder:
         index = builder.param(INDEX_TYPE, "step")
@@ -102,7 +103,8 @@ def elaborate_body(
                 for stmt in (e.body,):
                     yield elaborate(cx, stmt)
             after = [b.term for b in variables]
-            if after[-1] is entered:  # nothing in the body can fail: the word is not carried
+            # Nothing in the body can fail: the failure word need not be carried.
+            if after[-1] is entered:
                 hoist_failure(builder, leaves(entered), before[-1])
                 variables, after = variables[:-1], after[:-1]
         finally:
@@ -123,11 +125,12 @@ def elaborate_body(
 
 
 def hoist_failure(builder: Builder, word: list[Value], outside: Term | Dim) -> None:
-    """Take the failure, which no step changes, from outside if a step reads it."""
+    """Turn the failure word, which no step changes, from a carry into a const."""
     assert not isinstance(outside, (int, Poly)) and builder.outer is not None
     for value in word:
         builder.params.remove(value)
-    if any(word[0] in eqn.operands for eqn in builder.eqns):  # its other two numbers nobody reads
+    # Only the check number is ever read inside; the other two numbers are for the report.
+    if any(word[0] in eqn.operands for eqn in builder.eqns):
         builder.captures[builder.outer.capture(leaves(outside)[0])] = word[0]
 
 
@@ -137,7 +140,7 @@ def row_type(value: Value) -> Tensor:
 
 
 def bind_carries(builder: Builder, variables: list[LocalBinding]) -> None:
-    """The variables as params of a region."""
+    """Bind the variables to new params of a region."""
     for binding in variables:
         old = binding.term
         assert not isinstance(old, (int, Poly))
@@ -148,7 +151,7 @@ def bind_carries(builder: Builder, variables: list[LocalBinding]) -> None:
 
 
 def for_loop(cx: ElabContext, e: tree.For) -> Walk[Term]:
-    """A loop over a source, perhaps one that a variable ends."""
+    """A `for` loop, possibly with a flag that ends it."""
     over = as_iterable(cx, (yield elaborate(cx, e.iterable)), e.iterable.span)
     if over.steps is None:
         return (yield loop_over(cx, e, over))
@@ -178,7 +181,7 @@ def loop_over(cx: ElabContext, e: tree.For, over: LoopIterable) -> Walk[Term]:
     if isinstance(e, ForUntil):
         builder, go = until_condition(cx, e, body.variables)
         builders, results, params, split = [*builders, builder], [*results, [go]], [*params, builder.params], [1, 1]
-        if over.length is None:  # a negative limit would be none at all
+        if over.length is None:  # a negative limit would mean no limit
             over = replace(
                 over, limit=Array(cx.emit("max", e.span, over.limit.value, cx.integer_array(0, e.span).value))
             )
@@ -188,7 +191,7 @@ def loop_over(cx: ElabContext, e: tree.For, over: LoopIterable) -> Walk[Term]:
 
 
 def until_condition(cx: ElabContext, e: ForUntil, variables: list[LocalBinding]) -> tuple[Builder, Value]:
-    """The condition of a loop that a variable ends."""
+    """The condition of a `for` loop with a flag that ends it."""
     before = [b.term for b in variables]
     with cx.nested_graph(e.span) as builder:
         builder.param(INDEX_TYPE, "step")
@@ -202,7 +205,7 @@ def until_condition(cx: ElabContext, e: ForUntil, variables: list[LocalBinding])
 
 
 def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
-    """A loop of unknown length. It also ends at the first failure in its body, which may have spoilt the condition."""
+    """A `while` loop. It also ends at the first failure in its body, which may have invalidated the condition."""
     for binding in assigned_variables(cx, e.condition)[:-1]:
         message = f"the condition of a loop assigns `{binding.name}`"
         raise cx.error(
@@ -245,7 +248,8 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
     over = LoopIterable(None, cx.integer_array(FOREVER, e.span), [], lambda i, _: i)
     result, count = emit_loop(cx, e, over, body.variables, consts, graphs, body.yields)
     check_step_limit(cx, count, e.span)
-    if checked:  # once more after the loop, with what it drew last, for the failure that ended it
+    # Evaluate the condition again after the loop, with the same draws, to record the failure that ended it.
+    if checked:
         cx.root.draw_count = draws
         cx.keys.append((cx.builder, count))
         with suppress_prints(cx):
@@ -255,9 +259,9 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
 
 
 def condition_may_change(condition: Value, builder: Builder, body: LoopBody) -> bool:
-    """Whether steps may change the condition of their loop: it draws, calls Python, or reads what they do not keep.
+    """Whether steps may change the condition of their loop: it has effects, or reads a carry that they change.
 
-    So it may where nobody knows yet what it reads, as of a function that is only looked at.
+    Values of unknown origin, as in the check of a definition, count as changing.
     """
     kept = zip(builder.params[1:], body.builder.params[1:], body.results, strict=False)
     same = {*builder.captures.values(), *[asked for asked, before, after in kept if after is before]}
@@ -272,12 +276,12 @@ def condition_may_change(condition: Value, builder: Builder, body: LoopBody) -> 
 
 
 def enforce_step_limit(cx: ElabContext, go: Value, index: Value, span: Span) -> Value:
-    """Whether a loop goes on, one step beyond what is allowed at most."""
+    """The condition to continue, bounded by the step limit; one step more is allowed, so that the check sees it."""
     most = cx.session.most_steps
     if not most:
         return go
-    room = cx.emit("le", span, index, cx.emit("const", span, value=most, type=INDEX_TYPE))
-    return cx.emit("logical_and", span, go, room)
+    within = cx.emit("le", span, index, cx.emit("const", span, value=most, type=INDEX_TYPE))
+    return cx.emit("logical_and", span, go, within)
 
 
 def emit_loop(
@@ -289,7 +293,7 @@ def emit_loop(
     graphs: list[Graph],
     yielded: YieldItem | None,
 ) -> tuple[Term, Value]:
-    """The equation of a loop: what it yields, and how many steps it took. The variables stand for its results now."""
+    """Emit the `loop` equation and rebind the variables to its results. Returns what it yields and its step count."""
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
     asked = checkpoint_attrs(cx, e.span, over.row_count)

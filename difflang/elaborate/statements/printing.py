@@ -1,8 +1,7 @@
-"""`print` inside functions, and texts with numbers that only the run knows: what is said, and when.
+"""`print` in compiled functions, run-time texts, and the flag whether any check has failed before.
 
-A text is said where the run comes by, unless a check has failed before: the program is over there, though what is
-compiled runs on to its end. Of failures before them functions and lanes that say something know by a truth that they
-are given.
+A print takes effect at run time unless a check has failed before it: for the user the program ended there, though the
+compiled code runs to its end. Functions and map bodies that print receive a flag for the failures before them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BOOL_SCALAR = Tensor(BOOL)
 
 
 def print_(cx: ElabContext, args: CallArgs) -> Term:
-    """`print(a, b)`: the values with a space between them."""
+    """`print(a, b)`: the values, separated by spaces."""
     for _, span in args.named.values():
         raise make_error("DL0319", "`print` takes positional arguments only", (span, ""))
     parts: list[str | InterpolatedValue] = []
@@ -49,12 +48,12 @@ def print_(cx: ElabContext, args: CallArgs) -> Term:
 
 
 def text_parts(text: TextTerm) -> Sequence[str | InterpolatedValue]:
-    """What a text is made of."""
+    """The parts of a text."""
     return text.parts or (text.value or "",)
 
 
 def emit_print(cx: ElabContext, when: Value | None, text: TextTerm, span: Span, site: int = 0) -> None:
-    """Say a text when the run comes by, `when` that holds; with a `site`, as the message of that check."""
+    """Emit a print of a text if `when` holds; with a `site`, the text is the message of that check."""
     if cx.root.silence_depth:
         cx.root.output_suppressed = True
         return
@@ -65,7 +64,7 @@ def emit_print(cx: ElabContext, when: Value | None, text: TextTerm, span: Span, 
 
 
 def static_text(text: TextTerm, span: Span, what: str) -> str:
-    """What a text says. Errors: DL0305 if only the run will know it; Undecided in a definition that is given it."""
+    """The string of a text. Errors: DL0305 if it is known only at run time; DeferCheck for a definition's parameter."""
     if text.value is not None:
         return text.value
     if not text.parts:
@@ -74,23 +73,23 @@ def static_text(text: TextTerm, span: Span, what: str) -> str:
 
 
 def runtime_text_error(span: Span, what: str) -> DifflangError:
-    """A text with numbers of the run in it where what it says must be known."""
+    """The report of a text with run-time parts where its string must be known."""
     way = "branch on the numbers that it contains"
     return make_error(
         "DL0305", f"{what} must be known at compile time", (span, "this is known only at run time"), help=way
     )
 
 
-# ---- Whether anything has failed
+# ---- The flag that no check has failed
 
 
 def no_failure_so_far(cx: ElabContext, span: Span) -> Value | None:
-    """Whether no check has failed so far, here or before; None where none can have."""
+    """The flag that no check has failed so far, here or before; None where none can have."""
     return no_failure_in(cx, cx.failure, cx.ok_before, span)
 
 
 def no_failure_in(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Span) -> Value | None:
-    """The same of a failure and of what was before it."""
+    """The flag for the failure `word` and for the failures before it."""
     here = None if cannot_have_failed(word) else no_failure_value(cx, word, span)
     before = since(span) if since is not None else no_failure_in_caller(cx)
     if here is None or before is None:
@@ -99,7 +98,7 @@ def no_failure_in(cx: ElabContext, word: Tuple, since: OkBefore | None, span: Sp
 
 
 def no_failure_in_caller(cx: ElabContext) -> Value | None:
-    """What a function is told by who calls it."""
+    """The flag that the caller passes; creates its param at the first use."""
     root = cx.root
     if root.is_function and root.ok_flag is None:
         root.ok_flag = root.builder.param(BOOL_SCALAR, "well")
@@ -108,7 +107,7 @@ def no_failure_in_caller(cx: ElabContext) -> Value | None:
 
 @contextmanager
 def separate_failures(cx: ElabContext, before: OkBefore | None) -> Generator[None, None, None]:
-    """Inside, failures are counted anew, and `before` says whether all was well until then."""
+    """Inside, the failure word starts at 0, and `before` gives the flag for earlier failures."""
     outer, cx.ok_before = cx.ok_before, before
     try:
         yield
@@ -117,7 +116,7 @@ def separate_failures(cx: ElabContext, before: OkBefore | None) -> Generator[Non
 
 
 class PriorInstancesOk:
-    """Whether all was well in the lanes before one: a param of the lane, there if the lane asks for it."""
+    """The flag for earlier items of a map: a param of its body, created only if something reads it."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -129,12 +128,12 @@ class PriorInstancesOk:
         return self.param
 
 
-# ---- What is said only once
+# ---- Suppressing repeated prints
 
 
 @contextmanager
 def suppress_prints(cx: ElabContext) -> Generator[None, None, None]:
-    """Inside, nothing is said: it is computed elsewhere too, or is a derivative."""
+    """Inside, prints are suppressed: the code is a derivative, or is also elaborated elsewhere."""
     cx.root.silence_depth += 1
     try:
         yield
@@ -143,7 +142,7 @@ def suppress_prints(cx: ElabContext) -> Generator[None, None, None]:
 
 
 def silence_if_suppressed(cx: ElabContext, graph: Graph) -> Graph:
-    """A graph as it is called here."""
+    """A callee's graph, without its prints if they are suppressed here."""
     if not cx.root.silence_depth or not graph.effectful:
         return graph
     cx.root.output_suppressed = True

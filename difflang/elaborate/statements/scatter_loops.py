@@ -1,8 +1,8 @@
-"""Loops whose body only writes into arrays, `for i in 0..n { h[bin[i]] += w[i] }`: all at once instead of in turn.
+"""Turns loops that only write into arrays, `for i in 0..n { h[bin[i]] += w[i] }`, into a map and a scatter.
 
-Every step is a lane of a map, which gives the positions and what goes there, and one scatter writes it, in the order of
-the steps. Loops inside the body that do only the same are part of it. Where all steps together would take much more
-room than what they are made of, the loop stays a loop.
+The map computes the positions and updates of all steps, and one scatter applies them in the order of the steps. Nested
+loops of the same kind become part of it. If all updates together need much more memory than the loop's inputs, the loop
+stays a loop.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from difflang.ops.op_factories import static_size, tensor_type
 from difflang.syntax import tree
 from difflang.types.dtype_variables import prune_dtype
 
-MAX_SCATTER_NUMBERS = 2**24  # so many numbers are little, whatever they are made of
-MAX_SCATTER_RATIO = 4  # so many times what the loop reads is not much more
+MAX_SCATTER_NUMBERS = 2**24  # intermediates up to this many numbers are always accepted
+MAX_SCATTER_RATIO = 4  # larger ones may be this many times the loop's inputs
 
 
 def write_logs(
     cx: ElabContext, loop: tree.For, over: LoopIterable, variables: Sequence[LocalBinding]
 ) -> dict[LocalBinding, WriteLog]:
-    """A log for each array that the loop writes into; none where it is to run step by step."""
+    """A write log for each array of the loop; none if it must run step by step."""
     if cx.root.definition_only or not isinstance(over.length, int) or not is_simple_loop(loop):
         return {}
     kinds = write_only_arrays(loop)
@@ -49,7 +49,7 @@ def write_logs(
 
 
 def is_scatterable(log: WriteLog) -> bool:
-    """Whether the array has as many axes, and there is a scatter for its numbers."""
+    """Whether the array has enough axes, and a scatter exists for its element type."""
     base = log.base.tensor
     return base.rank >= log.kind.index_count and (
         log.kind.op not in ("max", "min") or prune_dtype(base.dtype) not in COMPLEXES
@@ -57,9 +57,9 @@ def is_scatterable(log: WriteLog) -> bool:
 
 
 def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict[LocalBinding, WriteLog]) -> Walk[Term]:
-    """The loop as a map and a scatter for each array; in a loop that is one already, more of what that writes.
+    """The loop as a map and one scatter for each array; inside another scatter loop, its writes join that loop's log.
 
-    Errors: InTurn where it is better run step by step.
+    Errors: NotScatterable where it must run step by step.
     """
     around, cx.write_logs = cx.write_logs, logs
     lanes: list[Array] = []
@@ -91,7 +91,7 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
 
 
 def fits_in_memory(body: Graph, consts: int, length: int) -> bool:
-    """Whether the largest that a step makes, for all steps at once, is little or not much more than what they read."""
+    """Whether a step's largest intermediate, for all steps at once, is small or comparable to what they read."""
     largest = max([number_count(r) for eqn in body.eqns for r in eqn.results], default=0)
     shared, own = (sum(map(number_count, values)) for values in (body.params[:consts], body.params[consts:]))
     return length * largest <= max(MAX_SCATTER_NUMBERS, MAX_SCATTER_RATIO * (shared + length * own))
@@ -102,7 +102,7 @@ def number_count(value: Value) -> int:
 
 
 def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Term, span: Span) -> Array:
-    """The array after all steps. Where step i writes the item at i plus a size, a block of it has changed."""
+    """The array after all steps: by a block update if step i writes item i plus an offset, else by a scatter."""
     whole_loop = WriteLog(log.kind, log.base)
     whole_loop.add(every_step)
     (site,) = whole_loop.writes
@@ -119,14 +119,14 @@ def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Te
 
 
 def contiguous_block_start(log: WriteLog, lane: Array, length: int) -> int | None:
-    """Where the block begins that the steps write item by item, if they do."""
+    """The start of the contiguous block that the steps write, or None."""
     if len(log.writes) > 1 or log.kind.index_count > 1:
         return None
     (index,) = log.writes[0].positions
-    start, room = index.index_offset, static_size(log.base.tensor.shape[0]) - length
+    start, last = index.index_offset, static_size(log.base.tensor.shape[0]) - length
     if index.index_of_loop is None or index.index_of_loop is not lane.index_of_loop or not isinstance(start, int):
         return None
-    return start if 0 <= start <= room else None
+    return start if 0 <= start <= last else None
 
 
 def update_block(cx: ElabContext, log: WriteLog, start: int, length: int, rows: Array, span: Span) -> Array:

@@ -1,8 +1,7 @@
-"""What loops yield, step by step: an array where each step of a known number yields, else a history.
+"""Values that loops yield: arrays for loops of known length, else histories, and how loops read histories.
 
-A history is a sequence of a length that only the run knows. Loops of the same function read it, from either end, and
-nothing else does. It has an item for each step of the loop that made it, and beside it, where not every step came to
-its `yield`, whether that one did.
+A history is a sequence of run-time length. Only loops of the same function read it, from either end. It has an item for
+each step of its loop and, if not every step reaches the `yield`, a flag for each step.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 FLAG_TYPE, INDEX_TYPE = Tensor(BOOL), Tensor(I32)
 
-# What a loop that reads a history calls its parts: names that no program has.
+# Names in loops that read a history. They begin with a space, so no program can use them.
 HERE_NAME, NUMBER_NAME = " here", " number"
 
 
@@ -43,14 +42,14 @@ HERE_NAME, NUMBER_NAME = " here", " number"
 
 
 class YieldItem(Struct, frozen=True):
-    """What a step of a loop yields; `here` says whether it came to that, where not every step does."""
+    """What a step of a loop yields; `present` tells whether it reached the `yield`, if not every step does."""
 
     value: Term
     present: Array | None = None
 
 
 def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
-    """Note what the loop around yields. Errors: DL0501 outside a loop, DL0502 for a second one, DL0508 of a history."""
+    """Record a yield of the enclosing loop. Errors: DL0501 without a loop, DL0502 for a second one, DL0508."""
     leaves(found.value)
     collected = cx.loop_yields[-1] if cx.loop_yields else None
     if collected is None:
@@ -62,7 +61,7 @@ def record_yield(cx: ElabContext, found: YieldItem, span: Span) -> None:
 
 
 def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, BranchSide]:
-    """Both sides of a branch with what they yield beside their values: the side that yields nothing, anything."""
+    """Both sides of a branch with what they yield beside their values; zeros for a side that yields nothing."""
     both = all(side.yields and side.yields[0].present is None for side in (then, other))
     type = type_of((then.yields or other.yields)[0].value)
 
@@ -76,7 +75,7 @@ def pack_yields(then: BranchSide, other: BranchSide) -> tuple[BranchSide, Branch
 
 
 def unpack_yields(cx: ElabContext, decided: Term, span: Span) -> Term:
-    """The value of a branch that was decided so; what it yields is yielded."""
+    """The value of a branch from `pack_yields`; records what it yields."""
     assert isinstance(decided, Tuple)
     value, found, *here = decided.items
     flag = here[0] if here else None
@@ -101,24 +100,25 @@ def collect_yields(
 
 
 def history_terms(type: LangType, values: Iterator[Value], steps: YieldSteps, *, backwards: bool) -> Term:
-    """A history, and of a tuple one for each of its items."""
+    """A history, or a tuple of histories if the items are tuples."""
     if isinstance(type, TupleType):
         return Tuple(tuple([history_terms(t, values, steps, backwards=backwards) for t in type.items]))
     return HistoryTerm(type, tuple([next(values) for _ in leaf_types(type)]), steps, backwards)
 
 
-# ---- A length that only the run knows
+# ---- Loops of run-time length
 
 
 def limit_to_capacity(cx: ElabContext, e: tree.For | tree.While, over: LoopIterable) -> LoopIterable:
-    """What a loop of any length goes through if it yields: so many steps as there is room for items."""
-    room = Array(cx.emit("const", e.span, value=ITEM_CAPACITY, type=INDEX_TYPE))
-    limit = room if isinstance(e, tree.While) else Array(cx.emit("min", e.span, over.limit.value, room.value))
+    """The iterable of a loop of run-time length that yields, limited to the capacity for its items."""
+    # The capacity is a size that the host sets before lowering, and enlarges when the check below fails.
+    most = Array(cx.emit("const", e.span, value=ITEM_CAPACITY, type=INDEX_TYPE))
+    limit = most if isinstance(e, tree.While) else Array(cx.emit("min", e.span, over.limit.value, most.value))
     return replace(over, limit=limit, capacity=ITEM_CAPACITY)
 
 
 def check_capacity(cx: ElabContext, count: Value, span: Span) -> None:
-    """The failure of a loop that yields where there is no room for another item."""
+    """Check that a loop that yields stayed within the capacity for its items."""
     if not cx.root.definition_only:
         full = cx.emit("ge", span, count, cx.emit("const", span, value=ITEM_CAPACITY, type=INDEX_TYPE))
         record_failure(cx, full, CheckSite(span, capacity="items"), span)
@@ -128,7 +128,7 @@ def check_capacity(cx: ElabContext, count: Value, span: Span) -> None:
 
 
 def history_source(past: HistoryTerm) -> LoopIterable:
-    """How a loop goes through a history."""
+    """The iterable of a history."""
     from difflang.elaborate.statements.iterables import LoopIterable
 
     return LoopIterable(
@@ -144,10 +144,10 @@ def history_source(past: HistoryTerm) -> LoopIterable:
 def skip_empty_steps(
     cx: ElabContext, loop: tree.For, over: LoopIterable, steps: YieldSteps
 ) -> tuple[tree.For, LoopIterable]:
-    """A loop through histories, and what it goes through, so that it passes by steps that yielded nothing.
+    """A loop over histories and its iterable, rewritten to skip steps that yielded nothing.
 
-    Where the items are had again as they are read, or are read from the end, no condition ends it: after a `break` the
-    steps that are left do nothing.
+    If the items are recomputed while they are read, or are read backwards, the loop has no condition that ends it:
+    after a `break` its remaining steps do nothing.
     """
     item, here, last = over.item, steps.reached_yield, over.limit
     if isinstance(loop, ForUntil) and (over.backwards or steps.capacity == ITEM_CAPACITY):
@@ -173,7 +173,7 @@ def skip_empty_steps(
 
 @lru_cache(maxsize=4096)
 def guard_present_items(loop: tree.For) -> tree.For:
-    """The loop doing nothing where no item is, and counting those that are."""
+    """The loop with a body that skips absent items and counts the present ones."""
     at = loop.body.span
     count = tree.Update(at, tree.Name(at, NUMBER_NAME), "+", tree.Int(at, 1), at)
     return replace(loop, body=guarded_block(tree.Name(at, HERE_NAME), tree.Block(at, (loop.body, count))))
@@ -181,7 +181,7 @@ def guard_present_items(loop: tree.For) -> tree.For:
 
 @lru_cache(maxsize=4096)
 def guard_after_break(loop: ForUntil) -> tree.For:
-    """The loop with steps that do nothing in the place of its end."""
+    """The loop with steps that do nothing after a `break`."""
     at = loop.body.span
     go_on = tree.Unary(at, "not", tree.Name(at, loop.stop))
     return tree.For(loop.span, loop.pattern, loop.iterable, guarded_block(go_on, loop.body), loop.attributes)
