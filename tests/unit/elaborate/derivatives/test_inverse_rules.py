@@ -414,7 +414,7 @@ fn often(x0: f64[n], k: i32, i: i32) -> f64 {
 
 def test_text_and_json_come_back(ruled: Any) -> None:
     graph = lowered(ruled, "records")
-    assert "invertible" in graph_to_text(graph) and "undo = true" in graph_to_text(graph)
+    assert "invertible" in graph_to_text(graph) and "reversible = true" in graph_to_text(graph)
     assert graphs_equal(graph_from_text(graph_to_text(graph)), graph, names=False)
     assert graphs_equal(graph_from_json(graph_to_json(graph)), graph, names=False)
 
