@@ -51,7 +51,7 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "arrays": ("let x = " + "[" * N + "1" + "]" * N, "DL1005"),
     "arrays of a name": (HEADER + "sum(" + "[" * N + "x" + "]" * N + ")\n}\n", "DL1005"),
     "lambdas": ("let f = " + "|x| " * N + "x", ""),
-    "calls of lambdas": (HEADER + "(|x| " * 2000 + "x" + ")(x)" * 2000 + "\n}\n", "DL1002"),
+    "lambdas are expanded": (HEADER + "(|x| " * 2000 + "x" + ")(x)" * 2000 + "\n}\n", "DL1002"),
     "tuples": ("let x = " + "(1, " * N + "1" + ")" * N, "DL1002"),
     "patterns": ("let " + "(a, " * N + "b" + ")" * N + " = 1", "DL0321"),
     "types": ("fn f(x: " + "(f32, " * N + "f32" + ")" * N + ") -> f32 = 1.0", "DL1002"),
@@ -72,7 +72,7 @@ TEXTS: dict[str, tuple[str | bytes, str]] = {
     "a huge array": ("let x = zeros(100000, 100000, 100000)\nprint(x)", "DL1006"),
     "a factorial": ("fn f(k: i32) -> i32 = if k <= 1 { 1 } else { k * f(k - 1) }\nprint(f(5))", ""),
     "a recursion that cannot end": ("fn f(x: f32) -> f32 = 1.0 + f(x)\nprint(f(5.0))", "DL0504"),
-    "a recursion without end": (
+    "endless loop or recursion": (
         "fn f(x: f32) -> f32 = if x < 0.0 { x } else { 1.0 + f(x + 1.0) }\nprint(f(5.0))",
         "DL1007",
     ),

@@ -174,7 +174,7 @@ def test_a_name_is_changed_where_it_means_the_same(
         ("fn f(x: f32[n]) -> f32 = x[0]\nfn g(x: f32[n]) -> f32 = mean(x)\n", "f", 1, "mean", "something else"),
         # the result of a derivative in several is a record with the parameters' names
         ("fn f(w: f32, v: f32) -> f32 = w * v\nfn g(a: f32) -> f32 {\n  let d = grad[w, v](f)(a, a)\n  d.w\n}\n",
-         "w", 0, "u", "there would be a mistake"),
+         "w", 0, "u", "would cause an error"),
     ],
 )  # fmt: skip
 def test_a_name_that_would_mean_something_else_is_refused(

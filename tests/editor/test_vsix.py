@@ -22,7 +22,7 @@ EXTENSION = ROOT / "editor" / "vscode"
 MANIFEST = json.loads((EXTENSION / "package.json").read_text(encoding="utf-8"))
 SNIPPETS = json.loads((EXTENSION / "snippets" / "difflang.json").read_text(encoding="utf-8"))
 REPORT = """\
-error[DL0310]: sizes n and m do not fit together
+error[DL0310]: sizes n and m are incompatible
   --> models/wrong file.dfl:1:46
    |
  1 | fn add(x: f32[n], y: f32[m]) -> f32[n] = x + y

@@ -86,5 +86,5 @@ def test_a_size_is_bound_once_and_for_python_alone(m: Any) -> None:
     with pytest.raises(difflang.ArgumentError, match="the size `n` is already bound to 3"):
         m.loss.bind(n=3).bind(n=4)
     assert m.loss.bind(n=3).bind(d=2).signature.bound == "d = 2, n = 3"
-    with pytest.raises(difflang.ArgumentError, match="a function whose sizes are bound"):
+    with pytest.raises(difflang.ArgumentError, match="a function with bound sizes"):
         m.twice(m.powers.bind(n=2), 2.0)

@@ -27,7 +27,7 @@ def test_the_only_function_of_a_text() -> None:
 def test_one_of_several_is_named() -> None:
     both = SQUARE + "fn cube(x: f64) -> f64 = x * square(x)\nrecord P { x: f64 }\n"
     assert float(difflang.compile(both, "cube")(2.0)) == 8.0
-    with pytest.raises(difflang.DifflangError, match="which function is meant") as found:
+    with pytest.raises(difflang.DifflangError, match="which function to compile") as found:
         difflang.compile(both)
     assert "square, cube" in found.value.render()
     with pytest.raises(difflang.DifflangError, match="no function `cub`"):
@@ -202,7 +202,7 @@ def test_a_function_that_is_wrapped_already() -> None:
 
 @pytest.mark.parametrize("given", [b"fn f(x: f64) -> f64 = x", 3, None, Path("a.dfl")])
 def test_what_is_no_text_is_refused(given: Any) -> None:
-    with pytest.raises(difflang.DifflangError, match="takes a text"):
+    with pytest.raises(difflang.DifflangError, match="takes the text"):
         difflang.compile(given)
 
 

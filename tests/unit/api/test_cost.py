@@ -63,7 +63,7 @@ def test_a_gradient_beside_the_value(m: Any) -> None:
     assert report.ratio == report.gradient.operations / report.value.operations
     assert [row["of"] for row in report.table()] == ["value", "gradient in a, b"]
     assert report.to_json()["rows"] == report.table()
-    assert "no times" in str(report) and "gradient in a, b" in str(report)
+    assert "without times" in str(report) and "gradient in a, b" in str(report)
 
 
 def test_loops_count_each_step_and_those_of_unknown_length_one(m: Any) -> None:
@@ -85,7 +85,7 @@ def test_what_a_loop_computes_again_to_keep_less_is_said(m: Any) -> None:
     free, rooted = m.steps.cost("f64", 1000), m.rooted.cost("f64", 1000)
     assert rooted.gradient.peak < 4096 < 8000 < free.gradient.peak
     assert rooted.gradient.again and not free.gradient.again
-    assert "is not counted again" in str(rooted) and "is not counted again" not in str(free)
+    assert "is not counted" in str(rooted) and "is not counted" not in str(free)
 
 
 def test_a_function_without_a_gradient_says_why(m: Any) -> None:
@@ -98,6 +98,6 @@ def test_a_function_without_a_gradient_says_why(m: Any) -> None:
     assert report.gradient is None and "`wave`" in report.why and report.value.results == 8
     with pytest.raises(difflang.DifferentiationError):
         m.called.cost("f64[3]", wrt="x")
-    with pytest.raises(difflang.ArgumentError, match="must be told") as caught:
+    with pytest.raises(difflang.ArgumentError, match="cannot write down") as caught:
         m.dots.cost()
     assert "f.bind(n=3, k=3, m=3)" in str(caught.value)

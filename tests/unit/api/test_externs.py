@@ -361,7 +361,7 @@ def test_a_function_of_the_host_does_not_end_the_process(way: str, capfd: pytest
 
 def test_nothing_bound_is_said_at_the_call() -> None:
     m = difflang.loads(WAVE)
-    with pytest.raises(difflang.ArgumentError, match="nothing is bound") as caught:
+    with pytest.raises(difflang.ArgumentError, match="no Python function is bound") as caught:
         m.energy(X)
     assert 'externs={"wave": wave}' in str(caught.value) and "sum(wave(x)^2)" in str(caught.value)
     assert code_of(lambda: m.energy.interpret(X)) == "DL1231"

@@ -44,9 +44,9 @@ def test_what_is_loaded_is_copied_as_itself_and_not_pickled() -> None:
     module = difflang.loads("fn f(x: f32) -> f32 = x * x", name="squares")
     for part in (module, module.f, module.f.grad("x")):
         assert copy.copy(part) is part and copy.deepcopy([part])[0] is part
-        with pytest.raises(difflang.ArgumentError, match=f"`{part.__name__}` is a part of what was loaded") as refused:
+        with pytest.raises(difflang.ArgumentError, match=f"`{part.__name__}` belongs to a loaded program") as refused:
             pickle.dumps(part)
-        assert "load it where it is needed" in refused.value.diagnostics[0].helps[0]
+        assert "load the file again where you need it" in refused.value.diagnostics[0].helps[0]
 
 
 def test_errors_are_pickled_as_they_are() -> None:

@@ -117,7 +117,7 @@ def test_where_states_are_kept_is_looked_at_first(m: Any, tmp_path: Path, monkey
     fit = lambda place: train.fit(
         m.bowl, wide(m), lambda k: steps.append(k) or batch(k), optax.sgd(0.1), steps=2, checkpoint=place
     )
-    with pytest.raises(difflang.ArgumentError, match="is no archive"):
+    with pytest.raises(difflang.ArgumentError, match="is not an archive"):
         fit(tmp_path / "a.pkl")
     with pytest.raises(difflang.DataError, match="no such folder"):
         fit(tmp_path / "not" / "a.npz")

@@ -135,14 +135,14 @@ def test_modules_are_taken_apart_and_made_in_lanes(m: Any) -> None:
 
 
 def test_what_a_module_is_made_of_is_looked_at(m: Any) -> None:
-    refused = pytest.raises(difflang.ArgumentError, match="begins with a state")
+    refused = pytest.raises(difflang.ArgumentError, match="starts from a state")
     with refused:
         bridge.nnx(m.layer, params="l", state="seen", training="train")(m.norm(4))
-    with pytest.raises(difflang.ArgumentError, match="begins with a state"):
+    with pytest.raises(difflang.ArgumentError, match="starts from a state"):
         bridge.linen(m.layer, params="l", state="seen")(m.norm(4)).init(jax.random.key(0), BATCHES[0], True)
     with pytest.raises(difflang.ArgumentError, match="has no state"):
         bridge.nnx(m.repeated, params="p")(m.part(), np.ones(2))
-    with pytest.raises(difflang.ArgumentError, match="draws needs `rngs`"):
+    with pytest.raises(difflang.ArgumentError, match="draws random numbers needs `rngs`"):
         bridge.nnx(m.drop, params="rate", stream="dropout", training="train")(np.float32(0.1))
     with pytest.raises(difflang.ArgumentError, match="no parameter `trian`"):
         bridge.nnx(m.drop, params="rate", training="trian")

@@ -146,7 +146,7 @@ def test_files_that_do_not_fit(m: Any, tmp_path: Path) -> None:
         files.load(tmp_path / "b.npz", wide(m))
     with pytest.raises(difflang.DataError, match="no such file"):
         files.load(tmp_path / "c.npz", wide(m))
-    with pytest.raises(difflang.ArgumentError, match="is no archive"):
+    with pytest.raises(difflang.ArgumentError, match="is not an archive"):
         files.save(tmp_path / "a.pickle", wide(m))
     (tmp_path / "d.npz").write_bytes(b"PK\3\4 and then nothing")
     with pytest.raises(difflang.DataError):
@@ -232,11 +232,11 @@ def test_an_optimizer_that_is_no_tuple(m: Any) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "rows at no step": ({"every": 0}, "`every` is 0"),
-    "no batch": ({"batches": []}, "there is no batch"),
-    "a generator that is empty": ({"batches": iter(())}, "there is no batch"),
+    "no batch": ({"batches": []}, "there are no batches"),
+    "a generator that is empty": ({"batches": iter(())}, "there are no batches"),
     "no end": ({"steps": None}, "the number of steps is not known"),
     "no batches": ({"batches": 3.0}, "a float is no `batches`"),
-    "no optimizer": ({"optimizer": None}, "a NoneType is not an optimizer"),
+    "not an optimizer": ({"optimizer": None}, "a NoneType is not an optimizer"),
     "an array": ({"loss": lambda p, x: p.a - x}, r"the loss is f64\[2\], but it must be one real number"),
     "an integer": ({"loss": lambda p, x: 3}, "the loss is one i"),
     "a text": ({"loss": lambda p, x: "low"}, "the loss is a str"),

@@ -47,8 +47,8 @@ def test_a_derivative_that_is_0_by_mistake_is_warned_of(tmp_path: Path) -> None:
     [
         ((), 2, "say `FILE:f`"),
         (("--wrt", "z"), 2, "has no parameter `z`"),
-        (("--wrt", "x,y", "--order", "2"), 1, "is no gradient"),
-        (("--order", "9"), 2, "`--order` is 1 to 4"),
+        (("--wrt", "x,y", "--order", "2"), 1, "is not a gradient"),
+        (("--order", "9"), 2, "`--order` must be 1 to 4"),
         (("--arg", "x"), 2, "is not NAME=TYPE"),
     ],
 )

@@ -63,8 +63,8 @@ WRONG = [
     ("", [], 2, "derive takes one function at a time"),
     (":g", ["--wrt", "y"], 2, "DL0403"),
     (":g", ["--platform", "cpus"], 2, "Did you mean 'cpu'"),
-    (":g", ["--platform", "none", "--platform", "cpu"], 2, "stands alone"),
-    (":g", ["--stablehlo", "cpu", "--no-source"], 2, "--stablehlo takes"),
+    (":g", ["--platform", "none", "--platform", "cpu"], 2, "excludes other platforms"),
+    (":g", ["--stablehlo", "cpu", "--no-source"], 2, "--stablehlo requires"),
     (":says", [], 1, "DL1240"),
     (":h", [], 1, "DL0322"),
 ]

@@ -133,7 +133,7 @@ def test_jupyter_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_places_are_one_too_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("jupyter_client")
     told = CliRunner().invoke(main, ["kernel", "install", "--user", "--prefix", str(tmp_path)])
-    assert told.exit_code == 2 and "two places" in told.output
+    assert told.exit_code == 2 and "exclude each other" in told.output
     (tmp_path / "share").write_text("in the way")
     told = CliRunner().invoke(main, ["kernel", "install", "--prefix", str(tmp_path)])
     assert told.exit_code == 2 and "cannot install the kernel" in told.output

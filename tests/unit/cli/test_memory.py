@@ -132,16 +132,16 @@ def test_a_picture_of_another_kind_is_refused(file: Path, tmp_path: Path) -> Non
         (("",), 2, "write FILE:NAME; the file has f, g"),
         ((":say",), 2, "DL0322"),
         ((":f", "--wrt=w", "--arg=n=1000", "--memory-budget=10KiB"), 1, "DL1012"),
-        ((":f", "--memory-budget=lots"), 2, "no amount of memory; write 64MiB"),
-        ((":f", "--memory-budget=100"), 2, "no amount of memory; write 100B or 100MiB"),
-        ((":f", "--memory-budget=2 bytes"), 2, "no amount of memory; write 2B"),
-        ((":f", "--memory-budget=2.5 mb"), 2, "no amount of memory; write 2.5MB"),
-        ((":f", "--memory-budget=2mib"), 2, "no amount of memory; write 2MiB"),
-        ((":f", "--memory-budget=2Gi"), 2, "no amount of memory; write 2GiB"),
-        ((":f", "--memory-budget=5 b"), 2, "no amount of memory; write 5B"),
-        ((":f", "--memory-budget=5eib"), 2, "no amount of memory; write 64MiB"),
-        ((":f", "--memory-budget=5k"), 2, "no amount of memory; write 5KiB"),
-        ((":f", "--dim=n=3"), 2, "A size is told with `--arg n=3`"),
+        ((":f", "--memory-budget=lots"), 2, "not an amount of memory; write 64MiB"),
+        ((":f", "--memory-budget=100"), 2, "not an amount of memory; write 100B or 100MiB"),
+        ((":f", "--memory-budget=2 bytes"), 2, "not an amount of memory; write 2B"),
+        ((":f", "--memory-budget=2.5 mb"), 2, "not an amount of memory; write 2.5MB"),
+        ((":f", "--memory-budget=2mib"), 2, "not an amount of memory; write 2MiB"),
+        ((":f", "--memory-budget=2Gi"), 2, "not an amount of memory; write 2GiB"),
+        ((":f", "--memory-budget=5 b"), 2, "not an amount of memory; write 5B"),
+        ((":f", "--memory-budget=5eib"), 2, "not an amount of memory; write 64MiB"),
+        ((":f", "--memory-budget=5k"), 2, "not an amount of memory; write 5KiB"),
+        ((":f", "--dim=n=3"), 2, "Set a size with `--arg n=3`"),
         (
             (":f", "--arg=n=1000", "--memory-budget=10KiB"),
             2,
@@ -202,7 +202,7 @@ def test_the_same_report_in_python() -> None:
 
 def test_the_interpreter_takes_no_limit(file: Path) -> None:
     refused = CliRunner().invoke(main, ["run", "--engine=interpret", "--memory-budget=1MiB", str(file)])
-    assert refused.exit_code == 2 and "--engine interpret keeps all" in refused.output
+    assert refused.exit_code == 2 and "--engine interpret keeps everything" in refused.output
 
 
 def test_a_limit_that_nothing_had_to_keep_to_is_told(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_limit_that_nothing_had_to_keep_to_is_told(tmp_path: Path) -> None:
     assert (told.exit_code, told.stdout) == (0, "9.0\n")
     assert "warning[DL1207]: no derivative in reverse was taken" in told.stderr
     file.write_text(file.read_text() + "let (y, back) = vjp(f)(3.0)\nprint(back(1.0))\n")
-    assert "not for `vjp` and `linearize`" in CliRunner().invoke(main, run).stderr
+    assert "not to `vjp` and `linearize`" in CliRunner().invoke(main, run).stderr
     file.write_text(file.read_text() + "print(grad(f)(3.0))\n")
     assert CliRunner().invoke(main, run).stderr == ""
 
@@ -221,7 +221,7 @@ def test_a_limit_that_nothing_had_to_keep_to_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("budget", [1.5, 0, float("nan"), True, "100", -1])
 def test_what_is_no_budget_in_python(budget: Any) -> None:
     f = difflang.loads(PROGRAM, name="model").f
-    with pytest.raises(difflang.ArgumentError, match="no amount of memory"):
+    with pytest.raises(difflang.ArgumentError, match="not an amount of memory"):
         f.memory("f32[3]", wrt="w", budget=budget)
 
 
@@ -241,7 +241,7 @@ def test_budgets_in_python() -> None:
 def test_a_derivative_is_in_something() -> None:
     f = difflang.loads(PROGRAM, name="model").f
     for wrt in ([], ()):
-        with pytest.raises(difflang.DifflangError, match="in one parameter at least"):
+        with pytest.raises(difflang.DifflangError, match="at least one parameter"):
             f.memory("f32[3]", wrt=wrt)
 
 
@@ -250,4 +250,4 @@ def test_what_is_run_by_the_host_has_no_strategy(tmp_path: Path, attribute: str,
     path = tmp_path / "host.dfl"
     path.write_text(f"@{attribute}\nhost fn say(x: f64) {{ print(x) }}\n")
     found = CliRunner().invoke(main, ["check", str(path)])
-    assert found.exit_code == 1 and f"error[{code}]" in found.stderr and "a `host fn` is run" in found.stderr
+    assert found.exit_code == 1 and f"error[{code}]" in found.stderr and "a `host fn` is not compiled" in found.stderr

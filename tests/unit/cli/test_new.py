@@ -43,12 +43,12 @@ def test_a_project_passes_everything_as_it_is(folder: Path) -> None:
 def test_the_folder_one_is_in_is_none_to_be_made() -> None:
     for name in (".", ".."):
         said = call("new", name)
-        assert said.exit_code == 2 and "is a folder already" in said.stderr and "difflang new" in said.stderr
+        assert said.exit_code == 2 and "already exists" in said.stderr and "difflang new" in said.stderr
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:
     (folder / "mine").mkdir()
-    assert "is there already" in call("new", "mine").stderr
+    assert "already exists" in call("new", "mine").stderr
     assert call("new", "3 things").exit_code == 2
     assert list((folder / "mine").iterdir()) == []
     (folder / "file").write_text("")

@@ -40,7 +40,7 @@ def repl(*lines: str, engine: str = "interpret") -> Result:
 def test_what_is_not_bound_is_told_with_what_is() -> None:
     for line in (":t g", ":doc ggg"):
         assert "there are sq, y" in repl("fn sq(x: f64) -> f64 = x * x", "let y = 2.0;", line).output
-        assert "nothing is declared yet" in repl(line).output
+        assert "nothing has been declared yet" in repl(line).output
 
 
 # ---- What is piped in
@@ -147,7 +147,7 @@ COMMAND_CALLS = {
     "?map": "map: a function of the language",
     "?vmap": "along the first axis",
     "?pi": "3.14159",
-    "?for": "a word of the language",
+    "?for": "a keyword of the language",
     "?optim": "`import optim`",
     "?nn.dense": "`import nn`",
     "?init_dense": "it is in `nn`: `import nn (init_dense)`",
@@ -171,7 +171,7 @@ COMMAND_CALLS = {
 def test_a_command(call: str) -> None:
     result = repl("let x = [1.0, 2.0]", "## Squares.", "fn f(x: f32[n]) -> f32 = sum(x^2)", call)
     assert COMMAND_CALLS[call] in result.output, result.output
-    assert "fault of its own" not in result.output
+    assert "internal error" not in result.output
 
 
 def test_what_a_module_offers_is_told() -> None:

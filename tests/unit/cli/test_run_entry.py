@@ -90,7 +90,7 @@ def test_what_does_not_fit(file: Path, data: Path) -> None:
     d, net = str(data), f"net=@{data}/net.npz"
     for entry, told, exit_code, code, said in [
         ("norm", [f"v=@{d}/hostile.npy"], 1, "DL0701", "Python objects"),
-        ("norm", [f"v=@{d}/cut.npy"], 1, "DL0701", "cut off"),
+        ("norm", [f"v=@{d}/cut.npy"], 1, "DL0701", "truncated"),
         ("norm", [f"v=@{d}/v.pkl"], 1, "DL0708", ".npy"),
         ("norm", [f"v=@{d}/none.npy"], 1, "DL0701", "no such file"),
         ("norm", [f"v=@{d}/all.npz:thre"], 1, "DL0706", "did you mean `three`?"),

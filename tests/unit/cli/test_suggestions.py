@@ -116,4 +116,4 @@ def test_a_command_that_finds_a_file_wrong_names_the_repair(tmp_path: Path) -> N
     path.write_text("let total = 1.0\nprint(totl)\n")
     for command in (["run", str(path)], ["emit", "--stage=typed", str(path)]):
         told = said(*command)
-        assert "= fix: write `total`" in told and "1 can be mended by `difflang check --fix`" in told
+        assert "= fix: write `total`" in told and "`difflang check --fix` can fix 1" in told

@@ -108,7 +108,7 @@ def test_what_a_pass_changes(file: Path) -> None:
     assert ("add ·, 1.0", "gone") in marks and ("sin", "") in marks
     assert len(boxes(after)) < len(boxes(before))
     nothing = viz(f"{file}:twice", "--diff", "contract_after_loops")
-    assert nothing.exit_code == 0 and "contract_after_loops changes nothing here; these do:" in nothing.stderr
+    assert nothing.exit_code == 0 and "contract_after_loops changes nothing here; these passes do:" in nothing.stderr
     assert "cse" in nothing.stderr
 
 
@@ -206,7 +206,7 @@ def test_wrong_use(file: Path) -> None:
         ((f"{file}:say",), 2, "DL0322"),
         ((f"{file}:loss", "--wrt", "q"), 2, "DL0403"),
         ((f"{file}:loss", "--diff", "inlin"), 2, "Did you mean 'inline'?"),
-        ((f"{file}:loss", "--diff", "cse", "--stage", "ir"), 2, "leave --stage out"),
+        ((f"{file}:loss", "--diff", "cse", "--stage", "ir"), 2, "do not use --stage"),
         ((f"{file}:loss", "--format", "png"), 2, "svg"),
     ]:
         result = viz(*args)
@@ -218,7 +218,7 @@ def test_much_is_folded_and_can_be_opened(tmp_path: Path) -> None:
     lines = "\n".join(f"  let y{i + 1} = sin(y{i}) * cos(y{i}) + exp(y{i})" for i in range(400))
     path.write_text(f"fn f(y0: f64) -> f64 {{\n{lines}\n  y400\n}}\n")
     folded = viz(path, "--format", "json")
-    assert "--all shows each" in folded.stderr
+    assert "--all shows every one" in folded.stderr
     (found,) = json.loads(folded.stdout)
     assert len(found["boxes"]) <= MAX_EQUATIONS + 2 and any(b["kind"] == "folded" for b in found["boxes"])
     (every,) = data(path, "--all")

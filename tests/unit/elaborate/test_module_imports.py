@@ -387,7 +387,7 @@ def test_a_circle_is_shown_with_its_way(files: Files) -> None:
         ("print(m.k)", "DL0724", "write `pub` before"),
         ("fn f(x: m.Layer[d]) -> f32 = 1.0", "DL0724", "write `pub` before"),
         ("fn f(x: m.Nett[d]) -> f32 = 1.0", "DL0723", "did you mean `Net`?"),
-        ("fn f(x: m.run) -> f32 = 1.0", "DL0202", "a type is a record"),
+        ("fn f(x: m.run) -> f32 = 1.0", "DL0202", "a type must be a record"),
         ("fn f(x: mm.Net) -> f32 = 1.0", "DL0201", "there is no module `mm`"),
         ("print(model.run)", "DL0201", "there is no `model` here"),
         ("print(m)", "DL0201", "`m` is a module, not a value"),

@@ -81,7 +81,7 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("way", REFUSED)
 def test_where_it_cannot_be_kept_the_lines_that_need_most_are_told(way: str) -> None:
-    with pytest.raises(difflang.LimitError, match="smallest limit that can be kept is") as found:
+    with pytest.raises(difflang.LimitError, match="smallest possible limit is") as found:
         REFUSED[way](W)
     assert "for i in 0..200" in str(found.value)
 

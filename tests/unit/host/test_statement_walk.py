@@ -268,7 +268,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, int]]]] = {
     "a derivative of a host builtin": ("fn f(x: f32) -> f64 = clock()\n", [("DL0322", 1)]),
     "too many arguments": ("host fn f(x: f32) { print(x) }\nf(1.0, 2.0)\nf()\nf(y = 1.0)\n", [("DL0319", 2), ("DL0319", 3), ("DL0319", 4)]),
     "branches of two types": ("let x = if clock() > 1.0 { 1.0 } else { true }\n", [("DL0327", 1)]),
-    "nothing to go on with": ("host fn f() { print(1) }\nprint(1 + f())\n", [("DL0313", 2)]),
+    "this call has no value": ("host fn f() { print(1) }\nprint(1 + f())\n", [("DL0313", 2)]),
     "lengths beside each other": ("for (a, b) in zip([1, 2], [1, 2, 3]) { print(a) }\n", [("DL0330", 1)]),
     "a variable keeps its type": ("host fn f() -> f32 { 1.0 }\nvar x = 1\nx = f()\n", [("DL0304", 3)]),
     "a size that is no whole number": ("var k = 2.7\nprint(zeros(k))\n", [("DL0305", 2)]),

@@ -123,8 +123,8 @@ def test_commands_on_a_line(shell: Shell) -> None:
     assert shell.run("%%difflang\nlet a = 1.5\n:t a\n").text == "f32\n"
     found = shell.run("%%difflang\nlet a = 1.5\n:t twice\n\nlet b = a + missing")
     assert "--> In[10]:5:" in found.bundles[0]["text/plain"]
-    assert "no terminal" in str(shell.run("%difflang :edit twice").error)
-    assert "takes nothing beside it" in str(shell.run("%%difflang twice\n1").error)
+    assert "needs a terminal" in str(shell.run("%difflang :edit twice").error)
+    assert "takes no arguments" in str(shell.run("%%difflang twice\n1").error)
 
 
 def test_a_picture_is_shown(shell: Shell) -> None:

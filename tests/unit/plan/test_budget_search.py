@@ -121,7 +121,7 @@ def test_what_the_program_says_of_a_loop_is_left_as_it_is(how: str) -> None:
     assert not plan_memory(graph, 0).choices
     with pytest.raises(DifflangError, match="DL1012") as refused:
         plan_memory(graph, plan_memory(graph, 0).account.peak - 1)
-    assert any("with `@checkpoint(auto)` the limit decides" in help for help in refused.value.diagnostics[0].helps)
+    assert any("with `@checkpoint(auto)`, the limit decides" in help for help in refused.value.diagnostics[0].helps)
 
 
 def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) -> None:

@@ -233,7 +233,7 @@ def test_check_shows_what_it_can_mend_and_mends_it(tmp_path: Path) -> None:
     file = tmp_path / "wrong.dfl"
     file.write_text("let total = 1.0\nprint(totl)\nprint(y)\n")
     code, _, said = call(file)
-    assert code == 1 and "= fix: write `total`" in said and said.endswith("1 can be mended by `difflang check --fix`\n")
+    assert code == 1 and "= fix: write `total`" in said and said.endswith("`difflang check --fix` can fix 1\n")
     code, out, said = call("--fix", file)
     assert (code, out) == (1, "") and f"{file}:2: write `total`\n{file}: 1 mended\n" in said and "no `y`" in said
     assert file.read_text() == "let total = 1.0\nprint(total)\nprint(y)\n"

@@ -39,4 +39,4 @@ def test_without_its_package_it_says_how_that_is_installed(monkeypatch: pytest.M
 
 def test_it_can_be_asked_whether_it_would_start() -> None:
     told = CliRunner().invoke(main, ["lsp", "--check"])
-    assert told.exit_code == 0 and "can be started" in told.output
+    assert told.exit_code == 0 and "can start" in told.output

@@ -175,7 +175,7 @@ def test_in_a_parameter_that_stands_at_its_default(ask: str, value: object) -> N
 @pytest.mark.parametrize(("source", "said"), [
     ("print(hessian(|x| x^2)([1.0]))", "`hessian` takes a function whose result is a real number"),
     ("print(hvp(|x| x^2)([1.0], [1.0]))", "`hvp` takes a function whose result is a real number"),
-    ("print(hessian(|z| abs(z)^2)(1j))", "`hessian` is of functions of real numbers"),
+    ("print(hessian(|z| abs(z)^2)(1j))", "`hessian` takes functions of real numbers"),
 ])  # fmt: skip
 def test_a_second_derivative_is_called_by_its_name(source: str, said: str) -> None:
     with pytest.raises(DifflangError, match=said):

@@ -172,7 +172,7 @@ ONCE = {
     "in a loop": "fn f(x: f64[n]) -> f64[n] {\n let (y, l) = linearize(|x| sin(x))(x)\n var v = x\n for i in 0..5 { v = l(v) }\n v\n}",
     "in a while": "fn f(x: f64[n]) -> f64[n] {\n let (y, l) = linearize(|x| sin(x))(x)\n var v = x\n while sum(v) < 100 { v = 2 * v + l(v) }\n v\n}",
     "passed on": "fn use(l: f64[n] -o f64[n], v: f64[n]) -> f64[n] = l(l(v))\nfn f(x: f64[n]) -> f64[n] {\n let (y, l) = linearize(|x| sin(x))(x)\n use(l, use(l, l(x)))\n}",
-    "turned round": "fn f(x: f64[n]) -> f64[n] {\n let (y, l) = linearize(|x| sin(x))(x)\n let t = transpose(l)\n t(l(t(l(l(x)))))\n}",
+    "transposed": "fn f(x: f64[n]) -> f64[n] {\n let (y, l) = linearize(|x| sin(x))(x)\n let t = transpose(l)\n t(l(t(l(l(x)))))\n}",
 }  # fmt: skip
 
 

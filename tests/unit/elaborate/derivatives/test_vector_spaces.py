@@ -24,7 +24,7 @@ SPACES = {
     "a matrix": ("f64[2, 3]", "reshape(x, [2, 3])", "reshape(v, [-1])"),
     "a tuple": ("(f64[2], f64, f64[3])", "(x[..2], x[2], x[3..])", "{ let (a, b, c) = v\n concat(a, [b], c) }"),
     "a nested tuple": ("((f64[2], f64), f64[1, 3])", "((x[..2], x[2]), [x[3..]])", "{ let ((a, b), c) = v\n concat(a, [b], c[0]) }"),
-    "a change of a record": ("D(Outer)", "d_outer(x[..2], x[2], x[3], x[4..])", "{ let (c, d) = v.inner.pair\n concat(v.x, [v.inner.a, c], d) }"),
+    "a tangent of a record": ("D(Outer)", "d_outer(x[..2], x[2], x[3], x[4..])", "{ let (c, d) = v.inner.pair\n concat(v.x, [v.inner.a, c], d) }"),
 }  # fmt: skip
 M = np.diag([2.0, 3, 4, 5, 6, 7]) + 0.5
 B = np.array([1.0, -2, 0.5, 3, 0.25, -1])

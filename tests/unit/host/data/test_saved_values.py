@@ -131,7 +131,7 @@ def test_files_hold_no_functions(tmp_path: Path) -> None:
     layer = "record L { act: (f32) -> f32, w: f32 }\n"
     for program, code in (('save("l.npz", L(tanh, 1.0))', "DL0711"), ('let l: L = load("l.npz")', "DL0704")):
         found, report = said(tmp_path, layer + program + "\n")
-        assert found == code and "`act` is a function" in report and "make it again" in report
+        assert found == code and "`act` is a function" in report and "create the function again" in report
     found, report = said(tmp_path, f'{ENUMS}save("a.npz", [Circle(1.0), Empty])\n')
     assert found == "DL0711" and "array of enums" in report
 
@@ -257,7 +257,7 @@ MISFITS = {
     "another rank": ("record P { w: f32[3, 1], n: i32, s: str }", "DL0705", ["f32[3] for `w`", "not f32[3, 1]"]),
     "another element type": ("record P { w: f64[3], n: i32, s: str }", "DL0704", ["f32[3] for `w`", "not f64[3]"]),
     "a field that is not there": ("record P { w: f32[3], n: i32, s: str, t: f32 }", "DL0706", ["`t`", "it has "]),
-    "a field too many": ("record P { w: f32[3], s: str }", "DL0706", ["`n`", "has not"]),
+    "a field too many": ("record P { w: f32[3], s: str }", "DL0706", ["`n`", "the declared type does not"]),
     "a text for a number": ("record P { w: f32[3], n: i32, s: i32 }", "DL0704", ["a text for `s`", "not i32"]),
     "sizes that disagree": ("record P[k] { w: f32[k], n: i32, s: str }\nlet q: f32[k] = [1.0]", "DL0705", ["not f32[1]"]),
 }  # fmt: skip

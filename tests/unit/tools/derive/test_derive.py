@@ -242,8 +242,8 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
     ("source", "line", "says"),
     [
         ("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { x * f(x, n - 1) }", 1, "calls itself"),
-        ("record R { a: f64 }\nfn f(g: (R) -> f64, x: f64) -> f64 = g(R(x))", 2, "of more than numbers and arrays"),
-        ("fn f(g: (f64, f64) -o f64, x: f64) -> f64 = g(x, x)", 1, "a linear function of several values"),
+        ("record R { a: f64 }\nfn f(g: (R) -> f64, x: f64) -> f64 = g(R(x))", 2, "more than numbers and arrays"),
+        ("fn f(g: (f64, f64) -o f64, x: f64) -> f64 = g(x, x)", 1, "a linear function from or to several values"),
         (
             "fn f(g: (f64[n]) -> f64[m], x: f64[n]) -> f64 = sum(g(x))",
             1,
@@ -252,13 +252,13 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
         (
             "enum E { A(x: f64), B }\nfn f(e: (E, f64)) -> f64 = match e { (A(x), y) => x * y, (B, y) => y }",
             2,
-            "changes are not written",
+            "tangents cannot be written",
         ),
         ("enum E { A, B, C, D }\nfn f(x: f64, a: E, b: E, c: E) -> f64 = x", 2, "one of 64 choices of variants"),
         (
             "enum E { A, B }\nfn f(x: f64, a: E) -> f64 = match a { A => x * normal(), B => normal() }",
             2,
-            "draws, and other numbers where",
+            "draws random numbers, which differ if",
         ),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
         ("fn f(x: f64[n], y: f64[m]) -> f64 {\n  let k = min(n, m)\n  sum(x[..k] * y[..k])\n}", 1, "depends on"),
