@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,7 @@ from difflang.base.error_codes import nearest_words
 from difflang.base.errors import nested_too_deep
 from difflang.base.process_termination import INTERRUPTED, MAX_TIMEOUT, ProcessStopped, exit_after
 from difflang.base.xla_setup import set_xla_flags
-from difflang.cli.commands.check import check
-from difflang.cli.commands.derive import derive
-from difflang.cli.commands.doc import doc
-from difflang.cli.commands.doctor import doctor
-from difflang.cli.commands.explain import explain
-from difflang.cli.commands.export import export
-from difflang.cli.commands.fmt import fmt
-from difflang.cli.commands.kernel import kernel
-from difflang.cli.commands.lsp import lsp
-from difflang.cli.commands.new_and_completions import completions, new
-from difflang.cli.commands.repl import repl
 from difflang.cli.commands.run import RunRequest, profile_run, run_program
-from difflang.cli.commands.stubs import stubs
-from difflang.cli.commands.tests_and_benchmarks import bench, test
-from difflang.cli.commands.trace import trace
-from difflang.cli.commands.viz import viz
 from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import (
     ENGINES,
@@ -58,8 +44,26 @@ MAX_STEPS = 2**31 - 2  # steps are counted in an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
 
+# Commands with files of their own, by the module that holds each: it is imported when its command is asked for.
+COMMAND_MODULES = {
+    "bench": "tests_and_benchmarks", "check": "check", "completions": "new_and_completions", "derive": "derive",
+    "doc": "doc", "doctor": "doctor", "explain": "explain", "export": "export", "fmt": "fmt", "kernel": "kernel",
+    "lsp": "lsp", "new": "new_and_completions", "repl": "repl", "stubs": "stubs", "test": "tests_and_benchmarks",
+    "trace": "trace", "viz": "viz",
+}  # fmt: skip
+
+
 class CommandGroup(click.Group):
-    """Proposes the nearest command, and turns a fault of ours into a report, a paragraph and exit code 70."""
+    """Loads a command when it is asked for, proposes the nearest one, and turns a fault of ours into exit code 70."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMAND_MODULES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMAND_MODULES and cmd_name not in self.commands:
+            module = import_module(f"difflang.cli.commands.{COMMAND_MODULES[cmd_name]}")
+            self.add_command(getattr(module, cmd_name))
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -305,12 +309,3 @@ def info(
         found = offering.describe_functions(checked, path, {n: int(size) for n, size in told.items()}, words)
         data = {"file": file, "entries": [offer.to_json() for offer in found]}
         click.echo(json_text(data) if as_json else "\n\n".join(map(str, found)))
-
-
-COMMANDS = (
-    check, test, bench, fmt, explain, repl, derive, trace, viz, export, doc, stubs, new, doctor, completions,
-    lsp, kernel,
-)  # fmt: skip
-
-for command in COMMANDS:
-    main.add_command(command)

@@ -30,7 +30,7 @@ from difflang.syntax import tree
 from difflang.types.language_types import LangType
 from difflang.types.module_scope import HostVar, ModuleScope
 
-MODULE_TABLES = ("fns", "variants", "rules", "later", "host", "used", "yielded", "arguments", "needs", "declared", "modules",
+MODULE_TABLES = ("fns", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared", "modules",
           "imported")  # fmt: skip
 PART_TABLES = ("host", "arguments", "needs")  # what a part adds to while it is checked
 DECLARATION = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)

@@ -96,8 +96,8 @@ def derivative_edit(
     new -= Counter(d.code for d in document.analysis.diagnostics())
     if new:
         wrong = next(d for d in trial.analysis.diagnostics() if d.code in new)
-        raise DeriveRefused((f"the derivative of `{name}` cannot be placed beside it: {wrong.message}; `difflang derive "
-f"FILE:{name}` writes it to a separate file"))  # fmt: skip
+        raise DeriveRefused(f"the derivative of `{name}` cannot be placed beside it: {wrong.message}; `difflang derive "
+f"FILE:{name}` writes it to a separate file")  # fmt: skip
     return at, text
 
 
@@ -110,7 +110,7 @@ def strip_declared_records(document: Document, name: str, written: str) -> str:
             raise DeriveRefused(f"`{item.name}` already exists")
         if isinstance(item, (tree.Record, tree.Enum)):
             if item.name not in known:
-                raise DeriveRefused((f"`{item.name}` is declared in another file, and the derivative would contain a copy of it; "
-f"`difflang derive FILE:{name} > d_{name}.dfl` writes a separate program"))  # fmt: skip
+                raise DeriveRefused(f"`{item.name}` is declared in another file, and the derivative would contain a copy of it; "
+f"`difflang derive FILE:{name} > d_{name}.dfl` writes a separate program")  # fmt: skip
             text = text[: item.span.start] + text[item.span.end :].lstrip("\n")
     return "\n\n" + STDIN_LINE.sub(".", text, count=1).strip("\n")

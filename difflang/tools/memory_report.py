@@ -87,7 +87,7 @@ class MemoryReport(Struct, frozen=True):
         head.append("  " + ", ".join(f"{name} {format_bytes(n)}" for name, n in parts))
         if self.capacities:
             head.append(
-                (f"  with capacity for {describe_capacity(self.capacities)}; a run that needs more uses more memory")
+                f"  with capacity for {describe_capacity(self.capacities)}; a run that needs more uses more memory"
             )
         if self.limit:
             kept = ", which XLA obeys" if self.measured is not None and account.peak > self.limit else ""

@@ -34,7 +34,7 @@ def refuse_histories(speller: Unparser, values: Sequence[Value], made: Sequence[
         isinstance(v.type, History) for v in made
     ):
         raise CannotUnparseNestedHistory(
-            ("saved values of a loop whose length is known only at run time, inside a branch or a comprehension")
+            "saved values of a loop whose length is known only at run time, inside a branch or a comprehension"
         )
 
 

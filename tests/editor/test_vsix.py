@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from difflang.base.diagnostics import DifflangError
@@ -46,7 +47,7 @@ def test_each_command_is_one_of_difflang() -> None:
     assert verbs == {"run", "check", "test", "gradient", "restart"}
     verbs -= {"gradient", "restart"}  # these are the server's
     (definition,) = MANIFEST["contributes"]["taskDefinitions"]
-    assert set(definition["properties"]["verb"]["enum"]) == verbs <= set(main.commands)
+    assert set(definition["properties"]["verb"]["enum"]) == verbs <= set(main.list_commands(click.Context(main)))
 
 
 @pytest.mark.parametrize("name", SNIPPETS)

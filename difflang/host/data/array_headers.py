@@ -53,7 +53,7 @@ def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
         raise ValueError(
-            (f"{what} uses version {version[0]}.{version[1]} of NumPy's format, which difflang does not support")
+            f"{what} uses version {version[0]}.{version[1]} of NumPy's format, which difflang does not support"
         )
     shape, _, dtype = read(file)
     if dtype.hasobject:

@@ -155,7 +155,8 @@ def test_time_that_no_trace_divides_is_told(file: Path, monkeypatch: pytest.Monk
     result = run("--profile", file)
     assert result.stdout == "500.0\n" * 4
     assert (
-        f"{file}:12: " in result.stderr and "cannot be divided among lines: no trace holds everything that ran there" in result.stderr
+        f"{file}:12: " in result.stderr
+        and "cannot be divided among lines: no trace holds everything that ran there" in result.stderr
     )
 
 

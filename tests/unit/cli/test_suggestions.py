@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from difflang.cli import main
 from difflang.cli.options_and_reports import SuggestingChoice
 
-COMMANDS = sorted(main.commands)
+CONTEXT = click.Context(main)
+COMMANDS = main.list_commands(CONTEXT)
 PROGRAM = "fn parabola(x: f32[rows]) -> f32 = sum(x^2)\nfn straight(x: f32) -> f32 = x\n"
 
 
@@ -41,7 +42,7 @@ def test_commands(name: str) -> None:
 
 def options() -> Iterator[object]:
     for name in COMMANDS:
-        for param in main.commands[name].params:
+        for param in main.get_command(CONTEXT, name).params:
             for spelled in param.opts:
                 if spelled.startswith("--"):
                     yield pytest.param(name, spelled, id=f"{name} {spelled}")
@@ -49,7 +50,7 @@ def options() -> Iterator[object]:
 
 @pytest.mark.parametrize(("name", "spelled"), list(options()))
 def test_options(name: str, spelled: str) -> None:
-    known = {o for p in main.commands[name].params for o in p.opts}
+    known = {o for p in main.get_command(CONTEXT, name).params for o in p.opts}
     for wrong in set(corrupted(spelled[2:])) - {"help", "hlep"}:
         if f"--{wrong}" not in known:
             assert spelled in said(name, f"--{wrong}"), wrong
@@ -57,7 +58,7 @@ def test_options(name: str, spelled: str) -> None:
 
 def choices() -> Iterator[object]:
     for name in COMMANDS:
-        for param in main.commands[name].params:
+        for param in main.get_command(CONTEXT, name).params:
             if isinstance(param.type, click.Choice):
                 assert isinstance(param.type, SuggestingChoice), f"{name} {param.name} proposes nothing"
                 yield pytest.param(name, param, id=f"{name} {param.name}")

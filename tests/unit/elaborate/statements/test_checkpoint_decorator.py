@@ -212,7 +212,11 @@ def test_there_are_no_more_slots_than_states() -> None:
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [("revolve(5)", "(revolve, slots = 5)"), ("every = 5", "(every, steps = 5)"), ("sqrt(5)", "the strategies are full")],
+    [
+        ("revolve(5)", "(revolve, slots = 5)"),
+        ("every = 5", "(every, steps = 5)"),
+        ("sqrt(5)", "the strategies are full"),
+    ],
 )
 def test_numbers_of_strategies_are_told_where_they_stand(written: str, meant: str) -> None:
     with pytest.raises(DifflangError) as refused:

@@ -108,7 +108,11 @@ def test_a_formula_of_a_function_that_is_given() -> None:
 
 @pytest.mark.parametrize(
     ("told", "says"),
-    [({"T": "i32"}, "the type given for `T` is i32"), ({"x": "i32[3]"}, "the type given for `x` is"), ({"q": "f64"}, "no parameter")],
+    [
+        ({"T": "i32"}, "the type given for `T` is i32"),
+        ({"x": "i32[3]"}, "the type given for `x` is"),
+        ({"q": "f64"}, "no parameter"),
+    ],
 )
 def test_types_that_do_not_fit(told: dict[str, str], says: str) -> None:
     program = checked_text("fn f[T: float](x: T[n]) -> T = sum(x^2)")
