@@ -36,7 +36,9 @@ def instance_key(
     cx: ElabContext, code: FnCode, captures: tuple[Term, ...], terms: dict[str, Term], annotations: AnnotationResolver
 ) -> InstanceKey:
     types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
+    # Sizes of arrays are in the types; dims are passed apart.
     sizes = tuple((n, annotations.bound[n]) for p in code.decl.params if is_dim(p.type) for n in (p.name,))
+    # Array arguments lose their static values at the call; closures keep those of their captures.
     functions = [t for t in terms.values() if isinstance(t, Closure)]
     return InstanceKey(code, types, tuple(map(static_facts, (*captures, *functions))), sizes, cx.root.definition_only)
 

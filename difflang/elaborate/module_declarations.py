@@ -75,6 +75,7 @@ def enter_declaration(module: ModuleScope, item: tree.Item, session: Session) ->
             module.declared[name] = DeclaredName(item.name_span, item.pub)
             check_bounds(item.generics, session)
             if isinstance(item, tree.Fn) and isinstance(item.body, tree.Foreign):
+                # Nothing in the body could infer them.
                 check_extern_types(item, session)
             parts = item.params if isinstance(item, tree.Fn) else item.fields
             check_distinct([(p.name, p.span) for p in parts], session)
@@ -107,6 +108,7 @@ def enter_enum(module: ModuleScope, item: tree.Enum, session: Session) -> None:
     module.records.declaring_modules[item] = module
     check_bounds(item.generics, session)
     for index, variant in enumerate(item.variants):
+        # The first declaration of a name stays, so later uses are checked against something.
         module.variants.setdefault(variant.name, (item, index))
         check_distinct([(f.name, f.span) for f in variant.fields], session)
     module.declared |= {name: DeclaredName(span, item.pub) for name, span in places}
@@ -184,6 +186,7 @@ def load_prelude() -> ModuleScope:
 
 def check_definition(module: ModuleScope, decl: tree.Fn, session: Session) -> None:
     """Check a function definition, with the top-level names above it."""
+    # Host functions are checked with the statements of the file.
     if not decl.host:
         run_walk(specialization.check_definition(session, module, decl))
 

@@ -120,6 +120,7 @@ def open_module(
         )
     except DifflangError as error:
         raise DifflangError(*[replace(d, labels=(Label(item.module_span),)) for d in error.diagnostics]) from None
+    # The library follows the program's default float, so that its literals unify.
     default = first.default_float.name if found.library else default
     module, parsed = declare_module(source, session, default, first, parsed)
     return ModuleFile(module, parsed.items, found.path, found.path.parent, found.library, item)

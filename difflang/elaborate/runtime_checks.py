@@ -126,6 +126,7 @@ def merge_failure(cx: ElabContext, happened: Value, word: Sequence[Value], span:
     """Set the failure if it `happened`; an earlier failure is kept."""
     old = leaves(cx.failure)
     if not cannot_have_failed(cx.failure):
+        # The first failure is the one that the user can act on.
         happened = cx.emit("logical_and", span, no_failure_value(cx, cx.failure, span), happened)
     cx.failure_word.term = Tuple(
         tuple(Array(cx.emit("select", span, happened, w, o)) for w, o in zip(word, old, strict=True))

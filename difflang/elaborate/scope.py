@@ -47,6 +47,7 @@ class BlockScope(Struct, eq=False):
     def bind(
         self, name: str, term: Term | Dim, *, mutable: bool = False, span: Span | None = None, counts: bool = False
     ) -> None:
+        # `_` binds nothing, so it can repeat in a pattern.
         if name != "_":
             self.names[name] = LocalBinding(name, term, mutable, span, is_loop_variable=counts)
 

@@ -111,6 +111,7 @@ def call_function(cx: ElabContext, code: FnCode, captures: tuple[Term, ...], arg
                 help="call it at the top level, and pass its result as an argument",
             )
         return (yield cx.host.call(cx, code, args))
+    # Defaults are evaluated at each call, in the module of the declaration.
     defaults = {p.name: p.default for p in decl.params if p.default is not None}
     given = match_arguments(cx, args, decl.name, [p.name for p in decl.params], defaults, decl.name_span)
     for name, default in defaults.items():
@@ -193,9 +194,11 @@ def instantiate(
     session = cx.session
     if session.checked_definitions.get(code.decl) is False:
         raise AlreadyReported  # its definition was reported
+    # The key is complete: everything that elaboration reads of the arguments is in it.
     key = instance_key(cx, code, captures, terms, annotations)
     types = tuple(prune_type(type_of(t)) for t in (*captures, *terms.values()))
     found = session.instances.get(key)
+    # In a REPL a top-level value may have been rebound with another type.
     if found is not None and all(current_type(n) == t for n, t in found.globals):
         reject_deep_calls(cx, code, found.call_depth, span)
         return found
@@ -272,6 +275,7 @@ def finish_instance(
 ) -> FunctionInstance:
     """The finished instance. If the arguments' element types are still open, the caller resolves them later."""
     root = cx.root
+    # The order of params that `call_operands` repeats: arguments, globals, key, flag.
     hidden = [v for v in (root.key, root.ok_flag) if v is not None]
     order = [*params, *[v for t in root.globals.values() for v in leaves(t)], *hidden]
     word = leaves(cx.failure) if cx.failure_word.term is not fresh else []

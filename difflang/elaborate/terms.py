@@ -39,6 +39,8 @@ from difflang.types.language_types import (
 from difflang.types.module_scope import StaticNumber
 from difflang.types.type_errors import make_error
 
+# ---- Kinds of terms
+
 
 class IndexedLoop(Struct, frozen=True, eq=False):
     """A loop or map of known length, whose body may index arrays by its counter: they are scanned item by item.
@@ -46,6 +48,7 @@ class IndexedLoop(Struct, frozen=True, eq=False):
     `arrays` are those arrays in the outer graph, `rows` the params of the body that hold one item each.
     """
 
+    # The builder of the body: its depth tells arrays from outside the loop.
     builder: Builder
     length: Dim
     arrays: list[Value] = field(default_factory=list[Value])
@@ -234,6 +237,7 @@ def type_of(term: Term) -> LangType:
         case KeyTerm():
             return KEY
         case RangeTerm():
+            # Static ends are part of the type, so that slices by a captured range have known lengths.
             ends = (term.start, term.stop, term.step)
             return RangeType(tuple(e.static if e is not None else 1 for e in ends))
         case HistoryTerm():
@@ -241,6 +245,7 @@ def type_of(term: Term) -> LangType:
         case UnsetTerm():
             return NEVER
         case PoisonTerm():
+            # Callers test for poison first: see `AlreadyReported`.
             raise TypeError("a poisoned name has no type")
 
 
@@ -255,6 +260,9 @@ def child_terms(term: Term) -> tuple[Term, ...]:
             return parts
         case _:
             return ()
+
+
+# ---- Terms and their leaves
 
 
 def leaves(term: Term) -> list[Value]:
@@ -364,6 +372,7 @@ def term_from_leaves(type: LangType, values: Sequence[Value]) -> Term:
 
 def record_of_fields(type: RecordType, fields: tuple[Term, ...]) -> RecordTerm:
     """A record with its field types updated from its fields."""
+    # The declared field types may be wider: a field can hold a closure or a known variant.
     return RecordTerm(replace(type, fields=tuple(map(type_of, fields))), fields)
 
 
@@ -402,6 +411,7 @@ def is_size_condition(condition: Value) -> bool:
         if value.home not in homes:
             homes[value.home] = {r: eqn for eqn in value.home.eqns for r in eqn.results}
         eqn = homes[value.home].get(value)
+        # Params have no equation: anything that depends on one is decided at run time.
         if eqn is None or not (eqn.op.elementwise or eqn.op.fill_value is not None):
             return False
         todo += eqn.operands

@@ -28,9 +28,12 @@ from difflang.types.language_types import (
 from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import Unifier
 
+# ---- The least common type
+
 
 def least_common_type(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     """The least type that contains values of both types: `a` itself if that is one; None if there is none."""
+
     if unifier.same(a, b):
         return a if not has_unknown_args(a) else fill_unknown_args(a, b)
     match a, b:
@@ -109,10 +112,12 @@ def sum_options(type: LangType) -> tuple[LangType, ...]:
 def join_sums(unifier: Unifier, a: LangType, b: LangType) -> LangType | None:
     """The union of the options of both; for arrays of sums, of one shape."""
     mine, yours = sum_options(a), sum_options(b)
+    # A tag with axes marks an array of sums; arrays of different shapes do not join.
     tag = a.tag if isinstance(a, SumType) else TAG
     one_shape = unifier.same(tag, b.tag if isinstance(b, SumType) else TAG)
     if len({option_class(o) for o in (*mine, *yours)}) > 1 or not one_shape:
         return None
+    # Order matters: options of `a` keep their places, so that `a` itself is found again if it is the join.
     found = list(mine)
     for option in yours:
         for i, other in enumerate(found):
@@ -189,6 +194,9 @@ def merge_args(a: Sequence[object], b: Sequence[object]) -> tuple[object, ...]:
     return tuple([n if m is None else m for m, n in zip(a, b, strict=True)])
 
 
+# ---- Enum arguments and variants
+
+
 def has_unknown_args(type: LangType) -> bool:
     """Whether a type contains an enum, or a record of enums, with an argument not inferred yet."""
     match type:
@@ -237,6 +245,7 @@ def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> L
 
     With `rigid`, unknown sizes become names and every declared type is accepted.
     """
+    # A late import: annotations need joins.
     from difflang.types.annotations import AnnotationResolver
     from difflang.types.enums import declared_bounds, enum_type
 

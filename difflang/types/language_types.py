@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from difflang.types.function_code import Code
 
 
+# ---- Kinds of types
+
+
 class AxisSpread(Struct, frozen=True):
     """Any number of axes in a shape, `..s`, while a definition is checked."""
 
@@ -74,6 +77,7 @@ class VariantType(PartialEquality, frozen=True, eq=False):
     fields: tuple[LangType, ...]
     args: tuple[object, ...] = ()  # as those of a record
     tangent: bool = False
+    # How names in the declaration are looked up, to add the other variants later; ignored in comparisons.
     home: Callable[[str], tree.Record | tree.Enum | None] | None = None
 
     @property
@@ -197,6 +201,9 @@ StructuredType = TupleType | RecordType | VariantType | SumType | ClosureType | 
 LangType = Tensor | StructuredType | TextType | KeyType | RangeType | HistoryType | NeverType
 
 
+# ---- Operations on types
+
+
 def tangent_type(type: LangType) -> LangType:
     """`D(type)`: the type of tangents of such a value."""
     match type:
@@ -206,6 +213,7 @@ def tangent_type(type: LangType) -> LangType:
             return TupleType(tuple(map(tangent_type, type.items)), type.closure)
         case RecordType():
             pairs = [(n, tangent_type(f)) for n, f in zip(type.names, type.fields, strict=True)]
+            # Fields without a tangent are dropped, so that a tangent holds only numbers and tags.
             kept = [(n, t) for n, t in pairs if t != UNIT]
             return RecordType(type.decl, tuple(n for n, _ in kept), tuple(t for _, t in kept), type.args, tangent=True)
         case VariantType():
@@ -216,6 +224,7 @@ def tangent_type(type: LangType) -> LangType:
         case SumType():
             return SumType(tuple(map(tangent_type, type.options)), type.tag)
         case ClosureType():
+            # A closure's tangent keeps its type, which `value + tangent` needs to find the code.
             return TupleType(tuple(map(tangent_type, type.captures)), type)
         case _:
             return UNIT
@@ -312,6 +321,7 @@ def leaf_types(type: LangType) -> list[Tensor]:
         case RecordType() | VariantType():
             return [leaf for t in type.fields for leaf in leaf_types(t)]
         case SumType():
+            # Every option has its own leaves: variants share no storage, which keeps derivatives simple.
             return [type.tag, *[leaf for t in type.options for leaf in leaf_types(t)]]
         case ClosureType():
             return [leaf for t in type.captures for leaf in leaf_types(t)]
@@ -320,6 +330,7 @@ def leaf_types(type: LangType) -> list[Tensor]:
         case KeyType():
             return [KEY_DATA]
         case RangeType():
+            # A step of 1 is not stored.
             return [Tensor(I32)] * (2 if type.ends[2] == 1 else 3)
         case _:
             return []

@@ -79,6 +79,7 @@ def declared_variants(unifier: Unifier, type: LangType) -> list[VariantType | tr
     of = first_variant(type)
     if of is None:
         return []
+    # Names for unknown sizes: the witness text needs no values.
     every = all_variants(unifier, of, rigid=True)
     found: list[VariantType | tree.Variant] = list(of.decl.variants)
     for options in (() if every is None else sum_options(every), sum_options(type)):
@@ -118,6 +119,7 @@ class PatternChecker(Struct):
             case tree.LiteralPattern():
                 return self.literal(pattern, type)
             case tree.TupleCasePattern(items=items):
+                # Inside an unknown variant the types are unknown; the parts are still checked for structure.
                 types: Sequence[LangType | None] = [None] * len(items)
                 if type is not None:
                     if not isinstance(type, TupleType) or len(type.items) != len(items):

@@ -46,6 +46,7 @@ def missing_name_error(module: ModuleScope, name: str, span: Span) -> DifflangEr
     way, fixes = did_you_mean(name, public, span)
     if homes and not fixes:
         way = f"it is in `{homes[0]}`: `import {homes[0]} ({name})`"
+    # Names that share a word with the missing one come first.
     akin = sorted((p for p in public if words & split_words(p)), key=lambda p: len(words ^ split_words(p))) or public
     some = ", ".join(akin[:12]) + (", …" if len(public) > min(12, len(akin)) else "")
     way = way or (f"it has {some}" if public else "it has no `pub` declarations")

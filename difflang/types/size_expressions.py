@@ -29,6 +29,7 @@ def size_arithmetic(written: tree.DimBinary, op: str, lhs: Dim, rhs: Dim) -> Dim
                 raise make_error("DL0303", "division of a size by zero", (written.rhs.span, "this is 0"))
             return symbolic_dims.floor_div(lhs, rhs)
         case _:
+            # The polynomial is multiplied out, and its terms multiply with the power.
             if not isinstance(rhs, int) or rhs > 8:
                 raise make_error("DL0301", "a size can only be raised to a small number", (written.rhs.span, ""))
             power: Dim = 1

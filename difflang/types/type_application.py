@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from difflang.types.annotations import AnnotationResolver, TypeBinding
 
 # The codes for a generic of the wrong kind in a field's type; they are reported at the argument instead.
-KIND_ERROR_CODES = (
-    "DL0202",
-    "DL0203",
-    "DL0301",
-)
+KIND_ERROR_CODES = ("DL0202", "DL0203", "DL0301")
 
 
 def apply_type(names: AnnotationResolver, written: tree.TypeApply, decl: tree.Record | tree.Enum) -> LangType:

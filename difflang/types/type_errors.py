@@ -93,6 +93,7 @@ def unknown_type_error(
     way = way or f"declare it: `record {name} {{ … }}`"
     if (module := stdlib_module_of_name().get(name)) is not None:
         way, fixes = f"import it: `import {module} ({name})`", add_name_import(place, name)
+    # Later cases are more specific and override the guess by spelling.
     if name in generics:
         way, fixes = f"`{name}` is a complete type here; with `{name}: float`, it is an element type", ()
     if name in bounds:

@@ -187,6 +187,7 @@ def unify_dtypes(a: DType, b: DType) -> bool:
     if not isinstance(a, DTypeVar):
         return False
     if isinstance(b, DTypeVar):
+        # Two open types become one: `a` is solved by `b`, which keeps the common candidates.
         common = [c for c in a.candidates if c in b.candidates]
         wanted = [d for d in (b.default, a.default) if d in common]
         if not narrow_candidates(b, common):
@@ -210,6 +211,7 @@ def narrow_candidates(var: DTypeVar, candidates: Sequence[DType]) -> bool:
     var.candidates = tuple(candidates)
     if len(candidates) == 1:
         var.solution = candidates[0]
+    # Keep the default valid: prefer the file's float, or the complex type with such parts.
     elif var.default not in candidates:
         wanted = (var.default_real, COMPLEX_DTYPE_OF.get(var.default_real, C64))
         var.default = next((d for d in wanted if d in candidates), candidates[0])

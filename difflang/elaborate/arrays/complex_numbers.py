@@ -90,6 +90,7 @@ def abs_squared(cx: ElabContext, x: Array, span: Span, at: Span | None = None) -
 
 def complex_abs(cx: ElabContext, span: Span, z: Array) -> Term:
     """The absolute value, without overflow; its derivative at 0 is 0."""
+    # `hypot` scales its operands, so the squares cannot overflow.
     return elementwise(cx, "hypot", span, real_and_imaginary(cx, z, span))
 
 

@@ -80,6 +80,7 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
         raise cx.error("DL0319", "`fill` is called as `fill(n, m, value)`", args.span)
     value, at = as_array(cx, *args.items[-1]), args.items[-1][1]
     shape = shape_argument(cx, args.items[:-1]) if len(args.items) > 1 else ()
+    # `..s` stands for any number of axes: only a specialization can tell.
     if any(isinstance(d, AxisSpread) for d in value.tensor.shape):
         raise DeferCheck
     missing = len(shape) - value.tensor.rank
@@ -88,6 +89,7 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
         message = f"`fill` takes all sizes of the result, but [{told}] does not end with the sizes of its value"
         way = "write `fill(k, n, x)` for k copies of an array `x` of size n, and `x` itself for one"
         raise cx.error("DL0310", message, at, f"this is {show_type(value.tensor)}", way)
+    # A late import breaks the cycle of operators and built-ins.
     from difflang.elaborate.expressions.operators import broadcast_to
 
     return broadcast_to(cx, value, shape, args.span)
@@ -134,6 +136,7 @@ def eye(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 def identity_matrix(cx: ElabContext, n: Dim, dtype: DType, span: Span) -> Value:
     """Ones on the diagonal."""
+    # Counters instead of constant data: the size may be a name.
     rows, columns = (cx.emit("iota", span, type=Tensor(I32, (n, n)), axis=a) for a in (0, 1))
     one, nothing = (cx.emit("const", span, value=v, type=Tensor(dtype, (n, n))) for v in (1, 0))
     return cx.emit("select", span, cx.emit("eq", span, rows, columns), one, nothing)
@@ -170,6 +173,7 @@ def reshape(cx: ElabContext, args: CallArgs, name: str) -> Term:
     x = took.array("x")
     shape = shape_argument(cx, [took.by_name["shape"]], least=-1)
     total = shape_product(x.tensor.shape)
+    # As in NumPy, one size of -1 is inferred from the others.
     if shape.count(-1) == 1:
         rest = shape_product(tuple(d for d in shape if d != -1))
         shape = tuple(floor_div(total, rest) if d == -1 and rest != 0 else d for d in shape)
@@ -254,6 +258,7 @@ def reverse(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x axis?")
     past = took.term("x")
     if isinstance(past, HistoryTerm):
+        # A history is not stored in order: loops over it read it backwards instead.
         return replace(past, backwards=not past.backwards)
     x = took.array("x")
     axes = took.axes(x.tensor.rank) or (0,)
@@ -300,6 +305,7 @@ def dot(cx: ElabContext, args: CallArgs, name: str) -> Term:
     took = BuiltinArgs(cx, args, name, "x y")
     x, y = took.term("x"), took.term("y")
     if not isinstance(x, Array) and not isinstance(y, Array):
+        # Tangent spaces are real vector spaces, so complex parts count as two real numbers.
         x, y = as_real_pairs(cx, x, args.span), as_real_pairs(cx, y, args.span)
     products = elementwise(cx, "mul", args.span, (x, y), (took.span("x"), took.span("y")))
     return sum_leaves(cx, products, args.span)

@@ -38,6 +38,7 @@ def irfft(cx: ElabContext, args: CallArgs, name: str) -> Term:
     """The real numbers with this transform: `n` of them along the last axis, or an even number without `n`."""
     took = BuiltinArgs(cx, args, name, "z n? axis?")
     z, at, (*rest, last) = fft_operand(cx, took, "z")
+    # The transform does not tell `2k` from `2k + 1` numbers: even by default, as in NumPy.
     size = took.static("n", 2 * (z.tensor.shape[last] - 1))
     if size == 0:
         raise empty_axis_error(cx, name, z, at, "state the original number of elements: `irfft(z, n = 1)`")

@@ -77,6 +77,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
     shape = base.tensor.shape
     if any(isinstance(d, AxisSpread) for d in shape):
         raise DeferCheck
+    # `..` stands for as many axes as the other subscripts leave.
     given = sum(not isinstance(s, tree.Dots) and not is_newaxis(s) for s in e.subscripts)
     if given > len(shape):
         raise too_many_indices(cx, given, base.tensor, e.span)
@@ -100,6 +101,7 @@ def evaluate_subscripts(cx: ElabContext, e: tree.Index, base: Term) -> Walk[Subs
                 parts.append(part)
                 axis += 1
             else:
+                # A mask covers as many axes as it has, but is one subscript.
                 given += part.tensor.rank - 1
                 if given > len(shape):
                     raise too_many_indices(cx, given, base.tensor, e.span)
@@ -292,6 +294,7 @@ def static_window_length(cx: ElabContext, e: tree.Expr) -> Dim | None:
 def read_indexed(cx: ElabContext, subs: Subscripts) -> Array:
     """`a[...]`."""
     if subs.mask is not None:
+        # A masked write is a select; a masked read would have a run-time length.
         raise mask_length_error(cx, subs.mask)
     subs = scan_loop_axes(subs)
     # The array is too small: a run-time check fails before the read, or the code never runs. Any value will do.
@@ -349,6 +352,7 @@ def slice_window(cx: ElabContext, subs: Subscripts) -> Array:
         stops = tuple(d if p.full_axis else f + (n - 1) * p.step + 1 if n != 0 else f for p, d, f, n in full)
         return Array(cx.emit("slice", subs.span, subs.base.value, starts=firsts, stops=stops, steps=steps))
     if any(p.step != 1 for p in axes):
+        # `dynamic_slice` has no steps: cut the static stepped ranges first.
         return slice_window(cx, slice_strides(cx, subs))
     return Array(cx.emit("dynamic_slice", subs.span, subs.base.value, *start_offsets(axes), sizes=sizes))
 
@@ -372,6 +376,7 @@ def gather_elements(cx: ElabContext, subs: Subscripts) -> Array:
     base, indexed, positions = gather_operands(cx, subs)
     shape = positions[0].tensor.shape
     result = Array(cx.emit("gather", subs.span, base.value, *[p.value for p in positions], axes=indexed))
+    # The op puts position axes first. NumPy puts them in place of adjacent indexed axes, else first.
     if are_adjacent(indexed) and indexed[0] > 0:
         lead, before = len(shape), indexed[0]
         order = (*range(lead, lead + before), *range(lead), *range(lead + before, result.tensor.rank))

@@ -76,6 +76,7 @@ def key_from_seed(cx: ElabContext, args: CallArgs, name: str) -> Term:
     taken = BuiltinArgs(cx, args, name, "seed")
     seed = integer_argument(cx, *taken.by_name["seed"])
     if isinstance(seed.static, int) and not isinstance(seed.static, bool):
+        # A constant seed keeps its low 64 bits; of a run-time one the low 32 count.
         words = (seed.static >> 32 & 0xFFFFFFFF, seed.static & 0xFFFFFFFF)
         return KeyTerm(cx.emit("dense", args.span, data=words, type=KEY_DATA))
     low = cx.emit("reshape", args.span, low_bits(cx, seed, args.span), shape=(1,))

@@ -99,6 +99,7 @@ def roll_axis(cx: ElabContext, x: Array, shift: Array, axis: int, span: Span) ->
         middle = size - shift.static % size
         parts = slice_along(cx, x, axis, middle, size, span), slice_along(cx, x, axis, 0, middle, span)
         return Array(cx.emit("concat", span, *[p.value for p in parts], axis=axis))
+    # Element i of the result is element i - shift of the array, modulo the size.
     back = elementwise(cx, "sub", span, (iota_to(cx, size, span), shift))
     where = as_array(cx, elementwise(cx, "rem", span, (back, cx.integer_array(size, span))), span)
     return take_along(cx, x, where, axis, span)
@@ -149,6 +150,7 @@ def repeat(cx: ElabContext, args: CallArgs, name: str) -> Term:
     shape = x.tensor.shape
     wide = (*shape[: axis + 1], times, *shape[axis + 1 :])
     kept = tuple([i for i in range(len(wide)) if i != axis + 1])
+    # Broadcast and reshape: no gather, and the transpose is a plain sum.
     spread = cx.emit("broadcast", span, x.value, shape=wide, axes=kept)
     return Array(cx.emit("reshape", span, spread, shape=(*shape[:axis], shape[axis] * times, *shape[axis + 1 :])))
 
@@ -162,6 +164,7 @@ def tile(cx: ElabContext, args: CallArgs, name: str) -> Term:
     rank = max(len(times), x.tensor.rank)
     shape = (*(1,) * (rank - x.tensor.rank), *x.tensor.shape)
     times = (*(1,) * (rank - len(times)), *times)
+    # A new axis before each one, then merge each pair.
     wide = tuple([n for pair in zip(times, shape, strict=True) for n in pair])
     whole = cx.emit("reshape", span, x.value, shape=shape)
     spread = cx.emit("broadcast", span, whole, shape=wide, axes=tuple(range(1, 2 * rank, 2)))

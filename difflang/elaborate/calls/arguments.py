@@ -7,9 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from difflang.base.source import Span
-from difflang.elaborate.terms import (
-    Term,
-)
+from difflang.elaborate.terms import Term
 
 
 class CallArgs(Struct):

@@ -12,16 +12,7 @@ from difflang.base.source import Span
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.expressions.operators import as_array, elementwise
 from difflang.elaborate.reports.op_messages import REAL_PART_HELP, quote_source
-from difflang.elaborate.terms import (
-    Array,
-    PoisonTerm,
-    Term,
-    Tuple,
-    ZipTerm,
-    leaves,
-    term_from_leaves,
-    type_of,
-)
+from difflang.elaborate.terms import Array, PoisonTerm, Term, Tuple, ZipTerm, leaves, term_from_leaves, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, DType, Tensor
@@ -191,6 +182,7 @@ class BuiltinArgs:
         items = term.items if isinstance(term, Tuple) else (term,)
         if not all(isinstance(t, PoisonTerm) or (isinstance(t, Array) and may_be_integer(t)) for t in items):
             raise self.axis_error(name, term, span)
+        # A negative axis counts from the end, as in NumPy.
         numbers = [self.cx.static(t, span, f"`{name}`") for t in items]
         axes = tuple(n + rank if isinstance(n, int) and n < 0 else n for n in numbers)
         if any(not isinstance(a, int) or not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
@@ -263,6 +255,7 @@ def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
     took = BuiltinArgs(cx, args, dtype.name, "x")
     x = took.array("x")
     if x.static is not None and not x.tensor.shape:
+        # Static values stay static, so `i32(n) // 2` can still be a size.
         return convert_constant(cx, dtype, x, args.span)
     if prune_dtype(x.tensor.dtype) is dtype:
         return x
@@ -270,6 +263,7 @@ def convert_dtype(cx: ElabContext, dtype: DType, args: CallArgs) -> Walk[Term]:
         at, shown = took.span("x"), show_type(x.tensor)
         way = REAL_PART_HELP.format(quote_source(at))
         raise cx.error("DL0311", f"`{dtype}` takes a real number, not {shown}", at, f"this is {shown}", way)
+    # `truncate` has no derivative; `convert` passes the tangent on.
     name = "convert" if all(d.differentiable for d in getattr(dtype, "candidates", (dtype,))) else "truncate"
     return Array(cx.emit(name, args.span, x.value, dtype=dtype), upper_bound=x.upper_bound)
     yield

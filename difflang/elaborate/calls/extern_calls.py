@@ -59,6 +59,7 @@ def call_extern(
     check_exchange_types(decl, types, result)
     operands = tuple([cx.builder.capture(v) for term in terms.values() for v in leaves(term)])
     tensors = tuple(leaf_types(result))
+    # A missing binding is an error only when the call runs: `check` needs no Python.
     if cx.root.definition_only or module.externs.get(decl.name) is None:
         params = tuple([t for type in types.values() for t in leaf_types(type)])
         function: ExternFunction = MissingExtern(
@@ -66,6 +67,7 @@ def call_extern(
         )
     else:
         for leaf in (*[t for type in types.values() for t in leaf_types(type)], *tensors):
+            # Python receives concrete arrays, so literals take their default types.
             default_dtype(leaf.dtype)
         function = bind_extern(decl, module, types, annotations, result, span)
     cx.builder.span = span

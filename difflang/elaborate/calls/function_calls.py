@@ -79,6 +79,7 @@ def elaborate_call(cx: ElabContext, e: tree.Call) -> Walk[Term]:
         if isinstance(base, RecordTerm) and e.fn.name in base.type.names:
             fn: Term = field_of(cx, base, e.fn)
         else:
+            # `x.f(y)` is `f(x, y)`, unless a record has a field `f`.
             receiver = [(base, e.fn.base.span)]
             fn = yield elaborate(cx, tree.Name(e.fn.name_span, e.fn.name))
     else:
@@ -119,6 +120,7 @@ def elaborate_pipe(cx: ElabContext, e: tree.Pipe) -> Walk[Term]:
 @elaborates(tree.Prime)
 def elaborate_prime(cx: ElabContext, e: tree.Prime) -> Walk[Term]:
     fn = yield elaborate(cx, e.base)
+    # Operators build closures; nothing is differentiated before the call.
     return Closure(DerivativeCode("deriv", ((0,),)), (expect_function(cx, fn, e.base.span),))
 
 
@@ -176,6 +178,7 @@ def check_wrt_parameters(cx: ElabContext, fn: Term, wrt: tuple[Wrt, ...], writte
     """Check that a derivative is taken with respect to parameters of the function, if known. Errors: DL0403."""
     from difflang.elaborate.derivatives.wrt import parameter_fields_named, parameter_names
 
+    # The names are empty where a definition knows only the type of the function.
     names = parameter_names(fn)
     for (first, *_), place in zip(wrt, written, strict=True):
         if not names or first in names or (isinstance(first, int) and first < len(names)):
@@ -223,6 +226,7 @@ def apply(cx: ElabContext, fn: Term, args: CallArgs) -> Walk[Term]:
     from difflang.elaborate.derivatives import grad_jvp_vjp, linear_functions
 
     for term, _ in (*args.items, *args.named.values()):
+        # Poison is reported already; it must not reach a rule that asks for its type.
         if isinstance(term, PoisonTerm):
             raise AlreadyReported
     match expect_function(cx, fn, args.fn_span or args.span):
@@ -280,12 +284,14 @@ def check_typed_arguments(cx: ElabContext, type: FnType, args: CallArgs) -> list
     """The arguments of a function of a known type. Errors: DL0304, DL0319, DL0404."""
     items = args.items
     if type.linear and len(type.params) == 1 and len(items) > 1:
+        # A linear function of a product space also takes its parts one by one.
         items = [(pack_arguments(type.params[0], args), args.span)]
     if len(items) != len(type.params) or args.named:
         raise cx.error(
             "DL0319", f"this function takes {count_arguments(len(type.params))}, not {len(args.items)}", args.span
         )
     for (term, span), wanted in zip(items, type.params, strict=True):
+        # Unification fixes open literals to the declared types on the way.
         if argument_fits(cx, wanted, term):
             continue
         if type.linear:
@@ -320,6 +326,7 @@ def apply_ascribed(cx: ElabContext, code: AscribedCode, f: Term, args: CallArgs)
         if not argument_fits(cx, wanted, term):
             found = f"this is {show_type(type_of(term))}"
             raise cx.error("DL0304", f"`{code.name}` takes {show_type(wanted)} here", span, found)
+    # The arguments fit, so errors inside `f` are its own.
     result = yield apply(cx, f, args)
     if not argument_fits(cx, code.type.result, result):
         found, wanted = show_type(type_of(result)), show_type(code.type.result)
@@ -374,10 +381,12 @@ def call_lambda(cx: ElabContext, code: LambdaCode, captures: tuple[Term, ...], a
                 "does not call itself"
             )
         raise cx.error("DL1002", message, args.span, "", way)
+    # Counted per graph: a lambda inside a `fn` is inlined once for each of its instances.
     cx.root.lambda_calls += 1
     if cx.root.lambda_calls > MAX_LAMBDA_CALLS:
         raise lambda_limit_error(cx, args.span)
     outer, module, result = cx.scope, cx.module, cx.root.result
+    # A lambda sees its captures, not the scope of the call.
     scope = BlockScope()
     for name, term in zip(code.names, captures, strict=True):
         scope.bind(name, term)

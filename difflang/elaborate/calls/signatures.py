@@ -15,17 +15,7 @@ from difflang.elaborate.derivatives.wrt import parameter_names
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum
 from difflang.elaborate.reports.linearity_errors import matrix_function_help, not_proved_linear_error
 from difflang.elaborate.scope import BlockScope
-from difflang.elaborate.terms import (
-    Array,
-    Closure,
-    OpaqueTerm,
-    RecordTerm,
-    SumTerm,
-    Term,
-    Tuple,
-    VariantTerm,
-    type_of,
-)
+from difflang.elaborate.terms import Array, Closure, OpaqueTerm, RecordTerm, SumTerm, Term, Tuple, VariantTerm, type_of
 from difflang.elaborate.trampoline import Walk
 from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DTYPES, Tensor
@@ -54,6 +44,7 @@ def match_arguments(
             (args.items[len(names)][1], "this argument is one too many"),
             (declared, f"it takes {', '.join(names) or 'none'}"),
         )
+    # Positional arguments first; a named one may not repeat them.
     given = dict(zip(names, args.items, strict=False))
     for name, (term, span) in args.named.items():
         if name not in names:
@@ -113,6 +104,7 @@ def closure_sizes(code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> dict
 def signature_annotations(cx: ElabContext, code: FnCode | LambdaCode, captures: tuple[Term, ...]) -> AnnotationResolver:
     """A resolver for a function's signature before any argument: its own generics, and those of enclosing scopes."""
     own = code.decl.generics if isinstance(code, FnCode) else ()
+    # The enclosing scope's names are bound before the arguments are matched, so a mismatch is an error here.
     bound = {**closure_sizes(code, captures), **{t.name: t.type for t in code.enclosing_generics if t.type is not None}}
     generics = {t.name: t.bound for t in code.enclosing_generics} | {g.name: g.bound for g in own}
     return AnnotationResolver(cx.unifier, code.module.records.get, bound, generics)
@@ -131,6 +123,7 @@ def match_parameters(
     stories: dict[str, tuple[Span, str]] = {}
     for param in sorted(decl.params, key=lambda p: matching_order(p, annotations)):
         term, span = arguments[param.name]
+        # Which names this parameter binds: reports cite the argument that bound a size.
         known = set(annotations.bound)
         if is_dim(param.type):
             size = annotations.bound[param.name] = cx.static(term, span, f"the size `{param.name}`")
@@ -177,6 +170,7 @@ def linear_parameter_error(decl: tree.Fn, param: tree.Param, term: Term, span: S
 
 def matching_order(param: tree.Param, annotations: AnnotationResolver) -> int:
     """The rank of a parameter in matching: plain types bind names first, then size formulas, then `D(…)` types."""
+    # A dim is passed as a number, so it binds its name at once.
     if param.type is None or is_dim(param.type):
         return 0
     todo, several = [param.type], False
@@ -211,6 +205,7 @@ def argument_mismatch_error(
         *mentioned_names(param.type),
         *(part.name for part in all_nodes(param.type) if isinstance(part, tree.AnyShape)),
     }
+    # The argument, the declaration, then every argument that bound a size in the declared type.
     labels = [(span, f"this is {found}"), (param.span, declared_type_text(param.type, annotations, names))]
     told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
     labels += [stories[n] for n in told or sorted(names & stories.keys())]
@@ -308,7 +303,8 @@ def constrain_function(
 
 
 def constrain_alike(old: Term, new: Term, span: Span) -> Term:
-    """Keep the ascribed type when a variable of function type is reassigned."""
+    """Keep the ascribed type of a function field that a `with` update replaces."""
+    # Without this the update would change the record's type, which includes that of its functions.
     if not isinstance(old, Closure) or not isinstance(old.code, AscribedCode) or not isinstance(new, Closure):
         return new
     same = isinstance(new.code, AscribedCode) and new.code.type == old.code.type

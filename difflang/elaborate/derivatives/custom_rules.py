@@ -88,6 +88,7 @@ def call_with_rule(
     instance: FunctionInstance = yield instantiate(cx, code, (), terms, annotations, span)
     if cx.root.rule is not None and cx.root.rule.instance is instance:
         return call_own_function(cx, code, cx.root.rule, list(terms.values()), span)
+    # Only a direct call inside the rule means the function itself; through another one it would never end.
     if instance.graph in cx.session.ruling:
         raise make_error(
             "DL1105",
@@ -116,6 +117,7 @@ def call_own_function(cx: ElabContext, code: FnCode, rule: RuleInstance, terms: 
     if cx.root.derivative_depth:
         message = f"the rule of `{code}` takes a derivative of `{code}`"
         raise make_error("DL1105", message, (span, "here"), help="the rule defines that derivative: write it out")
+    # The caller's key repeats the draws of the call being differentiated.
     key = cx.root.key if cx.root.key is cx.root.caller_key else None
     operands = [*call_operands(cx, rule.instance, terms, span, key)]
     operands += rule_only_globals(cx, rule.instance, rule.globals)
@@ -189,6 +191,7 @@ def elaborate_rule(
     names = tuple(cx.root.globals)
     fails = instance.fails or cx.failure_word.term is not fresh
     theirs = len(instance.instance.globals)
+    # Globals of the function first, in its order; then those that only the rule reads.
     read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
     read = [*read, *key, *told, *more]
     word = leaves(cx.failure) if fails else []

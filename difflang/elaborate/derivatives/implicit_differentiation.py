@@ -132,6 +132,7 @@ def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) ->
     opposite = [cx.emit("neg", span, v) for v in leaves(change)]
     types = [v.type for v in opposite]
     lone = leaf_types(takes) == types == [types[0]] and isinstance(types[0], Tensor) and not types[0].shape
+    # A scalar equation needs no solver: divide by the slope.
     if lone and is_multiplication(slope.code):
         one = Array(cx.builder.const(1, types[0]))
         by = leaves((yield apply(cx, slope, CallArgs(span, [(one, span)]))))[0]
@@ -140,6 +141,7 @@ def solve_for_tangent(cx: ElabContext, slope: Term, change: Term, span: Span) ->
     assert isinstance(code.domain, Tensor)
     rhs = Array(flatten_values(cx.builder, opposite))
     prelude = cx.module.prelude or cx.module
+    # Gaussian elimination with pivoting, which builds the matrix from the map's values at basis vectors.
     solver = Closure(FnCode(prelude.fns["eliminated"], prelude), ())
     found: Term = yield apply(cx, solver, CallArgs(span, [(Closure(code, slope.captures), span), (rhs, span)]))
     return term_from_leaves(takes, unflatten_values(cx.builder, leaves(found)[0], leaf_types(takes)))

@@ -117,6 +117,7 @@ def invertible_graphs(
     """The graphs of an instance and its inverse, elaborated once."""
     if instance.graph in session.derivative_rules:
         return session.derivative_rules[instance.graph]
+    # The backward run has no way to repeat the draws.
     if instance.random:
         message = f"`{code}` draws random numbers, and its inverse would draw different ones"
         raise make_error("DL1104", message, (rule.name_span, ""), help="draw outside, and pass in the result")
@@ -150,6 +151,7 @@ def invertible_graphs(
         places[name] = range(start, start + len(values))
         start += len(values)
     every = [*[v for values in params.values() for v in values], *read]
+    # The op expects the state first, whatever its position in the signature.
     first = [i for name in state for i in places[name]]
     order = (*first, *[i for i in range(len(every)) if i not in set(first)])
     back = cx.builder.finish(leaves(before), params=[every[i] for i in order], name=f"{code}.inverse")

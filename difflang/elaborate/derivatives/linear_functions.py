@@ -103,6 +103,7 @@ def linearize_traced(
     """The function's value at its points, and its derivative there: a map of tangents with the points' `tags`."""
     gives = default_open_dtypes(tangent_type(type_of(traced.result)))
     if cx.root.definition_only:
+        # Sizes are names here, so nothing is differentiated: only the types matter.
         nowhere = [Value(v.type, cx.builder) for v in leaves(traced.result)]
         return with_leaves(traced.result, iter(nowhere)), OpaqueTerm(FnType((takes,), gives, linear=True))
     resolve_dtypes(traced.graph, cx.session.finalized_graphs)
@@ -195,6 +196,7 @@ def transpose_map(cx: ElabContext, map: Term, span: Span) -> Term:
     from difflang.ad.linear_maps import transpose_map
 
     code = map.code
+    # The transposed map remembers the original graph, so transposing twice gives the same map.
     back = code.transposed or intern_graph(cx.session, transpose_map(code.graph, len(number_types(code.domain))))
     theirs, ours, residuals = split_captures(code, map.captures)
     return Closure(LinearMapCode(back, code.gives, code.domain, code.graph), (*ours, *theirs, *residuals))
@@ -204,6 +206,7 @@ def lambda_as_map(
     cx: ElabContext, f: Closure, takes: Sequence[LangType], span: Span, tags: Sequence[Value] = ()
 ) -> Walk[Term]:
     """A linear lambda as a map: it is its own derivative at any point, here at zero."""
+    # Only a proved lambda may be replaced by its derivative at zero.
     yield check_linear(cx, f, takes, span)
     takes = [default_open_dtypes(t) for t in takes]
     whole = takes[0] if len(takes) == 1 else TupleType(tuple(takes))
@@ -274,6 +277,7 @@ def check_linear(cx: ElabContext, f: Closure, takes: Sequence[LangType], span: S
         from difflang.ad.expand_derivatives import expand_derivatives
 
         resolve_dtypes(graph, cx.session.finalized_graphs)
+        # The proof knows ordinary ops only.
         graph = expand_derivatives(graph)
     try:
         prove_linear(graph, body.linear_params)

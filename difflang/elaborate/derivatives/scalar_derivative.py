@@ -48,6 +48,7 @@ def trace_scalar_function(
 def trace_holomorphic(cx: ElabContext, f: Term, args: CallArgs, wrt: list[WrtPath]) -> Walk[TracedFunction]:
     """The graph of a function that is holomorphic in its complex points. Errors: DL0408 if it is not."""
     before = cx.root.follows_calls
+    # Holomorphy is a property of the whole graph, so a definition's calls must be elaborated too.
     cx.root.follows_calls = any(is_complex_value(leaf) for term, _ in args.items for leaf in leaves(term))
     try:
         traced = yield trace_function(cx, f, args, wrt)

@@ -50,6 +50,7 @@ def taylor_coefficients(
     moving = [traced.graph.results[i].type for i in places]
     mask = (True, *(False for _ in traced.consts))
     values, rest = emit_derivative(cx, "jet", traced, [one], moving * code.order, mask, args.span, order=code.order)
+    # The op returns order by order; regroup by result.
     columns = [[values[i], *rest[j :: len(places)]] for j, i in enumerate(places)]
     tags = tags_of(with_leaves(traced.result, iter(values)))
     return build_tangent(

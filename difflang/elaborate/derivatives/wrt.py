@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from difflang.base.source import Span
 from difflang.elaborate.calls.arguments import CallArgs
 from difflang.elaborate.context import ElabContext
-from difflang.elaborate.terms import (
-    Closure,
-    SumTerm,
-    Term,
-)
+from difflang.elaborate.terms import Closure, SumTerm, Term
 from difflang.elaborate.trampoline import Walk
 from difflang.syntax import tree
 from difflang.types.function_code import AscribedCode, DerivativeCode, FnCode, LambdaCode, VmapCode, Wrt
@@ -45,6 +41,7 @@ def positional_arguments(cx: ElabContext, f: Term, args: CallArgs, count: int = 
 
 def parameter_defaults(f: Term) -> tuple[FnCode | None, dict[str, tree.Expr]]:
     """The defaults of a function's parameters, or of those of the function that it is a derivative of."""
+    # `jvp` and `hvp` take a tangent after the arguments, so none can be left out.
     while isinstance(f, Closure) and isinstance(f.code, DerivativeCode) and f.code.operator not in ("jvp", "hvp"):
         (f,) = f.captures
     if not isinstance(f, Closure) or not isinstance(f.code, FnCode):
@@ -62,6 +59,7 @@ def parameter_names(f: Term) -> list[str]:
         case Closure(code=DerivativeCode() | AscribedCode() | VmapCode(), captures=(inner,)):
             return parameter_names(inner)
         case SumTerm(parts=parts):
+            # A function selected at run time: only common names are usable.
             every = [parameter_names(part) for part in parts]
             return every[0] if all(names == every[0] for names in every) else []
         case _:

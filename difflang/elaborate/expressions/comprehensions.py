@@ -94,6 +94,7 @@ def reduction_argument(cx: ElabContext, e: tree.Comprehension, fn: Term) -> Walk
             way = "use a `for` loop, or iterate over a size and filter: `max(for j in 0..n if j < i => …)`"
             message = f"`{name or 'this function'}` cannot take a number of values known only at run time"
             raise cx.error("DL0305", message, found.span, "", way) from None
+        # A map needs a static length; this becomes a loop with an accumulator.
         term = yield dynamic_reduction(cx, e, name)
         return Array(cx.emit("reshape", e.span, term.value, shape=(1, *term.tensor.shape))), 1
     return term, len(e.iterators)
@@ -215,6 +216,7 @@ def filtered_body(cx: ElabContext, e: tree.Comprehension, identity: float | None
     condition = as_array(cx, (yield elaborate(cx, e.condition)), e.condition.span, "a filter")
     if not cx.unifier.same(condition.tensor, Tensor(BOOL)):
         raise cx.error("DL0313", "a filter must be a bool", e.condition.span, f"this is {show_type(condition.tensor)}")
+    # A branch, not a select: the body may be undefined where the filter is false.
     then = yield elaborate_side(cx, lambda: elaborate(cx, e.body), [cx.failure_word], e.body.span)
     value = as_array(cx, then.value, e.body.span)
     with cx.nested_graph(e.span) as other:

@@ -125,6 +125,7 @@ def host_value_term(cx: ElabContext, name: GlobalName, var: HostVar, span: Span)
     if var.invalid:
         raise AlreadyReported
     if cx.root.demand is None:
+        # For the report of a later rebinding, which would change what the function sees.
         name.module.used.setdefault(var.name, span)
     if (known := host_constant(var)) is not None:
         return host_constant_term(cx, known, span)
@@ -163,6 +164,7 @@ def lookup_declaration(cx: ElabContext, id: str, span: Span) -> Term | None:
         return Closure(FnCode(module.fns[id], module), ())
     record = module.records.get(id)
     if isinstance(record, tree.Record):
+        # Fields are resolved where the record is declared, not where it is used.
         return Closure(RecordCode(record, module.declaring_module(record)), ())
     if id in module.variants:
         return variant_constructor(*module.variants[id], module)
@@ -246,6 +248,7 @@ def elaborate_array(cx: ElabContext, e: tree.ArrayExpr) -> Walk[Term]:
     if not e.items:
         dtype = literal_dtype(0.0, cx.module.default_float)
         return Array(cx.emit("const", e.span, value=0, type=Tensor(dtype, (0,))))
+    # One constant instead of thousands of equations for a large table.
     rows = literal_rows(e)
     if rows is not None:
         shape, numbers = rows

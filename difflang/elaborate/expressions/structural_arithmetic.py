@@ -40,11 +40,13 @@ def apply_structural(
     cx: ElabContext, name: str, span: Span, terms: Sequence[Term], spans: Sequence[Span], **attrs: Any
 ) -> Term:
     """Apply an op leaf by leaf to values of one structure; a scalar combines with each leaf."""
+    # Arrays of sums map over their items first; each item is then a scalar sum.
     if any(map(is_sum_array, terms)):
         return map_sum_items(cx, terms, span, lambda items: elementwise(cx, name, span, items, spans, **attrs))
     if any(isinstance(t, SumTerm) for t in terms):
         return apply_per_option(cx, name, span, terms, spans, **attrs)
     whole = next(t for t in terms if isinstance(t, (RecordTerm, Tuple, VariantTerm)))
+    # `value + tangent` is no leafwise sum: parts without a tangent are kept.
     if name in ("add", "sub") and len(terms) == 2 and is_tangent_update(terms[0], terms[1]):
         return add_tangent(cx, name, span, terms[0], terms[1])
     if (
@@ -90,6 +92,7 @@ def same_structure(cx: ElabContext, a: Term, b: Term) -> bool:
     """Whether two values have the same leaves, apart from enums and functions that the run selects."""
     both = least_common_type(cx.unifier, type_of(a), type_of(b))
     if both is None:
+        # Functions known only by type may agree in a specialization.
         refuse_undecided(cx, type_of(a), type_of(b))
     return both is not None and not isinstance(both, SumType)
 
@@ -176,6 +179,7 @@ def apply_per_option(
 
     whole = next(t for t in terms if isinstance(t, SumTerm))
     chosen = [t for t in terms if not isinstance(t, Array)]
+    # Only options that every operand can have get an arm; a check at run time rules out the rest.
     both = [
         (mark, [as_option(cx, t, type) if not isinstance(t, Array) else t for t in terms])
         for mark, type in zip(whole.type.tag_values, whole.type.options, strict=True)

@@ -91,6 +91,7 @@ def match_expression(cx: ElabContext, e: tree.Match) -> Walk[Term]:
     if isinstance(subject, SumTerm) and subject.type.tag.shape:
         found, way = f"this is {show_type(type_of(subject))}", "go through it: `for s in shapes { match s { … } }`"
         raise cx.error("DL0353", "`match` takes one value, not an array", e.subject.span, found, way)
+    # All patterns are checked, also those that a known variant makes unreachable.
     fits = read_cases(cx.unifier, cx.module, e, type_of(subject))
     tests: list[Value] = []
     arms: list[MatchArm] = []

@@ -30,6 +30,7 @@ def stack_sum_values(cx: ElabContext, terms: Sequence[Term], spans: Sequence[Spa
             labels = (at, f"this is {show_type(type_of(term))}"), (spans[0], f"this is {show_type(type)}")
             raise make_error("DL0317", "the items of an array must have one type", *labels)
         type = both
+    # Even equal variants get a tag: later assignments may store another one.
     type = add_tags(type)
     rows = [leaves(widen_to_type(cx.builder, term, type)) for term in terms]
     columns = [stack_column(cx, [row[i] for row in rows], t, span) for i, t in enumerate(leaf_types(type))]

@@ -87,6 +87,7 @@ def inject_option(builder: Builder, term: Term, type: SumType) -> SumTerm:
     """Inject a value of one option, or of fewer options, into a sum type."""
     parts = term.parts if isinstance(term, SumTerm) else (term,)
     places = [option_index(builder, type, type_of(part)) for part in parts]
+    # Two options joined into one would need a merge of their fields.
     if len(set(places)) < len(places):
         raise InternalError(f"two options of {type_of(term)} are one of {type}")
     held: list[Term] = []
@@ -127,6 +128,7 @@ def renumber_tag(builder: Builder, tag: Value, moves: Sequence[tuple[int, int]])
     if all(m == n for m, n in moves):
         return tag
     assert isinstance(tag.type, Tensor)
+    # A chain of selects: tags have few values.
     found = builder.const(moves[-1][1], tag.type)
     for before, after in moves[:-1]:
         here = builder.one("eq", builder.capture(tag), builder.const(before, tag.type))
@@ -200,10 +202,7 @@ def branches_have_value(
         "the two sides of this `if` have different types" if word == "`if`" else "two branches have different types"
     )
     raise make_error(
-        "DL0327",
-        message,
-        (ends[0], f"this gives {show_type(a)}"),
-        (ends[1], f"this gives {show_type(b)}"),
+        "DL0327", message, (ends[0], f"this gives {show_type(a)}"), (ends[1], f"this gives {show_type(b)}")
     )
 
 

@@ -36,9 +36,11 @@ def not_linear_error(fault: NotLinear, decl: tree.Lambda) -> DifflangError:
         if fault.eqn is not None and fault.fault is not LinearityFault.RESULT
         else block_value(decl.body).span
     )
+    # Equations that a pass or derivative created have no source text.
     if not place.text:
         place = block_value(decl.body).span
     labels = [(place, nonlinear_step(fault, names))]
+    # The nonlinear step is in a called function: also show the call inside the lambda.
     if not decl.span.contains(place):
         outer = fault.outer.span if fault.outer is not None else decl.span
         labels.append((outer if outer.text else decl.span, "called from here"))

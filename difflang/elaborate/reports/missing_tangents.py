@@ -37,6 +37,7 @@ class MissingTangentError(DifflangError):
     def at_wrt_span(self, written: Sequence[Span]) -> DifflangError:
         """The report at the parameter name in `grad[w]`, if the program writes one, else at the argument."""
         (said,) = self.diagnostics
+        # Without `[w]` the derivative is taken with respect to the first argument.
         if self.wrt_index >= len(written):
             return DifflangError(said)
         name = written[self.wrt_index]
@@ -153,9 +154,11 @@ def losing_steps(
     session = cx.session
     if cx.root.definition_only and not cx.root.follows_calls:
         reported, errors = len(session.diagnostics), session.errors
+        # The definition's graph has placeholders for calls: trace again, with their bodies.
         cx.root.follows_calls = True
         try:
             traced = yield trace_function(cx, f, args, wrt)
+        # This only improves a report: any trouble means no extra labels.
         except (DifflangError, AlreadyReported, DeferCheck, RecursionError):
             return []
         finally:

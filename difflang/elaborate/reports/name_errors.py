@@ -52,6 +52,7 @@ def unknown_name_error(cx: ElabContext, id: str, span: Span) -> Exception:
         return cx.error(
             "DL0201", f"`{id}` is an enum, not a value", span, "", f"write a variant without the enum: {names}"
         )
+    # A known foreign name: the spelling suggestion would mislead.
     if id in PACKAGE_NAMES or substitute_for(id):
         fixes = equivalent_name_fixes(id, module, span)
     if id in PACKAGE_NAMES and (alone := drop_package_prefix(span)):

@@ -126,6 +126,7 @@ def let_statement(cx: ElabContext, e: tree.Let | tree.Var) -> Walk[Term]:
         value = yield check_declared_type(cx, e.type, value, e.value.span, "the value")
     mutable = isinstance(e, tree.Var)
     if mutable:
+        # A `var` may change in a loop or branch, so nothing static may be assumed of it.
         value = drop_static(value)
     bind_pattern(cx, e.pattern, value, e.value.span, mutable=mutable)
     return UNIT_TERM
@@ -225,6 +226,7 @@ def update_statement(cx: ElabContext, e: tree.Update) -> Walk[Term]:
     spans = (e.target.span, e.value.span)
     if at.subs is not None and at.base is not None and (log := log_for_target(cx, e.target)) is not None:
         log_write(cx, log, at.subs, negate_update(cx, e, value), e.value.span)
+    # One scatter-add is correct for repeated positions; read, add and write would lose all but one.
     elif at.subs is not None and at.base is not None and is_single_scatter(e.op, at.subs):
         op = "+" if e.op == "-" else e.op
         write_lvalue(cx, at.base, assign_indexed(cx, at.subs, negate_update(cx, e, value), e.value.span, op), e.span)
@@ -254,6 +256,7 @@ def rebind_variable(cx: ElabContext, target: tree.Name, value: Term, span: Span)
     if not binding.mutable:
         labels = [(target.span, "assigned here")] + ([(binding.span, "bound here")] if binding.span else [])
         raise immutable_name_error(target.id, labels)
+    # Items of a comprehension are computed in parallel.
     if not cx.scope.is_assignable(target.id):
         labels = [(target.span, "assigned here")] + ([(binding.span, "outside it")] if binding.span else [])
         message = f"a comprehension cannot assign to `{target.id}`: its items have no order"

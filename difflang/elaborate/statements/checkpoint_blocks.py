@@ -41,6 +41,7 @@ def elaborate_checkpoint(cx: ElabContext, e: tree.Checkpoint) -> Walk[Term]:
     finally:
         cx.checkpoint_saves = around
     changed = [(b, new) for b, new in zip(variables, side.variables, strict=True) if new is not b.term]
+    # One flat list of results: value, variables, writes, yields, in this order.
     terms = [side.value, *[new for _, new in changed], *[written for _, written in side.writes]]
     terms += [part for found in side.yields for part in (found.value, *([found.present] if found.present else []))]
     types = [type_of(t) for t in terms]
@@ -90,6 +91,7 @@ def elaborate_save(cx: ElabContext, e: tree.Save) -> Walk[Term]:
     if cx.depth != cx.checkpoint_saves.depth:
         way = "put a `checkpoint` block around that part, inside the loop or branch"
         raise cx.error("DL0512", "`save` is inside a loop or branch of its `checkpoint` block", e.span, "", way)
+    # Values from outside are operands of the block and kept anyway.
     made = [v for v in leaves(term) if v.home is cx.builder]
     if not made:
         text = f"`{e.name}` comes from outside the block"

@@ -105,6 +105,7 @@ class JumpDesugarer:
         """Desugar statements in tail position, whose last value is the function's."""
         done: list[tree.Stmt] = []
         for i, stmt in enumerate(stmts):
+            # The code after a jump is never copied: it moves to the one side that continues.
             rest = tuple(stmts[i + 1 :])
             if (opened := self.move_into_value(stmt, rest)) is not None:
                 return (yield self.function_block((*done, *opened), span))
@@ -164,6 +165,7 @@ class JumpDesugarer:
         if not going_on or not rest:
             return into
         (place, *more), names = going_on, {n for s in rest for n in mentioned_names(s)}
+        # The names that the case binds must not capture those of the moved code.
         apart = case_bindings(stmt.cases[place].pattern).isdisjoint(names)
         longer = self.after(into[place], rest) if not more and apart else None
         return None if longer is None else [*into[:place], longer, *into[place + 1 :]]
@@ -316,6 +318,7 @@ class JumpDesugarer:
                     )
                 ),
             )
+        # `skip` is reset at every step; `stop` outlives the step and needs a declaration before the loop.
         skip, stop = self.fresh_name("skip"), self.fresh_name("stop") if inside - {tree.Continue} else None
         flags = JumpFlags(skip, stop, outer_flags.returned, outer_flags.result)
         stmts = yield self.flag_statements(stmt.body.stmts, flags)
@@ -325,6 +328,7 @@ class JumpDesugarer:
         if isinstance(loop, tree.While):
             go_on = tree.Unary(loop.condition.span, "not", tree.Name(loop.condition.span, stop))
             at = loop.condition.span
+            # The flag first: after a `break` the old condition may not be evaluated, since it could fail.
             loop = replace(loop, condition=tree.Binary(at, "and", go_on, loop.condition, at))
         else:
             assert isinstance(loop, tree.For)

@@ -77,6 +77,7 @@ def range_expression(cx: ElabContext, e: tree.Range) -> Walk[Term]:
 
 def range_length(start: Dim, stop: Dim, step: int) -> Dim:
     """The number of elements of `start..stop`."""
+    # Rounded up: a last partial step counts.
     length = floor_div(stop - start + (step - 1), step)
     return max(length, 0) if isinstance(length, int) else length
 
@@ -89,6 +90,7 @@ def as_iterable(cx: ElabContext, term: Term, span: Span) -> LoopIterable:
         case Array() if term.tensor.shape:
             length = term.tensor.shape[0]
             return LoopIterable(length, cx.integer_array(length, span), [term.value], lambda _, items: Array(items[0]))
+        # An array of enums or functions: all its leaves have the same first axis.
         case SumTerm(type=type) if type.tag.shape:
             length, item = type.tag.shape[0], map_tensors(type, lambda t: Tensor(t.dtype, t.shape[1:]))
             return LoopIterable(
@@ -134,6 +136,7 @@ def range_iterable(cx: ElabContext, term: RangeTerm, span: Span) -> LoopIterable
         elif start == 0:
             return index
         moved = elementwise(cx, "add", span, (index, term.start))
+        # Items below `stop` need no index check for an axis of that size.
         below = stop if isinstance(start, int) and start >= 0 and isinstance(stop, (int, Poly)) else None
         return replace(moved, upper_bound=below) if isinstance(moved, Array) else moved
 

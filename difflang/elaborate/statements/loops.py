@@ -90,6 +90,7 @@ def elaborate_body(
     """Elaborate a loop's body with its variables as carries, repeatedly while their types gain options."""
     before, everything, draws = [b.term for b in variables], variables, cx.root.draw_count
     with cx.nested_graph(e.span) as builder:
+        # The first param is always the counter, also for `while`.
         index = builder.param(INDEX_TYPE, "step")
         bind_carries(builder, variables)
         entered = cx.failure
@@ -303,6 +304,7 @@ def emit_loop(
     operands = tuple(map(cx.builder.capture, [over.limit.value, *consts, *carry, *over.arrays]))
     ys = [r.type for r in graphs[0].results[len(carry) :]]
     types = (INDEX_TYPE, *[v.type for v in carry], *[stacked_type(t, over.row_count) for t in ys])
+    # `exact` promises as many steps as the length says, so that no condition is tested.
     exact = over.length is not None and len(graphs) == 1
     attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.row_count, "exact": exact}
     attrs |= asked

@@ -43,6 +43,7 @@ def write_logs(
     """A write log for each array of the loop; none if it must run step by step."""
     if cx.root.definition_only or not isinstance(over.length, int) or not is_simple_loop(loop):
         return {}
+    # All or nothing: one variable that is read or carried makes the order of steps matter.
     kinds = write_only_arrays(loop)
     logs = {b: WriteLog(kinds[b.name], b.term) for b in variables if isinstance(b.term, Array) and b.name in kinds}
     return logs if len(logs) == len(variables) and all(map(is_scatterable, logs.values())) else {}
@@ -81,6 +82,7 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
     finally:
         cx.write_logs = around
     assert isinstance(found, Tuple)
+    # An array may have no writes, e.g. if a static condition removed them.
     busy = [(binding, log) for binding, log in logs.items() if log.writes]
     for (binding, log), every_step in zip(busy, found.items, strict=True):
         if binding in around:
@@ -107,6 +109,7 @@ def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Te
     whole_loop.add(every_step)
     (site,) = whole_loop.writes
     size = static_size(site.update.tensor.shape[0])
+    # A block update fuses, and its transpose is a slice; a scatter is slower.
     start = contiguous_block_start(log, lane, size)
     if start is not None:
         rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item_shape)))
