@@ -1,4 +1,4 @@
-"""Amounts of memory as people write and read them: `256 MiB`."""
+"""Sizes in bytes as people write and read them: format and parse `256 MiB`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ UNITS = {
     **{unit: 1000**i for i, unit in enumerate(DECIMAL_UNITS)},
     "KB": 1000,
 }
+# More than any machine has, and still a signed 64-bit integer.
 MAX_BYTES = 2**62
 
 
 def format_bytes(bytes: int, *, up: bool = False) -> str:
-    """So many bytes in a fitting unit, three digits long: `1.5 MiB`; `up`, never less than they are, and as programs
-    write it.
+    """Format a byte count with three digits and a fitting unit: `1.5 MiB`. With `up`, round up and write no commas.
 
-    >>> human(1536), human(1537, up=True)
+    >>> format_bytes(1536), format_bytes(1537, up=True)
     ('1.5 KiB', '1.51 KiB')
     """
     unit = min(len(BINARY_UNITS) - 1, max(0, (bytes.bit_length() - 1) // 10))
@@ -32,18 +32,18 @@ def format_bytes(bytes: int, *, up: bool = False) -> str:
 
 
 def tightest_limit(*limits: int) -> int:
-    """The least of some limits on memory, where 0 is none."""
+    """The smallest of some memory limits, where 0 means no limit."""
     return min([n for n in limits if n], default=0)
 
 
 def to_bytes(number: float, unit: str) -> int | None:
-    """So many of a unit in bytes; None for less than one byte, and for more than any machine has."""
+    """An amount of a unit in bytes; None below one byte and above what any machine has."""
     found = number * UNITS[unit]
     return int(found) if 1 <= found < MAX_BYTES else None
 
 
 def parse_bytes(text: str) -> int | None:
-    """The bytes of `256 MiB` or of `256MiB`; None for what is none, such as a number without a unit."""
+    """Parse `256 MiB` or `256MiB` into bytes; None for anything else, such as a number without a unit."""
     text = text.strip()
     number = text.rstrip(ascii_letters)
     try:
@@ -53,7 +53,7 @@ def parse_bytes(text: str) -> int | None:
 
 
 def suggest_byte_sizes(text: str) -> str:
-    """The amounts that a text will have meant which is none: `2mib` is `2MiB`. If nothing else, an example of one."""
+    """Likely readings of an invalid size: `2MiB` for `2mib`. If there is none, an example."""
     number = text.strip().rstrip(ascii_letters)
     letters = text.strip()[len(number) :].lower()
     units = {**{u[:n].lower(): u for u in BINARY_UNITS[1:] for n in (1, 2)}, **{u.lower(): u for u in UNITS}}

@@ -1,6 +1,6 @@
-"""Checks of a program as its host knows them: where each stands, and what failing it means.
+"""Runtime checks of a program as the host knows them: the source span of each, and what its failure means.
 
-A running program says of a failed check its number, which counts from 1.
+A running program reports a failed check by its number, which counts from 1.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from msgspec import Struct
 
 from difflang.base.source import Span
 
+# A failure reports an index as an i32. These stand for indices that do not fit.
 UNDER_I32, OVER_I32 = -(1 << 31), (1 << 31) - 1
-"""A failure speaks of an index in an i32. These stand for what is beyond them."""
 
-
-LoopCounter = tuple[
-    Span, int | None
-]  # where a loop binds a variable, and what is added to it in an index, if that is all
+# The span where a loop binds its variable, and the constant added to it in an index (None for another form).
+LoopCounter = tuple[Span, int | None]
 
 
 class IndexTarget(Struct, frozen=True):
-    """What an index goes into: an array as the program writes it, and which of its axes, if it has several.
+    """What is indexed: the array's span in the program, and the axis if the array has several.
 
-    `reach` is how many places a range takes from the index on, `many` whether it is an array of indices; `counters` are
-    the loops' variables in the index.
+    `range_length` is the length of a range that starts at the index. `is_index_array` marks an array of indices.
+    `counters` are the loop variables in the index.
     """
 
     array: Span
@@ -36,17 +34,17 @@ class IndexTarget(Struct, frozen=True):
 
 
 class CheckSite(Struct, frozen=True):
-    """A check in the program: where it stands, and what failing it means."""
+    """A runtime check of the program: its span, and what a failure means."""
 
     span: Span
-    message: str = ""  # none for an index: the numbers in the word are what is said of it
-    capacity: str = ""  # what there were too few of: `frames` and `steps` of the functions in the message, or `items`
-    max_steps: int = 0  # more steps than these were taken: of a loop, or of the functions in the message
-    index_target: IndexTarget | None = None  # of an index
+    message: str = ""  # empty for an index: its report is built from the numbers in the failure word
+    capacity: str = ""  # the capacity that ran out: `frames` or `steps` of the functions in the message, or `items`
+    max_steps: int = 0  # the limit exceeded by a loop, or by the functions in the message
+    index_target: IndexTarget | None = None  # for a check of an index
 
 
 class CheckTable(Protocol):
-    """Who knows the checks of a program, by their numbers, and whether it asks to be added up in one order."""
+    """A program's checks by number, and whether it asks for sums in a fixed order."""
 
     @property
     def sites(self) -> Sequence[CheckSite]: ...

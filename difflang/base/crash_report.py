@@ -1,4 +1,4 @@
-"""What is kept of a fault of ours: a file with all that helps to find it, and a paragraph for the person in front."""
+"""Crash reports for internal errors: a file with what helps to find the fault, and a message for the user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPORTED_PACKAGES = ("difflang", "jax", "jaxlib", "numpy", "lark")
 
 
 def report_crash(error: BaseException) -> str:
-    """Write the report of a fault; what to tell about it."""
+    """Write the crash report; the message to show."""
     place = write_report(crash_report_text(error))
     reason = "".join(traceback.format_exception_only(error)).strip().split("\n")[0]
     kept = f" A report is in {place}: please send it to us, with the program if you can." if place else ""
@@ -26,7 +26,7 @@ def report_crash(error: BaseException) -> str:
 
 
 def crash_report_text(error: BaseException) -> str:
-    """Versions, the command, and the traceback; an internal error brings the graph around the equation itself."""
+    """Versions, the command and the traceback; an internal error itself carries the graph around the equation."""
     from importlib import metadata
 
     lines = [f"python {platform.python_version()} on {platform.platform()}"]
@@ -40,7 +40,7 @@ def crash_report_text(error: BaseException) -> str:
 
 
 def write_report(text: str) -> Path | None:
-    """The file it was written to: in the user's cache folder, else in the system's folder for such things."""
+    """Write the report to the user's cache folder, else to the system's temporary folder; None if neither works."""
     name = time.strftime("crash-%Y%m%d-%H%M%S.txt")
     for folder in (cache_folder() / "crashes", Path(tempfile.gettempdir())):
         try:

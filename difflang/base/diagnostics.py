@@ -1,6 +1,6 @@
-"""What we tell people about their programs: a code, a sentence, carets, a way out.
+"""Diagnostics: a code, a message, labelled spans, helps and fixes; rendered as text, as one line, or as JSON.
 
-Reports as text, as one line, and as data. What a code means lives in `codes`, when it is raised in the rooms above.
+The codes and their titles are in `error_codes`. The rooms above decide when a diagnostic is raised.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ Severity = Literal["error", "warning"]
 
 
 class Label(Struct, frozen=True):
-    """A caret under a place, with what is to be said of it. The first label of a diagnostic is the primary one."""
+    """A marked span with its text. The first label of a diagnostic is the primary one."""
 
     span: Span
     text: str = ""
 
 
 class Edit(Struct, frozen=True):
-    """A text to stand where another one stands; an empty span is a place to insert it."""
+    """A replacement of a span's text; an empty span inserts."""
 
     span: Span
     replacement: str
 
 
 class Fix(Struct, frozen=True):
-    """A repair as data, proposed by the place that reports. `certain` once the checker has judged it: see `driver`.
+    """A repair as data, proposed by the code that reports. It is `certain` once the checker has verified it: see
+    `tools`.
 
-    An `open` one is never certain: whether it is what was meant, only the writer knows.
+    A fix that `leaves_hole` is never certain: only the author knows what was meant.
     """
 
     title: str
@@ -46,7 +47,7 @@ class Fix(Struct, frozen=True):
 
 
 class Diagnostic(Struct, frozen=True):
-    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` those that can be made, best first."""
+    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` the edits that can be applied, best first."""
 
     code: str
     message: str
@@ -60,7 +61,7 @@ class Diagnostic(Struct, frozen=True):
         return self.labels[0].span if self.labels else None
 
     def users_first(self) -> Diagnostic:
-        """The same with the places in the user's texts before those in the library."""
+        """The same diagnostic with labels in the user's texts before those in the library."""
         return replace(self, labels=tuple(sorted(self.labels, key=lambda label: label.span.in_library)))
 
 
@@ -72,11 +73,11 @@ class DifflangError(Exception):
         self.diagnostics = diagnostics
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are made of the diagnostics: a pool of processes sends errors from one to another."""
+        """Copy and pickle by the diagnostics: a pool of processes sends errors between processes."""
         return type(self), self.diagnostics
 
     def render(self, color: bool = False) -> str:
-        """The reports with the lines they are about, as the command line shows them."""
+        """The reports with the source lines they mark, as the command line shows them."""
         return render(self.diagnostics, color)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -84,17 +85,17 @@ class DifflangError(Exception):
         return to_json(self.diagnostics)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """The reports for a notebook, which shows the first of these that it can."""
+        """The reports for a notebook, which shows the first format that it supports."""
         return {"text/html": render_html(self.diagnostics), "text/plain": self.render()}
 
 
 class InternalError(Exception):
-    """A fault of ours. Carries the pass and the graph around the equation where it was noticed."""
+    """A fault of the implementation. Carries the pass and the graph around the equation where it was noticed."""
 
 
-# ---- For a person
+# ---- Rendering as text and HTML
 
-WIDTH = 110  # cells of source shown in a line; longer ones are cut around what is marked
+WIDTH = 110  # cells of source shown in a line; longer lines are cut around the marked span
 _TAB = 4
 _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "mark": "\x1b[1;34m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"
@@ -106,12 +107,12 @@ _HTML = {
 
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False, width: int = WIDTH) -> str:
-    """Reports with the lines they are about, as a person reads them, a blank line between two."""
+    """Reports with the source lines they mark, separated by blank lines."""
     return "\n\n".join("\n".join(_report(diagnostic, color, width)) for diagnostic in diagnostics)
 
 
 def render_html(diagnostics: Iterable[Diagnostic], width: int = WIDTH) -> str:
-    """The same for a browser: its own colours stand where a terminal has its codes."""
+    """The same as HTML: coloured spans replace the terminal's escape codes."""
     pieces: list[str] = []
     for text, code in re.findall("([^\x1b]*)(\x1b\\[[0-9;]*m)?", render(diagnostics, True, width)):
         pieces += [html.escape(text), _HTML.get(code, "")]
@@ -130,7 +131,7 @@ def render_one_line(diagnostics: Iterable[Diagnostic]) -> str:
 def to_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
     """Reports as data. Lines and columns count from 1; `column` in code points, `utf16` in UTF-16 units.
 
-    Of its `fixes` only those that are `certain` were tried.
+    Only the `fixes` that are `certain` were tried.
     """
     return [
         {
@@ -158,6 +159,7 @@ def _range(span: Span) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# ---- Rendering as data
 def _json_position(source: Source, offset: int) -> dict[str, int]:
     line, column = source.position(offset)
     before = source.text[offset - column + 1 : offset]
@@ -200,7 +202,7 @@ def _report(diagnostic: Diagnostic, color: bool, width: int) -> Iterator[str]:
 
 
 def _indent_help(text: str, margin: int) -> str:
-    """A help of several lines, the later ones below the first."""
+    """A help of several lines, the later ones indented below the first."""
     return f"\n{' ' * (margin + 9)}".join(_visible(line) for line in text.split("\n"))
 
 
@@ -216,13 +218,14 @@ class _Mark(Struct, frozen=True):
 
 
 def _label_lines(label: Label, primary: bool) -> Iterator[_Mark]:
-    """Where a label shows: on its first line, and where it goes on below, on its last."""
+    """The lines where a label shows: its first line and, if it spans several, its last."""
     source = label.span.source
     if source is BUILTIN_SOURCE:
         return
     line, column = source.position(label.span.start)
     last, end = source.position(max(label.span.start, label.span.end))
-    if end == 1 and last > line:  # up to the newline, and nothing of the line after it
+    # A span that ends with a newline marks nothing on the next line.
+    if end == 1 and last > line:
         last, end = last - 1, len(source.line(last - 1)) + 1
     if last == line:
         yield _Mark(source, line, column - 1, max(end - 1, column), label.text, primary)
@@ -256,7 +259,7 @@ def _numbered_line(text: str, line: int, margin: int, color: bool) -> Iterator[s
 
 
 def _underlines(shown: _Line, marks: list[_Mark], severity: Severity, color: bool) -> Iterator[str]:
-    """The rows below a line: the marks, the last one's text beside them, the others' hanging from them."""
+    """The rows below a source line: the marks, the last one's text beside them, the others' texts hanging below."""
     spans = [(shown.cell(mark.start), max(shown.cell(mark.end), shown.cell(mark.start) + 1), mark) for mark in marks]
     strokes = [" "] * max(end for _, end, _ in spans)
     styles = ["mark"] * len(strokes)
@@ -282,7 +285,7 @@ def _underlines(shown: _Line, marks: list[_Mark], severity: Severity, color: boo
 
 
 def _bars(hanging: list[tuple[int, _Mark]], severity: Severity, color: bool) -> str:
-    """A bar below each mark, in its colour."""
+    """A vertical bar below each mark, in its colour."""
     row = [" "] * (max([cell for cell, _ in hanging], default=-1) + 1)
     styles = ["mark"] * len(row)
     for cell, mark in hanging:
@@ -291,7 +294,7 @@ def _bars(hanging: list[tuple[int, _Mark]], severity: Severity, color: bool) -> 
 
 
 def _styled_runs(text: str, styles: Sequence[str], color: bool) -> str:
-    """A row of which each character has a style of its own; spaces have that of what stands before them."""
+    """A row whose characters each have a style; a space takes the style of the character before it."""
     found, at = "", 0
     while at < len(text):
         end = at + 1
@@ -303,7 +306,7 @@ def _styled_runs(text: str, styles: Sequence[str], color: bool) -> str:
 
 
 class _Line:
-    """A line of source as a terminal shows it: tabs as spaces, what moves the cursor replaced, long lines cut."""
+    """A source line as a terminal shows it: tabs expanded, control characters replaced, long lines cut."""
 
     def __init__(self, line: str, marks: list[_Mark], width: int) -> None:
         pieces: list[str] = []
@@ -319,7 +322,7 @@ class _Line:
         self.limit = self.cells[last]
 
     def _window(self, marks: list[_Mark], width: int) -> tuple[int, int]:
-        """The first and the last character to show, so that what is marked, or its beginning, fits."""
+        """The first and the last character to show, so that the marked span fits, or at least its beginning."""
         size = len(self.cells) - 1
         if self.cells[-1] <= width:
             return 0, size
@@ -329,20 +332,21 @@ class _Line:
             primary = next((mark for mark in marks if mark.primary), marks[0])
             start = self.cells[min(primary.start, size)]
             end = min(self.cells[min(primary.end, size)], start + width)
-        room = width - (end - start)
-        left = 0 if end <= width else max(0, min(start - room // 2, self.cells[-1] - width))
+        # Centre the marked span, but do not scroll past the end of the line.
+        margin = width - (end - start)
+        left = 0 if end <= width else max(0, min(start - margin // 2, self.cells[-1] - width))
         first = bisect_left(self.cells, left)
         return first, max(bisect_right(self.cells, left + width) - 1, first)
 
     def cell(self, column: int) -> int:
-        """Where a character is shown; one past the end of the line is past its last cell."""
+        """The cell where a character is shown; a column past the end of the line lies past its last cell."""
         size = len(self.cells) - 1
         beyond = max(0, column - size)
         return max(0, min(self.cells[min(column, size)], self.limit) - self.shift + beyond)
 
 
 def cell_width(text: str) -> int:
-    """How many cells of a terminal a text takes."""
+    """How many terminal cells a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # late: most programs are ASCII, and a start should be quick
@@ -350,14 +354,15 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
+# Control characters, bidirectional overrides and lone surrogates: a report must not let a source forge its layout.
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """A text of several lines that a terminal shows as it is: nothing in it moves the cursor or changes a colour."""
+    """A text of several lines that is safe to print: nothing in it moves the cursor or changes a colour."""
     return "\n".join("\t".join(map(_visible, line.split("\t"))) for line in text.split("\n"))
 
 
 def _visible(text: str) -> str:
-    """A text that moves no cursor, changes no colour and turns no direction."""
+    """The text with control and direction characters replaced."""
     return _HIDDEN.sub("\ufffd", text)

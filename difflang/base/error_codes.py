@@ -1,4 +1,4 @@
-"""Every code a diagnostic can have, with its title. A code never changes its meaning; one that is gone stays unused.
+"""Every diagnostic code with its title. A code never changes its meaning; a removed one stays unused.
 
 How a code comes about, and the way out, is told by its page, `docs/errors/DLnnnn.md`.
 """

@@ -1,6 +1,6 @@
-"""The classes of errors in Python: by what went wrong, and also what Python itself would call it.
+"""Python exception classes for diagnostics: by what went wrong, and also the builtin class Python would raise.
 
-A room raises `DifflangError` with diagnostics; the doors turn it into the class that its code stands for.
+The packages raise `DifflangError` with diagnostics; public entry points convert it to the class of its code.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from difflang.base.diagnostics import Diagnostic, DifflangError
 
 
 class _Rendered(DifflangError):
-    """Shown in Python as on the command line: with the lines it is about, and the way out."""
+    """Its text is the full report, as on the command line: source lines and helps."""
 
     def __str__(self) -> str:
         return self.render()
 
 
 class _SourceError(_Rendered, SyntaxError):
-    """A mistake in a text: Python shows the line."""
+    """A mistake in a source text: Python shows the line."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
@@ -32,27 +32,27 @@ class _SourceError(_Rendered, SyntaxError):
 
 
 class ParseError(_SourceError):
-    """A text that is no program."""
+    """A text that does not parse."""
 
 
 class CheckError(_SourceError):
-    """A program that is wrong: names, types, shapes, what may be differentiated."""
+    """A program with an error in names, types, shapes or differentiability."""
 
 
 class ShapeError(CheckError):
-    """Sizes that do not fit."""
+    """Sizes that do not agree."""
 
 
 class DTypeError(CheckError):
-    """Element types that do not fit."""
+    """Element types that do not agree."""
 
 
 class DifferentiationError(CheckError):
-    """A derivative that is not there."""
+    """A derivative that does not exist."""
 
 
 class ArgumentError(_Rendered, TypeError):
-    """An argument that the function does not take."""
+    """An argument that the function does not accept."""
 
 
 class IndexFailure(_Rendered, IndexError):
@@ -64,11 +64,11 @@ class AssertionFailure(_Rendered, AssertionError):
 
 
 class NonFiniteError(_Rendered, FloatingPointError):
-    """A number that is not finite."""
+    """A value that is infinite or NaN."""
 
 
 class GradientMismatch(_Rendered, AssertionError):
-    """A derivative that an audit finds wrong. `report` is what was found."""
+    """A derivative that a gradient check finds wrong. `report` holds the findings."""
 
     report: object = None
 
@@ -78,17 +78,18 @@ class ArtifactError(_Rendered, ValueError):
 
 
 class DataError(_Rendered, OSError):
-    """A file that cannot be read, or holds something else."""
+    """A file that cannot be read, or has unexpected content."""
 
 
 class LimitError(_Rendered, RuntimeError):
-    """More than can be done here: too deep, too many steps, too much memory, or a device that is not here."""
+    """A limit exceeded: nesting, steps, memory, or a device that is not available."""
 
 
 class DifflangWarning(UserWarning):
     """Something in a program that is probably a mistake."""
 
 
+# By code, else by the family's prefix.
 CLASS_OF_CODE: dict[str, type[DifflangError]] = {
     "DL01": ParseError,
     "DL02": CheckError,
@@ -121,7 +122,7 @@ CLASS_OF_CODE: dict[str, type[DifflangError]] = {
 
 
 def classify_error(error: DifflangError) -> DifflangError:
-    """The same report as an error of the class that its first diagnostic stands for."""
+    """The same report as an error of the class that its first error diagnostic maps to."""
     if type(error) is not DifflangError or not error.diagnostics:
         return error
     first = next((d for d in error.diagnostics if d.severity == "error"), error.diagnostics[0])
@@ -132,14 +133,14 @@ def classify_error(error: DifflangError) -> DifflangError:
 
 
 def nested_too_deep() -> Diagnostic:
-    """What is said of a program that cannot be followed to its innermost function, loop or branch."""
+    """The report on a program whose functions, loops and branches nest too deep to follow."""
     way = "functions that call each other count, and so do the loops and branches around the calls"
     return Diagnostic("DL1003", "this is nested too deep to compile", helps=(way,))
 
 
 @contextmanager
 def classify_errors() -> Generator[None]:
-    """Errors leave as the class that their code stands for."""
+    """Convert errors that leave the block to the class of their code."""
     try:
         yield
     except DifflangError as error:

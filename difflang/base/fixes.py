@@ -1,4 +1,4 @@
-"""Repairs that reports propose: what they are made of, and what a text becomes by them."""
+"""Fixes that diagnostics propose: building replacements and insertions, spelling suggestions, applying edits."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from difflang.base.source import Source, Span
 
 
 def replacement_fix(span: Span, text: str, title: str = "") -> Fix:
-    """A fix that writes a text where another one stands."""
+    """A fix that replaces the text of a span."""
     return Fix(title or f"write `{text}`", (Edit(span, text),))
 
 
 def insertion_fix(span: Span, text: str, title: str) -> Fix:
-    """A fix that writes a text before a place."""
+    """A fix that inserts a text before a span."""
     return Fix(title, (Edit(Span(span.source, span.start, span.start), text),))
 
 
 def did_you_mean(name: str, known: Iterable[str], span: Span, sign: str = "") -> tuple[str, tuple[Fix, ...]]:
-    """What to say of a name that stands for nothing, and the name to write in its place; nothing where none is near.
+    """The help and the fix for an unknown name; empty if no known name is near.
 
     `sign` stands before the name in the program, as in `@grad`.
     """
@@ -34,10 +34,8 @@ def did_you_mean(name: str, known: Iterable[str], span: Span, sign: str = "") ->
 
 
 def is_typo(name: str, near: str, known: Iterable[str]) -> bool:
-    """Whether a name is a slip of the fingers for the nearest one in `known`, and for no other.
-
-    A checker cannot tell `w1` from `w2`, so that numbers stay, and of short names little may differ.
-    """
+    """Whether a name is a typing error for the nearest one in `known`, and for no other."""
+    # A checker cannot tell `w1` from `w2`, so digits must agree, and a short name may differ in little.
     if len(name) < 3 or digits_of(name) != digits_of(near):
         return False
     if name.casefold() == near.casefold():
@@ -48,7 +46,7 @@ def is_typo(name: str, near: str, known: Iterable[str]) -> bool:
 
 
 def span_of_name(span: Span, name: str) -> Span | None:
-    """The one place of a name in what is marked; None if it is not there, or more than once."""
+    """The only occurrence of a name in a span; None if there is none or several."""
     text = span.text
     if text.count(name) != 1:
         return None
@@ -61,7 +59,7 @@ def digits_of(name: str) -> str:
 
 
 def fixes_overlap(a: Fix, b: Fix) -> bool:
-    """Whether two fixes change the same place, or write to it."""
+    """Whether two fixes edit the same or adjoining text."""
     return any(
         x.span.source is y.span.source and x.span.start <= y.span.end and y.span.start <= x.span.end
         for x in a.edits
@@ -70,9 +68,10 @@ def fixes_overlap(a: Fix, b: Fix) -> bool:
 
 
 def apply_fixes(source: Source, fixes: Iterable[Fix]) -> str:
-    """The text of a source after fixes that do not overlap. Edits of other sources are left out."""
+    """The text of a source after fixes that do not overlap. Edits of other sources are ignored."""
     edits = [edit for fix in fixes for edit in fix.edits if edit.span.source is source]
     text = source.text
+    # Last edit first, so that the offsets of the earlier ones stay valid.
     for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
         text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
     return text

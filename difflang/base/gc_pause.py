@@ -1,7 +1,7 @@
-"""Python's cyclic garbage collector, out of the way while something large is built.
+"""Pausing Python's cyclic garbage collector while a large structure is built.
 
-Trees and graphs are many small objects that all stay alive; looking through them again and again for cycles to free
-takes longer than building them, and grows faster than they do.
+Trees and graphs are many small objects that all stay alive. Scanning them repeatedly for cycles takes longer than
+building them, and grows faster than they do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc() -> Generator[None, None, None]:
-    """No automatic collection inside; as it was before at the end."""
+    """No automatic collection inside the block; the previous setting is restored at the end."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,6 @@
-"""Where the files that travel with the package are: the grammar and the standard library, in a checkout or a wheel.
+"""Locations of the package's data files (grammar, standard library, error pages) and of the user's folders.
 
-What they mean is for `syntax` and the driver to say.
+`syntax` and `driver` interpret them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def grammar_text() -> str:
 
 
 def stdlib_files() -> tuple[Path, ...]:
-    """The standard library's modules, by name."""
+    """The files of the standard library's modules, sorted by name."""
     return tuple(sorted(data_folder("stdlib").glob("*.dfl")))
 
 
 @cache
 def stdlib_modules() -> tuple[str, ...]:
-    """The names of the modules that can be imported."""
+    """The names of the modules that a program can import."""
     return tuple(path.stem for path in stdlib_files() if path.stem != "prelude")
 
 
@@ -49,7 +49,7 @@ PUBLIC_DECLARATION = re.compile(r"^pub (?:fn|record|enum) (\w+)", re.MULTILINE)
 
 @cache
 def stdlib_modules_of_name() -> dict[str, tuple[str, ...]]:
-    """The modules of each public name of the standard library."""
+    """For each public name of the standard library, the modules that define it."""
     homes: dict[str, tuple[str, ...]] = {}
     for path in stdlib_files():
         for name in PUBLIC_DECLARATION.findall(path.read_text(encoding="utf-8")) if path.stem != "prelude" else ():
@@ -59,27 +59,28 @@ def stdlib_modules_of_name() -> dict[str, tuple[str, ...]]:
 
 @cache
 def stdlib_module_of_name() -> dict[str, str]:
-    """The module of each public name of the standard library; of a name in two modules, the first."""
+    """For each public name of the standard library, its module; the first, if two define it."""
     return {name: modules[0] for name, modules in stdlib_modules_of_name().items()}
 
 
 def error_page(code: str) -> str:
-    """The page of a code, as Markdown. Errors: FileNotFoundError if the installation is broken."""
+    """The Markdown page of an error code. Errors: FileNotFoundError if the installation is broken."""
     checkout = PACKAGE_FOLDER.parent / "docs" / "errors"
     pages = checkout if (PACKAGE_FOLDER.parent / "pyproject.toml").is_file() else PACKAGE_FOLDER / "_errors"
     return (pages / f"{code}.md").read_text(encoding="utf-8")
 
 
 def user_home() -> Path:
-    """The user's own folder. Who has none, as in many a container, gets one in which nothing can be made."""
+    """The user's home folder. If there is none, as in many containers, a path in which nothing can be created."""
     found = Path(os.path.expanduser("~"))
     return found if found.is_absolute() else Path(os.devnull)
 
 
 def cache_folder() -> Path:
-    """The user's folder for what can be made again: `$XDG_CACHE_HOME/difflang` or the platform's custom."""
+    """The user's folder for data that can be rebuilt: `$XDG_CACHE_HOME/difflang` or the platform's equivalent."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
-    if chosen and Path(chosen).is_absolute():  # the XDG rules say to ignore a relative path
+    # The XDG rules say to ignore a relative path
+    if chosen and Path(chosen).is_absolute():
         return Path(chosen) / "difflang"
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "difflang" / "cache"
@@ -87,7 +88,7 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """The user's folder for what should last, such as what was typed: `$XDG_STATE_HOME/difflang` or the like."""
+    """The user's folder for data that should last, such as the REPL's history: `$XDG_STATE_HOME/difflang` or similar."""
     chosen = os.environ.get("XDG_STATE_HOME", "")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen) / "difflang"

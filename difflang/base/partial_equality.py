@@ -1,4 +1,4 @@
-"""Values that are compared by some of their fields."""
+"""Structs that compare by some of their fields only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 
 class PartialEquality(Struct, frozen=True, eq=False):
-    """A value that its last fields, `BESIDE` of them, do not make another: where it was found, say."""
+    """A value whose last `IGNORED_FIELDS` fields do not take part in equality: a source span, say."""
 
     IGNORED_FIELDS: ClassVar[int] = 1
 
@@ -18,7 +18,8 @@ class PartialEquality(Struct, frozen=True, eq=False):
             return False
         return astuple(self)[: -self.IGNORED_FIELDS] == astuple(other)[: -self.IGNORED_FIELDS]
 
-    def __ne__(self, other: object) -> bool:  # a struct has one of its own, which does not ask `__eq__`
+    # A struct has its own `__ne__`, which does not call `__eq__`.
+    def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:

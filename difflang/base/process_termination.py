@@ -1,4 +1,4 @@
-"""Ctrl-C and a limit of time at any moment: also while XLA compiles or runs, where Python hears no signal."""
+"""Ending the process on Ctrl-C or a timeout at any moment, also while XLA compiles or runs and Python sees no signal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 from contextlib import suppress
 from types import FrameType
 
-GRACE_SECONDS = 0.7  # seconds in which Python may end by itself
-MAX_TIMEOUT = 1e9  # seconds: thirty years, and no timer of a system takes many more
+GRACE_SECONDS = 0.7  # how long Python may take to end by itself
+MAX_TIMEOUT = 1e9  # seconds, thirty years: system timers take little more
 
 
 class ProcessStopped(BaseException):
-    """The process is to end: what is said then, and its exit code."""
+    """The process is to end: the message to print, and the exit code."""
 
     def __init__(self, said: str, code: int) -> None:
         super().__init__(said)
@@ -23,17 +23,19 @@ class ProcessStopped(BaseException):
 
 
 INTERRUPTED = ProcessStopped("interrupted", 130)
-PARTIAL_FILES: set[str] = set()  # files that nobody is left to finish where the process ends
-FILE_START_LOCK = threading.Lock()  # held while such a file is begun, and for good by who ends the process
-SIGNAL_EXITS: dict[int, ProcessStopped] = {signal.SIGINT: INTERRUPTED}  # what each signal means
+# Files being written now, to be removed if the process ends. The lock is held while such a file is created; the thread
+# that ends the process keeps it, so that no file appears after the removal.
+PARTIAL_FILES: set[str] = set()
+FILE_START_LOCK = threading.Lock()
+SIGNAL_EXITS: dict[int, ProcessStopped] = {signal.SIGINT: INTERRUPTED}  # the exit of each signal
 
 
 def exit_on_sigint() -> None:
     """From now on Ctrl-C ends the process with 130 within a second, whatever it is doing; see also `exit_after`.
 
-    Python hears a signal only between its own instructions, and a compiled loop may have none for hours. A thread waits
-    for the signal's number beside it. It does nothing while Python is in time. An interrupt that is ignored, as in the
-    background of a script, stays so. On Windows nothing changes: a console ends a process by Ctrl-Break there.
+    Python sees a signal only between its own instructions, and a compiled loop may have none for hours. A thread
+    therefore waits for the signal's number as well; it does nothing if Python reacts in time. An interrupt that is
+    ignored, as in the background of a script, stays ignored. On Windows nothing changes: Ctrl-Break ends a process.
     """
     if os.name == "nt" or threading.current_thread() is not threading.main_thread():
         return
@@ -47,9 +49,9 @@ def exit_on_sigint() -> None:
 
 
 def raise_on_signal(number: int, frame: FrameType | None) -> None:
-    """Raise what a signal means, but not where a module is imported: C++ code in it would end the process by SIGABRT.
+    """Raise the exit of a signal, but not during an import: C++ code in it would end the process by SIGABRT.
 
-    The thread ends it then.
+    During an import the thread ends the process instead.
     """
     if not is_importing(frame):
         raise SIGNAL_EXITS[number]
@@ -64,7 +66,7 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def disarm_signals() -> None:
-    """All is done: an interrupt, or the end of the time, changes nothing any more while Python takes itself down."""
+    """The work is done: an interrupt or a timeout changes nothing any more while Python shuts down."""
     if signal.getsignal(signal.SIGINT) is raise_on_signal:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     if len(SIGNAL_EXITS) > 1:  # a limit of time
@@ -79,13 +81,15 @@ def remove_partial_files() -> None:
 
 
 def signal_safe_unraisablehook(found: sys.UnraisableHookArgs) -> None:
-    """What is raised in a callback of the collector is printed and forgotten: not this, the thread ends us."""
+    """Do not print our exit when a callback of the collector raises it and Python drops it: the thread ends the
+    process.
+    """
     if not isinstance(found.exc_value, (KeyboardInterrupt, ProcessStopped)):
         sys.__unraisablehook__(found)
 
 
 def exit_after(seconds: float) -> None:
-    """From now on the process ends with 124 when so much time is over. Errors: NotImplementedError on Windows."""
+    """End the process with 124 after so many seconds. Errors: NotImplementedError on Windows."""
     if os.name == "nt":
         raise NotImplementedError("Windows has no such timer")
     SIGNAL_EXITS[signal.SIGALRM] = ProcessStopped(f"stopped after {seconds:g} s, the limit set by --timeout", 124)
@@ -94,7 +98,7 @@ def exit_after(seconds: float) -> None:
 
 
 def restore_default_sigint() -> None:
-    """Ctrl-C is for the command itself again: a session goes on."""
+    """Give Ctrl-C back to a command that handles it, such as an interactive session."""
     if os.name != "nt" and threading.current_thread() is threading.main_thread():
         signal.set_wakeup_fd(-1)
         if signal.getsignal(signal.SIGINT) is raise_on_signal:
@@ -109,10 +113,10 @@ def wait_for_signal(reading: int) -> None:
 
 
 def exit_now(code: int, message: str = "") -> None:
-    """End the process from beside what it does: nothing half written is left, and nothing is begun any more."""
+    """End the process from another thread: no half-written file is left, and none is started."""
     try:
         FILE_START_LOCK.acquire(timeout=GRACE_SECONDS / 7)
         remove_partial_files()
         os.write(2, message.encode())
-    finally:  # nobody may be there to be told
+    finally:  # standard error may be closed
         os._exit(code)

@@ -1,4 +1,4 @@
-"""Ctrl-C where a session goes on: it ends what is being done, and what there was stays whole."""
+"""Ctrl-C in an interactive session: it interrupts the current evaluation and leaves the session's state whole."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from difflang.base.process_termination import is_importing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-RETRY_SECONDS = 0.05  # seconds after which an interrupt comes again that nothing could be done about
-current_block: object | None = None  # what can be interrupted now
+RETRY_SECONDS = 0.05  # delay before a deferred interrupt is sent again
+current_block: object | None = None  # identifies the block that can be interrupted now
 
 
 @contextmanager
@@ -22,22 +22,22 @@ def _empty_block() -> Generator[None]:
     yield
 
 
-# What runs whole: to enter and to leave a block, which is short and must match, and what is declared so.
-ATOMIC_CODE: set[CodeType] = {way.__code__ for way in (type(_empty_block()).__enter__, type(_empty_block()).__exit__)}
+# Code that an interrupt must not split: entering and leaving a context manager, and functions marked `atomic`.
+ATOMIC_CODE: set[CodeType] = {end.__code__ for end in (type(_empty_block()).__enter__, type(_empty_block()).__exit__)}
 
 
 def atomic(function: Function) -> Function:
-    """Decorator: an interrupt waits until the function is over, with all that it calls. It is to be short."""
+    """Decorator: an interrupt waits until the function returns, with all that it calls. The function must be short."""
     ATOMIC_CODE.add(function.__code__)
     return function
 
 
 def allow_interrupts() -> AbstractContextManager[None]:
-    """Ctrl-C raises KeyboardInterrupt inside, as without this, but not where that would leave things half done.
+    """Inside, Ctrl-C raises KeyboardInterrupt as usual, but not where that would leave things half done.
 
-    That is in the middle of a module that is imported (half of jaxlib's would end the process), of a block that is
-    entered or left, and of what is `atomic`: it is raised a moment later, and dropped if all is done by then. What is
-    raised where Python forgets it, as in a callback of the collector of garbage, is raised again.
+    Three cases defer it: an import (half of jaxlib's would end the process), entering or leaving a context manager, and
+    `atomic` code. The interrupt is then raised a moment later, and dropped if the block has ended by then. One that
+    Python drops, because a callback of the garbage collector raised it, is raised again.
     """
     usual = signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
@@ -81,7 +81,7 @@ def is_in_atomic(frame: FrameType | None) -> bool:
 
 
 def retry_interrupt() -> None:
-    """Interrupt once more in a moment, if that still goes on by then which was to be interrupted."""
+    """Send the interrupt again in a moment, if the interrupted block is still running by then."""
     meant, main = current_block, threading.main_thread()
 
     def send() -> None:
@@ -89,7 +89,7 @@ def retry_interrupt() -> None:
             return
         if sys.platform == "win32":
             signal.raise_signal(signal.SIGINT)
-        else:  # what waits for the system is woken by it
+        else:  # a signal to the thread also wakes a blocking system call
             signal.pthread_kill(main.ident or 0, signal.SIGINT)
 
     waiting = threading.Timer(RETRY_SECONDS, send)

@@ -1,4 +1,4 @@
-"""Source text and places in it. What is shown to a person about a place lives in `diagnostics`."""
+"""Source texts, spans in them, and line and column positions. How a span is shown to a person is in `diagnostics`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-LIBRARY_PREFIX = "stdlib/"  # so begin the names of its modules
+LIBRARY_PREFIX = "stdlib/"  # the names of library sources begin with it
 
 
 class Source:
     """A named text. `name` is what messages call it: a path as the user wrote it, or `<stdin>`, `<string>`.
 
-    `library` says that it is of the standard library, not a text of the user's.
+    `library` marks a source of the standard library, as opposed to a text of the user's.
     """
 
     __slots__ = ("library", "name", "starts", "text")
@@ -34,12 +34,12 @@ class Source:
 
     @property
     def document(self) -> object:
-        """The text that this is, or is a part of: by identity."""
+        """The text that this is, or is a part of, compared by identity."""
         return self
 
     @property
     def document_offset(self) -> int:
-        """How many characters of the whole stand before this."""
+        """How many characters of the whole document come before this text."""
         return 0
 
     def line(self, number: int) -> str:
@@ -50,7 +50,7 @@ class Source:
 
 
 class Place(Struct, eq=False):
-    """Where in its whole a part begins by now. `asked` is set when somebody wants to know."""
+    """Where a part currently begins in its document. `was_read` is set when a position depended on it."""
 
     offset: int = 0
     line: int = 0
@@ -58,9 +58,9 @@ class Place(Struct, eq=False):
 
 
 class Part(Source):
-    """A part of a text, of whole lines, that is read by itself: what is known of it holds wherever it comes to stand.
+    """A part of a document, of whole lines, that is parsed by itself: its results stay valid when it moves.
 
-    Offsets count from its own beginning, lines from that of the whole.
+    Offsets count from its own beginning, lines from the beginning of the document.
     """
 
     __slots__ = ("location", "parent")
@@ -103,15 +103,15 @@ class Span(Struct, frozen=True):
 
     @property
     def in_library(self) -> bool:
-        """Whether it stands in the standard library, not in a text of the user's."""
+        """Whether it lies in the standard library, not in a text of the user's."""
         return self.source.library
 
     def contains(self, other: Span) -> bool:
-        """Whether another one begins within it."""
+        """Whether another span begins within this one."""
         return other.source is self.source and self.start <= other.start < self.end
 
     def starts_after(self, other: Span) -> bool:
-        """Whether this begins where another does or after it, if they stand in one text."""
+        """Whether this begins at or after the start of another span, if both are in one document."""
         mine, its = self.source, other.source
         return (
             mine.document is not its.document or mine.document_offset + self.start >= its.document_offset + other.start
@@ -132,7 +132,7 @@ class Span(Struct, frozen=True):
 
 
 def line_numbers(positions: Sequence[tuple[str, int] | None], nowhere: str = "") -> list[str]:
-    """The lines of a table, given as the names of sources and lines of them: with the files, unless all are in one."""
+    """The lines of a table, given as source names and line numbers: with file names unless all are in one file."""
     files = {place[0] for place in positions if place}
     one_file = len(files) <= 1 and not any(f.startswith(LIBRARY_PREFIX) for f in files)
 

@@ -1,4 +1,4 @@
-"""A program's text from where it stands, and back to there, whole or not at all."""
+"""Reading source files as UTF-8 text, and writing files atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SOURCE_BYTES = 64 * 2**20
 
 
 def read_source(path: Path, name: str) -> Source:
-    """The text of a program. Errors: DL0701 where it cannot be read, DL0102 where it is no text."""
+    """The text of a program file. Errors: DL0701 if it cannot be read, DL0102 if it is not text."""
     try:
         if path.is_dir():
             raise read_error(name, "this is a directory", "name a file in it")
@@ -27,7 +27,7 @@ def read_source(path: Path, name: str) -> Source:
 
 
 def decode_source(data: bytes, name: str) -> Source:
-    """A program's text from its bytes. Errors: DL0102 where it is no text, DL1004 where it is too much."""
+    """A program's text from its bytes. Errors: DL0102 if it is not UTF-8, DL1004 if it is too large."""
     if len(data) > MAX_SOURCE_BYTES:
         raise DifflangError(
             Diagnostic(
@@ -53,7 +53,7 @@ def read_error(name: str, why: str, help: str = "") -> DifflangError:
 
 
 def write_error(name: str, error: OSError) -> DifflangError:
-    """What is said of a file that cannot be written: DL0710."""
+    """The error for a file that cannot be written: DL0710."""
     return DifflangError(Diagnostic("DL0710", f"cannot write `{name}`: {os_error_reason(error)}"))
 
 
@@ -62,10 +62,10 @@ def os_error_reason(error: OSError) -> str:
 
 
 def resolve_links(path: Path) -> Path:
-    """Where a path leads. Errors: OSError for links in a circle, for a folder, and for what is no path."""
+    """The file that a path leads to. Errors: OSError for a cycle of links, a folder, or an invalid path."""
     try:
         found = path.resolve()
-    except RuntimeError:  # Python before 3.13 says so of links in a circle
+    except RuntimeError:  # how Python before 3.13 reports a cycle of links
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     except ValueError as error:
         raise OSError(errno.EINVAL, str(error), str(path)) from None
@@ -77,11 +77,12 @@ def resolve_links(path: Path) -> Path:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file as a whole, beside the old one first, then in its place, with its rights; a reader finds either.
+    """Write a whole file beside the old one, then rename it into place with the old permissions.
 
-    Errors: OSError where that is not possible; an old file is then as it was, and there is no new one.
+    Errors: OSError if that fails; an old file is then unchanged, and no new one exists.
     """
-    path = resolve_links(path)  # a link goes on leading to its file
+    # Replace the file that a link leads to, not the link.
+    path = resolve_links(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with FILE_START_LOCK:

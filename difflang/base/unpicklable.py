@@ -1,4 +1,4 @@
-"""What is a part of something larger, and has no life of its own elsewhere."""
+"""Objects that belong to a loaded module or artifact: copied by identity, and not picklable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflang.base.errors import classify_error
 
 
 class Unpicklable:
-    """Of a loaded file or artifact: a copy is the part itself, as of Python's functions; it is not pickled."""
+    """A part of a loaded file or artifact. A copy is the part itself, as for Python functions; pickling is an error."""
 
     __name__: str
 

@@ -1,7 +1,7 @@
-"""What the doc comments of a program say, in order: the text of a page, without its looks.
+"""Documentation pages of a program: its doc comments as sections, entries, facts and examples, without styling.
 
-A page has what stands at the head of the file, and what it declares: all that is `pub`, or what has a comment where
-nothing is. `# ---- Title` begins a section.
+A page has the comment at the head of the file and its declarations: the `pub` ones, or if there are none, those with
+a doc comment. `# ---- Title` begins a section.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DECLARATION_KEYWORDS: dict[type, str] = {tree.Fn: "fn", tree.Record: "record", t
 
 
 class DocExample(Struct, frozen=True):
-    """What is written after `>`, and what is shown below it, nothing for a line that binds a name."""
+    """The code after `>`, and the output shown below it, empty for a line that binds a name."""
 
     code: str
     output: str
 
 
 class DocEntry(Struct, frozen=True):
-    """A declaration: its first line or lines, what its comment says, and facts such as `Errors` and `Source`."""
+    """A declaration: its signature, its doc text, and facts such as `Errors` and `Source`."""
 
     name: str
     head: str
@@ -44,14 +44,14 @@ class DocEntry(Struct, frozen=True):
 
 
 class DocSection(Struct):
-    """A part of a page; the first may have no title."""
+    """A section of a page; the first may have no title."""
 
     title: str
     entries: list[DocEntry] = field(default_factory=list[DocEntry])
 
 
 class DocPage(Struct, frozen=True):
-    """A module: its name, the text at its head, and its sections."""
+    """The page of a module: its name, the text at its head, and its sections."""
 
     name: str
     text: str
@@ -67,7 +67,7 @@ class DocPage(Struct, frozen=True):
 
 
 def build_page(source: Source, items: Sequence[tree.Item]) -> DocPage:
-    """The page of a program that was read without mistakes."""
+    """The page of a program that parsed without errors."""
     public = [item for item in items if isinstance(item, DocumentedItem) and item.pub]
     shown = public or [item for item in items if isinstance(item, DocumentedItem) and item.doc]
     rules = {item.name: item for item in items if isinstance(item, tree.Rule)}
@@ -89,14 +89,14 @@ def build_entry(source: Source, item: DocumentedItem, rule: tree.Rule | None) ->
 
 
 def declaration_head(source: Source, item: DocumentedItem) -> str:
-    """A function up to its body; a record or an enum as a whole."""
+    """The source of a function up to its body; all of a record or an enum."""
     end = item.body.span.start if isinstance(item, tree.Fn) else item.span.end
     text = source.text[item.name_span.start : end].rstrip().removesuffix("=").rstrip()
     return f"{'host ' if isinstance(item, tree.Fn) and item.host else ''}{DECLARATION_KEYWORDS[type(item)]} {text}"
 
 
 def module_comment(source: Source) -> str:
-    """The comment that a file begins with; a single `#` alone on its line parts paragraphs."""
+    """The comment at the top of a file; a line with only `#` separates paragraphs."""
     lines: list[str] = []
     for line in source.text.splitlines():
         found = re.fullmatch(r"##? ?(.*)", line)
@@ -107,7 +107,7 @@ def module_comment(source: Source) -> str:
 
 
 def text_lines(lines: Sequence[str]) -> Iterator[str]:
-    """What is text and no example."""
+    """The lines that are text, without the examples."""
     inside = False
     for line in lines:
         inside = line.startswith("> ") or (inside and bool(line))
@@ -129,7 +129,7 @@ def parse_examples(lines: Sequence[str]) -> Iterator[DocExample]:
 
 
 def split_facts(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """The text, and what `Errors:` and the like say after it, to the end of the paragraph."""
+    """The text, and the facts after it: `Errors:` and the like, each up to the end of its paragraph."""
     first, *rest = FACT_LABEL.split(text)
     found = [(name, *said.strip().partition("\n\n")) for name, said in zip(rest[::2], rest[1::2], strict=True)]
     after = [more.strip() for _, _, _, more in found if more.strip()]
@@ -152,7 +152,7 @@ def page_as_markdown(page: DocPage) -> str:
 
 
 def entry_as_markdown(one: DocEntry) -> Iterator[str]:
-    """What is told of a declaration, as paragraphs of Markdown."""
+    """A declaration as paragraphs of Markdown."""
     yield code_block(one.head)
     if one.text:
         yield one.text
@@ -171,7 +171,7 @@ def code_block(text: str) -> str:
 
 
 def index_as_markdown(pages: Sequence[DocPage], link: str = "") -> str:
-    """Each page with its first sentence and its names, as Markdown; `link` is the end of the files' names, if any."""
+    """Each page's first sentence and names, as Markdown; `link` is the suffix of the linked files, if any."""
     parts = ["# Modules"]
     for page in pages:
         title = f"[{page.name}]({page.name}{link})" if link else page.name

@@ -1,6 +1,6 @@
-"""Patterns, expressions and types of the tree, made while parsing: a callback for each of their rules.
+"""Parser callbacks that build the tree's patterns, expressions and types: one for each grammar rule.
 
-Declarations and statements live in `build`, which these callbacks are a part of. Names are not looked at.
+Declarations and statements are in `tree_builder`, which extends this class. Names are not resolved here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from difflang.syntax import tree
 from difflang.syntax.lexer import Token
 from difflang.syntax.string_literals import InterpolationSpan, split_literal
 
-MAX_DIGITS = 1_000  # an integer literal longer than this is a mistake, and costly to convert
+# Converting decimal digits takes quadratic time, and Python itself refuses more than 4,300.
+MAX_DIGITS = 1_000
 
 
 class ExpressionBuilder:
@@ -147,7 +148,7 @@ class ExpressionBuilder:
         return tree.Bool(span, False)
 
     def string(self, span: Span, string: Token) -> tree.Str:
-        if string.text == '""':  # also what recovery puts in place of something else
+        if string.text == '""':  # also what error recovery inserts for a missing operand
             return tree.Str(span, ())
         parts: list[str | tree.Interpolation] = []
         for piece in split_literal(self.source, string.start + 1, string.end - 1, self.reports):
@@ -236,11 +237,11 @@ class ExpressionBuilder:
 
 
 def normalized_name(token: Token) -> str:
-    """A name as it is compared: composed characters, so that two ways to type `é` are one name."""
+    """A name in composed characters (NFC), so that two ways to type `é` are one name."""
     text = token.text
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def drop_missing(items: Any) -> tuple[Any, ...]:
-    """Without what was missing, or could not be understood and was reported."""
+    """The items without None, which stands for what was missing or was reported as an error."""
     return tuple(item for item in items if item is not None)

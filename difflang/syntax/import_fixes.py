@@ -1,4 +1,4 @@
-"""Where an import goes in a file that lacks it: among its others, in the order of the alphabet, else at its top."""
+"""Fixes that add an import to a file: among the existing imports in alphabetical order, else at the top."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from difflang.base.source import Source, Span
 
 IMPORT_LINE = re.compile(r"^import[ \t]+(\w+|\"[^\"\n]*\")([^\n]*)(?:\n|\Z)", re.MULTILINE)
 FLOAT_LINE = re.compile(r"^float[ \t]+\w+[^\n]*(?:\n|\Z)", re.MULTILINE)
-HEAD_COMMENT = re.compile(r"(?:#[^\n]*\n)+(?=[ \t\r]*\n)")  # an empty line parts them from what they could be about
+# Only a comment that an empty line separates from the first declaration is about the file.
+HEAD_COMMENT = re.compile(r"(?:#[^\n]*\n)+(?=[ \t\r]*\n)")
 
 
 def add_module_import(source: Source, module: str) -> Fix:
@@ -19,7 +20,7 @@ def add_module_import(source: Source, module: str) -> Fix:
 
 
 def add_name_import(span: Span, name: str) -> tuple[Fix, ...]:
-    """A fix that imports a name of the library where it is used; none where two modules have it."""
+    """A fix that imports a library name where it is used; none if two modules define it."""
     homes = stdlib_modules_of_name().get(name, ())
     if len(homes) != 1:
         return ()
@@ -34,7 +35,7 @@ def add_name_import(span: Span, name: str) -> tuple[Fix, ...]:
 
 
 def insert_import(source: Source, module: str, line: str) -> Fix:
-    """A fix that writes a line among the imports of a file."""
+    """A fix that inserts an import line into a file."""
     text = source.text
     ending = "\r\n" if "\r\n" in text else "\n"
     at, lead, tail = first_import_offset(text), "", ending
@@ -51,6 +52,6 @@ def insert_import(source: Source, module: str, line: str) -> Fix:
 
 
 def first_import_offset(text: str) -> int:
-    """Where a first import goes: below the choice of floats, or the comment that a file begins with."""
+    """Where a first import goes: below the `float` line, or below the comment at the top of the file."""
     found = FLOAT_LINE.search(text) or HEAD_COMMENT.match(text)
     return found.end() if found else 0

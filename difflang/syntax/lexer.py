@@ -1,6 +1,6 @@
-"""Tokens of a text, as many as the parser asks for: which terminals it can take next decides the contextual ones.
+"""The lexer: tokens on demand. The terminals that the parser can accept next decide the contextual keywords.
 
-Which newlines end a statement is decided here, and where doc comments belong. What a string holds lives in `strings`.
+It also decides which newlines end a statement, and attaches doc comments. `string_literals` splits strings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Token(Struct, eq=False):
 
 @cache
 def token_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """What matches the next token: with the contextual terminals, without them; and what continues a line."""
+    """Patterns for the next token with contextual terminals, and without them; and for a continued line."""
     lexis = load_tables().lexis
     symbols = "|".join(map(re.escape, lexis.symbols))
     plain = "|".join(f"(?P<{name}>{pattern})" for name, pattern in lexis.patterns)
@@ -49,7 +49,7 @@ def token_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]
 
 
 class Lexer:
-    """Reads `source` from `pos` to `end`. After `next`, the token stands from `start` to `stop`."""
+    """Reads `source` from `pos` to `end`. After `next`, the token lies from `start` to `stop`."""
 
     __slots__ = (
         "brackets", "comments", "docs", "end", "last", "lexis", "pending", "pos", "scanners", "source", "start", "stop"
@@ -65,11 +65,11 @@ class Lexer:
         self.lexis: TerminalSet = load_tables().lexis
         self.scanners = token_patterns()
         self.comments: dict[int, int] = {}
-        self.docs: dict[int, tuple[int, int]] = {}  # where a token begins: the doc comment above it
+        self.docs: dict[int, tuple[int, int]] = {}  # start of a token -> its doc comment
         self.pending: tuple[int, int] | None = None
 
     def next(self, accepted: Container[str]) -> str:
-        """The kind of the next token, given what the parser can take."""
+        """The kind of the next token, given the terminals that the parser can accept."""
         text, end = self.source.text, self.end
         full, plain, join = self.scanners
         pos = self.pos
@@ -97,7 +97,8 @@ class Lexer:
                 self._record_comment(match.start("COMMENT"), pos)
                 continue
             elif kind not in accepted:
-                match = plain.match(text, pos, end)  # a contextual terminal where none is meant
+                # A contextual terminal that the parser cannot accept here is an ordinary name.
+                match = plain.match(text, pos, end)
                 if match is None:
                     return self._nothing(pos)
                 kind = match.lastgroup  # type: ignore[assignment]
@@ -118,7 +119,7 @@ class Lexer:
         return kind
 
     def _nothing(self, pos: int) -> str:
-        """The end, or a character that begins no token."""
+        """The end of the text, or a character that begins no token."""
         text = self.source.text
         while pos < self.end and text[pos] in " \t":
             pos += 1
@@ -127,7 +128,7 @@ class Lexer:
         return BAD_TOKEN if pos < self.end else END_OF_TEXT
 
     def _record_comment(self, start: int, stop: int) -> None:
-        """Remember a comment, and a doc comment on lines of its own as what the next token may be told."""
+        """Record a comment; a doc comment on lines of its own may belong to the next token."""
         text = self.source.text
         self.comments[start] = stop
         if not text.startswith("##", start):
@@ -141,7 +142,7 @@ class Lexer:
             self.pending = (start, stop)
 
     def restarted_at(self, pos: int, last: str, brackets: list[str]) -> Lexer:
-        """A lexer of the same text elsewhere, sharing what was found in comments."""
+        """A lexer of the same text at another position, sharing the recorded comments."""
         other = Lexer(self.source, pos, self.end)
         other.last, other.brackets = last, brackets
         other.comments, other.docs = self.comments, self.docs
@@ -156,7 +157,7 @@ class Lexer:
 
 
 def tokenize(source: Source) -> tuple[Token, ...]:
-    """Every token and comment as it stands, contextual words as names: for highlighting and completeness."""
+    """Every token and comment in order, contextual keywords as names: for highlighting and completeness."""
     lexer = Lexer(source, 0, len(source.text))
     found: list[Token] = []
     while (kind := lexer.next(())) != END_OF_TEXT:
@@ -168,5 +169,5 @@ def tokenize(source: Source) -> tuple[Token, ...]:
 
 
 def comment_spans(lexer: Lexer) -> tuple[Span, ...]:
-    """The comments met so far, in order."""
+    """The comments seen so far, in order."""
     return tuple(Span(lexer.source, start, stop) for start, stop in sorted(lexer.comments.items()))

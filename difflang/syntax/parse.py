@@ -1,6 +1,6 @@
-"""Text to tree: the loop that drives the tables, making the tree as it goes, so that no depth is too deep.
+"""The parser: the LALR loop that drives the tables and builds the tree as it reduces, without recursion.
 
-What happens at a mistake lives in `recover` and `mistakes`; what a rule makes of its children in `build`.
+Error recovery is in `recovery`; `tree_builder` says what a rule makes of its children.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from difflang.syntax.parser_tables import ACCEPT, Production, load_tables
 from difflang.syntax.recovery.error_recovery import ErrorRecovery
 from difflang.syntax.tree_builder import TreeBuilder
 
-Reduction = Callable[[Any, list[Any], int, int], Any]  # what the symbols of a rule, from where to where, make
+Reduction = Callable[[Any, list[Any], int, int], Any]  # (builder, symbols of a rule, start, end) -> value
 MAX_MISTAKES = 50  # more than this and the text is hardly a program
 
 
 class ParsedModule(Struct, frozen=True):
-    """What was understood of a file, and what was not. `comments` are all comments, in order."""
+    """A parsed file and its diagnostics. `comments` are all comments, in order."""
 
     module: tree.Module
     diagnostics: tuple[Diagnostic, ...]
     comments: tuple[Span, ...] = ()
-    incomplete: bool = False  # nothing is wrong but that more must follow
+    incomplete: bool = False  # the only error is that the text ends too early
 
 
 class ParsedExpression(Struct, frozen=True):
-    """What was understood of one expression: None if it was not one."""
+    """A parsed expression, None if it was not one, and its diagnostics."""
 
     value: tree.Expr | None
     diagnostics: tuple[Diagnostic, ...]
@@ -43,7 +43,7 @@ class ParsedExpression(Struct, frozen=True):
 
 
 def parse(source: Source) -> ParsedModule:
-    """The module that a text spells, and a diagnostic for each mistake in it. Never raises.
+    """Parse a module; a diagnostic for each mistake in it. Never raises.
 
     Cost: 0.1 ms a line.
     """
@@ -54,7 +54,7 @@ def parse(source: Source) -> ParsedModule:
 
 
 def parse_span(span: Span) -> ParsedModule:
-    """The items that a part of a text spells, with places in the whole of it. Never raises."""
+    """Parse the items in a part of a text, with spans in the whole of it. Never raises."""
     source = span.source
     reports: list[Diagnostic] = []
     parser = LalrParser(source, span.start, span.end, reports)
@@ -69,7 +69,7 @@ def parse_span(span: Span) -> ParsedModule:
 
 
 def parse_expression(source: Source) -> ParsedExpression:
-    """The one expression that a text spells. Never raises."""
+    """Parse a text as one expression. Never raises."""
     if strange := _report_not_text(source):
         return ParsedExpression(None, (strange,))
     reports: list[Diagnostic] = []
@@ -82,7 +82,7 @@ def parse_expression(source: Source) -> ParsedExpression:
 
 
 class ReductionCallbacks(dict[int, Reduction]):
-    """What to do with the symbols of each rule, by its number; made when the rule is first met."""
+    """The action for each rule by number, created when the rule is first reduced."""
 
     def __missing__(self, number: int) -> Reduction:
         made = self[number] = _reduction_of(load_tables().rules[number])
@@ -112,7 +112,7 @@ class LalrParser:
         self.recent: deque[Token] = deque(maxlen=4)
 
     def run(self, rule: str, mistake: Callable[[str], bool]) -> Any:
-        """The value of the start rule; None if `mistake`, told the kind of a token at fault, gives up."""
+        """The value of the start rule; None if `mistake`, called with the kind of an unexpected token, gives up."""
         rows, states, text = self.tables.rows, self.states, self.source.text
         states.append(self.tables.starts[rule])
         while True:
@@ -135,16 +135,16 @@ class LalrParser:
         self.reports.append(Diagnostic("DL1001", f"more than {MAX_MISTAKES} syntax errors", (at,)))
 
     def shift(self, token: Token, state: int) -> None:
-        """Put a token on the stack."""
+        """Push a token."""
         self.recent.append(token)
         self.states.append(state)
         self.values.append(token)
         self.starts.append(token.start)
-        # Nothing ends with the newline after it.
+        # A node's span does not include the newline after it.
         self.ends.append(self.ends[-1] if token.kind == "_NL" and self.ends else token.end)
 
     def reduced(self, kind: str) -> int | None:
-        """Reduce until `kind` can be shifted, and say to which state; None if it cannot."""
+        """Reduce until `kind` can be shifted; the state to shift to, or None if it cannot."""
         rows, rules, chains = self.tables.rows, self.tables.rules, self.tables.chains
         states, values, starts, ends = self.states, self.values, self.starts, self.ends
         build, callbacks = self.build, self.callbacks
@@ -155,6 +155,7 @@ class LalrParser:
             rule = rules[~action]
             size = rule.size
             if rule.is_unit:
+                # Unit rules only rename the top of the stack; a name passes through a dozen, so the chain is memoized.
                 key = (states[-2], states[-1], kind)
                 state = chains.get(key)
                 if state is None:
@@ -175,7 +176,7 @@ class LalrParser:
             states.append(rows[states[-1]][rule.origin])
 
     def _apply_unit_rules(self, below: int, state: int, kind: str) -> int:
-        """The state above `below` after all rules that only rename what is on top of the stack."""
+        """The state above `below` after all unit rules on the top of the stack."""
         rows, rules = self.tables.rows, self.tables.rules
         while True:
             action = rows[state].get(kind)
@@ -185,13 +186,13 @@ class LalrParser:
 
 
 def parse_nested_expression(build: TreeBuilder, span: Span) -> tree.Expr | None:
-    """The expression that a part of the source spells: what a string holds in braces."""
+    """Parse a part of the source as an expression: the text between braces in a string."""
     parser = LalrParser(build.source, span.start, span.end, build.reports, build)
     return parser.run("expr", ErrorRecovery(parser).resume)
 
 
 def _reduction_of(rule: Production) -> Reduction:
-    """What to do with the symbols of `rule`: pick the children, then call its method of `TreeBuilder`."""
+    """The action of `rule`: pick the children, then call its method of `TreeBuilder`."""
     if rule.origin.startswith("_"):
         return lambda build, values, start, end: _children(rule, values)
     keep = tuple(index for index, _, _ in rule.keep)
@@ -206,7 +207,7 @@ def _reduction_of(rule: Production) -> Reduction:
 
 
 def _children(rule: Production, values: list[Any]) -> list[Any]:
-    """The children of `rule`. The list of a repetition is extended in place: it is on the stack once."""
+    """The children of `rule`. The list of a repetition is extended in place: the stack holds its only reference."""
     children: list[Any] = []
     for index, spread, nones in rule.keep:
         children += [None] * nones
@@ -224,7 +225,7 @@ CONTROL_CHARACTERS = re.compile("[\\x00-\\x08\\x0e-\\x1f\\x7f\\ud800-\\udfff]")
 
 
 def _report_not_text(source: Source) -> Diagnostic | None:
-    """One report for a file that holds something else than text."""
+    """One report for a file that is not text."""
     strange = CONTROL_CHARACTERS.search(source.text)
     if strange is None:
         return None

@@ -1,6 +1,6 @@
-"""The parser's tables: made from `difflang.lark` by lark once, then kept as JSON in the user's cache folder.
+"""LALR parser tables, generated from `difflang.lark` by lark once, then cached as JSON in the user's cache folder.
 
-Lark is imported only to make them. What drives them lives in `parse`, what they make of a text in `build`.
+Lark is imported only to generate them. `parse` drives them, and `tree_builder` builds the tree.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ACCEPT = 1 << 30
 
 
 class Production(Struct, frozen=True):
-    """A production. `keep` says what reaches the callback: (index, whether that list is spliced in, Nones before)."""
+    """A production. `keep` selects the callback's arguments: (index, whether that list is spliced in, Nones before)."""
 
     origin: str
     size: int
     callback: str
     keep: tuple[tuple[int, bool, int], ...]
-    missing: int  # how many Nones come last
+    missing: int  # the number of Nones at the end
     single: bool  # a single child stands for the whole
 
     @property
@@ -43,7 +43,7 @@ class Production(Struct, frozen=True):
 
     @property
     def takes_symbols_only(self) -> bool:
-        """Nothing is spliced in or added: the children are some of the symbols."""
+        """Whether the children are a subset of the symbols: nothing is spliced in or added."""
         return not self.missing and not any(spread or nones for _, spread, nones in self.keep)
 
 
@@ -59,7 +59,7 @@ class TerminalSet(Struct, frozen=True):
 
 
 class ParserTables(Struct, frozen=True):
-    """`rows[state][symbol]` is a state to go to, the complement of a rule's number, or ACCEPT."""
+    """`rows[state][symbol]` is the next state, the complement of a rule's number, or ACCEPT."""
 
     rows: tuple[Mapping[str, int], ...]
     rules: tuple[Production, ...]
@@ -70,7 +70,7 @@ class ParserTables(Struct, frozen=True):
 
 @cache
 def load_tables() -> ParserTables:
-    """The tables of the language, from the cache if it has them."""
+    """The tables of the language, from the cache if possible."""
     grammar = package_data.grammar_text()
     path = package_data.cache_folder() / f"grammar-{_cache_key(grammar)}.json"
     kept = read_cached(path)
@@ -82,13 +82,13 @@ def load_tables() -> ParserTables:
 
 
 def _cache_key(grammar: str) -> str:
-    """Everything the tables depend on."""
+    """A hash of everything the tables depend on."""
     parts = (str(CACHE_FORMAT), lark_version(), sys.version, grammar)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def lark_version() -> str:
-    """The version of what makes the tables, by the name of its folder: its metadata takes longer to read."""
+    """Lark's version by the name of its metadata folder: reading the metadata takes longer."""
     spec = find_spec("lark")
     home = Path(spec.origin).parents[1] if spec is not None and spec.origin else None
     found = sorted(home.glob("lark-*.dist-info")) if home is not None else []
@@ -103,7 +103,7 @@ def lark_version() -> str:
 
 
 def read_cached(path: Path) -> ParserTables | None:
-    """What `write` wrote there; None for anything else, since it can be made again."""
+    """The tables that `write_cached` stored; None for any damage, since they can be generated again."""
     try:
         data = json.loads(path.read_bytes())
         if data["checksum"] != _checksum(data["tables"]):
@@ -114,7 +114,7 @@ def read_cached(path: Path) -> ParserTables | None:
 
 
 def write_cached(path: Path, data: dict[str, Any]) -> None:
-    """Keep tables for the next start, whole or not at all. A folder that cannot be written costs time, nothing else."""
+    """Cache the tables atomically. If the folder cannot be written, the next start only takes longer."""
     text = json.dumps({"checksum": _checksum(data), "tables": data}, separators=(",", ":"))
     temporary = ""
     try:
@@ -134,7 +134,7 @@ def _checksum(data: dict[str, Any]) -> str:
 
 
 def decode_tables(data: dict[str, Any]) -> ParserTables:
-    """Tables from what JSON can hold."""
+    """Tables from their JSON form."""
     lexis = data["lexis"]
     return ParserTables(
         rows=tuple(data["rows"]),
@@ -156,11 +156,11 @@ def decode_tables(data: dict[str, Any]) -> ParserTables:
     )
 
 
-# ---- Making them
+# ---- Generating the tables
 
 
 def build_tables(grammar: str) -> dict[str, Any]:
-    """Tables of a grammar, as JSON can hold them.
+    """The tables of a grammar, in JSON form.
 
     Errors: lark's GrammarError for a grammar that is not LALR(1).
     Cost:   half a second.
@@ -204,7 +204,7 @@ def _production_key(rule: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _renumber_states(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
-    """The states as they are met from the start: lark numbers them as its sets fall, differently each time."""
+    """Number the states in order of discovery: lark's numbers depend on set order and differ on each run."""
     met = {state: number for number, state in enumerate(starts[start] for start in START_RULES)}
     queue = list(met)
     for state in queue:
@@ -220,7 +220,7 @@ def _renumber_states(rows: list[dict[str, int]], starts: dict[str, int]) -> tupl
 
 
 def _encode_production(data: dict[str, Any]) -> list[Any]:
-    """The serialized form of `Production`: lark's rules for what reaches a callback, worked out beforehand."""
+    """The JSON form of `Production`, with lark's rules for a callback's arguments worked out beforehand."""
     origin, symbols, options = str(data["origin"]["name"]), data["expansion"], data["options"]
     nones = [0] * (len(symbols) + 1)
     at = 0
@@ -241,12 +241,13 @@ def _encode_production(data: dict[str, Any]) -> list[Any]:
 
 
 def _encode_terminals(terminals: list[dict[str, Any]]) -> dict[str, Any]:
-    """The serialized form of `TerminalSet`. Longer fixed texts first, then lark's order for regular expressions."""
+    """The JSON form of `TerminalSet`. Longer fixed texts first, then lark's order for regular expressions."""
     fixed = {t["pattern"]["value"]: t["name"] for t in terminals if t["pattern"]["__type__"] == "PatternStr"}
     regular = {t["name"]: t for t in terminals if t["pattern"]["__type__"] == "PatternRE"}
     texts = {name: t["pattern"]["value"] for name, t in regular.items()}
     own = ("NAME", "JOIN", "SPACE")
-    ranked = sorted((n for n in texts if n not in own), key=lambda n: (n != "FLOAT", n))  # 1.5 before 1
+    # FLOAT before INT, or `1.5` would be read as `1`.
+    ranked = sorted((n for n in texts if n not in own), key=lambda n: (n != "FLOAT", n))
     return {
         "words": {text: name for text, name in fixed.items() if text.isidentifier()},
         "symbols": {t: fixed[t] for t in sorted(fixed, key=lambda t: (-len(t), t)) if not t.isidentifier()},

@@ -1,6 +1,6 @@
-"""The concrete syntax tree: every token of a text that is a program, with the comments and empty lines around it.
+"""The concrete syntax tree: every token of a program's text, with the comments and empty lines around it.
 
-What the tokens mean lives in `tree`; this one is for tools that write a text again, such as the formatter.
+The abstract tree is in `tree`; this one serves tools that rewrite text, such as the formatter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from difflang.syntax.parser_tables import load_tables
 
 
 class LeadingComment(Struct, frozen=True):
-    """A comment on lines of its own; `blank` says that an empty line stands above it."""
+    """A comment on lines of its own; `blank_before` marks an empty line above it."""
 
     text: str
     blank_before: bool
@@ -27,39 +27,38 @@ class LeadingComment(Struct, frozen=True):
 class ConcreteLeaf(Token, eq=False):
     """A token with the comments around it."""
 
-    leading_comments: list[LeadingComment] = field(
-        default_factory=list[LeadingComment]
-    )  # the comments on lines of their own before it
-    trailing_comment: str = ""  # the comment behind it on its line
+    # Comments on lines of their own above the token.
+    leading_comments: list[LeadingComment] = field(default_factory=list[LeadingComment])
+    trailing_comment: str = ""  # the comment after it on its line
     blank: bool = False  # an empty line stands above it
     newline_after: bool = False  # the next token stands on a later line
     in_braces: bool = True  # a line that ends here may end a statement: the innermost bracket is a brace
 
 
 class ConcreteNode(Struct, eq=False):
-    """What a rule of the grammar made of its children, all of them. `start` and `end` are -1 if it has none."""
+    """A grammar rule applied to its children, all of them. `start` and `end` are -1 if it has none."""
 
     kind: str  # the name of the rule, or the name that it gives this form
     origin: str  # the name of the rule
     children: list[ConcretePart]
     start: int
     end: int
-    comments: int = 0  # how many stand between its first token and its last
-    has_inner_comments: bool = False  # one of them stands between two of its children
+    comments: int = 0  # the number of comments between its first token and its last
+    has_inner_comments: bool = False  # one of them lies between two of its children
 
 
 ConcretePart = ConcreteNode | ConcreteLeaf
 
 
 class ConcreteTree(Struct, frozen=True, eq=False):
-    """A whole text. `nodes` has each after those below it; `end` holds the comments after all tokens."""
+    """A whole text. `nodes` is in post-order; `end_of_file` holds the comments after all tokens."""
 
     nodes: list[ConcreteNode]
     end_of_file: ConcreteLeaf
 
 
 def parse_concrete_tree(source: Source) -> ConcreteTree:
-    """The concrete tree of a text without mistakes. Errors: AssertionError for another text; ask `parse` first."""
+    """The concrete tree of a text without errors. Errors: AssertionError for another text; call `parse` first."""
     reports: list[Diagnostic] = []
     reader = _ConcreteParser(source, reports)
     whole = reader.run("start", lambda kind: False)
@@ -78,7 +77,7 @@ def parse_concrete_tree(source: Source) -> ConcreteTree:
 
 
 class _ConcreteParser(LalrParser):
-    """The parser, keeping every token."""
+    """The LALR parser, recording every token."""
 
     def __init__(self, source: Source, reports: list[Diagnostic]) -> None:
         super().__init__(source, text_start(source), len(source.text), reports, self, _ConcreteCallbacks())
@@ -115,7 +114,7 @@ def _is_visible(part: ConcretePart) -> bool:
 
 
 def _splice_lists(children: list[Any]) -> list[ConcretePart]:
-    """The children, repetitions spliced in; the list of one that comes first is extended in place."""
+    """The children with repetitions spliced in; a list that comes first is extended in place."""
     if not children or not isinstance(children[0], list):
         parts, rest = list[ConcretePart](), children
     else:
@@ -129,7 +128,7 @@ def _splice_lists(children: list[Any]) -> list[ConcretePart]:
 
 
 def _attach_comments(text: str, leaves: list[ConcreteLeaf], comments: list[tuple[int, int]], end: ConcreteLeaf) -> None:
-    """Give each comment and empty line to the token beside it."""
+    """Attach each comment and empty line to the token beside it."""
     brackets = ["LBRACE"]
     left = iter([*comments, (len(text) + 1, 0)])
     begin, stop = next(left)

@@ -1,4 +1,4 @@
-"""The formatter: a program's text laid out anew. What it means and all its comments stay; that is checked each time."""
+"""The formatter: lays out a program's text. Meaning and comments are unchanged, which is checked every time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_ROUNDS = 4
 
 
 def format_program(source: Source, width: int = WIDTH) -> str:
-    """The text of a program, laid out within a width; of one that is, the same.
+    """Format a program's text within a width; a formatted one stays the same.
 
     Errors: DifflangError for a text that does not parse; InternalError if the layout would change it.
     Cost:   1 ms a line.
@@ -22,7 +22,7 @@ def format_program(source: Source, width: int = WIDTH) -> str:
     before = parse(source)
     if before.diagnostics:
         raise DifflangError(*before.diagnostics)
-    # A comment where none can stay goes to the end of its line, and what breaks around it may change with that.
+    # A comment that cannot stay in place moves to the end of its line, which may change the breaks around it: repeat.
     for _ in range(MAX_ROUNDS):
         text = render_doc(layout_program(parse_concrete_tree(source)), width)
         if text == source.text:
@@ -36,7 +36,7 @@ def format_program(source: Source, width: int = WIDTH) -> str:
 
 
 def is_same_program(one: ParsedModule, other: ParsedModule) -> bool:
-    """Whether two texts are the same but for their layout."""
+    """Whether two texts differ in layout only."""
     if sorted(c.text.rstrip() for c in one.comments) != sorted(c.text.rstrip() for c in other.comments):
         return False
     todo: list[tuple[object, object]] = [(one.module, other.module)]

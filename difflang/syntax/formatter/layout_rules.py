@@ -1,8 +1,8 @@
-"""How a program is laid out: for every rule of the grammar, where its lines may break.
+"""The formatter's layout rules: for each grammar rule, where its lines may break.
 
-Between braces a line ends an item; in parentheses and brackets each line ends with a comma. An operator begins a line
-where it can, which is in parentheses and brackets; between braces it must end one. What an author has written on
-several lines between braces stays so, as does a list with a comma at its end. Comments are never laid out again.
+Between braces a newline ends an item; in parentheses and brackets a comma ends each line. An operator begins a line
+where it can, which is in parentheses and brackets; between braces it must end one. A list that the author broke
+between braces stays broken, as does one with a trailing comma. The text of comments is never changed.
 """
 
 from __future__ import annotations
@@ -28,44 +28,31 @@ from difflang.syntax.formatter.pretty_printer import (
 
 LINE_STARTERS = ("AND", "OR", "PIPE")  # these may begin a line between braces too
 NUMBER_KINDS = ("int_", "float_", "negative")
-HUGGED_KINDS = (
-    "string",
-    "array",
-    "array_comprehension",
-    "block",
-    "if_",
-    "match_",
-)  # alone between parentheses, they break inside
-NAME_KINDS = (
-    "name",
-    "name_pattern",
-    "path_pattern",
-    "type_name",
-    "any_shape",
-    "attribute_name",
-    "path",
-    "member",
-    "prime",
-)
+# Alone between parentheses these break inside, not after the parenthesis.
+HUGGED_KINDS = ("string", "array", "array_comprehension", "block", "if_", "match_")
+NAME_KINDS = tuple("name name_pattern path_pattern type_name any_shape attribute_name path member prime".split())
 WORD_KINDS = ("int_", "float_", "string", "true", "false", "type_int", "literal_pattern", "break_", "continue_")
-TIGHT_KINDS = frozenset((*NAME_KINDS, *WORD_KINDS, "dots", "unit", "attributes"))  # whose parts stand without spaces
+# Written without spaces between their parts.
+TIGHT_KINDS = frozenset((*NAME_KINDS, *WORD_KINDS, "dots", "unit", "attributes"))
 SIMPLE_KINDS = ("name", "member", "index", *NUMBER_KINDS)
-# None may end these lists.
+# The grammar allows no comma at the end of these lists.
 NO_TRAILING_COMMA = ("index", "variant_pattern", "tuple_case", "type_atom", "type_call", "array_comprehension")
-TRANSPARENT_KINDS = ("arg",)  # stand for what they hold
+TRANSPARENT_KINDS = ("arg",)  # laid out as the part they hold
 
 
 class LaidOutPart(Struct, eq=False):
-    """A part, laid out. `kind` is what its end is: an argument of the kind of its value, say."""
+    """A laid-out part. `kind` decides how its surroundings break: an argument has the kind of its value."""
 
     doc: Doc
     kind: str = ""
-    broken: bool = False  # it takes several lines whatever the width
-    breaks_all: bool = False  # of a chain: all its lines break whatever the width
-    chain: Doc = ""  # of operators: as `doc`, its lines not indented
-    start: Doc = ""  # of a chain: its first operand
-    chain_links: list[Doc] = field(default_factory=list[Doc])  # and what follows it
-    block_docs: Doc = ""  # as `doc`, to go into one group with what stands beside it
+    broken: bool = False  # takes several lines at any width
+    # A chain of operators of one precedence: whether all its lines break at any width, its document without indentation,
+    # its first operand, and the operators with their right operands.
+    breaks_all: bool = False
+    chain: Doc = ""
+    start: Doc = ""
+    chain_links: list[Doc] = field(default_factory=list[Doc])
+    block_docs: Doc = ""  # as `doc`, for one break group with the parts beside it
 
 
 def layout_program(program: ConcreteTree) -> Doc:
@@ -81,7 +68,7 @@ def layout_program(program: ConcreteTree) -> Doc:
 
 
 def leaf_doc(leaf: ConcreteLeaf) -> Doc:
-    """A token with the comments that stand with it."""
+    """A token with the comments attached to it."""
     above: list[Doc] = [OwnLineComment(c.text, c.blank_before and i > 0) for i, c in enumerate(leaf.leading_comments)]
     if above and leaf.blank:
         above.append(BLANK_LINE)
@@ -89,7 +76,7 @@ def leaf_doc(leaf: ConcreteLeaf) -> Doc:
 
 
 def leaf_and_trailing(leaf: ConcreteLeaf) -> tuple[Doc, ...]:
-    """A token and the comment behind it."""
+    """A token and the comment after it."""
     text = " ".join(leaf.text.split()) if leaf.kind == "_EXTERN" else leaf.text
     return (text, TrailingComment(leaf.trailing_comment)) if leaf.trailing_comment else (text,)
 
@@ -123,10 +110,10 @@ class _LayoutBuilder:
     def doc(self, part: ConcretePart) -> Doc:
         return self.layouts[part].doc if isinstance(part, ConcreteNode) else leaf_doc(part)
 
-    # ---- What many rules have in common
+    # ---- Layouts that many rules share
 
     def join_parts(self, parts: Sequence[ConcretePart], space: str = " ") -> Doc:
-        """Parts side by side, commas and colons close to what is before them."""
+        """Parts side by side; commas and colons follow without a space."""
         docs: list[Doc] = []
         for i, part in enumerate(parts):
             docs.append(space if i and part.kind not in ("COMMA", "COLON") else "")
@@ -136,7 +123,7 @@ class _LayoutBuilder:
     def head_and_value(
         self, before: Sequence[ConcretePart], part: ConcretePart, *, commented: bool = False, space: str = " "
     ) -> LaidOutPart:
-        """Words and a value after them: a chain of operators goes to the next line if it is too long."""
+        """Words and the value after them: a chain of operators that is too long starts on the next line."""
         laid = self.layout_of(part)
         head = self.join_parts(before)
         if laid.kind == "chain":
@@ -148,7 +135,7 @@ class _LayoutBuilder:
         return LaidOutPart((head, space, laid.doc), laid.kind)
 
     def bracketed_list(self, node: ConcreteNode, parts: Sequence[ConcretePart]) -> LaidOutPart:
-        """What stands in parentheses or brackets, these included: the items one a line, if they do not fit."""
+        """A list with its parentheses or brackets: one item a line if they do not fit."""
         opener, *inner, closer = parts
         assert isinstance(closer, ConcreteLeaf)
         lists = [p for p in inner if isinstance(p, ConcreteNode) and p.kind in ("args", "names", "lambda_params")]
@@ -160,12 +147,14 @@ class _LayoutBuilder:
             return LaidOutPart((self.doc(opener), *leaf_and_trailing(closer)), node.kind)
         last = items[-1] if items else LaidOutPart("")
         broken = commented or trailing or any(item.broken for item in items[:-1])
+        # `f([` and `f({`: a single hugged argument shares its brackets' lines.
         if len(items) == 1 and last.kind in HUGGED_KINDS and not broken:
             return LaidOutPart((self.doc(opener), last.doc, self.doc(closer)), node.kind)
         comma = node.kind not in NO_TRAILING_COMMA and last.kind != "comprehension"
         broken = broken or (last.broken and (not comma or last.kind not in HUGGED_KINDS))
         end: Doc = IfBroken(",") if comma and items and not trailing else ""
         rows = [*self.separated_items(inner, ","), end]
+        # Numbers fill their lines, since one a line wastes the page.
         if all(item.kind in NUMBER_KINDS for item in items) and not commented:
             rows = [FilledDoc(self.filled(inner, "," if trailing else end))]
         below = [OwnLineComment(c.text) for c in closer.leading_comments]
@@ -181,7 +170,7 @@ class _LayoutBuilder:
         return [(self.doc(item), end) for item, end in zip(items, ends, strict=True)]
 
     def separated_items(self, inner: Sequence[ConcretePart], comma: Doc, *, blanks: bool = False) -> list[Doc]:
-        """Items, separated by `comma` and a line, with the comments of the commas that are there."""
+        """Items separated by `comma` and a line break, with the comments attached to the existing commas."""
         rows: list[Doc] = []
         pending: list[Doc] = []
         last = max((i for i, part in enumerate(inner) if part.kind != "COMMA"), default=0)
@@ -201,7 +190,7 @@ class _LayoutBuilder:
         return [*rows, *pending]
 
     def braced_body(self, opener: ConcreteLeaf, rows: Sequence[Doc], closer: ConcreteLeaf) -> Doc:
-        """What stands in braces, these included."""
+        """The content of braces, with the braces."""
         below = [
             OwnLineComment(c.text, c.blank_before and (i > 0 or bool(rows)))
             for i, c in enumerate(closer.leading_comments)
@@ -223,7 +212,7 @@ class _LayoutBuilder:
         return self.statements(parts)
 
     def name_and_brackets(self, node: ConcreteNode, parts: list[ConcretePart], space: str = "") -> LaidOutPart:
-        """A name, and what follows in parentheses or brackets, after a `space`."""
+        """A name, then a `space`, then a list in parentheses or brackets."""
         at = opening_bracket_index(parts)
         if at is None:
             return LaidOutPart(self.join_parts(parts, space), node.kind)
@@ -239,7 +228,7 @@ class _LayoutBuilder:
     lay_tuple_ = lay_array = lay_array_comprehension = lay_call = lay_index = name_and_brackets
 
     def lay_type_apply(self, node: ConcreteNode, parts: list[ConcretePart]) -> Doc | LaidOutPart:
-        """A type breaks only where a comment or a comma at its end wants it: what is around it breaks first."""
+        """A type breaks only at a comment or if it has a trailing comma: its surroundings break first."""
         if node.has_inner_comments or parts[-2].kind == "COMMA":
             return self.name_and_brackets(node, parts)
         at = opening_bracket_index(parts)
@@ -290,7 +279,7 @@ class _LayoutBuilder:
     def braced_members(
         self, node: ConcreteNode, head: Doc, opener: ConcreteLeaf, inside: Sequence[ConcretePart], closer: ConcreteLeaf
     ) -> LaidOutPart:
-        """Fields, variants or cases between braces: a line ends one where they stand on several."""
+        """Fields, variants or cases between braces: newlines separate them if the author used several lines."""
         holder = inside[0] if inside else None
         inner = [p for p in holder.children if is_visible(p)] if isinstance(holder, ConcreteNode) else []
         items = [part for part in inner if part.kind != "COMMA"]
@@ -395,6 +384,7 @@ class _LayoutBuilder:
         links: list[Doc] = []
         for op, operand in zip(rest[::2], rest[1::2], strict=True):
             assert isinstance(op, ConcreteLeaf)
+            # Between braces a newline ends a statement, so that an operator must end its line there.
             before = not op.in_braces or op.kind in LINE_STARTERS
             sign, right = self.doc(op), self.doc(operand)
             gap = HARD_BREAK if op.trailing_comment else " "
@@ -457,10 +447,10 @@ class _LayoutBuilder:
 
 
 def is_visible(part: ConcretePart) -> bool:
-    """Whether a part has any tokens but the ends of lines."""
+    """Whether a part has any token other than a newline."""
     return part.end >= 0 and part.kind != "_NL"
 
 
 def opening_bracket_index(parts: Sequence[ConcretePart]) -> int | None:
-    """Where the parentheses or brackets begin."""
+    """The index of the opening parenthesis or bracket."""
     return next((i for i, part in enumerate(parts) if part.kind in ("LPAR", "LSQB")), None)

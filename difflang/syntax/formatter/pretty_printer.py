@@ -1,7 +1,6 @@
-"""A pretty printer: documents that say where lines may break, laid out within a width.
+"""A Wadler-style pretty printer: documents with optional line breaks, rendered within a width.
 
-A group stays on one line if it fits there, else all its own lines break. What the groups of a program are is for
-`layout` to say.
+A group stays on one line if it fits, else all its own lines break. `layout_rules` builds the groups of a program.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ INDENT_WIDTH = 2
 
 
 class LineBreak(Struct, frozen=True):
-    """A place where a line may break; `flat` where it does not. With `hard` it always does."""
+    """A possible line break; `flat` is the text in its place if the line does not break. With `hard` it always breaks."""
 
     flat: str = " "
     hard: bool = False
@@ -25,27 +24,27 @@ class LineBreak(Struct, frozen=True):
 
 
 class BreakGroup(Struct, frozen=True):
-    """Parts that stand on one line, or break at all their lines; `broken` ones always do."""
+    """Parts that stand on one line, or break at all their breaks; a `broken` group always does."""
 
     parts: Sequence[Doc]
     broken: bool = False
 
 
 class IndentedDoc(Struct, frozen=True):
-    """Parts whose lines begin further right, if the group around them breaks."""
+    """Parts whose lines are indented if the group around them breaks."""
 
     parts: Sequence[Doc]
 
 
 class FilledDoc(Struct, frozen=True):
-    """Parts with a line between any two, each broken only where the next part does not fit."""
+    """Parts with a break between any two, each broken only where the next part does not fit."""
 
     parts: Sequence[Doc]
-    first: int = 0  # those before are laid out
+    first: int = 0  # the parts before it are already printed
 
 
 class IfBroken(Struct, frozen=True):
-    """A text that is there only where the group around it breaks, and one for where it does not."""
+    """A text if the group around it breaks, and another one if it does not."""
 
     text: str
     flat: str = ""
@@ -59,7 +58,7 @@ class OwnLineComment(Struct, frozen=True):
 
 
 class TrailingComment(Struct, frozen=True):
-    """A comment after what stands on the line; it counts as nothing in the width."""
+    """A comment at the end of the line; it does not count in the width."""
 
     text: str
 
@@ -76,7 +75,7 @@ Doc = (
     | tuple["Doc", ...]
     | list["Doc"]
 )
-PrintTask = tuple[int, bool, Doc]  # how far right, whether on one line, what
+PrintTask = tuple[int, bool, Doc]  # indentation, whether on one line, document
 
 SOFT_SPACE = LineBreak()
 SOFT_BREAK = LineBreak("")
@@ -85,7 +84,7 @@ BLANK_LINE = LineBreak(hard=True, blank=True)
 
 
 def render_doc(doc: Doc, width: int = WIDTH) -> str:
-    """The text of a document, each line without space at its end.
+    """The text of a document, without spaces at line ends.
 
     Cost: linear in the document, times the width.
     Source: Wadler 2003, A prettier printer; Oppen 1980, Prettyprinting.
@@ -103,6 +102,7 @@ class _DocPrinter:
         self.used = 0  # cells of the row, 0 while it is empty
         self.indent = 0
         self.suffixes: list[str] = []
+        # An explicit stack: documents nest as deep as programs, deeper than Python's recursion limit.
         self.todo: list[PrintTask] = []
 
     def text(self) -> str:
@@ -164,7 +164,7 @@ class _DocPrinter:
         self.used += cell_width(text)
 
     def newline(self, indent: int) -> None:
-        """End the row, with the comments that belong to it; an empty row stays the row."""
+        """End the row with its pending comments; an empty row is kept."""
         first, *others = self.suffixes or [""]
         self.suffixes = []
         if first:
@@ -176,10 +176,10 @@ class _DocPrinter:
         self.indent, self.used = indent, 0
 
     def fits(self, task: PrintTask) -> bool:
-        """Whether a task, and what follows it up to where a line can break, goes into the rest of the row."""
-        room = self.width - (self.used if self.row else task[0])
+        """Whether a task, and what follows it up to the next possible break, fits into the rest of the row."""
+        left = self.width - (self.used if self.row else task[0])
         trial, rest = [task], len(self.todo)
-        while room >= 0:
+        while left >= 0:
             if not trial:
                 if not rest:
                     return True
@@ -188,7 +188,7 @@ class _DocPrinter:
             indent, flat, doc = trial.pop()
             match doc:
                 case str():
-                    room -= cell_width(doc)
+                    left -= cell_width(doc)
                 case tuple() | list():
                     trial.extend((indent, flat, part) for part in reversed(doc))
                 case IndentedDoc(parts):
@@ -198,15 +198,15 @@ class _DocPrinter:
                 case LineBreak(text, hard):
                     if hard or not flat:
                         return True
-                    room -= len(text)
+                    left -= len(text)
                 case FilledDoc(parts, first):
                     if not flat:
                         return True
                     trial.extend((indent, flat, (" ", part)) for part in reversed(parts[first:]))
-                case OwnLineComment():  # what follows has a row to itself
-                    room = self.width - indent
+                case OwnLineComment():  # what follows starts a new row
+                    left = self.width - indent
                 case IfBroken(text, otherwise):
-                    room -= len(otherwise if flat else text)
+                    left -= len(otherwise if flat else text)
                 case TrailingComment():
                     pass
         return False
