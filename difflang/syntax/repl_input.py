@@ -1,4 +1,4 @@
-"""A text read input by input, as a person types it: where one ends, and what of a transcript was typed."""
+"""Splitting interactive input: whether an input is complete, its indentation, and the inputs in a transcript."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROMPT, CONTINUATION_PROMPT = "dfl> ", "...  "
 
 
 def is_complete(text: str) -> bool:
-    """Whether nothing is missing at the end of a text. What is wrong elsewhere is complete: more would not mend it."""
+    """Whether nothing is missing at the end of a text. A text with another error is complete: more would not repair it."""
     return not parse(Source("<input>", text)).incomplete
 
 
@@ -23,18 +23,18 @@ def next_indentation(line: str) -> str:
 
 
 def is_complete_input(text: str) -> bool:
-    """Whether a text is complete and more than comments, which may be about what comes below."""
+    """Whether a text is complete and more than comments, which may belong to what follows."""
     found = parse(Source("<input>", text))
     return not found.incomplete and bool(found.module.items or found.diagnostics)
 
 
 def continues_line(line: str) -> bool:
-    """Whether a line goes on from the one above it: `else`, `|>`, `.name`."""
+    """Whether a line continues the one above it: `else`, `|>`, `.name`."""
     return token_patterns()[2].match(f"\n{line.lstrip()}") is not None
 
 
 def strip_prompts(text: str) -> str:
-    """What of a text was typed: of a transcript the lines after prompts, else all."""
+    """The typed part of a text: the lines after prompts in a transcript, else all lines."""
     lines = text.split("\n")
     if not any(line.startswith(PROMPT) for line in lines):
         return text
@@ -46,12 +46,12 @@ def strip_prompts(text: str) -> str:
 
 
 def is_command(line: str) -> bool:
-    """Whether a line is a command of the session, `:t x` or `?x`, and no part of a program."""
+    """Whether a line is a command of the session, `:t x` or `?x`, rather than a part of a program."""
     return line.lstrip().startswith((":", "?"))
 
 
 def split_inputs(lines: Iterable[str]) -> Iterator[str]:
-    """The inputs that lines spell, each as soon as the line after it is there; the last as it is."""
+    """Group lines into inputs, each yielded once the next line shows that it has ended; the last as it is."""
     held = ""
     for line in lines:
         line = line.rstrip("\n")

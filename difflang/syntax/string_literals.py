@@ -1,4 +1,4 @@
-"""What a string literal holds: text with its escapes resolved, and the places of the expressions in braces."""
+"""The contents of string literals: text with escapes resolved, and the spans of interpolated expressions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InterpolationSpan(Struct, frozen=True):
 
 
 def split_literal(source: Source, start: int, end: int, reports: list[Diagnostic]) -> Iterator[str | InterpolationSpan]:
-    """The parts of what stands between the quotes, in order. Mistakes go to `reports` and are left out."""
+    """The parts between the quotes, in order. Mistakes go to `reports` and are dropped."""
     text = source.text
     pos = start
     while pos < end:
@@ -51,13 +51,14 @@ def split_literal(source: Source, start: int, end: int, reports: list[Diagnostic
 
 
 def _read_escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> tuple[str, int]:
-    """The character that a backslash begins, and where it ends."""
+    """The character of an escape sequence, and where it ends."""
     text = source.text
     letter = text[pos + 1 : pos + 2]
     if letter in ESCAPES and letter:
         return ESCAPES[letter], pos + 2
     if code := _UNICODE.match(text, pos + 1, end):
         number = int(code[1], 16)
+        # Surrogates are not characters: UTF-8 cannot encode them.
         if number <= 0x10FFFF and not 0xD800 <= number < 0xE000:
             return chr(number), code.end()
     stop = code.end() if code else min(pos + 2, end)
@@ -67,7 +68,7 @@ def _read_escape(source: Source, pos: int, end: int, reports: list[Diagnostic]) 
 
 
 def _read_interpolation(source: Source, pos: int, end: int, reports: list[Diagnostic]) -> InterpolationSpan | None:
-    """What stands from the brace at `pos` to its partner."""
+    """The interpolation from the brace at `pos` to its partner."""
     text = source.text
     depth, colon = 0, -1
     for at in range(pos, end):

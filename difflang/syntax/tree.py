@@ -1,6 +1,6 @@
-"""The syntax tree: what a person wrote, with the place where each part stands.
+"""The abstract syntax tree: one class for each expression, pattern, statement, declaration and type, with its span.
 
-Nodes are compared by identity: a tree may be 100,000 deep, and nothing here recurses.
+Nodes compare by identity: a tree may be 100,000 levels deep, and nothing here recurses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Float(Node, frozen=True):
 
 
 class Imaginary(Node, frozen=True):
-    """`2.0j`: so much of the imaginary unit."""
+    """`2.0j`, a multiple of the imaginary unit."""
 
     value: float
     text: str
@@ -45,14 +45,14 @@ class Bool(Node, frozen=True):
 
 
 class Interpolation(Node, frozen=True):
-    """`{value:format}` in a string; `format` is empty where none is written."""
+    """`{value:format}` in a string; `format` is empty if none is written."""
 
     value: Expr
     format: str
 
 
 class Str(Node, frozen=True):
-    """A string: pieces of text, escapes resolved, and interpolated expressions between them."""
+    """A string: pieces of text with escapes resolved, and interpolated expressions between them."""
 
     parts: tuple[str | Interpolation, ...]
 
@@ -134,7 +134,7 @@ class With(Node, frozen=True):
 
 
 class TupleExpr(Node, frozen=True):
-    """A tuple of at least two, or `()`."""
+    """A tuple of two items or more, or `()`."""
 
     items: tuple[Expr, ...]
 
@@ -149,7 +149,7 @@ class Iterator(Node, frozen=True):
 
 
 class Comprehension(Node, frozen=True):
-    """`for i in 0..n, j if p => body`: in brackets an array, as an argument what a reduction consumes."""
+    """`for i in 0..n, j if p => body`: an array in brackets, the input of a reduction as an argument."""
 
     iterators: tuple[Iterator, ...]
     condition: Expr | None
@@ -226,7 +226,7 @@ class While(Node, frozen=True):
 
 
 class Foreign(Node, frozen=True):
-    """The body of an `extern fn`, which Python gives."""
+    """The body of an `extern fn`, which Python supplies."""
 
     name: str
 
@@ -399,7 +399,7 @@ class Bench(Node, frozen=True):
 
 
 class Module(Node, frozen=True):
-    """A file. `default_float` is what its first line asks for, `f32` if it asks for nothing."""
+    """A file. `default_float` is the type that its first line asks for, else `f32`."""
 
     items: tuple[Item, ...]
     default_float: str = "f32"
@@ -452,6 +452,7 @@ class AnyShape(Node, frozen=True):
     name: str
 
 
+# ---- Unions of nodes, by where they may stand
 Expr = (
     Name
     | Int

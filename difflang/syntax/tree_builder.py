@@ -1,6 +1,7 @@
-"""The tree, made while parsing: one callback for every rule of `difflang.lark`, given a span and the rule's children.
+"""Parser callbacks that build the tree's declarations and statements: one for each rule of `difflang.lark`.
 
-The few mistakes that the grammar lets through, such as `f(x) = 3`, are reported here. Names are not looked at.
+A callback gets a span and the rule's children. The few mistakes that the grammar lets through, such as `f(x) = 3`,
+are reported here. Names are not resolved.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from difflang.syntax.lexer import Token
 
 
 class TreeBuilder(ExpressionBuilder):
-    """Callbacks for files, declarations and statements, beside those for what they hold."""
+    """Callbacks for files, declarations and statements; the base class has those for expressions."""
 
     # ---- Files and declarations
 
@@ -167,7 +168,9 @@ class TreeBuilder(ExpressionBuilder):
         return tree.Update(span, target, op.text[:-1], value, self.span(op)) if places else None
 
     def assignable(self, target: tree.Expr, tuples: bool) -> bool:
-        """Whether a target is a place: a name, fields and indices of it, or a tuple of such. If not, it is reported."""
+        """Whether a target is a place expression: a name, its fields and indices, or a tuple of these. If not, report
+        it.
+        """
         todo = [target]
         while todo:
             part = todo.pop()

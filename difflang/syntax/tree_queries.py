@@ -1,4 +1,4 @@
-"""What a piece of syntax mentions and assigns, found without recursion."""
+"""Queries on syntax trees, without recursion: child nodes, mentioned names, assigned names, names of a pattern."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAF_FIELD_TYPES = frozenset(
 
 
 def child_nodes(node: tree.Node) -> list[tree.Node]:
-    """The nodes directly inside a node, in the order written."""
+    """The direct children of a node, in source order."""
     found: list[tree.Node] = []
     for name in child_fields(type(node)):
         value = getattr(node, name)
@@ -45,7 +45,7 @@ def child_fields(kind: type[tree.Node]) -> tuple[str, ...]:
 
 
 def all_nodes(node: tree.Node) -> list[tree.Node]:
-    """A node and everything in it."""
+    """A node and all its descendants, in pre-order."""
     found: list[tree.Node] = []
     todo = [node]
     while todo:
@@ -65,7 +65,7 @@ def body_value(e: tree.Node) -> tree.Node:
 
 @lru_cache(maxsize=4096)
 def mentioned_names(node: tree.Node) -> tuple[str, ...]:
-    """Every name that is mentioned in a node, types included; names bound inside are among them."""
+    """Every name mentioned in a node, in types too, including names bound inside it."""
     found: dict[str, None] = {}
     for part in all_nodes(node):
         match part:
@@ -83,14 +83,15 @@ def mentioned_names(node: tree.Node) -> tuple[str, ...]:
 
 
 def mentioned_type_names(node: tree.Node) -> set[str]:
-    """The names in a node that may stand for types: alone, with sizes behind them, or where a number is converted."""
+    """The names in a node that may stand for types: alone, with sizes after them, or in a conversion of a number."""
     applied = {p.path[0] for p in all_nodes(node) if isinstance(p, tree.TypeApply) and len(p.path) == 1}
     return applied.union(mentioned_names(node))
 
 
 def assigned_names(node: tree.Node) -> tuple[str, ...]:
-    """The names that assignments and updates in a node change, those inside nested functions left out."""
+    """The names that assignments and updates in a node change, except those inside nested functions."""
     if node not in _assigned_cache:
+        # Keyed by node: a long session would otherwise keep every tree alive.
         if len(_assigned_cache) > 200_000:
             _assigned_cache.clear()
         _collect_assigned(node)
@@ -102,7 +103,7 @@ _assigned_cache: dict[tree.Node, tuple[str, ...]] = {}
 
 
 def _collect_assigned(node: tree.Node) -> None:
-    """Answer for a node and for the control flow in it, inner parts first, so that each is gone through once."""
+    """Fill the cache for a node and the control flow in it, bottom up, so that each node is visited once."""
     order: list[tree.Node] = []
     todo = [node]
     while todo:
@@ -123,7 +124,7 @@ def _collect_assigned(node: tree.Node) -> None:
 
 
 def target_variables(target: tree.Expr) -> list[str]:
-    """The variables behind what stands left of an assignment."""
+    """The variables that an assignment target changes."""
     found: list[str] = []
     todo = [target]
     while todo:
@@ -147,7 +148,7 @@ def block_value(node: tree.Node) -> tree.Node:
 
 
 def pattern_names(pattern: tree.Pattern) -> list[str]:
-    """The names of a pattern."""
+    """The names that a pattern binds."""
     found: list[str] = []
     todo = [pattern]
     while todo:
@@ -161,7 +162,7 @@ def pattern_names(pattern: tree.Pattern) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def find_node(node: tree.Node, kinds: tuple[type[tree.Node], ...]) -> tree.Node | None:
-    """The first node of one of these kinds directly in a body: not inside a nested function or loop."""
+    """The first node of one of these kinds directly in a body, not inside a nested function or loop."""
     todo = child_nodes(node)[::-1]
     while todo:
         part = todo.pop()

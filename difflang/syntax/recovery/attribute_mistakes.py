@@ -1,9 +1,10 @@
-"""Mistakes with attributes, `checkpoint { ... }` and `save`, by example: see `mistakes`."""
+"""Common mistakes with attributes, `checkpoint { ... }` and `save`, as example snippets: see `common_mistakes`."""
 
 from __future__ import annotations
 
 from difflang.syntax.recovery.mistake import DROP_TOKEN, CommonMistake
 
+# Patterns for the text of the line before the mistake, and for what it covers.
 _MEMORY = r"[^\n]*@memory\([ \t]*"
 _UNIT = r"(?:[kKMGTP]i?)?B\b"
 _CHECKPOINT = r"[^\n]*@checkpoint(?:\([^()\n]*\))?[ \t]*"
@@ -36,7 +37,7 @@ ATTRIBUTE_MISTAKES = (
     CommonMistake("DL0219", "@checkpoint(full, cap = 1MiB)\nfn f() { x }", "kind", "`cap`, `steps` and `slots` must be numbers",
             "an amount of memory goes into `@memory(64 MiB)`", (("INT",),), r"[0-9][0-9_.]*[kKmMgGtTpP](?:i?[bB])?\b",
             line_prefix=_CHECKPOINT_ARGS),
-    # ---- Before what has none
+    # ---- Attributes where none can stand
     *(CommonMistake("DL0133", f"fn f() {{\n  {start}@checkpoint{how} {{ x }}\n}}", "state at", _CHECKPOINT_HELP, line_prefix=_CHECKPOINT)
       for how in ("", "(full)", "(revolve, slots = 2)") for start in ("", "let y = ")),
     CommonMistake("DL0133", "x = (@checkpoint(full) { x })", "at operand", _CHECKPOINT_HELP, "", (("CHECKPOINT",),),
@@ -55,7 +56,7 @@ ATTRIBUTE_MISTAKES = (
     CommonMistake("DL0133", "pub @memory(1 MiB)\nfn f() { x }", "before at", "attributes go before `pub`", "", (DROP_TOKEN,)),
     CommonMistake("DL0133", "fn f() -> f64 @memory(1 MiB) { x }", "at opener", "attributes go before `fn`", "",
             (DROP_TOKEN,), r"@\w+(?:\([^()\n]*\))?"),
-    # ---- Blocks that are computed again
+    # ---- Checkpoint blocks and `save`
     CommonMistake("DL0133", "x = checkpoint(full) { x }", "before at", _CHECKPOINT_BLOCK,
             "a strategy goes before a loop: `@checkpoint(sqrt) for ...`", (DROP_TOKEN,),
             r"\([^()\n]*\)(?=\s*(?:\{|for\b|while\b))"),

@@ -1,7 +1,7 @@
-"""Mistakes that people make, by example: a malformed snippet, and what to say where it stops making sense.
+"""A table of common syntax mistakes: each row has a malformed snippet, and the message where it stops parsing.
 
-A snippet is parsed once, and the situation in which it fails is remembered. A mistake in a program is explained by the
-first row whose situation is like it in what `by` names. How parsing goes on is for `recover`.
+A snippet is parsed once, and the context in which it fails is remembered. A mistake in a program is explained by the
+first row whose context agrees in the attributes of `match_on`. `error_recovery` says how parsing continues.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _LINE_END = r":[ \t]*(?:#.*)?\r?$"
 
 COMMON_MISTAKES = (
     *ATTRIBUTE_MISTAKES,
+    # The order matters: the first row that matches explains the mistake, so specific rows stand before general ones.
     # ---- Characters and literals
     CommonMistake("DL0110", "x = 1;", "at", "a newline ends a statement, not `;`", "remove it, or begin a new line",
             (DROP_TOKEN, ("_NL",), ("COMMA",)), r";",
@@ -204,7 +205,7 @@ COMMON_MISTAKES = (
             replacement=((r"(\w+)[ \t]*\{[ \t]*([^{}\n]*?)[ \t]*\}", r"\1(\2)"),)),
 )  # fmt: skip
 
-# Words of other languages, where something follows that cannot.
+# Keywords of other languages, where the next token cannot follow a name.
 FOREIGN_KEYWORDS = {
     "def": "use `fn` to declare a function",
     "func": "use `fn` to declare a function",
@@ -243,7 +244,7 @@ FOREIGN_KEYWORDS = {
 }  # fmt: skip
 
 
-# What is written in place of some of them, wherever they stand.
+# Replacements that hold wherever the word stands.
 KEYWORD_REPLACEMENTS = {
     **dict.fromkeys(("def", "func", "fun", "function"), "fn"),
     **dict.fromkeys(("class", "struct"), "record"),
@@ -261,7 +262,7 @@ FOREIGN_KEYWORD_REPLACEMENTS: dict[str, str | tuple[tuple[str, str], ...]] = {
 }
 
 
-# Words that begin a line, and whether what follows, up to its end, may be a line by itself.
+# Keywords that begin a line, and whether the rest of the line could be a line by itself.
 LINE_KEYWORDS = {
     **dict.fromkeys(("assert", "host", "import", "let", "pub", "return", "var", "yield"), True),
     **dict.fromkeys(("bench", "enum", "extern", "for", "match", "record", "rule", "test", "while"), False),
@@ -273,7 +274,7 @@ ELSE_IF = ("elif", "elseif", "elsif")
 
 
 def matching_mistakes(situation: ErrorContext) -> Iterator[CommonMistake]:
-    """The known mistakes that may explain a situation, likeliest first."""
+    """The known mistakes that may explain a context, likeliest first."""
     if situation.kind == "NAME" and situation.text in ELSE_IF:
         message = f"`{situation.text}` is a word of another language"
         yield CommonMistake(
@@ -309,7 +310,7 @@ def matching_mistakes(situation: ErrorContext) -> Iterator[CommonMistake]:
 
 
 def misspelled_keyword(situation: ErrorContext) -> str | None:
-    """The word that was misspelt, where a name stands as only a word can: at the head of a line, or after a block."""
+    """The keyword meant by a name that stands where only a keyword can: at the head of a line, or after a block."""
     if situation.kind == "NAME" and situation.before == "}":
         return nearest_word(situation.text, ("else",))
     if situation.before != "NAME" or situation.operand or situation.at not in AFTER_KEYWORD:
@@ -320,16 +321,16 @@ def misspelled_keyword(situation: ErrorContext) -> str | None:
 
 @cache
 def _example_contexts() -> tuple[tuple[CommonMistake, ErrorContext], ...]:
-    """Each mistake with the situation of its example."""
+    """Each mistake with the context of its example."""
     return tuple((mistake, context_of_example(mistake.example)) for mistake in COMMON_MISTAKES)
 
 
 def context_of_example(example: str) -> ErrorContext:
-    """Where the first mistake of a text is, and what is around it.
+    """The context of the first mistake in a text.
 
     Errors: ValueError if there is no mistake.
     """
-    from difflang.syntax.parse import LalrParser  # late: parsing explains its mistakes with this module
+    from difflang.syntax.parse import LalrParser  # late: the parser imports this module for its error messages
 
     found: list[ErrorContext] = []
 

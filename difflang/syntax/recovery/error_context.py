@@ -1,4 +1,4 @@
-"""The place of a mistake as the parser sees it: what stands there, what came before, what is unfinished around it."""
+"""The context of a syntax error: the parser's state, the tokens around it, and the open constructs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _TOKEN_CLASSES = {"NAME", "INT", "FLOAT", "STRING", "_NL", END_OF_TEXT}
 
 
 class ErrorContext(Struct, frozen=True):
-    """A token that cannot stand where it stands. Signs in a row count as one: `&&`, `++`."""
+    """A token that the parser cannot accept. Adjacent operator signs count as one token: `&&`, `++`."""
 
     state: int
     kind: str
-    at: str  # its text, or its kind where there are many: NAME, INT, FLOAT, STRING, _NL, $END
-    before: str  # likewise the token before it
-    text: str  # what is written there
+    at: str  # its text, or its kind for a class of tokens: NAME, INT, FLOAT, STRING, _NL, $END
+    before: str  # the same for the token before it
+    text: str  # its source text
     word: str  # the text of the token before it
-    opener: str  # the nearest unfinished word, bracket or `=`
+    opener: str  # the nearest unfinished keyword, bracket or `=`
     operand: bool  # an operand could stand here
     first: bool  # it is the first on its line
     wrapped: bool  # the token before it is the first on its line
@@ -38,7 +38,7 @@ class ErrorContext(Struct, frozen=True):
 
 
 def error_context_of(parser: LalrParser, kind: str) -> ErrorContext:
-    """The situation of a parser that can do nothing with the token its lexer has just read."""
+    """The context of a parser that cannot accept the token its lexer has just read."""
     lexer, text = parser.lexer, parser.source.text
     before = parser.recent[-1] if parser.recent else Token("", "", 0, 0)
     stop = lexer.stop
@@ -70,7 +70,7 @@ def is_first_on_line(text: str, offset: int) -> bool:
 
 
 def open_brackets(values: Sequence[object]) -> list[Token]:
-    """The brackets on the stack that are not closed."""
+    """The unclosed brackets on the stack."""
     opened: list[Token] = []
     for value in values:
         if isinstance(value, Token):
@@ -101,11 +101,11 @@ def _nearest_opener(values: Sequence[object]) -> str:
     return ""
 
 
-# ---- What could stand there
+# ---- Tokens that could come next
 
 
 def advance_states(states: list[int], kind: str) -> bool:
-    """Move a stack of states over a token; False if it cannot stand there."""
+    """Advance a stack of states over a token; False if the token is not accepted."""
     rows, rules = load_tables().rows, load_tables().rules
     while True:
         action = rows[states[-1]].get(kind)
@@ -122,7 +122,7 @@ def advance_states(states: list[int], kind: str) -> bool:
 
 def accepts_tokens(states: Sequence[int], *kinds: str) -> bool:
     """Whether these tokens could come next, one after the other."""
-    # Merged lookaheads may promise more than the stack below can keep, so the row of the last state is not enough.
+    # LALR merges lookaheads, so the last state's row may list tokens that the stack rejects: simulate on a copy.
     if kinds[0] not in load_tables().rows[states[-1]]:
         return False
     trial = list(states)
@@ -137,7 +137,7 @@ _TOKEN_NAMES = {
 
 
 def describe_expected(states: Sequence[int]) -> str:
-    """What could stand there, in words: one kind of thing, or a few. Empty if there is too much to say."""
+    """What could come next, in words: a few alternatives at most. Empty if there are too many to name."""
     rows = load_tables().rows
     could = {kind for kind in rows[states[-1]] if kind in _TOKEN_NAMES and accepts_tokens(states, kind)}
     if accepts_tokens(states, "NAME") and accepts_tokens(states, "LPAR"):
@@ -145,7 +145,7 @@ def describe_expected(states: Sequence[int]) -> str:
         could -= {"NAME", "LPAR", "LSQB", "LBRACE", "STRING", "BAR", "FN"}
     else:
         things = []
-        could -= {"LPAR", "LSQB"}  # a call or an index goes on nearly everywhere
+        could -= {"LPAR", "LSQB"}  # a call or an index can follow nearly everything
     things += [_TOKEN_NAMES[kind] for kind in _TOKEN_NAMES if kind in could]
     if not things or len(things) > 5:
         return ""
@@ -162,5 +162,5 @@ _TOKEN_DESCRIPTIONS = {
 
 
 def describe_token(situation: ErrorContext) -> str:
-    """The token at fault, in words."""
+    """The unexpected token, in words."""
     return _TOKEN_DESCRIPTIONS.get(situation.kind, "`{}`").format(situation.text)

@@ -1,6 +1,6 @@
-"""What the parser does at a mistake: report it, mend it if a token more or less does, else go on below it.
+"""Syntax error recovery: report the mistake, repair it by inserting or dropping a token, else skip the statement.
 
-What a person probably meant lives in `mistakes`. A mend is tried on the states alone before it is made.
+`common_mistakes` knows what a person probably meant. A repair is tried on the states alone before it is applied.
 """
 
 from __future__ import annotations
@@ -52,16 +52,17 @@ _INSERTABLE_TOKENS = ("COLON", "COMMA", "_NL", "EQUAL", "IN", "GIVES", "LBRACE",
 
 
 class ErrorRecovery:
-    """Told of each mistake in turn. `incomplete` says that the only one was the end of the text."""
+    """Called with each mistake in turn. `incomplete` is set if the only one is the end of the text."""
 
     def __init__(self, parser: LalrParser) -> None:
         self.parser = parser
         self.incomplete = False
-        self.last = -1  # where the mistake before was
+        self.last = -1  # the offset of the previous mistake
 
     def resume(self, kind: str) -> bool:
-        """Report the token that cannot stand there and get the parser going again; False if that is not possible."""
+        """Report the unexpected token and make the parser continue; False if that is not possible."""
         situation = error_context_of(self.parser, kind)
+        # A second mistake at one offset means the repair did not help: skip without another report.
         again = self.last == situation.start
         self.last = situation.start
         if kind == END_OF_TEXT:
@@ -76,17 +77,17 @@ class ErrorRecovery:
                 return True
         return skip_statement(self.parser, situation, again)
 
-    # ---- Mistakes that are known
+    # ---- Known mistakes
 
     def _common_mistake(self, situation: ErrorContext) -> bool | None:
-        """Report what looks like a known mistake; whether it was mended, None if none looks like it."""
+        """Report the first known mistake that matches; whether it was repaired, None if none matches."""
         text, end = self.parser.source.text, self.parser.lexer.end
         for mistake in common_mistakes.matching_mistakes(situation):
             taken = mistake.extent_pattern.match(text, situation.start, end) if mistake.extent_pattern else None
             if (mistake.extent_pattern and taken is None) or not mistake.matches_prefix(text, situation.start):
                 continue
             stop = taken.end() if taken else situation.stop
-            # What is meant is known, so one token more is proof enough.
+            # The intent is known, so one accepted token is proof enough.
             mend = best_repair(
                 self.parser, *(TokenRepair(kinds, situation.start, stop) for kinds in mistake.repairs), least=1
             )
@@ -101,10 +102,11 @@ class ErrorRecovery:
             return mend is not None and self._make(mend)
         return None
 
-    # ---- Mistakes that are not
+    # ---- Repairs of unknown mistakes
 
     def _try_repairs(self, situation: ErrorContext) -> bool:
-        """Report a mistake by what mends it; whether it was mended."""
+        """Report a mistake by the repair that works; whether there was one."""
+        # Brackets first: a wrong or missing one also makes the later repairs look plausible.
         attempts = [self._closed_wrongly, self._unclosed_bracket, self._missing_token, self._unexpected_token]
         if situation.operand and not situation.first and situation.kind not in CLOSERS:
             attempts.insert(0, self._no_operand)
@@ -174,7 +176,7 @@ class ErrorRecovery:
         return self._make(mend)
 
     def _missing_token(self, situation: ErrorContext) -> bool | None:
-        """A token or an operand left out just before this one."""
+        """A token or an operand missing just before this one."""
         before, states = self._previous_token_end(), self.parser.states
         if situation.kind == "_NL" and not situation.operand and accepts_tokens(states, "LBRACE"):
             return self._missing_brace(situation, before)
@@ -212,14 +214,14 @@ class ErrorRecovery:
         self._report(code, message, situation.start, situation.stop, "expected before this")
 
     def _missing_brace(self, situation: ErrorContext, before: int) -> bool:
-        """A line that ends where its block should begin: the brace stands on the next line, or nowhere."""
+        """A line that ends where its block should begin: the brace is on the next line, or missing."""
         help = f"`{{` stands on the line of its `{situation.opener}`" if situation.opener.isalpha() else ""
         self._report("DL0114", "`{` is missing", before, before, "expected `{` here", help)
         on_the_next_line = TokenRepair((), before, situation.stop)
         if repair_works(self.parser, on_the_next_line):
             return self._make(on_the_next_line)
         mend = TokenRepair(("LBRACE",), before, before)
-        # Where nothing closes the block either, its lines are left out.
+        # If nothing closes the block either, its lines are skipped.
         return (
             not lacks_partner(self.parser.source.text, before) and repair_works(self.parser, mend) and self._make(mend)
         )
@@ -236,7 +238,7 @@ class ErrorRecovery:
         mend = first_repair(self.parser, TokenRepair((), situation.start, situation.stop))
         return mend is not None and self._make(mend)
 
-    # ---- Saying and mending
+    # ---- Applying a repair
 
     def _make(self, mend: TokenRepair) -> bool:
         apply_repair(self.parser, mend)
@@ -260,7 +262,7 @@ class ErrorRecovery:
         return close_open_rules(self.parser)
 
     def _report_unclosed(self, situation: ErrorContext) -> None:
-        """Name the bracket whose partner is missing: by the indentation, if that tells, else the innermost."""
+        """Report the bracket whose partner is missing: the one that the indentation shows, else the innermost."""
         opened = open_brackets(self.parser.values)
         text = self.parser.source.text
         token = opened[-1]
@@ -285,13 +287,13 @@ class ErrorRecovery:
         )
 
     def _also(self, at: int, text: str) -> None:
-        """A second label for the report just made."""
+        """Add a second label to the latest report."""
         report = self.parser.reports.pop()
         label = Label(Span(self.parser.source, at, at), text)
         self.parser.reports.append(replace(report, labels=(*report.labels, label)))
 
     def _previous_token_end(self) -> int:
-        """Where the token before the mistake ends."""
+        """The end of the token before the mistake."""
         return self.parser.recent[-1].end if self.parser.recent else self.parser.lexer.start
 
 

@@ -1,4 +1,4 @@
-"""What a mistake that people make looks like, and what is said of it."""
+"""One row of the table of common syntax mistakes: an example, a message, and how to repair it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from msgspec import Struct
 
 
 class CommonMistake(Struct, frozen=True):
-    """`mends`: what the taken text may be read as, tried in order. `take`: that text, if not just the token. `after`:
-    what the line must be up to there, if that matters.
+    """`repairs` are token sequences to read in place of the marked text, tried in order. `take` is a pattern for that
+    text
+    if it is not just the token. `line_prefix` is a pattern for the line up to there, if that matters.
 
-    `writes`: what a person will have meant to write in its place, `both`: in place of the token before too. Either a
-    text, or pairs of what stands there and what is written for it, as `re` has them; see `repairs`.
+    `replacement` is the text of a fix; with `both` it replaces the token before as well. It is a string, or pairs of a
+    regular expression and its substitution; see `repairs`.
     """
 
     code: str
     example: str
-    match_on: str  # attributes of Situation that must agree
+    match_on: str  # attributes of ErrorContext that must agree
     message: str
     help: str = ""
     repairs: tuple[tuple[str, ...], ...] = ()
@@ -29,7 +30,7 @@ class CommonMistake(Struct, frozen=True):
     line_prefix: str = ""
 
     def matches_prefix(self, text: str, start: int) -> bool:
-        """Whether the line before what is at fault is one that this is a mistake in."""
+        """Whether the line before the mistake matches `line_prefix`."""
         return (
             not self.line_prefix
             or re.fullmatch(self.line_prefix, text[text.rfind("\n", 0, start) + 1 : start]) is not None

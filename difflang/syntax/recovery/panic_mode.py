@@ -1,6 +1,6 @@
-"""Going on below a mistake that nothing mends: what is left out, and where reading begins again.
+"""Panic-mode recovery: skip what no token repair mends, and find where parsing can continue.
 
-The layout of a text tells more than its broken brackets: a line no deeper than the statement at fault begins another.
+Indentation tells more than broken brackets: a line no deeper than the failed statement begins another one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from difflang.syntax.recovery.token_repair import TokenRepair, apply_repair
 if TYPE_CHECKING:
     from difflang.syntax.parse import LalrParser
 
-MAX_NESTED = 100  # so many unfinished things are looked at, each at the cost of the text
-RESTART_RULES = ("item", "stmt", "case", "variant", "field")  # what parsing can begin again with
+MAX_NESTED = 100  # how many open constructs are examined, each at a cost linear in the text
+RESTART_RULES = ("item", "stmt", "case", "variant", "field")  # the rules with which parsing can restart
 ITEM_ONLY_KEYWORDS = frozenset(("import", "record", "enum", "rule", "pub", "extern"))
 ITEM_KEYWORDS = ITEM_ONLY_KEYWORDS | {"fn", "test", "bench"}
 CONTINUATION_KEYWORDS = frozenset(("else", "elif", "elseif", "except", "finally", "catch"))
+# Tokens that stand in for a broken head, so that its body is still parsed.
 BLOCK_HEADS = {
     "FN": ("FN", "NAME", "LPAR", "RPAR"),
     "IF": ("IF", "NAME"),
@@ -33,7 +34,7 @@ _OPENER_OF = {closer: opener for opener, closer in CLOSER_OF.items()}
 
 
 def skip_statement(parser: LalrParser, situation: ErrorContext, again: bool) -> bool:
-    """Leave out the statement, case or declaration at fault and go on after it."""
+    """Skip the failed statement, case or declaration and continue after it."""
     level = _restart_level(parser, len(parser.states) - 1)
     if level is None:
         return False
@@ -54,7 +55,7 @@ def skip_statement(parser: LalrParser, situation: ErrorContext, again: bool) -> 
 
 
 def _enter_block(parser: LalrParser, situation: ErrorContext, index: int) -> bool:
-    """Go on inside the braces of a `fn`, `if` or loop whose head, a single line, is at fault."""
+    """Continue inside the braces of a `fn`, `if` or loop whose one-line head has the mistake."""
     text, end = parser.source.text, parser.lexer.end
     kinds = (token.kind for token in parser.values[index:] if isinstance(token, Token))
     head = next((BLOCK_HEADS[kind] for kind in kinds if kind in BLOCK_HEADS), None)
@@ -87,7 +88,7 @@ def _restart_level(parser: LalrParser, top: int) -> tuple[int, str] | None:
 
 
 def _reduce_to_rule(parser: LalrParser, index: int, origin: str, begin: int, stop: int) -> None:
-    """Put `origin`, not understood, in place of all above a state."""
+    """Replace everything above a state by `origin`, with the value None."""
     del parser.states[index + 1 :], parser.values[index:], parser.starts[index:], parser.ends[index:]
     parser.states.append(load_tables().rows[parser.states[index]][origin])
     parser.values.append(None)
@@ -96,7 +97,7 @@ def _reduce_to_rule(parser: LalrParser, index: int, origin: str, begin: int, sto
 
 
 def _resume_offset(parser: LalrParser, situation: ErrorContext, index: int, begin: int, again: bool) -> tuple[int, str]:
-    """Where to read on: a newline, a closing brace or the end. And the word after it."""
+    """The offset to continue at (a newline, a closing brace or the end) and the word after it."""
     text, end = parser.source.text, parser.lexer.end
     opened = [token.kind for token in open_brackets(parser.values[index:])]
     enclosed = bool(open_brackets(parser.values[:index]))
@@ -139,7 +140,7 @@ def _resume_offset(parser: LalrParser, situation: ErrorContext, index: int, begi
 
 
 def close_open_rules(parser: LalrParser) -> bool:
-    """Close what is open, leaving out what is unfinished, so that the rest makes a module."""
+    """Close all open constructs, dropping unfinished ones, so that the rest makes a module."""
     for _ in range(MAX_NESTED):
         if parser.reduced(END_OF_TEXT) is not None:
             return True
@@ -149,7 +150,7 @@ def close_open_rules(parser: LalrParser) -> bool:
             continue
         top = len(parser.states) - 1
         level = _restart_level(parser, top)
-        # A state that has just been cut back to is no help twice.
+        # Cutting back to the same state again would loop.
         while level is not None and level[0] >= top - 1 and parser.values and parser.values[-1] is None:
             level = _restart_level(parser, level[0] - 1) if level[0] else None
         if level is None:
@@ -161,7 +162,7 @@ def close_open_rules(parser: LalrParser) -> bool:
 
 
 def _indent(text: str, offset: int) -> int:
-    """How far in the line of `offset` begins."""
+    """The indentation of the line of `offset`."""
     start = text.rfind("\n", 0, offset) + 1
     line = text[start : offset + 1]
     return len(line) - len(line.lstrip(" \t")) if line.strip() else offset - start
@@ -173,7 +174,7 @@ def _word_at(text: str, pos: int) -> str:
 
 
 def _can_begin_statement(text: str, newline: int, pos: int, end: int) -> bool:
-    """Whether a statement can begin at `pos`, the first thing on a line after `newline`."""
+    """Whether a statement can begin at `pos`, the first character of a line after `newline`."""
     if pos >= end:
         return True
     if text[newline] == "\n" and newline and text[newline - 1] == "\r":
@@ -182,7 +183,7 @@ def _can_begin_statement(text: str, newline: int, pos: int, end: int) -> bool:
 
 
 def _skip_bad_character(text: str, pos: int, end: int) -> int:
-    """Past a character that begins no token, or past the line for a quote without a partner."""
+    """The offset after a character that begins no token, or after the line for a quote without a partner."""
     while pos < end and text[pos] in " \t":
         pos += 1
     if pos < end and text[pos] == '"':
@@ -192,7 +193,7 @@ def _skip_bad_character(text: str, pos: int, end: int) -> int:
 
 
 def lacks_partner(text: str, brace: int) -> bool:
-    """Whether a later line begins as far out as the line of this brace without being its partner."""
+    """Whether a later line is indented no deeper than this brace's line but does not close it."""
     indent = _indent(text, brace)
     for line in text[brace:].split("\n")[1:]:
         if line.strip() and not line.lstrip().startswith("#") and len(line) - len(line.lstrip()) <= indent:
@@ -201,7 +202,7 @@ def lacks_partner(text: str, brace: int) -> bool:
 
 
 def misindented_brace(text: str, end: int) -> int | None:
-    """The first brace whose partner stands at the beginning of a line, further out than the brace's own line."""
+    """The first brace whose partner begins a line that is indented less than the brace's own line."""
     opened: list[int] = []
     pos = 0
     plain = token_patterns()[1]

@@ -1,6 +1,6 @@
-"""Mends of a mistake: a token more or less, tried on the parser's states alone before it is made.
+"""Token repairs of a syntax error: insertions and deletions, simulated on the parser's states before they are applied.
 
-Which mends a mistake suggests is for `recover` and `mistakes` to say.
+`error_recovery` and `common_mistakes` decide which repairs to try.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from difflang.syntax.recovery.error_context import advance_states, open_brackets
 if TYPE_CHECKING:
     from difflang.syntax.parse import LalrParser
 
-MIN_LOOKAHEAD = 4  # so many tokens must follow well for a mend to count
-MAX_LOOKAHEAD = 16  # so many are tried to tell mends apart
+MIN_LOOKAHEAD = 4  # tokens that must parse after a repair for it to count
+MAX_LOOKAHEAD = 16  # tokens that are tried to rank repairs
 
 
 class TokenRepair(Struct, frozen=True):
-    """Tokens to put in at `start`, and where to read on."""
+    """Tokens to insert at `start`, and where to resume reading."""
 
     inserted: tuple[str, ...]
     start: int
@@ -29,24 +29,24 @@ class TokenRepair(Struct, frozen=True):
 
 
 def first_repair(parser: LalrParser, *mends: TokenRepair) -> TokenRepair | None:
-    """The first mend after which the text goes on well."""
+    """The first repair after which the text parses on."""
     return next((mend for mend in mends if repair_works(parser, mend)), None)
 
 
 def best_repair(parser: LalrParser, *mends: TokenRepair, least: int = MIN_LOOKAHEAD) -> TokenRepair | None:
-    """The mend after which the text goes on well for longest, and for `least` tokens; the first of equals."""
+    """The repair after which most tokens parse, and at least `least`; the first among equals."""
     reach = {mend: _tokens_after_repair(parser, mend, MAX_LOOKAHEAD) for mend in mends}
     found = max(mends, key=lambda mend: reach[mend], default=None)
     return found if found is not None and reach[found] >= least else None
 
 
 def repair_works(parser: LalrParser, mend: TokenRepair) -> bool:
-    """Whether the text goes on well after a mend."""
+    """Whether the text parses on after a repair."""
     return _tokens_after_repair(parser, mend, MIN_LOOKAHEAD) >= MIN_LOOKAHEAD
 
 
 def _tokens_after_repair(parser: LalrParser, mend: TokenRepair, far: int) -> int:
-    """How many tokens, up to `far`, go on well after a mend; `far` if its line or the text ends before that."""
+    """How many tokens, up to `far`, parse after a repair; `far` if the line or the text ends before that."""
     states = list(parser.states)
     if not all(advance_states(states, kind) for kind in mend.inserted):
         return 0
@@ -55,9 +55,9 @@ def _tokens_after_repair(parser: LalrParser, mend: TokenRepair, far: int) -> int
     for ahead in range(far):
         kind = lexer.next(rows[states[-1]])
         if kind == BAD_TOKEN:
-            return far if ahead or mend.inserted else 0  # a mistake of its own
+            return far if ahead or mend.inserted else 0  # a separate mistake
         if not advance_states(states, kind):
-            # Neither the end of the text nor what is wrong on a later line is the fault of the mend.
+            # The repair is not to blame for the end of the text, nor for a mistake on a later line.
             later = ahead > 0 and "\n" in text[mend.resume : lexer.start]
             return far if later or (kind == END_OF_TEXT and ahead > 1) else ahead
         if kind == END_OF_TEXT or (kind == "_NL" and ahead > 0):
@@ -80,11 +80,11 @@ def _lexer_after_repair(parser: LalrParser, mend: TokenRepair) -> Lexer:
 
 
 def apply_repair(parser: LalrParser, mend: TokenRepair) -> None:
-    """Go on as if the tokens of a mend stood there."""
+    """Continue as if the repair's tokens stood there."""
     parser.lexer = _lexer_after_repair(parser, mend)
     for kind in mend.inserted:
         state = parser.reduced(kind)
-        assert state is not None, "a mend is tried before it is made"
+        assert state is not None, "a repair is simulated before it is applied"
         parser.shift(Token(kind, sample_text(kind), mend.start, mend.resume), state)
 
 
@@ -92,7 +92,7 @@ _SAMPLE_TEXTS = {"NAME": "_", "INT": "0", "FLOAT": "0.0", "STRING": '""', "COMPA
 
 
 def sample_text(kind: str) -> str:
-    """A text that reads as a token of this kind."""
+    """A text that lexes as a token of this kind."""
     if kind in _SAMPLE_TEXTS:
         return _SAMPLE_TEXTS[kind]
     lexis = load_tables().lexis
