@@ -1,4 +1,4 @@
-"""What is said of an assertion of the host that does not hold: both sides of its comparison, and their values."""
+"""Error messages for failed host assertions: the false comparison, and the values of both its sides."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from difflang.types.language_types import TextType, show_type
 if TYPE_CHECKING:
     from difflang.host.run_statements import HostRunner
 
-MAX_VALUE_LENGTH = (
-    60  # characters of a value that are shown beside its expression; of longer arrays, the first wrong element
-)
+# Characters of a value shown beside its expression; of a longer array only the first wrong element is shown.
+MAX_VALUE_LENGTH = 60
 LITERALS = (tree.Int, tree.Float, tree.Imaginary, tree.Bool, tree.Str)
 
 
 def assertion_error(runner: HostRunner, e: tree.Assert, condition: tree.Expr, drawn: int) -> Walk[DifflangError]:
     """The error of an assertion whose condition was just found false; `drawn` random units had run before it.
 
-    The sides are computed again, with the key that the condition had. `condition` is what of it is compiled: the parts
-    that the host carries out stand under their names, and are not carried out again.
+    The sides are computed again with the condition's random key. `condition` is the compiled part of it: results of
+    host calls stand in it under names, so that the calls do not run again.
     """
     found: tuple[Label, ...] = ()
     part, after = condition, runner.draws.count
@@ -44,7 +43,7 @@ def assertion_error(runner: HostRunner, e: tree.Assert, condition: tree.Expr, dr
 
 
 def first_false_conjunct(runner: HostRunner, e: tree.Expr) -> Walk[tree.Expr]:
-    """The first false part of conditions joined by `and`."""
+    """The first false operand of conditions joined by `and`."""
     parts: list[tree.Expr] = []
     rest: list[tree.Expr] = [e]
     while rest:
@@ -60,7 +59,7 @@ def first_false_conjunct(runner: HostRunner, e: tree.Expr) -> Walk[tree.Expr]:
 
 
 def as_comparison(runner: HostRunner, e: tree.Expr) -> tree.Compare | None:
-    """The comparison that a condition is, on its own or under `all`."""
+    """The comparison of a condition, on its own or under `all`; None for another condition."""
     if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and e.fn.id == "all" and runner.is_free("all"):
         (arg, *more) = e.args or (None,)
         if arg is None or more or isinstance(arg.value, tree.Comprehension):
@@ -70,7 +69,7 @@ def as_comparison(runner: HostRunner, e: tree.Expr) -> tree.Compare | None:
 
 
 def comparison_labels(runner: HostRunner, e: tree.Expr) -> tuple[Label, ...]:
-    """The first comparison of a chain that is false, and the values on both sides of it; none of another condition."""
+    """Labels for the first false comparison of a chain and the values of its sides; empty for another condition."""
     chain = as_comparison(runner, e)
     if chain is None:
         return ()
@@ -96,14 +95,14 @@ def comparison_labels(runner: HostRunner, e: tree.Expr) -> tuple[Label, ...]:
 
 
 def first_false_index(link: HostValue) -> tuple[int, ...] | None:
-    """Where a comparison is false first; None where it is true."""
+    """The first index at which a comparison is false; None if it holds everywhere."""
     answers = np.asarray(link.leaves[0] if link.leaves else link.static)
     wrong = np.argwhere(~answers)
     return tuple(int(i) for i in wrong[0]) if len(wrong) else None
 
 
 def value_label(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label | None:
-    """What an expression gives: all of it where that is short, else the element at fault. Nothing for a literal."""
+    """A label with the value of an expression, or with the failing element of a long one. None for a literal."""
     if isinstance(e.operand if isinstance(e, tree.Unary) else e, LITERALS):
         return None
     text = " ".join(format_value(value, "", e.span).split())
@@ -120,7 +119,7 @@ def value_label(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label
 
 
 def add_statement_label(error: DifflangError, stmt: tree.Node) -> DifflangError:
-    """The same failure, with the statement that led to it where it stands elsewhere."""
+    """The same error with a label on the statement that led to it, if the error lies elsewhere."""
     first = error.diagnostics[0]
     inside = first.span is not None and first.span.source is stmt.span.source
     inside = inside and first.span is not None and stmt.span.start <= first.span.start < stmt.span.end

@@ -1,4 +1,4 @@
-"""`let`, `var` and assignments of the host, and how its expressions become units."""
+"""Host bindings: `let`, `var` and assignments outside compiled functions, and how their expressions become units."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from difflang.types.suggested_fixes import add_helps, float_initializer_hint
 from difflang.types.type_errors import make_error, rebound_name_error
 from difflang.types.unify import Unifier
 
-TEMPORARY = "(held)"  # a name that nothing in a program can have
+TEMPORARY = "(held)"  # no name of a program has parentheses
 
 
 class HostBindings(HostScopes, ABC):
-    """Binds and assigns the names of host code. `definition` says that types are all there is: nothing is computed."""
+    """Binds and assigns the names of host code. `definition` means type checking only: nothing is computed."""
 
     definition: bool
 
@@ -67,10 +67,10 @@ class HostBindings(HostScopes, ABC):
     @abstractmethod
     def lift(self, work: HoistedExpr) -> Walk[None]: ...
 
-    # ---- expressions that are compiled
+    # ---- Compiled expressions
 
     def compiled_value(self, e: tree.Node, expected: ExpectedType | None) -> HostValue:
-        """The value of an expression that has nothing for the host to do."""
+        """The value of an expression without host calls."""
 
         def body(cx: ElabContext) -> Walk[list[Term]]:
             value = yield elaborate(cx, e)
@@ -91,32 +91,34 @@ class HostBindings(HostScopes, ABC):
         )  # fmt: skip
 
     def current_context(self) -> ElabContext:
-        """A context of where the host stands, for types that are written there."""
+        """The context at the current statement, for types written there."""
         return host_context(
             self.session, self.module, self.demand, None, definition=self.definition, signature=self.signature
         )
 
     def type_of(self, expected: ExpectedType) -> LangType:
-        """The type that is wanted, a size that it names for the first time being any. Errors: DL02, DL03."""
+        """The expected type; a size that it names for the first time stays open. Errors: DL02, DL03."""
         names = expected.names or self.current_context().annotations
         return replace(names, bound=dict(names.bound), rigid=True).type(expected.annotation)
 
     # ---- let, var
 
     def let(self, e: tree.Let | tree.Var) -> Walk[None]:
-        wanted = ExpectedType(e.type) if e.type is not None else None
-        value = yield self.value_of(e.value, wanted)
+        expected = ExpectedType(e.type) if e.type is not None else None
+        value = yield self.value_of(e.value, expected)
         if isinstance(e.value, (tree.If, tree.Match)) and value.type == TupleType(()):
             raise branch_without_value_error(e.value)
-        for name, size in wanted.sizes.items() if wanted is not None else ():
+        for name, size in expected.sizes.items() if expected is not None else ():
             self.check_size_agrees(name, size, e)
             self.bind_size(name, size, e.span)
         if isinstance(e, tree.Var):
-            value = self.held(e.value, value, self.with_all_variants(value.type, wanted))
+            value = self.held(e.value, value, self.with_all_variants(value.type, expected))
         self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
 
     def check_size_agrees(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
-        """A number that only the run knew is the size that its name stands for now. Errors: DL0304, DL0305."""
+        """Check that a number known only at run time equals the size that its name now stands for. Errors: DL0304,
+        DL0305.
+        """
         old, value = self.module.host.get(name), self.values.get(name)
         if old is None or old.static is not None or old.invalid or not is_scalar_integer(old.type):
             return
@@ -155,17 +157,17 @@ class HostBindings(HostScopes, ABC):
         self.values[name] = HostValue(value.type, value.leaves) if mutable else value
 
     def refuse_rebinding(self, pattern: tree.NamePattern) -> None:
-        """A function keeps the value it was written under: nothing else takes the name of a value that one reads."""
+        """Forbid rebinding the name of a value that a function reads: the function keeps the value it was defined with."""
         used = self.module.used.get(pattern.name)
         old = self.module.host.get(pattern.name) if used is not None else None
         if old is None or used is None or old.span == pattern.span or old.span is None:
             return
         raise rebound_name_error(pattern.name, pattern.span, used, old.span)
 
-    # ---- assignment
+    # ---- Assignment
 
     def assign(self, e: tree.Assign | tree.Update) -> Walk[None]:
-        """An assignment to top-level variables, as one unit: their new values are its results."""
+        """Assign to top-level variables in one unit, whose results are their new values."""
         if isinstance(e, tree.Assign) and not self.parts(e.target) and self.work(e.value) is not None:
             value = yield self.value_of(e.value)
             self.assign_value(e.target, value, e.value.span)
@@ -180,7 +182,7 @@ class HostBindings(HostScopes, ABC):
             self.assign_compiled(work.compiled)
 
     def parts(self, target: tree.Expr) -> bool:
-        """Whether a part of a value is assigned to, rather than variables."""
+        """Whether the target includes a part of a value (a field or an element), rather than whole variables only."""
         items = target.items if isinstance(target, tree.TupleExpr) else (target,)
         return any(not isinstance(i, tree.Name) for i in items)
 
@@ -215,9 +217,10 @@ class HostBindings(HostScopes, ABC):
 
     @atomic
     def update_variable(self, name: str, value: HostValue) -> None:
-        """A variable stands for a new value of its type; what a text says, and which a function is, are part of that.
+        """Give a variable a new value of its type. The content of a text and the identity of a function belong to the
+        type.
 
-        While the program is checked it is held as all the functions that it has been.
+        While the program is checked, the variable's type covers every function that it has held.
         """
         var = self.module.host[name]
         texts = contains_kind(var.type, (TextType,))
@@ -226,7 +229,7 @@ class HostBindings(HostScopes, ABC):
         self.values[name] = HostValue(value.type if texts else var.type, value.leaves)
 
     def lookup_variable(self, name: str, span: Span) -> HostVar:
-        """The variable of that name. Errors: DL0201, DL0208."""
+        """The variable with this name. Errors: DL0201, DL0208."""
         var = self.module.host.get(name)
         if var is None:
             known = [n for n, other in self.module.host.items() if other.mutable]
@@ -239,14 +242,15 @@ class HostBindings(HostScopes, ABC):
         return var
 
     def assign_value(self, target: tree.Expr, value: HostValue, span: Span) -> None:
-        """What the host has, under the names of variables. Errors: DL0304, DL0321."""
+        """Assign a value that the host already has to variables. Errors: DL0304, DL0321."""
         pairs = list(self.pair_targets(target, value, span))
         types = [self.variable_type(Unifier(), name.id, part.type, span) for name, part in pairs]
         held = [self.held(name, part, type) for (name, part), type in zip(pairs, types, strict=True)]
+        # All at once, after every check: an interrupted tuple assignment must not change half of its targets.
         self.update_variables([name.id for name, _ in pairs], held)
 
     def pair_targets(self, target: tree.Expr, value: HostValue, span: Span) -> Iterator[tuple[tree.Name, HostValue]]:
-        """The variables that are assigned to, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
+        """The target variables, each with its part of the value. Errors: DL0201, DL0208, DL0321."""
         if isinstance(target, tree.TupleExpr):
             if not isinstance(value.type, TupleType) or len(value.type.items) != len(target.items):
                 raise make_error("DL0321", f"expected a tuple of {len(target.items)} here", (target.span, ""),
@@ -258,16 +262,16 @@ class HostBindings(HostScopes, ABC):
             self.lookup_variable(target.id, target.span)
             yield target, value
 
-    # ---- variables that hold any variant of an enum
+    # ---- Variables that hold any variant of an enum
 
     def with_all_variants(self, type: LangType, expected: ExpectedType | None) -> LangType:
-        """What a variable holds its first value as: any variant that the value, or its written type, tells of."""
+        """The type of a variable with this first value: it admits every variant of the value's and the declared type."""
         if expected is not None and has_unknown_args(type):
             type = least_common_type(Unifier(), type, self.type_of(expected)) or type
         return add_all_variants(Unifier(), type)
 
     def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
-        """What a variable holds a new value as: its own type, but for texts and functions. Errors: DL0304."""
+        """The type in which a variable holds a new value: its own type, except for texts and functions. Errors: DL0304."""
         own = self.module.host[name].type
         texts, known = contains_kind(own, (TextType,)), erase_texts(own)
         both = least_common_type(unifier, known, erase_texts(type))
@@ -289,18 +293,18 @@ class HostBindings(HostScopes, ABC):
         raise make_error("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
 
     def as_variable_type(self, cx: ElabContext, name: str, term: Term, span: Span) -> Term:
-        """The new value of a variable."""
+        """The new value, widened to the variable's type."""
         return widen_to_type(cx.builder, drop_static(term), self.variable_type(cx.unifier, name, type_of(term), span))
 
     def held(self, node: tree.Node, value: HostValue, type: LangType) -> HostValue:
-        """A value held as one of a type that has more options."""
+        """A value converted to a sum type with more options."""
         if type == value.type:
             return value
         held = GlobalName(self.module, TEMPORARY)
 
         def body(cx: ElabContext) -> Walk[list[Term]]:
             return [widen_to_type(cx.builder, cx.global_term(held), type)]
-            yield
+            yield  # makes this a generator, as `unit` expects
 
         with self.scope(node.span):
             self.bind_name(TEMPORARY, value, False, node.span)

@@ -1,4 +1,4 @@
-"""All functions of the host, by name: each file registers its own."""
+"""The registry of host builtins: importing it imports every file that registers some."""
 
 from __future__ import annotations
 

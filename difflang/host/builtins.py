@@ -1,4 +1,4 @@
-"""Functions that only the host has, one declaration each: how they are called, what they give, what they do."""
+"""Host builtin functions such as `print` and `clock`: one declaration each with usage, type check and implementation."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ UNIT_VALUE = HostValue(UNIT, ())
 
 
 class HostBuiltin(Struct, frozen=True, eq=False):
-    """A function of the host. `check` says what a call gives, by types alone; `run` carries it out."""
+    """A host function. `check` gives a call's type from the argument types; `run` executes it."""
 
     name: str
     usage: str
     check: Callable[[HostBindings, BuiltinCall], LangType]
     run: Callable[[HostRunner, BuiltinCall], HostValue]
-    like_result: tuple[str, ...] = ()  # the options whose type is that of the result
+    like_result: tuple[str, ...] = ()  # the options that have the type of the result
 
 
 class BuiltinCall(Struct, frozen=True, eq=False):
-    """A call: its arguments by position and by name, each with its place, and the type that is asked of it."""
+    """A call: its arguments by position and by name, each with its span, and the expected type of its result."""
 
     call: tree.Node
     function: HostBuiltin
@@ -50,13 +50,13 @@ class BuiltinCall(Struct, frozen=True, eq=False):
         return self.call.span
 
     def usage_error(self, span: Span | None = None, text: str = "") -> DifflangError:
-        """A call that is not made as it must be."""
+        """The error for a call in the wrong form."""
         return make_error(
             "DL0319", f"usage of `{self.function.name}`: {self.function.usage}", (span or self.span, text)
         )
 
     def check_arity(self, least: int, most: int, options: tuple[str, ...] = ()) -> None:
-        """Errors: DL0319 for another number of arguments, or an option that is not there."""
+        """Errors: DL0319 for a wrong number of arguments, or an unknown option."""
         if not least <= len(self.items) <= most:
             raise self.usage_error()
         for name, (_, span) in self.named.items():
@@ -66,7 +66,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
                 raise make_error("DL0319", f"`{self.function.name}` has no `{name}`", (span, ""), help=way, fixes=fixes)
 
     def text(self, place: int | str) -> str | None:
-        """A text, None while only the run has it or where it is not given. Errors: DL0319."""
+        """A text argument; None if it is absent or known only at run time. Errors: DL0319."""
         found = self.argument(place)
         if found is None:
             return None
@@ -81,7 +81,7 @@ class BuiltinCall(Struct, frozen=True, eq=False):
         return self.items[place] if place < len(self.items) else None
 
     def flag(self, name: str) -> bool:
-        """An option that is true or false. Errors: DL0319."""
+        """A boolean option. Errors: DL0319."""
         if name not in self.named:
             return False
         value, span = self.named[name]
@@ -96,7 +96,7 @@ HOST_BUILTINS: dict[str, HostBuiltin] = {}
 def host_builtin(
     name: str, usage: str, check: Callable[[HostBindings, BuiltinCall], LangType], *like_result: str
 ) -> Any:
-    """Registers what carries out a function of the host."""
+    """Decorator: registers the implementation of a host function."""
 
     def register(run: Callable[[HostRunner, BuiltinCall], HostValue]) -> Any:
         HOST_BUILTINS[name] = HostBuiltin(name, usage, check, run, like_result)
@@ -105,7 +105,7 @@ def host_builtin(
     return register
 
 
-# ---- print, progress, clock
+# ---- `print`, `progress`, `clock`
 
 
 def print_type(host: HostBindings, given: BuiltinCall) -> LangType:
@@ -116,7 +116,7 @@ def print_type(host: HostBindings, given: BuiltinCall) -> LangType:
 
 @host_builtin("print", "`print(a, b)`", print_type)
 def print_(host: HostRunner, given: BuiltinCall) -> HostValue:
-    """The values with a space between them."""
+    """Print the values with a space between them."""
     host.print_text(" ".join([format_value(value, "", span) for value, span in given.items]))
     return UNIT_VALUE
 
@@ -127,7 +127,7 @@ def progress_type(_: HostBindings, given: BuiltinCall) -> LangType:
 
 @host_builtin("progress", "`progress(0..n)`", progress_type)
 def progress(host: HostRunner, given: BuiltinCall) -> HostValue:
-    """The host knows it in the head of a loop, and nowhere else."""
+    """Never called: a loop handles `progress` in its head, the only place where it can stand."""
     raise AssertionError(host, given)
 
 
@@ -138,6 +138,6 @@ def clock_type(_: HostBindings, given: BuiltinCall) -> LangType:
 
 @host_builtin("clock", "`clock()`", clock_type)
 def clock(host: HostRunner, given: BuiltinCall) -> HostValue:
-    """Seconds since the program began, once what was computed before is there."""
+    """Seconds since the program began, measured after all earlier computations have finished."""
     host.wait_for_results()
     return HostValue(Tensor(F64), (np.float64(time.perf_counter() - host.started),))

@@ -1,4 +1,4 @@
-"""Calls of `host fn`s: what is under way, and which argument is whose."""
+"""Calls of `host fn`s: the stack frame of a call, and matching arguments to parameters."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from difflang.types.type_errors import make_error
 
 
 class HostFrame(Struct, eq=False):
-    """A `host fn` under way: the names of its signature, its loops and, while it is checked, what it returns."""
+    """A running `host fn`: the names of its signature, its loops and, during checking, its returned values."""
 
     decl: tree.Fn | None
     names: AnnotationResolver | None = None
     loops: list[list[HostValue] | None] = field(default_factory=list[list[HostValue] | None])
     returned: list[HostValue] = field(default_factory=list[HostValue])
-    open_branches: int = (
-        0  # while it is checked: the branches and loops around of which nothing says that they are taken
-    )
+    # During checking: how many of the enclosing branches and loops may not be taken.
+    open_branches: int = 0
 
     @property
     def expected_result(self) -> ExpectedType | None:
-        """What its result must be."""
+        """The declared type of its result."""
         if self.decl is None or self.decl.result is None:
             return None
         names = replace(self.names, bound=dict(self.names.bound)) if self.names is not None else None
@@ -35,7 +34,7 @@ class HostFrame(Struct, eq=False):
 
 
 def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> dict[str, tree.Expr]:
-    """The arguments of a call by the parameters' names. Errors: DL0319."""
+    """The arguments of a call by parameter name. Errors: DL0319."""
     names = [p.name for p in decl.params]
     declared = (decl.name_span, f"it takes {', '.join(names) or 'none'}")
     given: dict[str, tree.Expr] = {}
@@ -61,7 +60,7 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
 
 
 def single_argument(e: tree.Expr, usage: str) -> tree.Expr:
-    """The argument of a call that takes one, by position. Errors: DL0319."""
+    """The only argument of a call that takes one, by position. Errors: DL0319."""
     args = e.args if isinstance(e, tree.Call) else ()
     if len(args) != 1 or args[0].name is not None or isinstance(args[0].value, tree.Comprehension):
         raise make_error("DL0319", usage, (e.span, ""))
@@ -69,7 +68,7 @@ def single_argument(e: tree.Expr, usage: str) -> tree.Expr:
 
 
 def host_call_error(decl: tree.Fn, at: Span, deriving: bool) -> DifflangError:
-    """What is said of a call where only what compiles can be: DL0322."""
+    """The error for a host call in compiled code: DL0322."""
     what = "it has no derivative" if deriving else "compiled functions cannot call it"
     way = "declare it with `fn`, if it does no input or output"
     way = way if deriving else "call it from host statements, in a loop with `yield` if necessary"

@@ -1,4 +1,4 @@
-"""Checks host statements without running them: every value is known by its type only, sizes by name."""
+"""Type-checks host statements without running them: values are known by type only, sizes by name."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ from difflang.types.unify import Unifier
 if TYPE_CHECKING:
     from difflang.elaborate.module_imports import ModuleFile
 
-UNKNOWN_VALUE = HostValue(TupleType(()), None)  # of what is wrong: whoever needs it says nothing more
+UNKNOWN_VALUE = HostValue(TupleType(()), None)  # the value after an error: its uses are not reported again
 
 
 class BodyEnded(Exception):
-    """A function has ended here, whatever stands below."""
+    """A function returns here on every path, whatever stands below."""
 
 
 class HostChecker(HostWalk):
-    """Reports what is wrong with a file's statements to the session and goes on."""
+    """Reports the errors in a file's statements to the session and continues after each."""
 
     definition = True
 
     def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module, hosts)
-        self.call_results: dict[Hashable, HostValue] = {}  # what calls give, by the function and the types
-        self.assumed_unit: set[tree.Fn] = set()  # the functions of which a recursive call was taken to give nothing
+        self.call_results: dict[Hashable, HostValue] = {}  # results of calls by function and argument types
+        self.assumed_unit: set[tree.Fn] = set()  # functions whose recursive call was assumed to return nothing
 
     def imported(self, file: ModuleFile) -> None:
-        """A file that another one needs. What the library declares was checked before it was shipped."""
+        """Check a file that another one imports. Library declarations were checked before release."""
         if not file.library:
             self.check(file.checked_items)
             return
@@ -68,9 +68,9 @@ class HostChecker(HostWalk):
             self.statement(item)
 
     def check(self, items: tuple[tree.Item, ...], *, echo: bool = False) -> HostValue:
-        """Every item in the order of the file: a function may use the top-level names above it.
+        """Check all items in the order of the file: a function may use the top-level names above it.
 
-        With `shown` each expression is printed, and so none is useless. The value that the last item gives.
+        With `echo` each expression is printed, so none counts as unused. The result is the last item's value.
         """
         value = UNIT_VALUE
         for i, item in enumerate(items):
@@ -78,7 +78,7 @@ class HostChecker(HostWalk):
         return value
 
     def item(self, item: tree.Item, above: tuple[tree.Item, ...], *, echo: bool = False) -> HostValue:
-        """One item, after all those `above` it in the file. What it gives."""
+        """Check one item, after all those `above` it in the file; its value."""
         if isinstance(item, tree.Fn) and item.host:
             self.host_definition(item)
         elif isinstance(item, tree.Fn):
@@ -92,9 +92,9 @@ class HostChecker(HostWalk):
         return self.statement(item, last=echo)
 
     def check_isolated(self, above: tuple[tree.Item, ...], block: tree.Block, what: str, *, echo: bool = False) -> None:
-        """A block that is run without the rest of the file, with the declarations and `let`s above it.
+        """Check a block that runs without the rest of the file, with only the declarations and `let`s above it.
 
-        With `shown` each of its expressions is printed, and so none is useless.
+        With `echo` each of its expressions is printed, so none counts as unused.
         """
         if refuse_variables(self.session, above, block, what):
             with self.nested(block.span), self.scope(block.span):
@@ -102,7 +102,7 @@ class HostChecker(HostWalk):
                     self.statement(stmt, last=echo or stmt is block.stmts[-1])
 
     def host_definition(self, decl: tree.Fn) -> None:
-        """A `host fn` by itself, its parameters known by their types; without those, each call is checked instead."""
+        """Check a `host fn` by its parameters' declared types; if some have none, each call is checked instead."""
         names = replace(self.current_context().annotations, generics={g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         try:
@@ -124,7 +124,7 @@ class HostChecker(HostWalk):
             pass
 
     def do(self, stmt: tree.Node, *, last: bool = False, expected: ExpectedType | None = None) -> Walk[HostValue]:
-        """One statement; what it was to bind is broken if it is wrong."""
+        """Check one statement; after an error the names that it binds are marked invalid."""
         try:
             return (yield super().do(stmt, last=last, expected=expected))
         except DifflangError as error:
@@ -148,7 +148,7 @@ class HostChecker(HostWalk):
         return UNKNOWN_VALUE
 
     def mark_invalid(self, name: str, stmt: tree.Node) -> None:
-        """What is to be of a name is wrong: whoever uses it says nothing more."""
+        """Mark a name as the result of an error, so that its uses are not reported."""
         self.bind_var(HostVar(name, Tensor(I32), mutable=True, invalid=True, span=stmt.span))
 
     def do_block(self, block: tree.Block, expected: ExpectedType | None = None) -> Walk[HostValue]:
@@ -180,16 +180,17 @@ class HostChecker(HostWalk):
         name = number.global_name.name
         return symbolic_dims.dim_name(name if number.leaf is None else f"number {number.leaf} of {name}")
 
-    # ---- control flow: every way is gone once
+    # ---- Control flow: every branch is checked once
 
     def condition(self, e: tree.Expr) -> Walk[HostValue]:
         try:
             return (yield super().condition(e))
-        except DeferCheck:  # it depends on a text that only the run has
+        except DeferCheck:  # depends on a text known only at run time
             return HostValue(Tensor(BOOL), None)
 
     def branch(self, e: tree.If, condition: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
-        if isinstance(condition.static, bool) and self.frames[-1].decl is not None:  # as sizes of this call decide it
+        # Inside a function the sizes of this call may decide the condition: only the taken branch need be right.
+        if isinstance(condition.static, bool) and self.frames[-1].decl is not None:
             taken = e.then if condition.static else e.orelse
             return UNIT_VALUE if taken is None else (yield self.control(taken, expected))
         with self.maybe_skipped():
@@ -224,7 +225,7 @@ class HostChecker(HostWalk):
 
     @contextmanager
     def maybe_returns(self) -> Generator[None, None, None]:
-        """Inside, a `return` need not be what happens."""
+        """Inside the block a `return` is not certain to run."""
         frame = self.frames[-1]
         frame.open_branches += 1
         try:
@@ -234,7 +235,7 @@ class HostChecker(HostWalk):
 
     @contextmanager
     def maybe_skipped(self) -> Generator[None, None, None]:
-        """Inside is what a run may pass by: a package that it alone needs is missed where it is reached."""
+        """Inside the block code may not run: a package needed only there is reported when it is reached."""
         before = dict(self.module.needs)
         with self.maybe_returns():
             yield
@@ -257,7 +258,7 @@ class HostChecker(HostWalk):
 
     def gathered(self, e: tree.For | tree.While, items: list[HostValue], over: HostIterable | None) -> HostValue:
         if not items:
-            raise AlreadyReported  # what it yields is wrong
+            raise AlreadyReported  # the yielded value had an error
         type = common_item_type([erase_texts(item.type) for item in items], e.span)
         line, column = e.span.position
         length = over.length if over is not None and yields_every_step(e) else None
@@ -271,7 +272,7 @@ class HostChecker(HostWalk):
         if e.message is not None:
             yield self.value_of(e.message)
 
-    # ---- host functions
+    # ---- Host functions
 
     def leave(self, stmt: tree.Return | tree.Break | tree.Continue, value: HostValue) -> None:
         if isinstance(stmt, tree.Return):
@@ -282,7 +283,7 @@ class HostChecker(HostWalk):
     def value_of(self, e: tree.Expr, expected: ExpectedType | None = None) -> Walk[HostValue]:
         try:
             value = yield super().value_of(e, expected)
-        except DeferCheck:  # a text that only the run has decides: both sides are gone through
+        except DeferCheck:  # a text known only at run time decides: check both branches
             if not isinstance(e, (tree.If, tree.Match)):
                 raise
             value = yield self.control(e, expected)
@@ -291,7 +292,7 @@ class HostChecker(HostWalk):
         return value
 
     def enter(self, e: tree.Node, decl: tree.Fn, names: AnnotationResolver, values: list[HostValue]) -> Walk[HostValue]:
-        """What a call gives, its body gone through once for each choice of types."""
+        """The result of a call; its body is checked once for each combination of argument types."""
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
         values = [HostValue(erase_texts(v.type), None) for v in values]
@@ -302,14 +303,14 @@ class HostChecker(HostWalk):
         return self.call_results[key]
 
     def recursive(self, decl: tree.Fn, names: AnnotationResolver) -> HostValue:
-        """What a call gives of a function under way: what is declared, and else nothing."""
+        """The result of a recursive call: the declared type, else nothing."""
         if decl.result is None:
             self.assumed_unit.add(decl)
             return UNIT_VALUE
         return HostValue(replace(names, bound=dict(names.bound), rigid=True).type(decl.result), None)
 
     def result(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
-        """What the ends of a body give. Errors: DL0304, DL0327."""
+        """The common type of all returns of a body. Errors: DL0304, DL0327."""
         assert frame.decl is not None
         decl = frame.decl
         try:
@@ -320,7 +321,7 @@ class HostChecker(HostWalk):
         stmts = decl.body.stmts if isinstance(decl.body, tree.Block) else (decl.body,)
         ended = ended or ends_in_jump(stmts)
         found = [*frame.returned, *([] if ended else [value])]
-        if not found or any(v is UNKNOWN_VALUE for v in found):  # what is wrong has been said
+        if not found or any(v is UNKNOWN_VALUE for v in found):  # the error has been reported
             return UNKNOWN_VALUE
         end = block_value(decl.body).span
         if frame.expected_result is not None and not ended:
@@ -341,7 +342,7 @@ class HostChecker(HostWalk):
 
 
 def yields_every_step(loop: tree.For | tree.While) -> bool:
-    """Whether a loop yields one value in every step."""
+    """Whether a loop yields exactly one value in every step."""
     yields = [s for s in loop.body.stmts if isinstance(s, tree.Yield)]
     rest = [s for s in loop.body.stmts if not isinstance(s, tree.Yield)]
     return len(yields) == 1 and not any(
@@ -349,23 +350,23 @@ def yields_every_step(loop: tree.For | tree.While) -> bool:
     )
 
 
-def join_branches(ways: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostValue:
-    """What comes of several ways, nothing if one of them gives nothing. Errors: DL0327."""
-    if any(value.type == UNIT for _, value in ways):
+def join_branches(branches: Sequence[tuple[tree.Node, HostValue]], message: str) -> HostValue:
+    """The common value of several branches; nothing if one of them has none. Errors: DL0327."""
+    if any(value.type == UNIT for _, value in branches):
         return UNIT_VALUE
-    (first, value), *others = ways
+    (first, value), *others = branches
     type = erase_texts(value.type)
-    for way, other in others:
+    for branch, other in others:
         both = least_common_type(Unifier(), type, erase_texts(other.type))
         if both is None:
-            here = (block_value(way).span, f"this is {show_type(other.type)}")
+            here = (block_value(branch).span, f"this is {show_type(other.type)}")
             raise make_error("DL0327", message, here, (block_value(first).span, f"this is {show_type(type)}"))
         type = both
     return HostValue(type, None)
 
 
 def refuse_memory_attributes(decl: tree.Fn) -> None:
-    """Errors: DL0219, DL0220 for what a function that is compiled can say of its memory."""
+    """Errors: DL0219, DL0220 for memory attributes, which only a compiled function can have."""
     for attribute in decl.attributes:
         if attribute.name in ("checkpoint", "memory"):
             code = "DL0219" if attribute.name == "checkpoint" else "DL0220"

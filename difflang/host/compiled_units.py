@@ -1,4 +1,4 @@
-"""Units: the pieces of host code that are compiled, an expression or an assignment each, found by what they read."""
+"""Compiled units of host code: each expression or assignment is staged to a graph, compiled, and cached."""
 
 from __future__ import annotations
 
@@ -36,17 +36,16 @@ Body = Callable[[ElabContext], Walk[list[Term]]]
 
 
 class UnitStaging(Struct, eq=False):
-    """A unit while it is walked: its context, and what it asks of the host."""
+    """A unit being staged: its context, and the host's values that it demands."""
 
     cx: ElabContext
     demanded: dict[HostNumber, Dim] = field(default_factory=dict[HostNumber, Dim])
-    binds: dict[str, TypeBinding] = field(
-        default_factory=dict[str, Any]
-    )  # the new names of the type that is asked of it
+    # The names that the expected type binds.
+    binds: dict[str, TypeBinding] = field(default_factory=dict[str, Any])
 
 
 class HostUnit(Struct, frozen=True, eq=False):
-    """A unit, walked: its graph, what it reads, and what each result is."""
+    """A staged unit: its graph, the variables that it reads, and the type of each result."""
 
     graph: Graph
     reads: tuple[GlobalName, ...]
@@ -54,9 +53,10 @@ class HostUnit(Struct, frozen=True, eq=False):
     statics: tuple[Any, ...]
     random: bool
     fails: bool
-    seen: tuple[tuple[str, LangType, Any], ...]  # the top-level names it mentions, as they were
+    # What a cached unit depends on: the types of the top-level names it mentions, and the numbers used as sizes.
+    seen: tuple[tuple[str, LangType, Any], ...]
     demanded: tuple[tuple[HostNumber, Dim], ...]
-    binds: tuple[tuple[str, TypeBinding], ...]  # the new names of the type that is asked of it
+    binds: tuple[tuple[str, TypeBinding], ...]  # the names that the expected type binds
     program: Growable[ArrayProgram] | None = None
 
 
@@ -69,7 +69,7 @@ def host_context(
     definition: bool,
     signature: AnnotationResolver | None = None,
 ) -> ElabContext:
-    """The context of a piece of host code, the element types that the signature around it names among its names."""
+    """The context of a piece of host code; its names include the element types of the surrounding signature."""
     unifier = Unifier()
     builder = Builder(solver=unifier)
     sizes = {
@@ -104,7 +104,7 @@ def stage_unit(
     definition: bool,
     signature: AnnotationResolver | None = None,
 ) -> HostUnit:
-    """Walk a piece of host code into a unit. Errors: DifflangError, Reported."""
+    """Stage a piece of host code into a unit. Errors: DifflangError, AlreadyReported."""
 
     def record_demand(number: HostNumber) -> Dim:
         staging.demanded[number] = size = demand(number)
@@ -147,10 +147,10 @@ def stage_unit(
 
 
 class UnitCache:
-    """Compiled units by the syntax they come from."""
+    """Compiled units, cached by the syntax they come from."""
 
     def __init__(self, session: Session, engine: Engine, voice: PrintSink) -> None:
-        self.session, self.engine, self.voice = session, engine, voice  # which is told what they print
+        self.session, self.engine, self.voice = session, engine, voice  # `voice` receives what units print
         self.by_node: dict[tuple[tree.Node, Hashable], list[HostUnit]] = {}
         self.keys, self.programs = StructuralKeys(), dict[Hashable, ArrayProgram]()
         self.call: Callable[[ArrayProgram, Sequence[Any]], list[Any]] = lambda program, arrays: list(program(*arrays))
@@ -158,9 +158,9 @@ class UnitCache:
     def find(
         self, node: tree.Node, key: Hashable, module: ModuleScope, demand: Callable[[HostNumber], Dim]
     ) -> HostUnit | None:
-        """A unit of this syntax made for names of these types, and for these numbers where sizes need them.
+        """A cached unit of this syntax, staged for these types and these numbers used as sizes.
 
-        `key` is what the type that is asked of it depends on besides.
+        `key` is what else the expected type depends on.
         """
         for unit in self.by_node.get((node, key), ()):
             if (
@@ -175,28 +175,30 @@ class UnitCache:
         self.by_node.setdefault((node, key), []).append(unit)
 
     def program(self, unit: HostUnit) -> Growable[ArrayProgram]:
-        """What runs a unit: that of another one which is the same program.
+        """The executable of a unit, shared with structurally equal units.
 
-        Unless lines are timed, or something is to be said of it, which is said of its own lines.
+        It is not shared if lines are profiled or if notes must name its own lines.
         """
         engine = replace(self.engine, in_order=self.session.deterministic)
 
-        def build(room: Capacity) -> ArrayProgram:
-            key = (self.keys.graph_key(unit.graph), unit.fails, room, engine.in_order)
+        def build(capacity: Capacity) -> ArrayProgram:
+            key = (self.keys.graph_key(unit.graph), unit.fails, capacity, engine.in_order)
             known = self.programs.get(key)
             if known is None or engine.profile is not None or getattr(known, "offload_warnings", ()):
-                self.programs[key] = engine.program(unit.graph, guard=unit.fails, capacity=room, on_print=self.voice)
+                self.programs[key] = engine.program(
+                    unit.graph, guard=unit.fails, capacity=capacity, on_print=self.voice
+                )
             return self.programs[key]
 
         return Growable(build)
 
     def notes(self, unit: HostUnit) -> list[Diagnostic]:
-        """What its device does not do as the program says; the interpreter has no device."""
+        """Notes on where the device deviates from the program; the interpreter has none."""
         assert unit.program is not None
         return list(getattr(unit.program.made, "offload_warnings", ()))
 
     def execute(self, unit: HostUnit, arguments: Sequence[Any], key: Any) -> list[HostValue]:
-        """Run a unit. Errors: DL09 where a check fails."""
+        """Run a unit. Errors: DL09 if a check fails."""
         arrays = [*arguments, *([key] if unit.random else [])]
         assert unit.program is not None
         met = self.voice.met
@@ -204,8 +206,9 @@ class UnitCache:
         self.voice.raise_error()
         while unit.fails and (site := results.pop().item()):
             if not unit.program.grow(self.session, site, interpreted=self.engine.name == "interpret"):
-                room = unit.program.capacity
-                raise explain_failure(self.session, site, unit.graph, self.engine.explaining(room), arrays)
+                engine = self.engine.explaining(unit.program.capacity)
+                raise explain_failure(self.session, site, unit.graph, engine, arrays)
+            # Output of the failed run is dropped, since the program with more capacity prints it again.
             self.voice.rewind(met)
             results = self.call(unit.program.made, arrays)
             self.voice.raise_error()
@@ -219,13 +222,13 @@ class UnitCache:
         return values
 
     def check_nans(self, unit: HostUnit, results: Sequence[Any], arrays: Sequence[Any]) -> None:
-        """Errors: DL0908 where a result is not finite for something that this unit does."""
+        """Errors: DL0908 if an operation of this unit produces a result that is not finite."""
         from difflang.gradcheck.nan_errors import check_finite
         from difflang.lower.lowering_pipeline import finalize_graph
 
         assert unit.program is not None
-        room = unit.program.capacity
-        check_finite(lambda: finalize_graph(unit.graph, room), results, arrays)
+        capacity = unit.program.capacity
+        check_finite(lambda: finalize_graph(unit.graph, capacity), results, arrays)
 
 
 def same_binding(var: HostVar | None, type: LangType, static: Any) -> bool:

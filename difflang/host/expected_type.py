@@ -1,4 +1,4 @@
-"""The type that a program asks of a value, and whether what the host has fits it."""
+"""The expected type of a host value: its annotation, the names that it binds, and whether a value matches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from difflang.types.type_errors import declared_type_error
 
 
 class ExpectedType(Struct, eq=False):
-    """A written type, the names in it, and those that it binds once it meets a value.
+    """A written type, the names in it, and the names that it binds when it meets a value.
 
-    `names` are those of a signature; None where the type stands beside the value, and its names are found there.
+    `names` are those of a signature; None for a type beside the value, whose names are looked up there.
     """
 
     annotation: tree.TypeExpr
@@ -33,19 +33,19 @@ class ExpectedType(Struct, eq=False):
 
     @property
     def key(self) -> Hashable:
-        """What the names of the signature stand for by now."""
+        """A cache key: the current bindings of the signature's names."""
         return None if self.names is None else (self.annotation, *sorted(self.names.bound.items(), key=lambda b: b[0]))
 
     @property
     def sizes(self) -> dict[str, Dim]:
-        """The new names that are sizes."""
+        """The newly bound names that are sizes."""
         return {n: d for n, d in self.binds.items() if isinstance(d, (int, Poly))}
 
     def ascribe(self, cx: ElabContext, value: Term, span: Span) -> Walk[Term]:
-        """A term of a unit, of this type. Errors: DL0304."""
+        """Ascribe this type to a term of a unit. Errors: DL0304."""
         outer = cx.annotations
         if self.names is not None:
-            cx.annotations = replace(self.names, unifier=cx.unifier)  # the same table of names
+            cx.annotations = replace(self.names, unifier=cx.unifier)  # shares the table of names
         known = set(cx.annotations.bound)
         try:
             value = yield check_declared_type(cx, self.annotation, value, span, self.subject)
@@ -55,7 +55,7 @@ class ExpectedType(Struct, eq=False):
         return value
 
     def match_value(self, type: LangType, here: AnnotationResolver, span: Span) -> None:
-        """A value that the host has, of this type; `here` are the names where it stands. Errors: DL0304."""
+        """Match a value that the host has with this type; `here` are the names in scope. Errors: DL0304."""
         names = self.names or here
         known = set(names.bound)
         if not names.match(self.annotation, type):

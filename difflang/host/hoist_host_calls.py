@@ -1,4 +1,4 @@
-"""What only the host can do inside a larger expression, taken out of it under a name: the rest is compiled."""
+"""Hoists host calls out of an expression: each gets a temporary name, so that the rest can be compiled."""
 
 from __future__ import annotations
 
@@ -11,44 +11,41 @@ from msgspec.structs import replace
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import all_nodes, child_fields, child_nodes, mentioned_names
 
-BINDING_NODES = (
-    tree.Lambda,
-    tree.Fn,
-    tree.ArrayComprehension,
-    tree.Comprehension,
-    tree.Checkpoint,
-)  # and names of theirs
+# Nodes whose inside is compiled with names of its own: a host call cannot be hoisted out of them.
+BINDING_NODES = (tree.Lambda, tree.Fn, tree.ArrayComprehension, tree.Comprehension, tree.Checkpoint)
 ControlNode = tree.If | tree.Match | tree.Block | tree.For | tree.While
 CONTROL_NODES = (tree.If, tree.Match, tree.Block, tree.For, tree.While)
 
 
 class HoistedExpr(Struct, frozen=True, eq=False):
-    """An expression whose `parts` the host carries out first, in order; `rest` is None where it does all of it."""
+    """An expression whose `parts` the host evaluates first, in order; `compiled` is None if the host evaluates all of
+    it.
+    """
 
     compiled: tree.Expr | None
     parts: tuple[tuple[str, tree.Expr], ...] = ()
 
 
 class HostNames(Protocol):
-    """Who knows the names of an expression."""
+    """What the hoisting must know about the names of an expression."""
 
     def is_host(self, e: tree.Node) -> bool:
-        """Whether this is a call or a string that the host carries out."""
+        """Whether this is a call or a string that the host evaluates."""
         ...
 
     def varies(self, name: str) -> bool:
-        """Whether it is a variable."""
+        """Whether the name is a variable."""
         ...
 
     def changes(self, e: tree.Node) -> bool:
-        """Whether this may give a variable another value."""
+        """Whether this may assign to a variable."""
         ...
 
 
 def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
-    """The work of the host in an expression; None where there is none.
+    """The host calls of an expression, hoisted; None if there are none.
 
-    A variable that is written before a part that changes it is read before that.
+    A variable that stands before a part that changes it is read before that part runs.
     """
     order: list[tree.Node] = []
     todo: list[tree.Node] = [e]
@@ -74,7 +71,7 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
 
 
 def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node], names: HostNames) -> list[tree.Node]:
-    """What is carried out before the rest of an expression, from left to right."""
+    """The parts that are evaluated before the rest of an expression, from left to right."""
     found: list[tree.Node] = []
     todo = [e]
     while todo:
@@ -87,6 +84,7 @@ def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node]
             todo += reversed(evaluated_children(node))
         else:
             found.append(node)
+    # A variable needs a temporary only if a later part may assign to it.
     last = max(
         [i for i, node in enumerate(found) if node in whole and any(map(names.changes, all_nodes(node)))], default=0
     )
@@ -94,7 +92,7 @@ def evaluation_order(e: tree.Node, whole: set[tree.Node], acting: set[tree.Node]
 
 
 def reads_variable(node: tree.Node, names: HostNames) -> bool:
-    """Whether a node without work for the host reads a variable in a way that cannot be told apart from the rest."""
+    """Whether a node without host calls is a variable, or reads one where the read cannot be hoisted on its own."""
     if isinstance(node, tree.Name):
         return names.varies(node.id)
     closed = isinstance(node, (*BINDING_NODES, *CONTROL_NODES)) and not isinstance(node, tree.Comprehension)
@@ -103,7 +101,7 @@ def reads_variable(node: tree.Node, names: HostNames) -> bool:
 
 
 def evaluated_children(node: tree.Node) -> list[tree.Node]:
-    """The nodes in a node that stand where it does: what is bound or compiled inside it is its own."""
+    """The children that are evaluated with the node itself, not inside a function, lambda or compiled block."""
     match node:
         case tree.WithKey(key=first):
             return [first]
@@ -114,12 +112,12 @@ def evaluated_children(node: tree.Node) -> list[tree.Node]:
 
 
 def short_circuits(node: tree.Node, acting: set[tree.Node]) -> bool:
-    """Whether an `and` or `or` leaves it open if the host has anything to do on its right."""
+    """Whether an `and` or `or` has a host call on its right, which may not run."""
     return isinstance(node, tree.Binary) and node.op in ("and", "or") and node.rhs in acting
 
 
 def fresh_call_name(text: str, taken: list[str]) -> str:
-    """A name that nothing in a program can have: the text of the call, primed where it is there again."""
+    """A name that no program can have: the text of the call, with a prime for each repetition."""
     name = f"({text})"
     while name in taken:
         name += "'"
@@ -127,7 +125,7 @@ def fresh_call_name(text: str, taken: list[str]) -> str:
 
 
 def rebuild_nodes(order: list[tree.Node], names: Mapping[tree.Node, tree.Node]) -> dict[tree.Node, tree.Node]:
-    """The nodes that hold something with a name now, made anew, inner ones first."""
+    """The nodes that contain a replaced part, rebuilt bottom up."""
     new = dict(names)
     for node in reversed(order):
         if node not in new and any(c in new for c in evaluated_children(node)):

@@ -1,7 +1,7 @@
-"""Top-level values of a file that is loaded or imported: a `let` is evaluated when something first needs it.
+"""Lazy top-level values of a loaded or imported file: a `let` is evaluated when its value is first needed.
 
-Statements, `var`s and what depends on them belong to a run of the file. Nothing is printed here; files are read where
-the access that is given allows it.
+Statements, `var`s and what depends on them need a run of the file. Nothing is printed here; files are read as far as
+the given access allows.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from difflang.types.type_errors import make_error
 
 
 class LazyGlobals(dict[str, HostVar]):
-    """A module's top-level names as they are asked for. Errors: DL1209 for what only running the file gives."""
+    """A module's top-level names, evaluated on demand. Errors: DL1209 for a value that only running the file gives."""
 
     def __init__(self, runner: HostRunner, items: tuple[tree.Item, ...]) -> None:
         super().__init__()
         module = runner.module
         self.items_of_file = items
-        self.binding_items: dict[str, list[int]] = {}  # the statements that bind a name, in order
+        self.binding_items: dict[str, list[int]] = {}  # name -> indices of the statements that bind it
         self.evaluated: set[int] = set()
         self.runner = runner
+        # Each `let` has its own random stream, so its numbers do not depend on the order of evaluation.
         self.numbers = {i: n for n, i in enumerate(i for i, item in enumerate(items) if isinstance(item, tree.Let))}
         for i, item in enumerate(items):
             if isinstance(item, (tree.Let, tree.Var)):
@@ -41,7 +42,7 @@ class LazyGlobals(dict[str, HostVar]):
         module.host = self
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The variable of that name, its value computed now if need be."""
+        """The variable with this name, evaluated first if necessary."""
         if (
             name in self.binding_items
             and not self.runner.is_local(name)
@@ -51,7 +52,7 @@ class LazyGlobals(dict[str, HostVar]):
         return super().get(name, default)
 
     def leaves(self, name: GlobalName) -> tuple[Any, ...]:
-        """The arrays of a value that was asked for, of this module or of one that it imports."""
+        """The arrays of a value, of this module or of one that it imports."""
         return self.runner.read(name).leaves or ()
 
     def evaluate(self, name: str) -> None:
@@ -81,7 +82,7 @@ class LazyGlobals(dict[str, HostVar]):
 
 
 def install_lazy_globals(imported: tuple[ModuleFile, ...], runner: HostRunner) -> None:
-    """Let what a program imports have its top-level values, wherever a function of it runs."""
+    """Make the top-level values of imported files available to their functions, wherever these run."""
     for number, file in enumerate(imported):
         access = FileAccess(file.folder, runner.access.allowed)
         LazyGlobals(runner.fork_for_module(file.module, access, number), file.items)

@@ -1,7 +1,7 @@
-"""Which top-level `let`s a piece of host code needs, by the names it mentions and those of the functions it reaches.
+"""Dependencies among top-level `let`s: which of them a piece of host code needs, directly or through functions.
 
-Blocks of tests and benchmarks run without the rest of the file: its statements are left out, and so are its variables,
-whose values only a run gives.
+Tests and benchmarks run without the rest of the file, so its statements are skipped, and its variables, whose values
+only a run gives, are errors.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def required_lets(module: ModuleScope, above: Sequence[tree.Item], node: tree.No
 
 
 def free_file_names(node: tree.Node) -> Iterator[str]:
-    """The names in a node that may stand for something of the file, and for nothing that the node binds itself.
+    """The names in a node that may refer to the file, excluding names that the node binds itself.
 
-    A size in the signature of a function of the file is always the function's own; in that of a function within a
-    block it may be one of the file.
+    A size in the signature of a top-level function is always the function's own; in the signature of a function inside
+    a block it may refer to the file.
     """
     bound = Counter(signature_sizes(node))
     todo: list[tree.Node | BindingChange] = [node]
@@ -68,14 +68,14 @@ def free_file_names(node: tree.Node) -> Iterator[str]:
 
 
 class BindingChange(NamedTuple):
-    """From here on these names are bound once more; where `times` is -1, once less."""
+    """From here on these names are bound once more, or once less if `times` is -1."""
 
     names: Sequence[str]
     times: int = 1
 
 
 def scoped_parts(node: tree.Node) -> list[tree.Node | BindingChange]:
-    """What stands in a node, and between it where names of its own begin and end to be seen."""
+    """The children of a node, with markers between them where the scope of its own names begins and ends."""
     match node:
         case tree.Block(stmts=stmts):
             return close_scope([part for stmt in stmts for part in (stmt, BindingChange(names_bound_by(stmt)))])
@@ -95,27 +95,27 @@ def scoped_parts(node: tree.Node) -> list[tree.Node | BindingChange]:
             rest = [part for part in child_nodes(node) if not isinstance(part, (tree.Param, tree.LambdaParam))]
             return [*heads, *close_scope([*own, *rest])]
         case tree.Call(fn=tree.Index(base=tree.Name(id=name) as base), args=args) if name in TRANSFORM_NAMES:
-            return [base, *args]  # `grad[w, m.b](f)`: places in the parameters of `f`
+            return [base, *args]  # `grad[w, m.b](f)`: the index names parameters of `f`, not variables
         case _:
             return [*child_nodes(node)]
 
 
 def close_scope(parts: Sequence[tree.Node | BindingChange]) -> list[tree.Node | BindingChange]:
-    """Parts, after which the names that were bound among them are seen no more."""
+    """The parts, followed by markers that end the bindings among them."""
     return [*parts, *(BindingChange(part.names, -1) for part in parts if isinstance(part, BindingChange))]
 
 
 def signature_sizes(node: tree.Node) -> list[str]:
-    """What the signature of a function of the file binds beside its parameters."""
+    """The names that a top-level function's signature binds besides its parameters."""
     if isinstance(node, tree.Fn):
         return [*(g.name for g in node.generics), *(n for p in node.params for n in lone_type_names(p.type))]
     return [n for p in node.params for n in lone_type_names(p.type)] if isinstance(node, tree.Rule) else []
 
 
 def variable_dependents(items: Sequence[tree.Item]) -> dict[str, str]:
-    """The top-level names without a value of their own, and the variable that each depends on: itself, for a `var`.
+    """The top-level names whose values depend on a `var`, with that variable; a `var` depends on itself.
 
-    A host function that reads a variable is one of them.
+    A host function that reads a variable is among them.
     """
     found: dict[str, str] = {}
     for item in items:
@@ -132,7 +132,7 @@ def variable_dependents(items: Sequence[tree.Item]) -> dict[str, str]:
 
 
 def name_uses(node: tree.Node, names: Container[str]) -> Iterator[tree.Name]:
-    """Where a node mentions one of these names and binds no other thing to it."""
+    """The uses of these names in a node that does not rebind them."""
     value = node.value if isinstance(node, tree.Let) else node
     parts = all_nodes(value)
     own = {name for part in parts for name in names_bound_by(part)}
@@ -153,7 +153,7 @@ def refuse_variables(session: Session, above: Sequence[tree.Item], node: tree.No
 
 
 def lone_type_names(written: tree.TypeExpr | None) -> list[str]:
-    """The lone names in a written type: what it may have bound."""
+    """The single-word names in a written type, which it may bind."""
     if written is None:
         return []
     return [part.path[0] for part in all_nodes(written) if isinstance(part, tree.TypeName) and len(part.path) == 1]

@@ -1,4 +1,4 @@
-"""What host loops go through, and what they make of the values that they yield."""
+"""What host loops iterate over (ranges, arrays, zipped or enumerated), and collecting the values they yield."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from difflang.types.unify import Unifier
 
 
 class HostIterable(Struct, frozen=True, eq=False):
-    """A range or an array, or several side by side: `type` is that of an item."""
+    """A range or an array, or several iterated together; `type` is the type of an item."""
 
     type: LangType
     value: HostValue | None = None
     parts: tuple[HostIterable, ...] = ()
-    enumerated: bool = False  # each item of the only part stands beside its number
+    enumerated: bool = False  # items are pairs of an index and an item of the only part
 
     @property
     def item(self) -> LangType:
@@ -43,7 +43,7 @@ class HostIterable(Struct, frozen=True, eq=False):
 
     @property
     def length(self) -> Dim | None:
-        """How many items there are, None where only the run knows."""
+        """The number of items; None if it is known only at run time."""
         if self.value is None:
             return next((n for n in (p.length for p in self.parts) if n is not None), None)
         if isinstance(self.value.type, (Tensor, SumType)):
@@ -76,7 +76,7 @@ class HostIterable(Struct, frozen=True, eq=False):
 
 
 def loop_iterable(value: HostValue, span: Span) -> HostIterable:
-    """A value that a loop goes through. Errors: DL0329."""
+    """The iterable of a loop over a value. Errors: DL0329."""
     if isinstance(value.type, RangeType):
         return HostIterable(Tensor(I32), value)
     if isinstance(value.type, (Tensor, SumType)) and array_axes(value.type):
@@ -88,24 +88,24 @@ def loop_iterable(value: HostValue, span: Span) -> HostIterable:
 
 
 def array_axes(type: Tensor | SumType) -> tuple[Dim, ...]:
-    """The axes of an array; those of an array of enums or functions are the axes of its tags."""
+    """The axes of an array; for an array of enums or functions, the axes of its tags."""
     return type.shape if isinstance(type, Tensor) else type.tag.shape
 
 
 def range_numbers(value: HostValue) -> range:
-    """The numbers of a range."""
+    """The numbers in a range."""
     assert value.leaves is not None
     start, stop, *step = [int(np.asarray(leaf)) for leaf in value.leaves]
     return range(start, stop, *step)
 
 
 def tuple_value(items: Any) -> HostValue:
-    """Values as a tuple."""
+    """Values combined into a tuple."""
     return HostValue(TupleType(tuple(i.type for i in items)), tuple(leaf for i in items for leaf in i.leaves or ()))
 
 
 def common_item_type(types: Sequence[LangType], span: Span) -> LangType:
-    """The type that all items of a loop are held as. Errors: DL0317 for items of other types."""
+    """The common type of all items of a loop. Errors: DL0317 if they have none."""
     type = types[0]
     for other in types[1:]:
         both = least_common_type(Unifier(), type, other)
@@ -117,7 +117,7 @@ def common_item_type(types: Sequence[LangType], span: Span) -> LangType:
 
 
 def collected_type(item: LangType, length: Dim, span: Span) -> LangType:
-    """The type of a loop that yields items of a type: of a record, that of its arrays. Errors: DL0313 for keys."""
+    """The type of a loop that yields items of this type; for a record, a record of arrays. Errors: DL0313 for keys."""
     if contains_kind(item, (KeyType, RangeType)):
         raise make_error(
             "DL0313", "an array cannot hold the values that this loop yields", (span, f"this is {show_type(item)}")
@@ -126,6 +126,6 @@ def collected_type(item: LangType, length: Dim, span: Span) -> LangType:
 
 
 def stack_values(items: list[HostValue], type: LangType) -> HostValue:
-    """Values of one type as arrays with an axis more, of the type given."""
+    """Values of one type stacked along a new leading axis."""
     columns = zip(*[i.leaves or () for i in items], strict=True)
     return HostValue(type, tuple(np.stack([np.asarray(x) for x in column]) for column in columns))

@@ -1,4 +1,4 @@
-"""Enums between host statements: which cases of a `match` a value may be of, and which one it is."""
+"""Host `match` statements: which cases a value's type admits, and which case the value matches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def possible_cases(host: HostBindings, e: tree.Match, subject: HostValue) -> list[tuple[CheckedPattern, tree.Case]]:
-    """The cases of a host `match` that a value of this type may be of. Errors: DL035."""
+    """The cases of a host `match` that a value of this type may match. Errors: DL035."""
     if is_array_of_sums(subject.type):
         message, way = "`match` takes one value, not an array", "match each of them in a function"
         raise make_error("DL0353", message, (e.subject.span, f"this is {show_type(subject.type)}"), help=way)
@@ -43,7 +43,7 @@ def may_match(fit: CheckedPattern, type: LangType) -> bool:
 
 
 def matches(fit: CheckedPattern, value: HostValue) -> bool:
-    """Whether a value that is there fits a pattern."""
+    """Whether a known value matches a pattern."""
     if isinstance(fit, WildcardPattern):
         return True
     value = value.chosen()
@@ -56,7 +56,7 @@ def matches(fit: CheckedPattern, value: HostValue) -> bool:
 
 
 def equals_literal(value: HostValue, literal: Any) -> bool:
-    """Whether a text or a number is the one that is written, as a number of the same type."""
+    """Whether a text or a number equals a literal, converted to the value's type."""
     if not isinstance(value.type, Tensor):
         return isinstance(value.type, TextType) and value.type.value == literal
     number = value.static if value.leaves is None else value.leaves[0]
@@ -64,7 +64,7 @@ def equals_literal(value: HostValue, literal: Any) -> bool:
 
 
 def bind_pattern(host: HostBindings, fit: CheckedPattern, value: HostValue, span: Span) -> None:
-    """Bind the names of a pattern; of a value that is not there yet, to what is of the pattern's variant."""
+    """Bind the names of a pattern; for an unknown value, to its parts in the pattern's variant."""
     if isinstance(fit, WildcardPattern):
         host.bind(tree.NamePattern(span, fit.name), value, False, span)
         return

@@ -1,4 +1,4 @@
-"""Packages that only some programs need, and that are imported when one does."""
+"""Optional Python packages, imported when a program first needs them, and the error if one is not installed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ EXTRAS = {
 
 
 def require_package(module: ModuleScope, package: str, span: Span) -> None:
-    """Something in a program needs a package, if it is run."""
+    """Record that running the module needs a package."""
     module.needs.setdefault(package, span)
 
 
 def check_installed(module: ModuleScope) -> None:
-    """Look for what a program needs before it begins. Errors: DL0709."""
+    """Check before a run that the packages it needs are installed. Errors: DL0709."""
     for package, span in module.needs.items():
         if find_spec(package) is None:
             raise missing_package_error(package, span)
 
 
 def import_optional(name: str, span: Span) -> Any:
-    """A module of an optional package. Errors: DL0709 with how it is installed."""
+    """Import a module of an optional package. Errors: DL0709 with the command that installs it."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -1,4 +1,4 @@
-"""`plot`, `scatter`, `histogram` and `image`: pictures in png and svg files, the same bytes for the same numbers."""
+"""Plotting builtins `plot`, `scatter`, `histogram` and `image`: png and svg files, reproducible to the byte."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg")
 TEXTS = ("file", "title", "xlabel", "ylabel")
 COMMON = (*TEXTS, "labels", "xlog", "ylog")
+# Fixed settings, so that the same numbers give the same bytes on every machine.
 SETTINGS = {
-    "svg.hashsalt": "difflang",  # names inside an svg
-    "svg.fonttype": "path",  # no fonts of the machine that shows it
-    "font.family": "DejaVu Sans",  # which Matplotlib brings along
+    "svg.hashsalt": "difflang",  # seeds the ids inside an svg
+    "svg.fonttype": "path",  # independent of the viewer's fonts
+    "font.family": "DejaVu Sans",  # ships with Matplotlib
     "text.usetex": False,
-    "text.parse_math": False,  # a `$` in a title is a `$`
+    "text.parse_math": False,  # a `$` in a title is literal
     "figure.figsize": (6.4, 4.2),
     "savefig.dpi": 150,
     "axes.grid": True,
@@ -42,7 +43,7 @@ Draw = Callable[[Any, "BuiltinCall", list[np.ndarray], list[str]], None]
 def plot_check(
     least: int, most: int, ranks: tuple[int, ...], *options: str
 ) -> Callable[[HostBindings, BuiltinCall], LangType]:
-    """Arrays of real numbers, and options. Errors: DL0319, DL0708."""
+    """A type check for arrays of real numbers and options. Errors: DL0319, DL0708."""
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
         require_package(host.module, "matplotlib", given.span)
@@ -71,7 +72,7 @@ def plot_check(
 
 
 def check_format(given: BuiltinCall) -> None:
-    """Errors: DL0708 for the name of a file, if that is known, that does not tell what is written."""
+    """Errors: DL0708 if the file name is known and has no supported suffix."""
     file = given.text("file")
     if file is not None and Path(file).suffix not in FORMATS:
         message = "the suffix of a file name gives its format"
@@ -79,7 +80,7 @@ def check_format(given: BuiltinCall) -> None:
 
 
 def series_labels(given: BuiltinCall) -> list[str]:
-    """The names of the series. Errors: DL0319."""
+    """The labels of the series. Errors: DL0319."""
     if "labels" not in given.named:
         return []
     value, span = given.named["labels"]
@@ -92,11 +93,11 @@ def series_labels(given: BuiltinCall) -> list[str]:
 def register_plot(
     name: str, usage: str, check: Callable[[HostBindings, BuiltinCall], LangType]
 ) -> Callable[[Draw], Draw]:
-    """Registers a kind of picture by what it draws."""
+    """Decorator: registers a kind of plot by its drawing function."""
 
     def register(draw: Draw) -> Draw:
         def run(host: HostRunner, given: BuiltinCall) -> HostValue:
-            check_format(given)  # the name may be one that only the run has
+            check_format(given)  # again: the name may be known only at run time
             file = given.text("file") or ""
             path = host.access.resolve_output(file, given.span)
             library = import_optional("matplotlib", given.span)
@@ -112,12 +113,12 @@ def register_plot(
 
 
 def plottable_array(array: np.ndarray) -> np.ndarray:
-    """Numbers that Matplotlib knows: it has no bf16."""
+    """The array in a type that Matplotlib supports: it lacks bf16."""
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
 def render_plot(library: Any, draw: Draw, given: BuiltinCall, arrays: list[np.ndarray], suffix: str) -> bytes:
-    """The bytes of a picture. No window is opened, and Matplotlib's own settings are as before."""
+    """The bytes of the picture. No window is opened, and Matplotlib's global settings are unchanged."""
     file = io.BytesIO()
     with library.rc_context(), np.errstate(all="ignore"):
         library.rcdefaults()
@@ -139,7 +140,7 @@ def render_plot(library: Any, draw: Draw, given: BuiltinCall, arrays: list[np.nd
 
 
 def split_series(given: BuiltinCall, arrays: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Where the points lie, and the rows of what is drawn there. Errors: DL0319 for other lengths."""
+    """The x coordinates and the rows of y. Errors: DL0319 if their lengths differ."""
     *xs, ys = arrays
     rows = list(ys) if ys.ndim == 2 else [ys]
     x = xs[0] if xs else np.arange(ys.shape[-1])
@@ -179,7 +180,7 @@ def histogram(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: l
 
 @register_plot("image", '`image(pixels, file = "a.png")`', plot_check(1, 1, (2, 3)))
 def image(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: list[str]) -> None:
-    """Rows from the top. With a third axis of 3 or 4 these are colours from 0 to 1, else numbers are shown as grey."""
+    """Rows from the top. A third axis of 3 or 4 holds colours from 0 to 1; otherwise numbers are shown in grey."""
     pixels = arrays[0]
     if pixels.ndim == 3 and pixels.shape[-1] not in (3, 4):
         raise given.usage_error(given.items[0][1], "colours need a last axis of size 3 or 4")

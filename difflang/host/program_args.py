@@ -1,4 +1,4 @@
-"""Arguments of a program: `arg("lr", default = 0.1)` in its text, `-- --lr 0.2` on the command line."""
+"""Program arguments: `arg("lr", default = 0.1)` in a program, `-- --lr 0.2` on the command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARG_USAGE = '`arg("lr", default = 0.1)`, or `let lr: f64 = arg("lr")`'
 
 
 def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
-    """The declared type, or that of the default. Errors: DL0319, DL0210."""
+    """The declared type, or the type of the default. Errors: DL0319, DL0210."""
     given.check_arity(1, 1, ("default", "help"))
     name, help = given.text(0), given.text("help")
     if name is None or not name.isidentifier():
@@ -49,7 +49,7 @@ def argument_type(host: HostBindings, given: BuiltinCall) -> LangType:
 
 
 def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
-    """Errors: DL0210 for two arguments of one name that differ."""
+    """Errors: DL0210 for two declarations of one name that differ."""
     first = module.arguments.setdefault(found.name, found)
     if show_type(first.type) != show_type(found.type) or (first.default is None) != (found.default is None):
         raise make_error("DL0210", (f"the argument `{found.name}` of the program is declared twice, with different types or "
@@ -59,7 +59,7 @@ def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
 
 @host_builtin("arg", ARG_USAGE, argument_type, "default")
 def arg(host: HostRunner, given: BuiltinCall) -> HostValue:
-    """What the command line says, else the default."""
+    """The value from the command line, else the default."""
     name = given.text(0) or ""
     if name in host.program_args:
         found = host.module.arguments[name]
@@ -70,7 +70,7 @@ def arg(host: HostRunner, given: BuiltinCall) -> HostValue:
 
 
 def parse_argument(argument: ProgramArgument, text: str) -> HostValue:
-    """The value that a text is. Errors: DL1220."""
+    """Parse a text as the argument's type. Errors: DL1220."""
     type = argument.type
     if isinstance(type, TextType):
         return HostValue(TextType(text), ())
@@ -113,10 +113,10 @@ def missing_argument_error(argument: ProgramArgument) -> DifflangError:
 
 
 def parse_command_line(words: Sequence[str], module: ModuleScope) -> Mapping[str, str]:
-    """What the words after `--` say of each argument, all of it held against what the program declares.
+    """The texts after `--` by argument, checked against the program's declarations.
 
-    `--lr 0.2` and `--lr=0.2` are the same, as are `--batch-size` and `--batch_size`; `--quiet` and `--no-quiet` are for
-    an argument that is a bool. Errors: DL1220.
+    `--lr 0.2` and `--lr=0.2` are the same, as are `--batch-size` and `--batch_size`. A boolean argument has the forms
+    `--quiet` and `--no-quiet`. Errors: DL1220.
     """
     found: dict[str, str] = {}
     rest = list(words)
@@ -142,7 +142,7 @@ def parse_command_line(words: Sequence[str], module: ModuleScope) -> Mapping[str
 
 
 def find_argument(name: str, word: str, module: ModuleScope) -> tuple[ProgramArgument, str | None]:
-    """The argument of that name, and what it says without a value. Errors: DL1220."""
+    """The argument with this name, and its value if it stands without one. Errors: DL1220."""
     declared = module.arguments
     if word.startswith("--") and name in declared:
         return declared[name], "true" if is_flag(declared[name]) else None
@@ -163,7 +163,7 @@ def command_line_error(message: str, *helps: str) -> DifflangError:
 
 
 def usage_text(module: ModuleScope, file: str) -> str:
-    """What the program may be told, as `-- --help` shows it."""
+    """The help for a program's arguments, as `-- --help` shows it."""
     if not module.arguments:
         return f"{file} takes no arguments."
     rows = [

@@ -1,4 +1,4 @@
-"""Progress of host loops: a bar with the rate and the time that is left, on stderr where that is a terminal."""
+"""Progress bar of host loops with rate and remaining time, on stderr if it is a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def with_progress(items: Iterator[T], length: int) -> Iterator[T]:
-    """The items one by one. Nothing is shown where there is no terminal."""
+    """The items one by one, with a progress bar if there is a terminal."""
     return progress_bar(items, length) if length and sys.stderr.isatty() else items
 
 
@@ -36,7 +36,7 @@ def progress_bar(items: Iterator[T], length: int) -> Iterator[T]:
 
 
 def format_rate(speed: float) -> str:
-    """`3.2 steps/s`, or the time of a step where one takes longer than a second."""
+    """`3.2 steps/s`, or the time per step if one takes longer than a second."""
     if speed < 1:
         return f"{1 / speed:.3g} s/step"
     return f"{speed:,.0f} steps/s" if speed >= 100 else f"{speed:.3g} steps/s"
