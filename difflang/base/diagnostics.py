@@ -34,8 +34,7 @@ class Edit(Struct, frozen=True):
 
 
 class Fix(Struct, frozen=True):
-    """A repair as data, proposed by the code that reports. It is `certain` once the checker has verified it: see
-    `tools`.
+    """A repair as data, proposed by the code that reports. It `is_certain` once `tools/verify_fixes.py` has tried it.
 
     A fix that `leaves_hole` is never certain: only the author knows what was meant.
     """
@@ -47,7 +46,7 @@ class Fix(Struct, frozen=True):
 
 
 class Diagnostic(Struct, frozen=True):
-    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` the edits that can be applied, best first."""
+    """One report. `code` is stable, `DLnnnn`; `helps` are ways out, `fixes` edits that can be applied, best first."""
 
     code: str
     message: str
@@ -154,9 +153,8 @@ def to_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 
 def _range(span: Span) -> dict[str, Any]:
-    return {
-        "file": span.source.name, "start": _json_position(span.source, span.start), "end": _json_position(span.source, span.end),
-    }  # fmt: skip
+    start, end = (_json_position(span.source, at) for at in (span.start, span.end))
+    return {"file": span.source.name, "start": start, "end": end}
 
 
 # ---- Rendering as data

@@ -1,6 +1,6 @@
 """Every diagnostic code with its title. A code never changes its meaning; a removed one stays unused.
 
-How a code comes about, and the way out, is told by its page, `docs/errors/DLnnnn.md`.
+The page `docs/errors/DLnnnn.md` of each code explains its causes and the way out.
 """
 
 from __future__ import annotations

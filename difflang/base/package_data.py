@@ -88,7 +88,7 @@ def cache_folder() -> Path:
 
 
 def state_folder() -> Path:
-    """The user's folder for data that should last, such as the REPL's history: `$XDG_STATE_HOME/difflang` or similar."""
+    """The user's folder for lasting data such as the REPL's history: `$XDG_STATE_HOME/difflang` or similar."""
     chosen = os.environ.get("XDG_STATE_HOME", "")
     if chosen and Path(chosen).is_absolute():
         return Path(chosen) / "difflang"

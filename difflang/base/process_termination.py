@@ -1,4 +1,4 @@
-"""Ending the process on Ctrl-C or a timeout at any moment, also while XLA compiles or runs and Python sees no signal."""
+"""Ending the process on Ctrl-C or a timeout at any moment, also while XLA compiles or runs and Python hears nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program told how much room it needs at certain arguments, for those who take derivatives of its graph."""
+"""Fits the capacities of growable buffers to a call's arguments, so that derivatives of its graph can be taken."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from difflang.ir.interpreter import evaluate, evaluate_with_limit
 from difflang.lower.capacity import INITIAL_CAPACITY, Capacity, with_capacity
 from difflang.lower.lowering_pipeline import finalize_graph
 
+# Each growth costs another run in the interpreter, and a large start only memory.
 FIRST_STEPS = 1 << 16
 
 
 def with_fitted_capacity(
     session: Session, entry: ElaboratedCall, arrays: Sequence[Any], most: int | None = None
 ) -> ElaboratedCall:
-    """The same with numbers for frames, steps and items, as many as the run at these arrays takes.
+    """The same call with capacities for frames, steps and items as large as a run at these arrays needs.
 
-    Where that cannot be had the run fails, as it would anywhere. Errors: Endless where it takes `most` operations.
-    Cost: runs in the interpreter, if there is recursion, or a loop of unknown length yields.
+    If that is not possible the run fails as it would anywhere. Errors: StepLimitExceeded after `most` operations.
+    Cost: runs in the interpreter, if there is recursion or a loop of unknown length that yields.
     """
-    room: Capacity | None = Capacity(INITIAL_CAPACITY.frames, FIRST_STEPS)
-    told = entry
-    while room is not None:
-        told = replace(entry, graph=with_capacity(entry.graph, room, arrays=True))
-        if told.graph is entry.graph:
+    capacity: Capacity | None = Capacity(INITIAL_CAPACITY.frames, FIRST_STEPS)
+    sized = entry
+    while capacity is not None:
+        sized = replace(entry, graph=with_capacity(entry.graph, capacity, arrays=True))
+        if sized.graph is entry.graph:
             return entry
-        graph = finalize_graph(told.graph)
+        graph = finalize_graph(sized.graph)
         results = evaluate(graph, *arrays) if most is None else evaluate_with_limit(most, graph, *arrays)
         site = int(results[-1 - DETAIL_RESULTS]) if entry.fails else 0
-        room = room.grown(session.sites[site - 1], interpreted=True) if site else None
-    return told
+        capacity = capacity.grown(session.sites[site - 1], interpreted=True) if site else None
+    return sized

@@ -1,4 +1,4 @@
-"""A file on its way: read, parsed, checked as a whole, then run. The one place that knows the order."""
+"""The driver: parses a file, checks it as a whole with its imports, and runs its host statements."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from difflang.types.module_scope import ModuleScope
 
 
 class CheckedProgram(Struct, frozen=True, eq=False):
-    """A file that was checked: its declarations, statements, what it imports, and everything there is to report."""
+    """A checked file: its declarations, its statements, its imports, and all diagnostics."""
 
     module: ModuleScope
     items: tuple[tree.Item, ...]
     session: Session
-    imported: tuple[ModuleFile, ...] = ()  # each after those that it needs itself
-    examples: tuple[DocExamples, ...] = ()  # those in its doc comments, where they were asked for
+    imported: tuple[ModuleFile, ...] = ()  # in topological order: each after its own imports
+    examples: tuple[DocExamples, ...] = ()  # the examples in its doc comments, if requested
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -42,7 +42,7 @@ class CheckedProgram(Struct, frozen=True, eq=False):
 
     @property
     def reads(self) -> Sequence[FileRead]:
-        """Where it reads files."""
+        """The calls that read files."""
         return self.session.file_reads
 
     @property
@@ -60,12 +60,12 @@ def check_program(
     most_steps: int = 0,
     bind: Callable[[ModuleScope], None] = lambda _: None,
 ) -> CheckedProgram:
-    """Check a whole program, host statements included, before any of it runs. What is wrong is reported, never raised.
+    """Check a whole program, host statements included, before any of it runs. Errors are reported, never raised.
 
-    Imports lead below the folder of `path`, the file that the text is from, or the current one, and into `paths`. With
-    `examples` those in its doc comments are checked too: a mistake in a comment keeps no program from running. A loop
-    without end may take `most_steps`, if these are not 0. `bind` is handed the file's declarations, to bind its `extern
-    fn`s before they are used; what it raises is raised.
+    Imports are searched below the folder of `path`, the file of the text, or the current folder, and in `paths`. With
+    `examples` the examples in its doc comments are checked too; a mistake in a comment keeps no program from running. A
+    loop without a bound may take `most_steps`, if that is not 0. `bind` gets the file's declarations and binds its
+    `extern fn`s before their first use; its exceptions propagate.
     """
     session = Session(most_steps=most_steps)
     folder = path.parent if path is not None else Path.cwd()
@@ -82,6 +82,7 @@ def check_program(
             for diagnostic in comment.diagnostics:
                 session.report(DifflangError(diagnostic))
             checker.check_isolated(file.items, comment.block, "example", echo=True)
+    # Syntax errors first, without the errors that follow from them.
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *drop_followup_errors(broken, others)]
@@ -91,7 +92,7 @@ def check_program(
 
 
 def check_block(checked: CheckedProgram, block: tree.Block) -> None:
-    """Check a block as if it stood at the end of a file that was checked. Errors: what is wrong with the block."""
+    """Check a block as if it stood at the end of a checked file. Errors: those of the block."""
     session, before = checked.session, len(checked.session.diagnostics)
     hosts: dict[ModuleScope, HostWalk] = {}
     with pause_gc():
@@ -109,7 +110,7 @@ def check_block(checked: CheckedProgram, block: tree.Block) -> None:
 
 
 def drop_followup_errors(broken: list[Diagnostic], found: list[Diagnostic]) -> list[Diagnostic]:
-    """What checking found that does not follow from a mistake in the syntax of the same line, or of a name's own."""
+    """The errors of checking that do not follow from a syntax error in the same line or in a name's definition."""
     lines = {(m.span.source, m.span.position[0]) for d in broken for m in d.labels}
     words = {w for source, line in lines for w in re.findall(r"\w+", source.line(line))}
     kept: list[Diagnostic] = []
@@ -131,16 +132,16 @@ def run_program(
     warn: Callable[[list[Diagnostic]], None] = lambda _: None,
     words: Sequence[str] = (),
 ) -> HostRunner:
-    """Run the host statements of a file that was checked, and `warn` of what only the sizes of the run bring up.
+    """Run the host statements of a checked file; `warn` gets warnings that only the sizes of the run reveal.
 
-    `words` are the arguments of the program. Errors: DifflangError; DL1220 before anything is run.
+    `words` are the arguments of the program. Errors: DifflangError; DL1220 before anything runs.
     """
     if checked.errors:
         raise DifflangError(*checked.errors)
     before = len(checked.session.diagnostics)
-    told = program_args.parse_command_line(words, checked.module)
+    arguments = program_args.parse_command_line(words, checked.module)
     check_installed(checked.module)
-    runner = HostRunner(checked.session, checked.module, engine, access, seed, write, warn, told)
+    runner = HostRunner(checked.session, checked.module, engine, access, seed, write, warn, arguments)
     install_lazy_globals(checked.imported, runner)
     try:
         runner.run(checked.items)
@@ -152,19 +153,20 @@ def run_program(
 def load_values(
     checked: CheckedProgram, path: Path | None, engine: Engine | None = None, words: Sequence[str] = (), seed: int = 0
 ) -> LazyGlobals:
-    """The top-level values of a file that is not run, and of all that it imports. What they draw is theirs alone.
+    """The top-level values of a file that is not run, and of its imports, evaluated lazily with random streams of their
+    own.
 
-    `words` are the arguments of the program. Errors: DL1220; without words, once one is asked for that has no default.
+    `words` are the arguments of the program. Errors: DL1220; without words, when an argument without default is read.
     """
-    told = program_args.parse_command_line(words, checked.module) if words else {}
+    arguments = program_args.parse_command_line(words, checked.module) if words else {}
     access = file_access(path)
     runner = HostRunner(
-        checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, program_args=told
+        checked.session, checked.module, engine or Engine(), access, seed, lambda _: None, program_args=arguments
     )
     install_lazy_globals(checked.imported, runner)
     return LazyGlobals(runner.fork_for_module(checked.module, access, len(checked.imported)), checked.items)
 
 
 def file_access(path: Path | None, allowed: tuple[Path, ...] = ()) -> FileAccess:
-    """What a program may read: its own folder, and what is allowed."""
+    """The access of a program: its own folder, and the allowed folders."""
     return FileAccess(path.parent if path is not None else Path.cwd(), allowed)

@@ -1,7 +1,7 @@
-"""Examples in doc comments: what stands after `>` is a program of a line each, and what it prints stands below it.
+"""Examples in doc comments: the code after `>` is a line of a program, and its expected output stands below it.
 
-Examples stand in the `##` comment above a declaration or a field, or at the head of a file. The lines of one comment
-share their names. What a line prints goes on to a blank line of the comment, the next `>`, or the end.
+Examples stand in the `##` comment above a declaration or a field, or at the top of a file. The lines of one comment
+share their names. The output of a line ends at a blank line of the comment, the next `>`, or the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITH_FIELDS = (tree.Record, tree.Enum)
 
 
 class ExampleLine(Struct, frozen=True, eq=False):
-    """What stands after one `>`, and the text below it."""
+    """The code after one `>`, and the expected output below it."""
 
     span: Span
     stmts: tuple[tree.Stmt, ...]
@@ -34,7 +34,7 @@ class ExampleLine(Struct, frozen=True, eq=False):
 
 
 class DocExamples(Struct, frozen=True, eq=False):
-    """The examples of one comment, named for what it documents; `diagnostics` are mistakes in their syntax."""
+    """The examples of one comment, named for what it documents; `diagnostics` are its syntax errors."""
 
     name: str
     span: Span
@@ -43,13 +43,13 @@ class DocExamples(Struct, frozen=True, eq=False):
 
     @property
     def block(self) -> tree.Block:
-        """All of them, as the block that is run."""
+        """All examples as one block to run."""
         whole = self.lines[0].span.to(self.lines[-1].span)
         return tree.Block(whole, tuple(s for line in self.lines for s in line.stmts))
 
 
 class DocLine(Struct, frozen=True):
-    """A line of a doc comment: its text without the `##`, and where that stands."""
+    """A line of a doc comment: its text without the `##`, and the offset of that text."""
 
     number: int
     start: int
@@ -57,7 +57,7 @@ class DocLine(Struct, frozen=True):
 
 
 def find_examples(source: Source, items: Sequence[tree.Item]) -> tuple[DocExamples, ...]:
-    """Every comment with examples, in order. What is wrong with their syntax is reported in each."""
+    """Every comment with examples, in order, with its syntax errors."""
     found: list[DocExamples] = []
     rest = iter(items)
     item = next(rest, None)
@@ -76,7 +76,8 @@ def find_examples(source: Source, items: Sequence[tree.Item]) -> tuple[DocExampl
 
 
 def example_comments(source: Source) -> Iterator[list[DocLine]]:
-    """Doc comments that hold an example, line by line. No string reaches over a line: `##` there begins a comment."""
+    """The doc comments that hold an example, line by line."""
+    # No string spans lines, so `##` at the start of a line always begins a comment.
     lines: list[DocLine] = []
     first, _ = source.position(0)
     for i in range(len(source.starts) + 1):
@@ -90,7 +91,7 @@ def example_comments(source: Source) -> Iterator[list[DocLine]]:
 
 
 def documented_name(item: tree.Item) -> str:
-    """What examples are called: the name that the comment documents."""
+    """The name that the comment documents."""
     match item:
         case tree.Let(pattern=tree.NamePattern(name=name)):
             return name
@@ -124,7 +125,7 @@ def parse_examples(source: Source, comment: Sequence[DocLine], name: str) -> Doc
 
 
 def example_mismatch(line: ExampleLine, shown: str) -> Diagnostic:
-    """What is said where an example gives something else than is shown below it."""
+    """The report on an example whose output differs from the expected one."""
     labels = [Label(line.span, "" if "\n" in shown else f"the result is {shown}" if shown else "this prints nothing")]
     if line.expected_span is not None:
         labels.append(Label(line.expected_span, "the expected result is this"))

@@ -1,4 +1,4 @@
-"""A function applied to arguments of given types, from outside a program: the graph that is compiled for that call."""
+"""Elaborates a call from outside a program: a function at argument types gives the graph to compile."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from difflang.types.type_errors import make_error
 
 
 class CallArgument(Struct, frozen=True):
-    """An argument by its type; of a `dim`, its value, or its name where nothing is to be run."""
+    """An argument by its type; for a `dim` its value, or its name if nothing will run."""
 
     name: str
     type: LangType
     size: Dim | None = None
-    by_name: bool = False  # given by name, since one before it is left out
+    by_name: bool = False  # passed by name, since an earlier argument is omitted
 
     @property
     def text(self) -> str:
@@ -38,22 +38,24 @@ class CallArgument(Struct, frozen=True):
 
 
 class ElaboratedCall(Struct, frozen=True, eq=False):
-    """A graph of the leaves of what the function captured, of the arguments, a key if it is random, and globals."""
+    """The graph of a call. Its params are the leaves of captured values and arguments, a random key if needed, and
+    globals.
+    """
 
     graph: Graph
     type: LangType
     globals: tuple[GlobalName, ...]
     random: bool
-    fails: bool  # the last three results are a failure
+    fails: bool  # the last three results encode a failed check
     effects: frozenset[str]
-    limit: int  # bytes of memory for a program with a derivative of it; 0: nothing is said
+    limit: int  # the memory limit in bytes of a program with a derivative of it; 0 for none
     warnings: tuple[Diagnostic, ...] = ()
 
 
 def elaborate_call(
     session: Session, module: ModuleScope, name: str, function: ClosureType, arguments: Sequence[CallArgument]
 ) -> ElaboratedCall:
-    """The graph of a call. Errors: DifflangError; nothing is left in the session of a call that is wrong."""
+    """The graph of a call. Errors: DifflangError; the session keeps no diagnostics of a failed call."""
     reported, errors = len(session.diagnostics), session.errors
     try:
         entry = apply_function(
@@ -108,7 +110,7 @@ def apply_function(
 
 
 def refuse_negative_sizes(name: str, arguments: Sequence[CallArgument]) -> None:
-    """Errors: DL1210 for an argument whose declared type, with the sizes that were told, is none."""
+    """Errors: DL1210 for an argument whose type has a negative size with the given sizes."""
     for argument in arguments:
         if any(isinstance(d, int) and d < 0 for t in leaf_types(argument.type) for d in t.shape):
             message = f"`{argument.name}` of `{name}` becomes {show_type(argument.type)}, but a size cannot be negative"

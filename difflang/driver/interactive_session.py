@@ -1,7 +1,7 @@
-"""A program that grows input by input: each is checked with what stands already, then carried out.
+"""An interactive session: each input is checked against the program so far, then run.
 
-What is declared again replaces what had its name, also for the functions that use it. An input that is wrong, or fails,
-leaves the rest as it was. How inputs come by and what is shown of them is for the doors to say.
+A new declaration replaces the one with its name, also for functions that use it. An input that is wrong or fails
+leaves the rest unchanged. The REPL, the notebook kernel and Python decide where inputs come from and what is shown.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ from difflang.syntax.tree_queries import pattern_names
 from difflang.types.language_types import UNIT
 from difflang.types.module_scope import GlobalName, ModuleScope
 
-STRETCH = 0.1  # seconds between two looks at whether Ctrl-C was pressed, where joining a thread is not woken by it
-LAST = "_"  # the name of the last value
+# Seconds between two checks for Ctrl-C, on systems where it does not wake a thread that joins another.
+STRETCH = 0.1
+LAST = "_"  # the name that refers to the last value
 DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule)
+# The tables of a module that inputs change, to be saved and restored.
 TABLES = (
-    "fns", "records", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared",
-    "modules", "imported",
+    "fns", "records", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs",
+    "declared", "modules", "imported",
 )  # fmt: skip
 
 
 class SessionState(Struct, frozen=True, eq=False):
-    """All that inputs have made, for going back to it."""
+    """Everything that inputs have made, for undoing them."""
 
     tables: dict[str, dict[Any, Any]]
     values: dict[str, HostValue]
@@ -56,7 +58,7 @@ class SessionState(Struct, frozen=True, eq=False):
 
 
 class SessionSnapshot(Struct, frozen=True, eq=False):
-    """What inputs had made at some time, for functions that are called from elsewhere: later inputs leave it alone."""
+    """The state of the session at one time, for functions called from Python: later inputs do not change it."""
 
     checked: CheckedProgram
     runner: HostRunner
@@ -67,7 +69,7 @@ class SessionSnapshot(Struct, frozen=True, eq=False):
 
 
 class InteractiveSession:
-    """The module that inputs make, and the host that carries them out."""
+    """The module that inputs build up, and the runner that executes them."""
 
     def __init__(
         self,
@@ -96,9 +98,9 @@ class InteractiveSession:
     # ---- Inputs
 
     def run_input(self, text: str, name: str = "") -> HostValue | None:
-        """Check a text, then carry it out; the value of an expression that it ends with.
+        """Check a text, then run it; the value of an expression at its end.
 
-        Errors: DifflangError. What is wrong changes nothing; what fails keeps what stood above it.
+        Errors: DifflangError. A failed check changes nothing; a failed run keeps the effects of the statements above.
         """
         items = self.parsed(text, name)
         before = self.state()
@@ -109,7 +111,8 @@ class InteractiveSession:
         except BaseException:
             self.restore(before)
             raise
-        self.runner.session.issued_warnings |= self.checked.issued_warnings  # that was said
+        # Running elaborates again: do not repeat the warnings of checking.
+        self.runner.session.issued_warnings |= self.checked.issued_warnings
         try:
             return self.execute(items)
         except BaseException:
@@ -125,7 +128,7 @@ class InteractiveSession:
         return found.module.items
 
     def type_of(self, text: str) -> HostValue:
-        """What a text would give, by its type alone: nothing is carried out, nothing stays. Errors: DifflangError."""
+        """The value of a text by its type alone: nothing runs, and nothing is kept. Errors: DifflangError."""
         before = self.state()
         try:
             return self.check(self.parsed(text))
@@ -133,7 +136,7 @@ class InteractiveSession:
             self.restore(before)
 
     def check(self, items: tuple[tree.Item, ...]) -> HostValue:
-        """Declare and check items; what the last one gives. Errors: DifflangError."""
+        """Declare and check items; the value of the last one. Errors: DifflangError."""
         session = self.checked = Session()
         self.unbind_names(items)
         for item in items:
@@ -169,7 +172,7 @@ class InteractiveSession:
     # ---- Names
 
     def unbind_names(self, items: tuple[tree.Item, ...]) -> None:
-        """Let go of what has the names that items are about to take."""
+        """Remove the old meanings of names that items are about to define."""
         module = self.module
         names = [n for item in items if isinstance(item, (tree.Let, tree.Var)) for n in pattern_names(item.pattern)]
         declared = [item for item in items if isinstance(item, DECLARATIONS)]
@@ -200,7 +203,7 @@ class InteractiveSession:
             self.reset_elaboration()
 
     def link_imports(self, imports: list[tree.Import], session: Session) -> None:
-        """Read the modules that imports name, and let them have their values. Mistakes are reported to the session."""
+        """Load the modules that imports name, and make their values available. Errors are reported to the session."""
         if not imports:
             return
         first = replace_items(self.file, tuple(imports))
@@ -213,7 +216,7 @@ class InteractiveSession:
 
     @atomic
     def reset_elaboration(self) -> None:
-        """Elaborate everything anew from here on: functions may mean something else."""
+        """Discard all compiled code: a new declaration may change what functions mean."""
         session = Session()
         self.runner.units.session = session
         self.runner.units.by_node.clear()
@@ -224,7 +227,7 @@ class InteractiveSession:
         self.runner.blocks.clear()
         self.runner.depth = 0
 
-    # ---- Going back
+    # ---- Undo and snapshots
 
     def state(self) -> SessionState:
         tables = {name: dict(getattr(self.module, name)) for name in TABLES}
@@ -244,7 +247,7 @@ class InteractiveSession:
         self.reset_elaboration()
 
     def undo(self) -> str | None:
-        """Go back to before the last input that was carried out; its text."""
+        """Undo the last input that ran; its text."""
         if not self.past:
             return None
         text = self.inputs[-1]
@@ -253,11 +256,11 @@ class InteractiveSession:
 
     @property
     def program(self) -> CheckedProgram:
-        """What there is, as what looks at programs takes it."""
+        """The session as a checked program, for tools that take one."""
         return CheckedProgram(self.module, (), self.checked)
 
     def snapshot(self) -> SessionSnapshot:
-        """All that stands now."""
+        """A snapshot of the current state."""
         module, session, host = self.module.snapshot(), Session(), self.runner
         session.issued_warnings |= host.session.issued_warnings
         engine = host.units.engine
@@ -267,15 +270,15 @@ class InteractiveSession:
 
 
 def replace_items(file: ModuleFile, items: tuple[tree.Item, ...]) -> ModuleFile:
-    """The same module with other imports to follow."""
+    """The same module with other imports to load."""
     return replace(file, items=items, done=False)
 
 
 def call_in_thread(program: ArrayProgram, arrays: Sequence[Any]) -> list[Any]:
-    """Call a compiled program in a thread of its own, and wait where Ctrl-C is heard.
+    """Call a compiled program in a thread, and wait where Ctrl-C can interrupt.
 
-    Nobody can stop XLA: a program that is given up computes on, and nobody asks for what it finds. It shares nothing
-    with what comes after it.
+    XLA cannot be stopped: an abandoned program computes on, and its results are dropped. It shares no state with later
+    programs.
     """
     found: list[list[Any]] = []
     failures: list[BaseException] = []
@@ -286,7 +289,7 @@ def call_in_thread(program: ArrayProgram, arrays: Sequence[Any]) -> list[Any]:
             for result in results:
                 getattr(result, "block_until_ready", int)()
             found.append(results)
-        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             failures.append(error)
 
     thread = threading.Thread(target=work, daemon=True)

@@ -1,4 +1,4 @@
-"""Parameters of functions as Python sees them: what they are called, and how they are given."""
+"""Python parameters of the language's functions: names of tangents, and positional or keyword kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class UnquotedText(str):
-    """Text of a program, which Python shows as it is."""
+    """Program text that Python shows without quotes."""
 
     __slots__ = ()
 
@@ -19,12 +19,12 @@ class UnquotedText(str):
 
 
 def tangent_name(name: str, path: Sequence[str], taken: Sequence[str]) -> str:
-    """What the tangent of a parameter, or of a part of it, is called beside other parameters."""
-    wanted = "_".join([f"d_{name}", *path])
-    return next(n for i in count(1) if (n := wanted if i == 1 else f"{wanted}_{i}") not in taken)
+    """The name for the tangent of a parameter, or of a part of it, distinct from the other parameters."""
+    base = "_".join([f"d_{name}", *path])
+    return next(n for i in count(1) if (n := base if i == 1 else f"{base}_{i}") not in taken)
 
 
 def parameter_kind(names: Sequence[str]) -> Any:
-    """The kind of parameters with these names: by position alone where one of them is a word of Python."""
+    """The kind of parameters with these names: positional only if one of them is a Python keyword."""
     words = any(iskeyword(n) or not n.isidentifier() for n in names)
     return Parameter.POSITIONAL_ONLY if words else Parameter.POSITIONAL_OR_KEYWORD

@@ -1,4 +1,4 @@
-"""Types written outside a program, such as `f32[3, 4]` or `Mlp[64, 32, 10]`: what arguments will be."""
+"""Type specifications from outside a program, such as `f32[3, 4]` or `Mlp[64, 32, 10]`, for a call's arguments."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import Unifier
 
 NUMBER = re.compile(r"\s*-?\d{1,10}\s*", re.ASCII)
-MOST = 2**31  # in a program a size is an i32
+MOST = 2**31  # sizes are i32 in a program
+# Plain array types skip the parser: they are by far the most common.
 PLAIN = re.compile(r"\s*(\w+)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?\s*", re.ASCII)
 
 
 def parse_type(text: str, module: ModuleScope) -> LangType:
-    """The type that a text spells, with numbers for sizes. Errors: DL1210."""
+    """Parse a type with numbers for sizes. Errors: DL1210."""
     found = PLAIN.fullmatch(text)
     if found is not None and found[1] in DTYPES:
         shape = tuple(int(n) for n in found[2].split(",")) if found[2] else ()
@@ -61,13 +62,13 @@ def declared_arguments(
     *,
     functions: bool = False,
 ) -> tuple[CallArgument, ...]:
-    """The arguments of a function by its declaration: `told` gives types, of parameters and for generic names, and
-    numbers for sizes.
+    """The arguments of a function by its declaration. `argument_specs` gives types by parameter or generic name, and
+    numbers by size name.
 
-    `bound` says what those names in its types stand for that this leaves open, `option` what stands before what is
-    told; `functions` that a function may be known by its type.
+    `bound` binds names in its types that the specs leave open. `option` is the prefix of a spec in messages. With
+    `functions` a function argument may be known by its type only.
 
-    Errors: DL1210 for what is told wrongly, or not told and needed; DL1207 for a name that is not there.
+    Errors: DL1210 for a wrong or missing spec; DL1207 for an unknown name.
     """
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
     annotations.bound = dict(parse_sizes(decl, argument_specs, annotations))
@@ -99,12 +100,12 @@ def declared_arguments(
     return tuple(arguments)
 
 
-def parse_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: AnnotationResolver) -> dict[str, int]:
-    """The sizes that are told as numbers. Errors: DL1210 for one that is none; a `dim` may be negative."""
+def parse_sizes(decl: tree.Fn, specs: Mapping[str, str], annotations: AnnotationResolver) -> dict[str, int]:
+    """The sizes given as numbers. Errors: DL1210 for an invalid one; a `dim` may be negative."""
     dims = {p.name for p in decl.params if is_dim(p.type)}
     sizes = {n for p in decl.params if p.type is not None for n in size_names(p.type, annotations)} - dims
     found: dict[str, int] = {}
-    for name, text in told.items():
+    for name, text in specs.items():
         number = int(text) if NUMBER.fullmatch(text) else None
         if number is not None and (0 if name in sizes else -MOST) <= number < MOST:
             found[name] = number
@@ -117,7 +118,7 @@ def parse_sizes(decl: tree.Fn, told: Mapping[str, str], annotations: AnnotationR
 
 
 def check_argument_type(decl: tree.Fn, name: str, type: LangType, annotations: AnnotationResolver) -> LangType:
-    """The type that is told of a parameter, or for a generic name. Errors: DL1210."""
+    """Match the type given for a parameter or a generic name with its declaration. Errors: DL1210."""
     generic = next((g for g in decl.generics if g.name == name), None)
     if generic is not None:
         written, place = tree.TypeName(generic.span, (name,)), generic.span
@@ -131,7 +132,7 @@ def check_argument_type(decl: tree.Fn, name: str, type: LangType, annotations: A
 
 
 def complete_declared_type(param: tree.Param, annotations: AnnotationResolver, functions: bool) -> LangType | None:
-    """The declared type, if it says everything."""
+    """The declared type if it is complete, else None."""
     if param.type is None or is_dim(param.type):
         return None
     try:
@@ -150,7 +151,7 @@ def complete_declared_type(param: tree.Param, annotations: AnnotationResolver, f
 
 
 def holds_function(type: LangType) -> bool:
-    """Whether a value of this type is a function of which only the type is known, or has one in it."""
+    """Whether a value of this type is, or contains, a function known only by its type."""
     inner = getattr(type, "fields", None) or getattr(type, "items", None) or getattr(type, "options", ())
     return isinstance(type, FnType) or any(map(holds_function, inner))
 
@@ -158,7 +159,7 @@ def holds_function(type: LangType) -> bool:
 def missing_argument_error(
     decl: tree.Fn, param: tree.Param, annotations: AnnotationResolver, option: str
 ) -> DifflangError:
-    """What has to be told of a function, all at once."""
+    """One error that names everything missing for a function."""
     if is_dim(param.type):
         missing = [param.name]
     else:
@@ -172,14 +173,14 @@ def missing_argument_error(
 
 
 def function_size_names(module: ModuleScope, decl: tree.Fn) -> tuple[str, ...]:
-    """The names of sizes in what a function takes, in the order in which they appear."""
+    """The size names in a function's parameters, in order of appearance."""
     return param_size_names(module, [(p.name, p.type) for p in decl.params], {g.name: g.bound for g in decl.generics})
 
 
 def param_size_names(
     module: ModuleScope, params: Sequence[tuple[str, tree.TypeExpr | None]], generics: Mapping[str, str | None]
 ) -> tuple[str, ...]:
-    """The same of parameters, beside these generic names."""
+    """The size names in parameters, given the generic names in scope."""
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, dict(generics))
     found: dict[str, None] = {}
     for name, written in params:
@@ -198,9 +199,9 @@ def signature_names(decl: tree.Fn) -> set[str]:
 def symbolic_arguments(
     module: ModuleScope, decl: tree.Fn, argument_specs: Mapping[str, str], *, functions: bool = False
 ) -> tuple[tuple[CallArgument, ...], tuple[str, ...]]:
-    """The arguments of a function, and the sizes that nobody told: those keep their names. Errors: DL1207, DL1210.
+    """The arguments of a function, and the sizes without a spec, which stay symbolic. Errors: DL1207, DL1210.
 
-    With `functions` those that are functions are known by their types.
+    With `functions` function arguments are known by their types.
     """
     names = tuple([n for n in function_size_names(module, decl) if n not in argument_specs])
     bound: dict[str, TypeBinding] = {n: symbolic_dims.dim_name(n) for n in names}
@@ -211,18 +212,18 @@ def symbolic_arguments(
 
 
 def symbolic_size_names(arguments: Sequence[CallArgument]) -> set[str]:
-    """The names of sizes in types of arguments."""
+    """The size names in the types of arguments."""
     sizes = [d for a in arguments for t in leaf_types(a.type) for d in t.shape]
     return {n for d in [*sizes, *[a.size for a in arguments if a.size is not None]] for n in symbolic_dims.dim_names(d)}
 
 
 def default_generic_type(module: ModuleScope, generic: tree.Generic) -> DType | Tensor:
-    """What a generic name stands for that nobody tells: the default float, as an element or as a whole type."""
+    """The binding of a generic name without a spec: the default float, as an element type or as a whole type."""
     return module.default_float if generic.bound in DTYPE_BOUNDS else Tensor(module.default_float)
 
 
 def any_shape_names(decl: tree.Fn) -> list[str]:
-    """The names that stand for any number of axes in what a function takes: it is derived for single numbers."""
+    """The names in a function's parameters that stand for any number of axes: it is derived for scalars."""
     found: list[str] = []
     todo: list[object] = [p.type for p in decl.params]
     while todo:

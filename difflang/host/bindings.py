@@ -116,9 +116,7 @@ class HostBindings(HostScopes, ABC):
         self.bind(e.pattern, value, isinstance(e, tree.Var), e.value.span)
 
     def check_size_agrees(self, name: str, size: Dim, e: tree.Let | tree.Var) -> None:
-        """Check that a number known only at run time equals the size that its name now stands for. Errors: DL0304,
-        DL0305.
-        """
+        """Check that a number known only at run time equals the size its name stands for. Errors: DL0304, DL0305."""
         old, value = self.module.host.get(name), self.values.get(name)
         if old is None or old.static is not None or old.invalid or not is_scalar_integer(old.type):
             return
@@ -157,7 +155,7 @@ class HostBindings(HostScopes, ABC):
         self.values[name] = HostValue(value.type, value.leaves) if mutable else value
 
     def refuse_rebinding(self, pattern: tree.NamePattern) -> None:
-        """Forbid rebinding the name of a value that a function reads: the function keeps the value it was defined with."""
+        """Forbid rebinding a value that a function reads: the function keeps the value it was defined with."""
         used = self.module.used.get(pattern.name)
         old = self.module.host.get(pattern.name) if used is not None else None
         if old is None or used is None or old.span == pattern.span or old.span is None:
@@ -265,13 +263,13 @@ class HostBindings(HostScopes, ABC):
     # ---- Variables that hold any variant of an enum
 
     def with_all_variants(self, type: LangType, expected: ExpectedType | None) -> LangType:
-        """The type of a variable with this first value: it admits every variant of the value's and the declared type."""
+        """The type of a variable with this first value: it admits all variants of the value's and the written type."""
         if expected is not None and has_unknown_args(type):
             type = least_common_type(Unifier(), type, self.type_of(expected)) or type
         return add_all_variants(Unifier(), type)
 
     def variable_type(self, unifier: Unifier, name: str, type: LangType, span: Span) -> LangType:
-        """The type in which a variable holds a new value: its own type, except for texts and functions. Errors: DL0304."""
+        """The type in which a variable holds a new value: its own, except for texts and functions. Errors: DL0304."""
         own = self.module.host[name].type
         texts, known = contains_kind(own, (TextType,)), erase_texts(own)
         both = least_common_type(unifier, known, erase_texts(type))
@@ -284,11 +282,8 @@ class HostBindings(HostScopes, ABC):
             raise make_error(
                 "DL0304", message, (span, f"this is {show_type(type)}"), help="bind the new value with `let`"
             )
-        way = (
-            f"declare its type: `var {name}: {show_type(type)} = …`"
-            if both is not None and has_unknown_args(own)
-            else ""
-        )
+        open_type = both is not None and has_unknown_args(own)
+        way = f"declare its type: `var {name}: {show_type(type)} = …`" if open_type else ""
         message = f"`{name}` is {show_type(own)} and keeps that type"
         raise make_error("DL0304", message, (span, f"this is {show_type(type)}"), help=way)
 

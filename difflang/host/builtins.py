@@ -1,4 +1,4 @@
-"""Host builtin functions such as `print` and `clock`: one declaration each with usage, type check and implementation."""
+"""Host builtins such as `print` and `clock`: one declaration each with usage, type check and implementation."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ def hoist_host_calls(e: tree.Node, names: HostNames) -> HoistedExpr | None:
     while todo:
         order.append(todo.pop())
         todo += reversed(evaluated_children(order[-1]))
+    # Bottom up: a reversed pre-order visits children before their parents.
     acting: set[tree.Node] = set()
     for node in reversed(order):
         if names.is_host(node) or any(c in acting for c in evaluated_children(node)):

@@ -1,4 +1,4 @@
-"""Runs host statements: units compiled once and called, files read, results printed."""
+"""Runs host statements in order: calls compiled units, reads files, prints results."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from difflang.types.language_types import TextType, leaf_types, show_type
 from difflang.types.module_scope import GlobalName, HostNumber, ModuleScope
 from difflang.types.type_errors import make_error
 
-MOST_CALLS = 10_000  # `host fn`s inside one another
+MOST_CALLS = 10_000  # the depth of nested `host fn` calls
 
 
 class EarlyExit(Exception):
-    """A loop, a step of it or a function is left."""
+    """Control leaves a loop, one of its steps, or a function."""
 
     def __init__(self, stmt: tree.Node, value: HostValue) -> None:
         self.stmt, self.value = stmt, value
 
 
 class HostRunner(HostWalk):
-    """Carries out host statements in order."""
+    """Runs host statements in order."""
 
     definition = False
 
@@ -71,21 +71,22 @@ class HostRunner(HostWalk):
         super().__init__(session, module, hosts)
         self.access, self.write, self.warn = access, write, warn
         self.units = UnitCache(session, engine, PrintSink(self.print_text))
-        self.pictures: list[Path] = []  # that were drawn, for who shows them
-        self.program_args = program_args  # the arguments of the program, as the command line spells them
+        self.pictures: list[Path] = []  # the files of the plots drawn, for a notebook to show
+        self.program_args = program_args  # the program's arguments as texts of the command line
         self.started = time.perf_counter()
-        self.draws = self.own_draws = key_stream(seed)  # one key a random unit
+        # Each execution of a random unit draws one key.
+        self.draws = self.own_draws = key_stream(seed)
 
     def print_text(self, text: str) -> None:
-        """Write a text; nothing in it reaches the terminal but as text."""
+        """Write a text with its control characters escaped: nothing in it can steer the terminal."""
         self.write(printable(text))
 
     def adopt_units(self, units: UnitCache) -> None:
-        """Run what was compiled for others. From now on it prints here."""
+        """Use the compiled units of another runner, which print here from now on."""
         self.units, units.voice.write = units, self.print_text
 
     def fork_for_module(self, module: ModuleScope, access: FileAccess, number: int) -> HostRunner:
-        """Carries out what is asked of a module that is not run, and draws from a key of its own."""
+        """A runner for an imported module, which draws from a random stream of its own."""
         engine = self.units.engine
         other = HostRunner(
             self.session, module, engine, access, 0, self.write, self.warn, self.program_args, self.hosts
@@ -96,7 +97,7 @@ class HostRunner(HostWalk):
 
     @contextmanager
     def random_stream(self, number: int) -> Generator[None, None, None]:
-        """Draws come from a stream of that number, whatever was drawn before, and count for nothing afterwards."""
+        """Inside, draws come from the stream with this number, independently of other draws before and after."""
         outer, self.draws = self.draws, self.own_draws.substream(number)
         try:
             yield
@@ -104,7 +105,7 @@ class HostRunner(HostWalk):
             self.draws = outer
 
     def run(self, items: tuple[tree.Item, ...]) -> None:
-        """Every statement, up to the first that fails. Errors: DifflangError."""
+        """Run every statement, up to the first that fails. Errors: DifflangError."""
         for item in items:
             self.statement(item)
 
@@ -120,13 +121,14 @@ class HostRunner(HostWalk):
         with profile.at(span):
             return (yield walk)
 
-    # ---- units
+    # ---- Units
 
     def unit(self, node: tree.Node, body: Any, key: Hashable = None) -> tuple[list[HostValue], HostUnit]:
         try:
             return self.execute_unit(node, body, key)
         except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):  # how XLA says it
+            # XLA reports a lack of memory as a RuntimeError with this status.
+            if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             way = "use smaller arrays, or fewer at a time"
             raise make_error("DL1006", "there is not enough memory for this", (node.span, ""), help=way) from error
@@ -140,7 +142,7 @@ class HostRunner(HostWalk):
         return self.units.execute(unit, arguments, self.draws.next() if unit.random else None), unit
 
     def made(self, node: tree.Node, body: Any, key: Hashable) -> HostUnit:
-        """A unit that is walked and compiled now, and what is to be said of it."""
+        """Stage and compile a unit now, passing its warnings on."""
         said = len(self.session.diagnostics)
         unit = self.staged(node, body)
         self.warn(self.session.diagnostics[said:])
@@ -159,11 +161,11 @@ class HostRunner(HostWalk):
         return self.hosts[name.module].values[name.name]
 
     def wait_for_results(self) -> None:
-        """Wait for what was begun: JAX gives results before they are there."""
+        """Wait until all computations have finished: JAX returns before its results are ready."""
         for leaf in [leaf for host in self.hosts.values() for v in host.values.values() for leaf in v.leaves or ()]:
             getattr(leaf, "block_until_ready", int)()
 
-    # ---- host functions and text
+    # ---- Host functions and strings
 
     def perform(self, function: HostBuiltin, given: BuiltinCall) -> HostValue:
         function.check(self, given)
@@ -182,7 +184,7 @@ class HostRunner(HostWalk):
             )
         return HostValue(TextType("".join(pieces)), ())
 
-    # ---- control flow
+    # ---- Control flow
 
     def branch(self, e: tree.If, condition: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
         if condition.number:
@@ -218,12 +220,12 @@ class HostRunner(HostWalk):
                     break
 
     def check_step_limit(self, steps: int, e: tree.For | tree.While) -> None:
-        """Another step of a loop. Errors: DL0909 where so many are allowed."""
+        """Errors: DL0909 if a loop has used up its steps."""
         if self.session.most_steps and steps >= self.session.most_steps:
             raise step_limit_error(e.span, self.session.most_steps)
 
     def step(self, e: tree.For | tree.While) -> Walk[bool]:
-        """One step of a loop; whether it goes on."""
+        """Run one step of a loop; whether the loop continues."""
         try:
             yield self.do_block(e.body)
         except EarlyExit as left:
@@ -255,7 +257,7 @@ class HostRunner(HostWalk):
                     raise (yield assertion_error(self, e, condition, drawn))
 
     def split_conjunction(self, e: tree.Expr) -> list[tree.Expr]:
-        """The conditions that the host joins by `and` itself, one after the other."""
+        """The conditions joined by `and`, if the host evaluates it itself; else the condition alone."""
         work = self.work(e)
         if work is None or work.compiled is not None or not isinstance(e, tree.Binary) or e.op != "and":
             return [e]
@@ -277,5 +279,5 @@ class HostRunner(HostWalk):
 
 
 def without_static(value: HostValue) -> HostValue:
-    """The value, its number not part of what is compiled: else a body were compiled for each."""
+    """The value without its static number, which would make each number compile a body of its own."""
     return HostValue(value.type, value.leaves)

@@ -1,4 +1,4 @@
-"""The names of host code: what each stands for, forgotten at the end of its block."""
+"""Scopes of host code: the names of blocks, shadowing, and restoring what they hid at the end of a block."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ SavedBinding = tuple[HostVar | None, HostValue | None]
 
 
 class HostScopes:
-    """Top-level names and, while a block runs, those bound in it: types in the module, values here."""
+    """Top-level names and, while a block runs, the names bound in it: types in the module, values here."""
 
     def __init__(self, module: ModuleScope) -> None:
         self.module = module
         self.values: dict[str, HostValue] = {}
         self.depth = 0
-        self.shadowed: list[dict[str, SavedBinding]] = []  # for each block, what the names bound in it stood for
+        self.shadowed: list[dict[str, SavedBinding]] = []  # for each open block, the bindings that it hides
         self.blocks: list[Span] = []
 
     def is_free(self, name: str) -> bool:
-        """Whether a name stands for nothing of the file, and so for what every file knows."""
+        """Whether the file does not define a name, so that it can only be a builtin."""
         m = self.module
         declared = (m.fns, m.records, m.variants, m.imported, m.modules, m.invalid_names)
         return m.host.get(name) is None and not any(name in names for names in declared)
 
     def varies(self, name: str) -> bool:
-        """Whether a name stands for a variable."""
+        """Whether a name is a variable."""
         var = self.module.host.get(name)
         return var is not None and var.mutable
 
     def named_module(self, e: tree.Node) -> ModuleScope | None:
-        """The module that an expression names, where no value of that name hides it."""
+        """The module that an expression names, unless a value of that name hides it."""
         if not isinstance(e, tree.Name) or self.module.host.get(e.id) is not None:
             return None
         return self.module.modules.get(e.id)
 
     def host_function(self, e: tree.Node) -> GlobalName | None:
-        """The `host fn` that is called as `f(x)`, `m.f(x)` or `x.f()`. Errors: DL0724 for a private one."""
+        """The `host fn` called as `f(x)`, `m.f(x)` or `x.f()`; None for anything else. Errors: DL0724 for a private
+        one.
+        """
         m = self.module
         if isinstance(e, tree.Member) and (other := self.named_module(e.base)) is not None:
             found = GlobalName(other, e.name)
@@ -62,9 +64,9 @@ class HostScopes:
 
     @contextmanager
     def scope(self, block: Span) -> Generator[None, None, None]:
-        """Names bound inside are forgotten at the end; variables around keep what was assigned to them.
+        """A scope whose bindings end with the block; outer variables keep what was assigned to them.
 
-        Only what is written in the `block` sees them.
+        Only code inside `block` sees the bindings.
         """
         self.depth += 1
         self.shadowed.append({})
@@ -87,25 +89,26 @@ class HostScopes:
             self.values[name] = value
 
     def bind_var(self, var: HostVar) -> None:
-        """Bind a name in the innermost block: what it stands for until then is kept."""
+        """Bind a name in the innermost block, saving the binding that it hides."""
         if self.shadowed:
             old = self.shadowed[-1].setdefault(var.name, self.current_binding(var.name))
             var.block, var.hides = self.blocks[-1], old[0]
         self.module.host[var.name] = var
 
     def current_binding(self, name: str) -> SavedBinding:
-        """What a name stands for by now. Nothing is evaluated for it, as `Captured.get` does."""
+        """The current binding of a name, without evaluating it as `LazyGlobals.get` would."""
         return dict.get(self.module.host, name), self.values.get(name)
 
     def is_local(self, name: str) -> bool:
-        """Whether a block that is under way has bound a name."""
+        """Whether an open block has bound a name."""
         return any(name in block for block in self.shadowed)
 
     @contextmanager
     def top_level(self) -> Generator[None, None, None]:
-        """Inside stand the names of the file alone, not those of the blocks around a call."""
+        """Inside, only the names of the file are visible, not those of the blocks around a call."""
         blocks, self.shadowed = self.shadowed, []
         places, self.blocks = self.blocks, []
+        # The outermost block that hides a name has saved its top-level binding.
         first: dict[str, dict[str, SavedBinding]] = {}
         for block in blocks:
             for name in block:

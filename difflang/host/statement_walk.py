@@ -1,6 +1,6 @@
-"""Host statements, at the top level and in `host fn`s: what checking them and running them have in common.
+"""The walk over host statements that checking and running share, at the top level and in `host fn`s.
 
-The host is a walk (see `elaborate/trampoline.py`): a `host fn` may call itself as deep as it likes.
+It is a trampolined walk (see `elaborate/trampoline.py`), so that a `host fn` may recurse to any depth.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from difflang.types.module_scope import GlobalName, ModuleScope
 from difflang.types.type_errors import condition_type_error, make_error
 from difflang.types.unify import Unifier
 
-MAX_NESTING = 100  # loops and branches inside one another
+MAX_NESTING = 100  # levels of loops and branches
 DECLARATIONS = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Test, tree.Bench, tree.Import)
 
 
 class HostWalk(HostBindings):
-    """Goes through host statements."""
+    """Walks host statements; subclasses check or run them."""
 
     def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module)
-        self.hosts = {} if hosts is None else hosts  # of every module of the program
+        self.hosts = {} if hosts is None else hosts  # the walks of all modules of the program
         self.hosts[module] = self
         self.frames = [HostFrame(None)]
         self.lifts: dict[tree.Node, HoistedExpr | None] = {}
 
     @property
     def signature(self) -> AnnotationResolver | None:
-        """What the names of the function's signature stand for, inside one."""
+        """The names of the enclosing function's signature; None at the top level."""
         return self.frames[-1].names
 
-    # ---- what the two do differently
+    # ---- Differences between checking and running
 
     @abstractmethod
     def perform(self, function: HostBuiltin, given: BuiltinCall) -> HostValue: ...
@@ -91,14 +91,14 @@ class HostWalk(HostBindings):
         self, e: tree.Node, decl: tree.Fn, names: AnnotationResolver, values: list[HostValue]
     ) -> Walk[HostValue]: ...
 
-    # ---- statements
+    # ---- Statements
 
     def statement(self, stmt: tree.Node, *, last: bool = False) -> HostValue:
-        """Carry out one statement; the value of an expression. Errors: DifflangError, Reported."""
+        """Execute one statement; the value of an expression. Errors: DifflangError, AlreadyReported."""
         return run_walk(self.do(stmt, last=last))
 
     def block(self, block: tree.Block) -> HostValue:
-        """The statements of a block, carried out."""
+        """Execute the statements of a block."""
         return run_walk(self.do_block(block))
 
     def do(self, stmt: tree.Node, *, last: bool = False, expected: ExpectedType | None = None) -> Walk[HostValue]:
@@ -143,7 +143,7 @@ class HostWalk(HostBindings):
         return (yield self.value_of(e, expected))  # type: ignore[arg-type]
 
     def do_block(self, block: tree.Block, expected: ExpectedType | None = None) -> Walk[HostValue]:
-        """The statements of a block; the names it declares end with it."""
+        """Execute the statements of a block in a scope of its own; the value of the last."""
         value = UNIT_VALUE
         with self.scope(block.span):
             for stmt in block.stmts:
@@ -152,7 +152,7 @@ class HostWalk(HostBindings):
         return value
 
     def local_function(self, decl: tree.Fn) -> None:
-        """A `fn` inside a block of the host: a value like a lambda."""
+        """Bind a `fn` inside a host block: a value like a lambda."""
         if decl.host:
             message, way = "a `host fn` must be at the top level of a file", "declare it there, or write a `fn` here"
             raise make_error("DL0221", message, (decl.name_span, ""), help=way)
@@ -183,7 +183,7 @@ class HostWalk(HostBindings):
         finally:
             self.depth -= 1
 
-    # ---- loops, branches, and how they are left
+    # ---- Loops, branches and jumps
 
     def control(self, e: ControlNode, expected: ExpectedType | None) -> Walk[HostValue]:
         match e:
@@ -201,7 +201,7 @@ class HostWalk(HostBindings):
                 return (yield self.loop(e))
 
     def loop(self, e: tree.For | tree.While) -> Walk[HostValue]:
-        """A loop; the array of what it yields, if it does."""
+        """Run a loop; the array of the values that it yields, if it yields any."""
         apply_decorators(self.current_context(), e.attributes, e.span, loop=True)
         warn_unused_checkpoint(self.current_context(), e.attributes, "this loop runs on the host and is not compiled")
         frame, items = self.frames[-1], list[HostValue]()
@@ -223,7 +223,7 @@ class HostWalk(HostBindings):
         return self.gathered(e, items, over) if yields else UNIT_VALUE
 
     def over(self, e: tree.Expr) -> Walk[HostIterable]:
-        """What a loop goes through. Errors: DL0329, DL0330."""
+        """What a loop iterates over. Errors: DL0329, DL0330."""
         name = e.fn.id if isinstance(e, tree.Call) and isinstance(e.fn, tree.Name) and self.is_free(e.fn.id) else ""
         if name == "enumerate":
             inside = yield self.over(single_argument(e, "usage of `enumerate`: `enumerate(xs)`"))
@@ -243,7 +243,7 @@ class HostWalk(HostBindings):
         return loop_iterable(value, e.span)
 
     def in_loop(self, stmt: tree.Node, word: str) -> list[HostValue] | None:
-        """What the loop around collects. Errors: DL0501 outside a loop."""
+        """The list that the enclosing loop yields into. Errors: DL0501 outside a loop."""
         if not self.frames[-1].loops:
             raise make_error("DL0501", f"`{word}` is outside a loop", (stmt.span, ""))
         return self.frames[-1].loops[-1]
@@ -264,33 +264,33 @@ class HostWalk(HostBindings):
             raise condition_type_error(value.type, e.span)
         return value
 
-    # ---- expressions
+    # ---- Expressions
 
     def host_callee(self, e: tree.Node) -> GlobalName | HostBuiltin | None:
-        """What an expression calls, if that is something of the host. Errors: DL0724 as `host_function`."""
+        """The host function that an expression calls; None if it calls none. Errors: DL0724 as `host_function`."""
         fn = e.fn if isinstance(e, (tree.Call, tree.Pipe)) else None
         if isinstance(fn, tree.Name) and self.is_free(fn.id):
             return HOST_BUILTINS.get(fn.id)
         return self.host_function(fn) if fn is not None else None
 
     def is_host(self, e: tree.Node) -> bool:
-        """Whether the host itself does this: a string made of values, a call of a host function."""
+        """Whether the host evaluates this itself: a string with interpolations, or a call of a host function."""
         if isinstance(e, tree.Str):
             return any(not isinstance(p, str) for p in e.parts)
         return self.host_callee(e) is not None
 
     def work(self, e: tree.Node) -> HoistedExpr | None:
-        """What there is in an expression for the host to do."""
+        """The host calls hoisted out of an expression, memoized; None if there are none."""
         if e not in self.lifts:
             self.lifts[e] = hoist_host_calls(e, self)
         return self.lifts[e]
 
     def changes(self, e: tree.Node) -> bool:
-        """Whether this may give a variable another value."""
+        """Whether this may assign to a variable."""
         return isinstance(e, (tree.Assign, tree.Update)) or isinstance(self.host_callee(e), GlobalName)
 
     def value_of(self, e: tree.Expr, expected: ExpectedType | None = None) -> Walk[HostValue]:
-        """The value of an expression, of a type that is wanted. Errors: DifflangError, Reported."""
+        """The value of an expression, with an expected type if given. Errors: DifflangError, AlreadyReported."""
         work = self.work(e)
         if isinstance(e, (tree.For, tree.While)) or (work is not None and work.compiled is None):
             return (yield self.own_value(e, expected))
@@ -301,7 +301,7 @@ class HostWalk(HostBindings):
             return self.compiled_value(work.compiled or e, expected)
 
     def lift(self, work: HoistedExpr) -> Walk[None]:
-        """Carry out the parts that the host does, each under its name."""
+        """Evaluate the hoisted parts and bind each to its temporary name."""
         for name, part in work.parts:
             variable = part.id if isinstance(part, tree.Name) else ""
             value = self.values[variable] if self.varies(variable) else (yield self.value_of(part))
@@ -310,10 +310,10 @@ class HostWalk(HostBindings):
             self.bind_name(name, value, False, part.span)
 
     def own_value(self, e: tree.Expr, expected: ExpectedType | None) -> Walk[HostValue]:
-        """The value of what the host does itself."""
+        """The value of an expression that the host evaluates itself."""
         match e:
             case tree.If() | tree.Match() | tree.Block():
-                return (yield self.control(e, expected))  # each value at an end of it is fitted there
+                return (yield self.control(e, expected))  # matches the type at the end of each branch
             case tree.For() | tree.While():
                 value = yield self.control(e, None)
             case tree.Str():
@@ -351,28 +351,28 @@ class HostWalk(HostBindings):
                 named[arg.name] = (value, arg.span)
         return self.perform(function, BuiltinCall(e, function, tuple(items), named, expected))
 
-    # ---- calls of `host fn`s
+    # ---- Calls of `host fn`s
 
     def host_call(self, e: tree.Node, args: tuple[tree.Arg, ...], function: GlobalName) -> Walk[HostValue]:
-        """A call of a `host fn`: its statements, in its module, with the arguments under the parameters' names."""
+        """Call a `host fn`: run its statements in its module, with the arguments bound to its parameters."""
         there, decl = self.hosts[function.module], function.module.fns[function.name]
         given = match_arguments(e, args, decl)
         names = AnnotationResolver(Unifier(), there.module.records.get, {}, {g.name: g.bound for g in decl.generics})
         values: list[HostValue] = []
         for param in decl.params:
             what = f"the argument `{param.name}` of `{decl.name}`"
-            wanted = ExpectedType(param.type, what, names) if param.type is not None else None
+            expected = ExpectedType(param.type, what, names) if param.type is not None else None
             if param.name in given:
-                values.append((yield self.value_of(given[param.name], wanted)))
+                values.append((yield self.value_of(given[param.name], expected)))
             else:
                 assert param.default is not None
                 with there.in_frame(HostFrame(None)):
-                    values.append((yield there.value_of(param.default, wanted)))
+                    values.append((yield there.value_of(param.default, expected)))
         return (yield there.enter(e, decl, names, values))
 
     @contextmanager
     def in_frame(self, frame: HostFrame) -> Generator[None, None, None]:
-        """Inside, a function is under way, or none: the names of the file stand, not those around a call."""
+        """Inside, `frame` is the innermost call: names of the file are visible, not those around the call."""
         depth, self.depth = self.depth, 0
         self.frames.append(frame)
         try:
@@ -383,7 +383,7 @@ class HostWalk(HostBindings):
             self.depth = depth
 
     def body_value(self, e: tree.Node, frame: HostFrame, values: list[HostValue]) -> Walk[HostValue]:
-        """The value that the body of a `host fn` ends with."""
+        """The value of the last statement in the body of a `host fn`."""
         decl, names = frame.decl, frame.names
         assert decl is not None and names is not None
         with self.in_frame(frame), self.scope(decl.span):
@@ -397,6 +397,6 @@ class HostWalk(HostBindings):
             return (yield self.value_of(decl.body, frame.expected_result))
 
     def call(self, cx: ElabContext, code: FnCode, args: CallArgs) -> Walk[Term]:
-        """A host function where only what compiles can be: differentiated, batched, in a lambda."""
+        """Refuse a host call in compiled code: in a derivative, a batched function or a lambda."""
         raise host_call_error(code.decl, args.fn_span or args.span, cx.root.derivative_depth > 0)
         yield

@@ -1,4 +1,4 @@
-"""Values of the host: a type of the language, and the arrays of its leaves. How they are shown."""
+"""Host values: a language type with the arrays of its leaves, and how they are formatted."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class HostValue(Struct, frozen=True, eq=False):
     static: StaticNumber = None
 
     def chosen(self) -> HostValue:
-        """An enum's value of the variant that it is."""
+        """For a value of a sum type, the value of its current variant."""
         if not isinstance(self.type, SumType) or self.leaves is None:
             return self
         place = self.type.tag_values.index(np.asarray(self.leaves[0]).item())
+        # The first leaf is the tag; the leaves of all options follow in order.
         start = 1 + sum(len(leaf_types(t)) for t in self.type.options[:place])
         type = self.type.options[place]
         return HostValue(type, self.leaves[start : start + len(leaf_types(type))])
@@ -54,7 +55,7 @@ class HostValue(Struct, frozen=True, eq=False):
 
     @property
     def array(self) -> Any:
-        """The NumPy array of a value that is one."""
+        """The NumPy array of a tensor value."""
         assert self.leaves is not None
         return np.asarray(self.leaves[0])
 
@@ -66,7 +67,7 @@ class HostValue(Struct, frozen=True, eq=False):
 
 
 def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> str:
-    """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for a format that does not fit."""
+    """A value as `print` writes it; `spec` is a format such as `.3f`. Errors: DL0339 for an invalid format."""
     try:
         return render_template(text_template(value.type, spec), value.leaves or ())
     except ValueError as error:
@@ -75,7 +76,7 @@ def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> 
 
 
 def resolve_texts(value: HostValue) -> HostValue:
-    """The value, its texts that the run filled in being known texts from here on."""
+    """The value, with texts that the run produced turned into known texts in its type."""
     if not has_runtime_text(value.type):
         return value
     kept: list[Any] | None = None if value.leaves is None else []
@@ -84,7 +85,7 @@ def resolve_texts(value: HostValue) -> HostValue:
 
 
 def resolve_text_types(type: LangType, leaves: Iterator[Any], kept: list[Any] | None) -> LangType:
-    """The type with known texts; the leaves of everything else are `kept`. Without leaves nothing is known of texts."""
+    """The type with known texts; the other leaves are appended to `kept`. Without leaves texts stay unknown."""
 
     def each(types: Sequence[LangType]) -> tuple[LangType, ...]:
         return tuple([resolve_text_types(t, leaves, kept) for t in types])

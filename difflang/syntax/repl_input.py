@@ -12,7 +12,7 @@ PROMPT, CONTINUATION_PROMPT = "dfl> ", "...  "
 
 
 def is_complete(text: str) -> bool:
-    """Whether nothing is missing at the end of a text. A text with another error is complete: more would not repair it."""
+    """Whether nothing is missing at the end of a text. A text with another error is complete: more would not help."""
     return not parse(Source("<input>", text)).incomplete
 
 

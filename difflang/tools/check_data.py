@@ -1,7 +1,7 @@
-"""`check --data`: whether a data file fits a program, from the file's headers alone.
+"""`check --data`: checks from a data file's headers alone whether the file fits a program.
 
-Every place where the program reads the file is held against it, as a run would; or a function's arguments, by their
-names. Sizes that several arrays share have to agree.
+It is compared with every call that reads the file, as a run would do, or with a function's parameters by name. Sizes
+shared by several arrays must agree.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NESTED_TYPES = (RecordType, TupleType, VariantType, SumType)
 def check_data_file(
     checked: CheckedProgram, path: Path | None, entry: str | None, data: Path, name: str
 ) -> list[DifflangError]:
-    """What does not fit, if anything. Errors: DL0701 for a file that cannot be read, DL1207 where nothing reads it."""
+    """The mismatches. Errors: DL0701 for a file that cannot be read, DL1207 if nothing reads it."""
     holds = data_headers(data, name)
     if entry is None and (reads := reads_of_file(checked, path, data)):
         return check_reads(reads, holds, name)
@@ -58,32 +58,32 @@ def data_headers(data: Path, name: str) -> Mapping[str, Any]:
         raise make_error("DL0701", f"cannot read `{name}`: {why}") from None
 
 
-# ---- Where the program reads the file
+# ---- Calls that read the file
 
 
 def reads_of_file(checked: CheckedProgram, path: Path | None, data: Path) -> list[FileRead]:
     """The calls that read this file, each once."""
-    folder, wanted = path.parent if path is not None else Path.cwd(), data.resolve()
+    folder, target = path.parent if path is not None else Path.cwd(), data.resolve()
     found: dict[tree.Node, FileRead] = {}
     for read in checked.reads:
         name = read.given.text(0)
-        if name is not None and (folder / name).resolve() == wanted:
+        if name is not None and (folder / name).resolve() == target:
             found.setdefault(read.given.call, read)
     return list(found.values())
 
 
 def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) -> list[DifflangError]:
-    """What the places that read a file say of it; sizes of one name are one size in a function, or in the file."""
+    """The mismatches at the calls that read a file; a size name is one size within a function or the file."""
     errors: list[DifflangError] = []
     scopes: dict[tuple[ModuleScope, tree.Fn | None], AnnotationResolver] = {}
     for read in reads:
         names = scopes.setdefault((read.module, read.decl), AnnotationResolver(Unifier(), read.module.records.get))
         names.bound |= {n: size for n, size in read.known.items() if n not in names.bound}
-        wanted = read.given.expected_type
-        assert wanted is not None
-        given = replace(read.given, expected_type=replace(wanted, names=names))
+        expected = read.given.expected_type
+        assert expected is not None
+        given = replace(read.given, expected_type=replace(expected, names=names))
         try:
-            type = replace(names, bound=dict(names.bound), rigid=True).type(wanted.annotation)
+            type = replace(names, bound=dict(names.bound), rigid=True).type(expected.annotation)
             ValueReader(given, name, type).value_in(names, read.module.records.get, holds, given.text(1))
         except DeferCheck:
             continue
@@ -92,11 +92,11 @@ def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) 
     return errors
 
 
-# ---- A function whose arguments it holds
+# ---- Functions whose arguments the file holds
 
 
 def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[str, Any], name: str) -> list[tree.Fn]:
-    """The function that is asked for, or all that take what the file holds. Errors: DL0201, DL1207."""
+    """The requested function, or all functions with parameters that the file holds. Errors: DL0201, DL1207."""
     from difflang.tools.emit import select_functions
 
     decls = select_functions(checked, entry)
@@ -115,10 +115,10 @@ def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[
 
 
 def check_function(checked: CheckedProgram, decl: tree.Fn, holds: Mapping[str, Any], name: str) -> list[DifflangError]:
-    """What a function says of the arrays that have the names of its parameters, one by one and together."""
+    """The mismatches between a function's parameters and the arrays with their names, one by one and together."""
     module = checked.module
     names = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
-    told: dict[str, str] = {}
+    specs: dict[str, str] = {}
     errors: list[DifflangError] = []
     for param in decl.params:
         inside = {n: x for n, x in holds.items() if n == param.name or n.startswith(f"{param.name}.")}
@@ -127,21 +127,21 @@ def check_function(checked: CheckedProgram, decl: tree.Fn, holds: Mapping[str, A
         try:
             array = inside.get(param.name)
             if has_generic_dtype(param.type, names):
-                told |= {param.name: array_type_text(array)} if isinstance(array, np.ndarray) else {}
+                specs |= {param.name: array_type_text(array)} if isinstance(array, np.ndarray) else {}
                 continue
-            told[param.name] = show_type(stored_type(param, module, names, inside, name))
+            specs[param.name] = show_type(stored_type(param, module, names, inside, name))
         except DeferCheck:
             continue
         except DifflangError as error:
             errors.append(error)
-    if not errors and len(told) == len([p for p in decl.params if p.default is None]) and not decl.host:
+    if not errors and len(specs) == len([p for p in decl.params if p.default is None]) and not decl.host:
         try:
-            for text in told.values():
+            for text in specs.values():
                 parse_type(text, module)
-        except DifflangError:  # a text or a variant: no type that can be told
+        except DifflangError:  # a text or a variant has no type specification
             return errors
         try:
-            arguments = declared_arguments(module, decl, told)
+            arguments = declared_arguments(module, decl, specs)
             elaborate_call(Session(), module, decl.name, ClosureType(FnCode(decl, module), ()), arguments)
         except DifflangError as error:
             errors.append(error)
@@ -149,7 +149,7 @@ def check_function(checked: CheckedProgram, decl: tree.Fn, holds: Mapping[str, A
 
 
 def has_generic_dtype(written: tree.TypeExpr, names: AnnotationResolver) -> bool:
-    """Whether a type speaks of element types that a call decides."""
+    """Whether a type mentions element types that each call decides."""
     applied = [n.path[0] for n in all_nodes(written) if isinstance(n, (tree.TypeApply, tree.TypeName))]
     return not names.generics.keys().isdisjoint(applied)
 
@@ -157,15 +157,15 @@ def has_generic_dtype(written: tree.TypeExpr, names: AnnotationResolver) -> bool
 def stored_type(
     param: tree.Param, module: ModuleScope, names: AnnotationResolver, inside: Mapping[str, Any], name: str
 ) -> Any:
-    """The type of an argument that a file holds. Errors: DL0704 to DL0706."""
+    """The type of an argument as the file holds it. Errors: DL0704 to DL0706."""
     assert param.type is not None
     array = inside.get(param.name)
     if isinstance(array, np.ndarray):
         found = StateDictLoader(name, {"": array}, param.type.span, param.span)
         type = replace(names, bound=dict(names.bound), rigid=True).type(param.type)
         if isinstance(type, NESTED_TYPES):
-            raise make_error("DL0704", f"`{name}` contains {array_type_text(array)} for `{param.name}`, not {show_type(type)}",
-                          (param.type.span, "declared here"))  # fmt: skip
+            message = f"`{name}` contains {array_type_text(array)} for `{param.name}`, not {show_type(type)}"
+            raise make_error("DL0704", message, (param.type.span, "declared here"))
         value = found.value(type, module.records.get)
     else:
         parts = {n.removeprefix(f"{param.name}."): x for n, x in inside.items()}
@@ -178,8 +178,8 @@ def stored_type(
 
 
 def sizes_text(names: AnnotationResolver, written: tree.TypeExpr) -> str:
-    """What the sizes in a type are by now."""
+    """The known sizes in a type, as text for a message."""
     from difflang.types.annotations import size_names
 
-    told = [f"{n} = {names.bound[n]}" for n in size_names(written, names) if isinstance(names.bound.get(n), int)]
-    return f", where {', '.join(told)}" if told else ""
+    sizes = [f"{n} = {names.bound[n]}" for n in size_names(written, names) if isinstance(names.bound.get(n), int)]
+    return f", where {', '.join(sizes)}" if sizes else ""

@@ -1,4 +1,4 @@
-"""`difflang check-grad` and `f.check_grad(...)`: a function's derivative audited, at arguments drawn or given."""
+"""`difflang check-grad` and `f.check_grad(...)`: checks a function's gradient at random or given arguments."""
 
 from __future__ import annotations
 
@@ -34,16 +34,14 @@ from difflang.types.language_types import ClosureType
 from difflang.types.module_scope import GlobalName, ModuleScope
 from difflang.types.type_errors import make_error
 
-MAX_OPERATIONS, MAX_ENDLESS_RUNS = (
-    1_000_000,
-    2,
-)  # operations of a run at arguments that are drawn, and runs that take more: ten seconds
-USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # what is asked of a file
-SKIPPABLE_CODES = ("DL03", "DL0401", "DL09", "DL12")  # families that keep a function from being audited among others
+# Operations of one run at random arguments, and how many runs may exceed them: about ten seconds in all.
+MAX_OPERATIONS, MAX_ENDLESS_RUNS = 1_000_000, 2
+USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # mistakes in the request
+SKIPPABLE_CODES = ("DL03", "DL0401", "DL09", "DL12")  # when all functions are checked, one with these is skipped
 
 
 class CheckGradOptions(Struct, frozen=True):
-    """What is asked of an audit, in Python or on the command line. Errors: DL1207 for a number that no option is."""
+    """Options of a gradient check, from Python or the command line. Errors: DL1207 for a number out of range."""
 
     order: int = 1
     directions: int = 3
@@ -60,7 +58,7 @@ class CheckGradOptions(Struct, frozen=True):
 
 
 def require_integer(name: str, given: object, least: int, most: int | None = None) -> None:
-    """An option is a whole number within limits. Errors: DL1207."""
+    """Require an integer option within limits. Errors: DL1207."""
     if isinstance(given, int) and not isinstance(given, bool) and least <= given and (most is None or given <= most):
         return
     limits = f"from {least} to {most}" if most is not None else f"from {least} on"
@@ -70,9 +68,9 @@ def require_integer(name: str, given: object, least: int, most: int | None = Non
 def check_grad_of_all(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: CheckGradOptions
 ) -> tuple[list[GradcheckReport], list[Diagnostic]]:
-    """The audits of one function or of all, and why functions were left out: these are warnings.
+    """Check the gradients of one function or of all; warnings say why functions were skipped.
 
-    Errors: as `check_grad`; DL0201 for an unknown entry; DL0401 where there is no function.
+    Errors: as `check_grad`; DL0201 for an unknown entry; DL0401 if there is no function.
     """
     found: list[GradcheckReport] = []
     left: list[Diagnostic] = []
@@ -93,10 +91,10 @@ def check_grad_of_all(
 
 
 def check_grad(checked: CheckedProgram, path: Path | None, decl: tree.Fn, options: CheckGradOptions) -> GradcheckReport:
-    """Audit the derivative of a function of a file at arguments that are drawn.
+    """Check the gradient of a function of a file at random arguments.
 
-    Errors: DL1210 where arguments cannot be drawn, DL0401 where there is nothing to differentiate, DL09 where the
-    function fails at whatever is drawn.
+    Errors: DL1210 if arguments cannot be drawn, DL0401 if there is nothing to differentiate, DL09 if the function fails
+    for all drawn arguments.
     """
     refuse_host_function(decl)
     captured = load_values(checked, path, Engine("interpret"), options.words)
@@ -112,7 +110,7 @@ def refuse_host_function(decl: tree.Fn) -> None:
 def check_grad_with_globals(
     checked: CheckedProgram, decl: tree.Fn, options: CheckGradOptions, leaves: Callable[[GlobalName], Sequence[Any]]
 ) -> GradcheckReport:
-    """Audit the derivative of a function, the values of its file being there. Errors: as `check_grad`."""
+    """Check the gradient of a function, given the values of its file. Errors: as `check_grad`."""
     refuse_host_function(decl)
     session = Session()
     entry, arguments = elaborate_first_choice(session, checked, decl, options.argument_specs)
@@ -132,7 +130,7 @@ def check_grad_with_globals(
 def elaborate_first_choice(
     session: Session, checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, str]
 ) -> tuple[ElaboratedCall, tuple[CallArgument, ...]]:
-    """The function for the first choice of sizes that it takes."""
+    """Elaborate the function for the first choice of sizes that type-checks."""
     first: DifflangError | None = None
     type = ClosureType(FnCode(decl, checked.module), ())
     for arguments in random_arguments.argument_choices(checked.module, decl, told):
@@ -152,7 +150,7 @@ def find_finite_arguments(
     constants: Sequence[Any],
     seed: int,
 ) -> list[Any]:
-    """Arguments at which the function has a finite value. Errors: DL09, DL1210."""
+    """Random arguments at which the function has a finite value. Errors: DL09, DL1210."""
     rng = np.random.default_rng(seed)
     graph = finalize_graph(entry.graph)
     failure = make_error("DL1210", "its value is never finite")
@@ -164,9 +162,9 @@ def find_finite_arguments(
             *constants,
         ]
         try:
-            told = with_fitted_capacity(session, entry, arrays, MAX_OPERATIONS).graph
+            sized = with_fitted_capacity(session, entry, arrays, MAX_OPERATIONS).graph
             results = evaluate_with_limit(
-                MAX_OPERATIONS, graph if told is entry.graph else finalize_graph(told), *arrays
+                MAX_OPERATIONS, graph if sized is entry.graph else finalize_graph(sized), *arrays
             )
         except StepLimitExceeded:
             failure = make_error("DL1210", f"it does not finish within {MAX_OPERATIONS:,} operations")
@@ -175,7 +173,7 @@ def find_finite_arguments(
                 break
             continue
         if entry.fails and (site := int(results[-1 - DETAIL_RESULTS])):
-            failure = explain_failure(session, site, told, Engine("interpret").explaining(), arrays)
+            failure = explain_failure(session, site, sized, Engine("interpret").explaining(), arrays)
         elif all(np.isfinite(y).all() for y in map(np.asarray, results) if y.dtype.kind in "fc"):
             return arrays
     raise (
@@ -192,7 +190,7 @@ def run_gradient_check(
     options: CheckGradOptions,
     text: str = "",
 ) -> GradcheckReport:
-    """The audit of an elaborated call at arrays; its first params are the leaves of the arguments."""
+    """Check an elaborated call at arrays; its first params are the leaves of the arguments."""
     graph = without_prints(entry.graph)
     graph = dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
     wrt = tuple(matches_wrt(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
@@ -210,7 +208,7 @@ def run_gradient_check(
 
 
 def declared_derivatives(module: ModuleScope) -> dict[str, Span]:
-    """Where the program declares derivatives, by function: its rules, and functions of Python that came with theirs."""
+    """The spans of derivatives that the program declares, by function: rules, and Python functions with their own."""
     found: dict[str, Span] = {}
     for m in reversed(module.transitive_imports()):
         found |= {name: m.fns[name].name_span for name in m.externs}

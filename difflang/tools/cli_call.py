@@ -1,7 +1,7 @@
-"""`run FILE:f --arg x=@train.npz:images --set lr=0.1`: a call that is written on the command line.
+"""A call on the command line: `run FILE:f --arg x=@train.npz:images --set lr=0.1`.
 
-It becomes a block of source, checked and run like a test: the arguments from files first, each with the type that the
-file's header tells, then the call. So whatever is wrong with it is said as of any other program.
+It becomes a block of source that is checked and run like a test. First come the arguments from files, each with the
+type in the file's header, then the call. So every error in it is reported like one in a program.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ USAGE_CODES = ("DL0201", "DL1207", "DL1210", "DL1220")
 
 
 class CliCall(Struct, frozen=True):
-    """A function, and what each argument is: a text of the language, or `@FILE` or `@FILE:NAME`."""
+    """A function and its arguments: each a text of the language, or `@FILE` or `@FILE:NAME`."""
 
     entry: str
     arguments: Mapping[str, str]
@@ -56,7 +56,7 @@ class CliCall(Struct, frozen=True):
         )
 
     def block(self, module: ModuleScope) -> tree.Block:
-        """The call as source. Errors: DL0201, DL1207, DL1210, DL07 for what is asked wrongly."""
+        """The call as source. Errors: DL0201, DL1207, DL1210, DL07 for mistakes in the request."""
         decl = find_function(module, self.entry)
         self.refuse_unknown_args(decl)
         names = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
@@ -110,27 +110,28 @@ def missing_parameter_error(decl: tree.Fn, param: tree.Param) -> DifflangError:
 
 
 def fresh_name(name: str, module: ModuleScope) -> str:
-    """A name for an argument that means nothing else in the file."""
+    """A name for an argument that the file does not use."""
     while name in module.declared or name in module.fns or name in module.imported or name in module.modules:
         name += "_"
     return name
 
 
 def expression_text(name: str, text: str) -> str:
-    """A text as the expression that it is. Errors: DL1210."""
+    """A text that parses as one expression. Errors: DL1210."""
     parsed = parse(Source("<command line>", f"let value = {text}\n"))
     items = parsed.module.items
     if parsed.diagnostics or len(items) != 1 or not isinstance(items[0], tree.Let):
         message = f"`{text}` is not a value for `{name}`"
         raise make_error("DL1210", message, help='write `0.1`, `[1.0, 2.0]` or `"text"`, or `@FILE` for a file')
-    return items[0].value.span.text  # without a comment behind it, which would go on to the end of the call
+    # Only the expression: a comment after it would swallow the rest of the call.
+    return items[0].value.span.text
 
 
 # ---- Files
 
 
 def split_file_spec(text: str) -> tuple[str, str | None]:
-    """`@FILE:NAME` in its two parts; a file of the whole name is that file."""
+    """Split `@FILE:NAME` in two; if a file has the whole name, it is that file."""
     whole = text.removeprefix("@")
     file, colon, member = whole.rpartition(":")
     if not colon or not file or Path(whole).exists() or any(c in member for c in "/\\"):
@@ -141,7 +142,7 @@ def split_file_spec(text: str) -> tuple[str, str | None]:
 def load_clause(
     module: ModuleScope, param: tree.Param, names: AnnotationResolver, file: str, member: str | None
 ) -> str:
-    """`: TYPE = load("FILE", "NAME")`, the type being that of the file. Errors: DL0701, DL0703 to DL0708, DL1210."""
+    """`: TYPE = load("FILE", "NAME")` with the file's type. Errors: DL0701, DL0703 to DL0708, DL1210."""
     suffix = Path(file).suffix
     if suffix not in FORMAT_OF_SUFFIX:
         raise make_error("DL0708", f"the suffix of a file name gives its format: `{file}` has none",
@@ -155,10 +156,10 @@ def load_clause(
         member = param.name
     try:
         type = declared_type_text(module, param, names, path, file, holds, member)
-    except DeferCheck:  # what an element type is, this call decides
+    except DeferCheck:  # the element type depends on this call
         type = stored_type_text(module, param, suffix, holds, member)
-    told = ", ".join(string_literal(x) for x in (str(path), member) if x is not None)
-    return f": {type} = {reader}({told})"
+    arguments = ", ".join(string_literal(x) for x in (str(path), member) if x is not None)
+    return f": {type} = {reader}({arguments})"
 
 
 def declared_type_text(
@@ -170,7 +171,7 @@ def declared_type_text(
     holds: StoredArrays,
     member: str | None,
 ) -> str:
-    """The declared type with the sizes that the file has. Errors: DL0701, DL0703 to DL0706; Undecided."""
+    """The declared type with the file's sizes. Errors: DL0701, DL0703 to DL0706; DeferCheck."""
     written = param.type
     if written is None or has_generic_dtype(written, names):
         raise DeferCheck
@@ -188,7 +189,7 @@ def declared_type_text(
 def stored_type_text(
     module: ModuleScope, param: tree.Param, suffix: str, holds: StoredArrays, member: str | None
 ) -> str:
-    """The type of the array that is meant, as the file has it. Errors: DL1210."""
+    """The type of the requested array in the file. Errors: DL1210."""
     alone = next(iter(holds)) if len(holds) == 1 else UNNAMED
     found = holds.get(member if member is not None else alone)
     if isinstance(found, np.ndarray):
@@ -204,7 +205,7 @@ def stored_type_text(
 
 
 def string_literal(text: str) -> str:
-    """A string of the language that means this text."""
+    """A string literal of the language for this text."""
     return '"' + "".join(ESCAPES.get(c, c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
 
 
@@ -214,7 +215,7 @@ def string_literal(text: str) -> str:
 def split_arguments(
     module: ModuleScope, entry: str | None, values: Mapping[str, str], data: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """What is for the function, and what for the program: the words of its own arguments. Errors: DL1207, DL1210."""
+    """The arguments of the function, and those of the program as words. Errors: DL1207, DL1210."""
     names = {p.name for p in module.fns[entry].params} if entry in module.fns else set[str]()
     words: list[str] = []
     given = dict(data)
@@ -246,15 +247,16 @@ def run_call(
     warn: Callable[[list[Diagnostic]], None],
     words: Sequence[str],
 ) -> None:
-    """Check the call beside the file, then carry it out, and write what it gives. Errors: DifflangError."""
+    """Check the call against the file, run it, and write its result. Errors: DifflangError."""
     from difflang.driver.check_and_run import check_block
 
     block = call.block(checked.module)
     check_block(checked, block)
-    told = program_args.parse_command_line(words, checked.module)
+    arguments = program_args.parse_command_line(words, checked.module)
+    # Naming a file in the call allows reading it, wherever it is.
     access = FileAccess(access.folder, (*access.allowed, *call.files))
-    apart = IsolatedBlocks(checked, engine, access, seed, told, warn)
-    with apart.open_block(checked.items, block, write) as runner:
+    blocks = IsolatedBlocks(checked, engine, access, seed, arguments, warn)
+    with blocks.open_block(checked.items, block, write) as runner:
         for stmt in block.stmts:
             last = stmt is block.stmts[-1]
             found = run_statement(runner, stmt, last=last)

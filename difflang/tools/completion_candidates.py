@@ -1,4 +1,4 @@
-"""What a session proposes while a person types: names and fields, those of the type that is needed first."""
+"""Completion candidates while a person types: names and fields, ranked by the type expected at the cursor."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from difflang.base.source import Source
 from difflang.syntax.lexer import CLOSER_OF, CLOSERS, Token, tokenize
 from difflang.syntax.parser_tables import load_tables
 
-OPEN_INTERPOLATION = re.compile(
-    r"(?<!\{)(?:\{\{)*\{[^{}:]*$"
-)  # what a string ends in where an expression in braces is not closed
+# The end of a string inside an unclosed interpolation.
+OPEN_INTERPOLATION = re.compile(r"(?<!\{)(?:\{\{)*\{[^{}:]*$")
 DECLARATION_WORDS = ("fn", "rule")
 RANKS = ("value", "function", "record", "variant", "module", "word", "builtin")
 
 
 class CompletionCandidate(Struct, frozen=True):
-    """A proposal: the word, where in the text it begins, what is shown beside it."""
+    """A candidate: the word, the offset where it begins, and the detail shown beside it."""
 
     word: str
     start: int
@@ -27,7 +26,7 @@ class CompletionCandidate(Struct, frozen=True):
 
 
 class CompletionNames(Struct, frozen=True):
-    """What can be proposed. Each name goes with its kind and the text of its type."""
+    """The names that can be completed, each with its kind and the text of its type."""
 
     in_scope: Mapping[str, tuple[str, str]]
     fields: Callable[[str], Mapping[str, tuple[str, str]]]
@@ -35,7 +34,7 @@ class CompletionNames(Struct, frozen=True):
 
 
 def complete(text: str, names: CompletionNames) -> list[CompletionCandidate]:
-    """Proposals for the word that a text ends with: what begins like it, the type that is needed first, then values."""
+    """Candidates for the word at the end of a text, those of the expected type first, then values."""
     found = re.search(r"(?:((?:\w+\s*\.\s*)*\w+)\s*\.\s*)?(\w*)$", text)
     assert found is not None
     owner, begun = found[1], found[2]
@@ -43,14 +42,14 @@ def complete(text: str, names: CompletionNames) -> list[CompletionCandidate]:
         return []
     words = dict.fromkeys(load_tables().lexis.words, ("word", ""))
     known = names.fields(owner) if owner is not None else {**words, **names.in_scope}
-    needed = expected_argument_type(text[: len(text) - len(begun)], names)
+    expected = expected_argument_type(text[: len(text) - len(begun)], names)
     fitting = [(name, kind, shown) for name, (kind, shown) in known.items() if name.startswith(begun) and name != begun]
-    fitting.sort(key=lambda each: (not needed or each[2] != needed, RANKS.index(each[1]), each[0]))
+    fitting.sort(key=lambda each: (not expected or each[2] != expected, RANKS.index(each[1]), each[0]))
     return [CompletionCandidate(name, len(text) - len(begun), shown) for name, _, shown in fitting]
 
 
 def in_string(text: str) -> bool:
-    """Whether a text ends inside a string or a comment; an expression in braces in a string is outside of it."""
+    """Whether a text ends inside a string or a comment; an interpolated expression does not count."""
     line = text.rsplit("\n", 1)[-1]
     quotes = re.sub(r'\\.|"(?:[^"\\]|\\.)*"', "", line)
     inside = re.search(r'["#].*', quotes)
@@ -58,17 +57,16 @@ def in_string(text: str) -> bool:
 
 
 def expected_argument_type(text: str, names: CompletionNames) -> str:
-    """The type of the argument that stands next: in `f(x, `, that of the second parameter of `f`."""
+    """The type of the next argument: in `f(x, ` the type of the second parameter of `f`."""
     call = unfinished_call(text)
     types = names.parameters(call.name) if call is not None else ()
     return types[call.arg_index] if call is not None and call.arg_index < len(types) else ""
 
 
 class UnfinishedCall(Struct, frozen=True):
-    """A call of which the end is not written yet: what is called, where that begins, and which argument stands next.
+    """A call whose end is not typed yet: the callee, its offset, and the index of the next argument.
 
-    What is called begins with a dot where it stands after another expression than a name. `named` is the name of that
-    argument, where it is given by name.
+    `name` begins with a dot after an expression that is not a name. `arg_name` is the name of the argument, if given.
     """
 
     name: str
@@ -78,7 +76,7 @@ class UnfinishedCall(Struct, frozen=True):
 
 
 def unfinished_call(text: str) -> UnfinishedCall | None:
-    """The innermost call that a text ends in: in `f(x, m.g(`, that of `m.g`."""
+    """The innermost open call at the end of a text: in `f(x, m.g(` the call of `m.g`."""
     tokens = [t for t in tokenize(Source("<input>", text)) if t.kind not in ("COMMENT", "_NL")]
     place, depth = 0, 0
     for i in range(len(tokens) - 1, 0, -1):
@@ -95,7 +93,7 @@ def unfinished_call(text: str) -> UnfinishedCall | None:
 
 
 def callee_before(tokens: Sequence[Token], opened: int, place: int) -> UnfinishedCall | None:
-    """What stands before the bracket of a call: a name, or one after a dot. What is being declared is not called."""
+    """The name before the opening bracket of a call, possibly after a dot; None in a declaration."""
     first = opened - 1
     if tokens[first].kind != "NAME" or (first and tokens[first - 1].text.endswith(DECLARATION_WORDS)):
         return None

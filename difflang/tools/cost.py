@@ -1,7 +1,7 @@
-"""How many operations on numbers a function and its gradient take, as formulas in the sizes. Nothing is run.
+"""Operation counts of a function and its gradient, as formulas in the sizes. Nothing is run.
 
-What is counted is the graph after the passes, op by op as each declares it; what only moves numbers counts nothing.
-XLA fuses these and adds none, so the two formulas compare well; they are no times.
+The counts are of the optimized graph, op by op as each op declares its cost; data movement is free. XLA fuses
+operations and adds none, so the two formulas compare well, but they are not times.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import DeferCheck
 
-MAX_TERMS = 6  # of a formula that is shown whole
-MAX_EQUATIONS = 2000  # equations: who points at a name does not wait for more
-TYPICAL_SIZE = 100  # stands for every size where two formulas are compared
+MAX_TERMS = 6  # a longer formula is abbreviated
+MAX_EQUATIONS = 2000  # a larger graph would make a hover wait
+TYPICAL_SIZE = 100  # substituted for every size to compare two formulas
 
 
 class Cost(Struct, frozen=True):
-    """How many operations, or bytes, and whether there are loops of unknown length, of which one step is counted."""
+    """A number of operations or bytes. `per_step` marks loops of unknown length, of which one step is counted."""
 
     count: Dim
     per_step: bool = False
 
     def __str__(self) -> str:
-        """As a formula of the language; of a long one the terms of the highest degree."""
+        """A formula of the language; of a long one only the terms of the highest degree."""
         terms = symbolic_dims.polynomial_terms(self.count)
         if len(terms) > MAX_TERMS:
             degree = max(len(monomial) for monomial, _ in terms)
@@ -66,21 +66,21 @@ def monomial_text(count: int, monomial: symbolic_dims.Monomial) -> str:
 
 
 def cost_formulas(checked: CheckedProgram, decl: tree.Fn, pause: Callable[[], None]) -> tuple[Cost, Cost] | None:
-    """What the function takes, and what its gradient in the first parameter takes.
+    """The costs of a function and of its gradient in the first parameter.
 
-    None where that depends on more than its sizes' names, or is long. Errors: what `pause` raises, at any step.
+    None if they depend on more than its sizes, or the graph is large. Errors: what `pause` raises, at any step.
     """
-    asked = DerivativeRequest(checked, decl, DeriveOptions())
+    request = DerivativeRequest(checked, decl, DeriveOptions())
     session = Session(type_notes=RecordedTypes(Source("", ""), pause))
     try:
         module = checked.module
-        asked.arguments = asked.symbolic_arguments()
+        request.arguments = request.symbolic_arguments()
         function = ClosureType(FnCode(decl, module), ())
-        plain = symbolic_graph(elaborate_call(session, module, decl.name, function, asked.arguments).graph)
+        plain = symbolic_graph(elaborate_call(session, module, decl.name, function, request.arguments).graph)
         if equation_count(plain) > MAX_EQUATIONS:
             return None
         pause()
-        gradient = differentiate(symbolic_graph(asked.derivative_graph(session).graph))
+        gradient = differentiate(symbolic_graph(request.derivative_graph(session).graph))
         pause()
         return (
             None
@@ -100,9 +100,9 @@ def equation_count(graph: Graph) -> int:
 
 
 def count_operations(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -> Cost:
-    """The operations of a graph, or what else there is `of_one` equation, regions as often as they are run.
+    """The sum of `of_one` over the equations of a graph, its operations by default, with loops multiplied out.
 
-    Of several ways the longest counts.
+    Of the branches of a conditional the most expensive counts.
     """
     of_one = of_one or equation_operations
     done: dict[Graph, Cost] = {}
@@ -116,7 +116,7 @@ def count_operations(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -
 
 
 def region_cost(eqn: Eqn, regions: list[Cost]) -> Cost:
-    """What an equation with regions takes: a loop all of them in each step, anything else one of them."""
+    """The cost of an equation with regions: a loop runs all of them in each step, anything else runs one."""
     once = max(regions, key=lambda cost: at_typical_size(cost.count))
     if eqn.op.region_dataflow is None or not eqn.op.region_dataflow(eqn).repeats:
         return Cost(once.count, any(cost.per_step for cost in regions))
@@ -134,7 +134,7 @@ def at_typical_size(dim: Dim) -> int:
 
 
 def equation_operations(eqn: Eqn) -> Dim:
-    """What an equation without regions takes: as its op declares; else one an element, and nothing for a move."""
+    """The operations of an equation without regions: as its op declares; else one per element, none for a move."""
     op = eqn.op
     if op.cost is not None:
         return as_dim(op.cost(*[v.type for v in eqn.operands], **eqn.attrs))
@@ -150,14 +150,14 @@ def equation_operations(eqn: Eqn) -> Dim:
 
 
 def as_dim(count: Any) -> Dim:
-    """A count as NumPy multiplies it, as a size."""
+    """A count multiplied by NumPy, converted to a size."""
     return count if isinstance(count, symbolic_dims.Poly) else int(count)
 
 
 def equation_bytes(eqn: Eqn) -> Dim:
-    """The bytes that an equation without regions reads and writes, if nothing of it is fused with others.
+    """The bytes that an equation without regions reads and writes, if it is not fused with others.
 
-    Of an array that it looks things up in, or changes at some places, these places alone.
+    An op that gathers from or scatters to an array touches only those elements.
     """
     op, results = eqn.op, sum(map(array_bytes, eqn.results))
     if op.effect or not eqn.operands:
@@ -171,7 +171,7 @@ def equation_bytes(eqn: Eqn) -> Dim:
 
 
 def array_bytes(value: Value) -> int:
-    """How many an array has whose sizes are numbers; what a loop saves is counted where it is read and written."""
+    """The bytes of an array with known sizes; a loop's residuals are counted where they are read and written."""
     return value.type.bytes if isinstance(value.type, Tensor) else 0
 
 

@@ -1,7 +1,7 @@
-"""What a function and its gradient take for arguments of certain sizes: operations, bytes, memory. Nothing is run.
+"""The cost of a function and its gradient at given sizes: operations, bytes and predicted memory. Nothing is run.
 
-All of it is counted in the compiler's own graph as it is lowered, or predicted from it. None of it is a time: XLA fuses
-what stands here one by one, and how fast a machine is, is not known here.
+Everything is counted or predicted on the compiler's graph as it is lowered. None of it is a time: XLA fuses
+operations, and the speed of the machine is not known here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from difflang.tools.cost import Cost, count_operations, equation_bytes
 
 
 class ProgramCost(Struct, frozen=True):
-    """What one program takes.
+    """The cost of one program.
 
-    `operations` are those on numbers, as each op declares them, one an element if it does not; `bytes` what they would
-    read and write if none were fused. Of the ways of a branch the longest is counted. The rest is predicted of memory:
-    `arguments`, `results`, the most that is there `between` them, and all together at the `peak`. `per_step`: of a loop
-    whose length only the run knows one step is counted. `again`: what a loop keeps less of and computes again is not
-    counted again.
+    `operations` are counted as each op declares them, by default one per element; `bytes` is the traffic without
+    fusion.
+    Of the branches of a conditional the most expensive counts. The rest is predicted memory: `arguments`, `results`,
+    the
+    most in use `between` them, and the total at the `peak`. With `per_step`, one step is counted of loops whose length
+    is
+    known only at run time. With `again`, loops rematerialize values, and that recomputation is not counted.
     """
 
     operations: int
@@ -38,7 +40,7 @@ class ProgramCost(Struct, frozen=True):
 
 
 class CostReport(Struct, frozen=True):
-    """What a function takes, and its gradient in `wrt`, if it has one; else `why` says why it has none."""
+    """The cost of a function, and of its gradient in `wrt` if it has one; else `why` says why not."""
 
     title: str
     value: ProgramCost
@@ -48,13 +50,13 @@ class CostReport(Struct, frozen=True):
 
     @property
     def ratio(self) -> float | None:
-        """How many times the operations of the value the gradient takes, where there are any."""
+        """How many times the operations of the value the gradient takes; None without operations."""
         if self.gradient is None or not self.value.operations:
             return None
         return self.gradient.operations / self.value.operations
 
     def table(self) -> list[dict[str, Any]]:
-        """A row of numbers for the value, and one for the gradient."""
+        """One row of numbers for the value, and one for the gradient."""
         rows = {"value": self.value, f"gradient with respect to {self.wrt}": self.gradient}
         return [{"of": name, **asdict(of)} for name, of in rows.items() if of is not None]
 
@@ -86,11 +88,12 @@ class CostReport(Struct, frozen=True):
 
 
 def program_cost(graph: Graph) -> ProgramCost:
-    """What a program takes, under the limit on memory that it has itself, if any. Errors: DL1012."""
+    """The cost of a program, under its own memory limit if it has one. Errors: DL1012."""
     plan = plan_memory(graph, memory_limit(graph))
-    operations, bytes, room = count_operations(plan.graph), count_operations(plan.graph, equation_bytes), plan.account
+    operations, bytes = count_operations(plan.graph), count_operations(plan.graph, equation_bytes)
     again = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
-    memory = room.arguments, room.results, room.temporaries, room.peak
+    account = plan.account
+    memory = account.arguments, account.results, account.temporaries, account.peak
     return ProgramCost(as_integer(operations), as_integer(bytes), *memory, operations.per_step, again)
 
 

@@ -1,4 +1,4 @@
-"""What `difflang emit` shows: a program at each stage of its road, as text."""
+"""`difflang emit`: a program at each stage of the compiler, as text: syntax tree, types, IR, jaxpr, StableHLO."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from difflang.types.type_errors import make_error
 
 
 class EmitRequest(Struct, frozen=True):
-    """What to show: a stage; of one function or all; for arguments of these types; of its gradient; for a platform."""
+    """What to emit: the stage, one function or all, argument types, the gradient's parameters, the platform."""
 
     stage: str
     entry: str | None = None
@@ -38,11 +38,11 @@ class EmitRequest(Struct, frozen=True):
     wrt: str | None = None
     platform: str | None = None
     program_args: tuple[str, ...] = ()  # arguments of the program
-    budget: int = 0  # bytes that the program may take, at stage `planned`
+    budget: int = 0  # the memory limit in bytes at stage `planned`
 
 
 def emit(checked: CheckedProgram, path: Path | None, wanted: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
-    """The text, and why functions were left out of it. Errors: DL0201 for an unknown entry, DL1210, DL04."""
+    """The text, and warnings for skipped functions. Errors: DL0201 for an unknown entry, DL1210, DL04."""
     decls = select_functions(checked, wanted.entry)
     match wanted.stage:
         case "ast":
@@ -55,7 +55,7 @@ def emit(checked: CheckedProgram, path: Path | None, wanted: EmitRequest) -> tup
 
 
 def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn]:
-    """The function of that name, or all."""
+    """The function with this name, or all functions."""
     fns = checked.module.fns
     if entry is None:
         return list(fns.values())
@@ -85,8 +85,8 @@ def emit_graphs(
             continue
         try:
             here = signature_names(decl) if wanted.entry is None else everywhere
-            told = {n: t for n, t in wanted.argument_specs.items() if n in here or n not in everywhere}
-            graph = function_graph(checked, decl, replace(wanted, argument_specs=told))
+            specs = {n: t for n, t in wanted.argument_specs.items() if n in here or n not in everywhere}
+            graph = function_graph(checked, decl, replace(wanted, argument_specs=specs))
         except DifflangError as error:
             if wanted.entry is not None or error.diagnostics[0].code != "DL1210":
                 raise
@@ -111,7 +111,7 @@ def function_graph(checked: CheckedProgram, decl: tree.Fn, wanted: EmitRequest) 
 
 
 def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
-    """`w`, `m.w` or a position. Errors: DL0403."""
+    """Parse `w`, `m.w` or a position. Errors: DL0403."""
     first, *path = wrt.strip().split(".")
     names = [p.name for p in decl.params]
     if first.isdecimal() and int(first) < len(names):
@@ -148,7 +148,7 @@ def stage_text(graph: Graph, wanted: EmitRequest) -> str:
 
 
 def typed_signature(checked: CheckedProgram, decl: tree.Fn) -> str:
-    """The signature of a function with what was inferred: its result and its effects."""
+    """The signature of a function with its inferred result type and effects."""
     generics = ", ".join(g.name + (f": {g.bound}" if g.bound else "") for g in decl.generics)
     params = ", ".join(p.span.text for p in decl.params)
     found = checked.session.definition_results.get(decl)
@@ -174,12 +174,13 @@ def transitive_effects(checked: CheckedProgram, decl: tree.Fn) -> set[str]:
     return effects
 
 
-# ---- Trees
+# ---- Syntax trees
 
 
 def syntax_tree_text(root: tree.Node) -> str:
-    """A tree, one node a line: its kind, what it holds, where it stands. Deep trees are no matter."""
+    """A tree with one node a line: its kind, its fields, its position."""
     lines: list[str] = []
+    # An explicit stack, since trees may be deeper than Python's recursion limit.
     todo: list[tuple[str, tree.Node, int]] = [("", root, 0)]
     while todo:
         label, node, depth = todo.pop()
@@ -200,7 +201,7 @@ def syntax_tree_text(root: tree.Node) -> str:
 
 
 def child_nodes(value: object) -> list[tree.Node]:
-    """The nodes that a field holds, in order."""
+    """The nodes in the value of a field, in order."""
     if isinstance(value, tree.Node):
         return [value]
     if not isinstance(value, tuple):

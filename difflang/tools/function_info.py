@@ -1,9 +1,9 @@
-"""`difflang info`: the functions of a file, what they take, in what they are differentiable, and what a gradient takes.
+"""`difflang info`: the functions of a file, their types, differentiable parameters, and the memory of a gradient.
 
-How many bytes a gradient takes is a formula in the sizes. Each size is told a prime of its own, so that the bytes of
-every array that is there at the peak say which of them they are made of. What is there at the peak depends on which
-sizes are larger than others, so a formula is for sizes in about such proportions, which can be said. It is held against
-the prediction for half and twice as large ones; where it is further off than a prediction may be, there is none.
+The memory of a gradient is a formula in the sizes. Each size is set to a prime of its own, so that the bytes of each
+array live at the peak factor into the sizes. Which arrays are live at the peak depends on which sizes are larger than
+others, so a formula holds for similar proportions, which can be given. It is compared with the prediction for half and
+double the sizes; if it deviates by more than a prediction may, there is no formula.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from difflang.types.type_errors import make_error
 if TYPE_CHECKING:
     from difflang.lower.buffer_assignment import BufferAssignment
 
-DEFAULT_SIZE = 97  # a size of which nothing is said
-MIN_PRIME = 37  # the smallest prime that no other number in a program is likely to be a multiple of
-TOLERANCE = 0.1  # how far a prediction may be off
+DEFAULT_SIZE = 97  # a size without a given value
+MIN_PRIME = 37  # the smallest prime that is unlikely to divide other numbers of a program
+TOLERANCE = 0.1  # the allowed relative error of a prediction
 
 Powers = tuple[tuple[str, int], ...]
 
 
 class MemoryFormula(Struct, frozen=True):
-    """A sum of products of sizes, with how many bytes for each. Its `str` is an expression, here and in Python."""
+    """A sum of products of sizes, each with its bytes. Its `str` is an expression of the language and of Python."""
 
     terms: Mapping[Powers, int]
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """How many bytes that is for such sizes."""
+        """The bytes at these sizes."""
         return sum([n * prod([sizes[name] ** power for name, power in powers]) for powers, n in self.terms.items()])
 
     def __str__(self) -> str:
@@ -67,10 +67,10 @@ class FunctionInfo(Struct, frozen=True):
     dtypes: Mapping[str, str]
     differentiable: tuple[str, ...]
     wrt: tuple[str, ...]
-    at: Mapping[str, int]  # sizes for which the formula was found
+    at: Mapping[str, int]  # the sizes at which the formula was found
     formula: MemoryFormula | None
-    why: str | None  # there is no formula, or nothing that is differentiable
-    limit: int = 0  # in bytes, of its own or of what it calls; 0 for none
+    why: str | None  # why there is no formula, or no differentiable parameter
+    limit: int = 0  # the memory limit in bytes of the function or its callees; 0 for none
 
     def to_json(self) -> dict[str, Any]:
         arguments = [{"name": n, "type": t, "dtype": self.dtypes.get(n)} for n, t in self.arguments.items()]
@@ -99,7 +99,7 @@ class FunctionInfo(Struct, frozen=True):
 def describe_functions(
     checked: CheckedProgram, path: Path | None, sizes: Mapping[str, int], words: tuple[str, ...] = ()
 ) -> list[FunctionInfo]:
-    """What the functions of a file are, for about such sizes. Errors: as a run of its statements; DL1207."""
+    """The functions of a file, with formulas for about these sizes. Errors: as a run of its statements; DL1207."""
     load_values(checked, path, Engine("interpret"), words)
     decls = list(checked.module.fns.values())
     known = dict.fromkeys([n for decl in decls for n in function_size_names(checked.module, decl)])
@@ -142,13 +142,13 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     try:
         limit = memory_limit(specialized_graph(checked, decl, told, ",".join(wrt)))
         formula, why = memory_formula(checked, decl, told, wrt)
-    except DifflangError as error:  # a derivative that is not there, as of a function of Python
+    except DifflangError as error:  # no derivative, as for a Python function
         return FunctionInfo(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
     return FunctionInfo(*head, dtypes, wrt, wrt, told, formula, why, limit)
 
 
 def differentiable_params(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
-    """The parameters that can be changed a little, if the result can."""
+    """The parameters with a tangent, if the result has one."""
     if all(r.type.tangent is None for r in plain.results):
         return ()
     hints = {p.hint.partition(".")[0] for p in plain.params if p.hint and p.type.tangent is not None}
@@ -156,7 +156,7 @@ def differentiable_params(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
 
 
 def has_gradient(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
-    """Whether there is a gradient in a parameter. Errors: those of one that fails for another reason."""
+    """Whether there is a gradient in a parameter. Errors: those not about differentiation."""
     try:
         specialized_graph(checked, decl, told, wrt)
     except DifflangError as error:
@@ -170,13 +170,13 @@ def specialized_graph(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str,
     return function_graph(checked, decl, EmitRequest("ir", decl.name, {n: str(size) for n, size in told.items()}, wrt))
 
 
-# ------------------------------------------------------------------------------------------------ bytes as a formula
+# ---- Memory as a formula
 
 
 def memory_formula(
     checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: Sequence[str]
 ) -> tuple[MemoryFormula | None, str | None]:
-    """How many bytes the gradient takes, or why nobody can say."""
+    """The bytes of the gradient as a formula, or why there is none."""
 
     def account(sizes: Mapping[str, int]) -> BufferAssignment:
         from difflang.runtime.predict_memory import predict_memory
@@ -193,7 +193,7 @@ def memory_formula(
 
 
 def primes_near(sizes: Mapping[str, int]) -> dict[str, int]:
-    """A prime for each size, about as large and none twice."""
+    """A distinct prime for each size, close to it."""
     found: dict[str, int] = {}
     for name, size in sizes.items():
         number = max(size, MIN_PRIME)
@@ -204,7 +204,7 @@ def primes_near(sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def factor_bytes(bytes: int, told: Mapping[str, int]) -> Counter[Powers]:
-    """The product of sizes that so many bytes are, each size being a prime that no other number here is made of."""
+    """A byte count as a product of sizes: each size is a prime that divides nothing else here."""
     powers: list[tuple[str, int]] = []
     for name, prime in sorted(told.items()):
         power = 0

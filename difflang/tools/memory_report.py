@@ -1,4 +1,4 @@
-"""`difflang memory`: what a function, or its gradient, needs in memory, line by line and in its course."""
+"""`difflang memory`: the memory of a function or its gradient, by line and over time."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from difflang.lower.jaxpr_reader import SourceLine
 
 USAGE = ("DL0201", "DL0322", "DL0403", "DL0710", "DL1207", "DL1210", "DL1220")
-MAX_TEXT = 110  # cells of a line of the program
+MAX_TEXT = 110  # cells of a source line in the table
 
 
 class MemoryOptions(Struct, frozen=True):
-    """What is asked: of arguments of these types, the gradient in `wrt`, in so many bytes; compare with XLA's own."""
+    """Options: argument types, the gradient's parameter, a limit in bytes, and whether to compare with XLA."""
 
     argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
@@ -43,7 +43,7 @@ class MemoryOptions(Struct, frozen=True):
 
 
 class MemoryLine(Struct, frozen=True):
-    """A line of the program: how much is there for it at peak memory, and at most, as planned and before."""
+    """A source line: its live bytes at the program's peak and at most, with and without planning."""
 
     position: SourceLine | None
     text: str
@@ -60,10 +60,10 @@ class MemoryLine(Struct, frozen=True):
 
 
 class MemoryReport(Struct, frozen=True):
-    """What a program needs in memory. `measured` is what XLA says of it, if it was asked.
+    """The memory of a program. `measured` is XLA's own figure, if requested.
 
-    Whether XLA was told its order of least memory is `spared`.
-    `room`: for how much of what only a run knows, as it is compiled at first.
+    `memory_ordered`: XLA was given its order of least memory. `capacities` are those of the first compilation, for what
+    only a run knows.
     """
 
     what: str
@@ -121,14 +121,15 @@ class MemoryReport(Struct, frozen=True):
                 {"line": c.span.position[0], "of": "loop" if c.loop else "code", "slots": c.slots or None,
                  "kept": c.policy.residuals, "last": c.policy.last or None} for c in self.plan.choices
             ],
-            "greedy": self.plan.greedy, "course": account.usage_over_time(), "lines": [line.to_json() for line in self.lines],
+            "greedy": self.plan.greedy, "course": account.usage_over_time(),
+            "lines": [line.to_json() for line in self.lines],
         }  # fmt: skip
 
 
 def report_memory(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: MemoryOptions
 ) -> MemoryReport:
-    """What a function of a file needs. Errors: as `emit`; DL1012 where it does not fit."""
+    """The memory of a function of a file. Errors: as `emit`; DL1012 if the limit is exceeded."""
     load_values(checked, path, Engine("interpret"), options.words)
     decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if len(decls) != 1:
@@ -140,7 +141,7 @@ def report_memory(
 
 
 def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptions) -> MemoryReport:
-    """What a function needs, the values of its file being there. Errors: as `memory`."""
+    """The memory of a function, given the values of its file. Errors: as `report_memory`."""
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     graph = function_graph(checked, decl, EmitRequest("ir", decl.name, options.argument_specs, options.wrt))
@@ -149,22 +150,23 @@ def function_memory(checked: CheckedProgram, decl: tree.Fn, options: MemoryOptio
 
 
 def graph_memory(graph: Graph, what: str, budget: int = 0, *, compiled: bool = False) -> MemoryReport:
-    """What a program needs, called `what`, under a limit. Errors: DL1012 where it does not fit, DL1207 for a limit
-    where no derivative is taken.
+    """The memory of a program, named `what` in messages, under a limit.
+
+    Errors: DL1012 if the limit is exceeded, DL1207 for a limit without a derivative.
     """
     limit = memory_limit(graph, budget)
     if budget and not limit:
         help = "for its gradient, name the parameter: `--wrt`, in Python `wrt`"
         raise make_error("DL1207", f"a limit applies to reverse-mode derivatives, but {what} has none", help=help)
-    plan, measured, spared = plan_with_xla(graph, limit) if compiled else (plan_memory(graph, limit), None, False)
+    plan, measured, ordered = plan_with_xla(graph, limit) if compiled else (plan_memory(graph, limit), None, False)
     texts = {place: span.text for place, span in source_lines(graph).items()}
     return MemoryReport(
-        what, limit, plan, memory_lines(plan, texts), measured, capacities_used(graph, INITIAL_CAPACITY), spared
+        what, limit, plan, memory_lines(plan, texts), measured, capacities_used(graph, INITIAL_CAPACITY), ordered
     )
 
 
 def plan_with_xla(graph: Graph, limit: int) -> tuple[MemoryPlan, int, bool]:
-    """The plan that keeps to the limit when it is compiled, what XLA takes, and whether so ordered as takes least."""
+    """The plan that meets the limit when compiled, XLA's memory, and whether its order of least memory was used."""
     from difflang.runtime.compile import compile_graph
 
     plan, made = compile_within_limit(graph, limit, INITIAL_CAPACITY, compile_graph)
@@ -172,16 +174,16 @@ def plan_with_xla(graph: Graph, limit: int) -> tuple[MemoryPlan, int, bool]:
 
 
 def choice_lines(plan: MemoryPlan) -> list[str]:
-    """The choices of a plan, each as a line."""
+    """The choices of a plan, one line each."""
     places = [(c, f"{c.span.source.name}:{c.span.position[0]}") for c in plan.choices]
     return [f"the loop at {place} {c}" if c.loop else f"the code around {place} {c}" for c, place in places]
 
 
-# ------------------------------------------------------------------------------------------------ by line
+# ---- Memory by line
 
 
 def memory_lines(plan: MemoryPlan, texts: Mapping[SourceLine, str]) -> tuple[MemoryLine, ...]:
-    """The lines of a program in order; what belongs to none of them comes last."""
+    """The lines of a program in order, then the memory that belongs to no line."""
     peak = bytes_by_line(plan.account.live_at_peak(), texts)
     most, before = peak_by_line(plan.account, texts), peak_by_line(plan.unplanned, texts)
     kinds = {"argument": "arguments", "result": "results", "between": "(no line)"}
@@ -208,7 +210,7 @@ def bytes_by_line(buffers: list[Buffer], texts: Mapping[SourceLine, str]) -> dic
 
 
 def peak_by_line(account: BufferAssignment, texts: Mapping[SourceLine, str]) -> dict[SourceLine | str, int]:
-    """The most that is there for each line at any moment."""
+    """The most live bytes of each line at any time."""
     changes: dict[SourceLine | str, dict[int, int]] = {}
     for b in account.buffers:
         if b.role == "between" and b in account.lent:
@@ -219,11 +221,11 @@ def peak_by_line(account: BufferAssignment, texts: Mapping[SourceLine, str]) -> 
     return {key: max(accumulate([n for _, n in sorted(change.items())])) for key, change in changes.items()}
 
 
-# ------------------------------------------------------------------------------------------------ a picture
+# ---- The plot
 
 
 def save_plot(report: MemoryReport, path: Path) -> None:
-    """The course of what is there, as planned and before, as svg, png or pdf. Errors: DL0709, DL0710."""
+    """Plot memory over time, planned and unplanned, as svg, png or pdf. Errors: DL0709, DL0710."""
     figure = import_optional("matplotlib.figure", NO_SPAN).Figure(figsize=(8, 4), layout="tight")
     import_optional("matplotlib.backends.backend_agg", NO_SPAN).FigureCanvasAgg(figure)
     axes: Any = figure.subplots()

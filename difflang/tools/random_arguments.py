@@ -1,4 +1,4 @@
-"""Arguments drawn at random for a function by its declaration: sizes, element types, numbers."""
+"""Random arguments for a function from its declaration: sizes, element types and numbers."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
-Range = tuple[float, float] | None  # None is a normal distribution
+Range = tuple[float, float] | None  # uniform; None is a normal distribution
+# Domains of common functions: positive, above one, inside the unit interval.
 RANGES: tuple[Range, ...] = (None, (0.1, 0.9), (1.1, 2.0), (-0.9, 0.9))
-INTEGERS = ((0, 3), (1, 4), (0, 2), (0, 1))  # from, to before
+INTEGERS = ((0, 3), (1, 4), (0, 2), (0, 1))  # half-open ranges
 ATTEMPTS = 24
-SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))  # for the sizes of arrays, in order, again and again
-DIMS = (2, 3)  # for parameters that are a `dim`: a part of an array, often
+# Sizes of arrays, cycled through: distinct first, then all equal for functions that need square arrays.
+SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))
+DIMS = (2, 3)  # for `dim` parameters: small, since they often select a part of an array
 
 
 class SamplingRanges(Struct, frozen=True):
-    """How the numbers of one attempt are drawn: each float from one of the ranges, each integer from one of others."""
+    """The ranges of one sampling attempt: a float comes from one of `ranges`, an integer from `integers`."""
 
     ranges: tuple[Range, ...]
     integers: tuple[int, int]
 
 
 def sampling_attempts(rng: np.random.Generator) -> Iterator[SamplingRanges]:
-    """First all floats alike, then each parameter for itself."""
+    """First the same range for all floats, then one per parameter."""
     for k in range(ATTEMPTS):
         if k < len(RANGES):
             yield SamplingRanges((RANGES[k],), INTEGERS[k])
@@ -56,9 +58,9 @@ def sampling_attempts(rng: np.random.Generator) -> Iterator[SamplingRanges]:
 
 
 def argument_choices(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> Iterator[tuple[CallArgument, ...]]:
-    """The arguments by their declaration, for one choice of sizes after the other.
+    """The arguments by their declaration, for one choice of sizes after another.
 
-    Errors: DL1210 where a type cannot be chosen; DL1207 for a name that is not there.
+    Errors: DL1210 if a type cannot be chosen; DL1207 for an unknown name.
     """
     refuse_functions_and_texts(decl)
     told = {**{p.name: "f32" for p in decl.params if p.type is None and p.default is None}, **told}
@@ -72,7 +74,7 @@ def argument_choices(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]
 
 
 def refuse_functions_and_texts(decl: tree.Fn) -> None:
-    """Errors: DL1210 for a parameter of which nothing can be drawn."""
+    """Errors: DL1210 for a parameter whose type cannot be sampled."""
     for param in decl.params:
         text = isinstance(param.type, tree.TypeName) and param.type.path == ("str",)
         if param.default is None and (text or isinstance(param.type, tree.TypeFn)):
@@ -84,7 +86,7 @@ def refuse_functions_and_texts(decl: tree.Fn) -> None:
 
 
 def open_sizes(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> list[str]:
-    """The sizes of a function that nothing says."""
+    """The sizes of a function without a given value."""
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
     found: dict[str, None] = {}
     known = set(told)
@@ -99,7 +101,7 @@ def open_sizes(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> l
 
 
 def default_bindings(decl: tree.Fn, told: Mapping[str, str], sizes: Sequence[int]) -> dict[str, TypeBinding]:
-    """Element types that may be any, and shapes of any rank, where the types that are told do not say them."""
+    """Bindings for generic element types and shapes of any rank that the given types do not determine."""
     found: dict[str, TypeBinding] = {g.name: F32 for g in decl.generics}
     for param in decl.params:
         for node in all_nodes(param.type) if param.type is not None else ():
@@ -120,7 +122,7 @@ def annotation_names(written: tree.TypeExpr) -> Iterator[str]:
 
 
 def sample_arguments(rng: np.random.Generator, arguments: Sequence[CallArgument], drawing: SamplingRanges) -> list[Any]:
-    """The leaves of the arguments, drawn."""
+    """Random leaves of the arguments."""
     return [leaf for a in arguments if a.size is None for leaf in sample_leaves(rng, a.type, drawing)]
 
 
@@ -142,7 +144,7 @@ def sample_key(rng: np.random.Generator) -> Any:
 
 
 def sample_array(rng: np.random.Generator, type: Tensor, drawing: SamplingRanges) -> Any:
-    """An array: truth values by the toss of a coin, small integers, floats of size about one."""
+    """A random array: fair booleans, small integers, floats of magnitude about one."""
     shape = tuple(n for n in type.shape if isinstance(n, int))
     if type.dtype.kind == "bool":
         return np.asarray(rng.random(shape) < 0.5)

@@ -1,4 +1,4 @@
-"""What can be asked of a session: what a name stands for, the graph of an expression, what to time."""
+"""Queries on an interactive session: the meaning of a name, the graph of an expression, an expression to time."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ from difflang.types.language_types import ClosureType, LangType, RecordType, sho
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 
-ARGUMENT_SPEC = re.compile(
-    r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)"
-)  # `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
+# `x=f32[3, 4]`, `x=[[1, 2], [3, 4]]`
+ARGUMENT_SPEC = re.compile(r"\s+([\w.]+)=((?:[^\s\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])+)")
 
 
 class NameInfo(Struct, frozen=True):
-    """A name as completion and search show it: a type, or what else it is."""
+    """A name as completion and search show it: its kind, and its type if it has one."""
 
     kind: str  # value, function, record, variant, module, builtin
     text: str
 
 
 def visible_names(session: InteractiveSession) -> dict[str, NameInfo]:
-    """Every name that an input can use, those of the session before what every file knows."""
+    """Every name that an input can use; the session's names take precedence over builtins."""
     module = session.module
     values = {n: NameInfo("value", show_type(v.type)) for n, v in session.runner.values.items() if n in module.host}
     fns = {n: NameInfo("function", signature_text(session, decl)) for n, decl in module.fns.items()}
@@ -49,13 +48,13 @@ def visible_names(session: InteractiveSession) -> dict[str, NameInfo]:
     imported = {n: NameInfo("function", f"of {found.module.name}") for n, found in module.imported.items()}
     modules = {n: NameInfo("module", "module") for n in module.modules}
     prelude = module.prelude.fns if module.prelude is not None else {}
-    told = (*prelude, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
-    builtins = {n: NameInfo("builtin", "") for n in told if n.isidentifier()}
+    global_names = (*prelude, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
+    builtins = {n: NameInfo("builtin", "") for n in global_names if n.isidentifier()}
     return {**builtins, **modules, **imported, **variants, **records, **fns, **values}
 
 
 def member_names(session: InteractiveSession, name: str) -> dict[str, NameInfo]:
-    """What can stand after `name.` or `name.field.`: the fields of a value, or what a module offers."""
+    """The names that can follow `name.` or `name.field.`: the fields of a value, or the public names of a module."""
     first, *path = [part.strip() for part in name.split(".")]
     value, module = session.runner.values.get(first), session.module.modules.get(name)
     type = record_at_path(value.type, path) if value is not None else None
@@ -70,7 +69,7 @@ def member_names(session: InteractiveSession, name: str) -> dict[str, NameInfo]:
 
 
 def record_at_path(type: LangType, path: Sequence[str]) -> RecordType | None:
-    """The record that stands in a value at the end of a path of fields."""
+    """The type of the record at the end of a path of fields."""
     for name in path:
         if not isinstance(type, RecordType) or name not in type.names:
             return None
@@ -84,12 +83,12 @@ def parameter_text(session: InteractiveSession, decl: tree.Fn) -> str:
 
 
 def signature_text(session: InteractiveSession, decl: tree.Fn) -> str:
-    """A function's first line, with the result that was inferred if it was checked last."""
+    """A function's signature, with its inferred result if the last check covered it."""
     return typed_signature(session.program, decl)
 
 
 def parameter_types(session: InteractiveSession, name: str) -> tuple[str, ...]:
-    """The types of a function's parameters, as they are declared."""
+    """The declared types of a function's parameters."""
     decl = session.module.fns.get(name)
     return tuple(p.type.span.text if p.type is not None else "" for p in decl.params) if decl is not None else ()
 
@@ -112,7 +111,7 @@ DERIVATIVE_DOCS = {
 
 
 def describe_symbol(session: InteractiveSession, name: str) -> str | None:
-    """What a name stands for, and what its comment says; None for an unknown one."""
+    """The meaning of a name with its doc comment; None for an unknown name."""
     module = session.module
     owner, point, member = name.rpartition(".")
     if point:
@@ -134,7 +133,7 @@ def describe_symbol(session: InteractiveSession, name: str) -> str | None:
 
 
 def describe_declaration(session: InteractiveSession, module: ModuleScope, name: str) -> str | None:
-    """What a function, a record, an enum or a variant of a module is."""
+    """The declaration of a function, a record, an enum or a variant of a module."""
     if name in module.fns:
         decl = module.fns[name]
         generics = ", ".join(g.span.text for g in decl.generics)
@@ -148,10 +147,10 @@ def describe_declaration(session: InteractiveSession, module: ModuleScope, name:
 
 
 def describe_builtin(name: str) -> str | None:
-    """What a name that every file knows stands for."""
+    """The meaning of a name that every file knows."""
     if name in DERIVATIVE_DOCS:
         return DERIVATIVE_DOCS[name]
-    # An op with a body is another thing than the function of its name, and some ops have no function.
+    # An op with a body differs from the function with its name, and some ops have no function.
     if name in OPS and name in BUILTINS and not OPS[name].doc.startswith(f"{name}("):
         return with_doc(name, OPS[name].doc)
     if name in HOST_BUILTINS:
@@ -173,7 +172,7 @@ def with_doc(head: str, doc: str | None) -> str:
 
 
 def declaration_source(session: InteractiveSession, name: str) -> str | None:
-    """The text in which a function, a record or an enum was declared here."""
+    """The source of a function, a record or an enum declared in the session."""
     decl = session.module.fns.get(name) or session.module.records.get(name)
     return decl.span.text if decl is not None else None
 
@@ -182,13 +181,13 @@ def declaration_source(session: InteractiveSession, name: str) -> str | None:
 
 
 def parse_function_call(session: InteractiveSession, text: str) -> tuple[tree.Fn, dict[str, str]]:
-    """`f x=f32[3]`: the function, and what is told of its arguments. Errors: DL0201."""
-    name, told = split_argument_specs(text)
+    """Parse `f x=f32[3]` into the function and its argument types. Errors: DL0201."""
+    name, specs = split_argument_specs(text)
     if name not in session.module.fns:
         near = nearest_word(name, session.module.fns)
         way = f"did you mean `{near}`?" if near else f"there are {', '.join(session.module.fns) or 'none'}"
         raise make_error("DL0201", f"there is no function `{name}` in this session", help=way)
-    return session.module.fns[name], told
+    return session.module.fns[name], specs
 
 
 def split_argument_specs(text: str) -> tuple[str, dict[str, str]]:
@@ -198,11 +197,11 @@ def split_argument_specs(text: str) -> tuple[str, dict[str, str]]:
 
 
 def graph_text(session: InteractiveSession, text: str, stage: str) -> str:
-    """The graph of a function for arguments that are told, or of an expression, at a stage. Errors: DifflangError."""
-    name, told = split_argument_specs(text)
+    """The graph at a stage, of a function at given argument types or of an expression. Errors: DifflangError."""
+    name, specs = split_argument_specs(text)
     if name in session.module.fns and ARGUMENT_SPEC.sub("", text) == name:
-        wanted = EmitRequest(stage, name, told)
-        return stage_text(function_graph(session.program, session.module.fns[name], wanted), wanted)
+        request = EmitRequest(stage, name, specs)
+        return stage_text(function_graph(session.program, session.module.fns[name], request), request)
     e = parse_expression(session, text)
     if session.runner.work(e) is not None:
         raise make_error("DL0322", "a part of this runs on the host: it has no graph", (e.span, ""))
@@ -217,7 +216,7 @@ def graph_text(session: InteractiveSession, text: str, stage: str) -> str:
 
 
 def parse_expression(session: InteractiveSession, text: str) -> tree.Expr:
-    """The one expression that a text is, checked. Errors: DifflangError."""
+    """Parse and check a text as one expression. Errors: DifflangError."""
     items = session.parsed(text)
     if len(items) != 1 or isinstance(items[0], (tree.Let, tree.Var, tree.Fn, tree.Import)):
         raise make_error("DL0313", "expected an expression here", help="a value, such as `f(2.0)`")
@@ -226,7 +225,7 @@ def parse_expression(session: InteractiveSession, text: str) -> tree.Expr:
 
 
 def expression_runner(session: InteractiveSession, text: str) -> Callable[[], None]:
-    """What carries out an expression, to be called as often as one likes. Errors: DifflangError."""
+    """A callable that runs an expression, for timing. Errors: DifflangError."""
     e = parse_expression(session, text)
 
     def call() -> None:

@@ -1,4 +1,4 @@
-"""`difflang trace` and `f.trace(...)`: a call evaluated step by step, with tangents and adjoints."""
+"""`difflang trace` and `f.trace(...)`: a step-by-step evaluation of a call with tangents and adjoints."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from difflang.types.type_errors import make_error
 
 USAGE = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 ROWS = 100
-COLUMNS = 4  # of tangents, if nobody says which
+COLUMNS = 4  # the most tangent columns shown by default
 
 
 class TraceOptions(Struct, frozen=True):
-    """What is asked: a call with these values, columns of tangents in `wrt`, at most so many rows."""
+    """Options: the values of the arguments, the parameter for tangent columns, the most rows."""
 
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
@@ -56,9 +56,9 @@ class TraceOptions(Struct, frozen=True):
 
 
 def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None, options: TraceOptions) -> Trace:
-    """The trace of a function of a file at values written as text.
+    """The trace of a function of a file at values given as text.
 
-    Errors: DL0201 for an unknown entry; DL1207 and DL1210 for values that it does not take; DL09 where it fails.
+    Errors: DL0201 for an unknown entry; DL1207 and DL1210 for invalid values; DL09 if it fails.
     """
     decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if len(decls) != 1:
@@ -73,7 +73,7 @@ def trace_function(checked: CheckedProgram, path: Path | None, entry: str | None
 def trace_declaration(
     checked: CheckedProgram, decl: tree.Fn, options: TraceOptions, leaves: Callable[[GlobalName], Sequence[Any]]
 ) -> Trace:
-    """The same, the values of its file being there."""
+    """The trace of a function, given the values of its file."""
     given, session = dict(options.arguments), Session()
     enums = {p.name: given.pop(p.name, "") for p in decl.params if is_enum(checked.module, p)}
     records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
@@ -118,7 +118,7 @@ def trace_entry(
 
 
 def parse_value(name: str, text: str) -> Any:
-    """A number, `true`, `false`, or a list of such in a list. Errors: DL1210."""
+    """Parse a number, `true`, `false`, or a nested list of these. Errors: DL1210."""
     try:
         value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
         array = np.asarray(value)
@@ -131,7 +131,7 @@ def parse_value(name: str, text: str) -> Any:
 
 
 def has_open_size(param: tree.Param, sizes: Mapping[str, str]) -> bool:
-    """Whether an argument is an array with a size that is not told, which its value would tell."""
+    """Whether an argument is an array with an unknown size that its value would determine."""
     written = param.type
     return (
         isinstance(written, tree.TypeApply)
@@ -145,7 +145,7 @@ def missing_value_error(name: str) -> DifflangError:
 
 
 def is_record(module: ModuleScope, param: tree.Param) -> bool:
-    """Of a record `NAME=TYPE` says the sizes, if they are not told; its fields are given one by one."""
+    """Whether it is a record: `NAME=TYPE` then gives its sizes, and its fields are given one by one."""
     return element_type_name(param) in module.records
 
 
@@ -154,9 +154,9 @@ def is_enum(module: ModuleScope, param: tree.Param) -> bool:
 
 
 def parse_variant(argument: CallArgument, text: str, values: dict[str, Any]) -> CallArgument:
-    """An argument that is an enum as the variant that is written, `Disk(2.0)`; its fields join the values.
+    """An enum argument with the variant that is written, such as `Disk(2.0)`; its fields are added to `values`.
 
-    Errors: DL1210 where it is none of the enum's.
+    Errors: DL1210 if the enum has no such variant.
     """
     assert isinstance(argument.type, SumType)
     items = parse(Source("<command line>", f"let value = {text}\n")).module.items if text else ()
@@ -180,7 +180,7 @@ def element_type_name(param: tree.Param) -> str:
 
 
 def type_from_value(param: tree.Param, value: Any) -> str:
-    """The type that a value tells of a parameter; nothing where the declaration says all."""
+    """The type of a parameter from its value; empty if the declaration is complete."""
     if is_dim(param.type):
         return str(value)
     shape = list(np.shape(value))
@@ -200,7 +200,7 @@ def refuse_unknown_names(decl: tree.Fn, values: Mapping[str, Any], taken: set[st
 
 
 def to_param_array(hint: str, type: Any, values: Mapping[str, Any]) -> Any:
-    """A value as its parameter takes it. Errors: DL1207 for one that is missing, DL1210 for one of another type."""
+    """A value converted to its parameter's type. Errors: DL1207 if it is missing, DL1210 if it does not convert."""
     if hint not in values:
         raise missing_value_error(hint)
     assert isinstance(type, Tensor)

@@ -1,9 +1,8 @@
-"""Stubs: what Python's type checkers are told of a checked file, as the text of a `.pyi` file.
+"""Python type stubs (`.pyi`) of a checked file, for type checkers.
 
-A record is a frozen dataclass, a variant of an enum one under its enum. A function is of a class of its own, so that
-its members know its parameters: `grad` of it is called as it is, and gives what the parameter is. Sizes and element
-types are not Python's to know: an array is `jax.Array` where it is given back, and whatever JAX takes for one where it
-is taken.
+A record is a frozen dataclass, a variant of an enum a dataclass below its enum. Each function has a class of its own,
+so that its members keep its parameters: `grad` of it takes the same arguments and returns a parameter's type. Sizes and
+element types have no Python type: an array is `jax.Array` as a result, and any array-like as an argument.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SLOPES = ("jacobian", "jacfwd", "jacrev", "hessian", "deriv")
 
 
 def generate_stub(checked: CheckedProgram, source: str) -> str:
-    """The stub of a file called `source`. What it imports from other files stands in it too: these are its own."""
+    """The stub of a file called `source`, including declarations that it imports from other files of the program."""
     body = "\n".join([*ModuleStub(checked, checked.module, "").lines(), ""])
     needed = [line for line in STUB_IMPORTS.split("\n") if not line or imported_name(line) in body]
     return "\n".join([f"{STUB_HEADER} from {source}: do not edit.", *needed, body])
@@ -53,7 +52,7 @@ def imported_name(line: str) -> str:
 
 
 class ModuleStub(Struct, frozen=True, eq=False):
-    """The stub of one module of a program; `prefix` is what its names stand behind, `model.` or nothing."""
+    """The stub of one module of a program; `prefix` qualifies its names, as in `model.`, or is empty."""
 
     checked: CheckedProgram
     module: ModuleScope
@@ -73,7 +72,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
     # ---- Other modules
 
     def imports(self) -> Iterator[str]:
-        """What is imported: a file of the program under its name, and what is imported from it by name."""
+        """The imports: a class for each file of the program, and aliases for names imported from it."""
         for name, other in self.module.modules.items():
             if other in self.program_modules:
                 yield from (
@@ -103,12 +102,12 @@ class ModuleStub(Struct, frozen=True, eq=False):
     # ---- Records and enums
 
     def record(self, decl: tree.Record) -> list[str]:
-        """A class of the fields, and one of those that have a tangent where these are fewer."""
+        """A class of the fields, and a class of its tangent if that differs."""
         generics = generic_bounds(decl.generics)
         lines = ["", *self.made(decl.name, "", decl.fields, generics, decl.span.text, decl.doc)]
         moving = [f for f in decl.fields if self.moves(f.type, generics)]
-        if len(moving) < len(decl.fields) or any(self.tangent_class(f.type, generics) != self.returned_type(f.type, generics)
-                                                 for f in decl.fields):  # fmt: skip
+        kinds = [(self.tangent_class(f.type, generics), self.returned_type(f.type, generics)) for f in decl.fields]
+        if len(moving) < len(decl.fields) or any(tangent != own for tangent, own in kinds):
             head = f"class D_{decl.name}:"
             body = [f"{f.name}: {self.tangent_class(f.type, generics)}" for f in moving if is_python_name(f.name)]
             lines += ["", "@_t.type_check_only", head, *[f"{INDENT}{line}" for line in body or ["..."]]]
@@ -127,7 +126,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
     def made(
         self, name: str, base: str, fields: Sequence[tree.Field], generics: Bounds, shown: str, doc: str | None
     ) -> list[str]:
-        """A frozen dataclass that takes NumPy arrays and numbers too."""
+        """A frozen dataclass whose constructor also takes NumPy arrays and numbers."""
         head = f"class {name}({base}):" if base else f"class {name}:"
         there = [f for f in fields if is_python_name(f.name)]
         attributes = [f"{f.name}: {self.returned_type(f.type, generics)}" for f in there]
@@ -140,7 +139,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
     # ---- Functions
 
     def function(self, decl: tree.Fn) -> list[str]:
-        """The class of a function, by what it gives: its derivatives are called alike and give something else."""
+        """The class of a function, generic in its result: its derivatives share the parameters but not the result."""
         generics, name = generic_bounds(decl.generics), f"_{decl.name}_"
         took = self.parameters(decl, generics)
         body = [f"def __call__(self{took}) -> _R: ...", f"def interpret(self{took}) -> _t.Any: ..."]
@@ -152,7 +151,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         ]  # fmt: skip
 
     def parameters(self, decl: tree.Fn, generics: Bounds) -> str:
-        """The parameters as `def` has them. By position only, where Python has no such names, or its own for one."""
+        """The parameters as in `def`. Positional only if a name is not valid in Python or clashes with `self`."""
         shown = [(p.name, self.accepted_type(p.type, generics), p.default is not None) for p in decl.params]
         named = all(is_python_name(name) and name != "self" for name, _, _ in shown)
         seen, parts = False, list[str]()
@@ -166,7 +165,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         return "".join(f", {part}" for part in parts)
 
     def derivatives(self, decl: tree.Fn, generics: Bounds, name: str) -> Iterator[str]:
-        """The members that give functions of the same parameters."""
+        """The members that return functions of the same parameters."""
         mine = f"{self.prefix}{name}"
         places = [(i, p.name, self.tangent_class(p.type, generics)) for i, p in enumerate(decl.params)]
         moving = [(i, n, t) for i, n, t in places if t]
@@ -183,7 +182,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         for member in SLOPES:
             yield f"def {member}(self, wrt: int | str = 0) -> {mine}[_t.Any]: ..."
         yield f"def vmap(self, in_axes: {AXES} = 0, out_axes: int | _Sequence[int] = 0) -> {mine}[_R]: ..."
-        if not any(is_dim(p.type) for p in decl.params):  # else it takes fewer parameters then
+        if not any(is_dim(p.type) for p in decl.params):  # binding a `dim` parameter changes the signature
             yield f"def bind(self, **dims: int) -> {mine}[_R]: ..."
 
     def result(self, decl: tree.Fn, generics: Bounds) -> str:
@@ -195,11 +194,11 @@ class ModuleStub(Struct, frozen=True, eq=False):
     # ---- Types
 
     def accepted_type(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
-        """What is accepted for a written type."""
+        """The Python type that an argument of a written type may have."""
         return self.type_text(written, generics, "_ArrayLike")
 
     def returned_type(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
-        """What is given back."""
+        """The Python type of a result of a written type."""
         return self.type_text(written, generics, "_Array")
 
     def type_text(self, written: tree.TypeExpr | None, generics: Bounds, array: str) -> str:
@@ -226,7 +225,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         return self.class_name(record) if record is not None else "_t.Any"
 
     def class_name(self, record: tree.Record | tree.Enum, change: bool = False) -> str:
-        """The class of a record or an enum, by the name that it has in the stub."""
+        """The class of a record or an enum, by its name in the stub."""
         home, name = self.module.declaring_module(record), f"{'D_' if change else ''}{record.name}"
         if not is_python_name(record.name):
             return "_t.Any"
@@ -239,7 +238,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         return bool(self.tangent_class(written, generics))
 
     def tangent_class(self, written: tree.TypeExpr | None, generics: Bounds) -> str:
-        """What a gradient in such a value is, nothing where it has none."""
+        """The type of a gradient in such a value; empty if it has none."""
         match written:
             case tree.TypeTuple(items=(only,)):
                 return self.tangent_class(only, generics)
@@ -255,7 +254,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
                 return "_t.Any"
 
     def record_tangent(self, record: tree.Record | tree.Enum) -> str:
-        """The class of a change: the record's own where every field has a tangent."""
+        """The class of a record's tangent: the record's own if every field has a tangent."""
         if isinstance(record, tree.Enum) or self.module.declaring_module(record) is not self.module:
             return "_t.Any"
         generics = generic_bounds(record.generics)
@@ -284,12 +283,12 @@ Bounds = dict[str, str | None]
 
 
 def generic_bounds(generics: Sequence[tree.Generic]) -> Bounds:
-    """The element types and vectors among generic names: those that begin with a capital, as types do."""
+    """The element types and vectors among generic names: those with a capital letter, as types have."""
     return {g.name: g.bound for g in generics if g.bound is not None or g.name[:1].isupper()}
 
 
 def exports_name(module: ModuleScope, name: str) -> bool:
-    """Whether Python is given what a module has under a name."""
+    """Whether a module exports a name to Python."""
     found = module.fns.get(name)
     return is_python_name(name) and (
         (found is not None and not found.host) or name in module.records or name in module.variants
@@ -297,7 +296,7 @@ def exports_name(module: ModuleScope, name: str) -> bool:
 
 
 def is_python_name(name: str) -> bool:
-    """Whether Python can write it."""
+    """Whether Python can write the name."""
     return name.isidentifier() and not iskeyword(name)
 
 
@@ -306,7 +305,7 @@ def indent_lines(lines: Sequence[str]) -> list[str]:
 
 
 def docstring(shown: str, doc: str | None) -> list[str]:
-    """What the language says of it, for who points at its name."""
+    """The declaration as a docstring, for hovers in Python editors."""
     text = "\n\n".join([" ".join(shown.split()), *([doc] if doc else [])])
     rows = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"').split("\n")
     if len(rows) == 1 and not text.endswith('"'):

@@ -1,6 +1,6 @@
-"""Which of the proposed repairs are certain: those after which the error is gone and nothing else is reported.
+"""Verifies proposed fixes by checking the fixed text: a certain fix removes its error and adds no other.
 
-The checker is the judge. Whoever reports only proposes what a person will have meant.
+The checker decides. The code that reports an error only proposes what was probably meant.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from difflang.base.diagnostics import Diagnostic, Edit, Fix
 from difflang.base.fixes import apply_fixes, fixes_overlap
 from difflang.base.source import Source, Span
 
-MAX_CHECKS = 20  # proposals that are judged in one go: each is a check of the whole file
-MAX_CHARACTERS = 500_000  # characters that are checked for them, so that a long file is not waited for
-MAX_JOINED_FIXES = 4  # so many repairs may belong together
+MAX_CHECKS = 20  # proposals verified at once: each checks the whole file
+MAX_CHARACTERS = 500_000  # the most characters checked for them, so that a long file does not make anyone wait
+MAX_JOINED_FIXES = 4  # fixes that may be joined into one
 MAX_ROUNDS = 50
 
 Recheck = Callable[[Source], Sequence[Diagnostic]]
@@ -25,7 +25,7 @@ DiagnosticKey = tuple[str, str, str, int]
 
 
 class FixedSource(Struct, frozen=True):
-    """A text after its certain fixes, what they were, with the lines they were made in, and what is left to report."""
+    """A text after its certain fixes, the fixes with their lines, and the remaining diagnostics."""
 
     source: Source
     made: tuple[tuple[int, Fix], ...]
@@ -33,25 +33,26 @@ class FixedSource(Struct, frozen=True):
 
 
 def verify_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -> tuple[Diagnostic, ...]:
-    """The same reports, and of each the first proposal that the checker is content with is certain.
+    """The same diagnostics; the first proposal of each that the checker accepts is marked certain.
 
-    `again` checks another text in place of `source`, the only one that is changed. Cost: a check for each proposal, and
-    none where nothing is proposed; what comes after the first `MOST` proposals, fewer of a long file, is not judged.
+    `again` checks another text in place of `source`, the only source that changes. Cost: one check for each proposal;
+    after
+    `MAX_CHECKS` proposals, fewer for a long file, the rest is not verified.
     """
     judge = FixVerifier(source, tuple(found), again, min(MAX_CHECKS, 1 + MAX_CHARACTERS // (1 + len(source.text))))
     return tuple(replace(d, fixes=judge.fixes(d)) if d.fixes else d for d in found)
 
 
 class FixVerifier(Struct):
-    """Tries proposals on a text of which `found` is what there is to report."""
+    """Tries proposals on a text whose diagnostics are known."""
 
     source: Source
     diagnostics: tuple[Diagnostic, ...]
     recheck: Recheck
-    checks_left: int  # so many more checks
+    checks_left: int
 
     def fixes(self, diagnostic: Diagnostic) -> tuple[Fix, ...]:
-        """The proposals of a report, the one that is certain with all that belongs to it."""
+        """The proposals of a diagnostic, with the certain one completed."""
         fixes = list(diagnostic.fixes)
         for i, fix in enumerate(fixes):
             if not fix.leaves_hole and (whole := self.complete_fix(fix, diagnostic)) is not None:
@@ -60,9 +61,9 @@ class FixVerifier(Struct):
         return tuple(fixes)
 
     def complete_fix(self, fix: Fix, diagnostic: Diagnostic) -> Fix | None:
-        """A fix after which a report is gone and no other one has come; None if there is none.
+        """A fix that removes a diagnostic and adds none; None if there is none.
 
-        What comes to light is mended along with it where that has a repair too: an error hides those behind it.
+        An error can hide others: if these have fixes too, they are joined to it.
         """
         for _ in range(MAX_JOINED_FIXES):
             if not self.checks_left or any(edit.span.source is not self.source for edit in fix.edits):
@@ -91,7 +92,7 @@ class FixVerifier(Struct):
 
 
 def rebase_fix(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None:
-    """A fix of the text that another one has made, as one of the text before; None where they overlap."""
+    """A fix of the text after another fix, as a fix of the text before it; None if they overlap."""
     edits = list[Edit]()
     for edit in later.edits:
         if edit.span.source is not text:
@@ -105,12 +106,12 @@ def rebase_fix(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None
 
 
 def certain_fixes(diagnostics: Sequence[Diagnostic]) -> list[Fix]:
-    """The certain fixes of reports that were judged, at most one of each."""
+    """The certain fixes of verified diagnostics, at most one of each."""
     return [fix for diagnostic in diagnostics for fix in diagnostic.fixes if fix.is_certain]
 
 
 def apply_certain_fixes(source: Source, again: Recheck) -> FixedSource:
-    """A source after its certain fixes, and after those that are certain then, until none is."""
+    """Apply the certain fixes of a source, and repeat until none is left."""
     made = list[tuple[int, Fix]]()
     for _ in range(MAX_ROUNDS):
         found = tuple(again(source))
@@ -122,7 +123,7 @@ def apply_certain_fixes(source: Source, again: Recheck) -> FixedSource:
             return FixedSource(source, tuple(made), found)
         after = Source(source.name, apply_fixes(source, fixes))
         if len(fixes) > 1 and adds_diagnostics(found, again(after), fixes):
-            fixes = fixes[:1]  # each is right by itself, and not all together
+            fixes = fixes[:1]  # each is right alone, but they conflict
             after = Source(source.name, apply_fixes(source, fixes))
         made += [(fix.edits[0].span.position[0], fix) for fix in fixes]
         source = after
@@ -130,7 +131,7 @@ def apply_certain_fixes(source: Source, again: Recheck) -> FixedSource:
 
 
 def try_all_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -> list[Fix]:
-    """The first proposals of all reports, where with them all these are gone: one check for as many as there are."""
+    """The first proposals of all diagnostics, if together they remove them all: a single check verifies many."""
     proposing = [
         d for d in found
         if d.fixes and not d.fixes[0].leaves_hole and all(edit.span.source is source for edit in d.fixes[0].edits)
@@ -146,7 +147,7 @@ def try_all_fixes(source: Source, found: Sequence[Diagnostic], again: Recheck) -
 
 
 def drop_overlapping(fixes: Sequence[Fix]) -> list[Fix]:
-    """Those that do not overlap with one before them."""
+    """The fixes that do not overlap with an earlier one."""
     kept = list[Fix]()
     for fix in fixes:
         if not any(fixes_overlap(fix, other) for other in kept):
@@ -155,22 +156,22 @@ def drop_overlapping(fixes: Sequence[Fix]) -> list[Fix]:
 
 
 def adds_diagnostics(before: Sequence[Diagnostic], after: Sequence[Diagnostic], fixes: Sequence[Fix]) -> bool:
-    """Whether something is reported after fixes that was not before."""
+    """Whether there are diagnostics after the fixes that were not there before."""
     return bool(Counter(diagnostic_key(d, fixes) for d in after) - Counter(diagnostic_key(d, ()) for d in before))
 
 
 def diagnostic_key(diagnostic: Diagnostic, fixes: Sequence[Fix]) -> DiagnosticKey:
-    """What tells a report from others, its place being that in the text before fixes."""
+    """The identity of a diagnostic, with its position mapped to the text before the fixes."""
     span = diagnostic.span
     name, place = (span.source.name, original_offset(span, fixes)) if span is not None else ("", 0)
     return (diagnostic.code, diagnostic.message, name, place)
 
 
 def original_offset(span: Span, fixes: Sequence[Fix]) -> int:
-    """Where a place was before fixes."""
+    """The offset of a span in the text before the fixes."""
     at = span.start
     edits = [edit for fix in fixes for edit in fix.edits if edit.span.source.name == span.source.name]
-    moved = 0  # by how much the text before it grew
+    moved = 0  # the growth of the text before it
     for edit in sorted(edits, key=lambda edit: edit.span.start):
         start = edit.span.start + moved
         if at < start:

@@ -1,4 +1,7 @@
-"""File formats: from bytes to arrays and texts by path, and back. What could run code is neither read nor written."""
+"""Binary array files (npy, npz, safetensors) and csv: bytes to arrays and texts by path, and back.
+
+Formats that could run code, such as pickle, are neither read nor written.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,19 @@ from difflang.host.data.csv_tables import csv_text
 from difflang.host.optional_packages import import_optional
 from difflang.types.type_errors import make_error
 
-StoredArrays = Mapping[str, Any]  # by path, such as `layers.0.w`: a NumPy array or a str; "" is a value by itself
+# By path such as `layers.0.w`, a NumPy array or a str; the path of a single value is "".
+StoredArrays = Mapping[str, Any]
 
 FORMAT_OF_SUFFIX = {".csv": "csv", ".npy": "npy", ".npz": "npz", ".safetensors": "safetensors", ".json": "json"}
-UNNAMED = "value"  # what archives call a value that has no name
-COMPLEX_PREFIX = "complex:"  # in the notes of a safetensors file, before the path of what is stored as pairs of f64,
-TEXT_PREFIX = "text:"  # and before that of a text
+UNNAMED = "value"  # the name of a single value in an archive
+# Safetensors has no c128 and no texts. Complex arrays are stored as pairs of f64, texts in the metadata; these prefixes
+# mark their paths there.
+COMPLEX_PREFIX = "complex:"
+TEXT_PREFIX = "text:"
 
 
 def load_numpy(path: Path) -> Any:
-    """What NumPy reads. Of bytes that are none of its files it says that they are pickled."""
+    """Load with NumPy, after checking the magic bytes: NumPy takes any other bytes for a pickle."""
     with path.open("rb") as file:
         if not file.read(6).startswith((b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")):
             raise ValueError("it is not a NumPy file")
@@ -39,7 +45,7 @@ def read_npy(path: Path, _: Span) -> StoredArrays:
 
 
 class NpzArchive(Mapping[str, Any]):
-    """The arrays and texts of an npz file, each read when it is asked for."""
+    """The arrays and texts of an npz file, each read on access."""
 
     def __init__(self, path: Path, _: Span) -> None:
         self.file: Any = load_numpy(path)
@@ -60,7 +66,7 @@ class NpzArchive(Mapping[str, Any]):
 
 
 def native_byte_order(array: np.ndarray) -> np.ndarray:
-    """The same numbers in this machine's order of bytes; NumPy writes bf16 as two bytes that it has no name for."""
+    """The array in this machine's byte order. NumPy stores bf16 as unnamed two-byte items."""
     if array.dtype.kind == "V" and array.dtype.itemsize == 2 and array.dtype.names is None:
         return array.view("bfloat16")
     return array.astype(array.dtype.newbyteorder("="))
@@ -112,7 +118,7 @@ SAFETENSORS_DTYPES = {
 
 
 def safetensors_header(data: bytes) -> dict[str, Any]:
-    """The description at the beginning of a safetensors file, which the library has found to be right."""
+    """The header of a safetensors file that the library has validated."""
     length = int.from_bytes(data[:8], "little")
     return json.loads(data[8 : 8 + length])
 

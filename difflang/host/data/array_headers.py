@@ -1,6 +1,6 @@
-"""What a data file holds, by its headers alone: the type of each array, and that the bytes of all of it are there.
+"""Array headers of data files: types and shapes without reading the arrays, and a check that the file is complete.
 
-Nothing of an array is read, however large it is, and nothing is unpickled. A csv file has no header.
+Nothing is unpickled. A csv file has no header.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from difflang.ir.interpreter import numpy_dtype
 from difflang.ir.tensor_types import DTYPES as TYPES
 
 MAGIC = b"\x93NUMPY"
-MAX_HEADER_BYTES = 100 << 20  # bytes of the header of a safetensors file, as its library has it
-MAX_TEXT_BYTES = 1 << 20  # bytes of a text in an archive
+MAX_HEADER_BYTES = 100 << 20  # the safetensors library's own limit on a header
+MAX_TEXT_BYTES = 1 << 20  # the longest text that is read from an archive
 
 
 def read_headers(path: Path) -> Mapping[str, Any]:
-    """By name, arrays that have a type and no numbers, and texts; "" for the only array of an npy file.
+    """By name, arrays with a type but no data, and texts; "" is the only array of an npy file.
 
-    Errors: ValueError, OSError, and what `zipfile` says of damaged bytes.
+    Errors: ValueError, OSError, and the errors of `zipfile` for damaged bytes.
     """
     match path.suffix:
         case ".npy":
@@ -45,7 +45,7 @@ def read_headers(path: Path) -> Mapping[str, Any]:
 
 
 def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
-    """The array that an npy file of so many bytes holds, without its numbers."""
+    """The array of an npy file with `size` bytes, without its data."""
     if file.read(len(MAGIC)) != MAGIC:
         raise ValueError(f"{what} is not a NumPy array")
     file.seek(0)
@@ -62,12 +62,12 @@ def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
     if dtype.kind == "U" and not shape and dtype.itemsize <= MAX_TEXT_BYTES:
         return str(np.frombuffer(file.read(dtype.itemsize), dtype)[0]) if dtype.itemsize else ""
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
-        dtype = numpy_dtype(TYPES["bf16"])  # NumPy writes it as two bytes that it has no name for
+        dtype = numpy_dtype(TYPES["bf16"])  # NumPy stores it as unnamed two-byte items
     return abstract_array(dtype.newbyteorder("="), shape)
 
 
 def abstract_array(dtype: Any, shape: Sequence[int]) -> Any:
-    """An array of a type that takes no memory."""
+    """An array with this type and shape that takes no memory: a broadcast scalar."""
     return np.broadcast_to(np.empty((), dtype), tuple(shape))
 
 
@@ -92,21 +92,21 @@ def read_safetensors_headers(path: Path) -> dict[str, Any]:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise ValueError("it is not a safetensors file: its header is longer than the file")
-        told = json.loads(file.read(length))
-    if not isinstance(told, dict):
+        header = json.loads(file.read(length))
+    if not isinstance(header, dict):
         raise ValueError("it is not a safetensors file: its header is not a table")
-    notes = told.pop("__metadata__", None) or {}
+    notes = header.pop("__metadata__", None) or {}
     if not isinstance(notes, dict) or not all(isinstance(text, str) for text in notes.values()):
         raise ValueError("it is not a safetensors file: its metadata is not a table of texts")
     found: dict[str, Any] = {
         n.removeprefix(TEXT_PREFIX): text for n, text in notes.items() if n.startswith(TEXT_PREFIX)
     }
-    for name, entry in told.items():
+    for name, entry in header.items():
         found[name] = safetensors_entry(name, entry, size - 8 - length, f"{COMPLEX_PREFIX}{name}" in notes)
     return found
 
 
-def safetensors_entry(name: str, entry: Any, room: int, is_complex: bool) -> Any:
+def safetensors_entry(name: str, entry: Any, data_size: int, is_complex: bool) -> Any:
     """One array of a safetensors file."""
     try:
         dtype, shape = str(entry["dtype"]), [*map(index, entry["shape"])]
@@ -118,7 +118,7 @@ def safetensors_entry(name: str, entry: Any, room: int, is_complex: bool) -> Any
     kind = np.dtype(SAFETENSORS_DTYPES[dtype])
     if min(shape, default=0) < 0 or end - start != kind.itemsize * prod(shape) or start < 0:
         raise ValueError(f"the number of bytes of `{name}` does not match its shape")
-    check_length(f"`{name}`", end, room)
+    check_length(f"`{name}`", end, data_size)
     if is_complex and (dtype != "F64" or shape[-1:] != [2]):
         raise ValueError(f"`{name}` is marked as c128, but is not stored as pairs of f64")
     return abstract_array(np.complex128, shape[:-1]) if is_complex else abstract_array(kind, shape)

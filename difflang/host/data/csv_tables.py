@@ -1,4 +1,4 @@
-"""Tables of numbers in csv files, read into a declared element type and written."""
+"""CSV tables of numbers: read into a declared element type, and written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from difflang.types.type_errors import make_error
 
 
 def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.ndarray:
-    """A table of numbers; a first row of words is a header. Errors: DL0701, DL0703 to DL0705."""
+    """A table of numbers; a first row without numbers is a header. Errors: DL0701, DL0703 to DL0705."""
     if rank not in (1, 2):
         raise make_error(
             "DL0704",
@@ -71,7 +71,7 @@ def bad_cell_error(name: str, rows: list[tuple[int, list[str]]], span: Span) -> 
 
 
 def separator_hint(cell: str) -> str:
-    """What can be done about a cell that holds several."""
+    """The help for a cell that holds several values."""
     for mark, called in ((";", "semicolons"), ("\t", "tabs")):
         if mark in cell:
             decimal = ", and decimal commas as points" if mark == ";" else ""
@@ -97,6 +97,7 @@ def convert_table(
 ) -> np.ndarray:
     """The table in its declared element type; integers must be written as such."""
     target = numpy_dtype(dtype)
+    # The table was parsed as f64, which is exact for integers up to 2**53 only.
     if dtype.is_integer and dtype.bits == 64 and (np.abs(table) >= 2.0**53).any():
         return read_wide_integers(name, rows, table.shape, dtype, span)
     if dtype.is_integer:
@@ -121,7 +122,7 @@ def convert_table(
 def read_wide_integers(
     name: str, rows: list[tuple[int, list[str]]], shape: tuple[int, ...], dtype: DType, span: Span
 ) -> np.ndarray:
-    """Integers of more digits than a float has, each read as it is written."""
+    """Integers beyond 2**53, each parsed from its text."""
     info = np.iinfo(numpy_dtype(dtype))
     numbers: list[int] = []
     for line, row in rows:
@@ -137,7 +138,7 @@ def read_wide_integers(
 
 
 def csv_text(array: np.ndarray, header: tuple[str, ...] = ()) -> str:
-    """A vector as a column, a matrix as rows; numbers are written so that they are the same when they are read."""
+    """A vector as a column, a matrix as rows; the numbers read back exactly."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     if header:

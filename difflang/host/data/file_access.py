@@ -1,4 +1,4 @@
-"""Where a program may read and write, and how a file is written so that a failure leaves the one before as it was."""
+"""File access of programs: which folders they may read and write, and atomic output."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from difflang.types.type_errors import make_error
 
 
 class FileAccess(Struct, frozen=True):
-    """Where a program may read and write: its own folder, and what the command line allows."""
+    """Where a program may read and write: its own folder, and folders that the command line allows."""
 
     folder: Path
     allowed: tuple[Path, ...] = ()
 
     def resolve(self, name: str, span: Span) -> Path:
-        """The file of that name, relative to the program's folder. Errors: DL0701, DL0702."""
+        """The existing file with this name, relative to the program's folder. Errors: DL0701, DL0702."""
         path = self.allowed_path(name, span)
         if path.is_dir():
             raise make_error("DL0701", f"cannot read `{name}`: this is a directory", (span, ""))
@@ -29,7 +29,7 @@ class FileAccess(Struct, frozen=True):
         return path
 
     def resolve_output(self, name: str, span: Span) -> Path:
-        """Where a file of that name is written. Errors: DL0702, DL0710."""
+        """The path to write a file with this name to. Errors: DL0702, DL0710."""
         path = self.allowed_path(name, span)
         if path.is_dir():
             raise make_error("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
@@ -40,8 +40,9 @@ class FileAccess(Struct, frozen=True):
         return path
 
     def allowed_path(self, name: str, span: Span) -> Path:
-        """The path of that name. Errors: DL0702 where the program may not go, DL0701 for what is no path."""
+        """The path with this name. Errors: DL0702 outside the allowed folders, DL0701 for an invalid path."""
         try:
+            # Links are followed first, so that one cannot lead out of the allowed folders.
             path = (self.folder / name).resolve()
         except (ValueError, OSError, RuntimeError):
             raise make_error("DL0701", "this is not a file name", (span, "")) from None
@@ -57,7 +58,7 @@ class FileAccess(Struct, frozen=True):
 
 
 def write_output(path: Path, data: bytes, name: str, span: Span) -> None:
-    """Write a file as a whole: beside the old one first, then in its place. Errors: DL0710, the old file kept."""
+    """Write a file atomically. Errors: DL0710, with the old file unchanged."""
     try:
         write_atomically(path, data)
     except OSError as error:

@@ -1,6 +1,7 @@
-"""JSON: records are objects, tuples and arrays lists, a complex number is `[re, im]`. Numbers survive exactly.
+"""JSON values: records are objects, tuples and arrays lists, a complex number is `[re, im]`. Numbers survive exactly.
 
-An enum is an object with the name of its variant, which holds its fields, or that name alone where it has none.
+An enum is an object whose key is the variant's name and whose value holds its fields, or only the name as a text if
+the variant has no fields.
 """
 
 from __future__ import annotations
@@ -28,18 +29,22 @@ from difflang.types.language_types import (
     show_type,
 )
 
-NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # JSON has no such numbers
+# JSON has no such numbers: they are written as texts.
+NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+# ---- Reading
 
 
 class JsonTypeMismatch(Exception):
-    """A part of a document that is not what the type says: its path, what is there."""
+    """A part of a document that does not match its type: its path, what is there, and the declared type."""
 
     def __init__(self, path: str, there: str, declared: str) -> None:
         super().__init__(f"`{path}` is {there}, not {declared}" if path else f"it is {there}, not {declared}")
 
 
 def read_json(data: bytes, type: LangType) -> dict[str, Any]:
-    """The parts of a document, by a type's structure. Errors: ValueError for what is no JSON, Misfit."""
+    """The parts of a document, by the structure of a type. Errors: ValueError for invalid JSON, JsonTypeMismatch."""
     try:
         document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=refuse_duplicate_keys)
     except RecursionError:
@@ -82,7 +87,7 @@ def json_parts(there: Any, type: LangType, path: str) -> list[tuple[str, Any]]:
 
 
 def variant_parts(there: Any, type: VariantType | SumType, path: str) -> list[tuple[str, Any]]:
-    """The name of a variant, and its fields below it."""
+    """The name of a variant, and its fields below that name."""
     if isinstance(there, str):
         return [(path, there)]
     if not isinstance(there, dict) or len(there) != 1:
@@ -100,7 +105,7 @@ def variant_parts(there: Any, type: VariantType | SumType, path: str) -> list[tu
 
 
 def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
-    """The numbers in nested lists, as many deep as the type has axes."""
+    """An array from nested lists, as many levels deep as the type has axes."""
     shape: list[int] = []
     level = [there]
     for size in type.shape:
@@ -111,14 +116,15 @@ def parse_array(there: Any, type: Tensor, path: str) -> np.ndarray:
             raise JsonTypeMismatch(
                 path, f"rows of {' and '.join(map(str, sorted(lengths)[:2]))} items", show_type(type)
             )
-        shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)  # nothing says it there
+        # Below an empty list nothing shows the size: take the declared one, else 0.
+        shape.append(lengths.pop() if lengths else size if isinstance(size, int) else 0)
         level = [x for item in level for x in item]
     numbers = [parse_number(item, type.dtype, path) for item in level]
     return np.array(numbers, numpy_dtype(type.dtype)).reshape(shape)
 
 
 def parse_number(there: Any, dtype: DType, path: str) -> Any:
-    """A number of a type: nothing is rounded to an integer, and nothing overflows."""
+    """A number of a type, without rounding to an integer and without overflow."""
     if dtype.kind == "complex" and isinstance(there, list) and len(there) == 2:
         return complex(parse_real(there[0], dtype, path), parse_real(there[1], dtype, path))
     return parse_real(there, dtype, path)
@@ -157,7 +163,7 @@ def json_kind(there: Any) -> str:
 
 
 def json_text(type: LangType, stored: StoredArrays, path: str = "") -> str:
-    """A value's parts as a document."""
+    """A value's parts as a JSON document."""
     return json.dumps(json_value(type, stored, path), ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -190,7 +196,7 @@ def floats_to_lists(array: np.ndarray) -> Any:
 
 
 def json_float(x: Any) -> float | str:
-    """A number, or the name of what JSON has no number for."""
+    """A number, or the name of a non-finite one."""
     wide = shortest_decimal(x)
     return (
         wide if math.isfinite(wide) else next(name for name, value in NON_FINITE.items() if repr(value) == repr(wide))

@@ -1,4 +1,4 @@
-"""`read_csv`, `read_npy`, … and `load`: values of a declared type from files, verified before the program has them."""
+"""Builtins that read data files, `read_csv`, `read_npy`, … and `load`: values validated against a declared type."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from difflang.host.bindings import HostBindings
     from difflang.host.run_statements import HostRunner
 
-BROKEN = (  # what NumPy and its helpers say of damaged bytes; RuntimeError of what is encrypted, or nested too deep
+# What NumPy and its dependencies raise for damaged bytes; RuntimeError for encrypted or too deeply nested content.
+BROKEN = (
     OSError, ValueError, TypeError, LookupError, ArithmeticError, EOFError, MemoryError, RuntimeError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
@@ -44,7 +45,7 @@ READ_BUILTINS = ("read_npy", "read_npz", "read_safetensors", "load")
 
 
 class FileRead(Struct, frozen=True, eq=False):
-    """A call in the program that reads a file: in which module and function, and what sizes were known there."""
+    """A call in the program that reads a file: its module, its function, and the sizes known there."""
 
     given: BuiltinCall
     module: ModuleScope
@@ -53,7 +54,7 @@ class FileRead(Struct, frozen=True, eq=False):
 
 
 def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
-    """The type that is declared for what is read. Errors: DL0319, DL0704, DL0707."""
+    """The declared type of the value read. Errors: DL0319, DL0704, DL0707."""
     named = given.function.name in ("read_npz", "read_safetensors", "load")
     given.check_arity(1, 2 if named else 1)
     for place in range(len(given.items)):
@@ -80,7 +81,7 @@ def declared_read_type(host: HostBindings, given: BuiltinCall) -> LangType:
 
 
 def make_reader(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostValue]:
-    """Reads a format, or that which the suffix of the file says."""
+    """A reader for a format, or for the format of the file's suffix."""
 
     def read(host: HostRunner, given: BuiltinCall) -> HostValue:
         assert given.expected_type is not None
@@ -95,7 +96,7 @@ def make_reader(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostV
 
 
 def file_format(name: str, given: BuiltinCall) -> str:
-    """The format that a file's name says. Errors: DL0708."""
+    """The format of a file by its suffix. Errors: DL0708."""
     suffix = Path(name).suffix
     if suffix not in FORMAT_OF_SUFFIX:
         known = ", ".join(FORMAT_OF_SUFFIX)
@@ -110,7 +111,7 @@ def file_format(name: str, given: BuiltinCall) -> str:
 
 
 def read_contents(path: Path, name: str, format: str, type: LangType, given: BuiltinCall) -> StoredArrays:
-    """What a file holds. Errors: DL0703, DL0704, DL0709, and what `plainly` turns into a report."""
+    """The contents of a file. Errors: DL0703, DL0704, DL0709, and those that `report_read_errors` converts."""
     if format == "csv":
         if not isinstance(type, Tensor):
             raise make_error("DL0704", "a csv file is a table", (given.span, f"not {show_type(type)}"))
@@ -122,7 +123,7 @@ def read_contents(path: Path, name: str, format: str, type: LangType, given: Bui
 
 @contextmanager
 def report_read_errors(name: str, given: BuiltinCall) -> Generator[None, None, None]:
-    """What libraries say of a file, as reports. Errors: DL0701, DL0704."""
+    """Convert errors of the file libraries to diagnostics. Errors: DL0701, DL0704."""
     try:
         yield
     except json_values.JsonTypeMismatch as error:
@@ -133,7 +134,7 @@ def report_read_errors(name: str, given: BuiltinCall) -> Generator[None, None, N
 
 
 class ValueReader:
-    """One value from one file."""
+    """Reads one value of a declared type from the contents of a file."""
 
     def __init__(self, given: BuiltinCall, name: str, type: LangType) -> None:
         assert given.expected_type is not None
@@ -147,7 +148,7 @@ class ValueReader:
     def value_in(
         self, names: AnnotationResolver, records: Records, holds: StoredArrays, member: str | None
     ) -> HostValue:
-        """The same, where sizes and element types have these names."""
+        """The same, with explicit bindings of sizes and element types."""
         alone = isinstance(self.type, (Tensor, TextType, KeyType))
         if member is not None or (alone and "" not in holds):
             holds = {"": self.member(holds, member)} if alone else self.select_prefix(holds, member or "")
@@ -169,7 +170,7 @@ class ValueReader:
         return found
 
     def member(self, holds: StoredArrays, member: str | None) -> Any:
-        """An array of an archive: the one of that name, or the only one."""
+        """An array of an archive: the one with this name, or the only one."""
         names = list(holds)
         if member is None and (len(names) == 1 or UNNAMED in names):
             member = UNNAMED if UNNAMED in names else names[0]
@@ -184,7 +185,7 @@ class ValueReader:
         return holds[member]
 
     def select_prefix(self, holds: StoredArrays, prefix: str) -> StoredArrays:
-        """The parts of a record or an enum that an archive holds under a name."""
+        """The parts of a record or an enum stored under a name in an archive."""
         found = {n.removeprefix(f"{prefix}."): x for n, x in holds.items() if n.startswith(f"{prefix}.")}
         if isinstance(self.type, (SumType, VariantType)) and prefix in holds:
             found[""] = holds[prefix]

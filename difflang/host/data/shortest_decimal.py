@@ -1,4 +1,4 @@
-"""Numbers as files spell them."""
+"""The shortest decimal that identifies a floating-point number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def shortest_decimal(x: Any) -> float:
-    """The number with the shortest decimal that is `x` again when it is read as 64 bits and rounded to its type."""
+    """The number with the shortest decimal that gives `x` again when parsed as f64 and rounded to its type."""
     short = float(str(x))
     with np.errstate(all="ignore"):
         return short if type(x)(short) == x else float(x)

@@ -1,7 +1,7 @@
-"""Values and their parts: from records and tuples to arrays and texts by path, and back, verified by the types.
+"""State dicts: records and tuples flattened to arrays and texts by path, and values rebuilt and validated from them.
 
-The path of a field is its name, of an item of a tuple its number: `layers.0.w`. An enum is a text, the name of its
-variant, and below that name the fields of the variant: `shape` is `"Circle"`, and `shape.Circle.r` its radius.
+A field's path is its name, a tuple item's its index: `layers.0.w`. An enum is a text, the name of its variant, with the
+variant's fields below that name: `shape` is `"Circle"`, and `shape.Circle.r` its radius.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ StoredLeaf = Tensor | TextType | KeyType
 
 
 class UnstorableValue(Exception):
-    """Something that no file holds, and what to do instead."""
+    """A value that no file format holds, and what to do instead."""
 
     def __init__(self, path: str, type: LangType) -> None:
         what, self.way = show_type(type), ""
@@ -55,7 +55,7 @@ class UnstorableValue(Exception):
 
 
 def leaf_paths(type: LangType, path: str = "") -> Iterator[tuple[str, StoredLeaf]]:
-    """The arrays and texts in a value of a type, by path, of enums in every variant. Errors: NotHeld."""
+    """The arrays and texts in a type by path, for enums in every variant. Errors: UnstorableValue."""
     match type:
         case VariantType(names=names, fields=fields):
             yield path, TextType(type.name)
@@ -81,7 +81,7 @@ def join_path(path: str, name: str) -> str:
 
 
 def resolve_variants(value: HostValue) -> HostValue:
-    """A value with each enum in it of the variant that it is."""
+    """A value with each enum in it narrowed to its current variant."""
     value = value.chosen()
     if not isinstance(value.type, (RecordType, VariantType, TupleType)):
         return value
@@ -96,7 +96,7 @@ def replace_parts(type: RecordType | VariantType | TupleType, parts: tuple[LangT
 
 
 def to_state_dict(value: HostValue, path: str = "") -> dict[str, Any]:
-    """The parts of a value as they are written to a file. Errors: NotHeld."""
+    """The parts of a value by path, as they are written to a file. Errors: UnstorableValue."""
     value = resolve_variants(value)
     leaves = iter(value.leaves or ())
     found: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def to_state_dict(value: HostValue, path: str = "") -> dict[str, Any]:
 
 
 class StateDictLoader(Struct, eq=False):
-    """A value of a declared type made from what a file holds. Sizes that the type leaves open are the file's."""
+    """Builds a value of a declared type from a file's entries. Sizes that the type leaves open come from the file."""
 
     file: str
     entries: StoredArrays
@@ -115,13 +115,13 @@ class StateDictLoader(Struct, eq=False):
     sizes: dict[str, int] = field(default_factory=dict[str, int])
 
     def value(self, type: LangType, records: Callable[[str], tree.Record | tree.Enum | None]) -> HostValue:
-        """Errors: DL0704 to DL0706, with the part that does not fit, as the file has it and as the program has it."""
+        """Errors: DL0704 to DL0706, naming the part that differs, in the file and in the program."""
         type = self.select_variants(type, "")
-        wanted = list(leaf_paths(type))
-        self.check_keys([path for path, _ in wanted])
+        leaf_types = list(leaf_paths(type))
+        self.check_keys([path for path, _ in leaf_types])
         leaves: list[np.ndarray] = []
         types: list[LangType] = []
-        for path, leaf in wanted:
+        for path, leaf in leaf_types:
             found = self.entries[path]
             if isinstance(leaf, TextType) or isinstance(found, str):
                 types.append(self.text(path, leaf, found))
@@ -133,7 +133,7 @@ class StateDictLoader(Struct, eq=False):
         return HostValue(apply_leaf_types(type, iter(types), records), tuple(leaves))
 
     def select_variants(self, type: LangType, path: str) -> LangType:
-        """The type with each enum of the variant that the file names. Errors: DL0704, DL0706."""
+        """The type with each enum narrowed to the variant that the file names. Errors: DL0704, DL0706."""
         match type:
             case VariantType() | SumType():
                 option = self.variant(type, path)
@@ -161,9 +161,9 @@ class StateDictLoader(Struct, eq=False):
             raise self.mismatch_error("DL0704", path, what, f"a variant of {show_type(type)}: {', '.join(options)}")
         return options[found]
 
-    def check_keys(self, wanted: list[str]) -> None:
-        missing = [path for path in wanted if path not in self.entries]
-        extra = [path for path in self.entries if path not in wanted]
+    def check_keys(self, expected: list[str]) -> None:
+        missing = [path for path in expected if path not in self.entries]
+        extra = [path for path in self.entries if path not in expected]
         names = ", ".join(list(self.entries)[:12]) or "nothing"
         if missing:
             raise self.error(
@@ -199,7 +199,7 @@ class StateDictLoader(Struct, eq=False):
                 )
 
     def match_size(self, size: Dim, there: int) -> bool:
-        """A lone name is bound where it is met first; a formula of unbound names is left to the whole type."""
+        """Match a declared size: a name is bound where it first occurs; a formula of unbound names is checked later."""
         if isinstance(size, int):
             return size == there
         names = symbolic_dims.dim_names(size)
@@ -220,7 +220,7 @@ class StateDictLoader(Struct, eq=False):
 
 
 def array_type_text(array: np.ndarray) -> str:
-    """The type of an array in a file, as the program would spell it if it has one."""
+    """The type of an array in a file, in the language's spelling if it has one."""
     names = {d.numpy: d.name for d in DTYPES.values()}
     name = names.get(array.dtype.name, array.dtype.name)
     return f"{name}[{', '.join(map(str, array.shape))}]" if array.shape else name
@@ -229,7 +229,7 @@ def array_type_text(array: np.ndarray) -> str:
 def apply_leaf_types(
     type: LangType, leaves: Iterator[LangType], records: Callable[[str], tree.Record | tree.Enum | None]
 ) -> LangType:
-    """The type with the leaves given, and its records applied to the sizes that these have."""
+    """The type with these leaves, and its records applied to the sizes of the leaves."""
     match type:
         case RecordType() | VariantType():
             if isinstance(type, VariantType):
@@ -241,9 +241,9 @@ def apply_leaf_types(
             declared = type.decl.variants[type.index] if isinstance(type, VariantType) else type.decl
             written = {f.name: f.type for f in declared.fields}
             fits = [names.match(written[n], t) for n, t in zip(type.names, fields, strict=True)]
-            told: Mapping[str, Any] = names.bound
+            bound: Mapping[str, Any] = names.bound
             known = dict(zip(declared_bounds(type.decl), type.args, strict=True))
-            args = tuple(told.get(name, None if isinstance(a, Poly) else a) for name, a in known.items())
+            args = tuple(bound.get(name, None if isinstance(a, Poly) else a) for name, a in known.items())
             return replace(found, args=args) if all(fits) else found
         case TupleType(items=items):
             return TupleType(tuple(apply_leaf_types(t, leaves, records) for t in items))

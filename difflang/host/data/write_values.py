@@ -1,4 +1,4 @@
-"""`write_csv`, `write_npy`, … and `save`: values to files, each written as a whole or not at all."""
+"""Builtins that write data files, `write_csv`, `write_npy`, … and `save`, each file atomically."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from difflang.host.bindings import HostBindings
     from difflang.host.run_statements import HostRunner
 
-NAMED = ("npz", "safetensors")  # archives of arrays with names: `write_npz("a.npz", x = x, y = y)`
+NAMED = ("npz", "safetensors")  # archives of named arrays: `write_npz("a.npz", x = x, y = y)`
 
 
 def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], LangType]:
-    """What can be written in a format, or in that which the suffix of the file says. Errors: DL0319, DL0708, DL0711."""
+    """Check that values can be written in a format, or in that of the suffix. Errors: DL0319, DL0708, DL0711."""
 
     def check(host: HostBindings, given: BuiltinCall) -> LangType:
         options = tuple(given.named) if format in NAMED else ("header",) if format == "csv" else ()
@@ -64,7 +64,7 @@ def is_csv_table(type: LangType) -> bool:
 
 
 def make_writer(format: str | None) -> Callable[[HostRunner, BuiltinCall], HostValue]:
-    """Writes a format, or that which the suffix of the file says."""
+    """A writer for a format, or for the format of the file's suffix."""
 
     def write_file(host: HostRunner, given: BuiltinCall) -> HostValue:
         name = given.text(0) or ""
@@ -88,14 +88,14 @@ def encode_value(format: str, given: BuiltinCall) -> bytes:
 
 
 def stored_parts(given: BuiltinCall) -> StoredArrays:
-    """The parts of what is written: of one value, or of several under their names."""
+    """The parts to write: of one value, or of several under their names."""
     if len(given.items) == 2:
         return to_state_dict(given.items[1][0])
     return {path: x for name, (value, _) in given.named.items() for path, x in to_state_dict(value, name).items()}
 
 
 def csv_header(given: BuiltinCall, value: HostValue) -> tuple[str, ...]:
-    """The words above the columns. Errors: DL0319."""
+    """The column titles. Errors: DL0319."""
     type, span = given.named["header"][0].type, given.named["header"][1]
     words = type.items if isinstance(type, TupleType) else (type,)
     texts = tuple(w.value or "" for w in words if isinstance(w, TextType))

@@ -30,7 +30,10 @@ LINE_STARTERS = ("AND", "OR", "PIPE")  # these may begin a line between braces t
 NUMBER_KINDS = ("int_", "float_", "negative")
 # Alone between parentheses these break inside, not after the parenthesis.
 HUGGED_KINDS = ("string", "array", "array_comprehension", "block", "if_", "match_")
-NAME_KINDS = tuple("name name_pattern path_pattern type_name any_shape attribute_name path member prime".split())
+NAME_KINDS = (
+    *("name", "name_pattern", "path_pattern", "type_name", "any_shape"),
+    *("attribute_name", "path", "member", "prime"),
+)
 WORD_KINDS = ("int_", "float_", "string", "true", "false", "type_int", "literal_pattern", "break_", "continue_")
 # Written without spaces between their parts.
 TIGHT_KINDS = frozenset((*NAME_KINDS, *WORD_KINDS, "dots", "unit", "attributes"))
@@ -46,8 +49,8 @@ class LaidOutPart(Struct, eq=False):
     doc: Doc
     kind: str = ""
     broken: bool = False  # takes several lines at any width
-    # A chain of operators of one precedence: whether all its lines break at any width, its document without indentation,
-    # its first operand, and the operators with their right operands.
+    # A chain of operators of one precedence: whether all its lines break at any width, its document without
+    # indentation, its first operand, and the operators with their right operands.
     breaks_all: bool = False
     chain: Doc = ""
     start: Doc = ""

@@ -16,7 +16,7 @@ INDENT_WIDTH = 2
 
 
 class LineBreak(Struct, frozen=True):
-    """A possible line break; `flat` is the text in its place if the line does not break. With `hard` it always breaks."""
+    """A possible line break; `flat` is the text in its place if it does not break. With `hard` it always breaks."""
 
     flat: str = " "
     hard: bool = False

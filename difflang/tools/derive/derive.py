@@ -1,8 +1,8 @@
-"""`difflang derive`: the derivative of a function as a program of the same language.
+"""`difflang derive`: source-to-source differentiation, which gives a derivative as a program of the language.
 
-The derivative is asked for in a line of source, elaborated with names for sizes, taken and made smaller like any other;
-`spell` writes the graph down, and this puts records and a head around it. What was written is checked before anyone
-sees it.
+The derivative is requested by a line of source, elaborated with symbolic sizes, differentiated and simplified.
+`unparse` turns the graph into statements, and `render_derivative` adds records and a signature. The result is checked
+before it is returned.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from difflang.unparse.fragments import CannotUnparse, CannotUnparseNestedHistory
 
 Mode = Literal["grad", "jvp", "vjp", "hvp"]
 MODES: tuple[Mode, ...] = ("grad", "jvp", "vjp", "hvp")
+# Errors that symbolic sizes cause in a program that checks: with numbers for sizes they may disappear.
 OPEN_SIZE_CODES = {"DL0303", "DL0304", "DL0305", "DL0310", "DL0315", "DL0332", "DL0334", "DL0336", "DL1002", "DL1003"}
-"""What is said of sizes that are names, of a program that checks: told as numbers they may do."""
-MAX_ORDER = 4  # the highest order: each about triples what there is to read
+MAX_ORDER = 4  # each order about triples the text
 USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
 
 
 class DeriveOptions(Struct, frozen=True):
-    """Which derivative: in what, how, how often; what its arguments are; arguments of the program."""
+    """Which derivative: its parameters, mode and order; types of arguments; arguments of the program."""
 
     wrt: str | None = None
     mode: Mode = "grad"
@@ -59,22 +59,22 @@ Warn = Callable[[Diagnostic], object]
 
 
 def ignore_warning(warning: Diagnostic) -> None:
-    """Is told, and does nothing."""
+    """Ignore a warning."""
 
 
 def derive(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: DeriveOptions, warn: Warn = ignore_warning
 ) -> str:
-    """The derivative of a function of a file, as a program. `warn` is told where it is 0 by mistake.
+    """The derivative of a function of a file, as a program. `warn` gets warnings about accidental zeros.
 
-    Errors: DL0802 for what has no spelling; as `emit` for what is asked wrongly.
+    Errors: DL0802 for what has no source form; as `emit` for mistakes in the request.
     """
     load_values(checked, path, Engine("interpret"), options.words)
     return derive_function(checked, single_function(checked, entry), options, warn)
 
 
 def single_function(checked: CheckedProgram, entry: str | None) -> tree.Fn:
-    """The function that is asked for. Errors: DL0201, DL0401, DL1207."""
+    """The requested function. Errors: DL0201, DL0401, DL1207."""
     decls = [d for d in select_functions(checked, entry) if not d.host or entry is not None]
     if not decls:
         raise make_error(
@@ -91,102 +91,104 @@ def single_function(checked: CheckedProgram, entry: str | None) -> tree.Fn:
 def derive_formulas(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: DeriveOptions, *, latex: bool = False
 ) -> str:
-    """The derivative of a function of numbers as formulas, one a line. Errors: as `derive`."""
+    """The derivative of a function of scalars as formulas, one a line. Errors: as `derive`."""
     from difflang.unparse import symbolic_formula
 
     load_values(checked, path, Engine("interpret"), options.words)
     decl = single_function(checked, entry)
-    asked = DerivativeRequest(checked, decl, options)
-    with report_unsupported(asked):
-        for argument in asked.symbolic_arguments():
+    request = DerivativeRequest(checked, decl, options)
+    with report_unsupported(request):
+        for argument in request.symbolic_arguments():
             refuse_sums(decl, argument.type)
-        graph = simplify_graph(asked.derivative_graph().graph, {})
-        texts = symbolic_formula.graph_formulas(graph, {p: p.hint for p in graph.params})[: len(asked.result_names)]
+        graph = simplify_graph(request.derivative_graph().graph, {})
+        texts = symbolic_formula.graph_formulas(graph, {p: p.hint for p in graph.params})[: len(request.result_names)]
         texts = [symbolic_formula.to_latex(t) if latex else t for t in texts]
-    heads = [partial_text(decl, w, latex=latex) for w in asked.result_names]
+    heads = [partial_text(decl, w, latex=latex) for w in request.result_names]
     return "".join(f"{head} = {text}\n" for head, text in zip(heads, texts, strict=False))
 
 
-def partial_text(decl: tree.Fn, wanted: str, *, latex: bool) -> str:
-    """What stands before the equals sign: `d_x`, or a fraction of differentials."""
+def partial_text(decl: tree.Fn, result_name: str, *, latex: bool) -> str:
+    """The left side of a formula: `d_x`, or a fraction of differentials."""
     from difflang.unparse.symbolic_formula import latex_name
 
-    if not latex or not wanted.startswith("d_"):
-        return wanted or decl.name
-    return rf"\frac{{\partial {latex_name(decl.name)}}}{{\partial {latex_name(wanted[2:])}}}"
+    if not latex or not result_name.startswith("d_"):
+        return result_name or decl.name
+    return rf"\frac{{\partial {latex_name(decl.name)}}}{{\partial {latex_name(result_name[2:])}}}"
 
 
 def derive_function(checked: CheckedProgram, decl: tree.Fn, options: DeriveOptions, warn: Warn = ignore_warning) -> str:
-    """The same of a function whose file has its values. Errors: as `derive`."""
+    """The derivative of a function, given the values of its file. Errors: as `derive`."""
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it has no derivative", (decl.name_span, ""))
-    asked = DerivativeRequest(checked, decl, options)
-    with report_unsupported(asked):
-        cases = asked.variant_cases()
+    request = DerivativeRequest(checked, decl, options)
+    with report_unsupported(request):
+        cases = request.variant_cases()
         return render_program([render_derivative(case, warn if len(cases) == 1 else ignore_warning) for case in cases])
 
 
-def render_derivative(asked: DerivativeRequest, warn: Warn) -> DerivativeText:
-    """The statements of a derivative, where the variants of enums are known. Errors: Unspelled, or as `derive`."""
-    entry = asked.derivative_graph()
+def render_derivative(request: DerivativeRequest, warn: Warn) -> DerivativeText:
+    """The statements of a derivative for known variants of enums. Errors: CannotUnparse, or as `derive`."""
+    entry = request.derivative_graph()
     if entry.warnings:
-        for warning in relocate_to_user(DifflangError(*entry.warnings), asked.decl).diagnostics:
+        for warning in relocate_to_user(DifflangError(*entry.warnings), request.decl).diagnostics:
             warn(warning)
-    names = let_names(asked.checked, entry.graph)
+    names = let_names(request.checked, entry.graph)
 
-    def spelled(*, unexpanded: bool = False) -> DerivativeText:
+    def rendered(*, unexpanded: bool = False) -> DerivativeText:
         graph = simplify_graph(
-            asked.unexpanded_graph(entry) if unexpanded else entry.graph, names, recompute=unexpanded
+            request.unexpanded_graph(entry) if unexpanded else entry.graph, names, recompute=unexpanded
         )
-        given = (asked.checked, asked.decl, asked.name, asked.arguments, entry, graph, asked.result_names, asked.what)
-        return DerivativeText(*given).render_body()
+        about = request.checked, request.decl, request.name, request.arguments, entry, graph
+        return DerivativeText(*about, request.result_names, request.what).render_body()
 
     try:
-        return spelled()
+        return rendered()
     except CannotUnparseNestedHistory:
-        return spelled(unexpanded=True)
+        # A loop of unknown length inside another: recompute its steps instead of storing a history of histories.
+        return rendered(unexpanded=True)
 
 
 @contextmanager
-def report_unsupported(asked: DerivativeRequest) -> Generator[None, None, None]:
-    """What has no spelling, and what names of sizes leave open, as a diagnostic. Errors: DL0802."""
+def report_unsupported(request: DerivativeRequest) -> Generator[None, None, None]:
+    """Report what has no source form, or depends on symbolic sizes, as a diagnostic. Errors: DL0802."""
     try:
         yield
     except (DeferCheck, TypeMismatch, UnknownSize, DifflangError) as error:
         wrong = (
             {d.code for d in error.diagnostics} - OPEN_SIZE_CODES if isinstance(error, DifflangError) else set[str]()
         )
-        if not asked.open_sizes or wrong:
-            raise (relocate_to_user(error, asked.decl) if isinstance(error, DifflangError) else error) from None
+        if not request.open_sizes or wrong:
+            raise (relocate_to_user(error, request.decl) if isinstance(error, DifflangError) else error) from None
         what = str(error) if isinstance(error, UnknownSize) else ""
-        raise size_dependent_error(asked.decl, asked.open_sizes, what) from None
+        raise size_dependent_error(request.decl, request.open_sizes, what) from None
     except CannotUnparse as error:
-        raise unsupported_error(asked.decl, error) from None
+        raise unsupported_error(request.decl, error) from None
 
 
-# ---- What is asked
+# ---- The request as a wrapper function
 
 
 class DerivativeRequest(Struct, eq=False):
-    """A derivative as a line of source: a function of its own that calls the operator."""
+    """A requested derivative, expressed as the source of a wrapper function that calls the operator."""
 
     checked: CheckedProgram
     decl: tree.Fn
     options: DeriveOptions
     arguments: tuple[CallArgument, ...] = ()
     open_sizes: tuple[str, ...] = ()
-    result_names: tuple[str, ...] = ()  # what the parts of the result are called
-    wrt_text: str = ""  # in what it is taken
-    wrt_paths: tuple[str, ...] = ()  # the same one by one
-    key: str = ""  # what it draws from is called so
-    variants: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])  # what enums are taken to be
+    result_names: tuple[str, ...] = ()  # names for the parts of the result
+    wrt_text: str = ""  # the parameters that it differentiates, for a message
+    wrt_paths: tuple[str, ...] = ()  # the same as paths
+    key: str = ""  # the name of its random key
+    # The variant assumed for each parameter that is an enum.
+    variants: Mapping[str, VariantType] = field(default_factory=dict[str, VariantType])
 
     def variant_cases(self) -> list[DerivativeRequest]:
-        """A derivative for each choice of variants of the parameters that are enums. Errors: DL0802."""
+        """One request for each choice of variants of the enum parameters. Errors: DL0802."""
         return [replace(self, variants=chosen) for chosen in variant_choices(self.decl, self.symbolic_arguments())]
 
     def derivative_graph(self, session: Session | None = None) -> ElaboratedCall:
-        """The graph of the derivative; where it draws, from a key that comes last. Errors: DL1210, DL0403, DL04."""
+        """The graph of the derivative; if it is random, its key is the last argument. Errors: DL1210, DL0403, DL04."""
         self.arguments, self.key = self.symbolic_arguments(), ""
         text = self.wrapper_source()
         entry = self.elaborate_wrapper(text, self.arguments, session)
@@ -206,7 +208,7 @@ class DerivativeRequest(Struct, eq=False):
     def elaborate_wrapper(
         self, text: str, arguments: Sequence[CallArgument], session: Session | None = None
     ) -> ElaboratedCall:
-        """The graph of a function that is written so, which draws from the key if there is one."""
+        """The graph of a wrapper function with this source, which draws from the key if there is one."""
         if self.key:
             head, body = text.split(") = ", 1)
             text = f"{head}, {self.key}) = with_key({self.key}) {{ {body} }}"
@@ -218,14 +220,14 @@ class DerivativeRequest(Struct, eq=False):
 
     @property
     def name(self) -> str:
-        """What the derivative is called."""
+        """The name of the derivative."""
         mode, order = self.options.mode, self.options.order
         head = {"grad": "d" if order == 1 else f"d{order}"}.get(mode, mode)
         return f"{head}_{self.decl.name}"
 
     @property
     def what(self) -> str:
-        """The derivative in words."""
+        """A description of the derivative."""
         order = self.options.order
         kinds = {
             "grad": "The gradient" if order == 1 else f"The derivative of order {order}",
@@ -237,7 +239,7 @@ class DerivativeRequest(Struct, eq=False):
         return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.wrt_text}{draws}"
 
     def symbolic_arguments(self) -> tuple[CallArgument, ...]:
-        """The arguments, with names for the sizes that nobody told."""
+        """The arguments, with symbolic sizes where none are given."""
         decl = self.decl
         arguments, self.open_sizes = symbolic_arguments(
             self.checked.module, decl, self.options.argument_specs, functions=True
@@ -287,20 +289,20 @@ class DerivativeRequest(Struct, eq=False):
 
     @property
     def wrapper_name(self) -> str:
-        """What the wrapper is called: nothing that the file knows."""
+        """A name for the wrapper that the file does not use."""
         head, module = "derivative", self.checked.module
         while head in module.declared or head in module.host or head in module.imported:
             head += "_"
         return head
 
     def hidden(self, words: Sequence[str], params: Sequence[str]) -> str:
-        """The first of the language's words that means something else in the wrapper; none if all are themselves."""
+        """The first operator name that the file or a parameter redefines; empty if there is none."""
         module = self.checked.module
         known = {*params, *module.declared, *module.fns, *module.host, *module.imported}
         return next((w for w in words if w in known), "")
 
     def refuse_shadowed(self, params: Sequence[str]) -> None:
-        """Errors: DL0802 where the wrapper cannot call the function, or the operator."""
+        """Errors: DL0802 if the wrapper cannot call the function, or the operator."""
         decl, mode = self.decl, self.options.mode
         word = decl.name if decl.name in params else self.hidden([mode, "grad"] if mode == "vjp" else [mode], params)
         if word:
@@ -308,14 +310,16 @@ class DerivativeRequest(Struct, eq=False):
             raise make_error("DL0802", message, (decl.name_span, ""), help=f"rename the other `{word}`")
 
     def refuse_order(self, paths: Sequence[str]) -> None:
-        """Errors: DL0802 for a higher derivative of what is no number, DL1207 for one that is too high."""
+        """Errors: DL0802 for a higher derivative in something other than one scalar, DL1207 for an order that is too
+        high.
+        """
         if self.options.mode != "grad" or not 1 <= self.options.order <= MAX_ORDER:
             raise make_error("DL1207", f"`--order` must be 1 to {MAX_ORDER}, with `--mode grad`",
                           help="derive the derived program again")  # fmt: skip
         if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.is_array(paths[0]):
-            raise make_error("DL0802", (f"a higher derivative with respect to `{', '.join(paths)}` is not a gradient: it is not one "
-"number"),
-                          (self.decl.name_span, ""), help="use `--mode hvp` for its product with a direction")  # fmt: skip
+            message = f"a higher derivative with respect to `{', '.join(paths)}` is not a gradient: it is not one number"
+            way = "use `--mode hvp` for its product with a direction"
+            raise make_error("DL0802", message, (self.decl.name_span, ""), help=way)
 
     def is_array(self, path: str) -> bool:
         return any(t.shape for t in leaf_types(self.type_at(path)))
@@ -330,7 +334,7 @@ class DerivativeRequest(Struct, eq=False):
         return type
 
     def add_tangents(self, names: Sequence[str], types: Sequence[LangType]) -> str:
-        """Further arguments: a tangent of each of these types."""
+        """Add arguments: a tangent of each of these types."""
         from difflang.types.language_types import tangent_type
 
         texts: list[str] = []
@@ -342,25 +346,27 @@ class DerivativeRequest(Struct, eq=False):
         return ", ".join(texts)
 
     def unused(self, name: str) -> str:
-        """A name like this one for another argument."""
+        """A name similar to this one that no other argument has."""
         while name in {a.name for a in self.arguments} | symbolic_size_names(self.arguments) | {self.decl.name}:
             name += "_"
         return name
 
     def pullback_source(self, params: str, given: str, paths: Sequence[str]) -> str:
-        """The value and the cotangent of the arguments, from a cotangent of the value.
+        """The source of a wrapper that returns the value and the cotangents of the arguments for a cotangent of the
+        value.
 
-        What is differentiated at once keeps the names of the program's values, so of a real result it is a gradient.
+        For a real result it is written as a gradient, which keeps the names of the program's values.
         """
         f, module, head = self.decl.name, self.checked.module, self.wrapper_name
         function = ClosureType(FnCode(self.decl, module), ())
         entry = elaborate_call(Session(), module, f, function, self.arguments)
         plain = entry.type
-        wanted, which = self.result_names, ", ".join(paths)
+        result_names, which = self.result_names, ", ".join(paths)
         names = [a.name for a in self.arguments]
         (ct,) = self.add_tangents([f], [plain]).split(", ")
-        self.result_names = ("", *wanted)
-        once = entry.random or bool(self.hidden(["sum"], names))  # called twice it would draw something else
+        self.result_names = ("", *result_names)
+        # The gradient form calls the function twice, and a random function would draw twice.
+        once = entry.random or bool(self.hidden(["sum"], names))
         if isinstance(plain, Tensor) and plain.dtype.is_float and not once:
             open_ = ", ".join(dict.fromkeys(p.partition(".")[0] for p in paths))
             inner = f"grad[{which}](|{open_}| sum({f}({given}) * {ct}))({open_})"
@@ -369,7 +375,7 @@ class DerivativeRequest(Struct, eq=False):
         return f"fn {head}({params}, {ct}) = {{\n  let (value, pull) = {call}\n  (value, pull({ct}))\n}}"
 
     def unexpanded_graph(self, entry: ElaboratedCall) -> Graph:
-        """The graph of the derivative, a pullback in it still to be taken."""
+        """The graph of the derivative with its pullback not yet expanded."""
         if self.options.mode != "vjp":
             return entry.graph
         key = self.arguments[len(self.arguments) - bool(self.key) :]
@@ -380,7 +386,7 @@ class DerivativeRequest(Struct, eq=False):
 
 
 def wrt_path(decl: tree.Fn, place: Wrt) -> str:
-    """A parameter, or a field in it, by name."""
+    """A parameter, or a field of one, by name."""
     first, *fields = place
     return ".".join([decl.params[first].name if isinstance(first, int) else first, *map(str, fields)])
 

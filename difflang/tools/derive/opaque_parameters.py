@@ -1,4 +1,4 @@
-"""Parameters that are functions, in a derivative that is written down: nobody says which, so their types are known."""
+"""Function parameters in a derived program: opaque functions of which only the type is known."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from difflang.types.type_errors import make_error
 
 
 def bind_function_params(decl: tree.Fn, arguments: Sequence[CallArgument]) -> tuple[CallArgument, ...]:
-    """The arguments, where a type of functions is that of one that is given. Errors: DL0802."""
-    told = {n for a in arguments for n in size_names([a.type])} | {a.name for a in arguments if a.size is not None}
+    """The arguments with opaque functions for parameters of function type. Errors: DL0802."""
+    known = {n for a in arguments for n in size_names([a.type])} | {a.name for a in arguments if a.size is not None}
     params = {p.name: p for p in decl.params}
     found: list[CallArgument] = []
     for argument in arguments:
         if isinstance(argument.type, FnType):
-            argument = replace(argument, type=opaque_function(params[argument.name], argument.type, told))
+            argument = replace(argument, type=opaque_function(params[argument.name], argument.type, known))
         found.append(argument)
     return tuple(found)
 
 
-def opaque_function(param: tree.Param, type: FnType, told: set[str]) -> ClosureType:
-    """A function of this type that whoever calls gives. Errors: DL0802."""
+def opaque_function(param: tree.Param, type: FnType, known: set[str]) -> ClosureType:
+    """A function of this type that the caller supplies. Errors: DL0802."""
     taken, results = list(type.params), tuple_items(type.result)
     if not all([isinstance(t, Tensor) for t in (*taken, *results)]) or not taken or not results:
         raise unsupported_param(
@@ -55,7 +55,7 @@ def opaque_function(param: tree.Param, type: FnType, told: set[str]) -> ClosureT
     if type.linear and len(taken) + len(results) > 2:
         raise unsupported_param(param, f"`{param.name}` is a linear function from or to several values")
     for name in size_names([*taken, *results]):
-        if name not in told:
+        if name not in known:
             way = f"set it: `--arg {name}=3` writes the derivative for that size"
             raise unsupported_param(param, f"only the type of `{name}` names the size `{param.name}`", way)
     params, gives = tuple(leaf_types(TupleType(type.params))), tuple(leaf_types(type.result))
@@ -76,7 +76,7 @@ def tuple_items(type: LangType) -> Sequence[LangType]:
 
 
 def size_names(types: Sequence[LangType]) -> dict[str, None]:
-    """The names of sizes in types."""
+    """The size names in types."""
     return {n: None for t in types for leaf in leaf_types(t) for d in leaf.shape for n in sorted(dim_names(d))}
 
 
@@ -87,7 +87,7 @@ def unsupported_param(
 
 
 def function_type_text(type: LangType) -> str:
-    """A type as people write it, who put what a function takes into parentheses."""
+    """A type as source text, with the parameters of a function in parentheses."""
     known = function_signature(type) if isinstance(type, ClosureType) else None
     if known is None or known.linear:
         return show_type(known or type)

@@ -1,4 +1,4 @@
-"""A derivative as text: the records that it needs, its head, its statements, its result; laid out and checked."""
+"""Renders a derived program: records, signature, statements and result, formatted and type-checked."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from difflang.unparse.fragments import CannotUnparse, Fragment, name_fragment
 from difflang.unparse.unparser import NamePool, Unparser
 
 RecordOrVariant = RecordType | VariantType
-SHORT = 32  # characters of a source text that a comment repeats
+SHORT = 32  # the longest source text that a comment repeats
 
 
 class DerivativeText(Struct, eq=False):
-    """A derivative on its way to text."""
+    """A derived program being rendered."""
 
     checked: CheckedProgram
     decl: tree.Fn
@@ -46,41 +46,40 @@ class DerivativeText(Struct, eq=False):
     arguments: tuple[CallArgument, ...]
     entry: ElaboratedCall
     graph: Graph
-    result_names: Sequence[str]  # what the parts of the result are called
-    caption: str  # a line that says what this is
-    records: list[tuple[str, RecordOrVariant]] = field(
-        default_factory=list[tuple[str, RecordOrVariant]]
-    )  # records and variants, as written
-    patterns: list[str] = field(default_factory=list[str])  # of the arguments whose variant is known
+    result_names: Sequence[str]  # names for the parts of the result
+    caption: str  # the comment at its top
+    # Records and variants among the arguments, each with the text that refers to it.
+    records: list[tuple[str, RecordOrVariant]] = field(default_factory=list[tuple[str, RecordOrVariant]])
+    patterns: list[str] = field(default_factory=list[str])  # patterns of arguments with a known variant
     body: str = ""
     unchecked: bool = False
 
     def render_body(self) -> DerivativeText:
-        """This, with the statements and the result. Errors: Unspelled."""
+        """Render the statements and the result. Errors: CannotUnparse."""
         self.refuse_numbers()
         result = grad_record_as_tuple(self.entry.type)
         self.graph, site = self.without_failure()
         hidden = frozenset([a.name for a in self.arguments])
-        speller = Unparser(self.reserved_names(), self.source_comment, self.result_hints(result), hidden=hidden)
-        self.bind_params(speller)
-        speller.graph(self.graph)
+        unparser = Unparser(self.reserved_names(), self.source_comment, self.result_hints(result), hidden=hidden)
+        self.bind_params(unparser)
+        unparser.graph(self.graph)
         if site is not None:
-            self.assert_site(speller, site)
-        value = self.value(speller, result)
-        self.body = "\n".join([*speller.lines, value])
-        self.unchecked = speller.unchecked[0]
+            self.assert_site(unparser, site)
+        value = self.value(unparser, result)
+        self.body = "\n".join([*unparser.lines, value])
+        self.unchecked = unparser.unchecked[0]
         return self
 
-    # ---- what stands around it
+    # ---- Head and declarations
 
     def first_lines(self) -> list[str]:
-        """The default float, and what this is."""
+        """The `float` line, and the caption."""
         module = self.checked.module
         lines = [f"float {module.default_float}"] if module.default_float.name != "f32" else []
         return [*lines, f"# {self.caption}: {module.source.name}, line {self.decl.name_span.position[0]}."]
 
     def required_declarations(self) -> Iterator[tree.Record | tree.Enum]:
-        """The records and enums that it needs, those in others first."""
+        """The records and enums that it uses, in dependency order."""
         for type in [a.type for a in self.arguments] + [t for _, t in self.global_values()] + [self.entry.type]:
             yield from declarations_in(type)
 
@@ -89,17 +88,17 @@ class DerivativeText(Struct, eq=False):
         return [(g, g.var.type) for g in self.entry.globals if g.var is not None]
 
     def source_comment(self, span: Span) -> str:
-        """The line that a statement comes from."""
+        """A comment with the source line of a statement."""
         if not span or span.source.name.startswith("<"):
             return ""
         home = "" if span.source is self.decl.span.source else f"{span.source.name.rsplit('/', 1)[-1]} "
         text = " ".join(span.text.split())
         return f"{home}line {span.position[0]}" + (f": {text}" if len(text) <= SHORT else "")
 
-    # ---- names and values
+    # ---- Names and values
 
     def reserved_names(self) -> NamePool:
-        """The names that nothing new is called by: those of the language and of the program."""
+        """The names that no generated variable may have: those of the language and of the program."""
         used = {
             *BUILTINS,
             *TRANSFORM_NAMES,
@@ -124,66 +123,66 @@ class DerivativeText(Struct, eq=False):
         return NamePool(used | set(prelude.fns if prelude is not None else ()))
 
     def refuse_numbers(self) -> None:
-        """Errors: Unspelled for a parameter that hides a number which derivatives are written with."""
+        """Errors: CannotUnparse for a parameter that hides a constant used in derivatives."""
         for given in [*self.arguments, *[g for g, _ in self.global_values()]]:
             if given.name in ("nan", "inf"):
                 way = f"rename it: derivatives use the name `{given.name}` for a number"
                 raise CannotUnparse(f"it uses another value named `{given.name}`", self.decl.name_span, way)
 
-    def bind_params(self, speller: Unparser) -> None:
-        """Arguments are what their names say; of tuples, their parts get names."""
+    def bind_params(self, unparser: Unparser) -> None:
+        """Bind the graph's params to the arguments' names; the items of tuples get names of their own."""
         values = iter(self.graph.params)
         for argument in self.arguments:
             if argument.size is not None:
                 continue
-            texts = self.name_parts(speller, argument.type, argument.name)
+            texts = self.name_parts(unparser, argument.type, argument.name)
             for text, type in zip(texts, leaf_types(argument.type), strict=True):
-                speller.env[next(values)] = name_fragment(text, type)
+                unparser.env[next(values)] = name_fragment(text, type)
         for known, type in self.global_values():
             if any(a.name == known.name for a in self.arguments):
                 raise CannotUnparse(f"it uses two values named `{known.name}`", self.decl.name_span, "rename one")
-            for text, leaf in zip(self.name_parts(speller, type, known.name), leaf_types(type), strict=True):
-                speller.env[next(values)] = name_fragment(text, leaf)
+            for text, leaf in zip(self.name_parts(unparser, type, known.name), leaf_types(type), strict=True):
+                unparser.env[next(values)] = name_fragment(text, leaf)
 
-    def name_parts(self, speller: Unparser, type: LangType, text: str) -> list[str]:
-        """What the arrays in an argument are called."""
+    def name_parts(self, unparser: Unparser, type: LangType, text: str) -> list[str]:
+        """The texts that refer to the leaves of an argument."""
         if isinstance(type, TupleType):
-            names = [speller.names.fresh(f"{text.replace('.', '_')}_{i}") for i in range(len(type.items))]
+            names = [unparser.names.fresh(f"{text.replace('.', '_')}_{i}") for i in range(len(type.items))]
             if names:
-                speller.emit(f"let ({', '.join(names)}) = {text}")
-            return [p for t, n in zip(type.items, names, strict=True) for p in self.name_parts(speller, t, n)]
+                unparser.emit(f"let ({', '.join(names)}) = {text}")
+            return [p for t, n in zip(type.items, names, strict=True) for p in self.name_parts(unparser, t, n)]
         if isinstance(type, VariantType):
-            names = [speller.names.fresh(f"{text.replace('.', '_')}_{n}") for n in type.names]
+            names = [unparser.names.fresh(f"{text.replace('.', '_')}_{n}") for n in type.names]
             self.patterns.append(f"{type.name}({', '.join(names)})" if names else type.name)
             self.records.append((self.patterns[-1], type))
-            return [p for t, n in zip(type.fields, names, strict=True) for p in self.name_parts(speller, t, n)]
+            return [p for t, n in zip(type.fields, names, strict=True) for p in self.name_parts(unparser, t, n)]
         if isinstance(type, RecordType):
             self.records.append((text, type))
             fields = zip(type.names, type.fields, strict=True)
-            return [p for n, t in fields for p in self.name_parts(speller, t, f"{text}.{n}")]
+            return [p for n, t in fields for p in self.name_parts(unparser, t, f"{text}.{n}")]
         return leaf_hints(type, text)
 
     def result_hints(self, result: LangType) -> dict[Value, str]:
-        """What the parts of the result are called, and the loops' variables that become them."""
+        """Name hints for the parts of the result, which the loop variables behind them share."""
         found: dict[Value, str] = {}
         items = result.items if isinstance(result, TupleType) and len(self.result_names) > 1 else (result,)
         values = iter(self.graph.results)
-        for wanted, item in zip(self.result_names, items, strict=False):
-            for leaf, hint in zip(leaf_types(item), leaf_hints(item, wanted), strict=True):
+        for name, item in zip(self.result_names, items, strict=False):
+            for leaf, hint in zip(leaf_types(item), leaf_hints(item, name), strict=True):
                 del leaf
                 value = next(values)
-                if wanted and not value.hint:
+                if name and not value.hint:
                     found.setdefault(value, hint.replace(".", "_"))
         return found
 
-    def value(self, speller: Unparser, result: LangType) -> str:
+    def value(self, unparser: Unparser, result: LangType) -> str:
         values = iter(self.graph.results)
-        return value_text(result, lambda: speller.full_shape(next(values)), self.records)
+        return value_text(result, lambda: unparser.full_shape(next(values)), self.records)
 
-    # ---- checks
+    # ---- Runtime checks and verification
 
     def without_failure(self) -> tuple[Graph, Value | None]:
-        """The graph without what says why a check failed; which one it was stays."""
+        """The graph without the details of a failed check, and the value of its site; None if no check can fail."""
         if not self.entry.fails:
             return self.graph, None
         *values, site, _, _ = self.graph.results
@@ -193,13 +192,13 @@ class DerivativeText(Struct, eq=False):
         never = site in made and made[site].op.name == "const" and made[site].attrs["value"] == 0
         return graph, None if never else site
 
-    def assert_site(self, speller: Unparser, site: Value) -> None:
-        """The checks of the function, as one at its end."""
-        words = speller.words(site)
-        speller.emit(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
+    def assert_site(self, unparser: Unparser, site: Value) -> None:
+        """Emit one `assert` for all checks of the function."""
+        words = unparser.words(site)
+        unparser.emit(f'assert {words.at(6)} == 0, "a check of `{self.decl.name}` fails"')
 
     def verified_text(self, text: str) -> str:
-        """The text laid out, once it is known to be a program. Errors: Unspelled."""
+        """The formatted text, after it has been parsed and checked. Errors: CannotUnparse."""
         laid_out = format_program(Source(f"<{self.name}>", text))
         wrong = check_program(Source(f"<{self.name}>", laid_out)).errors
         if wrong:
@@ -212,7 +211,7 @@ class DerivativeText(Struct, eq=False):
 
 
 def render_program(cases: Sequence[DerivativeText]) -> str:
-    """A derivative that was spelled, or one for each case of variants. Errors: Unspelled."""
+    """The program of a rendered derivative, or of one for each case of variants. Errors: CannotUnparse."""
     first = cases[0]
     declared = dict.fromkeys(d for case in cases for d in case.required_declarations())
     known = {g.name: show_type(type) for case in cases for g, type in case.global_values()}
@@ -246,9 +245,9 @@ def grad_record_as_tuple(type: LangType) -> LangType:
 def value_text(
     type: LangType, leaf: Callable[[], Fragment], given: Sequence[tuple[str, RecordOrVariant]], like: str = ""
 ) -> str:
-    """A value of that type: tuples as such, a change of a record by the fields that differ from none.
+    """The text of a value of that type: tuples as such, a record's tangent by its nonzero fields.
 
-    `like` is a value of the program whose change it is.
+    `like` is the text of the primal value whose tangent it is.
     """
     match type:
         case TupleType(items=items):
@@ -272,7 +271,7 @@ def value_text(
 
 
 def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOrVariant]]) -> str:
-    """A record or variant of the arguments, or of a part of one, whose change that is: the outermost one."""
+    """The text of a record or variant among the arguments whose tangent has this type: the outermost one."""
     for text, found in sorted(given, key=lambda each: each[0].count(".")):
         if tangent_type(found) == type:
             return text
@@ -280,7 +279,7 @@ def primal_of_tangent(type: RecordOrVariant, given: Sequence[tuple[str, RecordOr
 
 
 def declarations_in(type: LangType) -> Iterator[tree.Record | tree.Enum]:
-    """The records and enums in a type, those in others first."""
+    """The records and enums in a type, in dependency order."""
     match type:
         case RecordType() | VariantType():
             for each in type.fields:

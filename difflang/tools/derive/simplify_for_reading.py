@@ -1,4 +1,4 @@
-"""A derivative as the graph that reads best: taken and made smaller, its values called as in the program."""
+"""Simplifies a derivative's graph for readability: differentiated, optimized, with the program's variable names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from difflang.types.language_types import leaf_types
 
 
 def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
-    """What the program calls the values of its expressions: the names of `let`s and of what is assigned to."""
+    """The program's names for the values of its expressions: those of `let`s and of assignment targets."""
     sources = {e.span.source for g in graphs_postorder(graph)[0] for e in g.eqns if e.span}
     modules = [*checked.module.transitive_imports(), *([checked.module.prelude] if checked.module.prelude else [])]
     found: dict[Span, str] = {}
@@ -49,23 +49,23 @@ def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
 
 
 def simplify_graph(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
-    """The graph without derivative equations, as it reads best."""
+    """The graph without derivative equations, simplified for reading."""
     found = optimize_for_reading(expand_with_names(graph, names, recompute=recompute))
     merged = merge_equal_loops(found)
     return merge_history_sources(found if merged is found else optimize_for_reading(merged))
 
 
 def expand_with_names(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
-    """The graph without derivative equations, its values called as in the program; sizes may be names.
+    """The graph without derivative equations, with the program's names for values; sizes may be symbolic.
 
-    Steps with a loop of unknown length in them are done `again` on the way back.
+    With `recompute`, steps that contain a loop of unknown length are rematerialized in the reverse sweep.
     """
     found = prepare_for_ad(apply_name_hints(with_symbolic_sizes(graph), names))
     return inline_regions(differentiate(checkpoint_dynamic_loops(found) if recompute else found))
 
 
 def with_symbolic_sizes(graph: Graph) -> Graph:
-    """The graph with sizes that may be names: none is asked for while it runs."""
+    """The graph with symbolic sizes, without checks of them at run time."""
     graph = without_check_messages(graph)
     freely = arrays_to_histories(graph)
     return substitute_graph_dims(graph if freely is None else freely, symbolic_dims.dim_name)

@@ -1,7 +1,7 @@
-"""What an artifact holds, and the members of its file: a manifest, sources, a graph, arrays, StableHLO.
+"""The contents of an artifact file: manifest, sources, graph, arrays and StableHLO, encoded and decoded.
 
-Everything is JSON or the bytes of arrays; nothing in it is ever executed but the graph, by its ops. `docs/artifacts.md`
-describes the format.
+Everything is JSON or the bytes of arrays. Nothing in it is executed except the graph, by its ops. The format is
+described in `docs/artifacts.md`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from difflang.tools.export.artifact_file import raise_damaged
 from difflang.tools.export.layout_json import layout_from_json, layout_to_json
 
 FORMAT = "difflang-artifact"
-VERSION = 1  # docs/artifacts.md says what each version is; a reader takes all before its own
+VERSION = 1  # docs/artifacts.md lists the versions; a reader accepts all older ones
 Json = Any
 
 
 class ArtifactParam(Struct, frozen=True):
-    """A parameter: its name, its type as it is declared, what is given for it, and where it is declared."""
+    """A parameter: its name, its declared type, the layout of its argument, and the span of its declaration."""
 
     name: str
     type_text: str
@@ -44,11 +44,12 @@ class ArtifactParam(Struct, frozen=True):
 
 
 class ArtifactContents(Struct, frozen=True, eq=False):
-    """A function for arguments of certain types.
+    """A function specialized to argument types.
 
-    The graph takes the leaves of the params, a key if it is `random`, and `constants`; it gives the leaves of the
-    result and, if it `fails`, the number of a check and two numbers that it was about. `limit` is the most bytes that a
-    program with a derivative of it may take, 0 for any.
+    The graph takes the leaves of the params, a key if it is `random`, and `constants`. It gives the leaves of the
+    result
+    and, if it `fails`, the number of a check and two numbers for its message. `limit` is the memory limit in bytes of a
+    program with a derivative of it, 0 for none.
     """
 
     name: str
@@ -63,14 +64,14 @@ class ArtifactContents(Struct, frozen=True, eq=False):
     deterministic: bool
     sites: tuple[CheckSite, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
-    exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])  # what `jax.export` wrote, by platform
+    exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])  # the output of `jax.export` by platform
 
 
-# ---- Written
+# ---- Encoding
 
 
 def to_bytes(contents: ArtifactContents) -> bytes:
-    """The file. Errors: DL1240 where it would be too large."""
+    """The bytes of the file. Errors: DL1240 if it would be too large."""
     sources: dict[Source, int] = {}
     graph = graph_to_json(contents.graph, sources)
     about = manifest(contents, sources)
@@ -95,7 +96,10 @@ def manifest(contents: ArtifactContents, sources: dict[Source, int]) -> dict[str
         "doc": contents.doc,
         "module": contents.module,
         "params": [
-            {"name": p.name, "written": p.type_text, "layout": layout_to_json(p.layout), "span": span_json(p.span, sources)}
+            {
+                "name": p.name, "written": p.type_text, "layout": layout_to_json(p.layout),
+                "span": span_json(p.span, sources),
+            }
             for p in contents.params
         ],
         "result": layout_to_json(contents.result),
@@ -114,7 +118,7 @@ def trailing_values(values: Values, count: int) -> Values:
 
 
 def site_json(site: CheckSite, sources: dict[Source, int]) -> Json:
-    """A check; of an index also what it goes into."""
+    """A check; for an index also what is indexed."""
     found: list[Json] = [span_json(site.span, sources), site.message, site.capacity]
     if (into := site.index_target) is not None:
         counters: list[Json] = [[span_json(span, sources), more] for span, more in into.counters]
@@ -128,20 +132,22 @@ def span_json(span: Span, sources: dict[Source, int]) -> Json:
     )
 
 
-# ---- Read
+# ---- Decoding
 
+# What decoding arbitrary data may raise.
 READ_FAULTS = (
     *(DifflangError, InternalError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     *(AssertionError, RecursionError, MemoryError),
-)  # what reading may meet in data that says anything at all
+)
 
 
 def from_bytes(data: bytes) -> ArtifactContents:
-    """What a file holds. Errors: DL1241 for anything that was not written as such, DL1242 for a newer format."""
+    """Decode a file. Errors: DL1241 if it is not an artifact or is damaged, DL1242 for a newer format."""
     members = artifact_file.unpack(data)
     about = parse_json(members.get("manifest.json", b""))
     if not isinstance(about, dict) or cast(Json, about).get("format") != FORMAT:
         raise_damaged("it has no manifest")
+    # The version first: a newer format may differ in everything else.
     refuse_newer(cast(dict[str, Json], about))
     artifact_file.verify_bytes(data, members)
     try:
@@ -153,7 +159,7 @@ def from_bytes(data: bytes) -> ArtifactContents:
 
 
 def load_artifact(path: Path) -> ArtifactContents:
-    """What a file holds. Errors: DL0701, DL1241, DL1242."""
+    """Read and decode a file. Errors: DL0701, DL1241, DL1242."""
     return from_bytes(artifact_file.read_container(path))
 
 
@@ -176,7 +182,7 @@ def parse_json(data: bytes) -> Json:
 
 
 class ArtifactReader:
-    """Reads the members of a file that may hold anything at all."""
+    """Decodes the members of a file without trusting them."""
 
     def __init__(self, about: dict[str, Json], members: Mapping[str, bytes]) -> None:
         self.about, self.members = about, members
@@ -193,8 +199,9 @@ class ArtifactReader:
         params = tuple([self.param(p) for p in about["params"]])
         found = ArtifactContents(
             expect_text(about["name"]), expect_text(about["doc"]), expect_text(about["module"]), graph, params,
-            layout_from_json(about["result"]), expect_bool(about["random"]), expect_bool(about["fails"]), expect_natural(about["limit"]),
-            expect_bool(about["in_order"]), tuple([self.site(s) for s in about["checks"]]),
+            layout_from_json(about["result"]), expect_bool(about["random"]), expect_bool(about["fails"]),
+            expect_natural(about["limit"]), expect_bool(about["in_order"]),
+            tuple([self.site(s) for s in about["checks"]]),
             tuple([self.constant(i, type) for i, type in enumerate(about["constants"])]),
             {expect_text(p): self.members[f"stablehlo/{p}"] for p in about["platforms"]},
         )  # fmt: skip
@@ -208,8 +215,8 @@ class ArtifactReader:
         known = {"graph.json", "sources.json", *arrays, *programs}
         if not sums.keys() == known == self.members.keys() - {"manifest.json"}:
             raise_damaged("a member is missing or unknown")
-        for name, wanted in sums.items():
-            if hashlib.sha256(self.members[name]).hexdigest() != wanted:
+        for name, digest in sums.items():
+            if hashlib.sha256(self.members[name]).hexdigest() != digest:
                 raise_damaged(f"the checksum of {name} does not match")
 
     def param(self, data: Json) -> ArtifactParam:
@@ -221,10 +228,11 @@ class ArtifactReader:
         )
 
     def site(self, data: Json) -> CheckSite:
-        span, message, room, *into = data
-        if room not in ("", "frames", "steps", "items"):
+        span, message, capacity, *into = data
+        if capacity not in ("", "frames", "steps", "items"):
             raise_damaged("a check has an unknown kind")
-        return CheckSite(self.span(span), expect_text(message), room, index_target=self.into(into[0]) if into else None)
+        target = self.into(into[0]) if into else None
+        return CheckSite(self.span(span), expect_text(message), capacity, index_target=target)
 
     def into(self, data: Json) -> IndexTarget:
         array, axis, reach, many, counters = data
@@ -250,11 +258,11 @@ class ArtifactReader:
 
 
 def check_signature(found: ArtifactContents) -> None:
-    """Errors: DL1241 where the graph takes or gives other arrays than is said."""
-    wanted = [*layout_leaf_types([p.layout for p in found.params]), *[None] * found.random]
+    """Errors: DL1241 if the graph takes or gives arrays of other types than the manifest says."""
+    takes = [*layout_leaf_types([p.layout for p in found.params]), *[None] * found.random]
     params = [p.type for p in found.graph.params]
     constants = len(params) - len(found.constants)
-    if len(wanted) != constants or any(t is not None and t != p for t, p in zip(wanted, params, strict=False)):
+    if len(takes) != constants or any(t is not None and t != p for t, p in zip(takes, params, strict=False)):
         raise_damaged("its graph takes different arguments")
     for array, type in zip(found.constants, params[constants:], strict=True):
         if not isinstance(type, Tensor) or type.shape != array.shape or numpy_dtype(type.dtype) != array.dtype:
@@ -270,7 +278,7 @@ def check_signature(found: ArtifactContents) -> None:
 
 
 def layout_leaf_types(layouts: Sequence[ValueLayout]) -> list[Tensor | None]:
-    """The types of leaves, as far as a layout says them."""
+    """The types of the leaves, None where a layout does not determine one."""
     return [leaf.type if isinstance(leaf, LeafLayout) else leaf for layout in layouts for leaf in leaves_of(layout)]
 
 

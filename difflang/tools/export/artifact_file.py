@@ -1,6 +1,6 @@
-"""The file of an artifact: a ZIP archive of stored members, of which each byte is determined by what they hold.
+"""The container of an artifact: an uncompressed ZIP archive whose bytes are determined by its members.
 
-So any tool opens it, and a byte that was changed anywhere is seen: who reads packs again and compares.
+Any tool can open it, and a change of any byte is detected: a reader packs the members again and compares.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from difflang.base.byte_sizes import format_bytes
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source_files import read_error
 
-PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # for which StableHLO can be in it
-MAX_BYTES = 2**31 - 1  # of a file: beyond it ZIP needs fields of another form
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # the platforms of StableHLO members
+MAX_BYTES = 2**31 - 1  # a larger file would need ZIP64 fields
 MAX_MEMBERS = 10_000
-ZIP_EPOCH = 0x21  # 1 January 1980, the first day that ZIP knows
+ZIP_EPOCH = 0x21  # 1 January 1980, the first date of ZIP: a real one would change the bytes
 
 # Source: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 and 4.3.16.
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -38,7 +38,7 @@ def raise_damaged(what: str) -> NoReturn:
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """The bytes of a file with these members, in this order. Errors: DL1240 where it would be too large."""
+    """The bytes of a file with these members, in this order. Errors: DL1240 if it would be too large."""
     whole = sum(len(name) * 2 + len(data) + 100 for name, data in members.items())
     if whole > MAX_BYTES:
         message = f"an artifact holds at most {format_bytes(MAX_BYTES)}, but this would take {format_bytes(whole)}"
@@ -58,7 +58,7 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """The members of a file. Errors: DL1241 where they cannot be read; see `verify_bytes`."""
+    """The members of a file. Errors: DL1241 if they cannot be read; see `verify_bytes`."""
     found: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -77,13 +77,13 @@ def unpack(data: bytes) -> dict[str, bytes]:
 
 
 def verify_bytes(data: bytes, members: Mapping[str, bytes]) -> None:
-    """Errors: DL1241 where a file of these members has other bytes."""
+    """Errors: DL1241 if a file with these members would have other bytes."""
     if pack(members) != data:
         raise_damaged("it contains bytes that do not belong to it")
 
 
 def read_container(path: Path) -> bytes:
-    """The bytes of a file. Errors: DL0701 where it cannot be read, DL1241 for one that is too large or has no end."""
+    """The bytes of a file. Errors: DL0701 if it cannot be read, DL1241 if it is too large or endless."""
     try:
         if path.is_dir():
             raise read_error(str(path), "this is a directory", "name a file in it")
@@ -95,5 +95,5 @@ def read_container(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise read_error(str(path), (error.strerror or "it cannot be read").lower()) from None
-    except ValueError as error:  # a name with a zero in it
+    except ValueError as error:  # a NUL character in the name
         raise read_error(repr(str(path)), str(error)) from None

@@ -1,4 +1,4 @@
-"""Functions written to files: what a call of them needs, made once, with the program for each platform beside it."""
+"""Exports a function to an artifact file, with StableHLO for each platform beside its graph."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ from difflang.types.function_code import DerivativeCode, FnCode
 from difflang.types.language_types import ClosureType
 from difflang.types.type_errors import make_error
 
-DEFAULT_PLATFORMS = ("cpu", "cuda", "tpu")  # those that are exported for where nothing is said
+DEFAULT_PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 class ExportedFunction(Struct, frozen=True, eq=False):
-    """A function that was elaborated to be exported: its graph, for which arguments, and what the file lends."""
+    """A function elaborated for export: its graph, its arguments, and the constants from its file."""
 
     name: str
     doc: str
     module: str
     entry: ElaboratedCall
     arguments: Sequence[CallArgument]
-    declared: Mapping[str, tuple[str, Span | None]]  # how each parameter is written, and where
-    session: Session  # in which it was elaborated, and nothing else
+    declared: Mapping[str, tuple[str, Span | None]]  # the declared type and the span of each parameter
+    session: Session  # of its elaboration alone
     deterministic: bool
     constants: Sequence[Any]
 
 
 def artifact_contents(made: ExportedFunction) -> ArtifactContents:
-    """What is written of a function. Errors: DL1240 for what cannot be."""
+    """The artifact of a function. Errors: DL1240 if it cannot be exported."""
     entry = made.entry
     refuse_printing(made.name, entry.graph)
     refuse_key_parameter(made)
@@ -91,7 +91,7 @@ def refuse_printing(name: str, graph: Graph) -> None:
 
 
 def refuse_key_parameter(made: ExportedFunction) -> None:
-    """A function out of a file is given what it draws with as `key=`."""
+    """Errors: DL1240, since an exported random function takes its key as `key=`."""
     if made.entry.random and any(argument.name == "key" for argument in made.arguments):
         message = (
             f"`{made.name}` draws random numbers and has a parameter `key`, which is also the name of its random key"
@@ -119,7 +119,7 @@ def export_error(message: str, way: str, *labels: Label) -> DifflangError:
 
 
 def add_stablehlo(contents: ArtifactContents, platforms: Sequence[str]) -> ArtifactContents:
-    """With StableHLO for each platform, as `jax.export` serializes it. Errors: DL0709, DL0801."""
+    """Add StableHLO for each platform, as `jax.export` serializes it. Errors: DL0709, DL0801."""
     if not platforms:
         return contents
     import_optional("flatbuffers", NO_SPAN)
@@ -139,7 +139,7 @@ def check_platforms(platforms: Sequence[str]) -> None:
 
 
 def graph_to_lower(contents: ArtifactContents) -> Graph:
-    """The program that is lowered: its last result is the number of a check that failed, or zero, if one can."""
+    """The program to lower. If it can fail, its last result is the number of the failed check, or zero."""
     from difflang.execution.callable_graph import finalize_within_limit
 
     graph = finalize_within_limit(contents.graph)
@@ -147,7 +147,7 @@ def graph_to_lower(contents: ArtifactContents) -> Graph:
 
 
 def blank_sources(contents: ArtifactContents) -> ArtifactContents:
-    """The same, with nothing but spaces in place of the texts that it comes from: lines and columns stay right."""
+    """The same with the source texts replaced by spaces, so that lines and columns stay right."""
     from difflang.ir.json_codec import graph_from_json, graph_to_json
 
     sources: dict[Source, int] = {}
@@ -181,7 +181,7 @@ def move_site(site: CheckSite, moved: Callable[[Span], Span]) -> CheckSite:
 def save_artifact(
     path: Path, made: ExportedFunction, platforms: Sequence[str] = DEFAULT_PLATFORMS, *, source: bool = True
 ) -> None:
-    """Write a function to a file, as a whole or not at all. Errors: DL0601, DL0709, DL0710, DL0801, DL1240."""
+    """Write a function to a file atomically. Errors: DL0601, DL0709, DL0710, DL0801, DL1240."""
     check_platforms(platforms)
     contents = artifact_contents(made)
     write_export(path, to_bytes(add_stablehlo(contents if source else blank_sources(contents), platforms)))
@@ -195,7 +195,7 @@ def write_export(path: Path, data: bytes) -> None:
 
 
 def stablehlo_bytes(contents: ArtifactContents, platform: str, *, as_text: bool) -> bytes:
-    """The program alone, as text or as bytecode that later versions of StableHLO read. Errors: DL0601, DL0801."""
+    """The program alone, as text or as portable StableHLO bytecode. Errors: DL0601, DL0801."""
     check_platforms((platform,))
     from difflang.runtime.jax_export import export_program
 

@@ -1,4 +1,4 @@
-"""Layouts as JSON: a list of a word and what it holds."""
+"""JSON encoding of value layouts: a list of a kind and its contents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def layout_to_json(layout: ValueLayout) -> Json:
 
 
 def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:
-    """The layout that was written. Errors: DL1241, and what Python makes of data of another form."""
+    """Decode a layout. Errors: DL1241, and Python's errors for data of another form."""
     if depth > MAX_DEPTH:
         raise_damaged("a layout is nested too deep")
     word, *rest = data
@@ -77,11 +77,12 @@ def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:
 
 
 def record_from_json(about: Json, inside: tuple[ValueLayout, ...]) -> RecordLayout:
+    # A record becomes a Python class, so that every name in it is checked.
     names, static = tuple(about["fields"]), tuple(about["static"])
     words = (about["module"], about["name"], about.get("enum", ""), *names)
     if any(not isinstance(w, str) for w in words) or not {*static} <= {*names} or len(names) != len({*names}):
         raise_damaged("a record has different fields")
-    called = (about["name"], *names, *[n for n in words[2:3] if n])  # the enum's name too
+    called = (about["name"], *names, *[n for n in words[2:3] if n])  # with the enum's name
     if not all(is_safe_name(n) for n in called) or len(names) != len(inside):
         raise_damaged("a record has different fields")
     return RecordLayout(
@@ -90,7 +91,7 @@ def record_from_json(about: Json, inside: tuple[ValueLayout, ...]) -> RecordLayo
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether a class or a field may be called so, and nothing of Python's own is."""
+    """Whether a class or a field may have this name: an identifier, and no dunder name."""
     return name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
 
 
@@ -112,7 +113,7 @@ def natural_from_json(data: Json) -> int:
 
 
 def template_from_json(data: Json, depth: int = 0) -> Any:
-    """A template of a text: tuples where JSON has lists."""
+    """Decode a text template: tuples in place of JSON's lists."""
     if depth > MAX_DEPTH:
         raise_damaged("a text is nested too deep")
     if isinstance(data, list):

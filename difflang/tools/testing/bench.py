@@ -1,6 +1,6 @@
-"""Times of `bench` blocks: the first run, which compiles, and the steady state after it.
+"""Timing of `bench` blocks: the first run, which compiles, and the steady state.
 
-The `let`s and `var`s at the head of a block prepare; what follows them is timed, to the end of what it computes.
+The `let`s and `var`s at the head of a block are setup. The rest is timed until its results are ready.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from difflang.tools.testing.isolated_blocks import IsolatedBlocks, run_statement
 from difflang.tools.testing.suite import SuiteOptions
 
 Clock = Callable[[], float]
-MIN_SAMPLE_SECONDS = 2e-3  # seconds that a sample takes at least, so that the clock's own steps do not count
-MIN_SAMPLES, MAX_SAMPLES = 10, 1000  # samples
-TARGET_UNCERTAINTY = 0.01  # how well the median is to be known, relative to it
-NOISE = 0.05  # two runs of one program differ by so much, whatever the spread within each
+MIN_SAMPLE_SECONDS = 2e-3  # long enough that the clock's resolution does not matter
+MIN_SAMPLES, MAX_SAMPLES = 10, 1000
+TARGET_UNCERTAINTY = 0.01  # of the median, relative to it
+NOISE = 0.05  # the relative difference of two runs of one program, whatever the spread within each
 
 
 class Timing(Struct, frozen=True):
-    """Seconds: of the first run, and of later ones the median, the quartiles and the fastest."""
+    """Seconds: the first run; of later runs the median, the quartiles and the fastest."""
 
     first: float
     median: float
@@ -42,7 +42,7 @@ class Timing(Struct, frozen=True):
 
     @property
     def spread(self) -> float:
-        """Half the distance of the quartiles, relative to the median."""
+        """Half the interquartile range, relative to the median."""
         return (self.high - self.low) / 2 / self.median if self.median else 0.0
 
 
@@ -59,7 +59,7 @@ class BenchResult(Struct, frozen=True):
 
 
 class Benchmarks:
-    """The benchmarks of a file. Errors: DifflangError for a file that is wrong."""
+    """The benchmarks of a file. Errors: DifflangError for a file with errors."""
 
     def __init__(self, file: str, options: SuiteOptions) -> None:
         path = Path(file)
@@ -71,7 +71,7 @@ class Benchmarks:
         self.bench_items = [(i, item) for i, item in enumerate(self.checked.items) if isinstance(item, tree.Bench)]
 
     def measure(self, number: int, seconds: float) -> BenchResult:
-        """Time one for about so long. Errors: DifflangError where it fails."""
+        """Time one benchmark for about so many seconds. Errors: DifflangError if it fails."""
         i, item = self.bench_items[number]
         before, timed = split_setup(item.body)
         with self.apart.open_block(self.checked.items[:i], item.body, lambda _: None) as runner:
@@ -83,14 +83,14 @@ class Benchmarks:
 
 
 def split_setup(body: tree.Block) -> tuple[Sequence[tree.Node], Sequence[tree.Node]]:
-    """What prepares and what is timed: at least the last statement."""
+    """The setup and the timed statements, at least the last one."""
     first = next((i for i, s in enumerate(body.stmts) if not isinstance(s, (tree.Let, tree.Var))), len(body.stmts))
     first = min(first, max(len(body.stmts) - 1, 0))
     return body.stmts[:first], body.stmts[first:]
 
 
 def run_timed_block(runner: HostRunner, stmts: Sequence[tree.Node]) -> None:
-    """Run statements, and wait until all they compute is there."""
+    """Run statements and wait until their results are ready."""
     with runner.scope(stmts[0].span.to(stmts[-1].span)):
         values = [run_statement(runner, stmt, last=stmt is stmts[-1]) for stmt in stmts]
         wait_for_variables(runner)
@@ -104,19 +104,19 @@ def wait_for_variables(runner: HostRunner) -> None:
 
 
 def wait_for_arrays(leaves: Sequence[Any]) -> None:
-    """Arrays of JAX are promises; those of NumPy are there."""
+    """Wait for JAX arrays, which are asynchronous; NumPy arrays are ready."""
     for leaf in leaves:
         if hasattr(leaf, "block_until_ready"):
             leaf.block_until_ready()
 
 
 def measure_runs(run: Callable[[], None], seconds: float, clock: Clock = time.perf_counter) -> Timing:
-    """The first run alone, a second to warm up, then samples until their median is known well or the time is over."""
+    """Time the first run alone, warm up, then sample until the median is known well or the time is over."""
     first = elapsed_seconds(run, 1, clock)
     began = clock()
     once_warm = elapsed_seconds(run, 1, clock)
     loops = max(1, round(MIN_SAMPLE_SECONDS / once_warm)) if once_warm > 0 else 1000
-    if loops > 1:  # one run alone says little of a short one
+    if loops > 1:  # a single short run is too noisy to choose the loop count
         once_warm = elapsed_seconds(run, loops, clock) / loops
         loops = max(1, round(MIN_SAMPLE_SECONDS / once_warm)) if once_warm > 0 else loops
     times: list[float] = []
@@ -136,13 +136,13 @@ def elapsed_seconds(run: Callable[[], None], loops: int, clock: Clock) -> float:
 
 
 def median_uncertainty(times: Sequence[float]) -> float:
-    """How well the median is known, relative to it. Source: McGill, Tukey, Larsen 1978, Variations of box plots."""
+    """The relative uncertainty of the median. Source: McGill, Tukey, Larsen 1978, Variations of box plots."""
     low, median, high = statistics.quantiles(times, n=4, method="inclusive")
     return 1.57 * (high - low) / len(times) ** 0.5 / median if median else 0.0
 
 
 def slowdown(now: Timing, before: Timing) -> float | None:
-    """How many times as long it takes now; None where the difference is within the noise."""
+    """The ratio of the times now and before; None if the difference is within the noise."""
     noise = max(NOISE * min(now.median, before.median), (now.high - now.low + before.high - before.low) / 2)
     if abs(now.median - before.median) <= noise or not before.median:
         return None

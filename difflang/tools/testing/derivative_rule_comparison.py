@@ -1,6 +1,6 @@
-"""Rules held against the derivative of the bodies that they stand in for, and against themselves turned round.
+"""Compares a rule's derivative with the derivative of the function's body, and with its own transpose.
 
-A rule that is wrong still loads: this finds it. What is compared is one function, at one point, along random tangents.
+A wrong rule still loads; this finds it. One function is compared at one point along random tangents.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Arrays = Sequence[Any]
 
 
 class RuleComparison(Struct, frozen=True):
-    """The largest relative differences, element by element; all are a few ε where the rules are right.
+    """The largest relative differences of elements; a few ε for correct rules.
 
-    `value` and `change` are between the derivative by rules and that of the bodies; `turned` is
-    |<ct, J dx> - <Jᵀ ct, dx>| over the sum of absolute terms.
+    `value` and `tangent` compare the derivative by rules with that of the bodies; `adjoint_gap` is
+    <ct, J dx> - <Jᵀ ct, dx>| over the sum of absolute terms.
     """
 
     value: float
@@ -50,10 +50,10 @@ class RuleComparison(Struct, frozen=True):
 def compare_rule(
     checked: CheckedProgram, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
 ) -> RuleComparison:
-    """How a function's derivative by the rules of the file and of what it imports compares with that without, in NumPy.
+    """Compare a function's derivative by the rules of its file and imports with its derivative without rules, in NumPy.
 
-    The function and whatever it calls may have rules; it takes no functions itself: let one that calls it close over
-    them. Errors: DifflangError as a call of its `jvp` has them.
+    The function and its callees may have rules. It takes no function arguments: pass a function that closes over them.
+    Errors: DifflangError as in a call of its `jvp`.
     """
     module = checked.module
     captured = load_values(checked, path)
@@ -74,9 +74,9 @@ def compare_rule(
 def inverse_error(
     checked: CheckedProgram, name: str, arguments: Sequence[HostValue], of: str, *, path: Path | None = None
 ) -> float:
-    """How far what a function `of` that name took is from what its inverse gives back, wherever `name` calls it.
+    """The error of the inverse of the function `of`, wherever `name` calls it: its inverse against the original state.
 
-    The largest difference of two numbers, each array by its own size. Errors: DifflangError as a call has them.
+    The largest difference of two numbers, relative to the magnitude of each array. Errors: DifflangError as in a call.
     """
     calls = DerivativeCalls(checked.module, name, arguments, load_values(checked, path))
     entry, given = calls.entry(calls.function, [], arguments)
@@ -86,8 +86,8 @@ def inverse_error(
         results = evaluate_eqn(eqn, operands, run)
         if eqn.op is invertible and eqn.attrs["name"] == of:
             state = eqn.attrs["state"]
-            back = run(eqn.regions[1], *results[:state], *operands[state:])
-            found.extend(map(relative_distance, back, operands[:state], results[:state]))
+            restored = run(eqn.regions[1], *results[:state], *operands[state:])
+            found.extend(map(relative_distance, restored, operands[:state], results[:state]))
         return results
 
     def run(graph: Graph, *arrays: Any) -> list[Any]:
@@ -98,23 +98,24 @@ def inverse_error(
     return max(found)
 
 
-def relative_distance(found: Any, wanted: Any, between: Any) -> float:
-    """How much an array differs from another, in units of the largest number there and in what lies between them."""
-    if not np.size(wanted):
+def relative_distance(found: Any, expected: Any, between: Any) -> float:
+    """The largest difference of two arrays, relative to the largest number in the expected one and in `between`."""
+    if not np.size(expected):
         return 0.0
-    if not np.issubdtype(np.asarray(wanted).dtype, np.inexact):
-        return 0.0 if np.array_equal(found, wanted) else np.inf
-    size = max(float(np.max(np.abs(np.asarray(x, complex)))) for x in (wanted, between))
-    most = float(np.max(np.abs(np.asarray(found, complex) - np.asarray(wanted, complex))))
+    if not np.issubdtype(np.asarray(expected).dtype, np.inexact):
+        return 0.0 if np.array_equal(found, expected) else np.inf
+    size = max(float(np.max(np.abs(np.asarray(x, complex)))) for x in (expected, between))
+    most = float(np.max(np.abs(np.asarray(found, complex) - np.asarray(expected, complex))))
     return float(np.nan_to_num(most / size if size else most, nan=np.inf))
 
 
 def rounding_sensitivity(
     checked: CheckedProgram, name: str, arguments: Sequence[HostValue], *, path: Path | None = None, seed: int = 0
 ) -> float:
-    """How much the derivative of the body changes with the last places of the arguments, relative to itself.
+    """The relative change of the body's derivative when the last digits of the arguments change.
 
-    Where an iteration wanders before it ends, that is all of it: such a derivative tells nothing of a rule.
+    For an iteration that wanders before it converges, rounding decides the derivative, which then says nothing of a
+    rule.
     """
     captured = load_values(checked, path)
     module = without_rules(checked.module, captured)
@@ -128,7 +129,7 @@ def rounding_sensitivity(
 
 
 def perturb_value(value: HostValue) -> HostValue:
-    """The value with its floats some places on: so many that a sum with something larger moves too."""
+    """The value with its floats changed by some ulps: enough to change a sum with something larger."""
     if value.leaves is None:
         return value
     types = leaf_types(value.type)
@@ -143,7 +144,7 @@ def random_tangents(rng: np.random.Generator, arguments: Sequence[HostValue]) ->
 
 
 def without_rules(module: ModuleScope, captured: LazyGlobals) -> ModuleScope:
-    """The module as if it and those that it imports had no rules; its top-level values are the same."""
+    """The module without rules, its own and imported; its top-level values are the same."""
     copies = {m: replace(m, rules={}) for m in module.transitive_imports()}
     for original, copy in copies.items():
         copy.modules = {name: copies[m] for name, m in original.modules.items()}
@@ -153,7 +154,7 @@ def without_rules(module: ModuleScope, captured: LazyGlobals) -> ModuleScope:
 
 
 class DerivativeCalls:
-    """A function of a file at a point: its derivatives there, by the interpreter."""
+    """Derivatives of a function at a point, by the interpreter."""
 
     def __init__(self, module: ModuleScope, name: str, arguments: Sequence[HostValue], captured: LazyGlobals) -> None:
         self.module, self.name, self.arguments, self.captured = module, name, arguments, captured
@@ -162,7 +163,7 @@ class DerivativeCalls:
         self.result: LangType = TupleType(())
 
     def push(self, tangents: Arrays) -> list[np.ndarray]:
-        """The value and its change, leaf by leaf."""
+        """The value and its tangent, as leaves."""
         rest = iter(tangents)
         moving = [self.arguments[i] for (i,) in self.wrt]
         types = [tangent_type(a.type) for a in moving]
@@ -195,7 +196,7 @@ class DerivativeCalls:
     def entry(
         self, function: ClosureType, captures: Arrays, values: Sequence[HostValue]
     ) -> tuple[ElaboratedCall, Arrays]:
-        """The graph of a function, as elaborated, and what it is given."""
+        """The elaborated graph of a function, and its arguments."""
         arguments = [CallArgument(f"x{i}", v.type, static_size(v)) for i, v in enumerate(values)]
         session = Session()
         entry = elaborate_call(session, self.module, self.name, function, arguments)
@@ -207,7 +208,7 @@ class DerivativeCalls:
 
 
 def static_size(value: HostValue) -> int | None:
-    """The number that an argument for a `dim` is."""
+    """The number passed for a `dim` parameter."""
     return value.static if value.type == UNIT and isinstance(value.static, int) else None
 
 
@@ -219,10 +220,10 @@ def random_array(rng: np.random.Generator, type: Tensor) -> np.ndarray:
     return np.asarray(drawn).astype(type.dtype.numpy)
 
 
-def max_relative_difference(found: Arrays, wanted: Arrays) -> float:
-    """The largest relative difference of two numbers; 0 where both are 0 or both NaN."""
+def max_relative_difference(found: Arrays, expected: Arrays) -> float:
+    """The largest relative difference of two numbers; 0 if both are 0 or both NaN."""
     most = 0.0
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(found, expected, strict=True):
         x, y = np.asarray(a, complex).ravel(), np.asarray(b, complex).ravel()
         differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
         if differ.any():

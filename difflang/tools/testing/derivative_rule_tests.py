@@ -1,4 +1,4 @@
-"""A file's rules held against the bodies of their functions, at arguments that are drawn."""
+"""Tests of a file's derivative rules: each is compared with its function's body at random arguments."""
 
 from __future__ import annotations
 
@@ -29,29 +29,25 @@ from difflang.tools.testing.derivative_rule_comparison import (
 from difflang.types.language_types import LangType, leaf_types
 
 POINTS = 3
-SKIPPED_CODES = (
-    "DL03",
-    "DL04",
-    "DL08",
-    "DL09",
-    "DL12",
-)  # families that keep a function from being compared at what is drawn
+# A function with one of these errors at random arguments is not compared.
+SKIPPED_CODES = ("DL03", "DL04", "DL08", "DL09", "DL12")
 
 
 class UnstableDerivative(Exception):
-    """The derivative of the body is one of rounding, and no rule can agree with it."""
+    """Rounding decides the derivative of the body, so that no rule can agree with it."""
 
 
 class NotComparable(Exception):
-    """There is nothing that a rule can be compared with; says why, and the way out."""
+    """There is nothing to compare the rule with; says why, and what to do."""
 
 
 def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, seed: int) -> list[Diagnostic]:
-    """What is wrong with a rule: none where its derivative is that of the body, forwards and backwards.
+    """The faults of a rule: none if its derivative is that of the body, forwards and in reverse.
 
-    The rule's function is called with arguments that are drawn; one that takes functions is reached through those
-    functions of the file that call it. Differences up to the root of the precision count as rounding, and as the error
-    of an iteration that stops. Errors: NotComparable, and DifflangError as a call has them.
+    The rule's function is called with random arguments; one that takes functions is reached through its callers in the
+    file. Differences up to the square root of the precision count as rounding, and as the error of a truncated
+    iteration.
+    Errors: NotComparable, and DifflangError as in a call.
     """
     reasons: list[str] = []
     for decl in rule_callers(checked, rule):
@@ -74,7 +70,7 @@ def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, see
 def faults_at_points(
     checked: CheckedProgram, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int
 ) -> list[Diagnostic] | None:
-    """What comparisons at some points find; `None` where they tell nothing."""
+    """The faults found at several points; None if all of them are unstable."""
     found: list[list[Diagnostic]] = []
     for i in range(POINTS):
         with suppress(UnstableDerivative):
@@ -83,7 +79,7 @@ def faults_at_points(
 
 
 def rule_callers(checked: CheckedProgram, rule: tree.Rule) -> Iterator[tree.Fn]:
-    """The function of a rule, then those that mention it."""
+    """The function of a rule, then the functions that mention it."""
     fns = checked.module.fns
     yield fns[rule.name]
     for decl in fns.values():
@@ -94,7 +90,7 @@ def rule_callers(checked: CheckedProgram, rule: tree.Rule) -> Iterator[tree.Fn]:
 def faults_at_point(
     checked: CheckedProgram, path: Path | None, rule: tree.Rule, decl: tree.Fn, seed: int
 ) -> list[Diagnostic]:
-    """What a comparison at one point finds."""
+    """The faults found at one point."""
     arguments, values = draw_rule_arguments(checked, path, decl, seed)
     at = f"at {random_arguments.arguments_text(arguments)}, seed {seed}" if arguments else f"seed {seed}"
     if rule.by == "inverse":
@@ -119,7 +115,7 @@ def faults_at_point(
 def inverse_faults(
     checked: CheckedProgram, path: Path | None, rule: tree.Rule, decl: tree.Fn, values: Sequence[HostValue], at: str
 ) -> list[Diagnostic]:
-    """The same of a rule by inverse: it gives back what the function took."""
+    """The faults of a rule by inverse: it must restore the arguments of the function."""
     differs = inverse_error(checked, decl.name, values, rule.name, path=path)
     if differs <= max([coarsest_eps(v.type) for v in values], default=0.0) ** 0.5:
         return []
@@ -129,7 +125,7 @@ def inverse_faults(
 
 
 def describe_difference(found: RuleComparison, tolerance: float) -> str:
-    """The first of the three comparisons that fails."""
+    """A description of the first of the three comparisons that fails."""
     if found.value > tolerance:
         return f"its value differs by {found.value:.1e}"
     if found.tangent > tolerance:
@@ -140,7 +136,7 @@ def describe_difference(found: RuleComparison, tolerance: float) -> str:
 def draw_rule_arguments(
     checked: CheckedProgram, path: Path | None, decl: tree.Fn, seed: int
 ) -> tuple[tuple[CallArgument, ...], list[HostValue]]:
-    """Arguments at which a function has a finite value. Errors: DL1210, DL03, DL09."""
+    """Random arguments at which a function has a finite value. Errors: DL1210, DL03, DL09."""
     captured = load_values(checked, path, Engine("interpret"))
     session = Session()
     entry, arguments = elaborate_first_choice(session, checked, decl, {})
@@ -159,6 +155,6 @@ def to_host_values(arguments: Sequence[CallArgument], arrays: Sequence[Any]) -> 
 
 
 def coarsest_eps(type: LangType) -> float:
-    """The spacing of a value's coarsest floats at 1."""
+    """The machine epsilon of a value's least precise floats."""
     leaves = [t for t in leaf_types(type) if t.tangent is not None]
     return max([float(ml_dtypes.finfo(t.dtype.numpy).eps) for t in leaves], default=0.0)

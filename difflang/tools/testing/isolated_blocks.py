@@ -1,7 +1,7 @@
-"""Blocks that run apart from the rest of their file: tests, examples, benchmarks.
+"""Runs blocks in isolation from the rest of their file: tests, examples, benchmarks.
 
-Each starts anew: with the `let`s that it needs, evaluated in the order of the file, and with random numbers from the
-seed. So what a block does depends on nothing that ran before it. What is compiled is shared.
+Each block starts afresh: with the `let`s that it needs, evaluated in the order of the file, and with random numbers
+from the seed. So its result does not depend on what ran before. Compiled code is shared.
 """
 
 from __future__ import annotations
@@ -38,17 +38,14 @@ class IsolatedBlocks:
         warn: Callable[[list[Diagnostic]], None] = lambda _: None,
     ) -> None:
         self.checked, self.engine, self.access, self.seed = checked, engine, access, seed
-        self.program_args, self.warn = (
-            program_args,
-            warn,
-        )  # the arguments of the program, and who hears of what only a run brings up
+        self.program_args, self.warn = program_args, warn
         self.units = UnitCache(checked.session, engine, PrintSink(lambda _: None))
 
     @contextmanager
     def open_block(
         self, preceding: Sequence[tree.Item], node: tree.Node, write: Callable[[str], None]
     ) -> Generator[HostRunner, None, None]:
-        """A runner inside a new scope, the `let`s among `above` that a node needs evaluated. Errors: DifflangError."""
+        """A runner in a new scope, with the required `let`s of `preceding` evaluated. Errors: DifflangError."""
         module, session = self.checked.module, self.checked.session
         said, errors = len(session.diagnostics), session.errors
         module.host = {}
@@ -68,7 +65,7 @@ class IsolatedBlocks:
 
 
 def run_statement(runner: HostRunner, stmt: tree.Node, *, last: bool) -> HostValue:
-    """Carry out a statement; a failure elsewhere says which it was. Errors: DifflangError, Reported."""
+    """Run a statement; an error elsewhere gets a label on it. Errors: DifflangError, AlreadyReported."""
     try:
         return runner.statement(stmt, last=last)
     except DifflangError as error:

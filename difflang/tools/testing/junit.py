@@ -1,4 +1,4 @@
-"""Outcomes of tests as JUnit XML, which continuous integration reads."""
+"""Test outcomes as JUnit XML, for continuous integration."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: Path, outcomes: Sequence[Outcome]) -> None:
-    """Write the file whole or not at all. Errors: OSError."""
+    """Write the file atomically. Errors: OSError."""
     data = Xml.tostring(junit_xml(outcomes), encoding="utf-8", xml_declaration=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+        # A temporary file is private; give it the permissions of an ordinary new file.
         os.chmod(name, 0o666 & ~current_umask())
         os.replace(name, path)
     except BaseException:
@@ -29,7 +30,7 @@ def write_junit(path: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def current_umask() -> int:
-    """The permissions that this process withholds from files it makes."""
+    """The permissions that this process withholds from new files."""
     found = os.umask(0)
     os.umask(found)
     return found
@@ -60,7 +61,7 @@ def counts(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def is_error(outcome: Outcome) -> bool:
-    """Whether something else went wrong than what was tested."""
+    """Whether something other than the tested assertion failed."""
     return outcome.result == "failed" and not all(c.startswith("DL09") or c == "DL0406" for c in outcome.codes or ("",))
 
 
@@ -91,5 +92,5 @@ def case_element(outcome: Outcome) -> Xml.Element:
 
 
 def strip_invalid_chars(given: str) -> str:
-    """A text without the characters that XML cannot hold."""
+    """The text with characters replaced that XML cannot hold."""
     return NOT_XML.sub("\ufffd", given)

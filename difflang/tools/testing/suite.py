@@ -1,4 +1,4 @@
-"""What `difflang test` runs of a file: its `test` blocks, the examples in its comments, its rules; and how it went."""
+"""The test suite of a file: its `test` blocks, the examples in its doc comments, its rules; and their outcomes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CaseResult = Literal["passed", "failed", "skipped"]
 
 
 class SuiteCase(Struct, frozen=True):
-    """One thing to test. A file that does not check is one case, of the kind `check`."""
+    """One case to test. A file with errors is a single case, of kind `check`."""
 
     file: str
     line: int
@@ -43,13 +43,13 @@ class SuiteCase(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """`test "name"`, `example name`: on one line whatever the name holds."""
+        """`test "name"`, `example name`: on one line whatever the name contains."""
         name = json.dumps(self.name, ensure_ascii=False)
         return f"{self.kind} {name if self.kind == 'test' else name[1:-1]}"
 
 
 class Outcome(Struct, frozen=True):
-    """How a case went: the report, what it printed, and whether a fault of ours ended it."""
+    """The outcome of a case: its report, what it printed, and whether an internal error ended it."""
 
     case: SuiteCase
     result: CaseResult
@@ -64,17 +64,17 @@ class Outcome(Struct, frozen=True):
 
 
 class SuiteOptions(Struct, frozen=True):
-    """How cases are run."""
+    """Options for running cases."""
 
     engine: Engine = field(default_factory=Engine)
     seed: int = 0
     default_float: str | None = None
     allow: tuple[Path, ...] = ()
-    paths: tuple[Path, ...] = ()  # folders that imports lead into
+    paths: tuple[Path, ...] = ()  # search path of imports
 
 
 def open_suite(file: str, options: SuiteOptions, name: str | None = None) -> Suite:
-    """The suite of a file, called `name` in reports. One that cannot be read has a case that says so."""
+    """The suite of a file, called `name` in reports. If it cannot be read, its only case reports that."""
     try:
         source = read_source(Path(file), name or file)
     except DifflangError as error:
@@ -112,7 +112,7 @@ class Suite:
         return [case for case, _ in self.found]
 
     def run(self, number: int) -> Outcome:
-        """Run one case. Whatever happens is in the outcome."""
+        """Run one case. The outcome records whatever happens."""
         case, carry_out = self.found[number]
         printed: list[str] = []
         start = time.perf_counter()
@@ -123,7 +123,7 @@ class Suite:
             said, result, codes = error.render(), "failed", tuple(d.code for d in error.diagnostics)
         except NotComparable as reason:
             said, result = str(reason), "skipped"
-        except Exception as error:  # noqa: BLE001 - a fault of ours ends this case and no other
+        except Exception as error:  # noqa: BLE001 - an internal error ends this case only
             said, result, fault = report_crash(error), "failed", True
         return Outcome(case, result, time.perf_counter() - start, said, "\n".join(printed), codes, fault)
 

@@ -1,4 +1,7 @@
-"""Cases run by several processes. JAX cannot be forked, and XLA may die: each is a Python of its own, told by lines."""
+"""A pool of worker processes that run test cases in parallel, controlled by lines of JSON.
+
+JAX does not survive a fork, and XLA may crash, so each worker is a Python process of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,19 @@ from difflang.base.process_termination import exit_now
 from difflang.execution.engine import Engine
 from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions, open_suite
 
-CHUNK = 8  # cases of one file that a process takes at a time: each process has to check the file
+CHUNK = 8  # cases of one file per request: each process has to check the file first
 WORKER_CODE = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_pool import main; main()"
 
 
 class WorkerTask(Struct, frozen=True):
-    """A case, and its number in its file."""
+    """A case, and its index in its file."""
 
     case: SuiteCase
     number: int
 
 
 class WorkerPool:
-    """As many processes as are asked for, each with a thread that tells it what to do."""
+    """Worker processes, each with a thread that sends it tasks."""
 
     def __init__(self, tasks: Sequence[WorkerTask], options: SuiteOptions, jobs: int) -> None:
         self.todo: SimpleQueue[list[WorkerTask]] = SimpleQueue()
@@ -48,7 +51,7 @@ class WorkerPool:
         self.count = len(tasks)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """The outcome of each case, as they come. Closing this ends the processes."""
+        """The outcomes of the cases as they arrive. Closing the generator ends the processes."""
         threads = [threading.Thread(target=self.worker_loop, daemon=True) for _ in range(self.jobs)]
         for thread in threads:
             thread.start()
@@ -91,10 +94,10 @@ class WorkerPool:
         return process
 
     def request(self, process: subprocess.Popen[str], task: WorkerTask) -> Outcome | None:
-        """What a process answers; None where it has ended."""
-        told = {"file": task.case.file, "number": task.number, "options": self.options}
+        """The outcome from a process; None if the process has ended."""
+        message = {"file": task.case.file, "number": task.number, "options": self.options}
         try:
-            require_pipe(process.stdin).write(json.dumps(told) + "\n")
+            require_pipe(process.stdin).write(json.dumps(message) + "\n")
             answer = require_pipe(process.stdout).readline()
         except (BrokenPipeError, ValueError):
             return None

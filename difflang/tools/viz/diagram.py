@@ -1,6 +1,6 @@
-"""A graph as a picture of boxes and wires, before anyone says where they lie: what is shown, folded, marked.
+"""A graph as a diagram of boxes and wires, before layout: which equations are shown, folded or highlighted.
 
-A region is closed, so it is a picture inside the box of its equation, and no wire crosses the border of a box.
+A region is closed, so it is a diagram inside the box of its equation, and no wire crosses the border of a box.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ir.symbolic_dims import Poly
 from difflang.ir.text_printer import attr_text, eqn_text
 
-MAX_EQUATIONS = 300  # equations that are shown one by one
-MAX_CAPTION = 34  # characters of the program's text below an op
-MAX_CONSTANT = 12  # characters of a constant that stands in the box that takes it
+MAX_EQUATIONS = 300  # of a larger graph some are folded
+MAX_CAPTION = 34  # characters of source text below an op
+MAX_CONSTANT = 12  # the longest constant shown inside the box that uses it
 BoxKind = Literal["param", "eqn", "region", "folded", "again", "result"]
 EqnHighlights = Mapping[Eqn, str]
 
 
 class DiagramBox(Struct, frozen=True, eq=False):
-    """A parameter, an equation or several, or the results; `again` is what was drawn before.
+    """A parameter, one or more equations, or the results; `again` refers to a region drawn before.
 
-    `tip` is what is told of it where the pointer rests.
+    `tip` is its tooltip.
     """
 
     kind: BoxKind
@@ -38,7 +38,7 @@ class DiagramBox(Struct, frozen=True, eq=False):
 
 
 class DiagramWire(Struct, frozen=True):
-    """From the result number `port` of one box to another: a value, its name if it has one, and its type."""
+    """A wire from result `port` of one box to another: a value with its name, if any, and its type."""
 
     source: int
     port: int
@@ -52,15 +52,15 @@ class DiagramWire(Struct, frozen=True):
 
 
 class Diagram(Struct, frozen=True, eq=False):
-    """Boxes in the order of the program, and the wires between them."""
+    """Boxes in program order, and the wires between them."""
 
     title: str
     boxes: tuple[DiagramBox, ...]
     wires: tuple[DiagramWire, ...]
-    legend: Mapping[str, str] = field(default_factory=dict[str, str])  # what the marks mean
+    legend: Mapping[str, str] = field(default_factory=dict[str, str])  # the meaning of the marks
 
     def folded(self) -> bool:
-        """Whether something in it is not shown one by one."""
+        """Whether some equations are folded into one box."""
         return any(b.kind == "folded" or any(p.folded() for p in b.inside) for b in self.boxes)
 
 
@@ -72,18 +72,19 @@ def build_diagram(
     max_equations: int | None = MAX_EQUATIONS,
     legend: Mapping[str, str] | None = None,
 ) -> Diagram:
-    """The picture of a graph. Of more than `most` equations, inner regions are folded, then neighbours of one line.
+    """The diagram of a graph. Beyond `max_equations`, inner regions are folded, then neighbours from one source line.
 
-    Cost: linear in what is shown; a graph that is used many times is drawn where it is used first.
+    Cost: linear in what is shown; a graph that is used several times is drawn at its first use.
     """
     opened = choose_open_regions(graph, max_equations)
     return DiagramBuilder(highlights or {}, opened, max_equations).build(graph, title, legend or {})
 
 
 def choose_open_regions(graph: Graph, most: int | None) -> set[Graph]:
-    """The regions that are shown, outer ones first, while there is room."""
+    """The regions to show, outer ones first, up to `most` equations."""
     if most is None:
         return set(graphs_postorder(graph)[0])
+    # Breadth first, so that what is folded lies deepest.
     opened, shown, todo = {graph}, len(graph.eqns), [graph]
     for outer in todo:
         for eqn in outer.eqns:
@@ -97,7 +98,7 @@ def choose_open_regions(graph: Graph, most: int | None) -> set[Graph]:
 
 
 class DiagramBuilder:
-    """One picture in the making. A graph that was drawn is not drawn again."""
+    """Builds one diagram. No graph is drawn twice."""
 
     def __init__(self, marks: EqnHighlights, opened: set[Graph], most: int | None) -> None:
         self.highlights, self.opened, self.most = marks, opened, most
@@ -133,7 +134,7 @@ class DiagramBuilder:
         return Diagram(title, tuple(boxes), tuple(wires.values()), legend or {})
 
     def make_box(self, eqn: Eqn, constants: Mapping[Value, str]) -> DiagramBox:
-        """The box of one equation, with what is in its regions unless that was drawn elsewhere."""
+        """The box of one equation, with its regions unless they were drawn before."""
         name, tip = str(eqn.attrs.get("name") or ""), box_tooltip(eqn)
         title = f"{eqn.op.name} {name}".rstrip()
         if not eqn.regions and any(v in constants for v in eqn.operands):
@@ -155,7 +156,7 @@ class DiagramBuilder:
 
 
 def region_names(eqn: Eqn) -> list[str]:
-    """What the regions of an equation are for."""
+    """Titles for the regions of an equation."""
     match len(eqn.regions):
         case 1:
             return [""]
@@ -168,7 +169,7 @@ def region_names(eqn: Eqn) -> list[str]:
 
 
 def inline_constants(graph: Graph) -> dict[Value, str]:
-    """The constants that stand in the boxes that take them: single numbers."""
+    """The scalar constants to show inside the boxes that use them."""
     found: dict[Value, str] = {}
     for eqn in graph.eqns:
         if eqn.op.name == "const" and "value" in eqn.attrs and not isinstance(eqn.attrs["value"], tuple):
@@ -180,14 +181,14 @@ def inline_constants(graph: Graph) -> dict[Value, str]:
 
 
 def group_equations(eqns: Sequence[Eqn], most: int | None) -> list[list[Eqn]]:
-    """Equations one by one; if they are too many, neighbours that come from one line, then as many as it takes."""
+    """Equations one by one; if they are too many, grouped by source line, then as far as needed."""
     if most is None or len(eqns) <= most:
         return [[e] for e in eqns]
     return merge_neighbors(merge_neighbors([[e] for e in eqns], most, same_line), most, lambda a, b: True)
 
 
 def merge_neighbors(found: list[list[Eqn]], most: int, fit: Callable[[Eqn, Eqn], bool]) -> list[list[Eqn]]:
-    """Neighbours that fit are put together; where all do, as evenly as possible."""
+    """Merge neighbours that fit; if all do, into groups of equal size."""
     if len(found) <= most:
         return found
     size = -(-len(found) // most)
@@ -212,7 +213,7 @@ def span_line(span: Span) -> tuple[Any, int]:
 
 
 def fold_equations(run: Sequence[Eqn], marks: EqnHighlights) -> DiagramBox:
-    """The one box of several equations."""
+    """One box for several equations."""
     spans = [e.span for e in run if e.span is not NO_SPAN]
     lines = sorted({s.position[0] for s in spans})
     where = f"line {lines[0]}" + (f" to {lines[-1]}" if lines[-1:] != lines[:1] else "") if lines else ""
@@ -223,14 +224,14 @@ def fold_equations(run: Sequence[Eqn], marks: EqnHighlights) -> DiagramBox:
 
 
 def inputs_and_outputs(run: Sequence[Eqn]) -> tuple[list[Value], list[Value]]:
-    """What several equations read from elsewhere, and what they define."""
+    """The values that several equations read from outside, and those that they define."""
     results = [r for e in run for r in e.results]
     own = set(results)
     return [v for e in run for v in e.operands if v not in own], results
 
 
 def source_caption(eqn: Eqn) -> str:
-    """The text that an equation comes from, and its line."""
+    """The source text of an equation, with its line."""
     if eqn.span is NO_SPAN:
         return ""
     text = " ".join(eqn.span.text.split("\n")[0].split())
@@ -238,7 +239,7 @@ def source_caption(eqn: Eqn) -> str:
 
 
 def box_tooltip(eqn: Eqn) -> str:
-    """The equation in full, its types among them, where it stands, and that line."""
+    """The full equation with types, its position, and its source line."""
     text = eqn_text(eqn)
     shown = text if len(text) <= 600 else text[:599] + "…"
     if eqn.span is NO_SPAN:

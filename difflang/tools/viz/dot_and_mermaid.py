@@ -1,4 +1,4 @@
-"""Pictures as text for other programs: DOT for Graphviz, Mermaid for Markdown, and JSON."""
+"""Diagrams as text for other tools: DOT for Graphviz, Mermaid for Markdown, and JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_COLOR = "#f6f8fa"
 
 
 def dot(pictures: Sequence[Diagram]) -> str:
-    """A digraph, each region a cluster. Source: Graphviz, The DOT Language."""
+    """A digraph with a cluster for each region. Source: Graphviz, The DOT Language."""
     lines = [
         "digraph difflang {", '  node [shape=box, style="rounded,filled", fontname="monospace", fontsize=11];',
         '  edge [fontname="monospace", fontsize=9, color="#8c959f", fontcolor="#656d76"];', "  compound=true;",
@@ -31,16 +31,15 @@ def dot_cluster(picture: Diagram, name: str, title: str, indent: str, lines: lis
     for i, box in enumerate(picture.boxes):
         at = f"{name}_{i}"
         if box.inside:
-            told = f"label={dot_string(box_text(box))}; bgcolor={dot_string(box_color(box))};"
-            lines += [f"{inner}subgraph cluster_{at} {{", f"{inner}  {told}",
+            style = f"label={dot_string(box_text(box))}; bgcolor={dot_string(box_color(box))};"
+            lines += [f"{inner}subgraph cluster_{at} {{", f"{inner}  {style}",
                       f'{inner}  {at} [shape=point, style=invis, tooltip={dot_string(box.tip)}];']  # fmt: skip
             for k, region in enumerate(box.inside):
                 dot_cluster(region, f"{at}_{k}", region.title, inner + "  ", lines)
             lines.append(f"{inner}}}")
         else:
-            lines.append(
-                f"{inner}{at} [label={dot_string(box_text(box))}, fillcolor={dot_string(box_color(box))}, tooltip={dot_string(box.tip)}];"
-            )
+            style = f"label={dot_string(box_text(box))}, fillcolor={dot_string(box_color(box))}"
+            lines.append(f"{inner}{at} [{style}, tooltip={dot_string(box.tip)}];")
     for wire in picture.wires:
         source, target = picture.boxes[wire.source], picture.boxes[wire.target]
         ends = [f"ltail=cluster_{name}_{wire.source}"] * bool(source.inside)
@@ -59,7 +58,7 @@ def box_color(box: DiagramBox) -> str:
 
 
 def dot_string(text: str) -> str:
-    """A text of DOT: a backslash would begin an escape."""
+    """A DOT string: backslashes are escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "")
     return f'"{escaped}"'
 
@@ -68,7 +67,7 @@ def dot_string(text: str) -> str:
 
 
 def mermaid(pictures: Sequence[Diagram]) -> str:
-    """A flowchart, each region a subgraph. Source: Mermaid, Flowcharts - Basic Syntax."""
+    """A flowchart with a subgraph for each region. Source: Mermaid, Flowcharts - Basic Syntax."""
     lines = ["flowchart TB"]
     styles: dict[str, list[str]] = {}
     for i, each in enumerate(pictures):
@@ -103,7 +102,7 @@ def mermaid_subgraph(
 
 
 def mermaid_escape(text: str) -> str:
-    """A text between quotes: what means something to Mermaid or HTML is written by its number."""
+    """A quoted Mermaid text: characters with a meaning in Mermaid or HTML become character references."""
     safe = set(" _.,:+-=()")
     parts = [c if c.isalnum() or c in safe else "<br/>" if c == "\n" else f"#{ord(c)};" for c in text]
     return "".join(parts)
@@ -113,7 +112,7 @@ def mermaid_escape(text: str) -> str:
 
 
 def pictures_as_json(pictures: Sequence[Diagram]) -> list[dict[str, Any]]:
-    """Boxes and wires as data: a wire leads from the box of that number, of its own picture, to another."""
+    """Boxes and wires as data: a wire refers to boxes by their index in its own diagram."""
     return [picture_as_json(p) for p in pictures]
 
 

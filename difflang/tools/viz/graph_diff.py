@@ -1,4 +1,4 @@
-"""Which equations of a graph stand in another one too: what a pass changed, what a derivative adds."""
+"""The difference of two graphs: which equations they share, what a pass changed, what a derivative adds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from difflang.ir.structural_equality import StructuralKeys, attrs_key
 
 
 def shared_equations(graph: Graph, other: Graph) -> set[Eqn]:
-    """The equations of `graph`, at any depth, with one in `other` that computes the same of the same parameters.
+    """The equations of `graph`, at any depth, for which `other` has one that computes the same of the same parameters.
 
-    An equation that occurs once there has one counterpart here. Where regions differ, the equations in them are held
-    against those of the next equation there with the same op at the same place.
-    Cost: linear; a graph that is used many times is compared where it is met first.
+    Each equation has at most one counterpart. If regions differ, their equations are compared with those of the next
+    equation in `other` with the same op and source position.
+    Cost: linear; a graph that is used several times is compared at its first use.
     """
     found: set[Eqn] = set()
     numbers = GraphNumbering()
@@ -42,7 +42,9 @@ def shared_equations(graph: Graph, other: Graph) -> set[Eqn]:
 
 
 def similar_equations(graph: Graph, other: Graph, known: set[Eqn]) -> set[Eqn]:
-    """The equations of `graph` beyond those `known` that are in `other` but for what they take: same op, same place."""
+    """The equations of `graph` outside `known` that differ from one in `other` by operands only: same op, same
+    position.
+    """
     left = Counter(equation_kind(e) for g in graphs_postorder(other)[0] for e in g.eqns)
     rest = [e for g in graphs_postorder(graph)[0] for e in g.eqns]
     left.subtract(equation_kind(e) for e in rest if e in known)
@@ -76,14 +78,14 @@ def nested_equations(eqn: Eqn, seen: set[Graph]) -> set[Eqn]:
 
 
 class GraphNumbering:
-    """Gives what computes the same, of parameters of the same names, the same number, in however many graphs."""
+    """Value numbering across graphs: equations that compute the same of equally named params get the same number."""
 
     def __init__(self) -> None:
         self.keys = StructuralKeys()
         self.numbers: dict[Hashable, int] = {}
 
     def of(self, graph: Graph) -> list[int]:
-        """A number for each equation."""
+        """The number of each equation."""
         values: dict[Value, Hashable] = dict(zip(graph.params, param_keys(graph.params), strict=True))
         found: list[int] = []
         for eqn in graph.eqns:
@@ -97,6 +99,6 @@ class GraphNumbering:
 
 
 def param_keys(params: Sequence[Value]) -> list[Hashable]:
-    """What the parameters are called, by their place where that does not tell them apart."""
+    """Keys for the parameters: their names, or their positions if names are missing or repeated."""
     count = Counter(p.hint for p in params)
     return [p.hint if p.hint and count[p.hint] == 1 else i for i, p in enumerate(params)]

@@ -1,7 +1,7 @@
-"""Where the boxes and wires of a picture lie: layer below layer, few crossings, wires that hardly bend.
+"""Layered layout of a diagram: boxes in layers, few crossings, almost straight wires.
 
-Source: Sugiyama, Tagawa and Toda 1981, Methods for Visual Understanding of Hierarchical System Structures. What a
-layer wants is given to it by regression under an order (Barlow et al. 1972), which is exact and linear.
+Source: Sugiyama, Tagawa and Toda 1981, Methods for Visual Understanding of Hierarchical System Structures. Positions
+within a layer are found by isotonic regression (Barlow et al. 1972), which is exact and linear.
 """
 
 from __future__ import annotations
@@ -14,27 +14,25 @@ from msgspec import Struct, field
 
 from difflang.tools.viz.diagram import Diagram, DiagramBox, DiagramWire
 
-CHAR, SMALL = 7.3, 6.1  # widths of a letter of 12 and of 10 pixels, in a typewriter's font
+# All lengths are in pixels.
+CHAR, SMALL = 7.3, 6.1  # the width of a monospaced letter in the 12 px and the 10 px font
 LINE, PAD, GAP, WIRE_GAP = 17.0, 10.0, 22.0, 12.0
-LAYER_GAP, LABELED_GAP, STUB = (
-    26.0,
-    50.0,
-    17.0,
-)  # between two layers: without and with types beside the wires, and how far these go down first
-MARGIN, HEAD = 14.0, 24.0  # around what is inside a box, and for its title
-SWEEPS, ROUNDS = 12, 24
-WIDEST = 30  # letters of a type beside a wire that make room for themselves
+# Between two layers, without and with types beside the wires; and the straight start of a labelled wire.
+LAYER_GAP, LABELED_GAP, STUB = 26.0, 50.0, 17.0
+MARGIN, HEAD = 14.0, 24.0  # around the contents of a box, and for its title
+SWEEPS, ROUNDS = 12, 24  # of crossing reduction, and of positioning
+WIDEST = 30  # the longest wire label, in letters, that widens its box
 
 
 class LayoutItem(Struct, eq=False):
-    """A box, or the place where a wire goes through a layer."""
+    """A box, or a dummy node where a wire crosses a layer."""
 
     box: DiagramBox | None
     layer: int
     width: float
     height: float
-    x: float = 0.0  # of its middle
-    y: float = 0.0  # of its top
+    x: float = 0.0  # its horizontal centre
+    y: float = 0.0  # its top
     predecessors: list[LayoutItem] = field(default_factory=list["LayoutItem"])
     successors: list[LayoutItem] = field(default_factory=list["LayoutItem"])
     inside: tuple[PlacedDiagram, ...] = ()
@@ -46,7 +44,7 @@ class LayoutItem(Struct, eq=False):
 
 
 class WirePath(Struct, frozen=True, eq=False):
-    """A wire, or the part of it that several share, from point to point. It ends at a box if it has a tip."""
+    """A wire, or the part that several share, as a polyline. With `tip` it ends at a box."""
 
     points: tuple[tuple[float, float], ...]
     label: str
@@ -55,7 +53,7 @@ class WirePath(Struct, frozen=True, eq=False):
 
 
 class PlacedDiagram(Struct, frozen=True, eq=False):
-    """A picture whose boxes have places, its own corner at 0, 0."""
+    """A diagram with positioned boxes, its own corner at the origin."""
 
     picture: Diagram
     items: tuple[LayoutItem, ...]
@@ -65,12 +63,12 @@ class PlacedDiagram(Struct, frozen=True, eq=False):
 
 
 def text_width(text: str) -> int:
-    """How many letters wide a text is: those of East Asia count twice."""
+    """The width of a text in letters; East Asian wide characters count twice."""
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def layout_diagram(picture: Diagram) -> PlacedDiagram:
-    """A picture, its inner ones first, each by itself. Cost: about linear in wires times the layers they cross."""
+    """Lay out a diagram, inner diagrams first. Cost: about linear in wires times the layers they cross."""
     labels = wire_labels(picture)
     items = [make_item(i, box, picture, labels) for i, box in enumerate(picture.boxes)]
     assign_layers(items, picture)
@@ -90,7 +88,7 @@ def layout_diagram(picture: Diagram) -> PlacedDiagram:
 
 
 def wire_labels(picture: Diagram) -> dict[tuple[int, int], str]:
-    """What stands beside the beginning of the wires of a value. A parameter says its name itself."""
+    """The labels at the start of each value's wires. A parameter's box already shows its name."""
     return {(w.source, w.port): w.type if picture.boxes[w.source].kind == "param" else w.label for w in picture.wires}
 
 
@@ -110,8 +108,11 @@ def make_item(i: int, box: DiagramBox, picture: Diagram, labels: dict[tuple[int,
 
 
 def assign_layers(items: Sequence[LayoutItem], picture: Diagram) -> None:
-    """Below all that it reads; parameters first, results last, and what reads nothing just above its first reader."""
-    for wire in picture.wires:  # in the order of their targets, which is that of the program
+    """Each box below all that it reads; parameters first, results last, a box without inputs just above its first
+    reader.
+    """
+    # Wires are in program order of their targets, so that each source has its final layer.
+    for wire in picture.wires:
         items[wire.target].layer = max(items[wire.target].layer, items[wire.source].layer + 1)
     last = max(i.layer for i in items)
     readers: dict[int, int] = {}
@@ -130,7 +131,7 @@ Chains = dict[tuple[int, int], list[LayoutItem]]
 
 
 def add_dummy_nodes(items: Sequence[LayoutItem], picture: Diagram) -> Chains:
-    """For each value the places where it goes through layers, which all of its readers share; joins what is next."""
+    """Add dummy nodes where values cross layers, shared by all readers of a value, and connect neighbours."""
     chains: Chains = {}
     for wire in picture.wires:
         source, target = items[wire.source], items[wire.target]
@@ -144,7 +145,7 @@ def add_dummy_nodes(items: Sequence[LayoutItem], picture: Diagram) -> Chains:
 
 
 def wire_predecessor(source: LayoutItem, target: LayoutItem, chain: Sequence[LayoutItem]) -> LayoutItem:
-    """Where the last piece of a wire begins."""
+    """The start of the last segment of a wire."""
     steps = target.layer - source.layer - 1
     return chain[steps - 1] if steps else source
 
@@ -154,11 +155,13 @@ def connect_items(upper: LayoutItem, lower: LayoutItem) -> None:
     lower.predecessors.append(upper)
 
 
-# ---- The order in a layer
+# ---- Crossing reduction: the order within each layer
 
 
 def reduce_crossings(rows: list[list[LayoutItem]]) -> None:
-    """Each layer in the order of what is above it, then below it, and so on: the order with the fewest crossings."""
+    """Sort each layer by the barycentres of the layer above, then below, and so on; keep the order with fewest
+    crossings.
+    """
     best, order = None, [list(row) for row in rows]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
@@ -180,7 +183,7 @@ def barycenter(item: LayoutItem, places: dict[LayoutItem, int], down: bool) -> f
 
 
 def count_crossings(upper: Sequence[LayoutItem], lower: Sequence[LayoutItem]) -> int:
-    """How many pairs of wires between two layers cross: inversions, counted in a tree of sums."""
+    """The number of crossing wires between two layers: inversions, counted with a Fenwick tree."""
     places = {item: i for i, item in enumerate(lower)}
     ends = [p for item in upper for p in sorted(places[o] for o in item.successors)]
     sums = [0] * (len(lower) + 1)
@@ -197,11 +200,11 @@ def count_crossings(upper: Sequence[LayoutItem], lower: Sequence[LayoutItem]) ->
     return found
 
 
-# ---- Places
+# ---- Coordinates
 
 
 def assign_x(rows: list[list[LayoutItem]]) -> None:
-    """Each item near the middle of what it is joined to, none over another."""
+    """Place each item near the mean of its neighbours, without overlap."""
     for row in rows:
         position_layer(row, [0.0] * len(row), [1.0] * len(row))
     for round in range(ROUNDS):
@@ -218,18 +221,19 @@ def assign_x(rows: list[list[LayoutItem]]) -> None:
 
 
 def wire_weight(a: LayoutItem, b: LayoutItem) -> float:
-    """How straight a wire is to be: the most where it only goes through layers."""
+    """How straight a wire should be: most between two dummy nodes."""
     return (1.0, 3.0, 12.0)[(a.box is None) + (b.box is None)]
 
 
 def position_layer(row: Sequence[LayoutItem], wants: Sequence[float], weights: Sequence[float]) -> None:
-    """Put a layer as near as can be to where its items want to be, in order and apart."""
+    """Place the items of a layer as near as possible to their targets, in order and without overlap."""
     offsets, at = list[float](), 0.0
     for i, item in enumerate(row):
         if i:
             both = item.box is not None and row[i - 1].box is not None
             at += row[i - 1].width / 2 + item.width / 2 + (GAP if both else WIRE_GAP)
         offsets.append(at)
+    # Pool adjacent violators: items whose targets are out of order share the weighted mean of their targets.
     pools: list[tuple[float, float, int]] = []  # mean, weight, count
     for want, weight, offset in zip(wants, weights, offsets, strict=True):
         mean, total, count = want - offset, weight, 1
@@ -244,7 +248,7 @@ def position_layer(row: Sequence[LayoutItem], wants: Sequence[float], weights: S
 
 
 def assign_y(rows: Sequence[Sequence[LayoutItem]], labelled: set[int]) -> None:
-    """Each layer below the one before; what is lower than its layer stands in the middle of it."""
+    """Each layer below the previous one; a lower box is centred in its layer."""
     at = 0.0
     for number, row in enumerate(rows):
         tall = max([i.height for i in row], default=0.0)
@@ -268,7 +272,7 @@ def shift_to_origin(rows: Sequence[Sequence[LayoutItem]]) -> None:
 def route_wires(
     items: Sequence[LayoutItem], picture: Diagram, chains: Chains, labels: dict[tuple[int, int], str]
 ) -> list[WirePath]:
-    """The wires as they are drawn. What several wires share is drawn once."""
+    """The drawn wires; a part that several wires share is drawn once."""
     inputs = input_positions(items, picture, chains)
     found: list[WirePath] = []
     drawn: dict[tuple[int, int], int] = {}
@@ -297,7 +301,7 @@ def output_x(item: LayoutItem, port: int) -> float:
 
 
 def input_positions(items: Sequence[LayoutItem], picture: Diagram, chains: Chains) -> dict[int, float]:
-    """Where each wire enters its box: side by side in the order in which they come."""
+    """Where each wire enters its box: side by side in the order of their origins."""
     into: dict[int, list[tuple[float, int]]] = {}
     for n, wire in enumerate(picture.wires):
         source = wire_predecessor(items[wire.source], items[wire.target], chains[wire.source, wire.port])

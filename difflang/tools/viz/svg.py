@@ -1,4 +1,4 @@
-"""Placed pictures as svg: a file by itself, for light and dark screens, without scripts and without fonts."""
+"""Renders positioned diagrams as a standalone svg file, for light and dark screens, without scripts or fonts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HIGHLIGHT_CLASSES = {"new": "new", "gone": "gone", "some": "some"}
 
 
 def render_svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
-    """The pictures side by side. With `links`, a box leads to `#L7`, the line of that text which it comes from."""
+    """The diagrams side by side. With `links`, a box links to `#L7`, its line of that source."""
     found = [layout_diagram(p) for p in pictures]
     legend = {mark: text for p in pictures for mark, text in p.legend.items()}
     width = sum(max(p.width, 9 * text_width(p.picture.title)) for p in found) + APART * (len(found) - 1) + 2 * EDGE
@@ -73,7 +73,7 @@ def render_svg(pictures: Sequence[Diagram], links: Source | None = None) -> str:
 
 
 def escape_xml(text: str) -> str:
-    """A text as XML has it, which cannot hold control characters at all."""
+    """A text escaped for XML, without control characters, which XML cannot hold."""
     return html.escape(printable(text))
 
 
@@ -88,7 +88,7 @@ def legend_svg(legend: dict[str, str], x: float, y: float) -> str:
 
 
 def diagram_svg(found: PlacedDiagram, x: float, y: float, links: Source | None) -> str:
-    """A picture with its corner there."""
+    """A diagram with its corner at (x, y)."""
     wires = [wire_svg(path) for path in found.paths]
     boxes = [box_svg(item, links) for item in found.items]
     labels = [label_svg(path) for path in found.paths if path.label]
@@ -97,7 +97,7 @@ def diagram_svg(found: PlacedDiagram, x: float, y: float, links: Source | None) 
 
 
 def wire_svg(path: WirePath) -> str:
-    """A smooth line that leaves and enters upright, with a tip."""
+    """A smooth line with vertical ends and an arrow head."""
     (x, y), *rest = path.points
     parts = [f"M{x:.1f} {y:.1f}"]
     for to, down in rest:
@@ -108,9 +108,9 @@ def wire_svg(path: WirePath) -> str:
             else f"C{x:.1f} {y + half:.1f} {to:.1f} {down - half:.1f} {to:.1f} {down:.1f}"
         )
         x, y = to, down
-    told = escape_xml(path.wire.label)
+    label = escape_xml(path.wire.label)
     return (
-        f'<path class="wire" d="{" ".join(parts)}"><title>{told}</title></path>'
+        f'<path class="wire" d="{" ".join(parts)}"><title>{label}</title></path>'
         f'<path class="tip" d="M{x:.1f} {y:.1f}l-3.5 -7h7z"/>'
     )
 
@@ -131,9 +131,8 @@ def box_svg(item: LayoutItem, links: Source | None) -> str:
     top = item.y + 17
     parts.append(f'<text text-anchor="middle" x="{item.x:.1f}" y="{top:.1f}">{escape_xml(shown.title)}</text>')
     if shown.below:
-        parts.append(
-            f'<text class="small" text-anchor="middle" x="{item.x:.1f}" y="{top + 14:.1f}">{escape_xml(shown.below)}</text>'
-        )
+        text = escape_xml(shown.below)
+        parts.append(f'<text class="small" text-anchor="middle" x="{item.x:.1f}" y="{top + 14:.1f}">{text}</text>')
     drawn = (
         f'<g class="{words}">' + "".join(parts) + (f"<g>{regions_svg(item, links)}</g>" if item.inside else "") + "</g>"
     )

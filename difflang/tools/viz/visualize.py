@@ -1,4 +1,4 @@
-"""`difflang viz`: the typed graph of a function as a picture, beside that of its gradient, or of what a pass did."""
+"""`difflang viz`: the graph of a function as a diagram, beside its gradient or the result of a pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GONE, MADE = {"gone": "removed", "some": "has different operands, or contains a 
 
 
 class VizOptions(Struct, frozen=True):
-    """What to draw: at which stage, beside the gradient in `wrt`, what the pass `change` does; all, however much."""
+    """What to draw: the stage, the gradient in `wrt`, the effect of the pass `change`; with `all`, without folding."""
 
     stage: str = "optimized"
     wrt: str | None = None
@@ -49,7 +49,7 @@ class VizOptions(Struct, frozen=True):
 
 
 class VizResult(Struct, frozen=True):
-    """The pictures, side by side; what is to be said about them; the function that they are of."""
+    """The diagrams side by side, notes about them, and the function."""
 
     pictures: tuple[Diagram, ...]
     notes: tuple[str, ...]
@@ -57,20 +57,22 @@ class VizResult(Struct, frozen=True):
 
 
 def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, options: VizOptions) -> VizResult:
-    """The pictures of a function of a file. Sizes that nobody tells keep their names.
+    """The diagrams of a function of a file. Sizes without a value stay symbolic.
 
-    Errors: DL0201 for an unknown entry, DL1207 and DL1210 for what is told wrongly, or where a size has to be told.
+    Errors: DL0201 for an unknown entry, DL1207 and DL1210 for wrong argument types, or if a size needs a value.
     """
     load_values(checked, path, Engine("interpret"), options.words)
     decl = single_function(checked, entry)
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))
     arguments, names = symbolic_arguments(checked.module, decl, options.argument_specs)
-    road = VizPipeline(checked, decl, arguments, named=bool(names))
+    pipeline = VizPipeline(checked, decl, arguments, named=bool(names))
     notes: list[str] = []
     with report_open_sizes(decl, names):
         pictures = (
-            pass_diagrams(road, options, notes) if options.change is not None else gradient_diagrams(road, options)
+            pass_diagrams(pipeline, options, notes)
+            if options.change is not None
+            else gradient_diagrams(pipeline, options)
         )
     if any(p.folded() for p in pictures) and not options.all:
         notes.append(f"more than {MAX_EQUATIONS} equations: some are folded; --all shows every one")
@@ -79,7 +81,7 @@ def visualize(checked: CheckedProgram, path: Path | None, entry: str | None, opt
 
 @contextmanager
 def report_open_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, None, None]:
-    """What names of sizes leave open, as a diagnostic. Errors: DL1210."""
+    """Report what depends on symbolic sizes as a diagnostic. Errors: DL1210."""
     try:
         yield
     except (DeferCheck, TypeMismatch, UnknownSize, DifflangError) as error:
@@ -94,7 +96,7 @@ def report_open_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, No
 
 
 class VizPipeline(Struct, frozen=True):
-    """The way of one function to what is compiled; of sizes that are names, to what reads best."""
+    """The compiler pipeline of one function; with symbolic sizes, the pipeline for reading."""
 
     checked: CheckedProgram
     decl: tree.Fn
@@ -102,7 +104,7 @@ class VizPipeline(Struct, frozen=True):
     named: bool
 
     def graph(self, wrt: str | None) -> Graph:
-        """The function or its gradient as elaborated, values called as in the program. Errors: DL0403, DL04."""
+        """The elaborated function or its gradient, with the program's names for values. Errors: DL0403, DL04."""
         decl = self.decl
         type, name = ClosureType(FnCode(decl, self.checked.module), ()), decl.name
         if wrt is not None:
@@ -115,7 +117,7 @@ class VizPipeline(Struct, frozen=True):
         return expand_with_names(graph, {}) if self.named else differentiate_graph(graph)
 
     def start(self, wrt: str | None) -> Graph:
-        """Where the passes begin that make a program smaller: without derivative equations."""
+        """The input of the optimization passes: without derivative equations."""
         graph = self.graph(wrt)
         if any(e.op.expand for g in graphs_postorder(graph)[0] for e in g.eqns):
             return self.derived(graph)
@@ -134,25 +136,25 @@ class VizPipeline(Struct, frozen=True):
                 return optimize_for_reading(self.derived(graph)) if self.named else finalize_graph(graph)
 
 
-def gradient_diagrams(road: VizPipeline, options: VizOptions) -> list[Diagram]:
-    """The function, and beside it its gradient: what it adds is marked."""
+def gradient_diagrams(pipeline: VizPipeline, options: VizOptions) -> list[Diagram]:
+    """The function, and beside it its gradient with the added equations highlighted."""
     most = None if options.all else MAX_EQUATIONS
-    plain = road.graph_at(options.stage, None)
-    first = build_diagram(plain, road.decl.name, max_equations=most)
+    plain = pipeline.graph_at(options.stage, None)
+    first = build_diagram(plain, pipeline.decl.name, max_equations=most)
     if options.wrt is None:
         return [first]
-    gradient = road.graph_at(options.stage, options.wrt)
+    gradient = pipeline.graph_at(options.stage, options.wrt)
     added = highlight_equations(gradient, shared_equations(gradient, plain), "new")
-    title = f"gradient of {road.decl.name} with respect to {options.wrt}"
+    title = f"gradient of {pipeline.decl.name} with respect to {options.wrt}"
     return [first, build_diagram(gradient, title, added, max_equations=most, legend=ADDED)]
 
 
-def pass_diagrams(road: VizPipeline, options: VizOptions, notes: list[str]) -> list[Diagram]:
-    """The graph before a pass first changes it, and after that."""
+def pass_diagrams(pipeline: VizPipeline, options: VizOptions, notes: list[str]) -> list[Diagram]:
+    """The graph before and after the first time that a pass changes it."""
     most, name = None if options.all else MAX_EQUATIONS, options.change
-    start = road.start(options.wrt)
+    start = pipeline.start(options.wrt)
     changing: list[str] = []
-    for each, before, after in full_pipeline_steps(start, read=road.named):
+    for each, before, after in full_pipeline_steps(start, read=pipeline.named):
         gone, made = highlight_diff(before, after, "gone"), highlight_diff(after, before, "new")
         if after is before or not (gone or made):
             continue
@@ -164,17 +166,17 @@ def pass_diagrams(road: VizPipeline, options: VizOptions, notes: list[str]) -> l
             ]
     here = ", ".join(dict.fromkeys(changing)) or "none"
     notes.append(f"{name} changes nothing here; these passes do: {here}")
-    return [build_diagram(start, road.decl.name, max_equations=most)]
+    return [build_diagram(start, pipeline.decl.name, max_equations=most)]
 
 
 def highlight_diff(graph: Graph, other: Graph, mark: str) -> dict[Eqn, str]:
-    """What is in one graph and not in the other, and what is in both and differs in what it takes or holds."""
+    """Marks for equations of one graph that the other lacks, and for those that differ in operands or regions only."""
     same = shared_equations(graph, other)
     return highlight_equations(graph, same, mark) | dict.fromkeys(similar_equations(graph, other, same), "some")
 
 
 def highlight_equations(graph: Graph, without: Iterable[Eqn], mark: str) -> dict[Eqn, str]:
-    """A mark for each equation, at any depth, but for some. What holds only such has none itself."""
+    """A mark for each equation at any depth, except some. An equation that only contains exceptions has none itself."""
     left = set(without)
     return {e: mark for g in graphs_postorder(graph)[0] for e in g.eqns if e not in left}
 
