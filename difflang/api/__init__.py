@@ -1,4 +1,4 @@
-"""difflang in Python: `load` a file or text, and call, differentiate, interpret and lower its functions."""
+"""The Python API: `load` a file or a text, and call, differentiate, interpret and lower its functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ExternBindings = Mapping[str, Callable[..., Any] | Extern]
 
 
 class Module(Unpicklable):
-    """A loaded file. Its functions, the classes of its records and the modules it imports are attributes and items."""
+    """A loaded file. Its functions, record classes and imported modules are attributes and items."""
 
     def __init__(self, loaded: LoadedProgram, declarations: Declarations, name: str, file: str | None) -> None:
         self.__name__ = name
@@ -92,7 +92,7 @@ class Module(Unpicklable):
         return f"<difflang module {self.__name__}: {', '.join(self)}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: its functions and records with what is said of them, in plain text, HTML, Markdown."""
+        """The notebook display: its functions and records with their docs, as plain text, HTML and Markdown."""
         functions = [f for name in self if isinstance(f := self[name], Function)]
         return module_mimebundle(self.__name__, self._module, functions)
 
@@ -100,15 +100,17 @@ class Module(Unpicklable):
 def load(
     path: str | Path, *, seed: int = 0, paths: Sequence[str | Path] = (), externs: ExternBindings | None = None
 ) -> Module:
-    """The functions of a file, checked. Its statements are not run.
+    """Load and check a file; its functions are attributes. Its statements are not run.
 
-    A top-level `let` that a function uses is evaluated when it is first needed, in silence; it may read files in the
-    folder of the program. What depends on a `var` is had only by running the file. `seed` is where random calls start,
-    `paths` are further folders that imports lead into. `externs` are Python's functions for its `extern fn`s by name,
-    or by `model.name` those of a module that it imports: functions that JAX can trace, or what `extern` makes.
+    A top-level `let` that a function uses is evaluated at its first use, without output; it may read files in the
+    program's folder. Values that depend on a `var` need a run of the file. `seed` starts the random streams, `paths`
+    are
+    further folders to search for imports. `externs` binds Python functions to its `extern fn`s by name, or by
+    `model.name` to those of an imported module: functions that JAX can trace, or results of `extern`.
 
-    Errors: ParseError, CheckError; DataError where there is no such file; ArgumentError for a function of Python that
-    is not of its declared type.
+    Errors: ParseError, CheckError; DataError if there is no such file; ArgumentError for a Python function that does
+    not
+    have its declared type.
     """
     with classify_errors():
         place = Path(path)
@@ -127,9 +129,9 @@ def loads(
     paths: Sequence[str | Path] = (),
     externs: ExternBindings | None = None,
 ) -> Module:
-    """The functions of a text, checked, as `load` does. Files are read and imported from the current folder.
+    """Load and check a text, as `load` does a file. Files are read and imported from the current folder.
 
-    `origin` says in which file, and on which line of it, the text begins: reports then point there.
+    `origin` is the file and the line where the text begins: reports then point there.
     """
     with classify_errors():
         if origin is not None:

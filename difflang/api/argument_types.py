@@ -1,6 +1,6 @@
-"""What is given in Python, read by the declared types: every leaf is found, typed and named by its path.
+"""Infers the types of Python arguments from declared parameter types, naming each leaf by its path.
 
-Nothing is traced or converted here. What does not fit is refused with the declared and the given type.
+Nothing is traced or converted here. A value that does not fit is refused with the declared and the given type.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
-# Where a type is written: in which module, beside which generic names, in a record applied to what.
+# The scope of a written type: its module, the generic names, and the arguments of the enclosing record type.
 TypeScope = tuple[ModuleScope, dict[str, "str | None"], dict[str, Any]]
 
 
 class ArgumentReader:
-    """Reads arguments into types. `order` collects the places of their leaves, in the order of the types' leaves.
+    """Reads arguments into types. `leaf_order` collects the indices of their leaves, in the order of the types' leaves.
 
     With `specs`, a string may stand for an array of the type it spells.
     """
@@ -55,18 +55,17 @@ class ArgumentReader:
     def __init__(self, module: ModuleScope, specs: bool = False) -> None:
         self.module, self.specs = module, specs
         self.leaf_order: list[int] = []
-        self.key_positions: list[int] = []  # which of these are random keys
-        self.span: Span | None = None  # where the parameter in question is declared
+        self.key_positions: list[int] = []  # the positions of random keys in it
+        self.span: Span | None = None  # the declaration of the current parameter
         self.generics: dict[str, str | None] = {}
-        self.bound_sizes: dict[str, int] = {}  # the sizes that names were bound to before
-        self.applied_types: dict[
-            str, tuple[tree.TypeExpr, TypeScope]
-        ] = {}  # what a record in hand is applied to, and where
+        self.bound_sizes: dict[str, int] = {}  # sizes bound before the call, by `bind`
+        # The type arguments of the record being read, each with its scope.
+        self.applied_types: dict[str, tuple[tree.TypeExpr, TypeScope]] = {}
 
-    # ---- by a written type
+    # ---- By a declared type
 
     def read_declared(self, value: Any, declared: tree.TypeExpr | None, path: str) -> LangType:
-        """The type of a value for which this type is written. Errors: DL12."""
+        """The type of a value with this declared type. Errors: DL12."""
         if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str) and not is_str_type(declared):
             return self.spelled(value, declared, path)
         match declared:
@@ -96,7 +95,7 @@ class ArgumentReader:
                 return self.plain(value, path)
 
     def spelled(self, value: LeafSlot, written: tree.TypeExpr | None, path: str) -> LangType:
-        """The type that a spec spells."""
+        """The type that a spec string spells."""
         type = parse_type(value.value, self.module)
         self.leaf_order += [value.index] * len(leaf_types(type))
         want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
@@ -122,7 +121,7 @@ class ArgumentReader:
         return self.plain(value, path)
 
     def read_record(self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None) -> RecordType:
-        """A record from anything that has its fields by name."""
+        """A record from any value that has its fields by name."""
         given = self.record_fields(value, decl.name, [f.name for f in decl.fields], path)
         home = self.module.declaring_module(decl)
         annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
@@ -141,7 +140,7 @@ class ArgumentReader:
     def vector_arguments(
         self, decl: tree.Record, written: tree.TypeExpr | None
     ) -> dict[str, tuple[tree.TypeExpr, TypeScope]]:
-        """The vectors that a written type `R[V]` puts for the names of a record, and where that is written."""
+        """The vector types that a written type `R[V]` supplies for a record's generic names, with their scope."""
         if not isinstance(written, tree.TypeApply) or len(written.args) != len(decl.generics):
             return {}
         place = (self.module, self.generics, self.applied_types)
@@ -155,7 +154,7 @@ class ArgumentReader:
         generics: dict[str, str | None],
         applied: dict[str, tuple[tree.TypeExpr, TypeScope]] | None = None,
     ) -> Generator[None]:
-        """Inside, types are read as a declaration of that module writes them."""
+        """Inside, types are resolved in the scope of a declaration in this module."""
         outer = self.module, self.generics, self.applied_types
         self.module, self.generics, self.applied_types = module, generics, applied or {}
         try:
@@ -164,7 +163,7 @@ class ArgumentReader:
             self.module, self.generics, self.applied_types = outer
 
     def read_tangent(self, value: Any, inner: tree.TypeExpr, path: str) -> LangType:
-        """A value of a written `D(…)`."""
+        """A value for a written `D(…)`."""
         match inner:
             case tree.TypeTuple(items=items) if len(items) != 1:
                 parts = self.tuple_items(value, len(items), f"D({inner.span.text})", path)
@@ -187,7 +186,7 @@ class ArgumentReader:
     def read_record_tangent(
         self, value: Any, decl: tree.Record, path: str, written: tree.TypeExpr | None = None
     ) -> RecordType:
-        """A change of a record, from anything that has those of its fields by name."""
+        """A tangent of a record, from any value that has the tangents of its fields by name."""
         home = self.module.declaring_module(decl)
         fields = [f for f in decl.fields if has_tangent(f.type, home)]
         given = self.record_fields(
@@ -197,10 +196,10 @@ class ArgumentReader:
             types = tuple(self.read_tangent(given[f.name], f.type, f"{path}.{f.name}") for f in fields)
         return RecordType(decl, tuple(given), types, (), tangent=True)
 
-    # ---- by a type that is known
+    # ---- By a known type
 
     def read_expected(self, value: Any, type: LangType, path: str) -> LangType:
-        """A value that must be of this very type: a tangent, a cotangent."""
+        """A value that must have exactly this type: a tangent, a cotangent."""
         match type:
             case Tensor():
                 found = self.read_array(value, prune_dtype(type.dtype), show_type(type), path)
@@ -228,10 +227,10 @@ class ArgumentReader:
             case _:
                 return self.plain(value, path)
 
-    # ---- by itself
+    # ---- By the value alone
 
     def plain(self, value: Any, path: str) -> LangType:
-        """A value whose type only the value says: arrays, numbers, tuples, functions and records of this module."""
+        """The type of a value without a declared type: an array, number, tuple, function or record of this module."""
         found = record_of_value(value)
         if found is not None and found[0] is not None:
             decl, tangent = found[0], found[1]
@@ -246,7 +245,7 @@ class ArgumentReader:
             return TextType(value.value)
         return self.read_array(value, None, "", path)
 
-    # ---- parts
+    # ---- Parts
 
     def has_tangent(self, written: tree.TypeExpr) -> bool:
         return has_tangent(written, self.module)
@@ -260,7 +259,7 @@ class ArgumentReader:
     def record_fields(
         self, value: Any, shown: str, names: list[str], path: str, also: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be there."""
+        """The fields of a dict, a NamedTuple or a dataclass; `also` are names that may be present."""
         if isinstance(value, dict):
             given = value
         elif isinstance(value, LeafSlot) or (listed := field_names(value)) is None:
@@ -300,7 +299,7 @@ class ArgumentReader:
         return KEY
 
     def read_array(self, value: Any, want: DType | None, shown: str, path: str) -> Tensor:
-        """An array or a number, of the element type that is declared if one is."""
+        """An array or a number, with the declared element type if there is one."""
         if not isinstance(value, LeafSlot):
             raise self.refused(path, shown or "an array", value)
         self.leaf_order.append(value.index)
@@ -317,7 +316,7 @@ class ArgumentReader:
         return self.coerce_dtype(dtype, shape, want, given, shown, path)
 
     def read_number(self, given: complex, want: DType | None, path: str) -> Tensor:
-        """A Python number takes the declared element type, or the one that the other arguments decide."""
+        """A Python number takes the declared element type, or the type that the other arguments determine."""
         if want is not None:
             self.run_check(argument_conversion.convert_python_number, given, Tensor(want), path)
             return Tensor(want)
@@ -337,10 +336,10 @@ class ArgumentReader:
         message = f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given"
         raise self.error("DL1201", message, argument_conversion.dtype_conversion_hint(given, dtype, want, path))
 
-    # ---- refusals
+    # ---- Errors
 
     def run_check(self, check: Callable[..., object], *args: Any) -> None:
-        """A check of the runtime, whose refusal then shows where the parameter is declared."""
+        """Run a check of the runtime; its error gets a label at the parameter's declaration."""
         try:
             check(*args)
         except DifflangError as error:
@@ -367,7 +366,9 @@ class ArgumentReader:
         span: Span,
         preceding: PrecedingTypes,
     ) -> DifflangError:
-        """A value whose type does not fit what is written, and what the names in it stand for by those before it."""
+        """The error for a value that does not fit its declared type, with the bindings of its size names by earlier
+        values.
+        """
         names = sorted(n for n in mentioned_names(written) if n in annotations.bound)
         sources = {
             n: first
@@ -405,12 +406,12 @@ def has_tangent(written: tree.TypeExpr, module: ModuleScope) -> bool:
 
 
 def static_slot(value: Any) -> Any:
-    """A static field of a record is no leaf of JAX's: its value stands for itself."""
+    """A static field of a record, which is no JAX leaf, as a slot of its own."""
     return LeafSlot(-1, value) if isinstance(value, str) else value
 
 
 def describe_value(value: Any) -> str:
-    """What was given, for a message."""
+    """A value described for a message."""
     given = value.value if isinstance(value, LeafSlot) else value
     if isinstance(given, FunctionType):
         return "a function of Python"

@@ -1,4 +1,4 @@
-"""`checked(f)`: a failure beside the result, for programs of JAX, where nothing can be raised."""
+"""`checked(f)`: returns a failure beside the result instead of raising, for use inside JAX transformations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from difflang.types.type_errors import make_error
 
 @dataclass(frozen=True, eq=False)
 class Failure:
-    """Which check of a program failed, if one did: a structure of three integers that JAX carries along.
+    """The failed check of a program, if there is one: a pytree of three integers.
 
-    `number` is zero where all went well, else that of a check; the others are what it was about. Under `jax.vmap` there
-    is one of each for every lane.
+    `number` is zero if all checks passed, else the number of a check; the others are details for its message. Under
+    `jax.vmap` each is a batch of numbers.
     """
 
     loaded: LoadedProgram
@@ -32,7 +32,7 @@ class Failure:
 
     @property
     def happened(self) -> Any:
-        """Whether a check failed, as an array of truths."""
+        """Whether a check failed, as a boolean array."""
         return self.number != 0
 
     def __bool__(self) -> bool:
@@ -44,9 +44,9 @@ class Failure:
         return f"<failure: {self.error()}>" if self else "<no failure>"
 
     def error(self) -> DifflangError | None:
-        """The error that it is, of the first lane that failed; nothing where all went well.
+        """The error of the first batch element that failed; None if no check failed.
 
-        Errors: ArgumentError inside a JAX transformation, where nobody knows yet.
+        Errors: ArgumentError inside a JAX transformation, where the value is not known yet.
         """
         if pytrees.has_tracers([self.number]):
             message = "inside a JAX transformation, whether a check failed is not known yet"
@@ -59,16 +59,16 @@ class Failure:
         return None
 
     def throw(self) -> None:
-        """Raise the error that it is, if a check failed."""
+        """Raise the error if a check failed."""
         error = self.error()
         if error is not None:
             raise error
 
 
 def checked(f: object) -> Callable[..., tuple[Failure, Any]]:
-    """The function that gives a failure and the result of `f`, and never raises for a check that fails.
+    """A function that returns a failure and the result of `f`, and never raises for a failed check.
 
-    So a failure can be told under `jax.jit`, `jax.vmap` and the rest; where there is one, the result means nothing.
+    It works under `jax.jit`, `jax.vmap` and the rest; if there is a failure, the result is meaningless.
     """
     if not isinstance(f, Function):
         raise classify_error(

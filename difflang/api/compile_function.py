@@ -1,4 +1,4 @@
-"""One function from a text: `compile`, and `@define` for a text that stands in a Python file."""
+"""Functions from source text: `compile`, and the decorator `@define` for a program in a docstring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUOTES = re.compile(r"[a-zA-Z]*(?:\"{3}|'{3}|\"|')")
 def compile(source: str, entry: str | None = None, *, externs: ExternBindings | None = None) -> Function:
     """A function of a text: its only one, or `entry`. `externs` are as for `load`.
 
-    Errors: ParseError, CheckError; ArgumentError where there is no such function, or several and none is named.
+    Errors: ParseError, CheckError; ArgumentError if there is no such function, or several and no `entry`.
     """
     return select_function(loads(source, externs=externs), entry)
 
@@ -45,7 +45,7 @@ def define(function: Callable[..., Any]) -> Function:
 
     The Python function itself is never called; its parameters are for readers and editors.
 
-    Errors: those of `compile`; ArgumentError for what has no docstring.
+    Errors: those of `compile`; ArgumentError for a function without a docstring.
     """
     text = getattr(function, "__doc__", None)
     if (not inspect.isroutine(function) and not hasattr(function, "__wrapped__")) or not text:
@@ -56,16 +56,16 @@ def define(function: Callable[..., Any]) -> Function:
 
 
 def docstring_source(function: Callable[..., Any], text: str) -> tuple[str, str, tuple[str, int] | None]:
-    """A docstring, indented as it stands in its file; the function's name; the file, and the line where it begins."""
+    """The docstring with its indentation in the file, the function's name, the file, and the line where it begins."""
     name, function = function.__qualname__, inspect.unwrap(function)
     try:
         lines, first = inspect.getsourcelines(function)
         indent = len(lines[0]) - len(lines[0].lstrip())
         (parsed,) = ast.parse("".join(line[indent:] for line in lines)).body
-    except (OSError, TypeError, ValueError, SyntaxError):  # typed in a session, or made by a program
+    except (OSError, TypeError, ValueError, SyntaxError):  # typed in a session, or generated
         return text, name, None
     if not isinstance(parsed, (ast.FunctionDef, ast.AsyncFunctionDef)) or ast.get_docstring(parsed) is None:
-        return text, name, None  # a docstring that was put there later
+        return text, name, None  # a docstring assigned later
     statement = parsed.body[0]
     quotes = QUOTES.match(lines[statement.lineno - 1], indent + statement.col_offset)
     column = quotes.end() if quotes else 0

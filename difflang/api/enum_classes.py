@@ -1,4 +1,4 @@
-"""Enums in Python: a class for each variant, under one for the enum; and values that only a running program chooses."""
+"""Python classes of enums: a class for each variant below one for the enum; and values chosen at run time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class EnumClasses:
         self.bases: dict[tree.Enum, type] = {}
 
     def class_for_type(self, type: VariantType) -> type:
-        """The class for values of this type. Tangents have the fields that have a tangent."""
+        """The class for values of this type. A tangent has the fields that have a tangent."""
         return self.lookup(type.decl, type.index, type.names, type.tangent)
 
     def declared_class(self, decl: tree.Enum, index: int) -> type:
         return self.lookup(decl, index, tuple(f.name for f in decl.variants[index].fields), False)
 
     def base_class(self, decl: tree.Enum) -> type:
-        """The class that the variants of an enum are of."""
+        """The base class of an enum's variants."""
         if decl not in self.bases:
             self.bases[decl] = type(decl.name, (), {"__doc__": decl.doc, "__module__": self.name})
         return self.bases[decl]
@@ -59,7 +59,7 @@ class EnumClasses:
         return variant_class(VariantShape(decl.name, index, shape), space, None if tangent else self.base_class(decl))
 
 
-# ---- Reading
+# ---- Reading arguments
 
 
 def is_enum_value(value: Any) -> bool:
@@ -69,7 +69,7 @@ def is_enum_value(value: Any) -> bool:
 def read_enum(
     reader: ArgumentReader, value: Any, decl: tree.Enum | None, path: str, *, tangent: bool = False
 ) -> LangType:
-    """The type of an enum's value, of any enum or of one. Errors: DL12."""
+    """The type of an enum value, of `decl` or of any enum. Errors: DL12."""
     if isinstance(value, Choice):
         reader.read_array(value.tag, I32, "i32", f"{path}.tag")
         shape = getattr(value.tag.value, "shape", ())
@@ -87,7 +87,7 @@ def read_enum(
 def read_variant(
     reader: ArgumentReader, value: Any, decl: tree.Enum, index: int, path: str, *, tangent: bool
 ) -> LangType:
-    """The type of a value of a known variant, or of the tangent of one."""
+    """The type of a value of a known variant, or of its tangent."""
     declared, home = decl.variants[index], reader.module.declaring_module(decl)
     annotations = AnnotationResolver(Unifier(), home.records.get, {}, {g.name: g.bound for g in decl.generics})
     types: list[LangType] = []
@@ -108,7 +108,7 @@ def read_variant(
 
 
 def read_expected_enum(reader: ArgumentReader, value: Any, type: VariantType | SumType, path: str) -> LangType:
-    """A value that must be of an enum as it is known: a tangent, a cotangent."""
+    """A value that must have a known enum type: a tangent, a cotangent."""
     variants = type.variants if isinstance(type, SumType) else (type,)
     if not variants:
         raise reader.refused(path, show_type(type), value)

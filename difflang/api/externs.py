@@ -1,4 +1,4 @@
-"""What Python binds to the `extern fn`s of a program: functions of JAX or of NumPy, and derivatives for them."""
+"""Binding Python functions to the `extern fn`s of a program: traced by JAX or called back, with derivatives."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PythonFunction = Callable[..., Any]
 
 
 class Extern(Struct, frozen=True, eq=False):
-    """A function for an `extern fn`, and what is told of it; see `extern`."""
+    """A function for an `extern fn`, with its options; see `extern`."""
 
     function: PythonFunction
     host: bool = False
@@ -58,16 +58,17 @@ def extern(
     jvp: PythonFunction | None = None,
     vjp: PythonFunction | None = None,
 ) -> Extern:
-    """A function to bind to an `extern fn`, with more than the function itself.
+    """A function to bind to an `extern fn`, with options.
 
-    Without `host` JAX traces it, and its derivatives too; with `host` they are called back with NumPy arrays while the
-    program runs. They must be pure: the same for the same arguments, and nothing else done.
+    Without `host` JAX traces it and its derivatives; with `host` they are called back with NumPy arrays while the
+    program
+    runs. They must be pure: the same result for the same arguments, and no side effects.
 
-    `jvp(*args, *tangents)` gives the change of the result, for a tangent of each argument that has one; `vjp(*args,
-    ct)` gives a cotangent of each such argument, in a tuple if there are several. They are for real numbers and first
-    derivatives: a `rule` in the language is for all. Nobody knows whether they are right: `f.check_grad(…)` finds out.
+    `jvp(*args, *tangents)` returns the tangent of the result, for a tangent of each argument that has one; `vjp(*args,
+    ct)` returns a cotangent of each such argument, as a tuple if there are several. They support real numbers and first
+    derivatives; a `rule` in the language has no such limits. They are not verified: `f.check_grad(…)` checks them.
 
-    Errors: ArgumentError for what is no function.
+    Errors: ArgumentError for an argument that is not callable.
     """
     for given in (function, jvp, vjp):
         if given is not None and not callable(given):
@@ -76,9 +77,9 @@ def extern(
 
 
 def bind_externs(module: ModuleScope, records: RecordClasses, externs: Mapping[str, Any]) -> None:
-    """Bind functions to the declarations of a program: `f`, or `model.f` of a module that it imports as `model`.
+    """Bind functions to the declarations of a program: `f`, or `model.f` of a module imported as `model`.
 
-    Errors: DL1207 for a name that no `extern fn` has, and for what is no function.
+    Errors: DL1207 for an unknown name, and for a value that is not a function.
     """
     if not hasattr(externs, "items"):
         raise make_error("DL1207", f"`externs` is a dict of functions, not {externs!r:.60}", help='write `{"f": f}`')
@@ -94,7 +95,7 @@ def bind_externs(module: ModuleScope, records: RecordClasses, externs: Mapping[s
 
 
 def extern_declarations(module: ModuleScope) -> Iterator[tuple[str, tuple[ModuleScope, tree.Fn]]]:
-    """The `extern fn`s that a file can name, and which module declares each."""
+    """The `extern fn`s that a file can name, each with its module."""
     for prefix, home in {"": module, **{f"{name}.": other for name, other in module.modules.items()}}.items():
         for name, decl in home.fns.items():
             if isinstance(decl.body, tree.Foreign):
@@ -106,12 +107,12 @@ def extern_declarations(module: ModuleScope) -> Iterator[tuple[str, tuple[Module
 
 
 def is_extern(type: ClosureType) -> bool:
-    """Whether Python gave a function to the program."""
+    """Whether a function is bound from Python."""
     return isinstance(type.code, FnCode) and isinstance(type.code.decl.body, tree.Foreign)
 
 
 class BoundExtern:
-    """A function that is bound, and what was made of it for each list of types."""
+    """A bound function, and its adapters by argument and result types."""
 
     def __init__(self, given: Extern, records: RecordClasses) -> None:
         from difflang.embed.extern_functions import is_x64_enabled
@@ -130,7 +131,7 @@ class BoundExtern:
 
 
 class ExternAdapter:
-    """One function for arguments of certain types: leaves in, the function's own values, leaves out."""
+    """Adapts one function to certain types: from leaves to its own values, and its result back to leaves."""
 
     def __init__(
         self,
@@ -182,7 +183,7 @@ class ExternAdapter:
         return dim_maker(type) if isinstance(type, int) else result_maker(type, self.bound.records, reject_function)
 
     def flatten_result(self, value: Any, result: LangType, name: str) -> list[Any]:
-        """The leaves of what the function gave. Errors: DL1230."""
+        """The leaves of a returned value. Errors: DL1230."""
         leaves, structure = pytrees.flatten_tree(value)
         reader = ArgumentReader(self.module)
         reader.span = self.result_span
@@ -197,7 +198,7 @@ class ExternAdapter:
         return self.decl.result.span if self.decl.result is not None else self.decl.name_span
 
     def check_differentiable(self) -> None:
-        """Errors: DL1230 where a derivative given from Python could be misunderstood."""
+        """Errors: DL1230 if a derivative supplied from Python could be misunderstood."""
         types = [*self.params, *self.results]
         what = ""
         if any(t.dtype.is_complex for t in types):
@@ -219,7 +220,7 @@ def leaf_tensors(types: Sequence[LangType]) -> tuple[Tensor, ...]:
 
 
 def dim_maker(value: int) -> ValueBuilder:
-    """A dim, which Python is given as it is."""
+    """A `dim`, which is passed to Python unchanged."""
     return lambda leaves: value
 
 
@@ -228,20 +229,20 @@ def reject_function(*_: Any) -> NoReturn:
 
 
 def result_type_error(error: DifflangError) -> DifflangError:
-    """What reading a result refused, as a mistake of the function that gave it."""
+    """The error for a result of the wrong type, as a mistake of the Python function."""
     (first, *_) = error.diagnostics
     message = first.message.replace(" was given", " is what the function returns")
     return DifflangError(replace(first, code="DL1230", message=message))
 
 
-# ---- At the time of binding
+# ---- Verification at binding time
 
 
 def verify_externs(module: ModuleScope) -> None:
-    """Hold what is bound against its declaration, before any call, where the declaration says every size.
+    """Verify bound functions against their declarations before any call.
 
-    Where it names sizes, some are tried: what is of another type than declared is refused, and so is what fails for a
-    reason that no size can be; any other failure is left to the sizes of a call. Errors: DL1230, DL1232.
+    If a declaration names sizes, samples are tried: a result of another type is an error, and so is a failure for a
+    reason that is independent of sizes; other failures are left to the sizes of a call. Errors: DL1230, DL1232.
     """
     for home, decl in {decl: (home, decl) for home, decl in dict(extern_declarations(module)).values()}.values():
         bound = home.externs.get(decl.name)
@@ -266,12 +267,12 @@ def verify_extern(bound: BoundExtern, decl: tree.Fn, module: ModuleScope) -> Non
         raise failures[0]
 
 
+# Sizes to try, for the names of a declaration in order. Distinct primes, so that no two agree by accident.
 SAMPLE_SIZES = ((5, 7, 11, 13), (2, 3, 5, 7))
-"""Sizes that are tried, for the names of a declaration in their order."""
 
 
 def try_sizes(bound: BoundExtern, decl: tree.Fn, module: ModuleScope, sizes: tuple[int, ...]) -> bool:
-    """Hold it against its declaration at these sizes. Whether there are others to try. Errors: DL1230, DL1232."""
+    """Verify a function at these sizes; whether other sizes are worth trying. Errors: DL1230, DL1232."""
     names = size_names(decl, module)
     found = dict(zip(names, sizes, strict=False))
     if len(found) < len(names):
@@ -281,7 +282,7 @@ def try_sizes(bound: BoundExtern, decl: tree.Fn, module: ModuleScope, sizes: tup
         written = [(p.name, p.type) for p in decl.params if p.type is not None]
         types = [found[name] if is_dim(type) else annotations.type(type) for name, type in written]
         result = annotations.type(decl.result) if decl.result is not None else UNIT
-    except (DifflangError, DeferCheck):  # a type that says too little to be tried, such as `f32[..s]`
+    except (DifflangError, DeferCheck):  # a type without enough detail, such as `f32[..s]`
         return False
     if any(is_undetermined(t) for t in types):
         return False
@@ -290,7 +291,7 @@ def try_sizes(bound: BoundExtern, decl: tree.Fn, module: ModuleScope, sizes: tup
 
 
 def size_names(decl: tree.Fn, module: ModuleScope) -> list[str]:
-    """The sizes that the parameters of a declaration name, in order."""
+    """The size names in a declaration's parameters, in order."""
     found: dict[str, None] = {}
     for param in decl.params:
         if is_dim(param.type):
@@ -302,7 +303,7 @@ def size_names(decl: tree.Fn, module: ModuleScope) -> list[str]:
 
 
 def is_undetermined(type: LangType | int) -> bool:
-    """Whether only a call says what it is: which text, which variant of an enum."""
+    """Whether the type depends on the call: the content of a text, the variant of an enum."""
     match type:
         case TextType() | SumType() | VariantType():
             return True

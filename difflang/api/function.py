@@ -1,4 +1,4 @@
-"""Functions of a loaded file in Python: called, differentiated, interpreted, lowered."""
+"""The class of loaded functions in Python: called, differentiated, interpreted and checked."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from difflang.types.type_errors import make_error
 
 
 class Function(InspectMixin):
-    """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays.
+    """A function of a loaded file. Called with NumPy or JAX arrays and Python numbers, it returns JAX arrays.
 
-    Records are given as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and come back as
-    the dataclass. In a JAX transformation a check that fails makes its float results NaN; see `checked`.
+    Records are passed as their dataclass, or as a dict, NamedTuple or dataclass with the same fields, and are returned
+    as
+    the dataclass. In a JAX transformation a failed check makes the float results NaN; see `checked`.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Function(InspectMixin):
 
     @property
     def operator(self) -> str:
-        """The derivative operator that made it, or nothing."""
+        """The derivative operator that made it, or an empty string."""
         return derivative_operator(self.function_type)
 
     def __repr__(self) -> str:
@@ -65,13 +66,14 @@ class Function(InspectMixin):
         return f"<difflang function {self.__name__}{self.signature.python_signature}{bound}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """What a notebook shows: its signature, its text, and what it takes, in plain text, HTML and Markdown."""
+        """The notebook display: signature, doc text and parameters, as plain text, HTML and Markdown."""
         return function_mimebundle(self)
 
-    # ---- calls
+    # ---- Calls
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything is traced; IndexFailure, AssertionFailure afterwards."""
+        # The fast path: positional arguments of types seen before skip all Python analysis.
         if not kwargs and not self.captures:
             try:
                 value = self._dispatch.try_call(args)
@@ -113,7 +115,7 @@ class Function(InspectMixin):
         return found
 
     def _bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
-        """The arguments by name, the sizes among them apart, the rest as leaves."""
+        """Bind arguments to parameters: sizes separately, the rest as leaves."""
         key = kwargs.pop("key", None) if "key" not in self.signature.names else None
         named = self._arguments_by_name(args, kwargs)
         if self.sizes:
@@ -160,13 +162,13 @@ class Function(InspectMixin):
         compiled: bool = True,
         **kwargs: Any,
     ) -> GradcheckReport:
-        """Audit its derivative at these arguments: compiled, interpreted, in both modes and by differences.
+        """Check its gradient at these arguments: compiled, interpreted, in both modes and by finite differences.
 
-        In all real parameters, or in the one that `wrt` names; the seed decides the directions. Gives a report with a
+        It checks all real parameters, or the one that `wrt` names; the seed chooses the directions. The report has a
         `.table()`; `str` of it shows that.
 
-        Errors: GradientMismatch where the derivative is wrong; it names the first operation at fault and its line.
-        DifflangWarning where there is none: the kink is named.
+        Errors: GradientMismatch if the derivative is wrong; it names the first operation at fault and its line.
+        DifflangWarning if there is no derivative: the kink is named.
         """
         with classify_errors():
             given, key = self._bind_arguments(args, kwargs)
@@ -186,11 +188,12 @@ class Function(InspectMixin):
     def trace(self, *args: Any, wrt: int | str | None = None, rows: int = tracing.ROWS, **kwargs: Any) -> tracing.Trace:
         """The evaluation at these arguments row by row: values, tangents, adjoints, and the line of each.
 
-        Columns of tangents are for scalar parameters, or for the one that `wrt` names; adjoints are those of the first
-        real result, if that is a number. `str` of it is a table of at most so many rows; it has `.to_latex()`,
-        `.to_html()` and `.to_json()`.
+        Tangent columns are for scalar parameters, or for the one that `wrt` names; adjoints are those of the first real
+        result, if that is a scalar. `str` of it is a table of at most `rows` rows; it has `.to_latex()`, `.to_html()`
+        and
+        `.to_json()`.
 
-        Errors: as a call's; DL1222 for a run of more than 100,000 steps.
+        Errors: as in a call; DL1222 for a run of more than 100,000 steps.
         """
         with classify_errors():
             given, key = self._bind_arguments(args, kwargs)
@@ -206,7 +209,9 @@ def wrong_call(function: Function, what: str, help: str = "") -> DifflangError:
 
 
 def can_omit(signature: Signature, parameter: Parameter, named: dict[str, Any]) -> bool:
-    """Whether a parameter with a default may be left out: of a derivative, only with all after it but the tangents."""
+    """Whether a parameter with a default may be omitted: in a derivative only together with all later ones but
+    tangents.
+    """
     if signature.gaps:
         return True
     after = signature.parameters[signature.parameters.index(parameter) + 1 :]

@@ -1,4 +1,4 @@
-"""`import model` finds `model.dfl`, where that is asked for."""
+"""The import hook: after it is installed, `import model` loads `model.dfl`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class DifflangLoader(Loader):
         self.path = path
 
     def exec_module(self, module: ModuleType) -> None:
-        """Read the file, again where it is reloaded. Errors: ParseError and CheckError, which are SyntaxErrors."""
+        """Load the file; also on reload. Errors: ParseError and CheckError, which are SyntaxErrors."""
         found = load(self.path)
         vars(module).update(__getattr__=found.__getattr__, __dir__=found.__dir__, __difflang__=found)
 
 
 class DifflangFinder(MetaPathFinder):
-    """Finds `name.dfl` where Python looks for `name.py`. It is asked last, so what Python finds itself comes first."""
+    """Finds `name.dfl` where Python looks for `name.py`. It comes last, so that Python modules take precedence."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -42,7 +42,7 @@ class DifflangFinder(MetaPathFinder):
 
 
 class HookState:
-    """Who asks for these imports: the process, or so many `with` blocks."""
+    """Whether the hook is installed for the process, and how many `with` blocks need it."""
 
     always = False
     blocks = 0
@@ -53,10 +53,10 @@ LOCK = threading.Lock()
 
 
 def install_import_hook() -> None:
-    """From now on `import model` finds `model.dfl` beside the Python modules, in packages too.
+    """From now on `import model` finds `model.dfl` on Python's module path, in packages too.
 
-    The module has the functions, records and imports of the file as attributes, as what `load` gives has;
-    `importlib.reload` reads it again. A Python module of the same name comes first.
+    The module has the functions, records and imports of the file as attributes, like the result of `load`;
+    `importlib.reload` loads it again. A Python module of the same name takes precedence.
     """
     with LOCK:
         HookState.always = True
@@ -64,14 +64,14 @@ def install_import_hook() -> None:
 
 
 def update_meta_path() -> None:
-    """The finder where Python looks, if anybody asks for it. The lock is held."""
+    """Add the finder to Python's import path, or remove it, as needed. The lock is held."""
     if (HookState.always or HookState.blocks > 0) != (FINDER in sys.meta_path):
         (sys.meta_path.remove if FINDER in sys.meta_path else sys.meta_path.append)(FINDER)
 
 
 @contextmanager
 def importing() -> Generator[None]:
-    """`with difflang.importing(): import model`: the same, until the last of such blocks of any thread ends."""
+    """`with difflang.importing(): import model`: the same until the last such block of any thread ends."""
     with LOCK:
         HookState.blocks += 1
         update_meta_path()

@@ -1,4 +1,4 @@
-"""The levels below a function of a loaded file: its graph, its programs for JAX and XLA, its artifact, its needs."""
+"""Inspection of a loaded function: its IR, jaxpr and StableHLO, export, memory and cost."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from difflang.types.type_errors import make_error
 
 
 class InspectMixin(TransformMixin):
-    """What shows a function's programs for arguments that are described, and runs none of them."""
+    """Methods that show a function's programs for described arguments, without running them."""
 
     def _bind_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[CallArguments, Any]:
         raise NotImplementedError
 
     def _elaborate(self, specs: tuple[Any, ...], named: dict[str, Any]) -> ElaboratedCall:
-        """The graph for arguments described by specs, made anew."""
+        """The graph for arguments described by specs, elaborated afresh."""
         return self.loaded.elaborate_call(
             self.__name__, self.function_type, self._argument_specs(specs, named), Session()
         )
 
     def _argument_specs(self, specs: tuple[Any, ...], named: dict[str, Any]) -> tuple[CallArgument, ...]:
-        """The arguments described by specs; without any, those that the declaration says."""
+        """The arguments described by specs; without specs, as the declaration determines them."""
         base = innermost_function(self.function_type).code
         decl = (base.decl, base.module) if isinstance(base, FnCode) and not specs and not named else None
         if decl is not None and (found := self._declared_arguments(*decl)) is not None:
@@ -58,7 +58,7 @@ class InspectMixin(TransformMixin):
         return self.loaded.type_arguments(self.__name__, self.full_signature, given, specs=True).arguments
 
     def _declared_arguments(self, decl: tree.Fn, module: ModuleScope) -> tuple[CallArgument, ...] | None:
-        """What a declaration and the sizes that are bound say, and tangents of that; nothing of what is mapped."""
+        """The arguments that a declaration and bound sizes determine, with tangents; None for a mapped function."""
         count = len(decl.params)
         tangents = self.full_signature.parameters[count:]
         if self.full_signature.vmap_depth or any(p.tangent_of is None for p in tangents):
@@ -78,10 +78,11 @@ class InspectMixin(TransformMixin):
         return found
 
     def lower(self, *specs: Any, platform: str | None = None, **named: Any) -> Lowered:
-        """The program for such arguments, lowered for XLA: made anew from the checked source each time.
+        """The program for such arguments, lowered for XLA, from the checked source each time.
 
-        A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. None
-        are needed where the declaration says every size.
+        A spec is an array, a `jax.ShapeDtypeStruct`, or a string such as `"f32[3, 4]"` or `"Mlp[64, 32, 10]"`. No spec
+        is
+        needed if the declaration determines every size.
         """
         with classify_errors():
             entry = self._elaborate(specs, named)
@@ -102,10 +103,11 @@ class InspectMixin(TransformMixin):
         compiled: bool = False,
         **named: Any,
     ) -> Memory:
-        """What it, or its gradient in `wrt`, needs in memory for such arguments, under a budget: `"64 MiB"`, or bytes.
+        """The memory that it, or its gradient in `wrt`, needs for such arguments, under a budget: `"64 MiB"`, or bytes.
 
-        Nothing is compiled, unless it is to be `compiled` and compared with what XLA takes, which may make another plan
-        the one that fits. `str` of the report is a table by lines. Errors: DL1012 where the budget is too small.
+        Nothing is compiled, unless `compiled` asks for a comparison with XLA's figure, after which another plan may be
+        the
+        one that fits. `str` of the report is a table by lines. Errors: DL1012 if the budget is too small.
         """
         for name in set(named) - set(self.signature.names):
             if near := nearest_word(name.lower(), ("wrt", "budget", "compiled")):
@@ -119,21 +121,20 @@ class InspectMixin(TransformMixin):
             )
 
     def cost(self, *specs: Any, wrt: WrtSpec | None = None, **named: Any) -> Expenses:
-        """What it and its gradient take for such arguments: operations, bytes, memory. Nothing is compiled or run.
+        """The cost of it and of its gradient for such arguments: operations, bytes, memory. Nothing is compiled or run.
 
-        The counts are of the compiler's own graph, as it is lowered; none is a time. The gradient is that in `wrt`, or,
-        if that is not said, in the first parameter, where it has one: else the report says why not. `str` of the report
-        is a table, `.table()` its rows in numbers.
+        The counts are of the compiler's graph as it is lowered; none is a time. The gradient is in `wrt`, by default in
+        the
+        first parameter; without a gradient the report says why. `str` of the report is a table, `.table()` its rows.
 
-        Errors: those of `grad` where `wrt` is said; DL1210 where a size is not told.
+        Errors: those of `grad` if `wrt` is given; DL1210 if a size is missing.
         """
         with classify_errors():
             value = program_cost(self._elaborate(specs, named).graph)
         gradient, places, why = None, "", ""
         try:
             with classify_errors():
-                asked = wrt_list(0 if wrt is None else wrt)
-                places = ", ".join([self._wrt_name(self._wrt_path(w)) for w in asked])
+                places = ", ".join([self._wrt_name(self._wrt_path(w)) for w in wrt_list(0 if wrt is None else wrt)])
                 gradient = program_cost((self.grad() if wrt is None else self.grad(wrt))._elaborate(specs, named).graph)
         except CheckError as error:
             if wrt is not None:
@@ -142,12 +143,12 @@ class InspectMixin(TransformMixin):
         return Expenses(f"`{self.__name__}`", value, gradient, places, why)
 
     def jaxpr(self, *specs: Any, **named: Any) -> str:
-        """The program as JAX's primitives."""
+        """The program as JAX primitives."""
         with classify_errors():
             return jaxpr_text(finalize_within_limit(self._elaborate(specs, named).graph))
 
     def stablehlo(self, *specs: Any, platform: str | None = None, **named: Any) -> str:
-        """The program as XLA reads it."""
+        """The program as StableHLO, XLA's input."""
         return self.lower(*specs, platform=platform, **named).as_text()
 
     def export(
@@ -158,12 +159,13 @@ class InspectMixin(TransformMixin):
         source: bool = True,
         **named: Any,
     ) -> None:
-        """Write it to a file that `difflang.runtime.load` reads, for arguments that are told as `lower` takes them.
+        """Write it to a file that `difflang.runtime.load` reads, for arguments described as in `lower`.
 
-        Beside the program that loads everywhere the file holds StableHLO for the `platforms`, which need not be here,
-        and the text of the program, for its reports, unless `source` is false.
+        Besides the portable program, the file holds StableHLO for the `platforms`, which need not be available here,
+        and the
+        program's source for error reports, unless `source` is false.
 
-        Errors: ArtifactError for a function that prints, or takes or gives functions; DL1210 where a size is not told.
+        Errors: ArtifactError for a function that prints, or takes or returns functions; DL1210 if a size is missing.
         """
         with classify_errors():
             if self.captures:
@@ -179,22 +181,22 @@ class InspectMixin(TransformMixin):
 
 
 def undetermined_sizes(error: DifflangError, dims: Sequence[str]) -> DifflangError:
-    """What a declaration does not say, with Python's ways to say it."""
+    """The error for missing sizes, with Python's ways to supply them."""
     bound = f", or bind its sizes: `f.bind({', '.join([f'{name}=3' for name in dims])})`" if dims else ""
     way = f'pass arrays, `jax.ShapeDtypeStruct`s or texts such as `"f32[3]"`{bound}'
     return DifflangError(*[replace(d, helps=(way,)) if d.code == "DL1210" else d for d in error.diagnostics])
 
 
 class Lowered:
-    """A program for XLA, before it is compiled. `graph` is what it was lowered from."""
+    """A program for XLA before compilation. `graph` is what it was lowered from."""
 
     def __init__(self, graph: Graph, program: Any, entry: ElaboratedCall) -> None:
         self.graph, self.entry, self._program = graph, entry, program
 
     def as_text(self, debug_info: bool = False) -> str:
-        """StableHLO; with `debug_info`, each operation says where in the source it comes from."""
+        """StableHLO; with `debug_info`, each operation carries its source position."""
         return self._program.as_text(debug_info=debug_info)
 
     def compile(self, options: dict[str, Any] | None = None) -> Callable[..., Any]:
-        """JAX's compiled program. It takes the leaves of the arguments, and gives those of the results."""
+        """JAX's compiled program. It maps leaves of the arguments to leaves of the results."""
         return compile_lowered(self._program, self.graph, options or {})

@@ -1,6 +1,6 @@
-"""A loaded file behind its functions: what was checked, and the specializations made so far.
+"""A loaded file behind its functions: the checked program, its values, and elaboration of calls.
 
-A call finds its specialization by a cheap key and runs it; here one is made, once, from declared types to a graph.
+A call finds its specialization by a cheap key; this module creates one, once, from declared types to a graph.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class CallArguments(Struct, frozen=True, eq=False):
     dims: Dims
     leaves: list[Any]
     structure: Any
-    expected_type: LangType | None = None  # what a linear map takes
-    sizes: Dims = ()  # that names in its types are bound to
+    expected_type: LangType | None = None  # the argument type of a linear map
+    sizes: Dims = ()  # bound sizes
 
     @property
     def key(self) -> Hashable:
@@ -67,11 +67,11 @@ class CallArguments(Struct, frozen=True, eq=False):
 
 
 class TypedArguments(Struct, frozen=True, eq=False):
-    """A call whose arguments were read: which leaves the program takes, and what each argument is."""
+    """The types of a call's arguments, and which leaves the program takes."""
 
     order: tuple[int, ...]
     arguments: tuple[CallArgument, ...]
-    keys: tuple[int, ...]  # which of the leaves taken are random keys
+    keys: tuple[int, ...]  # the positions of random keys among the leaves
 
 
 class TopLevelValues(Protocol):
@@ -81,9 +81,9 @@ class TopLevelValues(Protocol):
 
 
 class LoadedProgram:
-    """A checked file and everything made from it. If no `values` are given they are evaluated when they are needed.
+    """A checked file and everything made from it. Without `values` they are evaluated lazily.
 
-    `records` are the classes of its records where some were made before, for functions of Python that it calls.
+    `records` are existing classes of its records, for Python functions that were bound before.
     """
 
     def __init__(
@@ -116,26 +116,26 @@ class LoadedProgram:
         return self.effects[decl]
 
     def with_capacity(self, type: ClosureType, capacity: Capacity) -> ClosureType:
-        """The type of a function that a program with such room has given: what it holds is as large as that room."""
+        """The type of a function value from a program with this capacity: its captured buffers have that size."""
         with self.lock:
             if (type, capacity) not in self.resized_types:
                 self.resized_types[type, capacity] = substitute_sizes(type, capacity_numbers(capacity))
             return self.resized_types[type, capacity]
 
     def continue_from(self, other: LoadedProgram) -> None:
-        """Go on where another one is: draws come after its draws, and records that both declare have one class."""
+        """Continue another program's state: its random stream, and its classes for records that both declare."""
         self.key_stream = other.key_stream
         self.records.share_classes(other.records)
 
     def next_key(self) -> np.ndarray:
-        """The key of the next random call of this session."""
+        """The key of the next random call."""
         with self.lock:
             return self.key_stream.next()
 
     def type_arguments(
         self, name: str, signature: Signature, call: CallArguments, *, specs: bool = False
     ) -> TypedArguments:
-        """Read the arguments by the declared types. Errors: DL12."""
+        """Type the arguments by the declared types. Errors: DL12."""
         reader = ArgumentReader(signature.module or self.module, specs)
         captured, values = pytrees.tree_of_slots(call.leaves, call.structure)
         reader.leaf_order += [slot.index for slot in captured]
@@ -154,14 +154,14 @@ class LoadedProgram:
     def elaborate_call(
         self, name: str, type: ClosureType, arguments: Sequence[CallArgument], session: Session | None = None
     ) -> ElaboratedCall:
-        """The graph of a call, and what it needs of the file's values."""
+        """The graph of a call, with the globals that it needs."""
         with self.lock, pause_gc():
             return elaborate_call(session or self.checked.session, self.module, name, type, arguments)
 
     def export_unit(
         self, function: Any, entry: ElaboratedCall, arguments: Sequence[CallArgument], session: Session
     ) -> ExportedFunction:
-        """A function that was elaborated in a `session` of its own, for a file."""
+        """A function elaborated in a `session` of its own, for export."""
         name: str = function.__name__
         declared = {p.name: (p.type_text, p.span) for p in function.signature.parameters}
         constants = [np.asarray(c) for c in self.constants(entry)]
@@ -171,21 +171,19 @@ class LoadedProgram:
         )
 
     def constants(self, entry: ElaboratedCall) -> tuple[Any, ...]:
-        """The file's own values that a graph reads."""
+        """The file's values that a graph reads."""
         return tuple(pytrees.to_device(leaf) for name in entry.globals for leaf in self.global_values.leaves(name))
 
 
 class ArgumentMatcher:
-    """The types of arguments, one after the other, and the names of the signature that they bind."""
+    """Types the arguments in order, and the names of the signature that they bind."""
 
     def __init__(self, loaded: LoadedProgram, name: str, signature: Signature, reader: ArgumentReader) -> None:
         self.loaded, self.name, self.signature, self.reader = loaded, name, signature, reader
         module = reader.module
         self.annotations = AnnotationResolver(Unifier(), module.records.get, {}, dict(signature.generics))
         self.vmap_sizes = VmapSizes(name)
-        self.instance_types: dict[
-            str, LangType
-        ] = {}  # of each argument that is mapped, or is not, the type in one lane
+        self.instance_types: dict[str, LangType] = {}  # the type of each argument in one batch element
 
     def types(self, given: CallArguments, values: Sequence[Any]) -> dict[str, LangType]:
         parameters = {p.name: p for p in self.signature.parameters}
@@ -210,7 +208,7 @@ class ArgumentMatcher:
         return {n: default_open_dtypes(t) for n, t in types.items()}
 
     def instance_type(self, value: Any, parameter: Parameter, given: CallArguments) -> LangType:
-        """The type of an argument, in one lane."""
+        """The type of an argument in one batch element."""
         if parameter.tangent_of is not None:
             return self.reader.read_expected(value, self.expected_tangent(parameter), parameter.name)
         if given.expected_type is not None:
@@ -228,7 +226,7 @@ class ArgumentMatcher:
         return type
 
     def expected_tangent(self, parameter: Parameter) -> LangType:
-        """What a tangent must be, by the argument that it belongs to."""
+        """The required type of a tangent, from the argument that it belongs to."""
         assert parameter.tangent_of is not None
         position, path = parameter.tangent_of
         base, depth = self.signature.parameters[position], len(parameter.axes)
@@ -237,7 +235,7 @@ class ArgumentMatcher:
 
 
 def substitute_sizes(type: ClosureType, number: DimValues) -> ClosureType:
-    """A function value with numbers for the names of sizes in what it holds, and in linear maps that it is made of."""
+    """A function value with numbers for size names in its captures, and in the linear maps in it."""
 
     def substitute(part: LangType) -> LangType:
         match part:

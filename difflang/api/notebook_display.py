@@ -1,4 +1,4 @@
-"""What a notebook shows of functions and modules: signature, text, what is taken, sizes and effects."""
+"""Notebook display of functions and modules: signatures, docs, parameters, sizes and effects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("parameter", "type", "")
 
 
 def function_mimebundle(f: Function) -> dict[str, str]:
-    """A function, in all forms."""
+    """A function in all display formats."""
     signature = f.signature
     rows = tuple([(p.name, p.type_text or "any", parameter_remark(p)) for p in signature.parameters])
     return NotebookSheet(
@@ -45,7 +45,7 @@ def signature_notes(signature: Signature) -> Iterable[str]:
 
 
 def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[Function]) -> dict[str, str]:
-    """A module: its functions with what is first said of them, and its records and enums."""
+    """A module: its functions with the first sentence of their docs, and its records and enums."""
     rows = [(f"{f.__name__}{f.signature.types}", first_sentence(f.__doc__ or "")) for f in functions]
     for record in module.records.values():
         if module.declaring_module(record) is module:
@@ -54,8 +54,8 @@ def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[Functi
 
 
 def one_line_declaration(item: tree.Record | tree.Enum) -> str:
-    """A declaration, without the comments in it."""
-    text = re.sub(r"#.*", "", item.span.text)  # no text stands in it that could hold a `#`
+    """A declaration on one line, without comments."""
+    text = re.sub(r"#.*", "", item.span.text)  # a declaration has no string that could contain `#`
     return " ".join(text.split())
 
 
@@ -68,7 +68,7 @@ EFFECTS = {
 
 
 class NotebookSheet(Struct, frozen=True):
-    """Code in its head and in the cells of its rows but the last, which is prose, as are its text and its notes."""
+    """A sheet of code and prose: its head and the cells of its rows are code, except each row's last cell."""
 
     head: str
     text: str = ""
@@ -77,7 +77,7 @@ class NotebookSheet(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
     def bundle(self) -> dict[str, str]:
-        """The forms by their MIME types."""
+        """The formats by their MIME types."""
         return {"text/plain": self.plain(), "text/html": self.html(), "text/markdown": self.markdown()}
 
     def plain(self) -> str:
@@ -121,7 +121,7 @@ def html_cell(cell: str, *, prose: bool = False) -> str:
 
 
 def markdown_cell(cell: str) -> str:
-    """A cell of a table in Markdown: nothing in it ends the cell or the row."""
+    """A Markdown table cell, escaped so that nothing in it ends the cell or the row."""
     return cell.replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""Plain things that people give beside arguments: sizes, amounts of memory, orders."""
+"""Parsing of API options: sizes, memory budgets, orders of derivatives."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from difflang.types.type_errors import make_error
 
 
 def with_article(value: object) -> str:
-    """What a value is, in words."""
+    """The class of a value with its article, for a message."""
     return f"{'an' if (name := type(value).__name__)[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def parse_budget(budget: Any) -> int:
-    """`"64 MiB"`, or so many bytes; None is 0, for no limit. Errors: DL1207."""
+    """Parse `"64 MiB"`, or a number of bytes; None gives 0, for no limit. Errors: DL1207."""
     if budget is None:
         return 0
     text = isinstance(budget, str)
@@ -37,9 +37,9 @@ def parse_budget(budget: Any) -> int:
 
 
 def parse_size(name: str, value: Any, declared: Span | None, *, least: int = -MOST) -> int:
-    """The value of a `dim` declared there, or of a size in a type, which is at `least` 0.
+    """The value of a `dim`, or of a size in a type, which is at `least` 0.
 
-    Errors: DL1206 for what is no integer, DL1205 for one beyond every size.
+    Errors: DL1206 if it is not an integer, DL1205 if it is out of range.
     """
     labels = [(declared, "declared here")] if declared is not None else []
     what = "a dim" if least < 0 else "a size"
@@ -59,7 +59,7 @@ def parse_size(name: str, value: Any, declared: Span | None, *, least: int = -MO
 
 
 def size_conversion_hint(name: str, value: Any) -> str:
-    """How a value becomes a size, if that is meant."""
+    """A hint how to convert a value to a size."""
     if pytrees.has_tracers([value]):
         return (
             f'keep it a Python number: `jax.jit(f, static_argnames="{name}")`, or None in the `in_axes` of `jax.vmap`'

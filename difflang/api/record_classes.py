@@ -1,4 +1,4 @@
-"""Records in Python: a frozen dataclass for each declaration, which JAX knows as a structure."""
+"""Python classes of records: a frozen dataclass for each declaration, registered as a JAX pytree."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class RecordClasses:
         self.enums = EnumClasses(name)
 
     def share_classes(self, other: RecordClasses) -> None:
-        """Have the classes of another one: declarations that both know stand for the same class."""
+        """Use another program's classes: a declaration in both has the same class."""
         self.classes, self.enums = other.classes, other.enums
 
     def class_for_type(self, type: RecordType) -> type:
-        """The class for values of this type. Tangents have the fields that have a tangent."""
+        """The class for values of this type. A tangent has the fields that have a tangent."""
         decl = type.decl if type.decl in self.module.records.declaring_modules else None
         return self.lookup(decl, type.decl.name, type.names, type.tangent)
 
@@ -35,7 +35,8 @@ class RecordClasses:
 
     def lookup(self, decl: tree.Record | None, name: str, names: tuple[str, ...], tangent: bool) -> type:
         if tangent and decl is not None and names == tuple(f.name for f in decl.fields):
-            tangent = False  # every field has a tangent: a change is held as a value is, as optimizers expect
+            # Every field has a tangent: the tangent has the class of the value, as optimizers expect.
+            tangent = False
         key = (decl, name, names, tangent)
         if key not in self.classes:
             self.classes.setdefault(key, self.make_class(decl, name, names, tangent))
@@ -59,5 +60,5 @@ def is_str_type(written: tree.TypeExpr | None) -> bool:
 
 
 def record_of_value(value: Any) -> tuple[tree.Record | None, bool] | None:
-    """The record that a value of one of these classes is of, and whether it is a tangent."""
+    """The record of a value of one of these classes, and whether the value is a tangent."""
     return getattr(type(value), MARK, None)

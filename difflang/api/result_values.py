@@ -1,6 +1,6 @@
-"""What a function gives, in Python: arrays, tuples, and records as their dataclasses.
+"""Builds Python results from leaves: arrays, tuples, and records as their dataclasses.
 
-A change of a record that was given as a dict is a dict too, so that it has the structure of what it changes.
+The gradient in a record that was passed as a dict is a dict too, so that it has the structure of the argument.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def result_maker(
     make_function: Callable[[ClosureType, tuple[Any, ...]], Any],
     like: Any = None,
 ) -> ValueBuilder:
-    """A function from leaves, in order, to a value of that type, where it can be one of the kind of `like`."""
+    """A function from leaves, in order, to a value of that type, in the form of `like` where possible."""
 
     def class_of(layout: RecordLayout) -> Any:
         of: object = layout.source_type

@@ -1,4 +1,4 @@
-"""What a function takes: its parameters as written, of derivatives too. Nothing is looked up in arguments here."""
+"""Signatures of function values for Python: parameters and results, also of derivatives and mapped functions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from difflang.types.function_code import DerivativeCode, FnCode, LambdaCode, Lin
 from difflang.types.language_types import ClosureType
 from difflang.types.module_scope import ModuleScope
 
-MAX_DEFAULT_CHARS = 30  # characters of a default that is shown
+MAX_DEFAULT_CHARS = 30  # a longer default is shown as `...`
 
 
 class Parameter(Struct, frozen=True, eq=False):
-    """One parameter. `written` is its declared type; `tangent_of` says of which parameter's part it is a tangent."""
+    """One parameter. `tangent_of` says of which parameter, and of which path in it, it is a tangent."""
 
     name: str
     declared_type: tree.TypeExpr | None = None
     span: Span | None = None
-    default: str = ""  # as it is shown, where there is one
+    default: str = ""  # the text of its default, if it has one
     tangent_of: tuple[int, tuple[str, ...]] | None = None
-    axes: tuple[int | None, ...] = ()  # along which it is mapped, the outermost `vmap` first
+    axes: tuple[int | None, ...] = ()  # its batch axes, the outermost `vmap` first
 
     @property
     def is_dim(self) -> bool:
@@ -52,22 +52,22 @@ class Parameter(Struct, frozen=True, eq=False):
 class Signature(Struct, frozen=True, eq=False):
     """The parameters of a function in order, and its effects: `rand` draws, `print` prints, `fail` has checks.
 
-    Without `fixed` nothing is known of the parameters, as of a builtin's. `sizes` are those that are bound.
+    Without `fixed` the parameters are unknown, as for a builtin. `sizes` are the bound ones.
     """
 
     parameters: tuple[Parameter, ...] = ()
     module: ModuleScope | None = None
     generics: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     result: tree.TypeExpr | None = None
-    gaps: bool = False  # whether one in the middle may be left out
+    gaps: bool = False  # whether a parameter in the middle may be omitted
     fixed: bool = True
     effects: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
-    vmap_depth: int = 0  # how often it is mapped: what it gives is so for each lane
+    vmap_depth: int = 0  # how often it is mapped: the result is per batch element
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of sizes in what it takes that are not bound, in the order in which they appear."""
+        """The unbound size names in its parameters, in order of appearance."""
         if self.module is None:
             return ()
         bound, written = dict(self.sizes), [(p.name, p.declared_type) for p in self.parameters]
@@ -75,7 +75,7 @@ class Signature(Struct, frozen=True, eq=False):
 
     @property
     def dtypes(self) -> dict[str, str]:
-        """The element types that are written, by parameter: `f32`, or a name that stands for any, such as `T`."""
+        """The declared element types by parameter: `f32`, or a generic name such as `T`."""
         found: dict[str, str] = {}
         for p in self.parameters:
             match p.declared_type:
@@ -91,7 +91,7 @@ class Signature(Struct, frozen=True, eq=False):
 
     @property
     def python_signature(self) -> inspect.Signature:
-        """For `inspect.signature`; the types as the language writes them."""
+        """The signature for `inspect.signature`, with types in the language's notation."""
         kind, nothing = parameter_kind(self.names), inspect.Parameter.empty
         rest = [all(p.optional for p in self.parameters[i:]) for i in range(len(self.parameters))]
         return inspect.Signature(
@@ -108,23 +108,23 @@ class Signature(Struct, frozen=True, eq=False):
         )
 
     def drop_dims(self, sizes: Mapping[str, int]) -> Signature:
-        """The same without the `dim`s that are bound."""
+        """The same without the bound `dim`s."""
         kept = tuple([p for p in self.parameters if not (p.is_dim and p.name in sizes)])
         return self if len(kept) == len(self.parameters) else replace(self, parameters=kept)
 
     @property
     def result_text(self) -> str:
-        """What it gives, where that is written."""
+        """The declared result type, if there is one."""
         return self.result.span.text + " per batch element" * self.vmap_depth if self.result is not None else ""
 
     def __str__(self) -> str:
-        """In one line: `(x: f32[n], k: f32 = 2.0) -> f32  # rand, with n = 3`."""
+        """One line: `(x: f32[n], k: f32 = 2.0) -> f32  # rand, with n = 3`."""
         notes = [*self.effects, *([f"with {bound}"] if (bound := self.bound) else [])]
         return self.types + f"  # {', '.join(notes)}" * bool(notes)
 
     @property
     def types(self) -> str:
-        """What it takes and gives, without its effects and what is bound: `(x: f32[n], k: f32 = 2.0) -> f32`."""
+        """The parameters and the result, without effects and bound sizes: `(x: f32[n], k: f32 = 2.0) -> f32`."""
         params = [
             p.name + f": {p.type_text}" * bool(p.type_text) + f" = {p.default}" * p.optional for p in self.parameters
         ]
@@ -132,12 +132,12 @@ class Signature(Struct, frozen=True, eq=False):
 
     @property
     def bound(self) -> str:
-        """The sizes that are bound, as `n = 3`."""
+        """The bound sizes, as `n = 3`."""
         return ", ".join([f"{name} = {size}" for name, size in self.sizes])
 
 
 def default_text(param: tree.Param) -> str:
-    """What is taken for a parameter that is left out, as written, or `...` where that is long or of several lines."""
+    """The source of a parameter's default, or `...` if it is long or spans lines."""
     text = param.default.span.text if param.default is not None else ""
     return text if len(text) <= MAX_DEFAULT_CHARS and "\n" not in text else "..."
 
@@ -187,7 +187,7 @@ def tangent_parameter(inner: Signature, wrt: Wrt, used_names: tuple[str, ...]) -
 
 
 def innermost_function(type: ClosureType) -> ClosureType:
-    """The function that derivatives are of, and what goes lane by lane."""
+    """The function below all derivative operators and `vmap`s."""
     while isinstance(type.code, (DerivativeCode, VmapCode)) and isinstance(type.captures[0], ClosureType):
         type = type.captures[0]
     return type

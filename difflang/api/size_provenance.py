@@ -1,4 +1,4 @@
-"""What the values before another say of the names in its type."""
+"""Finds which earlier argument bound a size name, for error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
 
-PrecedingTypes = Sequence[tuple[str, "tree.TypeExpr | None"]]  # the values before another, and what is written of each
+PrecedingTypes = Sequence[tuple[str, "tree.TypeExpr | None"]]  # the values before another, with their declared types
 
 
 def preceding_fields(fields: Sequence[tree.Field], field: tree.Field, path: str) -> PrecedingTypes:
@@ -15,5 +15,5 @@ def preceding_fields(fields: Sequence[tree.Field], field: tree.Field, path: str)
 
 
 def find_size_source(name: str, preceding: PrecedingTypes) -> str | None:
-    """The first of some values that tells what a name in the types stands for."""
+    """The first of some values whose declared type mentions a size name."""
     return next((n for n, w in preceding if n == name or (w is not None and name in mentioned_names(w))), None)

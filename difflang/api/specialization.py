@@ -1,4 +1,4 @@
-"""Specializations of a function: the program for arguments of certain types, and the ways that calls find it."""
+"""Specializations of a function for argument types, and the dispatch cache that finds them for a call."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from difflang.types.type_errors import make_error
 
 UNKNOWN = object()
 NUMPY_CLASSES = (np.ndarray, np.generic)
-LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes of what has no parts
+LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes that are pytree leaves
 
 
 class Specialization(CallableGraph):
-    """A function for arguments of certain types: its program, and the way from given leaves to a value.
+    """A function specialized to argument types: its program, and the conversion of arguments and results.
 
-    `function` makes what is given back where a result is a function.
+    `function` makes the function values in a result.
     """
 
     def __init__(
@@ -48,17 +48,15 @@ class Specialization(CallableGraph):
         typed = loaded.type_arguments(name, signature, given)
         self.loaded, self.name = loaded, name
         self.order, self.key_positions = typed.order, typed.keys
-        self.identity_order = typed.order == tuple(
-            range(len(given.leaves))
-        )  # the program takes the leaves as they come
+        # Whether the program takes the leaves in the order of the arguments.
+        self.identity_order = typed.order == tuple(range(len(given.leaves)))
         self.entry: ElaboratedCall = loaded.elaborate_call(name, type, typed.arguments)
         with loaded.lock:
             self.constants = loaded.constants(self.entry)
         self.random = self.entry.random
         super().__init__(loaded.run_context, self.entry.graph, self.entry.fails, type, self.entry.limit)
-        self.direct = (
-            self.identity_order and not self.random and not self.constants
-        )  # nothing stands before the program
+        # Whether the arguments can be passed to the program unchanged.
+        self.direct = self.identity_order and not self.random and not self.constants
         like = gradient_template(type, signature, given)
 
         def function_value(limit: int, type: ClosureType, leaves: tuple[Any, ...]) -> Any:
@@ -70,7 +68,7 @@ class Specialization(CallableGraph):
         ]
 
     def program_inputs(self, leaves: Sequence[Any], key: Any) -> list[Any]:
-        """What the program takes."""
+        """The inputs of the program."""
         arrays = list(leaves) if self.identity_order else [leaves[i] for i in self.order]
         for i in self.key_positions:
             arrays[i] = random_key(arrays[i])
@@ -90,9 +88,9 @@ class Specialization(CallableGraph):
         return self.loaded.next_key()
 
     def convert_mixed(self, leaves: Sequence[Any], there: frozenset[type]) -> list[Any] | None:
-        """What the program takes where some leaves are NumPy's and the others of JAX's classes `there`.
+        """The inputs of the program if some leaves are NumPy's and the others of the JAX classes `there`.
 
-        None for anything else, and for NumPy arrays of other types; those of JAX's the program itself compares.
+        None for anything else, and for NumPy arrays of other types; the program itself checks the types of JAX arrays.
         """
         arrays, converters = list(leaves), self.executable.converters
         for i, x in enumerate(leaves):
@@ -106,20 +104,20 @@ class Specialization(CallableGraph):
         return arrays
 
     def bare_compiled(self) -> Callable[..., list[Any]] | None:
-        """The compiled program, where its one result is the value and nothing is looked at before or after it."""
+        """The compiled program, if its single result is the value and it needs no checks before or after."""
         executable = self.executable
         bare = executable.compiled is not None and executable.compiled is executable.xla_executable
         return executable.compiled if bare and self.direct and self.build_result is next and not self.fails else None
 
     def try_compiled(self, arrays: Sequence[Any], *, all_in_jax: bool) -> Any:
-        """The value for such arrays; `UNKNOWN` where the program, if it is compiled, takes others."""
+        """The value for such arrays; `UNKNOWN` if the program is not compiled or takes other types."""
         executable = self.program.made.executable
         if executable.compiled is None:
             return UNKNOWN
         met = self.voice.met
         try:
             results = executable.compiled(*arrays) if all_in_jax else executable.on_arrays(arrays)
-        except (TypeError, ValueError):  # other types, or on another device
+        except (TypeError, ValueError):  # other types, or another device
             return UNKNOWN
         return self.checked_value(results, arrays, met)
 
@@ -128,12 +126,12 @@ class Specialization(CallableGraph):
         return self.call(self.program_inputs(leaves, key))
 
     def run_checked(self, leaves: Sequence[Any], key: Any) -> tuple[list[Any], Any]:
-        """The word of a failure, and the value."""
+        """The failure word, and the value."""
         self.sync_capacity(raises=False)
         return self.call_with_failure(self.program_inputs(leaves, key))
 
     def gradient_report(self, leaves: Sequence[Any], key: Any, options: CheckGradOptions) -> GradcheckReport:
-        """The audit of its derivative at arguments. Errors: as a call's, and what `check_grad.audited` refuses."""
+        """The gradient check at arguments. Errors: as in a call, and those of `check_grad.run_gradient_check`."""
         converted = self.concrete_arrays(self.program_inputs(leaves, key), "a gradient check")
         if self.fails:
             silent = compile_graph(self.executable.graph) if self.graph.effectful else self.executable
@@ -143,21 +141,21 @@ class Specialization(CallableGraph):
         return check_grad.run_gradient_check(self.loaded.module, self.name, entry, converted, inputs, options)
 
     def evaluation_trace(self, leaves: Sequence[Any], key: Any, options: trace_call.TraceOptions) -> trace_call.Trace:
-        """The trace of a call, on the interpreter. Errors: as a call's, and what `trace.of_entry` refuses."""
+        """The trace of a call, by the interpreter. Errors: as in a call, and those of `trace_call.trace_entry`."""
         converted = self.concrete_arrays(self.program_inputs(leaves, key), "a trace")
         inputs = len(converted) - len(self.constants) - self.random
         return trace_call.trace_entry(self.loaded.checked.session, self.name, self.entry, converted, inputs, options)
 
     def interpret(self, leaves: Sequence[Any], key: Any) -> Any:
-        """The same in NumPy, by the reference of each op."""
+        """The same in NumPy, by the reference implementation of each op."""
         return self.interpreted(self.program_inputs(leaves, key))
 
 
 class DispatchCache:
-    """The specializations of a function, and the short ways to them for arguments given by position.
+    """The specializations of a function, and shortcuts to them for positional arguments.
 
-    Most calls are like the one before: the last specialization for a structure is tried first, since its compiled
-    program compares the types of arrays itself, faster than anything written here.
+    Most calls resemble the previous one: the last specialization for a structure is tried first, since its compiled
+    program compares array types itself, faster than Python code could.
     """
 
     __slots__ = ("ambiguous", "by_structure", "by_types", "concrete", "hosted", "sole_program", "specializations")
@@ -166,18 +164,19 @@ class DispatchCache:
         self.specializations: dict[Any, Specialization] = {}
         self.by_structure: dict[Any, Specialization] = {}  # by structure
         self.by_types: dict[Any, Specialization] = {}  # by structure and types
-        self.hosted = set[Any]()  # those keys of Python numbers and NumPy arrays only, before which nothing stands
-        self.ambiguous = set[Any]()  # structures that have more than one: which it is takes a look at types
-        self.concrete: frozenset[type] = frozenset()  # the class of JAX's concrete arrays
-        self.sole_program: Callable[..., list[Any]] | None = None  # the only program, if it is called with arrays
+        self.hosted = set[Any]()  # keys of Python numbers and NumPy arrays only, for direct programs
+        self.ambiguous = set[Any]()  # structures with several specializations: types must be compared
+        self.concrete: frozenset[type] = frozenset()  # the class of concrete JAX arrays
+        self.sole_program: Callable[..., list[Any]] | None = None  # the only program, called with arrays
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
-        """The value for such arguments; `UNKNOWN` where a closer look is needed."""
+        """The value for such arguments; `UNKNOWN` if the slow path is needed."""
         if self.concrete.issuperset(map(type, args)):
             if self.sole_program is not None:
-                try:  # each frame of Python that a long program finds out of the cache takes microseconds
+                # After a long program has emptied the CPU cache, each Python frame costs microseconds.
+                try:
                     return self.sole_program(*args)[0]
-                except (TypeError, ValueError):  # other types, or on another device
+                except (TypeError, ValueError):  # other types, or another device
                     pass
             leaves, structure, concrete = args, len(args), True
         else:
@@ -199,7 +198,7 @@ class DispatchCache:
         return known.call_on_host(leaves) if key in self.hosted else known.run(leaves)
 
     def remember(self, found: Specialization, args: tuple[Any, ...]) -> None:
-        """Let the next call with such arguments take a short way."""
+        """Record a shortcut for the next call with such arguments."""
         self.concrete = found.executable.array_classes
         arrays = self.concrete.issuperset(map(type, args))
         if arrays or len(self.specializations) > 1:
@@ -215,19 +214,19 @@ class DispatchCache:
 
 
 def without_python_numbers(leaves: Sequence[Any]) -> bool:
-    """Whether none is a number of Python: what type that has, the function and its other arguments decide."""
+    """Whether no leaf is a Python number, whose type would depend on the function and its other arguments."""
     return pytrees.NUMBERS.isdisjoint(map(type, leaves))
 
 
 def flatten_arguments(args: tuple[Any, ...]) -> tuple[Sequence[Any], Any]:
-    """The leaves of arguments and their structure, which is their number where none has parts."""
+    """The leaves of arguments and their structure, which is their number if each is a leaf."""
     if LEAF_CLASSES.issuperset(map(type, args)):
         return args, len(args)
     return pytrees.flatten_jax_tree(args)
 
 
 def gradient_template(type: ClosureType, signature: Signature, given: CallArguments) -> Any:
-    """What a gradient, or a value and a gradient, is to be like: the arguments that it is taken in."""
+    """The arguments whose Python form a gradient, or a value with a gradient, is to have."""
     while isinstance(type.code, VmapCode) and isinstance(type.captures[0], ClosureType):
         type = type.captures[0]
     code = type.code
@@ -247,5 +246,5 @@ def gradient_template(type: ClosureType, signature: Signature, given: CallArgume
 
 
 def derivative_operator(type: ClosureType) -> str:
-    """The derivative operator that made a function, or nothing."""
+    """The derivative operator that made a function, or an empty string."""
     return type.code.operator if isinstance(type.code, DerivativeCode) else ""

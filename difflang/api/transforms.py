@@ -1,4 +1,4 @@
-"""Functions made of a function of a loaded file: its derivatives, itself lane by lane, itself with sizes bound."""
+"""Transformations of a loaded function: derivatives, `vmap`, and binding of sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WrtSpec = int | str | Sequence[int | str]
 
 
 class TransformMixin(Unpicklable):
-    """What gives further functions. `sizes` are those that are bound; `whole` has the parameters that they are, too."""
+    """Methods that derive functions. `sizes` are the bound sizes; `full_signature` includes their parameters."""
 
     __name__: str
     loaded: LoadedProgram
@@ -34,21 +34,21 @@ class TransformMixin(Unpicklable):
     full_signature: Signature
     sizes: Dims
 
-    # ---- derivatives
+    # ---- Derivatives
 
     def grad(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
         """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
 
-        Several give a record with those names. The function's result must be one real number.
+        Several parameters give a record with those names. The function's result must be one real number.
         """
         return self._derivative("grad", wrt, more)
 
     def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
-        """The value, and the gradient as `grad` gives it."""
+        """The value, and the gradient as by `grad`."""
         return self._derivative("value_and_grad", wrt, more)
 
     def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
-        """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
+        """A function of the arguments, then a tangent for each `wrt`: the value, and its tangent."""
         return self._derivative("jvp", wrt, more)
 
     def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
@@ -60,23 +60,23 @@ class TransformMixin(Unpicklable):
         return self._derivative("linearize", wrt, more)
 
     def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> Function:
-        """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
+        """A function of the arguments, then a tangent for each `wrt`: the Hessian-vector product."""
         return self._derivative("hvp", wrt, more)
 
     def hessian(self, wrt: int | str = 0) -> Function:
-        """All second derivatives in an array, `[..argument, ..argument]`."""
+        """All second derivatives as an array, `[..argument, ..argument]`."""
         return self._derivative("hessian", wrt, ())
 
     def jacobian(self, wrt: int | str = 0) -> Function:
-        """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
+        """All derivatives of an array as an array, `[..result, ..argument]`, in the cheaper mode."""
         return self._derivative("jacobian", wrt, ())
 
     def jacfwd(self, wrt: int | str = 0) -> Function:
-        """The same in forward mode."""
+        """The Jacobian in forward mode."""
         return self._derivative("jacfwd", wrt, ())
 
     def jacrev(self, wrt: int | str = 0) -> Function:
-        """The same in reverse mode."""
+        """The Jacobian in reverse mode."""
         return self._derivative("jacrev", wrt, ())
 
     def deriv(self, wrt: int | str = 0) -> Function:
@@ -84,9 +84,9 @@ class TransformMixin(Unpicklable):
         return self._derivative("deriv", wrt, ())
 
     def jet(self, order: int, wrt: int | str = 0) -> Function:
-        """The Taylor coefficients to an order, 0 to 64, in a parameter that is one number, along a new first axis.
+        """The Taylor coefficients up to an order, 0 to 64, in a scalar parameter, along a new first axis.
 
-        Errors: DL0405 for what is no such order.
+        Errors: DL0405 for an invalid order.
         """
         with classify_errors():
             known = parse_jet_order(order)
@@ -126,29 +126,34 @@ class TransformMixin(Unpicklable):
             near = nearest_word(first, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
             if "," in wrt:
-                help = f"pass several as separate strings: {', '.join([repr(w.strip()) for w in wrt.split(',') if w.strip()])}"
+                several = [repr(w.strip()) for w in wrt.split(",") if w.strip()]
+                help = f"pass several as separate strings: {', '.join(several)}"
             raise make_error("DL0403", f"`{self.__name__}` has no parameter `{first}`", help=help)
         return (first, *path)
 
     def _wrt_name(self, place: Wrt) -> str:
-        """A parameter, or a field of it, as its values are called."""
+        """A parameter, or a field of it, by the name of its values."""
         first, *path = place
         return ".".join([self.signature.names[first] if isinstance(first, int) else first, *map(str, path)])
 
-    # ---- lane by lane, and with sizes
+    # ---- `vmap`, and binding of sizes
 
     def vmap(self, in_axes: InAxes = 0, out_axes: int | Sequence[int] = 0) -> Function:
-        """The function for many arguments at once, each lane by itself, as `vmap` and comprehensions of the language.
+        """The function on a batch, element by element, like `vmap` and comprehensions in the language.
 
-        `in_axes` is along which axis the lanes of each argument lie: one number for all of them, one for each in their
-        order, or by name; None, or no name, is for what all lanes share, as sizes, texts and functions always are. Of a
-        record the axis is that of each array in it. `out_axes` is where the lanes come in the result: a number, or one
-        for each item of a tuple.
+        `in_axes` is the batch axis of each argument: one number for all, one per argument in order, or by name. None,
+        or a
+        missing name, means that the whole batch shares the argument; sizes, texts and functions are always shared. For
+        a
+        record the axis applies to each array in it. `out_axes` is the batch axis of the result: a number, or one for
+        each
+        item of a tuple.
 
-        A lane that is not there, as behind a condition, prints nothing, fails nothing and keeps no loop going; where a
-        check fails the call raises, for the first lane that failed. What lanes draw differs between them.
+        A batch element that does not run, as behind a condition, prints nothing, fails no check and keeps no loop
+        running. If
+        a check fails the call raises, for the first element that failed. Random draws differ between elements.
 
-        Errors: ArgumentError for axes that do not fit, here or at the call; CheckError for a result that is a function.
+        Errors: ArgumentError for invalid axes, here or at the call; CheckError for a result that is a function.
         """
         with classify_errors():
             axes = dict(zip(self.signature.names, parse_in_axes(self.__name__, self.signature, in_axes), strict=True))
@@ -156,13 +161,15 @@ class TransformMixin(Unpicklable):
             return self._with_type(ClosureType(code, (self.function_type,)))
 
     def bind(self, **dims: int) -> Function:
-        """The function for these sizes: `dim`s that it takes, and names of sizes in the types of what it takes.
+        """The function with sizes bound: its `dim` parameters, and size names in the types of its parameters.
 
-        A `dim` that is bound is no parameter any more; arguments of other sizes are refused. What is bound need not
-        be told to `ir`, `lower`, `memory`, `cost` and `export`: with every size bound they take no specs, but of what
-        is mapped, whose lanes only arguments count.
+        A bound `dim` is no longer a parameter; arguments of other sizes are refused. `ir`, `lower`, `memory`, `cost`
+        and
+        `export` use bound sizes: with every size bound they need no specs, except for a mapped function, whose batch
+        size
+        only arguments determine.
 
-        Errors: ArgumentError for what is no size of it, or none that is free, and for what is no number that fits.
+        Errors: ArgumentError for an unknown or already bound size, and for a value that is not a valid size.
         """
         with classify_errors():
             free, bound = self.signature.dims, dict(self.sizes)
@@ -184,5 +191,5 @@ class TransformMixin(Unpicklable):
 
 
 def wrt_list(wrt: WrtSpec) -> list[object]:
-    """What is asked for, one after the other."""
+    """The requested parameters as a list."""
     return list(wrt) if isinstance(wrt, (list, tuple)) else [wrt]

@@ -1,4 +1,4 @@
-"""`f.vmap(…)` as Python says it: along which axis of each argument, and how arguments are read lane by lane."""
+"""Batch axes of `f.vmap(…)`: parsing `in_axes` and `out_axes`, and reading batched arguments."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ InAxes = int | Sequence[int | None] | Mapping[str, int | None]
 PER_LEAF = "an axis is one number, which applies to all arrays of an argument or a result"
 
 
-# ---- What is asked for
+# ---- Parsing `in_axes` and `out_axes`
 
 
 def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int | None, ...]:
-    """The axis of each parameter, None where all lanes share it. Errors: DL1207."""
+    """The batch axis of each parameter, None if the batch shares it. Errors: DL1207."""
     names = signature.names
     if not signature.fixed:
         raise make_error("DL1207", f"`{name}` was not mapped from Python, so its parameters are not known")
     if isinstance(given, Mapping):
-        for wanted in given:
-            if wanted not in names:
-                near = nearest_word(str(wanted), names)
+        for key in given:
+            if key not in names:
+                near = nearest_word(str(key), names)
                 way = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"
-                raise make_error("DL1207", f"`{name}` has no parameter `{wanted}`", help=way)
+                raise make_error("DL1207", f"`{name}` has no parameter `{key}`", help=way)
         axes: list[Any] = [given.get(n) for n in names]
     elif isinstance(given, (tuple, list)):
         if len(given) != len(names):
@@ -67,14 +67,14 @@ def parse_in_axes(name: str, signature: Signature, given: InAxes) -> tuple[int |
 
 
 def parse_out_axes(given: int | Sequence[int]) -> int | tuple[int, ...]:
-    """Where the lanes come in the result, or in each item of a tuple. Errors: DL1207."""
+    """The batch axis of the result, or of each item of a tuple. Errors: DL1207."""
     if isinstance(given, (tuple, list)):
         return tuple([parse_axis(axis, "`out_axes`") for axis in given])
     return parse_axis(given, "`out_axes`")
 
 
 def parse_axis(axis: Any, what: str, or_none: str = "") -> int:
-    """An axis as Python counts it, of any class of whole numbers. Errors: DL1207."""
+    """An axis index of any integer class. Errors: DL1207."""
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return int(axis)
     way = PER_LEAF if isinstance(axis, (tuple, list, dict)) else "write `0` for the first axis, or `-1` for the last"
@@ -83,7 +83,7 @@ def parse_axis(axis: Any, what: str, or_none: str = "") -> int:
 
 
 def unmappable_kind(parameter: Parameter) -> str:
-    """What a parameter is that has no lanes: a size, a text, a function; nothing for any other."""
+    """The kind of a parameter that cannot be batched: a size, a text, a function; empty for any other."""
     if parameter.is_dim:
         return "a size"
     if is_str_type(parameter.declared_type):
@@ -95,17 +95,17 @@ def is_key_parameter(parameter: Parameter) -> bool:
     return isinstance(parameter.declared_type, tree.TypeName) and parameter.declared_type.path == ("key",)
 
 
-# ---- Reading arguments
+# ---- Reading batched arguments
 
 
 class VmapSizes(Struct, frozen=True, eq=False):
-    """How many lanes there are at each level of `vmap`, the outermost first, and which argument has said so."""
+    """The batch size at each level of `vmap`, outermost first, and the argument that determined it."""
 
     name: str
     lengths: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
 
     def one(self, value: Any, parameter: Parameter, reader: ArgumentReader) -> Any:
-        """What one lane is given of an argument. Errors: DL1202, DL1206 where it has no such axis."""
+        """An argument as one batch element sees it. Errors: DL1202, DL1206 if it has no such axis."""
         if all(axis is None for axis in parameter.axes):
             return value
         if isinstance(value, list) and isinstance(parameter.declared_type, tree.TypeApply):
@@ -117,11 +117,11 @@ class VmapSizes(Struct, frozen=True, eq=False):
     def slice_array(
         self, slot: pytrees.LeafSlot, name: str, parameter: Parameter, reader: ArgumentReader
     ) -> pytrees.LeafSlot:
-        """What one lane is given of an array in an argument, which is called `name`."""
+        """An array in an argument as one batch element sees it; `name` is its path."""
         given = slot.value
         if reader.specs and isinstance(given, str):
             given = self.parse_spec(given, name, reader)
-        if isinstance(given, str):  # a field of a record, which all lanes share
+        if isinstance(given, str):  # a text field of a record, which the batch shares
             return slot
         reader.run_check(argument_conversion.refuse_masked, given, name)
         array = pytrees.array_type(given)
@@ -139,7 +139,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
         return pytrees.LeafSlot(slot.index, pytrees.shape_struct_like(tuple(shape), given))
 
     def parse_spec(self, text: str, name: str, reader: ArgumentReader) -> Any:
-        """What a text stands for in specs; one that spells no type is a text, or is refused where it is read."""
+        """The array that a spec string describes; another string stays as it is, and is refused where it is read."""
         try:
             type = parse_type(text, reader.module)
         except DifflangError:
@@ -150,7 +150,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
         return pytrees.shape_struct([d for d in type.shape if isinstance(d, int)], numpy_dtype(type.dtype))
 
     def reject_key(self, parameter: Parameter, reader: ArgumentReader) -> None:
-        """Errors: DL1206 for an argument with a random key in it, if it has lanes."""
+        """Errors: DL1206 for a batched argument that contains a random key."""
         if any(axis is not None for axis in parameter.axes):
             way = f"pass the key as an argument of its own, or write `None` for `{parameter.name}` in `in_axes`"
             raise reader.error(
@@ -168,7 +168,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
             raise reader.error("DL1202", message, "write `None` in `in_axes` for arguments that the whole batch shares")
 
     def batched_type(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
-        """The type of all lanes together, of that of one; the first of the axes are of that `level`."""
+        """The type of the whole batch from the type of one element; the first axis belongs to `level`."""
         for i in reversed(range(len(axes))):
             axis = axes[i]
             if axis is not None:
@@ -178,7 +178,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
 
     @contextmanager
     def explain_errors(self, parameter: Parameter) -> Generator[None]:
-        """Refusals say that they are about one lane."""
+        """Add to errors inside that they are about one batch element."""
         try:
             yield
         except DifflangError as error:

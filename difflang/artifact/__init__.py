@@ -1,6 +1,6 @@
-"""Functions out of artifacts: a file is loaded, and what is in it called, differentiated and transformed.
+"""Loads functions from artifacts, to be called, differentiated and transformed.
 
-They need JAX. Neither the parser nor the checker is imported for them.
+It needs JAX, but imports neither the parser nor the checker.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["ArtifactFunction", "load"]
 
 
 def load(path: str | Path) -> ArtifactFunction:
-    """The function that `f.export(path)` or `difflang export` wrote. Nothing in the file is executed but its graph.
+    """The function that `f.export(path)` or `difflang export` wrote. Only the graph in the file is executed.
 
-    Errors: ArtifactError for a file that is none, is damaged or has a newer format; DataError where there is none.
+    Errors: ArtifactError for a file that is no artifact, is damaged or has a newer format; DataError if there is none.
     """
     with classify_errors():
         contents = read(Path(path))

@@ -1,4 +1,4 @@
-"""Functions out of artifacts, in Python: called, differentiated, mapped, interpreted, and parts of JAX's programs."""
+"""The class of functions loaded from artifacts: called, differentiated, interpreted, and used in JAX programs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ WrtSpec = int | str | Sequence[int | str]
 
 
 class ArtifactFunction(Unpicklable):
-    """A function out of an artifact, for arguments of the types that it was exported for.
+    """A function from an artifact, for arguments of the types that it was exported for.
 
-    Called with NumPy or JAX arrays and Python numbers, it gives JAX arrays; records are given as their dataclass, or as
-    a dict, NamedTuple or dataclass with the same fields. It is a part of any program of JAX, whose
-    transformations go through it by the compiler's own rules.
+    Called with NumPy or JAX arrays and Python numbers, it returns JAX arrays. Records are passed as their dataclass, or
+    as
+    a dict, NamedTuple or dataclass with the same fields. It can be part of any JAX program, whose transformations
+    differentiate it by the compiler's own rules.
     """
 
     def __init__(self, surface: ArtifactContext, body: GraphFunction, held: Sequence[Any] | None = None) -> None:
@@ -55,7 +56,7 @@ class ArtifactFunction(Unpicklable):
 
     @property
     def classes(self) -> dict[str, type]:
-        """The classes of the records and variants that it takes or gives, by name."""
+        """The classes of the records and variants in its parameters and result, by name."""
         layouts = [*[p.layout for p in self._body.params], self._body.result]
         found: dict[str, type] = {}
         while layouts:
@@ -65,7 +66,7 @@ class ArtifactFunction(Unpicklable):
                 found[layout.shape.name] = self._context.class_of(layout)
         return found
 
-    # ---- calls
+    # ---- Calls
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Its value. Errors: ArgumentError before anything runs; IndexFailure, AssertionFailure afterwards."""
@@ -81,7 +82,7 @@ class ArtifactFunction(Unpicklable):
     @property
     def _program(self) -> ArtifactProgram:
         if self._runner is None:
-            with self._context.run_context.lock:  # one for all that is made of the file
+            with self._context.run_context.lock:  # one lock for all functions of the file
                 if self._runner is None:
                     surface = self._context
                     begun = ArtifactProgram(
@@ -97,7 +98,7 @@ class ArtifactFunction(Unpicklable):
         return self._program.program_inputs(self._bind_arguments(names, args, kwargs), key, self._held_arrays)
 
     def _bind_arguments(self, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments in the order of the parameters; what is fixed may be left out. Errors: DL1207."""
+        """The arguments in the order of the parameters; fixed ones may be omitted. Errors: DL1207."""
         if len(args) > len(names):
             raise self._argument_error(f"takes {len(names)} argument{'s' * (len(names) != 1)}, not {len(args)}")
         named = dict(zip(names, args, strict=False))
@@ -119,21 +120,21 @@ class ArtifactFunction(Unpicklable):
         helps = (f"{help}\n{shown}" if help else shown,)
         return DifflangError(Diagnostic("DL1207", f"`{self.__name__}` {what}", helps=helps))
 
-    # ---- derivatives
+    # ---- Derivatives
 
     def grad(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
         """The gradient in a parameter: by position, by name, or by a path of fields such as `"m.w"`.
 
-        Several give a record with those names. The function's result must be one real number.
+        Several parameters give a record with those names. The function's result must be one real number.
         """
         return self._derive(graph_derivatives.gradient, wrt, more)
 
     def value_and_grad(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
-        """The value, and the gradient as `grad` gives it."""
+        """The value, and the gradient as by `grad`."""
         return self._derive(graph_derivatives.value_and_gradient, wrt, more)
 
     def jvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
-        """A function of the arguments, then a tangent for each `wrt`: the value, and its change along them."""
+        """A function of the arguments, then a tangent for each `wrt`: the value, and its tangent."""
         return self._derive(graph_derivatives.jvp, wrt, more)
 
     def vjp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
@@ -145,7 +146,7 @@ class ArtifactFunction(Unpicklable):
         return self._derive(graph_derivatives.linearize, wrt, more)
 
     def hvp(self, wrt: WrtSpec = 0, *more: int | str) -> ArtifactFunction:
-        """A function of the arguments, then a tangent for each `wrt`: the product of the Hessian with these."""
+        """A function of the arguments, then a tangent for each `wrt`: the Hessian-vector product."""
         return self._derive(graph_derivatives.hvp, wrt, more)
 
     def deriv(self, wrt: int | str = 0) -> ArtifactFunction:
@@ -153,19 +154,19 @@ class ArtifactFunction(Unpicklable):
         return self._derive(graph_derivatives.deriv, wrt, ())
 
     def hessian(self, wrt: int | str = 0) -> ArtifactFunction:
-        """All second derivatives in an array, `[..argument, ..argument]`."""
+        """All second derivatives as an array, `[..argument, ..argument]`."""
         return self._derive(jacobians.hessian, wrt, ())
 
     def jacobian(self, wrt: int | str = 0) -> ArtifactFunction:
-        """All derivatives of an array in an array, `[..result, ..argument]`, in the cheaper mode."""
+        """All derivatives of an array as an array, `[..result, ..argument]`, in the cheaper mode."""
         return self._derive(jacobians.cheapest_jacobian, wrt, ())
 
     def jacfwd(self, wrt: int | str = 0) -> ArtifactFunction:
-        """The same in forward mode."""
+        """The Jacobian in forward mode."""
         return self._derive(jacobians.jacfwd, wrt, ())
 
     def jacrev(self, wrt: int | str = 0) -> ArtifactFunction:
-        """The same in reverse mode."""
+        """The Jacobian in reverse mode."""
         return self._derive(jacobians.jacrev, wrt, ())
 
     def _derive(
@@ -174,24 +175,25 @@ class ArtifactFunction(Unpicklable):
         wrt: WrtSpec,
         more: tuple[int | str, ...],
     ) -> ArtifactFunction:
-        wanted: list[int | str] = [*wrt] if isinstance(wrt, (list, tuple)) else [wrt]  # type: ignore[list-item]
+        first: list[int | str] = [*wrt] if isinstance(wrt, (list, tuple)) else [wrt]  # type: ignore[list-item]
         with classify_errors(), self._context.run_context.lock:
             return ArtifactFunction(
-                self._context, make(self._body, wrt_targets(self._body, [*wanted, *more])), self._held_arrays
+                self._context, make(self._body, wrt_targets(self._body, [*first, *more])), self._held_arrays
             )
 
-    # ---- the levels below
+    # ---- StableHLO
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """For which platforms the file holds StableHLO."""
+        """The platforms with StableHLO in the file."""
         return tuple(self._context.contents.exported)
 
     def exported(self, platform: str) -> Any:
-        """The function itself as a `jax.export.Exported`, as the file holds it for a platform.
+        """The function as a `jax.export.Exported`, as stored in the file for a platform.
 
-        It takes the leaves of the arguments, a key if it is random, and the arrays that the file holds; it gives the
-        leaves of the result and, if a check can fail, its number. Errors: DL0601, DL0709.
+        It takes the leaves of the arguments, a key if it is random, and the arrays in the file; it returns the leaves
+        of the
+        result and, if a check can fail, the check's number. Errors: DL0601, DL0709.
         """
         from difflang.runtime.jax_export import load_exported
 

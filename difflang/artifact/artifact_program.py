@@ -1,4 +1,4 @@
-"""A function out of an artifact as a graph and what its arrays are, and how it runs."""
+"""A function of an artifact as a graph with layouts, and how it runs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class ArtifactContext:
         self.resized: dict[tuple[GraphFunction, Capacity], GraphFunction] = {}
 
     def class_of(self, layout: RecordLayout) -> type:
-        """The class of a record or a variant: of the module which it is of, if that is loaded, else like it."""
+        """The class of a record or a variant: the original module's class if it is loaded, else an equivalent one."""
         with self.run_context.lock:
             if not layout.enum:
                 return find_record_class(layout.shape)
             return find_variant_class(VariantShape(layout.enum, layout.variant_number, layout.shape))
 
     def with_capacity(self, body: GraphFunction, capacity: Capacity) -> GraphFunction:
-        """A function that a program with such room has given: what it holds is as large as that room."""
+        """A function value returned by a program with this capacity: its captured buffers have that size."""
         with self.run_context.lock:
             if (body, capacity) not in self.resized:
                 graph = substitute_graph_dims(body.graph, capacity_numbers(capacity))
@@ -50,7 +50,7 @@ class ArtifactContext:
 
 
 class GraphFunction(Struct, frozen=True, eq=False):
-    """A graph of the leaves of params, of a key if it is `random`, and of `held` arrays.
+    """A graph that takes the leaves of params, a key if it is `random`, and held arrays.
 
     It gives the leaves of the result and, if it `fails`, a failure.
     """
@@ -70,7 +70,7 @@ class GraphFunction(Struct, frozen=True, eq=False):
 
     @property
     def failure_count(self) -> int:
-        """How many of the last results are a failure."""
+        """How many of the last results describe a failure."""
         return FAILURE_RESULTS if self.fails else 0
 
     @property
@@ -80,7 +80,7 @@ class GraphFunction(Struct, frozen=True, eq=False):
 
 
 class ArtifactProgram(CallableGraph):
-    """A body that runs; `function` makes what is given back where a result is a function."""
+    """A runnable body; `function` makes the function values in a result."""
 
     def __init__(self, surface: ArtifactContext, body: GraphFunction, function: FunctionBuilder) -> None:
         super().__init__(surface.run_context, body.graph, body.fails, body.graph, body.limit)
@@ -94,7 +94,7 @@ class ArtifactProgram(CallableGraph):
         ]
 
     def program_inputs(self, given: Sequence[Any], key: Any, held: Sequence[Any]) -> list[Any]:
-        """What the program takes. Errors: DL1206, DL1207, DL1208."""
+        """The inputs of the program. Errors: DL1206, DL1207, DL1208."""
         found: list[Any] = []
         for param, value in zip(self.body.params, given, strict=True):
             try:
@@ -115,7 +115,7 @@ class ArtifactProgram(CallableGraph):
 
 
 def label_parameter(error: DifflangError, param: ArtifactParam) -> DifflangError:
-    """The same report, at the declaration of the parameter."""
+    """The same error with a label at the parameter's declaration."""
     (found,) = error.diagnostics
     labels = (Label(param.span, "declared here"),) if param.span != NO_SPAN else ()
     return DifflangError(Diagnostic(found.code, found.message, labels, found.helps))

@@ -1,4 +1,4 @@
-"""What is given in Python, taken apart by a layout. Whether an array fits is said where it enters the program."""
+"""Flattens Python arguments to leaves by their layouts. The program checks the types of arrays at its entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from difflang.runtime.value_layouts import LeafLayout, RecordLayout, StaticLayou
 
 
 def flatten_value(layout: ValueLayout, value: Any, path: str) -> list[Any]:
-    """The leaves of a value. Errors: DL1206 and DL1207 for one of another structure."""
+    """The leaves of a value. Errors: DL1206 and DL1207 for a value of another structure."""
     match layout:
         case LeafLayout(key=key):
             return [random_key(value) if key else value]
@@ -30,27 +30,25 @@ def flatten_value(layout: ValueLayout, value: Any, path: str) -> list[Any]:
             return [leaf for name, part in pairs for leaf in flatten_value(part, given[name], f"{path}.{name}")]
         case UnionLayout():
             return flatten_choice(layout, value, path)
-        case StaticLayout(value=wanted):
-            if not equals_fixed(value, wanted):
-                raise argument_error(
-                    f"`{path}` is {wanted!r} in this artifact, and {value!r:.40} was given", FIXED_HELP
-                )
+        case StaticLayout(value=fixed):
+            if not equals_fixed(value, fixed):
+                raise argument_error(f"`{path}` is {fixed!r} in this artifact, and {value!r:.40} was given", FIXED_HELP)
             return []
         case _:
             raise argument_error(f"`{path}`: {describe_value(value)} cannot be passed to an artifact")
 
 
-def equals_fixed(value: Any, wanted: str | int) -> bool:
-    """Whether that text, or that number, is given."""
-    kinds = str if isinstance(wanted, str) else (int, np.integer)
-    return isinstance(value, kinds) and not isinstance(value, bool) and bool(value == wanted)
+def equals_fixed(value: Any, fixed: str | int) -> bool:
+    """Whether a value is that text or that number."""
+    kinds = str if isinstance(fixed, str) else (int, np.integer)
+    return isinstance(value, kinds) and not isinstance(value, bool) and bool(value == fixed)
 
 
 FIXED_HELP = "sizes and strings are fixed at export: export the function for this value too"
 
 
 def field_values(layout: RecordLayout, value: Any, path: str) -> dict[str, Any]:
-    """The fields of a dict, a NamedTuple or a dataclass. Fields that have no tangent may stand in a tangent."""
+    """The fields of a dict, a NamedTuple or a dataclass. A tangent may have extra fields, those without a tangent."""
     names = layout.shape.fields
     if layout.enum and type(value).__name__ != layout.shape.name:
         raise argument_error(
@@ -81,7 +79,7 @@ def field_names(value: Any) -> Sequence[str] | None:
 
 
 def flatten_choice(layout: UnionLayout, value: Any, path: str) -> list[Any]:
-    """The tag and every option of a value that the run chose."""
+    """The tag and every option of a value chosen at run time."""
     if not isinstance(value, Choice) or value.variant_numbers != layout.variant_numbers:
         raise argument_error(f"`{path}` is a `Choice` of {layout}, and {describe_value(value)} was given")
     found = [value.tag]

@@ -1,6 +1,6 @@
-"""Derivatives of a graph by its parameters: each is the graph in one more derivative equation, as for JAX.
+"""Derivatives of a graph in its parameters: each wraps the graph in one more derivative equation.
 
-What a language's own operator would elaborate is built here from the graph alone.
+It builds from the graph alone what elaboration builds for the language's derivative operators.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ JVP, VJP = OPS["jvp"], OPS["vjp"]
 
 
 class WrtTarget(Struct, frozen=True):
-    """A part of the arguments: of which parameter, what it is called, its first leaf, and what it is."""
+    """A part of the arguments to differentiate in: its parameter, name, path, first leaf and layout."""
 
     param: ArtifactParam
     name: str
@@ -50,12 +50,12 @@ class WrtTarget(Struct, frozen=True):
 
     @property
     def tangent_leaves(self) -> list[tuple[int, bool]]:
-        """For each leaf of its tangent the param of the graph that it belongs to, and whether it is a number."""
+        """For each leaf of its tangent the graph's param, and whether the leaf is a number rather than a tag."""
         return [(self.first_leaf + i, number) for i, number in tangent_leaves(self.layout)]
 
 
 def wrt_targets(body: GraphFunction, wanted: Sequence[int | str]) -> list[WrtTarget]:
-    """The places of these names. Errors: DL0401 for what has no tangent, DL0403 for what is not there, or twice."""
+    """The targets with these names. Errors: DL0401 for one without tangent, DL0403 for an unknown or repeated one."""
     places = [wrt_target(body, w) for w in wanted]
     taken = [i for place in places for i, _ in place.tangent_leaves]
     if len(set(taken)) != len(taken) or len({p.name for p in places}) != len(places):
@@ -109,7 +109,7 @@ def wrt_mask(body: GraphFunction, places: Sequence[WrtTarget]) -> Mask:
 
 
 def pack_derivatives(places: Sequence[WrtTarget], layouts: Sequence[ValueLayout], body: GraphFunction) -> ValueLayout:
-    """One derivative as it is, several as a record with the names they were asked by."""
+    """A single derivative as it is, several as a record with the names they were requested by."""
     if len(layouts) == 1:
         return layouts[0]
     module = next((p.layout.shape.module for p in body.params if isinstance(p.layout, RecordLayout)), body.name)
@@ -117,7 +117,7 @@ def pack_derivatives(places: Sequence[WrtTarget], layouts: Sequence[ValueLayout]
 
 
 class DerivativeBuilder:
-    """A graph under construction around that of a body: its params again, with more arguments between."""
+    """Builds a graph around a body's graph: the body's params, with more arguments between leaves and constants."""
 
     def __init__(self, body: GraphFunction, more: Sequence[ArtifactParam] = ()) -> None:
         self.body, self.builder = body, Builder()
@@ -184,7 +184,7 @@ def build_gradient(body: GraphFunction, places: Sequence[WrtTarget], operator: s
 
 
 def values_by_param(wrt: Mask, values: Sequence[Value]) -> dict[int, Value]:
-    """Values of the params that are differentiated in, by the place of each."""
+    """Derivatives by the index of the param that each belongs to."""
     return dict(zip([i for i, here in enumerate(wrt) if here], values, strict=True))
 
 
@@ -196,7 +196,7 @@ def jvp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
 
 
 def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, tangent_only: bool) -> GraphFunction:
-    """The value and its change along tangents that are given after the arguments, or the change `alone`."""
+    """The value and its tangent along tangents given after the arguments, or the tangent only."""
     require_tangent(body, prefix)
     more: list[ArtifactParam] = []
     for p in places:
@@ -217,7 +217,7 @@ def build_jvp(body: GraphFunction, places: Sequence[WrtTarget], prefix: str, *, 
 
 
 def require_tangent(body: GraphFunction, operator: str) -> None:
-    """Errors: DL0402 where nothing in the result has a tangent."""
+    """Errors: DL0402 if nothing in the result has a tangent."""
     if not any(number for _, number in tangent_leaves(body.result)):
         message = f"{body.result} has no derivative: `{operator}` takes functions that return floats"
         raise artifact_error(body, "DL0402", message, "return a float as well")
@@ -232,12 +232,12 @@ def result_tangents(body: GraphFunction, found: Sequence[Value]) -> list[Value]:
 
 
 def hvp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    """How the gradient changes along tangents: forward over reverse."""
+    """The change of the gradient along tangents: forward over reverse."""
     return build_jvp(gradient(body, places), places, "hvp", tangent_only=True)
 
 
 def deriv(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    """The change along one. Errors: DL0405 for a function of more than one real number."""
+    """The derivative of a function of one real number. Errors: DL0405 for any other function."""
     (place,) = places
     result = body.result
     if not is_real_leaf(place.layout) or place.layout.type.shape or not is_real_leaf(result):
@@ -264,7 +264,7 @@ def vjp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
 
 
 def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator: str) -> GraphFunction:
-    """The value, and a linear function that holds what it needs of the arguments: of a tangent, or of a cotangent."""
+    """The value, and a linear function of a tangent or a cotangent that holds its residuals."""
     require_tangent(body, operator)
     if body.limit:
         message = f"`@memory` cannot limit the result of `{operator}`: a linear function keeps its residuals"
@@ -276,18 +276,18 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
     found = new.builder.inline(parts.primal, *new.xs)
     residuals = found[len(body.graph.results) :]
     at = [i for place in places for i, number in place.tangent_leaves if number]
-    order = [at.index(i) for i in sorted(at)]  # the split takes tangents in the order of the params
+    order = [at.index(i) for i in sorted(at)]  # `linearize_function` takes tangents in the order of the params
     inner = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
     outer = tangent_layout(body.result)
     smooth = [i for i, r in enumerate(body.graph.results) if r.type.tangent is not None]
-    wanted = [parts.tangent.results[smooth.index(i)] for i, number in tangent_leaves(body.result) if number]
-    graph = parts.tangent.with_results(wanted)
+    dys = [parts.tangent.results[smooth.index(i)] for i, number in tangent_leaves(body.result) if number]
+    graph = parts.tangent.with_results(dys)
     if operator == "vjp":
         tags = [new.xs[i] for place in places for i, number in place.tangent_leaves if not number]
         back = [order.index(k) for k in range(len(order))]
-        turned_round = transpose_map(graph, len(order))
+        transposed = transpose_map(graph, len(order))
         map = linear_function(
-            LinearGraph(turned_round, len(residuals), outer, inner, back=back), "ct", f"pullback_{body.name}"
+            LinearGraph(transposed, len(residuals), outer, inner, back=back), "ct", f"pullback_{body.name}"
         )
     else:
         tags = [found[i] for i, number in tangent_leaves(body.result) if not number]
@@ -300,9 +300,9 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
 
 
 class LinearGraph(Struct, frozen=True, eq=False):
-    """A linear graph of residuals and numbers, and the layouts of what it takes and gives.
+    """A linear graph of residuals and numbers, with the layouts of its input and output.
 
-    It takes the numbers in that `order`, and what it gives is put `back` into that.
+    `order` permutes the input numbers, and `back` the output.
     """
 
     graph: Graph
@@ -314,7 +314,7 @@ class LinearGraph(Struct, frozen=True, eq=False):
 
 
 def linear_function(map: LinearGraph, name: str, of: str) -> GraphFunction:
-    """A linear graph as a function: it holds the residuals, then the tags of what it gives."""
+    """A linear graph as a function that holds the residuals, then the tags of its result."""
     builder = Builder()
     given = [(builder.param(leaf_type(leaf), name), isinstance(leaf, LeafLayout)) for leaf in leaves_of(map.takes)]
     numbers = [x for x, number in given if number]

@@ -1,4 +1,4 @@
-"""All derivatives of arrays in arrays: a graph pushed forward along every direction, or pulled back along every one."""
+"""Jacobians of artifact functions: a graph's `jvp` or `vjp` mapped over the standard basis."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def jacrev(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
 
 
 def cheapest_jacobian(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
-    """In the mode that takes fewer directions."""
+    """The Jacobian in the mode that needs fewer directions."""
     points, values = tangent_leaf_types(places[0].layout), tangent_leaf_types(body.result)
     return build_jacobian(body, places, columns=total_size(values) >= total_size(points), operator="jacobian")
 
@@ -68,7 +68,7 @@ def type_size(type: Tensor) -> int:
 
 
 def build_jacobian(body: GraphFunction, places: Sequence[WrtTarget], *, columns: bool, operator: str) -> GraphFunction:
-    """`[..result, ..argument]`; of structures such an array for each array of the result in each of the argument."""
+    """`[..result, ..argument]`; for structures one such array for each pair of a result leaf and an argument leaf."""
     (place,) = places
     require_tangent(body, operator)
     check_supported(body, place, operator)
@@ -91,14 +91,14 @@ def build_jacobian(body: GraphFunction, places: Sequence[WrtTarget], *, columns:
 
 
 def jacobian_layout(value: Tensor, place: ValueLayout) -> ValueLayout:
-    """The structure of an argument, each array in it with the axes of an array of the result before its own."""
+    """The layout of an argument, with the axes of a result leaf before those of each array."""
     return map_leaves(
         tangent_layout(place), lambda leaf: LeafLayout(Tensor(value.dtype, (*value.shape, *leaf.type.shape)))
     )
 
 
 def check_supported(body: GraphFunction, place: WrtTarget, operator: str) -> None:
-    """Errors: DL0801 for complex numbers and for what the run chooses."""
+    """Errors: DL0801 for complex numbers and for values chosen at run time."""
     layouts = [place.layout, body.result]
     if any(t.dtype.is_complex for layout in layouts for t in tangent_leaf_types(layout)):
         message = f"`{operator}` of a function from an artifact supports real numbers only"
@@ -112,7 +112,7 @@ def check_supported(body: GraphFunction, place: WrtTarget, operator: str) -> Non
 
 
 def jacobian_columns(new: DerivativeBuilder, place: WrtTarget, k: int, side: Tensor) -> Values:
-    """The changes of the result along every direction of the k-th array of the argument."""
+    """The tangents of the result along every basis direction of the k-th array of the argument."""
     at = [i for i, _ in place.tangent_leaves][k]
     wrt = tuple([i == at for i in range(len(new.xs))])
 
@@ -127,7 +127,7 @@ def jacobian_columns(new: DerivativeBuilder, place: WrtTarget, k: int, side: Ten
 
 
 def jacobian_rows(new: DerivativeBuilder, place: WrtTarget, k: int, side: Tensor) -> Values:
-    """What every direction of the k-th array of the result pulls back to."""
+    """The cotangents of the argument for every basis direction of the k-th array of the result."""
     at = [i for i, _ in tangent_leaves(new.body.result)][k]
     attrs: dict[str, Any] = {"wrt": wrt_mask(new.body, [place]), **limit_attrs(new.body)}
 
@@ -142,27 +142,27 @@ def jacobian_rows(new: DerivativeBuilder, place: WrtTarget, k: int, side: Tensor
 def map_over_basis(
     new: DerivativeBuilder, side: Tensor, along: Callable[[Builder, Sequence[Value], Value], Sequence[Value]]
 ) -> Values:
-    """Something for every direction of an array of that type, stacked: each row of the identity is one."""
+    """A function mapped over the basis directions of an array of that type: the rows of the identity matrix."""
     length = type_size(side)
     inner = Builder()
     xs = [inner.param(x.type, x.hint) for x in new.xs]
     row = inner.param(Tensor(side.dtype, (length,)))
     direction = inner.one("reshape", row, shape=side.shape)
-    lane = inner.finish(along(inner, xs, direction), name=new.body.name)
+    body = inner.finish(along(inner, xs, direction), name=new.body.name)
     return new.builder.emit(
-        MAP, [*new.xs, identity_matrix(new.builder, length, side)], (lane,), consts=len(xs), length=length
+        MAP, [*new.xs, identity_matrix(new.builder, length, side)], (body,), consts=len(xs), length=length
     )
 
 
 def identity_matrix(builder: Builder, n: int, like: Tensor) -> Value:
-    """Ones on the diagonal."""
+    """The identity matrix."""
     rows, columns = [builder.one("iota", type=Tensor(I32, (n, n)), axis=a) for a in (0, 1)]
-    one, nothing = [builder.const(v, Tensor(like.dtype, (n, n))) for v in (1, 0)]
-    return builder.one("select", builder.one("eq", rows, columns), one, nothing)
+    one, zero = [builder.const(v, Tensor(like.dtype, (n, n))) for v in (1, 0)]
+    return builder.one("select", builder.one("eq", rows, columns), one, zero)
 
 
 def reshape_block(builder: Builder, found: Value, value: Tensor, point: Tensor, *, columns: bool) -> Value:
-    """The directions' axis goes last if they are the argument's, and is that of the array again."""
+    """Move the axis of directions last if they are the argument's, and restore the arrays' shapes."""
     if columns:
         rank = len(value.shape)
         found = builder.one("transpose", found, perm=(*range(1, rank + 1), 0))

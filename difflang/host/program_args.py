@@ -52,9 +52,8 @@ def declare_argument(module: ModuleScope, found: ProgramArgument) -> None:
     """Errors: DL0210 for two declarations of one name that differ."""
     first = module.arguments.setdefault(found.name, found)
     if show_type(first.type) != show_type(found.type) or (first.default is None) != (found.default is None):
-        raise make_error("DL0210", (f"the argument `{found.name}` of the program is declared twice, with different types or "
-"defaults"),
-                      (found.span, "declared again here"), (first.span, "first declared here"))  # fmt: skip
+        message = f"the argument `{found.name}` of the program is declared twice, with different types or defaults"
+        raise make_error("DL0210", message, (found.span, "declared again here"), (first.span, "first declared here"))
 
 
 @host_builtin("arg", ARG_USAGE, argument_type, "default")
