@@ -1,8 +1,8 @@
-"""What a program needs in memory: its buffers, from when to when each is there, and how much that is at most.
+"""Buffer assignment: the buffers a compiled program needs, their live ranges, and its peak memory.
 
-It goes through the kernels of `kernels` in the order in which they run, once through the body of each loop and through
-every branch. What is carried by a loop has one buffer all the time; what a kernel makes may lie where something lay
-that it is the last to read. Results have buffers of their own, which lend their room to what is gone by then.
+Walks the kernels of `fusion_model` in execution order, once through each loop body and through every branch. A loop
+carry has one buffer for the whole loop. A kernel may write over an operand that it is the last to read. Results have
+buffers of their own, which temporaries may use before the result exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ END_OF_PROGRAM = 1 << 60
 
 
 class Buffer(Struct, eq=False):
-    """So many bytes, from one moment to another, for a line of the program."""
+    """A number of bytes, live from kernel `first` to kernel `last`, with the source line it is made for."""
 
     bytes: int
     source_line: SourceLine | None
@@ -35,7 +35,8 @@ class BufferAssignment(Struct, frozen=True):
     """The buffers of a program. Moments count kernels."""
 
     buffers: tuple[Buffer, ...]
-    lent: frozenset[Buffer]  # those that lie in the room of a result
+    # Temporaries that reuse the memory of a result.
+    lent: frozenset[Buffer]
     moments: int
 
     @property
@@ -48,7 +49,7 @@ class BufferAssignment(Struct, frozen=True):
 
     @property
     def temporaries(self) -> int:
-        """The most that is needed besides arguments and results."""
+        """The peak of everything but arguments and results."""
         return max(self.usage_over_time(), default=0)
 
     @property
@@ -57,11 +58,11 @@ class BufferAssignment(Struct, frozen=True):
 
     @property
     def temporary_buffers(self) -> list[Buffer]:
-        """The buffers that are neither arguments nor results, and have room of their own."""
+        """The buffers that are neither arguments nor results, and do not reuse a result's memory."""
         return [b for b in self.buffers if b.role == "between" and b not in self.lent]
 
     def usage_over_time(self) -> list[int]:
-        """How many bytes there are at each moment besides arguments and results."""
+        """The bytes in use at each moment, without arguments and results."""
         change = [0] * (self.moments + 2)
         for b in self.temporary_buffers:
             change[b.first] += b.bytes
@@ -69,23 +70,24 @@ class BufferAssignment(Struct, frozen=True):
         return list(accumulate(change))[:-1]
 
     def live_at_peak(self) -> list[Buffer]:
-        """What is there at peak memory; arguments and results always are."""
+        """The buffers that are live when usage is highest; arguments and results always are."""
         course = self.usage_over_time()
         moment = course.index(max(course))
         return [b for b in self.buffers if b.role != "between" or (b.first <= moment <= b.last and b not in self.lent)]
 
 
 def assign_buffers(part: Computation, order: KernelOrder = order_by_readiness) -> BufferAssignment:
-    """The buffers of a whole program, its kernels in that order, XLA's usual one if nothing is said.
+    """The buffers of a whole program, its kernels in the given order (by default XLA's usual one).
 
-    Cost: linear in its kernels, but for results and what lies in their room.
+    Cost: linear in the kernels, except for placing temporaries in the memory of results.
     """
     walk = BufferAssigner(order)
     for v in part.takes:
         walk.add_buffer(v, "argument")
     given = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
     for i, buffer in enumerate(given):
-        if buffer.role != "between":  # an argument, or twice the same: a copy
+        # An argument, or one value returned twice, is copied.
+        if buffer.role != "between":
             given[i] = buffer = walk.copy_buffer(buffer)
         buffer.role, buffer.last = "result", walk.now
     for b in walk.buffers:
@@ -96,7 +98,7 @@ def assign_buffers(part: Computation, order: KernelOrder = order_by_readiness) -
 
 
 def reuse_result_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Those that lie in the room of a result while it is not there: the largest first, one at a time."""
+    """The temporaries that fit into the memory of a result while it is not live: largest first, one at a time."""
     results = sorted([b for b in buffers if b.role == "result"], key=lambda b: -b.bytes)
     times: list[list[tuple[int, int]]] = [[(b.first, b.last)] for b in results]
     found: list[Buffer] = []
@@ -112,7 +114,7 @@ def reuse_result_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 
 class BufferAssigner:
-    """Goes through a program and notes its buffers."""
+    """Walks a program and records its buffers."""
 
     def __init__(self, order: KernelOrder) -> None:
         self.order = order
@@ -124,7 +126,7 @@ class BufferAssigner:
         return self.buffers[-1]
 
     def read_buffer(self, v: ArrayValue, here: ComputationBuffers) -> Buffer:
-        """Where something is that a loop or a branch reads and does not change; a constant lies in the program."""
+        """The buffer of a value that a loop or a branch only reads. A constant lies in the program and has no bytes."""
         v = here.root(v)
         return here.buffer.get(v) or self.add_buffer(ArrayValue(0, v.shape, v.source_line) if v.constant else v)
 
@@ -135,9 +137,9 @@ class BufferAssigner:
     def part(
         self, part: Computation, given: Sequence[Buffer], owned: Sequence[bool], into: Sequence[Buffer | None]
     ) -> list[Buffer]:
-        """Where its results are: in the buffers that they are due in, if there are such.
+        """The buffers of a computation's results: those in `into` where they are named.
 
-        What it is `given` may be written over where it is `owned`.
+        A buffer in `given` may be overwritten where `owned` is true.
         """
         here = ComputationBuffers(part, run := build_kernels(part, self.order), given, owned, into)
         for at, kernel in enumerate(run):
@@ -182,7 +184,9 @@ class BufferAssigner:
                     )
 
     def loop(self, step: JaxprInstruction, at: int, here: ComputationBuffers) -> None:
-        """What is carried unchanged stays where it is; the rest has buffers, those of its start if they are free."""
+        """An unchanged carry stays in its buffer. The others get a buffer, the initial value's if nothing reads that
+        later.
+        """
         body = step.bodies[-1]
         start, consts, carried = loop_operand_counts(step)
         changed = [given is not taken for given, taken in zip(body.gives, body.takes[consts:], strict=False)]
@@ -210,7 +214,9 @@ class BufferAssigner:
 
 
 def loop_operand_counts(step: JaxprInstruction) -> tuple[int, int, int]:
-    """Where the carries begin among what a loop reads, how many constants its body has, and how many carries."""
+    """The index of the first carry among a loop's operands, the number of its body's constants, and the number of
+    carries.
+    """
     if step.kind == "while":
         first, second = step.sizes
         return first + second, second, len(step.reads) - first - second
@@ -219,7 +225,7 @@ def loop_operand_counts(step: JaxprInstruction) -> tuple[int, int, int]:
 
 
 class ComputationBuffers:
-    """The values of one part: in which buffers they are, and which kernel is the last to read each."""
+    """The values of one computation: which buffer holds each, and which kernel is the last to read it."""
 
     def __init__(
         self,
@@ -246,7 +252,7 @@ class ComputationBuffers:
         self.holds: dict[Buffer, ArrayValue] = {b: v for v, b in self.buffer.items()}
 
     def root(self, v: ArrayValue) -> ArrayValue:
-        """The value that it is another shape of."""
+        """The value that this one is a reshaped alias of."""
         while v in self.alias:
             v = self.alias[v]
         return v
@@ -255,12 +261,12 @@ class ComputationBuffers:
         return self.buffer.get(self.root(v))
 
     def dies_at(self, v: ArrayValue, at: int) -> bool:
-        """Whether a value is the part's own and nothing reads it later."""
+        """Whether the computation owns a value and nothing reads it after kernel `at`."""
         v = self.root(v)
         return v not in self.fixed and self.last.get(v, -1) <= at
 
     def overwritable_buffer(self, kernel: Kernel, made: ArrayValue, at: int) -> Buffer | None:
-        """The buffer of something of the same size that the kernel is the last to read."""
+        """The buffer of an operand of the same size that the kernel is the last to read."""
         due = self.into.get(made)
         for v in kernel.overwritable:
             v = self.root(v)
@@ -277,7 +283,7 @@ class ComputationBuffers:
         return None
 
     def result_buffer(self, made: ArrayValue, at: int) -> Buffer | None:
-        """The buffer that a result is due in, if what it held is not read any more."""
+        """The buffer in which a result must end up, if its current value is not read any more."""
         buffer = self.into.get(made)
         if buffer is None:
             return None
@@ -288,9 +294,8 @@ class ComputationBuffers:
         return buffer if free else None
 
     def readers_precede(self, v: ArrayValue, at: int) -> bool:
-        """Whether whatever else reads what a loop carries leads to that kernel: before its order is known, XLA copies
-        what is written over and may still be read.
-        """
+        """Whether all other readers of a loop carry come before that kernel by data dependence."""
+        # XLA inserts copies before it schedules: without a dependence it copies a carry that is overwritten.
         missing = {k for k in self.readers.get(v, ()) if k != at}
         before, todo = {at}, [at]
         while missing and todo:

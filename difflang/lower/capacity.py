@@ -1,4 +1,4 @@
-"""How much room a program has, for functions that call themselves and for what loops yield, and how it gets more."""
+"""Capacities for recursion depth, saved loop steps and dynamic loop outputs, and how they grow on demand."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from difflang.passes.substitute_dims import CAPACITY_PREFIX, DimValues, substitu
 
 T = TypeVar("T")
 
-UNBOUNDED = 2**31 - 1  # steps; no array is so long
-GROWTH = {"frames": 4, "steps": 8, "items": 8}  # times as many, where there are too few
+# A number of steps that stands for no limit: no array is so long.
+UNBOUNDED = 2**31 - 1
+# The factor by which each capacity grows when a run exceeds it.
+GROWTH = {"frames": 4, "steps": 8, "items": 8}
 MAX_CAPACITY = {"frames": 1 << 20, "steps": 1 << 24, "items": 1 << 24}
 CAPACITY_LABELS = {"frames": "nested calls", "steps": "steps of reverse-mode loops"}
-MAX_INTERPRETED_FRAMES = 1 << 12  # frames: the interpreter copies a stack at every step
+# Fewer frames: the interpreter copies the whole stack at every step.
+MAX_INTERPRETED_FRAMES = 1 << 12
 
 
 class Capacity(Struct, frozen=True):
-    """How deep functions may call themselves, for how many of their steps a derivative keeps something, and how many
-    items a loop yields where they are held in arrays."""
+    """Limits on recursion depth (frames), on loop steps whose residuals are stored, and on dynamic loop outputs
+    (items).
+    """
 
     frames: int
     steps: int
     items: int = 256
 
     def grown(self, site: CheckSite, *, interpreted: bool = False) -> Capacity | None:
-        """More of what there was too little of; `None` where there cannot be more, or it was something else."""
+        """This capacity with more of what the failed check exceeded; `None` at the maximum, or if the check is of
+        another kind.
+        """
         if not site.capacity:
             return None
         now = asdict(self)[site.capacity]
@@ -44,14 +50,14 @@ INITIAL_CAPACITY = Capacity(64, 4096)
 
 
 class Growable(Generic[T]):
-    """What runs a graph: made for little room at first, and anew for more when a run asks for it."""
+    """A value built for some capacity, and rebuilt for a larger one when a run exceeds it."""
 
     def __init__(self, make: Callable[[Capacity], T], room: Capacity = INITIAL_CAPACITY) -> None:
         self.build, self.capacity = make, room
         self.made = make(room)
 
     def grow(self, checks: CheckTable, number: int, *, interpreted: bool = False) -> bool:
-        """Whether the check with that number failed for want of room, and there is more now."""
+        """Whether the check with that number failed for lack of capacity, and the value was rebuilt with more."""
         more = self.capacity.grown(checks.sites[number - 1], interpreted=interpreted)
         if more is not None:
             self.capacity, self.made = more, self.build(more)
@@ -59,9 +65,10 @@ class Growable(Generic[T]):
 
 
 def with_capacity(graph: Graph, room: Capacity, *, arrays: bool = False) -> Graph:
-    """The graph with room in numbers; a graph that needs none as it is. Inside loops any number of steps is taken.
+    """The graph with its capacities in numbers. Steps inside loops are not limited.
 
-    What loops yield is held in histories, which need no room, unless `arrays` are asked for or it cannot be.
+    Outputs of dynamic loops are held in histories, which need no capacity, unless `arrays` is set or histories do not
+    do.
     """
     from difflang.passes.dynamic_loop_outputs import arrays_to_histories
     from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
@@ -71,13 +78,13 @@ def with_capacity(graph: Graph, room: Capacity, *, arrays: bool = False) -> Grap
 
 
 def capacity_numbers(room: Capacity) -> DimValues:
-    """The names of room as numbers."""
-    told = asdict(room)
-    return lambda n: told[n.removeprefix(CAPACITY_PREFIX)]
+    """The values of the capacities' symbolic names."""
+    numbers = asdict(room)
+    return lambda n: numbers[n.removeprefix(CAPACITY_PREFIX)]
 
 
 def capacities_used(graph: Graph, room: Capacity) -> dict[str, int]:
-    """What of `ASKED` a graph has room for, and for how much; steps only where a derivative goes back."""
+    """Which entries of `CAPACITY_LABELS` a graph uses, and how much of each; steps only where there is a vjp."""
     found: set[str] = set()
     number = capacity_numbers(room)
 
@@ -96,7 +103,7 @@ def describe_capacity(room: Mapping[str, int]) -> str:
 
 
 def stores_unbounded_steps(graph: Graph) -> bool:
-    """Whether a graph keeps something for each of `ENDLESS` many steps."""
+    """Whether a graph stores an array over `UNBOUNDED` many steps."""
     graphs, _ = graphs_postorder(graph)
     return any(is_unbounded(r.type) for g in graphs for eqn in g.eqns for r in eqn.results)
 

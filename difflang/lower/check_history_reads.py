@@ -1,9 +1,9 @@
-"""A history is read where its maker can be run again: by an equation of the same kind, over the same steps.
+"""Checks that every history is read where its producer can be recomputed: by an equation of the same kind and steps.
 
-Derivatives are made that way: a branch's residuals are read in the same branch, a loop's by a loop of its own count.
-Lowering relies on it (see `ops.saved`), so it is looked at here: what a value is has a number (see `names`), and the
-steps of the one that reads must have the number of those that were saved. Where a program reads a history elsewhere,
-what its loops yield is held in arrays instead (see `passes.yielded`).
+Derivatives satisfy this: a branch's residuals are read in the same branch, a loop's by a loop with its own count.
+Lowering relies on it (see `ops.loop.checkpoint_store`). The check gives every value a number (`value_numbering`): the
+reader's steps must have the number of the steps that were saved. Where a program reads a history elsewhere, the outputs
+of its loops are held in arrays instead (`passes.dynamic_loop_outputs`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from difflang.passes.dce import dce
 
 
 class HistoryOutOfScope(Exception):
-    """A history is read elsewhere than its maker can be run again."""
+    """A history is read where its producer cannot be recomputed."""
 
 
 def reads_history_out_of_scope(program: Graph) -> bool:
-    """Whether a history is read where it cannot be had. Cost: one walk, a region looked at once where it stands."""
+    """Whether a history is read where its producer cannot be recomputed.
+
+    Cost: one walk; a region is visited once for each distinct set of operands.
+    """
     if not any(isinstance(v.type, History) for g in graphs_postorder(program)[0] for e in g.eqns for v in e.results):
         return False
     walk = HistoryReadChecker()
@@ -39,12 +42,13 @@ def reads_history_out_of_scope(program: Graph) -> bool:
 
 
 class HistoryReadChecker:
-    """Names every value of a program and looks at each equation that reads a history."""
+    """Numbers every value of a program and checks each equation that reads a history."""
 
     def __init__(self) -> None:
         self.names = ValueNumbering()
         self.keys = StructuralKeys()
-        self.counts: dict[Eqn, Eqn] = {}  # loops, as their counts need them
+        # Loops reduced to what their step count depends on.
+        self.counts: dict[Eqn, Eqn] = {}
         self.seen: dict[tuple[Graph, tuple[ValueNumber, ...], int], list[ValueNumber]] = {}
         self.rules: dict[object, Callable[[Eqn, list[ValueNumber], int], list[ValueNumber]]] = {
             loop: self.loop,
@@ -58,7 +62,7 @@ class HistoryReadChecker:
         }
 
     def graph(self, graph: Graph, params: Sequence[ValueNumber], depth: int) -> list[ValueNumber]:
-        """The names of its results; `depth` is how many loops and maps it stands in."""
+        """The value numbers of a graph's results; `depth` counts the enclosing loops and maps."""
         key = graph, tuple(params), depth
         if key not in self.seen:
             env: dict[Value, ValueNumber] = dict(zip(graph.params, params, strict=True))
@@ -77,7 +81,7 @@ class HistoryReadChecker:
         return self.results(eqn, given)
 
     def results(self, eqn: Eqn, given: Sequence[ValueNumber]) -> list[ValueNumber]:
-        """What an equation gives, by what it is and what it is given: every op is a function."""
+        """The value numbers of an equation's results, by op and operands: every op is a function."""
         key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.graph_key(r) for r in eqn.regions]))
         return [self.names.of((key, i), given) for i in range(len(eqn.results))]
 
@@ -102,8 +106,9 @@ class HistoryReadChecker:
         return [steps, *outs[1 : 1 + form.carry], *ys]
 
     def loop_count(self, eqn: Eqn, given: list[ValueNumber]) -> ValueNumber:
-        """How many steps a loop takes until its condition ends it: that of any loop which goes on alike."""
+        """The number for a while-loop's step count, which loops with the same condition and state share."""
         if eqn not in self.counts:
+            # Dead code elimination drops everything that the condition does not depend on.
             count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
             self.counts[eqn] = dce(without_prints(count)).eqns[-1]
         alone, name = self.counts[eqn], dict(zip(eqn.operands, given, strict=True))
@@ -120,7 +125,10 @@ class HistoryReadChecker:
         return [names.set_origin(y, s) for y, s in zip(self.results(eqn, given), stacks, strict=True)]
 
     def item(self, x: Value, name: ValueNumber, reader: tuple[str, object, ValueNumber, ValueNumber]) -> ValueNumber:
-        """What is read at a step: what was given there, if those are the same steps. A history has no others."""
+        """What a loop reads at a step: the item stored there, if reader and writer run over the same steps.
+
+        A history has no other readers.
+        """
         kind, length, steps, index = reader
         origin = self.names.origin(name)
         if (
@@ -147,7 +155,10 @@ class HistoryReadChecker:
         ]
 
     def branch_operand(self, x: Value, name: ValueNumber, truth: ValueNumber, side: int) -> ValueNumber:
-        """What a branch is given: what the same branch gave before. A history of a branch is of no use elsewhere."""
+        """What a branch reads: the value from the same branch of an earlier conditional with the same predicate.
+
+        A history from one branch cannot be read anywhere else.
+        """
         origin = self.names.origin(name)
         if not isinstance(origin, BranchOrigin):
             return name

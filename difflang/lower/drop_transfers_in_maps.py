@@ -1,4 +1,4 @@
-"""Lanes of a map keep what they keep where it is: of what is on the host JAX would have them read by a gather there."""
+"""Drops host transfers inside maps: JAX would batch a read from host memory into a gather on the host."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from difflang.ops.loop.host_offload import to_device, to_host
 
 
 def drop_transfers_in_maps(graph: Graph) -> Graph:
-    """The graph with nothing moved to the host, or back, inside maps; without such moves as it is. Cost: linear."""
+    """The graph without `to_host` and `to_device` inside maps; the same graph if it has none. Cost: linear."""
     graphs, _ = graphs_postorder(graph)
     if not any(e.op is to_host for g in graphs for e in g.eqns):
         return graph
-    in_lanes = nested_regions(graphs, lambda eqn: eqn.op is map_)
+    in_maps = nested_regions(graphs, lambda eqn: eqn.op is map_)
     done: dict[Graph, Graph] = {}
     for inner in graphs:
-        done[inner] = rewrite_graph(inner, done, in_map=inner in in_lanes)
+        done[inner] = rewrite_graph(inner, done, in_map=inner in in_maps)
     return done[graph]
 
 

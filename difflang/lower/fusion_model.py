@@ -1,8 +1,7 @@
-"""What XLA makes of a program: which values are arrays in memory, and in which order they are made.
+"""A model of XLA's fusion on the CPU: which values become arrays in memory, and in which order kernels run.
 
-A kernel makes one array, or some, of others; what is between them is computed inside of it and never stored. This is a
-model of XLA on the CPU, made of few rules (docs/decisions/0027); what a program needs in memory by it is said in
-`buffers`.
+A kernel makes one or more arrays from others; values in between are computed inside it and never stored. The model has
+few rules (docs/decisions/0027). `buffer_assignment` derives a program's memory from it.
 """
 
 from __future__ import annotations
@@ -16,22 +15,24 @@ from msgspec import Struct
 
 from difflang.lower.jaxpr_reader import CONTROL_FLOW, ArrayValue, Computation, JaxprInstruction
 
-MAX_KERNELS_PER_VALUE = 8  # that may compute one value again
+# The most kernels that may each recompute one value.
+MAX_KERNELS_PER_VALUE = 8
 
 
 class Kernel(Struct, frozen=True, eq=False):
-    """A step that makes arrays, and the arrays that it and what is fused into it read."""
+    """A step that makes arrays, and the arrays that it and everything fused into it read."""
 
     step: JaxprInstruction
     reads: tuple[ArrayValue, ...]
-    overwritable: tuple[ArrayValue, ...]  # those that it may write over: it reads each element where it writes one
+    # Operands that it may overwrite, since it reads each element where it writes it.
+    overwritable: tuple[ArrayValue, ...]
 
 
 KernelOrder = Callable[[Sequence[Kernel]], list[Kernel]]
 
 
 def build_kernels(part: Computation, order: KernelOrder) -> list[Kernel]:
-    """The kernels of a part, in that order."""
+    """The kernels of a computation, in the given order."""
     fusion = FusionModel(part)
     found = [s for s in part.steps if not fusion.stored.isdisjoint(s.makes) or s.kind in CONTROL_FLOW]
     return order([Kernel(s, tuple(kernel_inputs(s.reads, s, fusion)), overwritable_inputs(s, fusion)) for s in found])
@@ -47,7 +48,7 @@ def overwritable_inputs(step: JaxprInstruction, fusion: FusionModel) -> tuple[Ar
 
 
 class FusionModel:
-    """Which values of a part are arrays in memory, and which of these are also computed inside of kernels."""
+    """Which values of a computation are arrays in memory, and which of these kernels recompute as well."""
 
     def __init__(self, part: Computation) -> None:
         self.maker = {v: s for s in part.steps for v in s.makes}
@@ -58,17 +59,22 @@ class FusionModel:
                 self.readers.setdefault(v, []).append(s)
         self.level = self.levels(part)
         self.demanded = set(part.gives)
-        self.inside: dict[ArrayValue, set[ArrayValue]] = {}  # the arrays whose kernels compute a value
+        # For each value the arrays whose kernels compute it.
+        self.inside: dict[ArrayValue, set[ArrayValue]] = {}
         self.stored: set[ArrayValue] = set()
         self.both: set[ArrayValue] = set()
-        self.quick: dict[ArrayValue, bool] = {}  # whether only what is quick lies between a value and its kernels
-        self.library: set[ArrayValue] = set()  # the arrays whose kernels have sums inside
-        self.sums: set[ArrayValue] = set()  # those that are sums
+        # Whether only quick steps lie between a value and its kernels.
+        self.quick: dict[ArrayValue, bool] = {}
+        # The arrays whose kernels contain sums, and those that are sums themselves.
+        self.library: set[ArrayValue] = set()
+        self.sums: set[ArrayValue] = set()
         for step in reversed(part.steps):
             self.step(step)
 
     def levels(self, part: Computation) -> dict[ArrayValue, int]:
-        """How many kernels lie one after the other before each value, of those that are such whatever reads them."""
+        """For each value the longest chain of kernels before it, counting the steps that have a kernel whatever reads
+        them.
+        """
         level: dict[ArrayValue, int] = {}
         for step in part.steps:
             costly = step.kind == "costly" and len(self.readers.get(step.makes[0], ())) > 1
@@ -77,7 +83,7 @@ class FusionModel:
         return level
 
     def step(self, step: JaxprInstruction) -> None:
-        """Decide on what a step makes, those that read it being decided."""
+        """Decide whether a step has a kernel, after its readers have been decided."""
         made = step.makes[0] if step.makes else ArrayValue(0, (), None)
         where = self.inside.get(made, set())
         demanded = not self.demanded.isdisjoint(step.makes) or self.by_library(step, where)
@@ -97,7 +103,9 @@ class FusionModel:
                 self.demanded.add(v)
 
     def kernel(self, step: JaxprInstruction, made: ArrayValue, where: set[ArrayValue]) -> set[ArrayValue]:
-        """Note that a step has a kernel. Which compute it: of a cheap step others too, but for those of sums."""
+        """Record a kernel for a step and return the kernels that compute it: a cheap step's readers may recompute it
+        too.
+        """
         self.stored.update(step.makes)
         if step.kind == "sum":
             self.library.add(made)
@@ -109,13 +117,13 @@ class FusionModel:
         return {made, *others}
 
     def by_library(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
-        """Whether a sum needs the value as an array. It computes what is quick on the way, for itself."""
+        """Whether a sum needs the value as an array. A sum computes quick operands itself."""
         if self.library.isdisjoint(where):
             return False
         return not ((step.quick or step.kind in ("sum", "product", "alias")) and len(where) == 1)
 
     def is_absorbed(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
-        """Whether a sum or a product is part of the kernel that alone reads it: after a sum, only what is quick."""
+        """Whether a sum or a product is fused into its only reader: after a sum, only if that is quick."""
         if len(where) != 1:
             return False
         if step.kind == "sum":
@@ -124,10 +132,9 @@ class FusionModel:
         return step.kind == "product" and self.library.issuperset(where)
 
     def has_own_kernel(self, step: JaxprInstruction, where: set[ArrayValue]) -> bool:
-        """Whether what a step makes has a kernel, though all that read it could compute it.
+        """Whether a step has its own kernel, though all its readers could compute it.
 
-        What is costly is computed once; so is what is made of several arrays, if something that is read beside it is
-        made of it by other kernels.
+        Expensive steps run once. So does a step on several arrays whose reader also reads a later kernel made from it.
         """
         if step.kind == "made":
             return False
@@ -140,7 +147,7 @@ class FusionModel:
         return step.kind == "costly" or any(self.level.get(v, 0) > before for s in readers for v in s.reads)
 
     def reads_many_arrays(self, step: JaxprInstruction) -> bool:
-        """Whether a step reads several arrays, rather than one and numbers."""
+        """Whether a step reads several arrays, rather than one array and scalars."""
         rank = len(step.makes[0].shape)
         reads = [v for v in dict.fromkeys(step.reads) if len(v.shape) >= rank and not self.is_made(v)]
         return len(reads) > 1
@@ -151,7 +158,8 @@ class FusionModel:
 
 
 def kernel_inputs(reads: Sequence[ArrayValue], step: JaxprInstruction, fusion: FusionModel) -> dict[ArrayValue, bool]:
-    """The arrays and params that a kernel reads for these values, and whether anything moves their elements on the way.
+    """The arrays and params that a kernel reads for these values, and whether anything permutes their elements on the
+    way.
 
     Constants are part of the program.
     """
@@ -174,7 +182,7 @@ def kernel_inputs(reads: Sequence[ArrayValue], step: JaxprInstruction, fusion: F
 def order_by_readiness(kernels: Sequence[Kernel]) -> list[Kernel]:
     """Kernels in the order in which they become ready, as XLA on the CPU runs them.
 
-    Of those that one makes ready, XLA's fusion has put its own first, the last of the program before the others.
+    Of the kernels that one makes ready, XLA's fusions come first, the last of the program before the others.
     """
     _, readers, waits = kernel_dependencies(kernels)
     ready = deque([k for k in kernels if not waits[k]])
@@ -189,9 +197,9 @@ def order_by_readiness(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def order_by_memory(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Kernels in turn, of those that are ready the one that adds the fewest bytes to what is there.
+    """Kernels in list-scheduling order: of those that are ready, the one that adds the fewest bytes.
 
-    So does XLA, or it keeps the order of the program, where it is told to take the least memory.
+    So does XLA, or it keeps program order, where its scheduler is set to minimize memory.
     """
     maker, readers, waits = kernel_dependencies(kernels)
     uses = Counter([v for k in kernels for v in dict.fromkeys(k.reads)])
@@ -216,7 +224,7 @@ def order_by_memory(kernels: Sequence[Kernel]) -> list[Kernel]:
 def kernel_dependencies(
     kernels: Sequence[Kernel],
 ) -> tuple[dict[ArrayValue, Kernel], dict[Kernel, list[Kernel]], dict[Kernel, int]]:
-    """What makes each array, the kernels that read what each makes, and for how many others each waits."""
+    """The kernel that makes each array, the kernels that read from each, and how many each waits for."""
     maker = {v: k for k in kernels for v in k.step.makes}
     readers: dict[Kernel, list[Kernel]] = {}
     waits: dict[Kernel, int] = {}
@@ -229,6 +237,6 @@ def kernel_dependencies(
 
 
 def fusions_first(readers: Sequence[Kernel]) -> list[Kernel]:
-    """The kernels that may hold several equations from the last on, then the others."""
+    """The kernels that may be fusions of several equations, last first, then the others."""
     fused = [k.step.kind in ("fused", "costly") for k in readers]
     return [*compress(readers[::-1], fused[::-1]), *compress(readers, map(not_, fused))]

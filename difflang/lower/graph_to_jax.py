@@ -1,8 +1,8 @@
-"""Graph to JAX primitives, in the current trace, or to what a stand-in for `jax` writes. No equation is interpreted
-twice and none is known here by name.
+"""Lowers a graph to JAX primitives: in the current trace, or to StableHLO through a facade of `jax`.
 
-Each op lowers itself; here are the walk, the positions, shared functions and outlined segments. Where a program is cut
-is decided in `chains`, what it adds up to in `regions`. JAX's differentiation is nowhere used.
+Each op lowers itself, so no op is known here by name. This module holds the walk, source positions, shared functions
+and outlined segments. `split_fusion_chains` decides where a program is cut, `program_size` counts it. JAX's own
+differentiation is not used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Env = dict[Value, Array]
 
 
 class DeferredFill(Struct, frozen=True):
-    """An array full of one number that nothing has asked for as an array yet, and what it is made of."""
+    """An array filled with one number, not yet materialized, and the operands to materialize it from."""
 
     eqn: Eqn
     arrays: Sequence[Array]
@@ -47,7 +47,7 @@ class DeferredFill(Struct, frozen=True):
 
 
 class DeferredTranspose(Struct, frozen=True):
-    """An array whose axes are moved when it is first asked for as such: axis i is `order[i]` of the one in `arrays`."""
+    """A transpose not yet materialized: axis i is axis `order[i]` of the array in `arrays`."""
 
     eqn: Eqn
     arrays: Sequence[Array]
@@ -62,7 +62,7 @@ Deferred = (DeferredFill, DeferredTranspose)
 
 
 def defer_result(eqn: Eqn, arrays: Sequence[Array]) -> DeferredFill | DeferredTranspose | None:
-    """What an equation gives as long as nothing asks for it as an array. An empty history is no array of numbers."""
+    """The unmaterialized form of an equation's result, if it has one. An empty history is no array of numbers."""
     op = eqn.op
     if op.fill_value is not None and isinstance(eqn.results[0].type, Tensor):
         number = op.fill_value(*arrays, **eqn.attrs)
@@ -71,7 +71,7 @@ def defer_result(eqn: Eqn, arrays: Sequence[Array]) -> DeferredFill | DeferredTr
 
 
 class Lowering:
-    """Lowers one program. `platform` decides what is cut; shared functions are traced once. See `say` for `says`."""
+    """Lowers one program. `platform` decides where it is cut; shared functions are traced once."""
 
     __slots__ = (
         "batch_size",
@@ -94,11 +94,11 @@ class Lowering:
     def __init__(
         self, module: Any, platform: str = "cpu", says: TextSink = discard_text, *, groups_runs: bool = False
     ) -> None:
-        self.jax = module  # or what stands in for it
+        # `jax` itself, or a `JaxFacade`.
+        self.jax = module
         self.writes = isinstance(module, JaxFacade)
-        self.groups_runs = (
-            groups_runs  # whether equations in a row are one primitive: in a trace that JAX lowers as it is
-        )
+        # Whether straight-line runs of equations become one primitive: in a trace that JAX lowers unchanged.
+        self.groups_runs = groups_runs
         self.platform = platform
         self.on_print = says
         self.frames = SourceFrames()
@@ -107,20 +107,23 @@ class Lowering:
         self.keys = StructuralKeys()
         self.segment_functions: dict[int, Callable[..., Any]] = {}
         self.census: RegionCensus | None = None
-        self.parted = False  # within a function that XLA keeps apart, where it puts no axes in order
-        self.in_loop = False  # within a step of a loop
-        self.batch_size = 1  # how many copies of what is lowered run side by side
+        # Inside a function that XLA does not inline; there it does not assign layouts to transposed operands.
+        self.parted = False
+        # Inside a loop body.
+        self.in_loop = False
+        # The product of the batch sizes of enclosing maps.
+        self.batch_size = 1
         self.restricted_regions: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
     def program(self, graph: Graph, *arrays: Array) -> list[Array]:
-        """The results of a whole program, in a trace that JAX lowers as it is: one step of it, if it can be written."""
+        """The results of a whole program, in a trace that JAX lowers unchanged: as one primitive, if possible."""
         graph = self.prepare_program(graph)
         if not self.writable(graph):
             return self.graph(graph, *arrays)
         return bind_graph(PrimitiveBody(graph, self.lower_with, self.frames), arrays)
 
     def lower_with(self, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-        """The results of this program, on a stand-in for `jax` too."""
+        """The results of this program, with `jax` or a facade of it."""
         return self.with_module(module, frames).graph(graph, *arrays)
 
     def with_module(self, module: Any, frames: Any) -> Lowering:
@@ -130,7 +133,7 @@ class Lowering:
         return found
 
     def prepare_program(self, graph: Graph) -> Graph:
-        """A program that is now to be lowered. Errors: DL1010 if it is too large."""
+        """The program, ready to be lowered. Errors: DL1010 if it is too large."""
         graph = drop_transfers_in_maps(graph)
         self.census = count_equations(graph)
         refuse_too_large(graph, self.census)
@@ -139,7 +142,7 @@ class Lowering:
         return graph
 
     def writable(self, graph: Graph) -> bool:
-        """Whether nothing of a program says something, is moved, or gives JAX a history."""
+        """Whether a program has no effects, no pinned equations, and no history where JAX lowers by itself."""
         eqns = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.pinned or e.regions]
         return not graph.effectful and all(map(is_emittable_eqn, eqns))
 
@@ -156,7 +159,7 @@ class Lowering:
         return [self.array(r, env) for r in graph.results]
 
     def restrict_results(self, region: Graph, results: Sequence[Value]) -> Graph:
-        """A region giving other results, without what they do not need."""
+        """A region with other results, without the equations they do not need."""
         key = (region, tuple(results))
         found = self.restricted_regions.get(key)
         if found is None:
@@ -182,7 +185,7 @@ class Lowering:
             self.in_loop = before
 
     def array(self, value: Value, env: Env) -> Array:
-        """A value as an array; what was put off is made when it is first asked for as such."""
+        """A value as an array; a deferred one is materialized on first use."""
         found = env[value]
         if isinstance(found, Deferred):
             eqn = found.eqn
@@ -190,7 +193,7 @@ class Lowering:
         return found
 
     def operands(self, eqn: Eqn, env: Env) -> list[Array]:
-        """What an equation reads; what was put off is left so where its lowering takes it as it is."""
+        """The operands of an equation; deferred ones stay so where its lowering accepts them."""
         found = [env[v] for v in eqn.operands]
         if not any([isinstance(x, Deferred) for x in found]):
             return found
@@ -205,7 +208,7 @@ class Lowering:
         return [self.array(v, env) for v in eqn.operands]
 
     def steps(self, steps: Sequence[EqnOrSegment], env: Env, results: Sequence[Value]) -> None:
-        """Take steps; `wanted` are the values that are asked for afterwards."""
+        """Lower the steps into `env`; `results` are the values read afterwards."""
         for step in group_runs(steps, results) if self.groups_runs else steps:
             if isinstance(step, OutlinedSegment):
                 self.lower_segment(step, env)
@@ -228,7 +231,7 @@ class Lowering:
                 bind_results(step, found, env)
 
     def lower_eqn(self, eqn: Eqn, arrays: Sequence[Array], env: Env) -> Any:
-        """What the op's own rule gives."""
+        """The results of the op's own lowering rule."""
         op, at = eqn.op, self.frames.at(eqn.span)
         if self.writes and not (op.elementwise or op.direct) and has_only_arrays(eqn):
             return at(self.by_jax, eqn, [self.array(v, env) for v in eqn.operands], {})
@@ -236,17 +239,17 @@ class Lowering:
         return at(self.rule(op), self if op.effect or eqn.regions else self.jax, arrays, attrs)
 
     def rule(self, op: Op) -> OpRule:
-        """How an op is lowered for this platform."""
+        """The lowering rule of an op on this platform."""
         return op.cpu_lower_rule if self.platform == "cpu" and op.cpu_lower_rule is not None else op.lower
 
     def by_jax(self, eqn: Eqn, *arrays: Array) -> Any:
-        """What a stand-in is not for: JAX traces it, and lowers it on the spot."""
+        """Trace an equation that a facade does not support, and lower it on the spot."""
         real = self.with_module(jax, SourceFrames())
         first, attrs = (real, {**eqn.attrs, "regions": eqn.regions}) if eqn.regions else (jax, eqn.attrs)
         return self.jax.lower_with_jax(partial(self.rule(eqn.op), first, **attrs), *arrays)
 
     def lower_run(self, run: EqnRun, env: Env) -> None:
-        """Equations in a row as one primitive. What has been put off before them is put off again within."""
+        """A run of equations as one primitive. Operands that are deferred are deferred again inside it."""
         given: Env = {}
         late: list[Eqn] = []
         for value in run.operands:
@@ -261,7 +264,7 @@ class Lowering:
         env.update(zip(run.results, bind_graph(body, list(given.values())), strict=True))
 
     def lower_segment(self, segment: OutlinedSegment, env: Env) -> None:
-        """A part of a long chain, kept apart. Parts that compute the same share one function, compiled once."""
+        """An outlined part of a long chain. Parts with equal bodies share one function, compiled once."""
         if any(isinstance(v.type, History) for v in (*segment.operands, *segment.results)):
             return self.steps(segment.eqns, env, segment.results)
         body = Graph(segment.operands, segment.eqns, segment.results)
@@ -271,7 +274,8 @@ class Lowering:
 
             def run_segment(*arrays: Array) -> list[Array]:
                 inner: Env = dict(zip(segment.operands, arrays, strict=True))
-                with set_xla_metadata(inlineable=None):  # the call is kept apart, not each step of it
+                # Only the call is not inlined, not the calls inside the segment.
+                with set_xla_metadata(inlineable=None):
                     self.steps(segment.eqns, inner, segment.results)
                     return [self.array(r, inner) for r in segment.results]
 
@@ -281,21 +285,19 @@ class Lowering:
         env.update(zip(segment.results, found, strict=True))
 
     def no_inline(self) -> AbstractContextManager[Any]:
-        """Functions that are called within are not inlined by XLA."""
+        """A scope in which XLA does not inline the functions that are called."""
         return self.jax.no_inline() if self.writes else set_xla_metadata(inlineable="false")
 
     def zeros_on_host(self, like: Tensor) -> Array:
-        """In the memory of the host, without a move there: JAX's own scan begins what it stacks like that."""
+        """Zeros in host memory, made there: JAX's own scan allocates its stacked outputs like that."""
         empty = empty2_p.bind(dtype=numpy_dtype(like.dtype), memory_space=self.jax.memory.Space.Host)
         return self.jax.lax.broadcast(empty, like.shape)
 
     def lower_isolated(self, body: Graph, *arrays: Array) -> list[Array]:
-        """A region that the back end must not mix with what is around it: what it computes is computed there.
-
-        On the CPU, where XLA drops barriers before it plans memory, it is a function that is not inlined.
-        """
+        """A region that the back end must not mix with its surroundings, as rematerialization requires."""
         if has_history_io(body):
             return self.graph(body, *arrays)
+        # XLA on the CPU drops barriers before it plans memory; there the region is a function that is not inlined.
         if self.platform != "cpu":
             return self.graph(body, *self.jax.lax.optimization_barrier(arrays))
         before, self.parted = self.parted, True
@@ -306,7 +308,7 @@ class Lowering:
             self.parted = before
 
     def call(self, body: Graph, *arrays: Array) -> list[Array]:
-        """A function called. One called often is traced and lowered once; XLA copies it into its callers later."""
+        """A function call. A function with several calls is traced and lowered once; XLA inlines it later."""
         counted = self.census
         if counted is None or not counted.is_shared(body) or has_history_io(body):
             return self.graph(body, *arrays)
@@ -325,12 +327,12 @@ class Lowering:
 
 
 def has_history_io(body: Graph) -> bool:
-    """Whether it takes or gives a history: neither a barrier nor a function does."""
+    """Whether it takes or returns a history, which neither a barrier nor a function can."""
     return any([isinstance(v.type, History) for v in (*body.params, *body.results)])
 
 
 def is_emittable_eqn(eqn: Eqn) -> bool:
-    """Whether an equation with regions, or one whose place matters, takes a stand-in or nothing but arrays."""
+    """Whether an equation supports the facade, or reads and returns only arrays so that JAX can lower it."""
     return not eqn.op.pinned and (eqn.op.direct or has_only_arrays(eqn))
 
 
@@ -343,7 +345,7 @@ def bind_results(eqn: Eqn, found: Sequence[Array], env: Env) -> None:
 def lower_eqns_with(
     platform: str, isolated: bool, module: Any, frames: Any, graph: Graph, arrays: Sequence[Array]
 ) -> list[Array]:
-    """The results of a graph of straight code, on a stand-in for `jax` too."""
+    """The results of a straight-line graph, with `jax` or a facade of it."""
     inner, env = Lowering(module, platform), dict(zip(graph.params, arrays, strict=True))
     inner.frames, inner.parted = frames, isolated
     inner.steps(graph.eqns, env, graph.results)

@@ -1,7 +1,7 @@
-"""A traced program as steps: each makes arrays of others, and is of one of a few kinds that XLA treats alike.
+"""Reads a jaxpr into instructions by cost class, as input to the models of XLA's fusion and memory.
 
-It reads a jaxpr, so that loops that keep states, branches and outlined segments are what they are when they run. Calls
-are written out and what is computed twice is one, as in XLA. The primitives named here are JAX's.
+Loops, branches and outlined segments appear as they run. Other calls are inlined, and common subexpressions are merged,
+as XLA does. The primitives named here are JAX's.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from difflang.lower.stablehlo.graph_primitive import graph_jaxpr, graph_p
 InstructionKind = Literal[
     "alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"
 ]
-SourceLine = tuple[str, int]  # the name of a source, and a line of it
+# The name of a source, and a line of it.
+SourceLine = tuple[str, int]
 
 ALIASES = frozenset({"reshape", "squeeze", "expand_dims", "optimization_barrier", "copy_p", "stop_gradient"})
-GENERATED = frozenset({"broadcast_in_dim", "iota", "empty"})  # again for each that reads it, if it is made of a number
-FUSED = frozenset(  # little work: again for each kernel that reads it
+# Made anew in each kernel that reads it, if the operand is a scalar.
+GENERATED = frozenset({"broadcast_in_dim", "iota", "empty"})
+# Cheap: recomputed in each kernel that reads it.
+FUSED = frozenset(
     {"add", "add_any", "sub", "mul", "neg", "abs", "max", "min", "sign", "clamp", "square", "integer_pow", "copy"}
     | {"and", "or", "not", "xor", "eq", "ne", "lt", "le", "gt", "ge", "is_finite", "select_n", "floor", "ceil", "round"}
     | {"shift_left", "shift_right_logical", "shift_right_arithmetic", "convert_element_type", "bitcast_convert_type"}
     | {"real", "imag", "complex", "conj", "slice", "dynamic_slice", "pad", "concatenate", "rev", "transpose"}
 )
-COSTLY = frozenset(  # once, if several kernels read it
+# Expensive: computed once, if several kernels read it.
+COSTLY = frozenset(
     {"div", "rem", "exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "atan2"}
     | {"sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "cbrt", "pow", "logistic", "erf", "erfc"}
     | {"erf_inv", "lgamma", "digamma", "nextafter", "gather", "population_count", "clz"}
@@ -48,32 +52,37 @@ CONTROL_FLOW = frozenset({"while", "scan", "cond"})
 
 
 class ArrayValue(Struct, frozen=True, eq=False):
-    """A value of a program: how many bytes, and the line of the program it is made for, if it has one."""
+    """A value of a program: its size in bytes, and the source line it is made for, if it has one."""
 
     bytes: int
     shape: tuple[int, ...]
     source_line: SourceLine | None
-    constant: bool = False  # it is a part of the program
+    # A literal or constant of the program.
+    constant: bool = False
 
 
 ArrayValues = list[ArrayValue]
 
 
 class JaxprInstruction(Struct, frozen=True, eq=False):
-    """One primitive: what it reads and makes, and the parts of a loop or a branch."""
+    """One primitive: its operands and results, and the bodies of a loop or a branch."""
 
     kind: InstructionKind
     reads: ArrayValues
     makes: ArrayValues
     bodies: tuple[Computation, ...] = ()
-    sizes: tuple[int, int] = (0, 0)  # what only the condition and only the body of a while read; a scan's consts, carry
-    quick: bool = False  # a sum or a product computes it on the way, if nothing else reads it
-    broadcasts: bool = False  # repeats what it reads
-    moves: bool = False  # its elements come from other places
+    # Of a while: the constants of the condition and of the body; of a scan: its constants and carries.
+    sizes: tuple[int, int] = (0, 0)
+    # A sum or a product that alone reads it computes it in its own kernel.
+    quick: bool = False
+    # Repeats what it reads.
+    broadcasts: bool = False
+    # Its elements come from other positions.
+    moves: bool = False
 
 
 class Computation(Struct, frozen=True, eq=False):
-    """A program, or the body of a loop or a branch: what it takes, its steps, and what it gives."""
+    """A program, or the body of a loop or a branch: its params, its instructions, and its results."""
 
     takes: ArrayValues
     steps: list[JaxprInstruction]
@@ -81,16 +90,18 @@ class Computation(Struct, frozen=True, eq=False):
 
 
 def read_jaxpr(jaxpr: Any) -> Computation:
-    """A jaxpr with its calls written out and without what nothing reads."""
+    """A jaxpr with its calls inlined and without dead instructions."""
     return eliminate_dead(JaxprReader().computation(jaxpr))
 
 
 class JaxprReader:
-    """Reads a jaxpr."""
+    """Reads one jaxpr."""
 
     def __init__(self) -> None:
-        self.spread: set[ArrayValue] = set()  # arrays that repeat something smaller
-        self.constant: set[ArrayValue] = set()  # numbers that are known before the run
+        # Broadcasts of something smaller.
+        self.spread: set[ArrayValue] = set()
+        # Scalars that are known at compile time.
+        self.constant: set[ArrayValue] = set()
 
     def computation(self, jaxpr: Any) -> Computation:
         takes = [array_value(v, None) for v in jaxpr.invars]
@@ -107,7 +118,10 @@ class JaxprReader:
         known: dict[object, ArrayValues],
         place: SourceLine | None,
     ) -> ArrayValues:
-        """Its steps, written to `steps`; gives what it gives. What is computed twice is one. Called from `place`."""
+        """Append the jaxpr's instructions to `steps` and return its results, merging common subexpressions.
+
+        Equations without a source line of their own take `place`.
+        """
         for v in jaxpr.constvars:
             env[v] = replace(array_value(v, None), constant=True)
         for eqn in jaxpr.eqns:
@@ -142,7 +156,8 @@ class JaxprReader:
                 steps.append(
                     JaxprInstruction("cond", reads, makes, tuple([self.computation(b.jaxpr) for b in branches]))
                 )
-            case "dot_general", {"dimension_numbers": ((summed, _), _)} if not summed:  # an outer product
+            # An outer product contracts nothing and is fused.
+            case "dot_general", {"dimension_numbers": ((summed, _), _)} if not summed:
                 steps.append(JaxprInstruction("fused", reads, makes, quick=True, moves=True))
             case "dot_general", {"dimension_numbers": numbers}:
                 steps.append(
@@ -163,7 +178,8 @@ class JaxprReader:
         if self.constant.issuperset(reads) and not any(v.shape for v in makes):
             self.constant.update(makes)
             return
-        cheap = name == "div" and (reads[1] in self.constant or reads[1] in self.spread)  # by a number: multiplied
+        # Division by a scalar becomes a multiplication.
+        cheap = name == "div" and (reads[1] in self.constant or reads[1] in self.spread)
         kind = "fused" if cheap else instruction_kind(name, reads)
         steps.append(
             JaxprInstruction(
@@ -177,7 +193,7 @@ class JaxprReader:
         )
 
     def convolution(self, reads: ArrayValues, makes: ArrayValues, numbers: Any, steps: list[JaxprInstruction]) -> None:
-        """Of images whose last axis is that of the channels; others are copied."""
+        """A convolution in channels-last layout; operands in other layouts are copied."""
         last = len(numbers.lhs_spec) - 1
         plain = (0, last, *range(1, last))
         lhs = self.with_axis_order(reads[0], axis_order(numbers.lhs_spec, plain), steps)
@@ -189,7 +205,7 @@ class JaxprReader:
             steps.append(JaxprInstruction("fused", made, makes, moves=True))
 
     def with_axis_order(self, x: ArrayValue, order: Sequence[int], steps: list[JaxprInstruction]) -> ArrayValue:
-        """A factor with its axes in that order: a copy, if they are not."""
+        """An operand with its axes in that order: a copy, unless they already are."""
         if list(order) == sorted(order):
             return x
         copy = ArrayValue(x.bytes, tuple(x.shape[i] for i in order), x.source_line)
@@ -209,7 +225,7 @@ def array_value(v: Any, place: SourceLine | None) -> ArrayValue:
 
 
 def axis_order(axes: Sequence[int], plain: Sequence[int]) -> list[int]:
-    """Which axis comes where, so that each stands where it plainly does."""
+    """The permutation that brings `axes` into the order `plain`."""
     return [axis for _, axis in sorted(zip(plain, axes, strict=True))]
 
 
@@ -225,7 +241,7 @@ def instruction_kind(name: str, reads: ArrayValues) -> InstructionKind:
 
 
 def callee_jaxpr(eqn: Any) -> Any:
-    """The jaxpr of a call, if it is one; of a run that of its steps."""
+    """The jaxpr that an equation calls, if it is a call; for `graph_p` that of its equations."""
     if eqn.primitive is graph_p:
         return graph_jaxpr([v.aval for v in eqn.invars], **eqn.params)
     if eqn.primitive.name in CONTROL_FLOW or eqn.primitive.name.startswith(("reduce", "scatter", "select_and", "sort")):
@@ -235,12 +251,12 @@ def callee_jaxpr(eqn: Any) -> Any:
 
 
 def is_outlined(eqn: Any) -> bool:
-    """Whether XLA is told to keep a call apart."""
+    """Whether XLA must not inline a call."""
     return "inlineable" in dict(eqn.ctx.xla_metadata or {})
 
 
 def cse_key(eqn: Any, reads: ArrayValues) -> object:
-    """What an equation computes, as a key; none for what has parts."""
+    """A key for what an equation computes; `None` for calls and control flow."""
     if callee_jaxpr(eqn) is not None or eqn.primitive.name in CONTROL_FLOW:
         return None
     numbers = [
@@ -250,8 +266,9 @@ def cse_key(eqn: Any, reads: ArrayValues) -> object:
 
 
 def dot_operands(reads: ArrayValues, numbers: Any) -> list[tuple[ArrayValue, list[int]]]:
-    """The factors of a product, each with the order of its axes in which XLA multiplies."""
-    (lhs, rhs), (lhs_batch, rhs_batch) = numbers  # of axes: those summed over, and those side by side
+    """The operands of a product, each with the axis order in which XLA multiplies."""
+    # Contracted axes and batch axes of each side.
+    (lhs, rhs), (lhs_batch, rhs_batch) = numbers
     found: list[tuple[ArrayValue, list[int]]] = []
     for x, summed, batch, last in ((reads[0], lhs, lhs_batch, True), (reads[1], rhs, rhs_batch, False)):
         rank = len(x.shape)
@@ -263,7 +280,7 @@ def dot_operands(reads: ArrayValues, numbers: Any) -> list[tuple[ArrayValue, lis
 
 
 def source_line(eqn: Any) -> SourceLine | None:
-    """The line of the program that an equation stands for: see `locations`."""
+    """The source line an equation comes from: see `source_locations`."""
     trace = eqn.source_info.traceback
     for frame in trace.frames if trace is not None else ():
         if frame.function_name == FRAME_NAME:
@@ -272,12 +289,12 @@ def source_line(eqn: Any) -> SourceLine | None:
 
 
 def eliminate_dead(part: Computation) -> Computation:
-    """Without the steps of which nothing is read."""
+    """The computation without instructions whose results nothing reads."""
     used = set(part.gives)
-    kept: list[JaxprInstruction] = []
+    live: list[JaxprInstruction] = []
     for step in reversed(part.steps):
         if not used.isdisjoint(step.makes) or not step.makes:
             used.update(step.reads)
-            kept.append(step)
-    inner = [replace(s, bodies=tuple(map(eliminate_dead, s.bodies))) if s.bodies else s for s in reversed(kept)]
+            live.append(step)
+    inner = [replace(s, bodies=tuple(map(eliminate_dead, s.bodies))) if s.bodies else s for s in reversed(live)]
     return Computation(part.takes, inner, part.gives)

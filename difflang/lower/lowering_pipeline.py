@@ -1,4 +1,4 @@
-"""The road of a graph, in order: optimize, differentiate, optimize. Elaboration comes before it, lowering after."""
+"""The compiler pipeline from an elaborated graph to the graph that is lowered: optimize, differentiate, optimize."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from difflang.passes.pipelines import optimize_fully, prepare_for_ad
 
 
 def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, explained: bool = False) -> Graph:
-    """The graph as it is lowered: no derivative equation is left, and nothing is computed twice or for nothing.
+    """The graph as it is lowered: without derivative equations, optimized.
 
-    It says what the program prints, or if it is to be `explained` the messages of its checks and nothing else.
-    Functions that call themselves have that `room`. What keeps nothing for each of their steps may take any number.
-    What loops yield has it where a history is read elsewhere than beside its maker, and what is moved to a host.
+    It prints what the program prints, or if `explained` only the messages of its checks. Recursion is limited by
+    `capacity`. Loops that store nothing per step take any number of steps. Dynamic loop outputs are arrays of limited
+    capacity where a history is read away from its producer or is moved to the host.
     """
     graph = only_check_messages(graph) if explained else without_check_messages(graph)
+    # Try without limits first: only what the differentiated graph really stores needs a capacity.
     steps, arrays = UNBOUNDED, False
     while True:
         done = expand_and_optimize(with_capacity(graph, replace(capacity, steps=steps), arrays=arrays))
@@ -33,7 +34,7 @@ def finalize_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY, *, expla
 
 
 def offloads_histories(graph: Graph) -> bool:
-    """Whether a loop keeps what it is told to move to the host as a history, which is nowhere."""
+    """Whether a loop stores a history that it should offload to the host; a history has no array to move."""
     loops = [e for g in graphs_postorder(graph)[0] for e in g.eqns if e.attrs.get("host")]
     return any(isinstance(r.type, History) for e in loops for r in e.results)
 
@@ -43,12 +44,12 @@ def expand_and_optimize(graph: Graph) -> Graph:
 
 
 def differentiate_graph(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
-    """The graph without derivative equations. What they differentiate is tidied first, so that little is derived."""
+    """The graph without derivative equations, simplified before differentiation so that less is differentiated."""
     return differentiate(prepare_for_ad(with_capacity(without_check_messages(graph), capacity)))
 
 
 def expand_keeping_rules(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
-    """The same, rules of functions kept: for what is differentiated further."""
+    """The same, but calls of functions with derivative rules stay: for graphs that are differentiated further."""
     return expand_derivatives(prepare_for_ad(with_capacity(without_check_messages(graph), capacity)))
 
 

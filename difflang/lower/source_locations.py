@@ -1,8 +1,8 @@
-"""Source positions for XLA: a call that JAX and Python take to happen in the program's own text.
+"""Source locations for XLA: Python frames that JAX takes to lie in the program's own text.
 
-JAX names a primitive after the innermost Python frame that is not its own. A frame here is a tiny function whose code
-object says that it stands in the `.dfl` source, at the span of an equation; our own rooms are excluded from the search
-by `jax.extend.source_info_util`. So tracebacks, StableHLO, HLO and profiles all point at the program.
+JAX locates a primitive at the innermost Python frame that is not its own. A frame here is a tiny function whose code
+object carries the `.dfl` source and the span of an equation; the compiler's own folders are excluded through
+`jax.extend.source_info_util`. So tracebacks, StableHLO, HLO and profiles all point at the program.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from difflang.ir.graph import Eqn
 
 SourceFrame = Callable[[Callable[..., Any], Any, Sequence[Any], Mapping[str, Any]], Any]
 
-FRAME_NAME = "<difflang>"  # what such a function is called
+# The name of such a function.
+FRAME_NAME = "<difflang>"
 PACKAGE = Path(__file__).resolve().parents[1]
 EXCLUDED_FOLDERS = ("ad", "driver", "elaborate", "embed", "ir", "lower", "ops", "passes", "runtime")
 
 
 def exclude_own_frames() -> None:
-    """Our own Python files are not where a program's operations come from."""
-    for room in EXCLUDED_FOLDERS:
-        jax.extend.source_info_util.register_exclusion(f"{PACKAGE / room}/")
+    """Exclude the compiler's own Python files from JAX's search for the origin of an operation."""
+    for folder in EXCLUDED_FOLDERS:
+        jax.extend.source_info_util.register_exclusion(f"{PACKAGE / folder}/")
 
 
 exclude_own_frames()
@@ -44,7 +45,7 @@ CODE_UNITS = len(TEMPLATE_CODE.co_code) // 2
 
 
 class SourceFrames:
-    """One function a span, `frame(rule, first, arrays, attrs)`, that calls `rule(first, *arrays, **attrs)`."""
+    """One function per span, `frame(rule, first, arrays, attrs)`, that calls `rule(first, *arrays, **attrs)`."""
 
     __slots__ = ("made",)
 
@@ -60,7 +61,7 @@ class SourceFrames:
 
 
 def make_frame(span: Span) -> SourceFrame:
-    """The template, as if written at that span. Cost: about 5 µs."""
+    """The template function, located at that span. Cost: about 5 µs."""
     line, column = utf8_position(span.source, span.start)
     last, end = utf8_position(span.source, span.end)
     code = TEMPLATE_CODE.replace(
@@ -74,7 +75,7 @@ def make_frame(span: Span) -> SourceFrame:
 
 
 def utf8_position(source: Source, offset: int) -> tuple[int, int]:
-    """The 1-based line and 0-based column in bytes, which is how Python counts."""
+    """The 1-based line and the 0-based column in bytes, as Python counts them."""
     line, column = source.position(offset)
     start = source.starts[line - 1]
     text = source.text[start : start + column - 1]
@@ -82,10 +83,10 @@ def utf8_position(source: Source, offset: int) -> tuple[int, int]:
 
 
 def single_location_table(lines: int, column: int, end: int) -> bytes:
-    """A location table (CPython's `Objects/locations.md`) that puts every instruction at one place.
+    """A location table (CPython's `Objects/locations.md`) that gives every instruction the same location.
 
-    Entries cover at most 8 code units; each is in the long form: no step of the first line, lines to the last one,
-    column and end column, both counted from 1.
+    Entries cover at most 8 code units; each is in the long form: first-line delta 0, lines to the last one, column and
+    end column, both counted from 1.
     """
     place = b"\0" + varint(lines) + varint(column + 1) + varint(end + 1)
     full, rest = divmod(CODE_UNITS, 8)
@@ -104,7 +105,7 @@ def varint(n: int) -> bytes:
 
 
 def with_eqn_span(error: DifflangError, eqn: Eqn) -> DifflangError:
-    """The same refusal, at the equation that met it, unless it already says where."""
+    """The same error, at the equation's span, unless it already has a label."""
     if eqn.span == NO_SPAN:
         return error
     label = (Label(eqn.span),)

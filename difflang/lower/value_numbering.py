@@ -1,8 +1,8 @@
-"""Numbers for what values are: two values of one number are the same, wherever in a program they stand.
+"""Value numbering: two values with one number are equal, wherever in a program they are defined.
 
-A region that runs many times is looked at once: a value in it is a function of an index, and what it gives over all
-steps is that function. Two loops over the same steps share their index, so what one saved of a step and what the other
-has there are compared by their numbers, however deep loops lie in one another.
+A region that runs many times is visited once: a value in it is a function of an index, and its stacked output is that
+function. Two loops over the same steps share their index, so what one saved at a step and what the other computes there
+are compared by their numbers, however deeply loops are nested.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ ValueNumber = int
 
 
 class StackedOrigin(Struct, frozen=True):
-    """What a loop or a map gave, one item a step."""
+    """The stacked output of a loop or a map, one item per step."""
 
-    kind: str  # the op
+    kind: str
     length: Dim | None
-    steps: ValueNumber  # which steps these are
-    index: ValueNumber  # `item` is a function of this
+    # Identifies the set of steps.
+    steps: ValueNumber
+    # The number of the index that `item` is a function of.
+    index: ValueNumber
     item: ValueNumber
 
 
 class BranchOrigin(Struct, frozen=True):
-    """What a branch gave."""
+    """The result of a conditional."""
 
     truth: ValueNumber
     sides: tuple[ValueNumber, ValueNumber]
 
 
 ValueOrigin = StackedOrigin | BranchOrigin
-EMPTY_HISTORY = 0  # the name of an empty history of any type
+# The number of an empty history of any type.
+EMPTY_HISTORY = 0
 
 
 class ValueNumbering:
-    """All numbers of a program. A number is free in the indices that what it stands for depends on."""
+    """All numbers of a program. A number has as free indices those that its value depends on."""
 
     def __init__(self) -> None:
         self.numbers: dict[Hashable, ValueNumber] = {"empty": EMPTY_HISTORY}
         self.free: list[frozenset[ValueNumber]] = [frozenset()]
         self.origins: dict[ValueNumber, ValueOrigin] = {}
-        self.substitutions: dict[
-            ValueNumber, tuple[ValueNumber, dict[ValueNumber, ValueNumber]]
-        ] = {}  # a name with other indices in place of its own
+        # A number, as another one and the indices to replace in it.
+        self.substitutions: dict[ValueNumber, tuple[ValueNumber, dict[ValueNumber, ValueNumber]]] = {}
 
     def of(self, key: Hashable, parts: Iterable[ValueNumber] = ()) -> ValueNumber:
-        """The number of what is computed from `parts` in the way that `key` and they say."""
+        """The number of what `key` computes from `parts`."""
         parts = tuple(parts)
         whole = (key, parts)
         found = self.numbers.get(whole)
@@ -61,7 +63,7 @@ class ValueNumbering:
         return found
 
     def index(self, steps: ValueNumber, depth: int) -> ValueNumber:
-        """Which step it is of those, in a region so deep."""
+        """The number of the step index of a region at that depth."""
         fresh = ("index", steps, depth) not in self.numbers
         found = self.numbers.setdefault(("index", steps, depth), len(self.free))
         if fresh:
@@ -86,7 +88,7 @@ class ValueNumbering:
         return found
 
     def origin(self, name: ValueNumber) -> ValueOrigin | None:
-        """What gave it, if that is known."""
+        """The loop or conditional that produced a value, if known."""
         if name in self.origins or name not in self.substitutions:
             return self.origins.get(name)
         base, indices = self.substitutions[name]
@@ -101,11 +103,11 @@ class ValueNumbering:
                 return None
 
     def item_number(self, stack: StackedOrigin, index: ValueNumber) -> ValueNumber:
-        """What was given at that step."""
+        """The number of the item at that step."""
         return self.substitute(stack.item, {stack.index: index})
 
     def sum(self, x: ValueNumber, y: ValueNumber, type: Type) -> ValueNumber | None:
-        """The name of two values added, histories item by item; none where these are not of the same steps."""
+        """The number of a sum, histories item by item; `None` where these are not over the same steps."""
         if not isinstance(type, History):
             return self.of("add", (x, y))
         if EMPTY_HISTORY in (x, y):

@@ -1,8 +1,7 @@
-"""Formulas in double precision for lowerings: XLA's own functions lose digits there. No op is declared here.
+"""Accurate elementary functions in double precision for lowerings, where XLA's own lose digits. Declares no op.
 
-In narrower types XLA's own are as good as the type allows and are used. `m` is NumPy or `jax.numpy`: what the
-references share is written once. XLA moves constants past one another, `(1 + x) - 1` is `x` to it; no formula here
-rests on such a difference.
+In narrower types XLA's own are as good as the type allows and are used. `m` is NumPy or `jax.numpy`, so that references
+and lowerings share a formula.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+# XLA reassociates constants: `(1 + x) - 1` becomes `x`. No formula here depends on such a difference.
 LN2 = math.log(2.0)
 
 
 def lower_in_f64(formula: Callable[[Any, Any], Any], otherwise: Callable[[Any], Callable[[Any], Any]]) -> Any:
-    """A lowering: a formula in f64, the function of `jax.lax` that `otherwise` picks in narrower types."""
+    """A lowering rule: a formula in f64, and in narrower types the function of `jax.lax` that `otherwise` picks."""
 
     def lower(jax: Any, x: Any) -> Any:
         return formula(jax.numpy, x) if x.dtype == np.float64 else otherwise(jax.lax)(x)
@@ -35,7 +35,7 @@ def nested_series(ratios: Any, t: Any) -> Any:
 
 
 def horner(coefficients: Sequence[float], x: Any, arithmetic: Any = operator) -> Any:
-    """By Horner's rule, highest power first. `by` may be `jax.lax`, which is traced in half the time of operators."""
+    """By Horner's rule, highest power first. `arithmetic` may be `jax.lax`, which traces twice as fast as operators."""
     first, second, *rest = coefficients if arithmetic is operator else map(x.dtype.type, coefficients)
     total = arithmetic.add(arithmetic.mul(first, x), second)
     for c in rest:
@@ -49,8 +49,9 @@ def power_of_two(m: Any, n: Any) -> Any:
 
 
 def exp2(m: Any, x: Any) -> Any:
-    """The integral part makes the exponent, in two steps since one may not be finite."""
+    """The integral part makes the exponent."""
     n = m.clip(m.round(x), -1100.0, 1100.0)
+    # In two factors, since one may not be finite.
     half = m.floor(0.5 * n)
     return m.exp((m.clip(x, -1100.0, 1100.0) - n) * LN2) * power_of_two(m, half) * power_of_two(m, n - half)
 
@@ -93,8 +94,9 @@ def cosh(m: Any, x: Any) -> Any:
 
 
 def sech2(m: Any, x: Any) -> Any:
-    """`4 e / (1 + e)^2` of `e = exp(-2 |x|)`; where `e` itself would vanish, of its root; complex, of x or -x."""
+    """`4 e / (1 + e)^2` with `e = exp(-2 |x|)`."""
     size = m.where(x.real < 0, -x, x) if m.iscomplexobj(x) else m.abs(x)
+    # Where `e` would underflow, use its root. A complex argument is reflected into the right half-plane.
     far = size.real > 300.0
     e = m.exp(m.where(far, -size, -2.0 * size))
     whole = 1.0 + m.where(far, 0.0, e)
@@ -102,14 +104,14 @@ def sech2(m: Any, x: Any) -> Any:
 
 
 def cbrt(m: Any, x: Any, cbrt: Callable[[Any], Any]) -> Any:
-    """XLA's and a step of Newton's iteration."""
+    """XLA's, and one step of Newton's iteration."""
     y = cbrt(x)
     safe = m.where((y == 0) | m.isinf(y), 1.0, y)
     return m.where(safe == y, y - (safe - x / (safe * safe)) / 3.0, y)
 
 
 def gaussian(m: Any, x: Any, scale: float = 1.0) -> Any:
-    """`exp(-scale x^2)`: the square of the leading bits is exact, and what is left of the exponent is small.
+    """`exp(-scale x^2)`: the square of the leading bits is exact, and the remainder of the exponent is small.
 
     Source: the splitting in FreeBSD's s_erf.
     """
@@ -120,7 +122,7 @@ def gaussian(m: Any, x: Any, scale: float = 1.0) -> Any:
 
 
 def leading_bits(m: Any, x: Any) -> Any:
-    """Half of the bits of numbers: their square is exact."""
+    """The upper half of a number's mantissa bits: its square is exact."""
     check_at_most_64_bits(x)
     if x.dtype == np.float64:
         return (x.view(np.int64) & np.int64(-(1 << 27))).view(np.float64)
@@ -128,13 +130,15 @@ def leading_bits(m: Any, x: Any) -> Any:
 
 
 def check_at_most_64_bits(x: Any) -> None:
-    """Errors: TypeError for floats of more than 64 bits, whose bits lie elsewhere and whom these fits do not serve."""
+    """Errors: TypeError for floats of more than 64 bits, which have another layout and for which these fits are not
+    made.
+    """
     if x.dtype.itemsize > 8:
         raise TypeError(f"no formula for {x.dtype}")
 
 
 def integer_power(m: Any, x: Any, n: int) -> Any:
-    """`x^n` for n from 1, by squaring; each number on the way is kept with what its rounding lost (Dekker 1971)."""
+    """`x^n` for n from 1, by repeated squaring of numbers carried with their rounding errors (Dekker 1971)."""
     result: tuple[Any, Any] | None = None
     square, left = (x, m.zeros_like(x)), n
     while True:
@@ -148,7 +152,7 @@ def integer_power(m: Any, x: Any, n: int) -> Any:
 
 
 def unrounded_product(m: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The product of two unrounded numbers, each a double and a rest."""
+    """The product of two unrounded numbers, each a double and its rounding error."""
     (a, a_rest), (b, b_rest) = x, y
     high = a * b
     u, v = leading_bits(m, a), leading_bits(m, b)
@@ -157,9 +161,10 @@ def unrounded_product(m: Any, x: tuple[Any, Any], y: tuple[Any, Any]) -> tuple[A
 
 
 def power_minus_integer(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, Any], Any]) -> Any:
-    """`x^(y - n)`: what the difference loses is the exponent of another factor, near 1 where the power is a number.
+    """`x^(y - n)`, corrected for the rounding error of `y - n`.
 
-    Where that is Inf the first order of the other may have any sign.
+    The error becomes the exponent of another factor, near 1 where the power is finite. Where the power is Inf, that
+    factor's first order could have either sign, so it is left out.
     """
     rounded = y - float(n)
     lost, raised = subtraction_error(m, y, m.full_like(y, n), rounded), power(x, rounded)
@@ -169,7 +174,7 @@ def power_minus_integer(m: Any, x: Any, y: Any, n: int, power: Callable[[Any, An
 
 
 def subtraction_error(m: Any, x: Any, y: Any, rounded: Any) -> Any:
-    """What was rounded off `x - y` (Knuth 1969, "two sum")."""
+    """The rounding error of `x - y` (Knuth 1969, "two sum")."""
     back = rounded - x
     return (x - (rounded - back)) - (y + back)
 

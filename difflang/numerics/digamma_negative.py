@@ -1,6 +1,6 @@
-"""The digamma function left of 0, where it vanishes once between any two poles: with twice the digits on the way.
+"""The digamma function at negative arguments, in double-double arithmetic: it has a zero between any two poles.
 
-Reflected, `psi(x) = psi(1 - x) - pi cot(pi x)`, it is a difference. At the number nearest to a zero all digits of both
+The reflection `psi(x) = psi(1 - x) - pi cot(pi x)` is a difference. At the number nearest to a zero all digits of both
 terms may cancel, so they are computed as pairs. `m` is NumPy or `jax.numpy`.
 """
 
@@ -22,13 +22,17 @@ from difflang.numerics.double_double import (
     two_sum,
 )
 
-RECURRENCE_STEPS = 7  # psi(y) is psi(y + 7) less 1 / y, 1 / (y + 1), ...: there the asymptotic series has the digits
-NEAR_ROOT_2 = 0x6A09E667F3BCC  # the bits of its mantissa
-LN2 = (0.693147180559933, 1.23466660414776e-14, 1.011689003775276e-28)  # times 0 to 63 the first two are exact
+# psi(y) is psi(y + 7) less 1 / y, 1 / (y + 1), ...: there the asymptotic series is accurate.
+RECURRENCE_STEPS = 7
+# The mantissa bits of the square root of 2.
+NEAR_ROOT_2 = 0x6A09E667F3BCC
+# The first two parts times 0 to 63 are exact.
+LN2 = (0.693147180559933, 1.23466660414776e-14, 1.011689003775276e-28)
 
-# Chebyshev fits by mpmath's `chebyfit`, highest power first, each coefficient a double and what it lacks;
-# `tests/support/fits.py` makes them again. Where the powers are small enough, doubles alone do.
-LEADING_DOUBLES = 5  # of the first coefficients
+# Chebyshev fits by mpmath's `chebyfit`, highest power first, each coefficient a double and its rounding error;
+# `tests/support/fits.py` recomputes them. Where the powers are small enough, doubles alone do.
+# This many leading coefficients are plain doubles.
+LEADING_DOUBLES = 5
 # log((1 + s) / (1 - s)) / s in s^2, for s^2 to 0.0295
 LOG_QUOTIENT = (
     (0.08501771588874504, 5.224528492894395e-18), (0.0724146320562343, -2.5950286577668366e-18),
@@ -66,7 +70,7 @@ COTANGENT_SERIES = (
 
 
 def digamma_negative(m: Any, x: Any, offset: Any) -> Any:
-    """`psi(x)` in double precision for `x < 0`, which is `beside` from the nearest integer; not at the poles.
+    """`psi(x)` in double precision for `x < 0`, where `offset` is x minus the nearest integer; not at the poles.
 
     Source: Abramowitz and Stegun 6.3.6, 6.3.7, 6.3.21.
     """
@@ -82,7 +86,7 @@ def digamma_negative(m: Any, x: Any, offset: Any) -> Any:
 
 
 def dd_log(m: Any, z: DoubleDouble) -> DoubleDouble:
-    """`n log 2 + log((1 + s) / (1 - s))` for the power `2^n` that is within a factor of the root of 2."""
+    """`n log 2 + log((1 + s) / (1 - s))`, where `2^n` is the power of two within a factor sqrt(2) of z."""
     n, power = binary_exponent(z[0])
     s = dd_div(dd_add(z, dd_from_float(-power)), dd_add(z, dd_from_float(power)))
     rest = dd_mul(s, dd_horner(LOG_QUOTIENT, dd_mul(s, s), LEADING_DOUBLES))
@@ -91,14 +95,14 @@ def dd_log(m: Any, z: DoubleDouble) -> DoubleDouble:
 
 
 def binary_exponent(z: Any) -> tuple[Any, Any]:
-    """The whole number n for which `z / 2^n` is between the roots of 1/2 and 2, as a float, and `2^n`."""
+    """The integer n for which `z / 2^n` is between the roots of 1/2 and 2, as a float, and `2^n`."""
     bits = z.view(np.int64)
     n = (bits >> 52) - 1023 + ((bits & ((1 << 52) - 1)) > NEAR_ROOT_2).astype(np.int64)
     return n.astype(np.float64), ((n + 1023) << 52).view(np.float64)
 
 
 def dd_pi_cot(m: Any, f: Any) -> DoubleDouble:
-    """`pi cot(pi f)`: the poles at -1, 0 and 1, `(1 - 3 f^2) / (f (1 - f^2))`, and the rest."""
+    """`pi cot(pi f)`: the poles at -1, 0 and 1, `(1 - 3 f^2) / (f (1 - f^2))`, and a fitted remainder."""
     one, x = dd_from_float(m.ones_like(f)), dd_from_float(f)
     square = dd_mul(x, x)
     above = dd_add(dd_mul(square, dd_from_float(m.full_like(f, -3.0))), one)

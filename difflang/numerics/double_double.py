@@ -1,8 +1,4 @@
-"""Numbers with twice the digits of a double: pairs, of a double and what rounding to it lost. No op is declared here.
-
-XLA may do two things to a formula. It contracts a product and a sum into one operation, which rounds once: every
-product here that matters is exact, so that this changes nothing. It moves constants past one another, `(x + 1) - 1` is
-`x` to it: where one summand may be a constant, it comes second, and what is taken off again is the first.
+"""Double-double arithmetic: numbers as unevaluated sums of a double and its rounding error. Declares no op.
 
 Source: Dekker 1971, A floating-point technique for extending the available precision.
 """
@@ -17,28 +13,31 @@ import numpy as np
 from difflang.numerics import accurate_elementary
 from difflang.numerics.accurate_elementary import leading_bits
 
+# XLA may change two things in a formula. It contracts a product and a sum into one operation, which rounds once: every
+# product here that matters is exact, so nothing changes. It reassociates constants, `(x + 1) - 1` becomes `x`: where
+# one summand may be a constant, it comes second, and the first one is subtracted.
 DoubleDouble = tuple[Any, Any]
 
 
 def dd_from_float(x: Any) -> DoubleDouble:
-    """A number as it is."""
+    """A double as a double-double."""
     return x, 0.0
 
 
 def dd_round(x: DoubleDouble) -> Any:
-    """Rounded."""
+    """Rounded to a double."""
     return x[0] + x[1]
 
 
 def two_sum(x: Any, y: Any) -> DoubleDouble:
-    """`x + y` of numbers; `y` may be a constant (Knuth 1969)."""
+    """`x + y` of doubles; `y` may be a constant (Knuth 1969)."""
     high = x + y
     added = high - x
     return high, (x - (high - added)) + (y - added)
 
 
 def fast_two_sum(high: Any, low: Any) -> DoubleDouble:
-    """The sum of two numbers, the second the smaller and neither a constant."""
+    """The sum of two doubles of which the second is smaller and neither is a constant."""
     whole = high + low
     return whole, low - (whole - high)
 
@@ -54,7 +53,7 @@ def dd_add(x: DoubleDouble, y: DoubleDouble) -> DoubleDouble:
 
 
 def dd_mul(x: DoubleDouble, y: DoubleDouble) -> DoubleDouble:
-    """`x y`: halves of doubles have exact products."""
+    """`x y`: the halves of doubles have exact products."""
     (a, a_low), (b, b_low) = x, y
     u, v = leading_bits(np, a), leading_bits(np, b)
     p, q = a - u, b - v
@@ -71,7 +70,7 @@ def dd_div(x: DoubleDouble, y: DoubleDouble) -> DoubleDouble:
 
 
 def dd_horner(coefficients: Sequence[tuple[float, float]], x: DoubleDouble, doubles: int) -> DoubleDouble:
-    """By Horner's rule, highest power first; the first few coefficients in doubles."""
+    """By Horner's rule, highest power first; the first `doubles` coefficients in plain doubles."""
     start = accurate_elementary.horner([high for high, _ in coefficients[:doubles]], x[0])
     y = dd_from_float(start)
     for high, low in coefficients[doubles:]:

@@ -1,4 +1,4 @@
-"""What ops with regions share with `ad`: the shape of linearized and transposed graphs, and sums and zeros of tangents.
+"""What ops with regions share with `ad`: linearized and transposed graphs, residuals, and sums and zeros of tangents.
 
 The derivative rules of such an op are functions of an `Ad`, which differentiates its regions:
 
@@ -42,22 +42,23 @@ class Tangents(Struct, frozen=True):
 
 
 class TransposeRequest(Struct, frozen=True):
-    """What a linear equation is turned round with. `choices` learns of the cotangents that leave."""
+    """The inputs for transposing a linear equation, and where the choices of outgoing cotangents are recorded."""
 
-    builder: Builder  # in which the cotangents are computed
+    builder: Builder  # computes the cotangents
     cts: MaybeValues  # of the results, `None` where absent
     linear: Mask  # of the operands
     nonlinear: MaybeValues  # the operands that are not linear
-    choices: dict[Value, Value]  # of some cotangents where they are not zero by a choice
+    # For some cotangents the mask (choice) outside which they are exactly zero.
+    choices: dict[Value, Value]
 
     @property
     def ct_choices(self) -> list[MaybeValue]:
-        """The choices of the cotangents that arrive."""
+        """The choices of the incoming cotangents."""
         return choices_of(self.cts, self.choices)
 
 
 class LinearizedGraph(Struct, frozen=True):
-    """A graph split in two. The residuals are exactly the primal values that the tangent graph reads."""
+    """A graph split into primal and tangent. The residuals are exactly the primal values the tangent graph reads."""
 
     primal: Graph  # params -> results ++ those residuals that are no params
     tangent: Graph  # residuals ++ tangents of the active params -> tangents of the active results
@@ -66,7 +67,7 @@ class LinearizedGraph(Struct, frozen=True):
 
     @property
     def made(self) -> Values:
-        """The residuals that the primal graph computes; the others are its params, so operands, and at hand."""
+        """The residuals that the primal graph computes; the others are its params, which are at hand as operands."""
         return self.primal.results[len(self.active) :]
 
     @property
@@ -79,27 +80,29 @@ class LinearizedGraph(Struct, frozen=True):
 
 
 class JvpGraph(Struct, frozen=True):
-    """A graph with its tangent in one."""
+    """A graph that computes its results and their tangents together."""
 
     graph: Graph  # params ++ tangents of the active params -> results ++ tangents of the active results
     active: Mask  # one a result
 
 
 class TransposedGraph(Struct, frozen=True):
-    """A linear graph turned round."""
+    """The transpose of a linear graph."""
 
-    graph: Graph  # params not linear ++ cotangents present ++ choices given -> cotangents of active params ++ choices
+    # Maps nonlinear params ++ present cotangents ++ their choices to cotangents of the active params ++ their choices.
+    graph: Graph
     active: Mask  # one a param
-    chosen: Mask  # which of these cotangents has a choice: is exactly zero but where that holds
+    # Which of these cotangents have a choice: a mask outside which they are exactly zero.
+    chosen: Mask
 
     @property
     def cotangents(self) -> Graph:
-        """The graph without the choices that it gives."""
+        """The graph without the choices among its results."""
         return self.graph.with_results(self.graph.results[: sum(self.active)])
 
 
 class Ad(Protocol):
-    """Differentiates regions. `wanted` results (params) are active whatever flows to them, with zeros if need be."""
+    """Differentiates regions. Results (params) in `force_active` are active in any case, with zeros if need be."""
 
     def linearize(self, graph: Graph, active: Mask, force_active: Mask = ()) -> LinearizedGraph: ...
     def linearize_lean(self, graph: Graph, active: Mask) -> LinearizedGraph: ...
@@ -136,12 +139,12 @@ def zeros(builder: Builder, type: Type) -> Value:
 
 
 def choice_type(type: Type) -> Type:
-    """The type of a choice beside a cotangent: a truth for each of its numbers."""
+    """The type of a cotangent's choice: one boolean per number."""
     return History(choice_type(type.item)) if isinstance(type, History) else Tensor(BOOL, type.shape)
 
 
 def or_choices(x: Value, y: Value) -> Value:
-    """Where one of two choices holds."""
+    """Where at least one of two choices holds."""
     return OPS["add_history" if isinstance(x.type, History) else "logical_or"].one(x, y)
 
 
@@ -150,19 +153,18 @@ def or_zeros(builder: Builder, value: MaybeValue, type: Type) -> Value:
 
 
 def add_tangents(x: MaybeValue, y: MaybeValue) -> MaybeValue:
-    """The sum of two tangents; one that is absent stays a structural zero."""
+    """The sum of two tangents; an absent one stays a structural zero."""
     if x is None or y is None:
         return y if x is None else x
     home = x.home if x.home.depth >= y.home.depth else y.home
     op = OPS["add_history" if isinstance(x.type, History) else "add"]
-    (total,) = home.append(
-        op, (home.capture(x), home.capture(y)), (x.type,)
-    )  # of one type: their places have checked that
+    # The operands have one type, which their equations have checked.
+    (total,) = home.append(op, (home.capture(x), home.capture(y)), (x.type,))
     return total
 
 
 def require_same_types(same: TypeSolver, what: str, have: Sequence[Type], want: Sequence[Type]) -> None:
-    """What a region takes is what it is given."""
+    """Require that a region's params have the types of the values it is passed."""
     same.require(len(have) == len(want), "{}: {} values for {} params", what, len(have), len(want))
     for x, y in zip(have, want, strict=True):
         while isinstance(x, History) and isinstance(y, History):
@@ -189,14 +191,14 @@ def present_values(values: MaybeValues) -> list[Value]:
 
 
 def choices_of(cts: MaybeValues, choices: Mapping[Value, Value]) -> list[MaybeValue]:
-    """Where each cotangent is not zero by a choice, `None` where that is not known."""
+    """The choice of each cotangent, `None` where it has none."""
     return [None if ct is None else choices.get(ct) for ct in cts]
 
 
 def unpack_cotangents(
     outs: Sequence[Value], active: Mask, chosen: Mask, choices: dict[Value, Value]
 ) -> list[MaybeValue]:
-    """The cotangents among what a transposed region gave; the choices after them are noted."""
+    """The cotangents among a transposed region's results; the choices after them are recorded in `choices`."""
     count = sum(active)
     cts = spread_by_mask(outs[:count], active)
     for ct, choice in zip(cts, spread_by_mask(outs[count:], chosen), strict=True):
@@ -210,7 +212,7 @@ def and_masks(mask: Mask, other: Mask) -> Mask:
 
 
 def restrict_choices(back: TransposedGraph, kept: Mask) -> TransposedGraph:
-    """The same with the choices of these params only."""
+    """The same graph with the choices of these params only."""
     chosen = and_masks(back.chosen, kept)
     if chosen == back.chosen:
         return back
@@ -222,7 +224,7 @@ def restrict_choices(back: TransposedGraph, kept: Mask) -> TransposedGraph:
 
 
 def nonlinear_operands(known: MaybeValues, linear: Iterable[bool]) -> list[Value]:
-    """The operands that are not linear: all of them have a value."""
+    """The operands that are not linear; each must have a value."""
     found: list[Value] = []
     for value, is_linear in zip(known, linear, strict=True):
         if is_linear:
@@ -234,7 +236,7 @@ def nonlinear_operands(known: MaybeValues, linear: Iterable[bool]) -> list[Value
 
 
 def with_signature(graph: Graph, params: Iterable[Value], results: Iterable[Value] | None = None) -> Graph:
-    """The same equations with params (and results) in another order, or more params, which nothing reads."""
+    """The same equations with reordered or additional params, and with other results."""
     return Graph(tuple(params), graph.eqns, graph.results if results is None else tuple(results), graph.name)
 
 
@@ -246,9 +248,9 @@ def unread_params(values: Iterable[Value]) -> list[Value]:
 class ResidualSources(Struct, frozen=True):
     """The residuals of a region that runs many times, by where the tangent gets them."""
 
-    fixed: dict[Value, Value]  # the same every time: computed once, outside
-    read: dict[Value, Value]  # an item of a sequence that is there already
-    made: Values  # the rest: the primal must give them, one each time
+    fixed: dict[Value, Value]  # loop-invariant: computed once, outside
+    read: dict[Value, Value]  # an item of an existing sequence
+    made: Values  # the others: the primal must return them, one per step
 
     def tangent_params(self, lin: LinearizedGraph, of: Iterable[Value]) -> list[Value]:
         param = dict(zip(lin.residuals, lin.residual_params, strict=True))
@@ -256,7 +258,7 @@ class ResidualSources(Struct, frozen=True):
 
 
 def always_iterates(eqn: Eqn) -> bool:
-    """Whether a loop or map takes all of a number of steps that is known and not zero."""
+    """Whether a loop or map runs a known, nonzero number of steps."""
     length = eqn.attrs.get("length")
     return isinstance(length, int) and length > 0 and eqn.attrs.get("exact") is not False
 
@@ -270,11 +272,9 @@ def classify_residuals(
     skip: Value | None = None,
     surely: bool,
 ) -> ResidualSources:
-    """Say where each residual comes from. Those computed from consts alone are computed again in `home`, once.
-
-    Only equations without regions are, since they surely end, and only where the region `surely` runs: outside, what
-    it never computes would have a slope, which may be infinite.
-    """
+    """Classify each residual by its source. Those that depend on consts alone are recomputed in `home`, once."""
+    # Equations with regions may not end. If the region may not run at all, hoisted equations could get infinite
+    # derivatives that the region itself never computes.
     maker = {r: e for e in (invariant_eqns(lin.primal, consts) if surely else ()) for r in e.results}
     wanted = [r for r in lin.residuals if r in maker]
     needed: set[Value] = set(wanted)
@@ -292,7 +292,7 @@ def classify_residuals(
 
 
 def invariant_eqns(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
-    """The equations without regions or effects that read nothing but consts and one another."""
+    """The equations without regions or effects that depend on consts alone."""
     known = set(consts)
     found: list[Eqn] = []
     for eqn in graph.eqns:
@@ -303,6 +303,6 @@ def invariant_eqns(graph: Graph, consts: Iterable[Value]) -> list[Eqn]:
 
 
 def residual_operands(lin: LinearizedGraph, xs: Sequence[Value], made: Iterable[Value]) -> list[Value]:
-    """Where the residuals are outside: operands `xs` of the region, or what its primal gives for those it made."""
+    """The residuals outside the region: its operands `xs`, or the primal's results for those it computed."""
     outside = {**dict(zip(lin.primal.params, xs, strict=True)), **dict(zip(lin.made, made, strict=True))}
     return [outside[r] for r in lin.residuals]

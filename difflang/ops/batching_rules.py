@@ -1,8 +1,8 @@
-"""How ops that read, write and contract are done in all lanes of a map at once, each lane at a place of its own.
+"""Batching rules: how slices, updates, gathers, scatters and dot products run for all instances of a map at once.
 
-An `each` rule is asked with an equation of the map's body, which of its operands differ between lanes, and how many
-lanes there are. It gives a function of the operands, those that differ with an axis of lanes in front, or `None` where
-lanes do it better. What it gives has the axis of lanes in front and is what the lanes would give, bit for bit.
+A batching rule takes an equation of the map's body, the mask of its batched operands, and the batch size. It returns a
+function of the operands, batched ones with the batch axis in front, or `None` where a loop does better. Its result has
+the batch axis in front and equals what the instances compute, bit for bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BatchedFunction = Callable[..., Value]
 
 
 def broadcast_over_batch(x: Value, count: Dim) -> Value:
-    """What all lanes share, once for each of them."""
+    """An unbatched value, broadcast along the batch axis."""
     shape = (count, *tensor_type(x).shape)
     return OPS["broadcast"].one(x, shape=shape, axes=tuple(range(1, len(shape))))
 
@@ -42,22 +42,22 @@ def batch_axis_to_front(x: Value, axis: int) -> Value:
 
 
 def iota_like(like: Value, shape: Sizes, axis: int) -> Value:
-    """Positions along an axis, in the integers of other positions."""
+    """Positions along an axis, in the integer type of other positions."""
     (positions,) = like.home.emit(OPS["iota"], (), type=Tensor(tensor_type(like).dtype, shape), axis=axis)
     return positions
 
 
 def clamp_index(start: Value, last: Dim) -> Value:
-    """Places of which those that would leave the array are moved inside."""
+    """Start positions, clamped so that no window leaves the array."""
     least, most = (start.home.one("const", value=v, type=start.type) for v in (0, last))
     return OPS["clamp"].one(least, start, most)
 
 
-# -------------------------------------------------------------------------------------------- windows
+# ---- Dynamic slices
 
 
 def batch_slice(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
-    """A window of each lane's own: positions along the axes that it does not span, a gather."""
+    """One window per instance: a gather of positions along the axes that the window does not span."""
     shape, sizes = tensor_type(eqn.operands[0]).shape, eqn.attrs["sizes"]
     cut = [a for a, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if whole != size]
     lead = int(wide[0])
@@ -90,10 +90,10 @@ def batch_slice(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
 
 
 def batch_update(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
-    """One number written in each lane, to a place of its own in an array that all share: chosen element by element.
+    """One element written per instance to a shared array: selected element by element.
 
-    The array is copied for each lane in any case. `None` for an array of the lane's own, which is written in place, and
-    for a window of several places along part of an axis.
+    The array is copied for each instance in any case. `None` for a batched array, which is updated in place, and for a
+    window of several positions along part of an axis.
     """
     x, update = tensor_type(eqn.operands[0]), tensor_type(eqn.operands[1])
     axes = [a for a, (whole, size) in enumerate(zip(x.shape, update.shape, strict=True)) if whole != size]
@@ -111,16 +111,16 @@ def batch_update(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction | None:
 
 
 def updated_position_mask(start: Value, axis: int, shape: Sizes) -> Value:
-    """Where along an axis the one place of each lane lies."""
+    """Where along an axis each instance writes."""
     place = clamp_index(start, shape[axis] - 1)
     return OPS["eq"].one(iota_like(start, shape, axis), OPS["broadcast"].one(place, shape=shape, axes=(0,)))
 
 
-# ----------------------------------------------------------------------------------- arrays of indices
+# ---- Gather and scatter
 
 
 def batch_gather(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
-    """More positions; in arrays of the lanes' own a position among the lanes comes first."""
+    """More indices; for a batched array the position in the batch comes first."""
     axes: Ints = eqn.attrs["axes"]
 
     def gathered(x: Value, *indices: Value) -> Value:
@@ -130,28 +130,28 @@ def batch_gather(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
         places = broadcast_all(indices, wide[1:], count)
         if not wide[0]:
             return OPS["gather"].one(x, *places, axes=axes)
-        lanes = iota_like(places[0], tensor_type(places[0]).shape, 0)
-        return OPS["gather"].one(x, lanes, *places, axes=(0, *[a + 1 for a in axes]))
+        instances = iota_like(places[0], tensor_type(places[0]).shape, 0)
+        return OPS["gather"].one(x, instances, *places, axes=(0, *[a + 1 for a in axes]))
 
     return gathered
 
 
 def batch_scatter(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
-    """Into arrays of the lanes' own: a position among the lanes comes first."""
+    """Into batched arrays: the position in the batch comes first."""
 
     def scatter_batch(*operands: Value) -> Value:
         x, updates, *places = broadcast_all(operands, wide, count)
-        lanes = iota_like(places[0], tensor_type(places[0]).shape, 0)
-        return eqn.op.one(x, updates, lanes, *places, axes=(0, *[a + 1 for a in eqn.attrs["axes"]]))
+        instances = iota_like(places[0], tensor_type(places[0]).shape, 0)
+        return eqn.op.one(x, updates, instances, *places, axes=(0, *[a + 1 for a in eqn.attrs["axes"]]))
 
     return scatter_batch
 
 
-# --------------------------------------------------------------------------------------------- contraction
+# ---- Dot products
 
 
 def batch_dot(eqn: Eqn, wide: Mask, count: Dim) -> BatchedFunction:
-    """One more axis of the batch, or of what is left of the operand that has lanes."""
+    """One more batch axis, or one more free axis of the only batched operand."""
     (xc, yc), (xb, yb) = eqn.attrs["contract"], eqn.attrs["batch"]
     x_left, y_left = (
         len(remaining_axes(tensor_type(v).rank, (*c, *b)))

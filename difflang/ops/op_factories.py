@@ -1,7 +1,7 @@
-"""Families of ops: what is the same for all unary, binary, comparing, linear, ... ops is said once, here.
+"""Factories that declare families of ops: unary, binary, comparison, linear, multilinear, inactive.
 
-Also how a declaration says what its tests draw (`UniformSamples`, `GradedMatrices`, `OpExample`), and small helpers that many rules
-share. No op is declared here.
+Also the test samples of a declaration (`UniformSamples`, `GradedMatrices`, `OpExample`), and small helpers that many
+rules share. Declares no op.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import BOOL, COMPLEXES, FLOATS, NUMBERS, DType, Tensor, Type
 
 Array = np.ndarray[Any, Any]
-HOLOMORPHIC_DTYPES = FLOATS + COMPLEXES  # what functions take that have a complex derivative
+# The types for functions that have a complex derivative.
+HOLOMORPHIC_DTYPES = FLOATS + COMPLEXES
 
 
 class UniformSamples(Struct, frozen=True):
-    """Operands drawn evenly from an interval, away from the points in `avoid`."""
+    """Operands drawn uniformly from an interval, away from the points in `avoid`."""
 
     low: float = -2.0
     high: float = 2.0
@@ -32,7 +33,7 @@ class UniformSamples(Struct, frozen=True):
 
 
 class GradedMatrices(Struct, frozen=True):
-    """Matrices drawn evenly from an interval around 0, with 1, 2, 3, ... added along the diagonal.
+    """Matrices drawn uniformly from an interval around 0, with 1, 2, 3, ... added along the diagonal.
 
     They are far from singular, and their eigenvalues and singular values far apart.
     """
@@ -43,7 +44,7 @@ class GradedMatrices(Struct, frozen=True):
 class FixedOperand(Struct, frozen=True):
     """An operand that tests do not draw: index arrays, keys, predicates. `data` is a number or nested tuples.
 
-    Without an element type it is of the one under test.
+    Without a dtype it takes the one under test.
     """
 
     data: Any
@@ -51,7 +52,7 @@ class FixedOperand(Struct, frozen=True):
 
 
 class OpExample(Struct, frozen=True):
-    """One use of an op. An operand is a shape, of the element type under test and drawn from `draw`, or `FixedOperand`."""
+    """One use of an op. An operand is a shape, drawn from `draw` in the dtype under test, or a `FixedOperand`."""
 
     operands: tuple[tuple[int, ...] | FixedOperand, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -63,7 +64,7 @@ OperandRules = Sequence[OpRule | None]
 
 
 def batched_axes_attr(n: Dim, *, axes: tuple[int, ...]) -> dict[str, Any]:
-    """The axes of an op where its operand has one more in front."""
+    """The `axes` attribute of an op under one more leading axis."""
     return {"axes": tuple([a + 1 for a in axes])}
 
 
@@ -81,22 +82,22 @@ class PerOperandRules(Sequence[OpRule | None]):
 
 
 def tensor_type(x: Value | UndefinedPrimal) -> Tensor:
-    """The type of what is known to be an array, not a history."""
+    """The type of a value that is an array, not a history."""
     return cast(Tensor, x.type)
 
 
 def static_size(size: Dim) -> int:
-    """A size where it is a number: in what is computed, not only typed."""
+    """A size that is known to be a number, as in references and lowerings."""
     return cast(int, size)
 
 
 def numpy_dtype_for(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype of an element type."""
+    """The NumPy dtype of an IR dtype."""
     return np.dtype(dtype.numpy)
 
 
 def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
-    """All operands alike, and the result too."""
+    """All operands and the result have one type."""
 
     def type(same: TypeSolver, x: Tensor, *others: Tensor, **_: Any) -> Tensor:
         if accepts:
@@ -110,7 +111,7 @@ def same_type_rule(accepts: tuple[DType, ...]) -> OpRule:
 
 
 def upcast_half_reference(function: OpRule) -> OpRule:
-    """A reference that computes 16-bit floats in f32 and rounds once, and keeps the first operand's element type."""
+    """A reference that computes 16-bit floats in f32 and rounds once; the result has the first operand's dtype."""
 
     def reference(x: Array, *others: Array, **attrs: Any) -> Array:
         if x.dtype.itemsize == 2 and x.dtype.kind in "fV":
@@ -156,7 +157,7 @@ def binary_op(
 
 
 def elementwise_op(name: str, *, reference: OpRule, accepts: tuple[DType, ...], samples: OpSamples, **facts: Any) -> Op:
-    """An op on arrays of one type that gives that type, whatever its position on differentiability."""
+    """An elementwise op on arrays of one type, whether differentiable or not."""
     op = Op(
         name,
         type=same_type_rule(accepts),
@@ -194,7 +195,7 @@ def comparison_op(
     count: int = 2,
     accepts_fill: bool = False,
 ) -> Op:
-    """An elementwise question about `count` arrays: no derivative."""
+    """An elementwise predicate of `count` arrays, without derivative."""
 
     def type(same: TypeSolver, *operands: Tensor) -> Tensor:
         return Tensor(BOOL, same_type_rule(accepts)(same, *operands).shape)
@@ -222,7 +223,7 @@ def linear_op(
     accepts: tuple[DType, ...] = (),
     **facts: Any,
 ) -> Op:
-    """Linear in all operands that have a rule, together; its jvp is itself."""
+    """Jointly linear in all operands that have a rule; its jvp is itself."""
     op = Op(name, type, reference, lower, doc, transpose=transpose, samples=samples, accepts=accepts, **facts)
     return OPS.declare(op)
 
@@ -239,7 +240,7 @@ def multilinear_op(
     accepts: tuple[DType, ...],
     **facts: Any,
 ) -> Op:
-    """Linear in each operand by itself; its jvp is a sum of itself."""
+    """Linear in each operand separately; its jvp is a sum of itself."""
     op = Op(
         name, type, reference, lower, doc,
         transpose=transpose, multilinear=True, samples=samples, accepts=accepts, **facts,
@@ -264,12 +265,12 @@ def inactive_op(
 
 
 def full_like(value: Value, number: complex) -> Value:
-    """That number in every place of an array like `value`."""
+    """An array like `value`, filled with a number."""
     return value.home.const(number, value.type)
 
 
 def zeros_of_type(value: Value, type: Type) -> Value:
-    """Zeros of a type, where `value` lives."""
+    """Zeros of a type, in the graph of `value`."""
     return value.home.const(0, type)
 
 
@@ -279,10 +280,10 @@ def remaining_axes(rank: int, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_complex_array(jax: Any, x: Any) -> bool:
-    """Whether an array of JAX's holds complex numbers: for lowerings."""
+    """Whether a JAX array is complex: for lowerings."""
     return jax.numpy.issubdtype(x.dtype, np.complexfloating)
 
 
 def scalar_like(x: Array, value: float) -> Any:
-    """A number of an array's element type, for lowerings: JAX's operators take it beside the array."""
+    """A scalar of an array's dtype, for lowerings: JAX's operators accept it beside the array."""
     return np.asarray(value, x.dtype)[()]

@@ -1,11 +1,11 @@
-"""Texts of values: numbers as `print` writes them, and texts whose numbers only the run knows.
+"""Formats values as text: numbers as `print` writes them, and templates that are filled in at run time.
 
-Such a text is a template, made of data alone so that it can be an attribute: a tuple of parts, each a string or
+A template is plain data so that it can be an attribute: a tuple of parts, each a string or
 
 * `("number", format)`: the next array;
-* `("among", marks, templates)`: the next array is a tag, and what follows are the arrays of all these templates. The
-  one whose mark the tag is counts; of an array of tags each item is written by itself, in brackets;
-* `("text", template, format)`: a text in a format of its own;
+* `("among", marks, templates)`: the next array is a tag, followed by the arrays of all these templates. The template
+whose mark equals the tag is used; for an array of tags each item is written separately, in brackets;
+* `("text", template, format)`: a nested template with a format;
 * `("skip", n)`: the next n arrays are not shown.
 """
 
@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-TemplatePart = Any  # a string, or one of the tuples above
+# A string, or one of the tuples above.
+TemplatePart = Any
 TextTemplate = tuple[TemplatePart, ...]
 
 FORMAT_SPEC = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[_,]?(?:\.(\d+))?([bdeEfFgGosxX%]?)", re.DOTALL)
@@ -25,7 +26,7 @@ MOST_DIGITS = 1000
 
 
 def render_template(template: TextTemplate, arrays: Iterable[Any]) -> str:
-    """What a template says with these arrays. Errors: ValueError for a format that does not fit."""
+    """The text of a template with these arrays. Errors: ValueError for a format that does not fit."""
     return render_parts(template, iter(arrays))
 
 
@@ -52,7 +53,7 @@ def render_part(part: TemplatePart, arrays: Iterator[Any]) -> str:
 
 
 def render_tagged(tag: Any, marks: tuple[int, ...], templates: tuple[TextTemplate, ...], parts: list[list[Any]]) -> str:
-    """The value that a tag chooses, or those of an array of tags."""
+    """The value that a tag selects, or those of an array of tags."""
     if tag.ndim == 0:
         place = marks.index(tag.item())
         return render_template(templates[place], parts[place])
@@ -82,7 +83,7 @@ def count_arrays(template: TextTemplate) -> int:
 
 
 def format_value(x: Any, spec: str) -> str:
-    """A number or a text by a format of Python's, which knows no locale here. Errors: ValueError."""
+    """A number or a text in a Python format, independent of the locale. Errors: ValueError."""
     if not spec:
         return str(x)
     found = FORMAT_SPEC.fullmatch(spec)
@@ -96,7 +97,7 @@ def format_value(x: Any, spec: str) -> str:
 
 
 def format_number(array: Any, spec: str = "") -> str:
-    """A number or an array: the shortest digits that tell its value apart, in brackets by row."""
+    """A number or an array with the shortest digits that identify each value, rows in brackets."""
     if array.ndim == 0:
         value = array[()]
         return format_value(to_python_value(value), spec) if spec else format_scalar(value)
@@ -105,7 +106,7 @@ def format_number(array: Any, spec: str = "") -> str:
 
 
 def to_python_value(value: Any) -> Any:
-    """A number as Python has it, a truth value as the word that it is."""
+    """A NumPy number as a Python one, a boolean as a word."""
     return ("true" if value else "false") if isinstance(value, np.bool_) else value.item()
 
 

@@ -1,7 +1,7 @@
-"""Equations gathered in order, in parts that XLA keeps apart: `chains` says of which equations, and why.
+"""Outlined segments: equations grouped, in order, into functions that XLA does not inline.
 
-A part is handed little: constants are made again in each that reads them, and so is what simple steps make of one
-value, where several such things are read.
+`split_fusion_chains` decides which equations are outlined, and why. A segment takes few operands: it recomputes the
+constants it reads, and cheap functions of one value where it reads several of them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from msgspec import Struct
 from difflang.ir.graph import Eqn, Graph, Value, Values
 from difflang.ir.tensor_types import FLOATS, Tensor, Type
 
-SEGMENT_SIZE = 100  # what a segment holds: this many equations that are on no long chain
-LINK_WEIGHT = 4  # what one on a long chain counts for: longer segments compile no sooner, shorter ones run no sooner
-LARGE_LINK_WEIGHT = 25  # the same for large arrays, where evaluating again costs more than writing a value out
-LARGE_ELEMENTS = 1 << 15  # elements
-MAX_RECOMPUTED = 4  # equations in a row that are made again, of these
+# The weight at which a segment ends; an equation on no long chain weighs 1.
+SEGMENT_SIZE = 100
+# The weight of an equation on a long chain: longer segments compile no faster, shorter ones run no faster.
+LINK_WEIGHT = 4
+# The same for large arrays, where recomputing costs more than storing a value.
+LARGE_LINK_WEIGHT = 25
+LARGE_ELEMENTS = 1 << 15
+# The longest chain of the ops below that a segment recomputes.
+MAX_RECOMPUTED = 4
 BIT_STABLE_OPS = frozenset(
     {"sin", "cos", "tan", "tanh", "exp", "expm1", "log", "log1p", "sqrt", "neg", "abs", "sign", "mul"}
 )
 DISCONTINUOUS_OPS = frozenset({"max", "min", "clamp", "floor", "ceil", "round", "trunc", "floor_div", "rem", "sign"})
-MAX_ATTR_LENGTH = 16  # an attribute longer than this is data, not worth having twice
+# A longer attribute is data, not worth duplicating.
+MAX_ATTR_LENGTH = 16
 
 
 class OutlinedSegment(Struct, frozen=True):
-    """Equations that are outlined together: what they read from outside, and what others read of them."""
+    """Equations outlined as one function, the values they read from outside, and their results that others read."""
 
     eqns: tuple[Eqn, ...]
     operands: Values
@@ -39,12 +44,12 @@ EqnOrSegment = Eqn | OutlinedSegment
 
 
 def is_fusion_barrier(eqn: Eqn) -> bool:
-    """XLA keeps it apart on its own: nothing is fused through it."""
+    """Whether XLA fuses nothing through an equation."""
     return eqn.op.fusion_barrier or eqn.effectful or (eqn.op.linear_in_each and not eqn.op.elementwise)
 
 
 class SegmentBuilder:
-    """Gathers equations in order. What is had again from little is made again in each segment that reads it."""
+    """Collects equations into segments, in order. Values that are cheap to recompute are recomputed in each segment."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -82,7 +87,7 @@ class SegmentBuilder:
         self.run, self.made, self.size = [], set(), 0
 
     def finish(self) -> tuple[EqnOrSegment, ...]:
-        """The steps, from the last to the first: what a segment gives is what later ones still read."""
+        """The steps. They are built from last to first, since a segment returns what later ones still read."""
         self.flush()
         read, found = set(self.graph.results), list[EqnOrSegment]()
         for step in reversed(self.steps):
@@ -96,23 +101,24 @@ class SegmentBuilder:
 
     def make_segment(self, run: Sequence[Eqn], read: set[Value]) -> OutlinedSegment:
         results = tuple([r for e in run for r in e.results if r in read])
-        wanted, reads = live_eqns(run, results)
-        again = sorted(self.find_recomputable(reads), key=self.eqn_index.__getitem__)
-        wanted, reads = live_eqns([*again, *wanted], results)
+        live, reads = live_eqns(run, results)
+        recomputed = sorted(self.find_recomputable(reads), key=self.eqn_index.__getitem__)
+        live, reads = live_eqns([*recomputed, *live], results)
         copied = dict.fromkeys([self.constants[v] for v in reads if v in self.constants])
-        return OutlinedSegment((*copied, *wanted), tuple([v for v in reads if v not in self.constants]), results)
+        return OutlinedSegment((*copied, *live), tuple([v for v in reads if v not in self.constants]), results)
 
     def find_recomputable(self, reads: Sequence[Value]) -> set[Eqn]:
-        """What makes the values read from fewer: those that lead back to one root are handed over as that."""
+        """The equations to recompute so that fewer values are read: where several values derive from one root, pass the
+        root.
+        """
         lineages = {v: self.lineage(v) for v in reads}
         roots = Counter([root for _, root in lineages.values()])
         return {eqn for eqns, root in lineages.values() if roots[root] > 1 for eqn in eqns}
 
     def lineage(self, value: Value) -> tuple[list[Eqn], Value]:
-        """The equations that make a value of one other and of constants, the last one first, and that other. It is
-        gathered earlier than whoever asks.
-        """
+        """The equations that make a value from one root and constants, the last one first, and that root."""
         found: list[Eqn] = []
+        # Only makers that were added before this segment count, so the root is defined earlier.
         while len(found) < MAX_RECOMPUTED and value not in self.rounding_sensitive and (eqn := self.makers.get(value)):
             variable = {v for v in eqn.operands if v not in self.constants}
             if len(variable) != 1:
@@ -123,11 +129,11 @@ class SegmentBuilder:
 
 
 def live_eqns(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], list[Value]]:
-    """Those of some equations that results need, and what they read of others, in order."""
-    wanted, found = set(results), list[Eqn]()
+    """The equations that some results depend on, and the values they read from others, in order."""
+    used, found = set(results), list[Eqn]()
     for eqn in reversed(run):
-        if not wanted.isdisjoint(eqn.results):
-            wanted.update(eqn.operands)
+        if not used.isdisjoint(eqn.results):
+            used.update(eqn.operands)
             found.append(eqn)
     found.reverse()
     made = {r for e in found for r in e.results}
@@ -135,16 +141,16 @@ def live_eqns(run: Sequence[Eqn], results: Sequence[Value]) -> tuple[list[Eqn], 
 
 
 def is_recomputable(eqn: Eqn) -> bool:
-    """Made again it is the same to the last bit, and costs little: one instruction of XLA's.
+    """Whether recomputing gives the same bits and costs one cheap instruction.
 
-    A sum is not: with a product that is made in the same kernel it is rounded once.
+    A sum does not qualify: with a product in the same kernel it becomes one fused multiply-add, which rounds once.
     """
     type = eqn.results[0].type if eqn.results else None
     return eqn.op.name in BIT_STABLE_OPS and isinstance(type, Tensor) and type.dtype in FLOATS and not is_large(type)
 
 
 def is_rounding_sensitive(eqn: Eqn) -> bool:
-    """Whether a last bit may decide something there."""
+    """Whether a difference in the last bit of an operand may change the result discontinuously."""
     return (
         is_fusion_barrier(eqn)
         or eqn.op.name in DISCONTINUOUS_OPS
@@ -153,7 +159,7 @@ def is_rounding_sensitive(eqn: Eqn) -> bool:
 
 
 def stays_inline(eqn: Eqn) -> bool:
-    """Not worth outlining: it says something, or is a function of its own already."""
+    """Not worth outlining: it has an effect, or already is a function of its own."""
     return eqn.effectful or (bool(eqn.regions) and eqn.op.fusion_barrier)
 
 
@@ -168,6 +174,6 @@ def is_large(type: Type) -> bool:
 
 
 def is_small_constant(eqn: Eqn) -> bool:
-    """Made from a few numbers in the program, so that it costs nothing to make it again."""
+    """Whether it is built from a few literal numbers, so that recomputing it costs nothing."""
     short = not any(isinstance(a, tuple) and len(a) > MAX_ATTR_LENGTH for a in eqn.attrs.values())
     return not eqn.operands and not eqn.regions and not eqn.op.effect and short

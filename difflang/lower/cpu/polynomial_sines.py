@@ -1,9 +1,8 @@
-"""Sines and cosines of many numbers by polynomials, on the CPU, where no argument is far from 0.
+"""Branches on the CPU to polynomial sines and cosines when all arguments are small, with the library's as fallback.
 
-Whether one is far takes a look at all of them; then a branch is taken, and what that reads and gives is written down.
-So what is done with sines number by number is done in the branch: the numbers of a step go through memory once, after
-one look. What several results of a branch are made of XLA computes for each of them, so what is done there is chosen
-so that no sine is computed more often than if each were written down.
+The test reads every argument, and a branch materializes its operands and results. So the elementwise work around the
+sines moves into the branch, which goes through memory once. XLA computes what several results of a branch share once
+for each, so what is moved is chosen such that no sine is computed more often than if each were stored.
 """
 
 from __future__ import annotations
@@ -24,17 +23,19 @@ from difflang.ops.elementwise.vectorized_sincos import MAX_ARGUMENT, is_worth_ve
 from difflang.ops.loop.residual_selection import LIGHT_OPS
 from difflang.ops.op_factories import tensor_type
 
-MAX_BRANCHES = 16  # arguments that a graph has such sines of: each takes some 50 ms to compile
-MAX_RECOMPUTED = 4  # equations in a row that make what a branch reads, done again in it
-BIT_STABLE_OPS = frozenset(
-    {"mul", "neg"}
-)  # done again they give the same to the last bit, whatever they are fused with
+# Distinct arguments per graph: each branch takes some 50 ms to compile.
+MAX_BRANCHES = 16
+# The longest chain of equations before a branch that is recomputed inside it.
+MAX_RECOMPUTED = 4
+# Recomputed, these give the same bits whatever they are fused with.
+BIT_STABLE_OPS = frozenset({"mul", "neg"})
 AnyStep = TypeVar("AnyStep", bound=EqnOrSegment)
 
 
 def branch_on_small_arguments(eqns: Sequence[Eqn], results: Values, in_loop: bool) -> Sequence[EqnOrSegment]:
-    """The same equations in an order that respects dependence, those that go with sines in segments. Where XLA would
-    have to compile sines of more than `BRANCHES` arguments they stay what they are. Cost: n log n.
+    """The same equations in dependency order, with sines and the elementwise work around them in segments.
+
+    Where XLA would have to compile sines of more than `MAX_BRANCHES` arguments nothing changes. Cost: n log n.
     """
     sines = {e for e in eqns if is_worth_vectorizing(e, in_loop)}
     if not sines or len({e.operands[0] for e in sines}) > MAX_BRANCHES:
@@ -50,30 +51,31 @@ def branch_on_small_arguments(eqns: Sequence[Eqn], results: Values, in_loop: boo
         if not sines.isdisjoint(part)
     ]
     parts = [part for each in whole for part in connected_components(choose_equations(each, around), sines)]
-    apart = {e for part in parts for e in part}
-    around = SineContext(sines, {r: e for r, e in around.makers.items() if e not in apart}, readers)
+    moved = {e for part in parts for e in part}
+    around = SineContext(sines, {r: e for r, e in around.makers.items() if e not in moved}, readers)
     return drop_dead_steps(topological_order(eqns, [build_branch(part, around) for part in parts]), results)
 
 
 class SineContext(NamedTuple):
-    """The equations that sines stand among: which make values, and how many read them."""
+    """The sines of a graph, the equation that makes each value, and how many equations read it."""
 
     sines: Collection[Eqn]
     makers: dict[Value, Eqn]
     readers: Counter[Value]
 
     def arrays(self, eqn: Eqn) -> list[Value]:
-        """What an equation reads, but for arrays that are full of one number."""
+        """The operands of an equation, without arrays filled with one number."""
         return [v for v in dict.fromkeys(eqn.operands) if not (v in self.makers and is_constant_fill(self.makers[v]))]
 
     def results(self, part: Sequence[Eqn]) -> Values:
-        """What others read of a part."""
+        """The values of a part that equations outside it read."""
         within = count_readers(part)
         return tuple([r for e in part for r in e.results if self.readers[r] > within[r]])
 
     def before(self, part: Sequence[Eqn]) -> tuple[list[Eqn], Collection[Value]]:
-        """What is done number by number for a part alone, or again for it, as long as it reads no more arrays by that;
-        and what it reads then.
+        """The elementwise equations before a part to compute inside its branch, and what the branch reads then.
+
+        An equation moves in if only the part reads it, or if it may be recomputed, as long as it adds no operand.
         """
         within = count_readers(part)
         made = {r for e in part for r in e.results}
@@ -98,12 +100,12 @@ class SineContext(NamedTuple):
         return [e for e in self.makers.values() if e in found] if found else [], reads
 
     def is_fused(self, value: Value) -> bool:
-        """Whether XLA writes a value down only where a branch reads it."""
+        """Whether XLA materializes a value only because a branch reads it."""
         eqn = self.makers.get(value)
         return eqn is not None and eqn not in self.sines and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
 
     def count_stored_arrays(self, part: Sequence[Eqn]) -> int:
-        """How many arrays are written down where a part is a branch."""
+        """How many arrays are materialized if a part becomes a branch."""
         return len(self.results(part)) + sum(map(self.is_fused, self.before(part)[1]))
 
 
@@ -113,8 +115,10 @@ def count_readers(eqns: Sequence[Eqn]) -> Counter[Value]:
 
 
 def group_by_level(eqns: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
-    """The sines, and what is made of them number by number, so grouped that no way leads out of a group and back, nor
-    from a sine to an argument, and no effect comes between. Each value has a level, which is higher beyond a group.
+    """The sines and the elementwise equations after them, in groups that each can become one branch.
+
+    No path leaves a group and comes back, none leads from a sine to an argument, and no effect comes between. Each
+    value has a level, which rises from one group to the next.
     """
     shapes = {tensor_type(e.results[0]).shape for e in sines}
     found: dict[tuple[int, int, object], list[Eqn]] = defaultdict(list)
@@ -143,8 +147,9 @@ def is_cheap_elementwise(eqn: Eqn) -> bool:
 
 
 def choose_equations(group: Sequence[Eqn], around: SineContext) -> Sequence[Eqn]:
-    """Of a group all, what can be had one after the other, or the sines alone: whereby the fewest arrays are written
-    down, and no sine is computed more often than if each were.
+    """Which of a group to put in the branch: all, a greedily grown part, or the sines alone.
+
+    Takes the choice that stores the fewest arrays and computes no sine more often than if each were stored.
     """
     arguments: dict[Value, set[Value]] = {}
     for eqn in group:
@@ -157,7 +162,7 @@ def choose_equations(group: Sequence[Eqn], around: SineContext) -> Sequence[Eqn]
 
 
 def grow_greedily(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Value]], around: SineContext) -> list[Eqn]:
-    """The sines of a group, and in order what computes no sine again and has nothing more written down."""
+    """The sines of a group, and in order each equation that recomputes no sine and stores no further array."""
     found, waiting = list[Eqn](), dict[Value, int]()
     for eqn in group:
         read = [] if eqn in around.sines else [v for v in dict.fromkeys(eqn.operands) if v in arguments]
@@ -173,7 +178,7 @@ def grow_greedily(group: Sequence[Eqn], arguments: Mapping[Value, Collection[Val
 
 
 def connected_components(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterable[list[Eqn]]:
-    """A part as several, where these share no argument and nothing is made of both."""
+    """A part split into those that share no argument and feed no common equation."""
     root: dict[object, object] = {}
 
     def find_root(key: object) -> object:
@@ -193,7 +198,7 @@ def connected_components(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterabl
 
 
 def build_branch(part: Sequence[Eqn], around: SineContext) -> tuple[Sequence[Eqn], OutlinedSegment]:
-    """A look at the arguments of a part's sines, and the choice that follows."""
+    """The test of a part's arguments, and the conditional that follows."""
     sines, makers, _ = around
     results = around.results(part)
     arguments = dict.fromkeys([e.operands[0] for e in part if e in sines])
@@ -217,12 +222,12 @@ def build_branch(part: Sequence[Eqn], around: SineContext) -> tuple[Sequence[Eqn
 
 
 def is_constant_fill(eqn: Eqn) -> bool:
-    """Whether it fills an array with one number, or with few that the program has written in it."""
+    """Whether it fills an array with one number, or with a few literal ones."""
     return is_small_constant(eqn) or (eqn.op.name == "broadcast" and not tensor_type(eqn.operands[0]).shape)
 
 
 def emit_is_small(value: Value, to: list[Eqn]) -> Value:
-    """Which numbers are near 0."""
+    """Which elements are near 0."""
     type = tensor_type(value)
     size = append_eqn("abs", (value,), type, to)
     end = append_eqn("const", (), type, to, {"value": MAX_ARGUMENT[type.dtype], "type": type})
@@ -230,14 +235,14 @@ def emit_is_small(value: Value, to: list[Eqn]) -> Value:
 
 
 def append_eqn(name: str, operands: Values, type: Tensor, to: list[Eqn], attrs: Attrs | None = None) -> Value:
-    """The result of one more equation."""
+    """Append one equation and return its result."""
     result = Value(type, to[-1].results[0].home if to else operands[0].home)
     to.append(Eqn(OPS[name], operands, (result,), attrs or {}))
     return result
 
 
 def fuse_sin_and_cos(part: Sequence[Eqn], sines: Collection[Eqn]) -> Iterator[Eqn]:
-    """The same equations, the sines and cosines of one argument as one of polynomials."""
+    """The same equations, with the sines and cosines of one argument fused into one polynomial op."""
     of: dict[Value, list[Eqn]] = defaultdict(list)
     for eqn in part:
         if eqn in sines:
@@ -263,9 +268,10 @@ def drop_dead_steps(steps: Sequence[AnyStep], results: Values) -> list[AnyStep]:
 def topological_order(
     eqns: Sequence[Eqn], parts: Sequence[tuple[Sequence[Eqn], OutlinedSegment]]
 ) -> list[EqnOrSegment]:
-    """Equations and segments, each after what it reads, else by their places; what has effects in its order."""
+    """Equations and segments, each after what it reads, otherwise in source order; effects keep their order."""
     within = {e: segment for part, segment in parts for e in part}
-    ends = {id(within.get(e, e)): i for i, e in enumerate(eqns)}  # a segment is placed where its last equation is
+    # A segment takes the position of its last equation.
+    ends = {id(within.get(e, e)): i for i, e in enumerate(eqns)}
     steps = {i: within.get(eqns[i], eqns[i]) for i in ends.values()}
     makers = {r: i for i, step in steps.items() for r in step.results}
     seen = [i for i, step in steps.items() if isinstance(step, Eqn) and step.effectful]

@@ -1,11 +1,11 @@
-"""Where long chains are cut, so that XLA on the CPU neither re-evaluates without end nor dies.
+"""Cuts long elementwise chains into outlined segments, so that XLA on the CPU neither recomputes endlessly nor crashes.
 
-XLA fuses a chain of elementwise operations into one kernel and computes shared operands again for each reader: a chain
-a few hundred deep takes for ever to compile or to run (tests/canary keeps these programs). The equations that lie on
-such a chain are gathered in short segments; each becomes a function that XLA does not inline, and so cannot fuse with
-its neighbours. XLA's passes are also quadratic in what they cannot fuse, so a graph of thousands of equations has its
-products and reductions gathered too, in longer segments, with what reads them. What a segment holds is said in
-`segments`, how it is emitted in `jax`; nothing here knows XLA's API.
+XLA fuses a chain of elementwise operations into one kernel and recomputes shared operands for each reader: a chain a
+few hundred deep takes for ever to compile or to run (tests/canary keeps these programs). The equations on such a chain
+go into short segments, each a function that XLA does not inline and so cannot fuse with its neighbours. XLA's passes
+are also quadratic in what they cannot fuse, so a graph of thousands of equations has its products and reductions
+grouped too, in longer segments. `outlining` builds the segments, `graph_to_jax` emits them; nothing here uses XLA's
+API.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from difflang.lower.cpu.peephole_rewrites import (
 )
 from difflang.lower.cpu.polynomial_sines import branch_on_small_arguments
 
-MAX_CHAIN_DEPTH = 48  # a chain this deep is left to XLA, which compiles it well
-MAX_GRAPH_LENGTH = 1000  # so is a graph of this many equations
+# XLA compiles chains and graphs up to these sizes well.
+MAX_CHAIN_DEPTH = 48
+MAX_GRAPH_LENGTH = 1000
 
 
 class ChainLengths(NamedTuple):
-    """The longest chains through an equation: to each result, from what it reads, and from anywhere in it, and those
-    that only begin in it. The first are negative where nothing leads through: a product or a sum lies between.
+    """The longest chains through an equation or graph: to each result from the operands (`through`) and from anywhere
+    inside (`tail`), and those that end inside (`head`).
+
+    `through` is negative where no chain leads through, because a product or a sum lies between.
     """
 
     through: Lengths
@@ -45,12 +48,13 @@ class ChainLengths(NamedTuple):
 
 
 Lengths = tuple[int, ...]
-NO_CHAIN = -(1 << 30)  # the length of a chain that there is not
+# The length of a chain that does not exist.
+NO_CHAIN = -(1 << 30)
 
 
 @cache
 def single_link(results: int) -> ChainLengths:
-    """Of an equation that is one link, with that many results."""
+    """The chains of an equation that is one link, with that many results."""
     ones = (1,) * results
     return ChainLengths(ones, ones, 1)
 
@@ -60,7 +64,7 @@ def is_fusible(eqn: Eqn) -> bool:
 
 
 class ChainSplitter:
-    """Plans for the graphs of one program. Each graph is looked at once."""
+    """Plans the segments of one program's graphs. Each graph is analysed once."""
 
     def __init__(self) -> None:
         self.depths: dict[Graph, int] = {}
@@ -78,7 +82,7 @@ class ChainSplitter:
         return found
 
     def rewrite_short_chains(self, graph: Graph, inside: bool) -> tuple[EqnOrSegment, ...]:
-        """A graph of short chains: those that share their work are joined, some of them only `inside` a loop."""
+        """A graph without long chains: the CPU rewrites apply, some of them only `inside` a loop."""
         eqns = flatten_reductions(
             duplicate_quotients(
                 use_small_exp(fuse_tanh_derivative(graph.eqns), graph.results) if inside else graph.eqns
@@ -89,7 +93,8 @@ class ChainSplitter:
         for step in steps:
             if isinstance(step, OutlinedSegment):
                 far = step.eqns[-1].regions[1]
-                self.plans[far] = far.eqns  # where a look has led to the library
+                # The fallback branch keeps the library's sines.
+                self.plans[far] = far.eqns
         return tuple(steps)
 
     def hard(self, graph: Graph) -> bool:
@@ -98,7 +103,7 @@ class ChainSplitter:
         return len(graph.eqns) > MAX_GRAPH_LENGTH or self.depth(graph) > MAX_CHAIN_DEPTH
 
     def eqn_weight(self, eqn: Eqn) -> int:
-        """How many links of a chain an equation is at most: of a deep region, what is left when it is cut by itself."""
+        """How many links an equation adds to a chain at most; for a region that is itself cut, what remains of it."""
         inner = max(map(self.depth, eqn.regions), default=1)
         if inner > MAX_CHAIN_DEPTH:
             flow = self.eqn_chains(eqn)
@@ -106,12 +111,13 @@ class ChainSplitter:
         return max(inner, 1)
 
     def eqn_chains(self, eqn: Eqn) -> ChainLengths:
-        """The chains through an equation: those of its regions, or what is left of them where they are cut."""
+        """The chains through an equation: those of its regions, after these have been cut."""
         if not eqn.regions:
             return single_link(len(eqn.results))
         flows, count = list(map(self.flow_left, eqn.regions)), len(eqn.results)
         head = max([flow.head for flow in flows])
-        if eqn.op.region_dataflow is None:  # nothing is known of which result is which
+        # Without a dataflow rule any result may depend on any chain.
+        if eqn.op.region_dataflow is None:
             ends = max([n for flow in flows for n in flow.tail], default=0)
             return ChainLengths((max(ends, head),) * count, (ends,) * count, head)
         through, tail = [1] * count, [1] * count
@@ -123,7 +129,7 @@ class ChainSplitter:
         return ChainLengths(tuple(through), tuple(tail), head)
 
     def depth(self, graph: Graph) -> int:
-        """The length of the longest chain, those of regions included."""
+        """The length of the longest chain, regions included."""
         self.graph_chains(graph)
         return self.depths[graph]
 
@@ -136,7 +142,7 @@ class ChainSplitter:
         return found
 
     def flow_left(self, graph: Graph) -> ChainLengths:
-        """The chains through a graph once it has been cut: segments end them. What they give and take is one link."""
+        """The chains through a graph after it has been cut: segments end them, and a segment is one link."""
         if self.depth(graph) <= MAX_CHAIN_DEPTH:
             return self.graph_chains(graph)
         found = self.left.get(graph)
@@ -147,7 +153,9 @@ class ChainSplitter:
         return found
 
     def measure_chains(self, graph: Graph, cut: set[Eqn]) -> tuple[ChainLengths, int, dict[Value, int]]:
-        """The chains through a graph in which some equations are apart, the longest in it, and those to each value."""
+        """The chains through a graph without the equations in `cut`, the longest in it, and those that end in each
+        value.
+        """
         ends, reached, head, depth = dict[Value, int](), dict.fromkeys(graph.params, 0), 0, 0
         for eqn in graph.eqns:
             if is_fusible(eqn) and eqn not in cut:
@@ -169,7 +177,7 @@ class ChainSplitter:
         return self.ends[graph]
 
     def eqns_on_long_chains(self, graph: Graph) -> set[Eqn]:
-        """The equations that lie on a chain deeper than XLA takes."""
+        """The equations on a chain deeper than `MAX_CHAIN_DEPTH`."""
         before, after, found = self.chains_ending_at(graph), dict[Value, int](), set[Eqn]()
         for eqn in reversed(graph.eqns):
             if not eqn.results or eqn.results[0] not in before:

@@ -1,7 +1,7 @@
-"""Loops, branches and functions of a program that is being written: `standin` has them where JAX has its own.
+"""StableHLO for `while_loop`, `cond` and `jit`, which `jax_facade` offers in place of JAX's.
 
-A region of StableHLO reads what stands before it, so nothing is handed in but what a loop carries. Numbers are written
-anew in each, as JAX does: XLA would carry them along.
+A StableHLO region can read the values before it, so only loop carries are passed in. Constants are emitted anew in each
+region, as JAX does: XLA would carry them along.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HloArrays = list[HloArray]
 
 
 def flatten_tree(writer: JaxFacade, tree: Any) -> tuple[HloArrays, Any]:
-    """The arrays of a tree, as cells, and how they lie in it."""
+    """The leaves of a pytree as HLO arrays, and its structure."""
     leaves, shape = jax.tree.flatten(tree)
     return [writer.array(x) for x in leaves], shape
 
@@ -40,7 +40,7 @@ def block_arguments(block: Any, like: Sequence[HloArray]) -> HloArrays:
 
 
 def emit_return(writer: JaxFacade, tree: Any, like: Sequence[HloArray], shape: Any) -> None:
-    """End a region with what it gives, which is of the types that are due."""
+    """End a region with its results, which must have the expected types."""
     found, given = flatten_tree(writer, tree)
     if given != shape or any([(x.dtype, x.shape) != (y.dtype, y.shape) for x, y in zip(found, like, strict=True)]):
         raise InternalError(f"a region gives {given} of other types than {shape}")
@@ -49,7 +49,7 @@ def emit_return(writer: JaxFacade, tree: Any, like: Sequence[HloArray], shape: A
 
 @contextmanager
 def region_scope(writer: JaxFacade, block: Any) -> Generator[None]:
-    """What is written within, inside a region: its numbers are not there afterwards, nor are others there."""
+    """Emit into a region. Constants of other regions are not visible inside it, nor its own outside."""
     before, writer.numbers = writer.numbers, {}
     try:
         with ir.InsertionPoint(block):
@@ -72,9 +72,11 @@ def while_loop(writer: JaxFacade, goes_on: Callable[[Any], Any], body: Callable[
 
 
 def cond(writer: JaxFacade, truth: Any, yes: Callable[..., Any], no: Callable[..., Any], *operands: Any) -> Any:
-    """As `jax.lax.cond`: what one of two functions gives; the other is not computed."""
+    """As `jax.lax.cond`: the result of one of two functions; the other is not computed."""
     which = writer.convert(truth, np.int32)
-    draft = stablehlo.CaseOp([], which.value, 2)  # what the branches give is known when they are written
+    # MLIR wants the result types first, which are known only when the branches have been emitted: so emit twice, and
+    # move the blocks over.
+    draft = stablehlo.CaseOp([], which.value, 2)
     like, shape = HloArrays(), None
     for region, function in zip(draft.regions, (no, yes), strict=True):
         with region_scope(writer, region.blocks.append()):
@@ -91,7 +93,7 @@ def cond(writer: JaxFacade, truth: Any, yes: Callable[..., Any], no: Callable[..
 
 @contextmanager
 def no_inline(writer: JaxFacade, enabled: bool = True) -> Generator[None]:
-    """Whether functions that are called within are kept apart: XLA does not copy them into their callers."""
+    """A scope in which the functions called are kept apart: XLA does not inline them."""
     before, writer.calls_not_inlined = writer.calls_not_inlined, enabled
     try:
         yield
@@ -100,7 +102,7 @@ def no_inline(writer: JaxFacade, enabled: bool = True) -> Generator[None]:
 
 
 def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is written once for each kind of operands, beside the program, and called."""
+    """A function that is emitted once for each combination of operand types, beside the program, and called."""
     made: dict[tuple[Any, ...], tuple[Any, HloArrays, Any]] = {}
 
     def emit_call(*operands: Any) -> Any:
@@ -122,10 +124,10 @@ def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
 def emit_function(
     writer: JaxFacade, function: Callable[..., Any], given: HloArrays, tree: Any
 ) -> tuple[Any, HloArrays, Any]:
-    """The symbol of a function that has been written, what it gives, and how that lies in a tree.
+    """Emit a function; return its symbol, its results' types and their structure.
 
-    A function reads nothing from around it: what JAX holds for every function (sizes that are names, and for which of
-    several platforms it runs) comes first among its operands. What it gives is known when it is written.
+    A function reads nothing from around it: what JAX holds for every function (symbolic sizes, and the platform it runs
+    for) comes first among its operands.
     """
     outside, context = writer.ctx, writer.ctx.module_context
     held = list(outside.dim_var_values)

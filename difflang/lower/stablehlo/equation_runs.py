@@ -1,4 +1,4 @@
-"""Equations in a row that are straight code: JAX sees each run of them as one step, see `writer`."""
+"""Groups straight-line equations into runs, each of which JAX traces as one primitive (`graph_primitive`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from difflang.ir.tensor_types import Tensor
 from difflang.lower.cpu.outlining import EqnOrSegment, OutlinedSegment
 from difflang.ops.op_factories import tensor_type
 
-MIN_RUN_LENGTH = 2  # equations that are as soon traced
+# Shorter runs are traced as fast one by one.
+MIN_RUN_LENGTH = 2
 
 
 class EqnRun(Struct, frozen=True, eq=False):
-    """Equations in a row, what they read from before, and what is read of them afterwards."""
+    """Consecutive equations, the values they read from before, and their results that are read afterwards."""
 
     eqns: tuple[Eqn, ...]
     operands: tuple[Value, ...]
@@ -23,9 +24,9 @@ class EqnRun(Struct, frozen=True, eq=False):
 
 
 def group_runs(steps: Sequence[EqnOrSegment], results: Sequence[Value]) -> Iterator[EqnOrSegment | EqnRun]:
-    """The steps in their order, those in a row that are plain as one. Numbers come before the run that they are in.
+    """The steps in order, with straight-line equations grouped. Constant fills come before the run they are in.
 
-    `wanted` are the values that are asked for after all of them. Cost: linear.
+    `results` are the values read after all of them. Cost: linear.
     """
     parts = split_at_barriers(steps)
     home = {r: i for i, part in enumerate(parts) for e in part if isinstance(e, Eqn) for r in e.results}
@@ -45,9 +46,9 @@ def group_runs(steps: Sequence[EqnOrSegment], results: Sequence[Value]) -> Itera
 
 
 def defer_data_movement(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
-    """Of a run, what only repeats or moves elements and is `read` elsewhere: it is put off, until somebody asks.
+    """The broadcasts and transposes of a run that are `read` elsewhere: they stay outside it, deferred until first use.
 
-    What it reads is read elsewhere then.
+    Their operands are added to `read`.
     """
     after: list[Eqn] = []
     for eqn in reversed(eqns):
@@ -58,28 +59,28 @@ def defer_data_movement(eqns: Sequence[Eqn], read: set[Value]) -> list[Eqn]:
 
 
 def is_worth_grouping(part: Sequence[EqnOrSegment]) -> bool:
-    """Whether it is plain, and takes longer to trace than to put together."""
+    """Whether it can be emitted, and takes longer to trace than to group."""
     return is_directly_emittable(part[0]) and (
         len(part) > MIN_RUN_LENGTH or any([isinstance(e, Eqn) and is_formula(e) for e in part])
     )
 
 
 def is_formula(eqn: Eqn) -> bool:
-    """Whether it takes many steps by itself."""
+    """Whether its lowering expands to many operations."""
     return bool(eqn.op.formula_dtypes) and tensor_type(eqn.operands[0]).dtype in eqn.op.formula_dtypes
 
 
 def make_run(eqns: Sequence[Eqn], read: set[Value]) -> EqnRun:
-    """What is needed of equations for those values that are `read` elsewhere."""
+    """The equations that the values `read` elsewhere depend on."""
     results = tuple([r for e in eqns for r in e.results if r in read])
-    needed, kept = set(results), list[Eqn]()
+    needed, live = set(results), list[Eqn]()
     for eqn in reversed(eqns):
         if not needed.isdisjoint(eqn.results):
             needed.update(eqn.operands)
-            kept.append(eqn)
-    made = {r for e in kept for r in e.results}
-    operands = dict.fromkeys([v for e in reversed(kept) for v in e.operands if v not in made])
-    return EqnRun(tuple(kept[::-1]), tuple(operands), results)
+            live.append(eqn)
+    made = {r for e in live for r in e.results}
+    operands = dict.fromkeys([v for e in reversed(live) for v in e.operands if v not in made])
+    return EqnRun(tuple(live[::-1]), tuple(operands), results)
 
 
 def split_at_barriers(steps: Sequence[EqnOrSegment]) -> list[list[EqnOrSegment]]:
@@ -98,17 +99,17 @@ def split_at_barriers(steps: Sequence[EqnOrSegment]) -> list[list[EqnOrSegment]]
 
 
 def is_constant_fill(step: EqnOrSegment) -> bool:
-    """Whether it is put off until somebody asks for an array, and reads nothing."""
+    """Whether it is a deferred fill without operands."""
     return isinstance(step, Eqn) and step.op.fill_value is not None and not step.operands
 
 
 def is_directly_emittable(step: EqnOrSegment) -> bool:
-    """Whether its lowering can be run on cells."""
+    """Whether its lowering rule runs on the arrays of `jax_facade`."""
     if isinstance(step, OutlinedSegment) or step.regions or not (step.op.elementwise or step.op.direct):
         return False
     return has_only_arrays(step)
 
 
 def has_only_arrays(eqn: Eqn) -> bool:
-    """Whether it reads and gives no histories."""
+    """Whether it reads and returns no histories."""
     return all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)])

@@ -1,4 +1,4 @@
-"""Lookups of items and writes at indices in a program that is being written, as `jax.lax` has them: see `standin`."""
+"""StableHLO for gather and scatter, which `jax_facade` offers in place of those of `jax.lax`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 ir = mlir.ir
 Mode = jax.lax.GatherScatterMode
-# With what is made of an item and of what is written to it, and the kinds of element types: complex numbers have a rule
-# of JAX's own on some platforms.
+# How each scatter combines an item and an update, and the kinds of element types it supports: for complex numbers JAX
+# has a rule of its own on some platforms.
 SCATTERS: dict[str, tuple[Any, str]] = {
     "scatter": (lambda _, new: new, "biufc"),
     "scatter_add": (stablehlo.add, "iuf"),
@@ -29,7 +29,7 @@ SCATTERS: dict[str, tuple[Any, str]] = {
 
 
 def gather(writer: JaxFacade, x: Any, indices: Any, numbers: Any, sizes: tuple[int, ...], *, mode: Any) -> HloArray:
-    """As `jax.lax.gather` in the mode that adds nothing to XLA's own, which moves an index to the nearest in range."""
+    """As `jax.lax.gather` in the mode that adds nothing to XLA's own, which clamps indices to the range."""
     x, indices = writer.array(x), writer.array(indices)
     if mode != Mode.PROMISE_IN_BOUNDS:
         real = partial(jax.lax.gather, dimension_numbers=numbers, slice_sizes=sizes, mode=mode)
@@ -54,7 +54,7 @@ def gather(writer: JaxFacade, x: Any, indices: Any, numbers: Any, sizes: tuple[i
 
 
 def scatter(writer: JaxFacade, name: str, x: Any, indices: Any, updates: Any, numbers: Any, *, mode: Any) -> HloArray:
-    """As `jax.lax.scatter` and its kin, where what is out of range is dropped."""
+    """As `jax.lax.scatter` and its variants, in the mode that drops updates out of range."""
     x, indices, updates = [writer.array(a) for a in (x, indices, updates)]
     emit, kinds = SCATTERS[name]
     if mode != Mode.FILL_OR_DROP or dtype_kind(x.dtype) not in kinds:

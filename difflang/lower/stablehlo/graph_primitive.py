@@ -1,7 +1,7 @@
-"""A program, or equations of one in a row, as one primitive of JAX, written into StableHLO when that is lowered.
+"""A JAX primitive that holds a whole graph or a run of equations, and emits StableHLO directly when it is lowered.
 
-JAX traces each step of a program and lowers what it traced, at a tenth of a millisecond a step; `digamma` alone has
-thousands. In what else JAX does with a trace (lanes, what memory it takes) they are their steps again.
+JAX traces each operation and then lowers it, at a tenth of a millisecond per operation; `digamma` alone has thousands.
+Other uses of the trace (vmap, memory models) expand the primitive into its equations.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from difflang.ops.batching_rules import Mask
 from difflang.passes.vectorize_maps import vectorize_graph
 
 Array = Any
-LowerGraph = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]  # (jax or a stand-in, frames, graph, arrays)
+# Called with `jax` or a `JaxFacade`, source frames, the graph and its operands.
+LowerGraph = Callable[[Any, Any, Graph, Sequence[Array]], list[Array]]
 graph_p = Primitive("straight")
 graph_p.multiple_results = True
 
 
 class PrimitiveBody:
-    """A run of equations, and what takes their steps."""
+    """A graph and the function that lowers it."""
 
     def __init__(self, graph: Graph, taken: LowerGraph, frames: SourceFrames) -> None:
         self.graph, self.lower_graph, self.frames = graph, taken, frames
         self.batched: dict[tuple[Mask, int], tuple[PrimitiveBody, Mask] | None] = {}
 
     def trace(self, *arrays: Array) -> list[Array]:
-        """Step by step, as JAX traces it: whenever that is, with 64-bit types."""
+        """The results as JAX traces them, equation by equation: always with 64-bit types."""
         with jax.enable_x64(True):
             return self.lower_graph(jax, self.frames, self.graph, arrays)
 
     def side_by_side(self, wide: Mask, length: int) -> tuple[PrimitiveBody, Mask] | None:
-        """The same for all lanes at once, and which results differ between lanes, or None (`passes/vectorize_maps`)."""
+        """The batched graph and which of its results are batched, or None (`passes/vectorize_maps`)."""
         key = (wide, length)
         if key not in self.batched:
             found = vectorize_graph(self.graph, wide, length)
@@ -62,7 +63,7 @@ def bind_graph(body: PrimitiveBody, arrays: Sequence[Array]) -> list[Array]:
 
 
 def graph_jaxpr(avals: Sequence[Any], *, body: PrimitiveBody) -> Any:
-    """The steps of a run on such arrays, as a jaxpr."""
+    """The equations of a run on such arrays, as a jaxpr."""
     with jax.enable_x64(True):
         return jax.make_jaxpr(body.trace)(*[jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]).jaxpr
 
@@ -77,7 +78,7 @@ def lower_to_stablehlo(ctx: Any, *operands: Any, body: PrimitiveBody) -> Any:
 
 
 class MlirFrames:
-    """Frames that tell MLIR where what is written stands, and JAX where it lowers something itself."""
+    """Frames that set the MLIR location while a rule emits, and a Python frame while JAX lowers something itself."""
 
     def __init__(self, frames: SourceFrames) -> None:
         self.frames = frames
@@ -104,14 +105,14 @@ class MlirFrames:
         return frame
 
     def call(self, function: Callable[..., Any], first: Any, *others: Any) -> Any:
-        """A call in which JAX looks for a frame."""
+        """Call a function of JAX's, which looks for a frame."""
         if self.span is None:
             return function(first, *others)
         return self.frames.at(self.span)(function, first, others, {})
 
 
 def mlir_location(span: Span) -> Any:
-    """The location that JAX would give what a frame of `locations` emits, without those that called it."""
+    """The location that JAX would give to what a frame of `source_locations` emits, without its callers."""
     (line, column), (last, end) = (utf8_position(span.source, at) for at in (span.start, span.end))
     file = mlir.ir.Location.file(span.source.name, line, column, last, end)
     return mlir.ir.Location.name(FRAME_NAME, childLoc=file)
@@ -120,7 +121,7 @@ def mlir_location(span: Span) -> Any:
 def batch_graph(
     arrays: Sequence[Array], dims: Sequence[Any], *, body: PrimitiveBody
 ) -> tuple[list[Array], Sequence[int | None]]:
-    """In all lanes at once, or step by step as JAX traces them in lanes."""
+    """Batch the whole graph, or let `jax.vmap` batch it equation by equation."""
     (length,) = {x.shape[d] for x, d in zip(arrays, dims, strict=True) if d is not None}
     found = body.side_by_side(tuple([d is not None for d in dims]), length)
     if found is None:

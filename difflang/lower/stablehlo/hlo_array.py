@@ -1,4 +1,4 @@
-"""Arrays that write StableHLO at each step that is taken on them, where JAX would trace it."""
+"""`HloArray`: an array whose operators emit StableHLO at once, where JAX would trace them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ BOOL = np.dtype(np.bool_)
 
 
 def dtype_kind(dtype: DType) -> str:
-    """One of "b", "i", "u", "f", "c", of narrow floats too, which NumPy does not know."""
+    """One of "b", "i", "u", "f", "c", also for narrow floats, which NumPy does not know."""
     return "f" if jax.numpy.issubdtype(dtype, np.floating) else dtype.kind
 
 
 class HloArray:
-    """An array of the program that is being written: a value of MLIR, and operators on it as NumPy has them."""
+    """An array of the program being emitted: an MLIR value, with NumPy's operators."""
 
     __slots__ = ("dtype", "shape", "value", "writer")
-    __array_ufunc__ = None  # a NumPy number on the left leaves it to us
+    # Lets a NumPy number on the left defer to `__radd__` and its like.
+    __array_ufunc__ = None
 
     def __init__(self, writer: JaxFacade, value: Any, dtype: DType, shape: Shape) -> None:
         self.writer, self.value, self.dtype, self.shape = writer, value, dtype, shape
@@ -106,7 +107,7 @@ class HloArray:
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> HloArray:
-        """Those elements or the one along the first axis."""
+        """The elements of a slice, or one element, along the first axis."""
         if isinstance(key, slice):
             return self.slice_first_axis(*key.indices(len(self)))
         at = range(len(self))[key]

@@ -1,9 +1,9 @@
-"""A stand-in for `jax` whose arrays are cells: they write each step that is taken on them, where JAX would trace it.
+"""A facade of `jax` whose functions emit StableHLO directly, where JAX would trace them: ten times as fast.
 
-An op's lowering is handed the module that it uses, so it can be handed this: it says the same steps, ten times as fast.
-Steps that are common are written here, on the element types where JAX lowers them to one operation each; every other
-function of `jax.lax` and `jax.numpy` is JAX's own, lowered on the spot. Functions that are given functions of arrays
-are not to be had that way, but for those in `control`.
+An op's lowering rule is passed the module that it uses, so it can be passed this one. Common functions are emitted
+here, for the element types where JAX lowers them to one operation each; every other function of `jax.lax` and
+`jax.numpy` is JAX's own, lowered on the spot. Functions that take functions of arrays are not supported, except those
+in `control_flow`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from difflang.lower.stablehlo import control_flow, gather_and_scatter, reduce_an
 from difflang.lower.stablehlo.hlo_array import BOOL, DType, HloArray, Shape, dtype_kind
 
 ir = mlir.ir
-KIND_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of kinds: a number may stand beside arrays of no lower rank
+# An array takes Python and NumPy scalars of no higher rank.
+KIND_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 PYTHON_RANKS = {bool: 0, int: 1, float: 2, complex: 3}
 
 # Functions of one array of f32 or f64, by their names in `jax.lax`.
@@ -34,7 +35,8 @@ UNARY: dict[str, Callable[..., Any]] = {
     "floor": stablehlo.floor, "log": stablehlo.log, "log1p": stablehlo.log_plus_one, "rsqrt": stablehlo.rsqrt,
     "sign": stablehlo.sign, "sin": stablehlo.sine, "sqrt": stablehlo.sqrt, "tan": stablehlo.tan, "tanh": stablehlo.tanh,
 }  # fmt: skip
-BINARY: dict[str, tuple[Callable[..., Any], str]] = {  # with the kinds of element types
+# Binary functions, with the kinds of element types.
+BINARY: dict[str, tuple[Callable[..., Any], str]] = {
     "add": (stablehlo.add, "fiu"), "sub": (stablehlo.subtract, "fiu"), "mul": (stablehlo.multiply, "fiu"),
     "div": (stablehlo.divide, "fiu"), "rem": (stablehlo.remainder, "iu"),
     "max": (stablehlo.maximum, "fiu"), "min": (stablehlo.minimum, "fiu"),
@@ -44,7 +46,7 @@ COMPARISONS = {"eq": "EQ", "ne": "NE", "lt": "LT", "le": "LE", "gt": "GT", "ge":
 
 
 def single_value(value: Any) -> Any:
-    """A value of MLIR: JAX may give several for an array, but for none of ours."""
+    """A single MLIR value: JAX may represent an array by several, but none of ours."""
     if not isinstance(value, (tuple, list)):
         return value
     (found,) = value
@@ -52,7 +54,7 @@ def single_value(value: Any) -> Any:
 
 
 def can_represent(dtype: DType, x: Any) -> bool:
-    """Whether a number takes on an element type as it does in JAX: one of NumPy's has its own already."""
+    """Whether a scalar converts to an element type as in JAX; a NumPy scalar has its own already."""
     if isinstance(x, (np.generic, np.ndarray)):
         return x.dtype == dtype
     rank = PYTHON_RANKS.get(type(x))
@@ -60,10 +62,11 @@ def can_represent(dtype: DType, x: Any) -> bool:
 
 
 class FacadeModule:
-    """A module of JAX: what is written here, and for all else what JAX has."""
+    """A module of JAX: the functions emitted here, and JAX's for all others."""
 
     def __init__(self, writer: JaxFacade, module: ModuleType, written: dict[str, Any]) -> None:
-        self._writer, self._module = writer, module  # names that no function of such a module has
+        # Underscored, so that no function of the module has these names.
+        self._writer, self._module = writer, module
         vars(self).update(written)
 
     def __getattr__(self, name: str) -> Any:
@@ -74,18 +77,21 @@ class FacadeModule:
 
 
 class JaxFacade:
-    """Stands in for `jax` while one primitive is lowered. `ctx` is JAX's: of the equation that is being lowered."""
+    """Replaces `jax` while one primitive is lowered. `ctx` is JAX's lowering context of that equation."""
 
     def __init__(self, ctx: Any, called: Callable[..., Any]) -> None:
         self.ctx = ctx
-        self.call_with_location = called  # calls a function of JAX's where that can see the place in the program
-        self.numbers: dict[tuple[bytes, DType, Shape], HloArray] = {}  # written so far, in this region
+        # Calls a function of JAX's in a frame of the program's source.
+        self.call_with_location = called
+        # Constants emitted so far in this region.
+        self.numbers: dict[tuple[bytes, DType, Shape], HloArray] = {}
         self.types: dict[tuple[DType, Shape], Any] = {}
         self.int_attrs: dict[Shape, Any] = {}
         self.comparisons: dict[tuple[str, str], Any] = {}
         self.lax = FacadeModule(self, jax.lax, self.lax_functions())
         self.numpy = FacadeModule(self, jax.numpy, self.of_numpy())
-        self.calls_not_inlined = False  # whether functions that are called now are kept apart
+        # Whether XLA must not inline the functions called now.
+        self.calls_not_inlined = False
         self.jit = partial(control_flow.jit, self)
         self.no_inline = partial(control_flow.no_inline, self)
         self.tree = jax.tree
@@ -135,10 +141,10 @@ class JaxFacade:
             "issubdtype": jax.numpy.issubdtype,
         }
 
-    # ---- values
+    # ---- Values
 
     def type(self, dtype: DType, shape: Shape) -> Any:
-        """The type of such an array."""
+        """The MLIR type of such an array."""
         key = (dtype, shape)
         if key not in self.types:
             self.types[key] = ir.RankedTensorType.get(shape, mlir.dtype_to_ir_type(dtype))
@@ -152,7 +158,7 @@ class JaxFacade:
         return self.int_attrs[key]
 
     def as_hlo_array(self, x: Any, dtype: DType, shape: Shape = ()) -> HloArray:
-        """An array, or a number all over, written once; what is smaller is repeated, as in NumPy."""
+        """An array, or a constant emitted once per region, broadcast to the shape as in NumPy."""
         if isinstance(x, HloArray):
             return x if x.shape == shape else self.broadcast_to(x, shape)
         if not can_represent(dtype, x):
@@ -167,20 +173,20 @@ class JaxFacade:
         return self.numbers[key]
 
     def array(self, x: Any) -> HloArray:
-        """An array of the program, or one of NumPy's that is written down."""
+        """An array of the program, or a NumPy array emitted as a constant."""
         if isinstance(x, HloArray):
             return x
         x = np.asarray(x)
         return self.as_hlo_array(x, x.dtype, x.shape)
 
     def broadcast_to(self, x: HloArray, shape: Shape) -> HloArray:
-        """An array repeated along the axes that it lacks, and along those of size one where more is due."""
+        """An array broadcast along missing axes and axes of size one."""
         axes = range(len(shape) - x.ndim, len(shape))
         dims = [i for i, n in zip(axes, x.shape, strict=True) if n == shape[i]]
         return self.broadcast_in_dim(self.reshape(x, tuple([shape[i] for i in dims])), shape, dims)
 
     def alike(self, x: Any, y: Any) -> tuple[HloArray, HloArray]:
-        """Operands of one type: a number takes on that of the array."""
+        """Operands of one type: a scalar takes the array's."""
         if x.__class__ is y.__class__ is HloArray and x.shape == y.shape and x.dtype == y.dtype:
             return x, y
         dtype = next((a.dtype for a in (x, y) if isinstance(a, HloArray)), None) or np.result_type(x, y)
@@ -192,7 +198,7 @@ class JaxFacade:
         return x, y
 
     def lower_with_jax(self, real: Callable[..., Any], *args: Any, **others: Any) -> Any:
-        """A function of JAX's, lowered here."""
+        """Lower a function of JAX's here."""
         leaves, tree = jax.tree.flatten((args, others), is_leaf=lambda x: isinstance(x, HloArray))
         places = [i for i, x in enumerate(leaves) if isinstance(x, HloArray)]
         out: list[Any] = []
@@ -214,7 +220,7 @@ class JaxFacade:
         cells = [HloArray(self, single_value(v), t.dtype, t.shape) for v, t in zip(values, types, strict=True)]
         return jax.tree.unflatten(shape, cells)
 
-    # ---- one by one
+    # ---- Elementwise functions
 
     def unary(self, name: str, x: HloArray) -> HloArray:
         if x.dtype.kind == "f" and x.dtype.itemsize > 2:
@@ -259,7 +265,7 @@ class JaxFacade:
         return self.lower_with_jax(partial(jax.lax.convert_element_type, new_dtype=dtype), x)
 
     def select(self, condition: Any, x: Any, y: Any) -> HloArray:
-        """`condition` may be a single truth."""
+        """`condition` may be a scalar."""
         x, y = self.alike(x, y)
         return x.like(stablehlo.select(self.array(condition).value, x.value, y.value))
 
@@ -296,13 +302,13 @@ class JaxFacade:
         return self.where(bits < 0, self.full_like(x, -size), self.full_like(x, size))
 
     def clamp(self, low: Any, x: Any, high: Any) -> HloArray:
-        """Each bound is a number, or one for each element."""
+        """Each bound is a scalar, or has one value per element."""
         x = self.array(x)
         bounds = [self.as_hlo_array(b, x.dtype, np.shape(b)).value for b in (low, high)]
         return x.like(stablehlo.clamp(bounds[0], x.value, bounds[1]))
 
     def integer_pow(self, x: HloArray, n: int) -> HloArray:
-        """By squaring, in JAX's order."""
+        """By repeated squaring, in JAX's order."""
         result, left = None, abs(n)
         while left:
             if left & 1:
@@ -312,7 +318,7 @@ class JaxFacade:
         result = self.full_like(x, 1) if result is None else result
         return 1 / result if n < 0 else result
 
-    # ---- shapes
+    # ---- Shapes
 
     def full(self, shape: Shape, number: Any) -> HloArray:
         return self.as_hlo_array(number, np.asarray(number).dtype, shape)
@@ -371,7 +377,7 @@ class JaxFacade:
     def dynamic_slice(
         self, x: Any, starts: Sequence[Any], sizes: Shape, *, allow_negative_indices: Any = True
     ) -> HloArray:
-        """What is out of reach is moved until it is not."""
+        """A window that would leave the array is moved inside."""
         x, places = self.array(x), [self.array(i) for i in starts]
         if allow_negative_indices:
             return self.lower_with_jax(partial(jax.lax.dynamic_slice, slice_sizes=sizes), x, places)

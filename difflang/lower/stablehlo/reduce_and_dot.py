@@ -1,4 +1,6 @@
-"""Reductions and products of a program that is being written, as `jax.lax` and `jax.numpy` have them: see `standin`."""
+"""StableHLO for reductions and `dot_general`, offered by `jax_facade` in place of those of `jax.lax` and
+`jax.numpy`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from difflang.lower.stablehlo.jax_facade import JaxFacade
 
 ir = mlir.ir
-REDUCTIONS = {  # with what they begin with
+# The operation, the kinds of element types, and the initial value of each reduction.
+REDUCTIONS = {
     "reduce_sum": (stablehlo.add, "fiu", lambda _: 0),
     "reduce_max": (stablehlo.maximum, "fi", lambda dtype: lowest_value(dtype)),
     "reduce_min": (
@@ -48,7 +51,7 @@ def reduce_named(writer: JaxFacade, name: str, x: HloArray, axes: Sequence[int])
 def reduce(
     writer: JaxFacade, x: HloArray, start: Any, step: Callable[[HloArray, HloArray], HloArray], axes: Sequence[int]
 ) -> HloArray:
-    """All elements along axes taken together, beginning with `start`."""
+    """All elements along axes combined, starting from `start`."""
 
     def emit(*pair: Any) -> Any:
         old, new = [HloArray(writer, value, x.dtype, ()) for value in pair]
@@ -58,7 +61,7 @@ def reduce(
 
 
 def emit_reduce(writer: JaxFacade, x: HloArray, start: Any, emit: Callable[..., Any], axes: Sequence[int]) -> HloArray:
-    """The same where `start` and what `emit` gives of two are values of MLIR."""
+    """The same where `start` and the result of `emit` are MLIR values."""
     shape, scalar = tuple([n for i, n in enumerate(x.shape) if i not in axes]), writer.type(x.dtype, ())
     made = stablehlo.ReduceOp([writer.type(x.dtype, shape)], [x.value], [start], writer.int_array_attr(sorted(axes)))
     with ir.InsertionPoint(made.regions[0].blocks.append(scalar, scalar)) as at:
@@ -70,7 +73,7 @@ def reduce_window(
     writer: JaxFacade, x: HloArray, first: Any, step: Callable[[HloArray, HloArray], HloArray],
     sizes: Sequence[int], strides: Sequence[int], padding: Sequence[tuple[int, int]],
 ) -> HloArray:  # fmt: skip
-    """Each window of the padded array taken together, beginning with `first`."""
+    """Each window of the padded array combined, starting from `first`."""
     number, scalar = writer.as_hlo_array(first, x.dtype), writer.type(x.dtype, ())
     places = zip(x.shape, sizes, strides, padding, strict=True)
     shape = tuple([max(0, (n + low + high - size) // stride + 1) for n, size, stride, (low, high) in places])
@@ -87,7 +90,7 @@ def reduce_window(
 
 
 def sum(writer: JaxFacade, x: HloArray, axis: int | None = None, dtype: Any = None) -> HloArray:
-    """Without an element type JAX has rules of its own; narrow floats it adds up in wider ones."""
+    """Without an element type JAX has rules of its own; it sums narrow floats in wider ones."""
     if dtype is None or (dtype_kind(np.dtype(dtype)) == "f" and np.dtype(dtype).itemsize < 4):
         return writer.lower_with_jax(partial(jax.numpy.sum, axis=axis, dtype=dtype), x)
     axes = range(x.ndim) if axis is None else (axis % x.ndim,)

@@ -1,4 +1,4 @@
-"""Reductions over axes. The mean, the variance and the like are composites above the IR, running sums in `running`."""
+"""Reductions over axes: sum, product, extrema, all, any. Means and the like are composites above the IR."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def reduced_type(accepts: tuple[DType, ...]) -> OpRule:
 
 
 def broadcast_reduced(y: Value, like: Value | UndefinedPrimal, axes: Ints) -> Value:
-    """A result of a reduction, repeated along the axes that went."""
+    """A result of a reduction, broadcast along the reduced axes."""
     return OPS["broadcast"].one(y, shape=tensor_type(like).shape, axes=remaining_axes(tensor_type(like).rank, axes))
 
 
@@ -68,12 +68,12 @@ def upcast_half_array(x: Array) -> Array:
 
 
 def one_flop_per_element(x: Any, *, axes: Ints) -> Any:
-    """The flops of what takes every element once."""
+    """The flops of an op that uses every element once."""
     return np.prod(x.shape)
 
 
 def sum_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
-    """Sums of 16-bit floats are kept in f32 and rounded once."""
+    """Sums of 16-bit floats accumulate in f32 and are rounded once."""
     if x.dtype.itemsize == 2 and jax.numpy.issubdtype(x.dtype, np.floating):
         total = jax.lax.reduce_sum(jax.lax.convert_element_type(x, np.float32), axes)
         return jax.lax.convert_element_type(total, x.dtype)
@@ -99,11 +99,11 @@ reduce_sum = linear_op(
 )
 
 
-# ------------------------------------------------------------------------------------------- product
+# ---- Product
 
 
 def merge_reduced_axes(x: Value, axes: Ints) -> Value:
-    """The reduced axes as one, in front."""
+    """The reduced axes merged into one, in front."""
     rest = remaining_axes(tensor_type(x).rank, axes)
     size: Dim = 1
     for a in axes:
@@ -157,14 +157,13 @@ reduce_prod = OPS.declare(
 )
 
 
-# --------------------------------------------------------------------------------------- extremes
+# ---- Extrema
 
 
 def mean_over_ties(loses: Value, dx: Value, y: Value, axes: Ints, ties: Value | None = None) -> Value:
-    """The mean over `axes` of the tangents of those that do not lose; 0 where there is none.
+    """The mean over `axes` of the tangents of the elements that do not lose; 0 where there are none.
 
-    `ties` is their number, where there is a faster way to count them than a sum over `axes`. Nothing loses to NaN, and
-    there everything is divided by the NaN: forwards and in reverse the derivative is NaN.
+    `ties` is their number, where there is a faster way to count them than a sum over `axes`.
     """
     one, zero = full_like(dx, 1), full_like(dx, 0)
     moved = reduce_sum.one(select.one(loses, zero, dx), axes=axes)
@@ -172,23 +171,26 @@ def mean_over_ties(loses: Value, dx: Value, y: Value, axes: Ints, ties: Value | 
         return moved
     if ties is None:
         ties = reduce_sum.one(select.one(loses, zero, one), axes=axes)
+    # Nothing loses to NaN; dividing by the NaN makes the derivative NaN, forwards and in reverse.
     return moved / select.one(eq.one(y, y), ties, y)
 
 
-VECTOR_ROWS = 32  # XLA reduces so many numbers at once, and more in windows of so many: a kernel for each level of them
-HALVING_STEPS = (
-    2  # each is three operations to trace and compile; four take a quarter off 100,000 elements, and add to few
-)
-SMALL_SIZE = VECTOR_ROWS**2  # elements; so few of an array are soon reduced either way
+# XLA reduces this many numbers at once, and more in windows of this size: one kernel for each level.
+VECTOR_ROWS = 32
+# Each is three operations to trace and compile; four take a quarter off 100,000 elements, and slow down small
+# arrays.
+HALVING_STEPS = 2
+# Arrays up to this size are reduced fast either way.
+SMALL_SIZE = VECTOR_ROWS**2
 
 
 def vectorized_reduction(name: str, combine: str) -> OpRule:
     """The lowering of a reduction by one of `lax`, where elements may come in any order and more than once.
 
-    XLA on the CPU reduces to one truth or integer without vector instructions, but combines arrays with them. Many of
-    these are laid on top of each other first, which takes from a third to a tenth of the time: a vector in rows, other
-    arrays half on half, since what makes them is fused into this and would have to find each element's place from its
-    place in a row. Of floats XLA makes a call of a library.
+    XLA on the CPU does not vectorize a reduction to one boolean or integer, but combines arrays with vector
+    instructions. So parts of a large array are combined elementwise first, which takes from a third to a tenth of the
+    time: a vector in rows, other arrays half by half. (In rows, the producer of such an array, which is fused in, would
+    have to compute each element's position.) For floats XLA calls a library.
     """
 
     def lower(jax: Any, x: Any, *, axes: Ints) -> Any:
@@ -209,7 +211,7 @@ def merge_rows(lax: Any, x: Any, reduce: Any, merge: Any) -> Any:
         height = x.size // width
         whole = x if height * width == x.size else lax.slice(x, (0,), (height * width,))
         merged = reduce(lax.reshape(whole, (height, width)), (0,))
-        # What is left over, some rows again. Where nothing is, it keeps XLA from making one slow reduction of the two.
+        # The remainder, overlapping some rows. Even without one, this keeps XLA from fusing both into a slow reduction.
         x = merge(merged, lax.slice(x, (x.size - width,), (x.size,)))
     return x
 
@@ -218,7 +220,8 @@ def merge_halves(lax: Any, x: Any, merge: Any) -> Any:
     for _ in range(HALVING_STEPS):
         axis = int(np.argmax(x.shape))
         size = x.shape[axis]
-        half = -(-size // 2)  # of an odd number, the one in the middle is in both
+        # The middle element of an odd number is in both halves.
+        half = -(-size // 2)
         x = merge(*[lax.slice_in_dim(x, start, start + half, axis=axis) for start in (0, size - half)])
     return x
 
@@ -231,11 +234,12 @@ def dtype_maximum(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 
 
-MAX_SCALAR_AXIS = 32  # of a longer last axis XLA takes the greatest with vector instructions, NaN or not
+# Along a longer last axis XLA vectorizes the maximum, NaN or not.
+MAX_SCALAR_AXIS = 32
 
 
 def reduce_top_cpu_lower(jax: Any, x: Any, *, axes: Ints) -> Any:
-    """By a comparison, where XLA would make sure of NaN element by element: in 0.7 to 0.95 of the time."""
+    """By a comparison, where XLA would check each element for NaN: in 0.7 to 0.95 of the time."""
     lax = jax.lax
     if x.dtype.kind in "iu" or not axes or (x.ndim - 1 in axes and x.shape[-1] > MAX_SCALAR_AXIS):
         return reduce_max.lower(jax, x, axes=axes)
@@ -370,7 +374,7 @@ reduce_any = inactive_op(
 
 
 def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
-    """For each element of another array whether any of the truths holds."""
+    """Whether any of the booleans holds, broadcast like another array."""
     some = reduce_any.one(truths, axes=tuple(range(tensor_type(truths).rank)))
     return OPS["broadcast"].one(some, shape=tensor_type(like).shape, axes=())
 

@@ -1,4 +1,4 @@
-"""Values that come from nothing, `const`, `dense` and `iota`, and `stop`, which cuts a value's derivative."""
+"""Ops without operands, `const`, `dense` and `iota`, and `stop`, which stops the gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def const_reference(*, value: complex, type: Tensor) -> Array:
 
 
 def const_lower(jax: Any, *, value: complex, type: Tensor) -> Any:
-    """As `lax.full`, without the conversion to the type that the number has already."""
+    """As `lax.full`, without converting a number that already has the type."""
     number = const_fill_value(value=value, type=type)
     return jax.lax.broadcast(number, type.shape) if type.shape else jax.lax.full((), number)
 

@@ -1,5 +1,7 @@
-"""Reading and writing at positions known at run time. Indices are in range here: checks and negative indices are
-resolved above. What an index out of range gives all the same is said in each declaration, so nothing reads garbage.
+"""Gather, scatter and dynamic slices: reading and writing at indices known at run time.
+
+Indices are in range here: checks and negative indices are resolved above. Each declaration still defines the result for
+an index out of range, so nothing reads garbage.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ LaneMask = tuple[bool, ...]
 INDEX_DTYPES = (I32, I64)
 
 
-# -------------------------------------------------------------------------------------------- windows
+# ---- Dynamic slices
 
 
 def check_starts(same: TypeSolver, x: Tensor, starts: tuple[Tensor, ...]) -> None:
@@ -66,7 +68,7 @@ def dynamic_update_type(same: TypeSolver, x: Tensor, update: Tensor, *starts: Te
 
 
 def clamped_window(shape: Ints, starts: tuple[Array, ...], sizes: Ints) -> tuple[slice, ...]:
-    """Where the window lies, moved so that it fits."""
+    """The window, moved so that it fits."""
     first = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple(slice(s, s + k) for s, k in zip(first, sizes, strict=True))
 
@@ -128,7 +130,7 @@ dynamic_update = linear_op(
 )
 
 
-# ----------------------------------------------------------------------------------- arrays of indices
+# ---- Arrays of indices
 
 
 def indices_type(same: TypeSolver, indices: tuple[Tensor, ...], count: int) -> tuple[Dim, ...]:
@@ -142,7 +144,7 @@ def indices_type(same: TypeSolver, indices: tuple[Tensor, ...], count: int) -> t
 
 
 def gathered_items_type(same: TypeSolver, x: Tensor, indices: tuple[Tensor, ...], axes: Ints) -> Tensor:
-    """One item of `x` for each index: their shape, then the axes of `x` that are not indexed."""
+    """One item of `x` for each index: the indices' shape, then the axes of `x` that are not indexed."""
     rising = all(a < b for a, b in pairwise(axes))
     same.require(rising and all(0 <= a < x.rank for a in axes), "axes {} do not fit {}", axes, x)
     return Tensor(x.dtype, (*indices_type(same, indices, len(axes)), *x.drop_axes(*axes).shape))
@@ -153,7 +155,7 @@ def gather_type(same: TypeSolver, x: Tensor, *indices: Tensor, axes: Ints) -> Te
 
 
 def scatter_type(accepts: tuple[DType, ...] = ()) -> OpRule:
-    """Updates as `gather` would read them, of the array's own element type; any element type if none are said."""
+    """Updates as `gather` would read them, with the array's dtype; any dtype if `accepts` is empty."""
 
     def type(same: TypeSolver, x: Tensor, updates: Tensor, *indices: Tensor, axes: Ints) -> Tensor:
         if accepts:
@@ -181,7 +183,7 @@ def gather_reference(x: Array, *indices: Array, axes: Ints) -> Array:
 
 
 def scatter_reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
-    """Row by row, so that the last write stays."""
+    """Row by row, so that the last write wins."""
     result = np.array(x)
     front = indexed_axes_first(result, axes)
     for place in np.argwhere(indices_in_range(indices, front.shape[: len(axes)])):
@@ -208,7 +210,7 @@ def last_writes_reference(*indices: Array, sizes: Ints) -> Array:
 
 
 def stack_indices(jax: Any, indices: tuple[Any, ...]) -> Any:
-    """Index arrays side by side, as XLA takes them."""
+    """The index arrays stacked along a last axis, as XLA takes them."""
     lax = jax.lax
     return lax.concatenate([lax.expand_dims(i, (i.ndim,)) for i in indices], indices[0].ndim)
 
@@ -219,7 +221,7 @@ def scatter_dims(jax: Any, rank: int, indices: tuple[Any, ...], axes: Ints) -> A
 
 
 def gather_lower(jax: Any, x: Any, *indices: Any, axes: Ints) -> Any:
-    """In this mode JAX adds nothing to XLA's own gather, which moves an index out of range to the nearest in range."""
+    """In this mode JAX adds nothing to XLA's own gather, which clamps an index out of range."""
     lax = jax.lax
     batch, rest = indices[0].ndim, x.ndim - len(axes)
     dims = lax.GatherDimensionNumbers(tuple(range(batch, batch + rest)), axes, axes)
@@ -237,13 +239,14 @@ def indices_in_range_lower(jax: Any, indices: tuple[Any, ...], sizes: Ints) -> A
 
 
 def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
-    """Give every place the greatest ordinal written to it: a maximum does not depend on the order of writes."""
+    """The greatest ordinal written to each position wins: a maximum does not depend on the order of writes."""
     lax, shape = jax.lax, indices[0].shape
     count = int(np.prod(shape, dtype=np.int64))
     ordinals = lax.reshape(lax.iota(np.int32, count), shape)
     axes = tuple(range(len(sizes)))
     winners = lax.scatter_max(
-        lax.full(sizes, np.int32(-1)), stack_indices(jax, indices), ordinals, scatter_dims(jax, len(sizes), indices, axes),
+        lax.full(sizes, np.int32(-1)), stack_indices(jax, indices), ordinals,
+        scatter_dims(jax, len(sizes), indices, axes),
         mode=lax.GatherScatterMode.FILL_OR_DROP,
     )  # fmt: skip
     stays = lax.eq(gather_lower(jax, winners, *indices, axes=axes), ordinals)
@@ -251,7 +254,9 @@ def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
 
 
 def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
-    """Writes that are overwritten later are sent out of range and dropped: XLA promises no order among the others."""
+    """Writes that are overwritten later are redirected out of range and dropped: XLA promises no order among
+    duplicates.
+    """
     lax = jax.lax
     wins = last_writes_lower(jax, *indices, sizes=tuple(x.shape[a] for a in axes))
     beyond = lax.full_like(indices[0], -1)
@@ -271,13 +276,13 @@ def scatter_add_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints)
 
 
 def gather_transpose(ct: Value, x: Operand, *indices: Value, axes: Ints) -> Value:
-    """Every item that was read gets the cotangents of where it went, also by an index out of range."""
+    """Each item that was read gets the cotangents of its readers, also when the index was out of range."""
     places = [clamp_index(i, tensor_type(x).shape[a] - 1) for i, a in zip(indices, axes, strict=True)]
     return scatter_add.one(zeros_of_type(ct, x.type), ct, *places, axes=axes)
 
 
 def scatter_updates_cotangent(ct: Value, x: Operand, updates: Operand, *indices: Value, axes: Ints) -> Value:
-    """The cotangent of what was written: of those that stayed, and zero for those overwritten."""
+    """The cotangent of the updates: gathered for those that stayed, zero for those overwritten."""
     wins = last_writes.one(*indices, sizes=tuple(tensor_type(x).shape[a] for a in axes))
     wide = OPS["broadcast"].one(wins, shape=tensor_type(updates).shape, axes=tuple(range(tensor_type(wins).rank)))
     return select.one(wide, gather.one(ct, *indices, axes=axes), zeros_of_type(ct, updates.type))

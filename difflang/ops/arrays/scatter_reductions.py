@@ -1,6 +1,6 @@
-"""Several updates to one place: the greatest or the least stays, or all multiply. Sums and plain writes are in `index`.
+"""Scatter reductions: several updates to one position combine by max, min or product. Sums are in `gather_scatter`.
 
-Each is what a loop over the updates in row-major order gives, and the derivative is that of the loop.
+Each equals a loop over the updates in row-major order, and the derivative is that of the loop.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SAMPLES = (
 
 
 def sequential_scatter_reference(combine: Any) -> OpRule:
-    """A reference: each update in turn."""
+    """A reference: one update after the other."""
 
     def reference(x: Array, updates: Array, *indices: Array, axes: Ints) -> Array:
         result = np.array(x)
@@ -71,7 +71,7 @@ def sequential_scatter_reference(combine: Any) -> OpRule:
     return reference
 
 
-# -------------------------------------------------------------------------------------- greatest and least
+# ---- Max and min
 
 
 def first_claims_type(same: TypeSolver, claims: Tensor, *indices: Tensor, shape: Sizes, axes: Ints) -> Tensor:
@@ -91,7 +91,7 @@ def first_claims_reference(claims: Array, *indices: Array, shape: Ints, axes: In
 
 
 def first_claims_lower(jax: Any, claims: Any, *indices: Any, shape: Ints, axes: Ints) -> Any:
-    """Every place is given the least ordinal that claims it: a minimum does not depend on the order of writes."""
+    """Each position gets the least ordinal that claims it: a minimum does not depend on the order of writes."""
     lax, lead = jax.lax, indices[0].shape
     count = prod(lead)
     ordinals = lax.reshape(lax.iota(np.int32, count), lead)
@@ -127,7 +127,7 @@ first_claims = inactive_op(
 
 
 def scatter_extremum_jvp(better: Op) -> OpRule:
-    """The tangent of what was written: in each place that changed, of the first update that is its value now."""
+    """The tangent of the updates: at each position that changed, that of the first update equal to the new value."""
 
     def rule(du: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
         was, now = (gather.one(v, *indices, axes=axes) for v in (x, y))
@@ -147,7 +147,7 @@ def scatter_extremum_op(name: str, better: Op, reference: Any, lower: str, nothi
         return select.one(better.one(y, x), zeros_of_type(dx, dx.type), dx)
 
     def lowering(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
-        """An update that is NaN is never better, so it must not spoil its place either."""
+        """XLA's max and min propagate NaN, but here a NaN update never wins: replace it by the neutral element."""
         lax = jax.lax
         if jax.numpy.issubdtype(x.dtype, np.floating):
             updates = lax.select(lax.ne(updates, updates), lax.full_like(updates, nothing(x.dtype)), updates)
@@ -197,11 +197,11 @@ scatter_min = scatter_extremum_op(
 )
 
 
-# ------------------------------------------------------------------------------------------------- products
+# ---- Products
 
 
 def scatter_mul_updates_jvp(du: Value, y: Value, x: Value, updates: Value, *indices: Value, axes: Ints) -> Value:
-    """The product rule step by step, as the loop has it: sorted by place, the products so far are a recurrence.
+    """The product rule step by step, as the loop has it: sorted by position, the partial products are a recurrence.
 
     No division, so zeros are exact at every order.
     """
@@ -235,7 +235,7 @@ def broadcast_flags(marks: Value, x: Value) -> Value:
 
 
 def flat_positions(places: list[Value], sizes: list[int]) -> Value:
-    """One number for each place, the next one for what is out of range."""
+    """A row-major number for each position, and one past the last for positions out of range."""
     total = prod(sizes)
     dtype = I32 if total < 2**31 else I64
     places = [p if tensor_type(p).dtype is dtype else OPS["truncate"].one(p, dtype=dtype) for p in places]

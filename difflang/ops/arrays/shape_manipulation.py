@@ -1,4 +1,6 @@
-"""Ops that move elements and compute nothing: broadcast, reshape, transpose, concat, slice, pad, reverse."""
+"""Shape manipulation: broadcast, reshape, transpose, concat, slice, pad, reverse. These move elements and compute
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def check_permutation(same: TypeSolver, rank: int, axes: Ints, what: str) -> Non
     same.require(sorted(axes) == list(range(rank)), "{} {} does not name each of the {} axes once", what, axes, rank)
 
 
-# --------------------------------------------------------------------------------------- broadcast and reshape
+# ---- Broadcast and reshape
 
 
 def broadcast_type(same: TypeSolver, x: Tensor, *, shape: Sizes, axes: Ints) -> Tensor:
@@ -57,7 +59,7 @@ def broadcast_reference(x: Array, *, shape: Ints, axes: Ints) -> Array:
 
 
 def reduce_broadcast_axes(reduction: Op, ct: Value, x: Operand, shape: Sizes, axes: Ints) -> Value:
-    """Reduced over every axis that is new or has grown."""
+    """Reduce over every axis that is new or was expanded."""
     grown = tuple(a for a, size in zip(axes, tensor_type(x).shape, strict=True) if size == 1 and shape[a] != 1)
     spread = tuple(sorted((*remaining_axes(len(shape), axes), *grown)))
     total = reduction.one(ct, axes=spread) if spread else ct
@@ -120,7 +122,7 @@ reshape = linear_op(
 )
 
 
-# ------------------------------------------------------------------------------------------------- permuting
+# ---- Transpose and reverse
 
 
 def transpose_type(same: TypeSolver, x: Tensor, *, perm: Ints) -> Tensor:
@@ -178,7 +180,7 @@ reverse = linear_op(
 )
 
 
-# --------------------------------------------------------------------------------- concatenating and cutting
+# ---- Concat and slice
 
 
 def concat_type(same: TypeSolver, first: Tensor, *rest: Tensor, axis: int) -> Tensor:
@@ -193,7 +195,7 @@ def concat_type(same: TypeSolver, first: Tensor, *rest: Tensor, axis: int) -> Te
 
 
 def concat_transpose(position: int) -> Any:
-    """The cotangent of one part: its piece of the whole."""
+    """The cotangent of one part: its slice of the whole."""
 
     def rule(ct: Value, *parts: Operand, axis: int) -> Value:
         start: Dim = 0
@@ -212,11 +214,11 @@ def slice_axis(x: Value, axis: int, start: Dim, stop: Dim, step: int = 1) -> Val
     return slice_.one(x, starts=starts, stops=stops, steps=tuple(step if i == axis else 1 for i in axes))
 
 
-MAX_SELECTED_COLUMNS = 4  # columns
+MAX_SELECTED_COLUMNS = 4
 
 
 def concat_lower(jax: Any, *parts: Any, axis: int) -> Any:
-    """A few single columns are chosen between by their number: XLA on the CPU has no vector code for short pieces."""
+    """A few single columns are selected by index: XLA on the CPU does not vectorize short pieces."""
     columns = axis == parts[0].ndim - 1 and all(p.shape[axis] == 1 for p in parts)
     if not columns or not 1 < len(parts) <= MAX_SELECTED_COLUMNS:
         return jax.lax.concatenate(parts, axis)
@@ -267,7 +269,7 @@ def slice_type(same: TypeSolver, x: Tensor, *, starts: Sizes, stops: Sizes, step
 
 
 def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps: Ints) -> Value:
-    """Zeros around the piece, and between its elements where it took steps."""
+    """Zeros around the slice, and between its elements if it is strided."""
     low, high = list[Dim](), list[Dim]()
     for size, start, step, taken in zip(tensor_type(x).shape, starts, steps, tensor_type(ct).shape, strict=True):
         covered = 0 if taken == 0 else (taken - 1) * step + 1
@@ -278,7 +280,7 @@ def slice_transpose(ct: Value, x: Operand, *, starts: Sizes, stops: Sizes, steps
 
 
 def contiguous_slice_bounds(eqn: Eqn) -> tuple[int, tuple[Dim, Dim]] | None:
-    """The axis along which a slice takes a part, and which part, if it takes all of the others and leaves no gaps."""
+    """The only axis that a slice cuts and its bounds there, if the slice has no gaps."""
     starts, stops, steps = (eqn.attrs[name] for name in ("starts", "stops", "steps"))
     shape = tensor_type(eqn.operands[0]).shape
     cut = [a for a, size in enumerate(shape) if (starts[a], stops[a]) != (0, size)]
@@ -312,7 +314,7 @@ slice_ = linear_op(
 )
 
 
-# --------------------------------------------------------------------------------------------------- padding
+# ---- Pad
 
 
 def padded_size(size: Dim, low: Dim, high: Dim, interior: int) -> Dim:
@@ -339,7 +341,7 @@ def pad_reference(x: Array, v: Array, *, low: Ints, high: Ints, interior: Ints) 
 
 
 def pad_operand_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
-    """The elements that came from `x`; zeros for those that negative padding cut off."""
+    """The elements that came from `x`; zeros for those that negative padding removed."""
     cropped = pad.one(
         ct, zeros_of_type(ct, tensor_type(ct).reshaped()),
         low=tuple(-a for a in low), high=tuple(-b for b in high), interior=(0,) * tensor_type(x).rank,
@@ -349,7 +351,7 @@ def pad_operand_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high
 
 
 def pad_value_transpose(ct: Value, x: Operand, v: Operand, *, low: Sizes, high: Sizes, interior: Ints) -> Value:
-    """The sum over the padding alone: subtracting the rest from the whole would cancel."""
+    """The sum over the padding alone: subtracting the rest from the total would cancel."""
     inside = ct.home.const(False, Tensor(BOOL, tensor_type(x).shape))
     outside = pad.one(inside, ct.home.const(True, Tensor(BOOL)), low=low, high=high, interior=interior)
     kept = select.one(outside, ct, zeros_of_type(ct, ct.type))

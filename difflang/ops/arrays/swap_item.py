@@ -1,7 +1,7 @@
-"""Putting an item into an array and taking out what was there: how a stack is pushed and popped.
+"""The `exchange` op: puts an item into an array and returns the old one, as pushing to and popping from a stack do.
 
-Turned round an exchange is an exchange: the cotangent of a stack is a stack that is popped where the other was pushed,
-and each step touches one item of it.
+The transpose of an exchange is an exchange: the cotangent of a stack is a stack that is popped where the other was
+pushed, and each step touches one item of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def swap_item_reference(stack: Array, index: Array, x: Array) -> list[Array]:
 
 
 def swap_item_lower(jax: Any, stack: Array, index: Array, x: Array) -> list[Array]:
-    """In place. XLA copies an array that it cannot prove to be read before it is written: see Note [First read]."""
+    """In place. XLA copies an array unless it can prove that it is read before it is written: see Note [First read]."""
     lax, last = jax.lax, np.int32(stack.shape[0] - 1)
     at = lax.clamp(np.int32(0), index, last)
     starts = (at, *[np.int32(0)] * (stack.ndim - 1))
@@ -57,7 +57,7 @@ def new_then_old(old: Array, new: Array) -> tuple[Array, Array]:
 def swap_cotangents(
     cts: tuple[MaybeValue, MaybeValue], stack: Operand, place: Value, x: Operand
 ) -> tuple[Value, Value]:
-    """The exchange of cotangents: what is put in comes out, what came out is put in."""
+    """The exchange of cotangents: what was put in comes out, and the other way round."""
     back = swap_item(or_zeros(place.home, cts[0], stack.type), place, or_zeros(place.home, cts[1], x.type))
     return back[0], back[1]
 
@@ -90,7 +90,7 @@ swap_item = linear_op(
 
 # Note [First read]
 #
-# Each step of a machine reads a place of its stack and writes to the same place. XLA orders instructions by what they
-# depend on; what is written does not depend on what was read, so it copies the whole stack at every step (twice, in
-# jaxlib 0.10.2: 26 µs for 16,384 numbers, against 0.04 µs). A branch on something that is always true, but not known to
-# be, makes both depend on both. A barrier does not: it is gone when copies are decided upon.
+# Each step of a stack machine reads an item of its stack and writes to the same position. XLA orders instructions by
+# data dependence; the value written does not depend on the value read, so it copies the whole stack at every step
+# (twice, in jaxlib 0.10.2: 26 µs for 16,384 numbers, against 0.04 µs). A branch on a condition that is always true, but
+# not known to be, makes both depend on both. A barrier does not help: it is gone when XLA decides about copies.

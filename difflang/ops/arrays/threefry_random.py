@@ -1,8 +1,8 @@
 """Random numbers as pure functions of a key: Threefry-2x32 in counter mode, 20 rounds (Salmon et al. 2011).
 
 Element i, counted in row-major order, is the cipher of the 64-bit counter i, high word first, under the key; 32 random
-bits are the exclusive or of the two words it gives. These are the bits of `jax.random` with partitionable Threefry, but
-nothing of it is called, so no setting of JAX changes them. The interpreter gives the same bits.
+bits are the exclusive or of its two words. These are the bits of `jax.random` with partitionable Threefry, but JAX's is
+not called, so no setting of JAX changes them. The interpreter gives the same bits.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from difflang.ops.op_factories import Array, FixedOperand, OpExample, inactive_o
 Ints = tuple[int, ...]
 Words = tuple[Any, Any]
 
+# The constants of Threefry-2x32 and the mantissa bits of each float type.
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 MANTISSA = {BF16: 7, F16: 10, F32: 23, F64: 52}
@@ -103,7 +104,7 @@ def flat_size(shape: Ints) -> int:
     return math.prod(shape)
 
 
-# ------------------------------------------------------------------------------------------ types
+# ---- Types
 
 
 def check_key_type(same: TypeSolver, key: Tensor) -> None:
@@ -134,7 +135,7 @@ def permutation_type(same: TypeSolver, key: Tensor, *, n: Dim) -> Tensor:
     return Tensor(I32, (n,))
 
 
-# ------------------------------------------------------------------------------------------ in NumPy
+# ---- NumPy references
 
 
 def fold_in_reference(key: Array, data: Array) -> Array:
@@ -152,7 +153,7 @@ def random_bits_reference(key: Array, *, shape: Ints) -> Array:
 
 
 def uniform_reference(key: Array, *, shape: Ints, dtype: DType) -> Array:
-    """As many of the top bits as the mantissa holds, times their weight: exact in every type."""
+    """As many top bits as the mantissa holds, times their weight: exact in every type."""
     numpy = numpy_dtype_for(dtype)
     high, low = stream_reference(key, flat_size(shape))
     if dtype is F64:
@@ -178,7 +179,7 @@ def permutation_reference(key: Array, *, n: int) -> Array:
     return np.lexsort((low, high)).astype(np.int32)
 
 
-# ------------------------------------------------------------------------------------------ in JAX
+# ---- JAX lowerings
 
 
 def fold_in_lower(jax: Any, key: Any, data: Any) -> Any:
@@ -236,7 +237,7 @@ def permutation_lower(jax: Any, key: Any, *, n: int) -> Any:
     return order
 
 
-# ------------------------------------------------------------------------------------------ declarations
+# ---- Declarations
 
 
 def random_op(

@@ -1,4 +1,4 @@
-"""Calling a function without inlining it, so that code stays as long as its source. Its derivatives are calls again."""
+"""The `call` op: a function call that is not inlined, so that code size stays linear. Its derivatives are calls too."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def emit_call(builder: Builder, body: Graph, operands: list[Value], name: str) -
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """The primal function gives its residuals too; the tangent function takes them."""
+    """The primal function returns its residuals too; the tangent function takes them."""
     lin = ad.linearize_lean(eqn.regions[0], dxs.active)
     return linearize_as_call(
         lin, eqn, xs, dxs, lambda lin: emit_call(xs[0].home, lin.primal, list(xs), eqn.attrs["name"])
@@ -55,7 +55,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 def linearize_as_call(
     lin: LinearizedGraph, eqn: Eqn, xs: Values, dxs: Tangents, primal: Callable[[LinearizedGraph], Sequence[Value]]
 ) -> tuple[list[Value], list[MaybeValue]]:
-    """What a region gives that is run once, `primal` running it with its residuals, and its tangent as a call."""
+    """Linearize an op that runs its region once: `primal` emits it with residuals, the tangent is a call."""
     outs, name = list(primal(lin)), f"{eqn.attrs['name']}.tangent"
     residuals = residual_operands(lin, xs, outs[len(eqn.results) :])
     dys = emit_call(dxs.builder, lin.tangent, [*residuals, *dxs.present], name) if any(lin.active) else []
@@ -63,7 +63,7 @@ def linearize_as_call(
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """One call gives the results and their tangents."""
+    """One call returns the results and their tangents."""
     pushed = ad.jvp(eqn.regions[0], dxs.active)
     outs = emit_call(dxs.builder, pushed.graph, [*xs, *dxs.present], f"{eqn.attrs['name']}.jvp")
     return outs[: len(eqn.results)], spread_by_mask(outs[len(eqn.results) :], pushed.active)

@@ -1,8 +1,8 @@
-"""A block of which reverse mode keeps what it takes and what it is asked to save, and computes the rest again.
+"""The `checkpoint` op: reverse mode stores its operands and chosen values, and recomputes the rest.
 
-`checkpoint(*xs) {body}` gives the first results of its body; the others are what is saved. Its tangent is such an
-equation too, `again`, whose body computes anew what it needs before it uses it. What is computed `again` must not be
-found to be known already: no pass opens such an equation, and lowering keeps it apart from all around it.
+`checkpoint(*xs) {body}` returns the first results of its body; the others are saved. Its tangent is such an equation
+too, with `recompute` set, whose body recomputes what it needs. That must not be merged with the original computation:
+no pass opens such an equation, and lowering isolates it from its surroundings.
 
 A block of a program saves what `save` names. One that the compiler makes may also be a `min_cut`: it saves the least
 from which the rest is cheap to recompute. It may also be a whole `loop_step`: it is then recomputed in a step of another
@@ -83,7 +83,7 @@ def checkpoint_lower(
 
 
 def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
-    """The call that is left of it once all derivatives are taken."""
+    """The plain call that remains once all derivatives are taken."""
     if eqn.attrs["recompute"]:
         return eqn
     body = eqn.regions[0].with_results(eqn.regions[0].results[: len(eqn.results)])
@@ -102,17 +102,17 @@ def emit_checkpoint(
 
 
 def compiler_attrs(eqn: Eqn) -> dict[str, Any]:
-    """Its attributes that no program writes."""
+    """The attributes that only the compiler sets."""
     return {k: v for k, v in eqn.attrs.items() if k in ("min_cut", "loop_step")}
 
 
 def loop_step_attrs(eqn: Eqn) -> dict[str, Any]:
-    """Of what is made of it: whether it is a step of a loop."""
+    """The attributes that the block's derivatives inherit: whether it is a step of a loop."""
     return {"loop_step": True} if eqn.attrs.get("loop_step") else {}
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """The operands and what is saved are the only residuals; the rest is computed again beside the tangents."""
+    """The operands and saved values are the only residuals; the tangent recomputes the rest."""
     count, again, made_so = len(eqn.results), eqn.attrs["recompute"], compiler_attrs(eqn)
     lin, saved = recompute_unsaved(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("min_cut", False))
     made = lin.primal.results
@@ -125,23 +125,23 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def recompute_unsaved(lin: LinearizedGraph, count: int, cut: bool) -> tuple[LinearizedGraph, Values]:
-    """The linearization of the first results, of which the tangent computes all again that is not saved; what is.
+    """The linearization of the first results, whose tangent recomputes what is not saved; and the saved values.
 
-    With a `cut` all else is kept too that is dear to make, or what takes less and makes it cheaply.
+    With `cut` it also stores what is expensive to compute, or a smaller set that makes it cheap (`find_min_cut`).
     """
     saved = lin.primal.results[count : len(lin.active)]
     active = lin.active[:count]
     tangent = lin.tangent.with_results(lin.tangent.results[: sum(active)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     had = {*lin.primal.params, *saved}
-    again = eqns_to_recompute(
+    to_recompute = eqns_to_recompute(
         lin.residuals, had.union(find_min_cut(lin.primal, had, lin.residuals)) if cut else had, maker
     )
-    return recompute_in_tangent(LinearizedGraph(lin.primal, tangent, lin.residuals, active), again), saved
+    return recompute_in_tangent(LinearizedGraph(lin.primal, tangent, lin.residuals, active), to_recompute), saved
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """One equation gives the results and their tangents, and saves the tangents of what is saved."""
+    """One equation returns the results and their tangents, and saves the tangents of saved values."""
     (body,), count = eqn.regions, len(eqn.results)
     pushed = ad.jvp(body, dxs.active)
     made, active = pushed.graph.results, pushed.active[:count]
@@ -156,7 +156,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """What is computed again is so before the cotangents go through; what is saved is at hand in no transpose."""
+    """The transpose recomputes before it propagates cotangents; saved values have no cotangents."""
     (body,) = eqn.regions
     arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
     given = choices_of(arriving, at.choices)

@@ -1,4 +1,6 @@
-"""Choosing between two regions. Its derivative is a `cond` again, so a branch not taken contributes exactly nothing."""
+"""The `cond` op: runs one of two regions. Its derivative is a `cond` too, so a branch not taken contributes exactly
+0.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def cond_reference(evaluate: Any, pred: Any, *arrays: Any, regions: tuple[Graph,
 
 
 def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Graph]) -> list[Any]:
-    """`lax.cond`. Histories do not cross it: who reads one runs the branch again, see `saved`."""
+    """`lax.cond`. Histories do not cross it: their readers rerun the branch, see `history_value`."""
     types = [r.type for r in regions[0].results]
     tensors, histories = split_histories(types)
     parts = [restrict_region(lowering, r, tensors) for r in regions] if histories else regions
@@ -83,7 +85,7 @@ def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Gra
 
 
 def linearize_cond(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """Each branch gives its residuals in slots that the branches share, and zeros in those that it does not need."""
+    """Each branch returns its residuals in slots that the branches share, and zeros in slots that it does not use."""
     on = dxs.active[1:]
     active = tuple([any(pair) for pair in zip(*[ad.linearize(r, on).active for r in eqn.regions], strict=True)])
     lins = [ad.linearize(r, on, active) for r in eqn.regions]
@@ -109,7 +111,7 @@ def shared_residual_slots(lins: Sequence[LinearizedGraph]) -> list[Type]:
 
 
 def assign_residuals(lin: LinearizedGraph, slots: Sequence[Type]) -> list[MaybeValue]:
-    """Which residual is in each slot, if any."""
+    """The residual in each slot, if any."""
     waiting: dict[Type, list[Value]] = {}
     for r in lin.made:
         waiting.setdefault(r.type, []).append(r)
@@ -117,7 +119,7 @@ def assign_residuals(lin: LinearizedGraph, slots: Sequence[Type]) -> list[MaybeV
 
 
 def primal_branch(lin: LinearizedGraph, results: int, slots: Sequence[Type]) -> Graph:
-    """The primal branch, giving its results and every slot."""
+    """The primal branch, returning its results and every slot."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in lin.primal.params]
     outs = builder.inline(lin.primal, *params)
@@ -145,7 +147,7 @@ def tangent_branch(lin: LinearizedGraph, slots: Sequence[Type], places: Sequence
 
 
 def cond_jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """One `cond` gives results and tangents."""
+    """One `cond` returns results and tangents."""
     on = dxs.active[1:]
     active = tuple([any(pair) for pair in zip(*[ad.jvp(r, on).active for r in eqn.regions], strict=True)])
     branches = tuple([ad.jvp(r, on, active).graph for r in eqn.regions])
@@ -154,9 +156,10 @@ def cond_jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], 
 
 
 def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """The same branch turned round; where it gives an operand nothing and the other does, zeros: a choice.
+    """The transposes of both branches; where only one has a cotangent for an operand, the other returns zeros: a
+    choice.
 
-    A history has a choice only where every branch says of it which of it counts, or gives none.
+    A history has a choice only where each branch gives it a choice, or no cotangent.
     """
     pred, rest = at.nonlinear[0], at.linear[1:]
     if pred is None:

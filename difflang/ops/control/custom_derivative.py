@@ -1,8 +1,8 @@
-"""Functions with a rule: what stands in for their derivative, beside what they compute.
+"""Custom derivative rules: functions that come with a derivative of their own, as `jax.custom_jvp` does.
 
-`ruled(*xs) {primal} {pushed}` runs the primal. Where it is differentiated, `pushed` takes its place: the value and a
+`ruled(*xs) {primal} {pushed}` runs the primal. Where it is differentiated, `pushed` replaces it: the value and a
 tangent that is linear in the tangents of the arguments, which is differentiated like anything else for higher orders.
-In `pushed`, `again(*xs)` is the equation around it: the function itself, which has the rule.
+In `pushed`, `again(*xs)` is a call of the function itself, with its rule.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def custom_derivative_lower(
 
 
 def as_primal_call(eqn: Eqn, undone: bool) -> Eqn:
-    """The call that is left of it once all derivatives are taken."""
+    """The plain call that remains once all derivatives are taken."""
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 
 
 def derivative_graph(eqn: Eqn) -> Graph:
-    """The pushed region with the equation itself in place of every `again`."""
+    """The `pushed` region with the equation itself in place of every `again`."""
     wrt = eqn.attrs["wrt"]
     return resolve_self_calls(*eqn.regions, str(eqn.attrs["name"]), wrt)
 
@@ -76,10 +76,8 @@ def derivative_graph(eqn: Eqn) -> Graph:
 @lru_cache(maxsize=1024)
 def resolve_self_calls(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Graph:
     done: dict[Graph, Graph] = {}
-    primals = [
-        without_prints(primal),
-        primal,
-    ]  # the function says what it says once, however often its rule asks for it
+    # The function prints once, however often its rule calls it: the first call takes the last entry.
+    primals = [without_prints(primal), primal]
 
     def inside(graph: Graph) -> Graph:
         if graph not in done:
@@ -90,7 +88,8 @@ def resolve_self_calls(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Gr
         if eqn.op is self_call:
             regions = (primals.pop() if len(primals) > 1 else primals[0], pushed)
             return Eqn(custom_derivative, eqn.operands, eqn.results, {"name": name, "wrt": wrt}, regions, eqn.span)
-        if eqn.op is custom_derivative or not eqn.regions:  # a rule inside speaks of its own function
+        # A nested rule's `again` refers to its own function.
+        if eqn.op is custom_derivative or not eqn.regions:
             return eqn
         return eqn.with_regions(map(inside, eqn.regions))
 
@@ -98,7 +97,7 @@ def resolve_self_calls(primal: Graph, pushed: Graph, name: str, wrt: Mask) -> Gr
 
 
 def rule_tangents(eqn: Eqn, dxs: Tangents) -> list[MaybeValue]:
-    """The tangents that the rule takes. Errors: InternalError for one that it does not."""
+    """The tangents that the rule takes. Errors: InternalError for one that it does not take."""
     wrt = eqn.attrs["wrt"]
     if any(d is not None and not w for d, w in zip(dxs.values, wrt, strict=True)):
         raise InternalError(f"the rule of {eqn.attrs['name']} takes no tangent of an operand that has one")
@@ -120,7 +119,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def outer_residuals(lin: LinearizedGraph, xs: Values, made: Sequence[Value]) -> Iterator[tuple[MaybeValue, Type]]:
-    """Where the residuals are outside; None for a tangent at zero."""
+    """The residuals outside the rule; None for a tangent at zero."""
     outside = {**dict(zip(lin.primal.params, xs, strict=False)), **dict(zip(lin.made, made, strict=True))}
     for residual in lin.residuals:
         yield outside.get(residual), residual.type
@@ -128,7 +127,7 @@ def outer_residuals(lin: LinearizedGraph, xs: Values, made: Sequence[Value]) -> 
 
 @lru_cache(maxsize=1024)
 def with_zero_tangents(primal: Graph, count: int, results: int, outs: int) -> Graph:
-    """A rule's primal part with tangents of zero, giving the value and the residuals: its first and last results."""
+    """A rule's primal part at zero tangents, returning its value and its residuals: its first and last results."""
     builder = Builder()
     xs = [builder.param(p.type, p.hint) for p in primal.params[:count]]
     nothing = [zeros(builder, p.type) for p in primal.params[count:]]
@@ -137,15 +136,15 @@ def with_zero_tangents(primal: Graph, count: int, results: int, outs: int) -> Gr
 
 
 def spread_tangents(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
-    """The tangents of the results that have one, among all results."""
+    """The tangents of the differentiable results, `None` for the others."""
     rest = iter(dys)
     return [next(rest) if r.type.tangent is not None else None for r in eqn.results]
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The rule, with zeros for absent tangents."""
-    wanted = [x.type for x, w in zip(xs, eqn.attrs["wrt"], strict=True) if w]
-    given = [or_zeros(dxs.builder, d, t) for d, t in zip(rule_tangents(eqn, dxs), wanted, strict=True)]
+    types = [x.type for x, w in zip(xs, eqn.attrs["wrt"], strict=True) if w]
+    given = [or_zeros(dxs.builder, d, t) for d, t in zip(rule_tangents(eqn, dxs), types, strict=True)]
     outs = emit_call(dxs.builder, derivative_graph(eqn), [*xs, *given], f"{eqn.attrs['name']}.rule")
     return outs[: len(eqn.results)], spread_tangents(eqn, outs[len(eqn.results) :])
 

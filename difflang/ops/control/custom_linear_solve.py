@@ -1,9 +1,9 @@
-"""Solutions of linear equations by a solver of the program, such as conjugate gradients.
+"""Custom linear solves: solutions of A x = b by a solver from the program, as `jax.lax.custom_linear_solve` does.
 
 `solved(*consts, *b) {solve} {turned} {apply}` is the x with A x = b, where A is a linear map of the consts: `solve`
-finds x, `turned` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated. From
-A x = b follows A dx = db - dA x, one more solution; and a solution turned round is one of the transposed equation. Both
-hold these regions again, so derivatives of any order are solutions by the same solver.
+finds x, `turned` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated: from A x = b
+follows A dx = db - dA x, one more solve, and the transpose of a solve is a solve of the transposed equation. Both hold
+these regions too, so derivatives of any order use the same solver.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Regions = tuple[Graph, Graph, Graph]
 
 
 def custom_solve_type(same: TypeSolver, *types: Type, regions: Regions, consts: int) -> tuple[Type, ...]:
-    """solved(*consts, *b) {solve} {turned} {apply} -> x, and whatever else both solvers give, such as a failure."""
+    """solved(*consts, *b) {solve} {turned} {apply} -> x, and further results of both solvers, such as a failure."""
     solve, turned, apply = regions
     b = types[consts:]
     for region in regions:
@@ -59,7 +59,7 @@ def custom_solve_lower(lowering: Any, *arrays: Any, regions: Regions, consts: in
 
 
 def as_primal_call(eqn: Eqn) -> Eqn:
-    """The call of the solver that is left of it where no derivative of it is taken any more."""
+    """The plain call of the solver that remains once no derivative of it is taken any more."""
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.regions[0].name}, eqn.regions[:1], eqn.span)
 
 
@@ -78,8 +78,8 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
     n, home = const_count(eqn), xs[0].home
     outs = emit_solve(home, list(xs), eqn.regions, n)
     b = len(xs) - n
-    turning = linear_map_tangent(ad, eqn, xs, outs[:b], dxs)
-    rhs = [add_tangents(d, None if t is None else -t) for d, t in zip(dxs.values[n:], turning, strict=True)]
+    map_tangent = linear_map_tangent(ad, eqn, xs, outs[:b], dxs)
+    rhs = [add_tangents(d, None if t is None else -t) for d, t in zip(dxs.values[n:], map_tangent, strict=True)]
     if all(r is None for r in rhs):
         return list(outs), [None] * len(outs)
     rows = [or_zeros(dxs.builder, r, x.type) for r, x in zip(rhs, xs[n:], strict=True)]
@@ -88,7 +88,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def linear_map_tangent(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -> list[MaybeValue]:
-    """dA x: how the linear map at x changes with the consts."""
+    """dA x: the derivative of the linear map at x with respect to the consts."""
     n, apply = const_count(eqn), without_prints(eqn.regions[2])
     active = (*dxs.active[:n], *[False] * len(x))
     if not any(active):
@@ -102,7 +102,9 @@ def linear_map_tangent(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """The solution of the transposed equation, zero where nothing that arrives is chosen: it mixes all of that."""
+    """A solve of the transposed equation. It mixes all cotangents, so it is zero only where no incoming one is
+    chosen.
+    """
     n = const_count(eqn)
     if any(at.linear[:n]):
         raise InternalError("a solution is not linear in what its map is made of")
@@ -118,13 +120,13 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
 
 
 def mask_unchosen(found: list[Value], at: TransposeRequest) -> list[Value]:
-    """The cotangents that leave what mixes all that arrives: zero where nothing that arrives is chosen.
+    """The outgoing cotangents of an op that mixes all incoming ones: zero if no incoming one is chosen anywhere.
 
-    That one of the choices holds somewhere is noted as theirs.
+    Their choice is that some incoming choice holds somewhere.
     """
-    given = [choice for ct, choice in zip(at.cts, at.ct_choices, strict=True) if ct is not None]
-    truths = present_values(given)
-    return [mask_by_any_choice(ct, truths, at) for ct in found] if len(truths) == len(given) else found
+    choices = [choice for ct, choice in zip(at.cts, at.ct_choices, strict=True) if ct is not None]
+    truths = present_values(choices)
+    return [mask_by_any_choice(ct, truths, at) for ct in found] if len(truths) == len(choices) else found
 
 
 def mask_by_any_choice(ct: Value, given: list[Value], at: TransposeRequest) -> Value:

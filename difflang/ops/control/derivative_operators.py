@@ -1,6 +1,6 @@
-"""Derivative operators as ops: equations that hold the function they differentiate. `ad.differentiate` expands them.
+"""The `jvp`, `vjp` and `jet` operators as ops that hold the function they differentiate, with their types.
 
-How a function is differentiated is in `ad`; these ops say what the derivatives take and give.
+`ad.expand_derivatives` expands them; how a function is differentiated is in `ad`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def differentiable_mask(types: Sequence[Type]) -> Mask:
 
 
 def tangent_types(types: Sequence[Type]) -> list[Type]:
-    """The tangent types of those that have one."""
+    """The tangent types of the differentiable ones."""
     return [t.tangent for t in types if t.tangent is not None]
 
 
 def wrt_tangent_types(same: TypeSolver, name: str, f: Graph, wrt: Mask) -> list[Type]:
-    """The tangent types of the params asked for."""
+    """The tangent types of the params that `wrt` selects."""
     same.require(len(wrt) == len(f.params), "{}: `wrt` has {} entries for {} params", name, len(wrt), len(f.params))
     asked = [p.type for p, w in zip(f.params, wrt, strict=True) if w]
     same.require(all(differentiable_mask(asked)), "{}: an integer or boolean has no derivative", name)
@@ -49,7 +49,7 @@ def vjp_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, l
 
 
 def jvp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
-    """Primal and tangent side by side, in the graph of the equation."""
+    """Primal and tangent together, in the graph of the equation."""
     (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
     ys, dys = ad.push(f, builder, operands[:n], spread_by_mask(operands[n:], wrt))
@@ -57,7 +57,7 @@ def jvp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) ->
 
 
 def vjp_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
-    """The primal, then its tangent turned round, in the graph of the equation."""
+    """The primal, then its transposed tangent, in the graph of the equation."""
     (f,), wrt = eqn.regions, eqn.attrs["wrt"]
     n = len(f.params)
     cts = spread_by_mask(operands[n:], differentiable_mask([r.type for r in f.results]))
@@ -75,7 +75,7 @@ def jet_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask, o
 
 
 def jet_expand(ad: Ad, builder: Builder, eqn: Eqn, operands: Sequence[Value]) -> list[Value]:
-    """The series of the results, in the graph of the equation."""
+    """The Taylor series of the results, in the graph of the equation."""
     (f,), wrt, order = eqn.regions, eqn.attrs["wrt"], eqn.attrs["order"]
     n = len(f.params)
     series = ad.jet(f, builder, operands[:n], spread_by_mask(operands[n:], wrt), order)

@@ -1,9 +1,9 @@
-"""Functions that Python gives: `extern fn` in a program, bound from outside.
+"""The `extern` op: calls of Python functions that a program declares with `extern fn`.
 
-`extern(*operands)` is a call of one. What it does is in its attribute `function`, a `ExternFunction`, which `embed` makes;
-here is what the compiler knows of it: the types, that it is pure, and how its derivative goes. That of `f` at x along
-dx is a call of `f.pushed` on x and dx, linear in dx; turned round it is a call of `f.pulled` on x and the cotangents.
-Where Python gives neither the derivative is refused, and so are further derivatives: nothing here knows them.
+The attribute `function` is an `ExternFunction`, which `embed` makes; here is what the compiler knows of it: its types,
+that it is pure, and its derivatives. The derivative of `f` at x along dx is a call of `f.jvp` on x and dx, linear in
+dx; its transpose is a call of `f.vjp` on x and the cotangents. Where Python gave neither, the derivative is an error,
+and so are further derivatives.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ WIDE_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
 
 class ExternFunction(ExternalObject):
-    """A function of Python for arguments of certain types. Two are equal if they are the same.
+    """A Python function for arguments of certain types. Equality is identity.
 
-    `pushed` is its derivative: operands, then a tangent for each operand that has one -> a tangent for each result that
-    has one. `pulled` is that turned round: operands, then cotangents of these results -> cotangents of these operands.
-    Of such a pair, each is `turned` the other.
+    `jvp` maps operands and a tangent for each differentiable operand to a tangent for each differentiable result. `vjp`
+    maps operands and cotangents of these results to cotangents of these operands. Each is the other's `transposed`.
     """
 
     def __init__(self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span) -> None:
         super().__init__(name)
         self.params, self.results = params, results
         self.span = span  # where it is declared
-        self.host = False  # it runs in Python while the program does
-        self.failure: DifflangError | KeyboardInterrupt | None = None  # of its last run, while nobody has asked for it
+        self.host = False  # a callback into Python while the program runs
+        # The error of its last run, until it is reported.
+        self.failure: DifflangError | KeyboardInterrupt | None = None
         self.jvp: ExternFunction | None = None
         self.vjp: ExternFunction | None = None
         self.transposed: ExternFunction | None = None
@@ -50,12 +50,12 @@ class ExternFunction(ExternalObject):
         raise NotImplementedError
 
     def lower(self, jax: Any, *arrays: Any) -> list[Any]:
-        """Its results in the trace that is going on."""
+        """Its results in the current trace."""
         raise NotImplementedError
 
 
 class MissingExtern(ExternFunction):
-    """Stands where a function is not there; what it stands in may be checked, derived and dropped, and never runs."""
+    """Stands for a function that was not bound: its callers can be checked, differentiated and dropped, but not run."""
 
     def __init__(
         self, name: str, params: tuple[Tensor, ...], results: tuple[Tensor, ...], span: Span, error: DifflangError
@@ -71,13 +71,13 @@ class MissingExtern(ExternFunction):
 
 
 def extern_type(same: TypeSolver, *types: Type, function: ExternFunction, linear: int) -> tuple[Type, ...]:
-    """extern(*operands) -> results, of the types that `function` has. It is linear in the last `linear` operands."""
+    """extern(*operands) -> results, with the types of `function`. It is linear in the last `linear` operands."""
     require_same_types(same, function.name, types, function.params)
     return function.results
 
 
 class PrecisionUnsupported(TypeError):
-    """What Python gives computes in its own numbers; `epsilon` is the relative distance between two of them."""
+    """A Python function cannot compute in a wider type; `epsilon` is the precision of its own types."""
 
     def __init__(self, types: Sequence[Tensor]) -> None:
         super().__init__("a function of Python has no wide numbers")
@@ -85,16 +85,16 @@ class PrecisionUnsupported(TypeError):
 
 
 def real_dtype(type: Tensor) -> Any:
-    """The floats that an array is made of."""
+    """The float type of an array's real parts."""
     return np.real(np.zeros((), numpy_dtype(type.dtype))).dtype
 
 
 def extern_reference(*arrays: Any, function: ExternFunction, linear: int) -> Any:
-    """Errors: Narrow for numbers wider than any that Python is told of: an audit's."""
+    """Errors: PrecisionUnsupported for longdouble arrays, which only gradient checks use."""
     if any(x.dtype in WIDE_DTYPES for x in arrays):
         raise PrecisionUnsupported((*function.params, *function.results))
-    given = [np.asarray(x, numpy_dtype(t.dtype)) for x, t in zip(arrays, function.params, strict=True)]
-    found = function.run(*given)
+    converted = [np.asarray(x, numpy_dtype(t.dtype)) for x, t in zip(arrays, function.params, strict=True)]
+    found = function.run(*converted)
     return found[0] if len(found) == 1 else found
 
 
@@ -113,7 +113,7 @@ def differentiable_types(types: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """A call of the derivative at the same arguments. Of a call that is linear, the call itself on the tangents."""
+    """A call of the derivative at the same arguments. For a linear call, the call itself on the tangents."""
     function, linear = extern_attrs(eqn)
     ys, builder = list(xs[0].home.copy(eqn, xs)), dxs.builder
     fixed = len(xs) - linear
@@ -134,7 +134,7 @@ def emit_extern_call(builder: Builder, function: ExternFunction, operands: Seque
 
 
 def missing_jvp(function: ExternFunction, span: Span, second_order: bool) -> MissingExtern:
-    """What stands for a derivative that nobody gave, of a call at `span`; the way back may be there all the same."""
+    """Stands for a missing forward derivative of a call at `span`; its transpose, the vjp, may exist all the same."""
     params = (*function.params, *differentiable_types(function.params))
     error = (
         no_derivative_error(function, span, second_order)
@@ -151,20 +151,20 @@ def no_derivative_error(function: ExternFunction, span: Span, second_order: bool
     name = display_name(function)
     if second_order:
         message = f"the derivative of `{name}` was supplied from Python and has no derivative itself"
-        ways = (f"write it as `rule {name}(…)`, which has derivatives of any order",)
+        fixes = (f"write it as `rule {name}(…)`, which has derivatives of any order",)
     else:
         message = f"`{name}` is a Python function: its derivative is not known"
-        ways = (
+        fixes = (
             f"write a rule: `rule {name}(x) {{ ({name}(x), linear |dx| …) }}`",
             f"or bind it with its derivative: `difflang.extern({name}, jvp=…, vjp=…)`",
             f"if it should not contribute to the derivative, write `{name}(stop(x))`",
         )
     labels = (Label(span, "a derivative goes through this call"), Label(function.span, "declared here"))
-    return DifflangError(Diagnostic("DL0413", message, labels, ways))
+    return DifflangError(Diagnostic("DL0413", message, labels, fixes))
 
 
 def wrong_mode_error(function: ExternFunction, span: Span, bound: str, required: str) -> DifflangError:
-    """Errors: DL0413, where one mode is asked for and the other was given."""
+    """Errors: DL0413, where one mode is required and the other was bound."""
     mode = "forward" if required == "jvp" else "reverse"
     message = (
         f"`{display_name(function)}` was bound with a `{bound}` but no `{required}`: this derivative needs {mode} mode"
@@ -174,7 +174,7 @@ def wrong_mode_error(function: ExternFunction, span: Span, bound: str, required:
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """The derivative turned round, zero where nothing that arrives is chosen: it mixes all of that."""
+    """The transposed derivative. It mixes all cotangents, so it is zero only where no incoming one is chosen."""
     function, count = extern_attrs(eqn)
     fixed = len(eqn.operands) - count
     if function.transposed is None:
@@ -191,7 +191,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
 
 
 def display_name(function: ExternFunction) -> str:
-    """What the program calls it, or what it is the derivative of."""
+    """The function's name in the program, without suffixes such as `.jvp`."""
     return function.name.partition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""The same region for every item: comprehensions, `vmap`, the basis of a Jacobian. Its derivative is a map again."""
+"""The `map` op: one region for every item, for comprehensions, `vmap` and Jacobians. Its derivative is a map too."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: in
     (body,) = regions
     assert isinstance(length, int)
     items = [p.type for p in body.params[consts:]]
-    lanes: list[list[Any]] = []
+    instances: list[list[Any]] = []
     for i in range(length):
         reads = [sequence_item(x, i, t) for x, t in zip(arrays[consts:], items, strict=True)]
-        lanes.append(evaluate(body, *arrays[:consts], *reads))
-    return [stack_items([lane[j] for lane in lanes], r.type) for j, r in enumerate(body.results)]
+        instances.append(evaluate(body, *arrays[:consts], *reads))
+    return [stack_items([lane[j] for lane in instances], r.type) for j, r in enumerate(body.results)]
 
 
 def stack_items(items: list[Any], type: Type) -> Any:
@@ -78,9 +78,9 @@ def stack_items(items: list[Any], type: Type) -> Any:
 
 
 def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, length: Dim) -> list[Any]:
-    """`jax.vmap`, at the very end; one lane after the other where they say something, or would do more side by side.
+    """`jax.vmap`; or a loop, where instances print, or would compute more side by side.
 
-    Histories do not cross it: who reads one runs the lane again, see `saved`.
+    Histories do not cross it: their readers rerun the instance, see `history_value`.
     """
     jax, (body,) = lowering.jax, regions
     assert isinstance(length, int)
@@ -95,7 +95,8 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
 
     if length and (inner.effectful or may_diverge(inner) or len(sequences) < len(xs)):
         found = sequential_map(jax, length, sequences, lane, [r.type for r in inner.results])
-    else:  # counted, for where there is nothing to read along the lanes
+    # The iota gives `vmap` a batch axis where no operand has one.
+    else:
         with lowering.batch_scope(length):
             found = list(jax.vmap(lane, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
     if not histories:
@@ -105,24 +106,26 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
 
 
 def sequential_map(jax: Any, length: int, sequences: list[Any], lane: Any, types: Sequence[Type]) -> list[Any]:
-    """One lane after the other, as a loop."""
+    """One instance after the other, as a loop."""
     lax = jax.lax
-    room = tuple([lax.full((length, *t.shape), zero_array(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
+    buffers = tuple([lax.full((length, *t.shape), zero_array(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
 
     def body(at: Any) -> Any:
         i, ys = at
         outs = lane(i, *[read_item(lax, x, i) for x in sequences])
         return lax.add(i, int32_one()), tuple([write_item(lax, y, v, i) for y, v in zip(ys, outs, strict=True)])
 
-    return list(lax.while_loop(lambda at: lax.lt(at[0], np.asarray(length, np.int32)), body, (int32_zero(), room))[1])
+    return list(
+        lax.while_loop(lambda at: lax.lt(at[0], np.asarray(length, np.int32)), body, (int32_zero(), buffers))[1]
+    )
 
 
 @lru_cache(maxsize=4096)
 def may_diverge(body: Graph) -> bool:
-    """Whether lanes side by side could not end: a loop that only the run ends, in a branch or in another such loop.
+    """Whether batching could prevent termination: a while-loop in a branch or in another while-loop.
 
-    Side by side both branches run in every lane, and a lane that is done goes along: its inner loop may have no end.
-    Histories are read lane by lane too, since side by side each step would copy whole tapes.
+    Batched, both branches run in every instance, and an instance that is done keeps stepping: its inner loop may have
+    no end. Histories are read one instance at a time too, since batched, each step would copy whole checkpoint stores.
     """
     todo = [(body, False)]
     while todo:
@@ -136,11 +139,12 @@ def may_diverge(body: Graph) -> bool:
 
 
 def batch_inputs(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
-    """The arrays that the lanes read items of, and a function from their items to one item for each of `xs`."""
+    """The arrays whose items the instances read, and a function from those items to one item for each of `xs`."""
     sequences = [x for x in xs if not isinstance(x, HistoryValue)]
     if len(sequences) == len(xs):
         return sequences, lambda items: items
-    inner: dict[Any, tuple[int, int, Any]] = {}  # a run: where its arrays begin and end, and how it is rebuilt
+    # For each run the range of its arrays, and how to rebuild its items.
+    inner: dict[Any, tuple[int, int, Any]] = {}
     for run in source_maps(xs):
         arrays, rebuilt = batch_inputs(lowering, run.xs)
         inner[run] = (len(sequences), len(sequences) + len(arrays), rebuilt)
@@ -175,7 +179,7 @@ def source_maps(xs: Any) -> list[MapRun]:
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """The primal map gives its residuals too, stacked; what comes from consts alone is kept once."""
+    """The primal map returns its residuals too, stacked; residuals that depend on consts alone are stored once."""
     (body,), nc, n = eqn.regions, eqn.attrs["consts"], len(eqn.results)
     lin = ad.linearize(body, dxs.active)
     params = lin.primal.params
@@ -205,7 +209,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """One map gives results and tangents."""
+    """One map returns results and tangents."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
     pushed = ad.jvp(body, dxs.active)
     of_consts = [v for v in dxs.values[:nc] if v is not None]
@@ -220,7 +224,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """The map of the transpose: cotangents of consts are summed over the lanes, those of xs stacked."""
+    """The map of the transpose: cotangents of consts are summed over the instances, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
     given = at.ct_choices
     back = ad.transpose(body, at.linear, presence_mask(at.cts), has_choice=presence_mask(given))
@@ -247,18 +251,18 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
 def transpose_as_loop(
     builder: Builder, back: Graph, eqn: Eqn, consts: list[Value], sequences: list[Value], counts: tuple[int, int]
 ) -> list[Value]:
-    """The transpose of a map as a loop over its lanes: histories, which no reduction takes, are summed in the carry."""
+    """The transpose of a map as a loop: histories cannot be reduced, so they are summed in the carry."""
     n_xs, shared = counts
     length = eqn.attrs["length"]
     at = Builder()
     params = [at.param(p.type, p.hint) for p in back.params]
     index = at.param(INDEX)
     counted = at.finish(at.inline(back, *params), [index, *params], back.name)
-    turned = accumulating_step(counted, (len(consts), n_xs), 0, shared)
+    step = accumulating_step(counted, (len(consts), n_xs), 0, shared)
     start = [zeros(builder, r.type) for r in back.results[:shared]]
     operands = [builder.const(length, INDEX), *consts, *start, *sequences]
     attrs: dict[str, Any] = {"consts": len(consts), "carry": shared, "length": length, "exact": True, "reverse": False}
-    return list(builder.emit(loop, operands, (turned,), **attrs)[1:])
+    return list(builder.emit(loop, operands, (step,), **attrs)[1:])
 
 
 map_ = OPS.declare(

@@ -1,9 +1,8 @@
-"""Functions of which only the types are known: whoever calls the program gives them. Nothing with one in it is run.
+"""The `given` op: calls of functions of which only the types are known, such as parameters of function type.
 
-`given(*operands)` is a call of one, such as `f(x)`. Its derivative is a call again, of what the operators of the
-language make of the function: `f'` of one number, else `jvp(f)`, and turned round `grad(f)` or `vjp(f)`. These have
-derivatives of their own, made in the same way, so there is no last order. A derivative that is written down holds such
-calls.
+Nothing that contains one is run. The derivative of `f(x)` is a call of what the language's operators make of the
+function: `f'` for one number, else `jvp(f)`, whose transpose is `grad(f)` or `vjp(f)`. These have derivatives of their
+own, made in the same way, so there is no last order. Printed derivatives contain such calls.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ TensorTypes = tuple[Tensor, ...]
 
 
 class OpaqueFunction(ExternalObject):
-    """A function, or what an operator makes of one; two are equal if they are the same.
+    """A function, or an operator applied to one. Equality is identity.
 
-    `operator` is None for the function itself, else what is done to `of` in the operands at `places`:
+    `operator` is None for the function itself, else it is applied to `of` with respect to the operands at `wrt`:
 
-    * `deriv`: its slope, of one number;
-    * `grad`: its gradients, one for each place, where its result is one number;
-    * `jvp`: operands, then tangents at the places -> tangents of the results that have one;
-    * `vjp`: operands, then cotangents of these results -> cotangents at the places;
-    * `transpose`: a linear function turned round.
+    * `deriv`: the derivative of a function of one number;
+    * `grad`: the gradients of a scalar function, one per operand in `wrt`;
+    * `jvp`: operands and tangents of those in `wrt` -> tangents of the differentiable results;
+    * `vjp`: operands and cotangents of these results -> cotangents of those in `wrt`;
+    * `transpose`: the transpose of a linear function.
     """
 
     def __init__(
@@ -54,7 +53,8 @@ class OpaqueFunction(ExternalObject):
     ) -> None:
         super().__init__(name)
         self.params, self.results = params, results
-        self.linear = linear  # in how many of its last operands it is linear, in all of them together
+        # The number of last operands in which it is jointly linear.
+        self.linear = linear
         self.operator, self.of, self.wrt = operator, of, wrt
         self.made: dict[tuple[str, tuple[int, ...]], OpaqueFunction] = {}
 
@@ -63,7 +63,7 @@ class OpaqueFunction(ExternalObject):
         return reject_opaque_call(self)
 
     def derived(self, operator: str, wrt: tuple[int, ...]) -> OpaqueFunction:
-        """What an operator makes of it, the same each time."""
+        """An operator applied to this function; the same object each time."""
         if (operator, wrt) not in self.made:
             params, results = self.derived_types(operator, wrt)
             linear = {"jvp": len(wrt), "vjp": len(params) - len(self.params), "transpose": len(params)}
@@ -73,7 +73,7 @@ class OpaqueFunction(ExternalObject):
         return self.made[operator, wrt]
 
     def derived_types(self, operator: str, places: tuple[int, ...]) -> tuple[TensorTypes, TensorTypes]:
-        """What that takes and gives."""
+        """The param and result types of the derived function."""
         there = tuple([self.params[p] for p in places])
         smooth = tuple([r for r in self.results if r.tangent is not None])
         match operator:
@@ -90,12 +90,12 @@ class OpaqueFunction(ExternalObject):
 
     @property
     def one_number(self) -> bool:
-        """Whether it gives one real number."""
+        """Whether the result is one real number."""
         return len(self.results) == 1 and self.results[0].dtype.is_float and not self.results[0].shape
 
     @property
     def transposed(self) -> OpaqueFunction:
-        """A function that is linear in its last operands, turned round in these."""
+        """The transpose of a function that is linear in its last operands, with respect to these."""
         if self.operator not in ("jvp", "vjp") or self.of is None:
             return self.of if self.operator == "transpose" and self.of is not None else self.derived("transpose", ())
         if self.operator == "jvp" and self.of.operator == "grad" and self.of.wrt == self.wrt:
@@ -108,7 +108,7 @@ def reject_opaque_call(function: OpaqueFunction) -> NoReturn:
 
 
 def opaque_call_type(same: TypeSolver, *types: Type, function: OpaqueFunction) -> tuple[Type, ...]:
-    """given(*operands) -> results, of the types that `function` has."""
+    """given(*operands) -> results, with the types of `function`."""
     require_same_types(same, function.name, types, function.params)
     return function.results
 
@@ -118,7 +118,7 @@ def emit_opaque_call(builder: Builder, function: OpaqueFunction, *operands: Valu
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """Of one number, the slope times the tangent; of what is linear, the call itself on tangents; else its `jvp`."""
+    """The derivative times the tangent for one number, the call on the tangents if linear, else a call of its `jvp`."""
     function, builder = function_of(eqn), dxs.builder
     ys, fixed = list(xs[0].home.copy(eqn, xs)), len(xs) - function.linear
     there = tuple([r.tangent is not None for r in function.results])
@@ -135,7 +135,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """The function turned round, zero where nothing that arrives is chosen; of one number its gradient."""
+    """The transposed function, or for one number its gradient; zero only where no incoming cotangent is chosen."""
     function, builder = function_of(eqn), at.builder
     cts = [or_zeros(builder, ct, r.type) for ct, r in zip(at.cts, eqn.results, strict=True)]
     known = nonlinear_operands(at.nonlinear, at.linear)
@@ -151,7 +151,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
 
 
 def fill_like(builder: Builder, number: Value, like: Type) -> Value:
-    """An array of that number."""
+    """An array filled with that number."""
     shape = like.shape if isinstance(like, Tensor) else ()
     return builder.one("broadcast", number, shape=shape, axes=()) if shape else number
 

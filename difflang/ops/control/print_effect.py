@@ -1,7 +1,7 @@
-"""The one op with an effect: it says a text, as `print` does, or as the message of a check that fails.
+"""The `say` op, the only one with an effect: it prints a text, or the message of a failed check.
 
-It is said where the run comes by, in the order of the program, and once: what is computed again says nothing. So
-whoever makes a second copy of some equations of a program takes them `silent`.
+A text is printed once, in program order; recomputation prints nothing. So a pass that copies equations of a program
+takes the copy through `without_prints`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def print_reference(says: TextSink, when: Any, *values: Any, text: TextTemplate,
 
 
 def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site: int) -> list[Any]:
-    """An ordered callback of the host. JAX makes 32 bits of 64 on the way there, so these go as two halves."""
+    """An ordered host callback. JAX truncates 64-bit numbers on the way there, so these go as two halves."""
     jax, says = lowering.jax, lowering.on_print
     dtypes = [np.dtype(x.dtype) for x in values]
 
@@ -50,7 +50,7 @@ def print_lower(lowering: Any, when: Any, *values: Any, text: TextTemplate, site
 
 
 def split_64bit(jax: Any, x: Any) -> Any:
-    """The words of 32 bits that numbers of 64 are made of; other numbers as they are."""
+    """The 32-bit words of 64-bit numbers; other numbers as they are."""
     lax, dtype = jax.lax, np.dtype(x.dtype)
     if dtype == np.complex128:
         parts = [lax.expand_dims(part(x), (x.ndim,)) for part in (lax.real, lax.imag)]
@@ -61,7 +61,7 @@ def split_64bit(jax: Any, x: Any) -> Any:
 
 
 def join_64bit(words: Any, dtype: np.dtype[Any]) -> Any:
-    """The numbers that were halved."""
+    """The inverse of `split_64bit`."""
     if words.dtype == dtype:
         return words
     shape = words.shape[: -1 - (dtype.kind == "c")]
@@ -83,12 +83,12 @@ print_op = OPS.declare(
 
 
 def without_prints(graph: Graph) -> Graph:
-    """The graph without what it says. Cost: linear, and none where nothing is said."""
+    """The graph without its prints. Cost: linear, and none where there are no prints."""
     return filter_prints(graph, lambda eqn: False)
 
 
 def filter_prints(graph: Graph, kept: Callable[[Eqn], bool]) -> Graph:
-    """The graph saying only what is to be kept."""
+    """The graph with only the prints for which `kept` holds."""
     if not graph.effectful:
         return graph
     done: dict[Graph, Graph] = {}
@@ -102,10 +102,10 @@ def filter_prints(graph: Graph, kept: Callable[[Eqn], bool]) -> Graph:
 
 
 def without_check_messages(graph: Graph) -> Graph:
-    """What usually runs: the messages of checks are not computed."""
+    """The graph as it usually runs: messages of checks are not computed."""
     return filter_prints(graph, lambda eqn: eqn.attrs["site"] == 0)
 
 
 def only_check_messages(graph: Graph) -> Graph:
-    """What says why a run failed: only the messages of checks."""
+    """The graph that explains a failed run: only the messages of checks."""
     return filter_prints(graph, lambda eqn: eqn.attrs["site"] != 0)

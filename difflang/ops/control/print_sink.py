@@ -1,4 +1,4 @@
-"""Who writes what a running program prints: each text once, however often the program has to be begun again."""
+"""`PrintSink` writes what a running program prints: each text once, even if the program is rerun with more capacity."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 
 class PrintSink:
-    """Told the texts of runs, as `Says` is, and writes them.
+    """Receives the printed texts of runs (a `TextSink`) and writes them.
 
-    A run that had too little room is done again with more and says the same once more: see `again`. What goes wrong in
-    writing is kept until somebody can be told, since who tells may be a thread of XLA.
+    A run that exceeded a capacity is repeated with more and prints the same texts: see `rewind`. A write error is
+    stored until it can be raised, since the caller may be a thread of XLA.
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self.write = write
-        self.met = 0  # how many texts it was told, but for those of runs that were done again
-        self.printed = 0  # and how many of these it has written
+        self.met = 0  # texts received in the current run and completed ones
+        self.printed = 0  # texts written
         self.error: BaseException | None = None
 
     def __call__(self, site: int, text: str) -> None:
@@ -29,11 +29,11 @@ class PrintSink:
             self.error = error
 
     def rewind(self, received: int) -> None:
-        """The run that began when it had met so many texts is done once more."""
+        """Start again: the run began when `received` texts had been received."""
         self.met = received
 
     def raise_error(self) -> None:
-        """Raise what went wrong in writing."""
+        """Raise the stored write error, if any."""
         error, self.error = self.error, None
         if error is not None:
             raise error

@@ -1,7 +1,7 @@
-"""A call of a function whose graph is not there yet, since it stands in that graph or in one that it calls.
+"""The `recur` op: a recursive call, of a function whose graph is not complete yet.
 
-It is in no registry and in no finished graph: when a group of functions that call each other is complete,
-`passes.machine` makes one loop of it. A derivative cannot be taken before that.
+It is in no registry and in no finished graph: when a group of mutually recursive functions is complete,
+`recursion.stack_machine` makes one loop of it. It cannot be differentiated before that.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ def reject_unfinished(*_: Any, **__: Any) -> NoReturn:
 def recursion_in_rule_error(span: Span) -> DifflangError:
     """A call in the rule of a function that it leads back to. Errors: DL1108."""
     message = "a function calls itself inside a rule, but a rule cannot be suspended and resumed"
-    way = "call it outside, and pass its value in"
-    return DifflangError(Diagnostic("DL1108", message, (Label(span, "this calls it"),), (way,)))
+    fix = "call it outside, and pass its value in"
+    return DifflangError(Diagnostic("DL1108", message, (Label(span, "this calls it"),), (fix,)))
 
 
 def recursion_in_derivative_error(span: Span) -> DifflangError:
     """A call inside a derivative of the function that is called. Errors: DL0410."""
     message = "a function calls itself inside a derivative: the order of the derivative is known only at run time"
-    ways = "call it outside the derivative, and pass its value in", "let a size, `n: dim`, determine the depth"
-    return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), ways))
+    fixes = "call it outside the derivative, and pass its value in", "let a size, `n: dim`, determine the depth"
+    return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), fixes))
 
 
 def recursion_in_checkpoint_error(span: Span) -> DifflangError:
     """A call in what reverse mode is told to compute again, a block or the steps of a loop. Errors: DL0801."""
     message = "a function calls itself inside a `checkpoint`: this is not implemented yet"
-    ways = (
+    fixes = (
         "call it outside the block or loop, and pass its value in",
         "`checkpoint` around the first call, outside the function, recomputes all of it",
     )
-    return DifflangError(Diagnostic("DL0801", message, (Label(span, "this calls it"),), ways))
+    return DifflangError(Diagnostic("DL0801", message, (Label(span, "this calls it"),), fixes))
 
 
 def reject_derivative(ad: Any, eqn: Eqn, *_: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Questions about numbers, and the choices that hang on them: comparisons, `max`, `min`, `clamp`, logic on bools."""
+"""Comparisons, logic on booleans, and the ops that select by comparison: `max`, `min`, `clamp`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ isfinite = comparison_op(
 
 
 def logical_op(name: str, count: int, reference: OpRule, lower: OpRule, doc: str) -> Op:
-    """Logic on truth values, element by element."""
+    """Elementwise logic on booleans."""
     sides = ((True, True, False, False), (True, False, True, False))
     return elementwise_op(
         name, inactive=True, bit_exact=True, reference=reference, lower=lower, doc=doc, accepts=BOOLS,
@@ -110,14 +110,15 @@ logical_xor = logical_op("logical_xor", 2, np.logical_xor, lambda jax, x, y: jax
 logical_not = logical_op("logical_not", 1, np.logical_not, lambda jax, x: jax.lax.bitwise_not(x), "Not.")
 
 
-# --------------------------------------------------------------------------------------------- the better of two
+# ---- Max, min, clamp
 
 
 def extremum_jvp(d: Value, z: Value, x: Value, y: Value, beats: Op) -> Value:
-    """The tangent of the one that won; half of it in a tie; NaN beside a NaN, like the value; else exactly 0."""
+    """The tangent of the winner; half of each in a tie; NaN where the value is NaN."""
     tie = select.one(eq.one(x, y), full_like(x, 0.5), z)
-    kept = d * select.one(beats.one(x, y), full_like(x, 1.0), tie)
-    return select.one(beats.one(y, x), zeros_of_type(kept, kept.type), kept)
+    won = d * select.one(beats.one(x, y), full_like(x, 1.0), tie)
+    # Selected, not multiplied by 0: a loser's infinite tangent contributes exactly 0.
+    return select.one(beats.one(y, x), zeros_of_type(won, won.type), won)
 
 
 max_ = binary_op(
@@ -161,7 +162,7 @@ def clamp_high_jvp(d: Value, z: Value, lo: Value, x: Value, hi: Value) -> Value:
 
 
 def clamp_lower(jax: Any, lo: Any, x: Any, hi: Any) -> Any:
-    """XLA's own takes numbers as bounds of an array, but no array as the bound of a number."""
+    """XLA's own accepts scalar bounds for an array, but no array as the bound of a scalar."""
     shape = np.broadcast_shapes(lo.shape, x.shape, hi.shape)
     return jax.lax.clamp(lo, x if x.shape == shape else jax.lax.full(shape, x), hi)
 

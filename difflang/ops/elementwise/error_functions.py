@@ -1,7 +1,4 @@
-"""The error function, its complement and its inverse, and the bell curve that is their slope.
-
-SciPy, which the references are from, is imported when one is first used.
-"""
+"""Error functions: `erf`, `erfc`, `erfinv`, and the Gaussian that is their derivative."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ SLOPE_AT_ZERO = 2.0 / math.sqrt(math.pi)
 
 
 def scipy_special() -> Any:
+    """Imported on first use of a reference: SciPy is slow to import."""
     import scipy.special
 
     return scipy.special
@@ -54,7 +52,7 @@ erf = unary_op(
 
 
 # exp(x^2) erfc(x) for x = 0.75 + 0.25 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`, highest power
-# first; `tests/support/fits.py` makes it again.
+# first; `tests/support/fits.py` recomputes it.
 ERFCX_COEFFICIENTS = (
     -2.1463289279578493e-13, 2.585599367357183e-12, -2.940348914756972e-11, 3.306043556501409e-10,
     -3.5801438250789833e-09, 3.719545089633589e-08, -3.693562177597921e-07, 3.4885738732198706e-06,
@@ -73,7 +71,7 @@ def erfc_reference(x: Array) -> Array:
 
 
 def erfc_lower(jax: Any, x: Any) -> Any:
-    """XLA's is `exp(-x^2)` times a quotient for x > 1; what it lost by rounding `x^2` is put back."""
+    """XLA's is `exp(-x^2)` times a quotient for x > 1, corrected here for the rounding error of `x^2`."""
     m = jax.numpy
     z = m.clip(x, 1.0, 40.0)
     head = accurate_elementary.leading_bits(m, z)
@@ -96,7 +94,7 @@ erfc = unary_op(
 
 
 def erfinv_newton_error(m: Any, y: Any, size: Any, erf: Any, erfc: Any) -> Any:
-    """How far `y` is above the inverse error function at `size`: from the complement where that has more digits."""
+    """The Newton error of `y` as the inverse at `size`, from the complement where that has more digits."""
     off = m.where(size < 0.5, erf(y) - size, (1.0 - size) - erfc(y))
     return off * m.exp(y * y) / SLOPE_AT_ZERO
 
@@ -111,7 +109,7 @@ def erfinv_formula(m: Any, x: Any, start: Any, erf: Any, erfc: Any) -> Any:
 
 
 def erfinv_slope_formula(m: Any, x: Any, y: Any, erf: Any, erfc: Any) -> Any:
-    """`exp(y^2)` of the exact inverse: of the rounded one it would be off by 2 y^2 times as much as that."""
+    """`exp(y^2)` of the exact inverse: that of the rounded one has a relative error 2 y^2 times as large."""
     size = m.abs(x)
     inside = size < 1.0
     safe = m.where(inside, m.abs(y), 0.5)

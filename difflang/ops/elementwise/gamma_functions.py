@@ -1,7 +1,7 @@
-"""The gamma function, its logarithm and the derivatives of that of every order, on the whole real line.
+"""Gamma functions: `gamma`, `lgamma`, `digamma` and `polygamma` of every order, on the whole real line.
 
-Both engines compute them by the same formulas: XLA's and SciPy's own lose digits near zeros and poles and far out.
-`m` is NumPy or `jax.numpy`.
+The interpreter and the lowering use the same formulas: XLA's and SciPy's own lose digits near zeros and poles and far
+out. `m` is NumPy or `jax.numpy`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from difflang.numerics.digamma_negative import dd_log, digamma_negative
 from difflang.numerics.double_double import DoubleDouble, dd_add, dd_from_float, dd_mul
 from difflang.ops.op_factories import OpExample, UniformSamples, unary_op
 
-# Chebyshev fits by mpmath's `chebyfit`, highest power first; `tests/support/fits.py` makes them again.
+# Chebyshev fits by mpmath's `chebyfit`, highest power first; `tests/support/fits.py` recomputes them.
 # psi(x) / (x - ROOT) for x = 1.75 + 0.75 s and s from -1 to 1
 ROOT_QUOTIENT = (
     -8.934356011296607e-10, 2.084685603446026e-09, 9.430557062404434e-10, -2.200445705916143e-09,
@@ -51,12 +51,10 @@ STIRLING_TAIL = (
     0.0007936507466535246, -0.002777777777623419, 0.08333333333333325,
 )  # fmt: skip
 
-ROOT, ROOT_LOW_BITS, ROOT_SLOPE = (
-    1.4616321449683622,
-    9.549995429965697e-17,
-    0.9676722454476212,
-)  # of psi, and psi' there
-ASYMPTOTIC_FROM = 2.5  # from here on the asymptotic series serve
+# The positive root of psi as a double and its rounding error, and psi' there.
+ROOT, ROOT_LOW_BITS, ROOT_SLOPE = 1.4616321449683622, 9.549995429965697e-17, 0.9676722454476212
+# From here on the asymptotic series are accurate.
+ASYMPTOTIC_FROM = 2.5
 STIRLING_CONSTANT = 0.5 * math.log(2.0 * math.pi) - 0.5
 HALF_LOG_2_PI = (0.9189385332046728, -3.8782941580672414e-17)
 GAMMA_OVERFLOWS = 172.0
@@ -66,7 +64,7 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 
 
 def offset_from_integer(m: Any, x: Any) -> Any:
-    """`x` less the nearest integer: exact, from -0.5 to 0.5; 0 at +-Inf."""
+    """`x` minus the nearest integer: exact, from -0.5 to 0.5; 0 at +-Inf."""
     return m.where(m.abs(x) < 2.0**52, x - m.round(x), 0.0 * m.sign(x))
 
 
@@ -79,18 +77,18 @@ def cot_pi(m: Any, f: Any) -> Any:
 
 
 def reflect_argument(m: Any, x: Any) -> Any:
-    """`x` on the right of 0, `1 - x` on the left of it."""
+    """`x` where it is positive, `1 - x` where it is negative."""
     return m.where(x < 0, 1.0 - x, x)
 
 
 def lgamma_stirling(m: Any, x: Any) -> Any:
-    """`lgamma(x)` for x from `FAR`."""
+    """`lgamma(x)` for x from `ASYMPTOTIC_FROM`."""
     v = 1.0 / x
     return (x - 0.5) * (m.log(x) - 1.0) + (STIRLING_CONSTANT + v * horner(STIRLING_TAIL, v * v))
 
 
 def lgamma_formula(m: Any, x: Any) -> Any:
-    """Between the zeros 1 and 2 and around them a polynomial times both; then Stirling's series; left of 0 reflected.
+    """A polynomial times the zeros at 1 and 2 around them, then Stirling's series; reflected for negative arguments.
 
     Source: Abramowitz and Stegun 6.1.17, 6.1.40.
     """
@@ -107,16 +105,15 @@ def lgamma_formula(m: Any, x: Any) -> Any:
 
 
 def dd_lgamma_stirling(m: Any, x: Any) -> DoubleDouble:
-    """Stirling's series with twice the digits, for doubles from `FAR`."""
+    """Stirling's series in double-double arithmetic, for doubles from `ASYMPTOTIC_FROM`."""
     v = 1.0 / x
     main = dd_add(dd_mul(dd_from_float(x - 0.5), dd_log(m, dd_from_float(x))), dd_from_float(-x))
     return dd_add(dd_add(main, HALF_LOG_2_PI), dd_from_float(v * horner(STIRLING_TAIL, v * v)))
 
 
 def gamma_formula(m: Any, x: Any) -> Any:
-    """`x gamma(x)` by a polynomial up to `FAR`, then `gamma(x)` by Stirling's series; left of 0 reflected.
+    """`x gamma(x)` by a polynomial up to `ASYMPTOTIC_FROM`, then Stirling's series; reflected for negative arguments.
 
-    The logarithm that is exponentiated is small, or has digits to spare: for narrower types any double has.
     Source: Abramowitz and Stegun 6.1.15, 6.1.17, 6.1.40.
     """
     dtype = x.dtype
@@ -129,6 +126,7 @@ def gamma_formula(m: Any, x: Any) -> Any:
     near = m.exp(s * m.where(low, z, z - 1.0) * horner(BETWEEN_ZEROS, s))
     times_x = near * m.where(low, 1.0, z)
     f = m.where(size < ASYMPTOTIC_FROM, ASYMPTOTIC_FROM, m.minimum(size, 2.0 * GAMMA_OVERFLOWS))
+    # The exponential multiplies the error of the logarithm by its size: f64 needs it in double-double.
     high, rest = dd_lgamma_stirling(m, f) if dtype == np.float64 else (lgamma_stirling(m, f), 0.0)
     right = m.where(size < ASYMPTOTIC_FROM, near / m.where(low, z, 1.0), m.exp(high) * (1.0 + rest))
     inverse = m.where(size < ASYMPTOTIC_FROM, 1.0 / times_x, m.exp(-high) * (1.0 - rest))
@@ -141,7 +139,7 @@ def gamma_formula(m: Any, x: Any) -> Any:
 
 
 def digamma_positive(m: Any, x: Any) -> Any:
-    """Around its root a polynomial times the distance from it; then the asymptotic series. For `x` from 0.
+    """A polynomial times the distance from the root, then the asymptotic series. For `x` from 0.
 
     Source: Abramowitz and Stegun 6.3.5, 6.3.18.
     """
@@ -162,13 +160,16 @@ def numpy_cond(condition: Any, yes: Callable[..., Any], no: Callable[..., Any], 
 
 
 def digamma_formula(m: Any, x: Any, cond: Any = numpy_cond) -> Any:
-    """Reflected left of 0, with more digits on the way. That takes four times as long: only if need be."""
+    """Reflected for negative arguments, in double-double arithmetic."""
     right = m.where(x == 0, math.nan, digamma_positive(m, m.maximum(x, 0.0)))
+    # Double-double takes four times as long, so only if there are negative arguments.
     return cond(m.any(x < 0), lambda x, y: m.where(x < 0, digamma_reflected(m, x), y), lambda x, y: y, x, right)
 
 
 def digamma_reflected(m: Any, x: Any) -> Any:
-    """NaN at the poles. Doubles have digits to spare for narrower types, floats of more than 64 bits have their own."""
+    """NaN at the poles. Types narrower than f64 are computed in plain f64, longdouble (in checks) in its own
+    precision.
+    """
     beside = offset_from_integer(m, x)
     if x.dtype == np.float64:
         y = digamma_negative(m, x, beside)
@@ -180,7 +181,7 @@ def digamma_reflected(m: Any, x: Any) -> Any:
 
 
 def polygamma_formula(m: Any, x: Any, n: int) -> Any:
-    """The first terms of its series and the Euler-Maclaurin formula for the rest; left of 0 reflected.
+    """The first terms of its series and the Euler-Maclaurin formula for the rest; reflected for negative arguments.
 
     Source: Abramowitz and Stegun 6.4.7, 6.4.10, 23.1.30.
     """
@@ -204,7 +205,7 @@ def polygamma_formula(m: Any, x: Any, n: int) -> Any:
 
 
 def cot_derivative_polynomial(n: int) -> list[float]:
-    """Derivative number `n` of the cotangent as a polynomial in it, highest power first: c' = -(1 + c^2)."""
+    """The `n`th derivative of the cotangent as a polynomial in it, highest power first: c' = -(1 + c^2)."""
     lowest_first = [0.0, 1.0]
     for _ in range(n):
         slope = [k * a for k, a in enumerate(lowest_first)][1:]
@@ -213,7 +214,7 @@ def cot_derivative_polynomial(n: int) -> list[float]:
 
 
 def lower_formula(function: Any, *, branches: bool = False) -> Any:
-    """A lowering by a formula above, which may have branches. 16-bit floats are computed in f32."""
+    """A lowering by a formula above, which may take a `cond`. 16-bit floats are computed in f32."""
 
     def lower(jax: Any, x: Any, **attrs: int) -> Any:
         narrow = x.dtype.itemsize == 2

@@ -1,4 +1,4 @@
-"""The Gaussian error linear unit and its slope: each is computed where the other formulas would cancel."""
+"""The Gaussian error linear unit `gelu` and its derivative, without cancellation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from difflang.numerics import accurate_elementary
 from difflang.ops.elementwise.error_functions import gaussian, lower_in_f32_or_wider
 from difflang.ops.op_factories import Array, unary_op
 
-# The slope over `x - ROOT` for x = -1.075 + 0.725 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`, highest
-# power first; `tests/support/fits.py` makes it again.
+# The derivative over `x - ROOT` for x = -1.075 + 0.725 s and s from -1 to 1: a Chebyshev fit by mpmath's `chebyfit`,
+# highest power first; `tests/support/fits.py` recomputes it.
 ROOT_QUOTIENT = (
     -1.3912191944124454e-13, -2.7301547491675226e-11, -3.453963407522285e-11, 9.546806568403007e-10,
     2.436950424625981e-09, -2.4177076407043463e-08, -1.0035737827179123e-07, 4.6070914974966967e-07,
@@ -24,7 +24,7 @@ ROOT_QUOTIENT = (
     0.040690084398064735, 0.2662660284101036, 0.30772131956334603,
 )  # fmt: skip
 # The probability beyond x over `exp(-x^2 / 2)`, times `1 + x`, for s = (x - 5) / (x + 5) from -1 to 0.78: a fit
-# likewise. Source: Shepherd and Laframboise 1981, by whose fraction one polynomial serves all of the half-line.
+# likewise. Source: Shepherd and Laframboise 1981, whose substitution lets one polynomial serve the whole half-line.
 TAIL = (
     2.210506550696407e-09, 1.6512617525240706e-09, -2.6342978358838605e-08, -2.1670847602493622e-08,
     1.912100797653263e-07, 1.2239595536504486e-07, -1.304128225016184e-06, -6.652071794865446e-08,
@@ -33,7 +33,8 @@ TAIL = (
     0.024536963243235035, -0.02640104296667353, 0.010002352385243864, 0.031030368425970702,
     -0.0915522818340092, 0.46151582985003775,
 )  # fmt: skip
-BELL_ZERO_FROM = 40.0  # the bell is 0 there, and s is 0.78
+# From here on the Gaussian underflows to 0; s is 0.78 there.
+BELL_ZERO_FROM = 40.0
 # The same with half of the digits, for narrower types: the tail for s = (x - 4) / (x + 4) from -1 to 0.58.
 SHORT_ROOT_QUOTIENT = (
     2.719344572923496e-06, -4.351015828351444e-06, -6.548221692258643e-05, 9.217699881295302e-07,
@@ -46,12 +47,13 @@ SHORT_TAIL = (
     0.01399963714254457, -0.09670346799467665, 0.4720532063928283,
 )  # fmt: skip
 BELL_ZERO_FROM_F32 = 15.0
-ROOT, ROOT_LOW_BITS, ROOT_SLOPE = -0.7517915246935645, 1.4956759177009883e-17, 0.4314939923140469  # of the slope
+# The root of the derivative as a double and its rounding error, and the second derivative there.
+ROOT, ROOT_LOW_BITS, ROOT_SLOPE = -0.7517915246935645, 1.4956759177009883e-17, 0.4314939923140469
 DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 def normal_tail(m: Any, x: Any, by: Any) -> tuple[Any, Any]:
-    """`exp(-x^2 / 2)`, and the probability beyond `|x|` over it."""
+    """`exp(-x^2 / 2)`, and the probability beyond `|x|` divided by it."""
     far, middle, fit = (BELL_ZERO_FROM, 5.0, TAIL) if x.dtype == np.float64 else (BELL_ZERO_FROM_F32, 4.0, SHORT_TAIL)
     z = m.minimum(m.abs(x), far)
     return accurate_elementary.gaussian(m, x, 0.5), accurate_elementary.horner(fit, (z - middle) / (z + middle), by) / (
@@ -65,7 +67,7 @@ def gelu_formula(m: Any, x: Any, by: Any = operator) -> Any:
 
 
 def gelu_slope_formula(m: Any, x: Any, by: Any = operator) -> Any:
-    """`P(x) + x p(x)`: around its root a polynomial times the distance from it."""
+    """`P(x) + x p(x)`; near its root a polynomial times the distance from it."""
     bell, beyond = normal_tail(m, x, by)
     near = (x > -1.8) & (x < -0.35)
     z = m.clip(x, -1.8, -0.35)
@@ -87,7 +89,8 @@ def gelu_slope_reference(x: Array) -> Array:
 
 
 def gelu_slope_jvp(dx: Value, y: Value, x: Value) -> Value:
-    """`(2 - x^2) p(x)`; far out `x^2` alone would be Inf."""
+    """`(2 - x^2) p(x)`."""
+    # Multiplied out: `x^2` alone would overflow for large x.
     density = gaussian.one(x, scale=0.5) * DENSITY
     return dx * (density * 2.0 - x * (x * density))
 

@@ -1,4 +1,4 @@
-"""What is linear element by element: sums, products, selection, conversion, the parts of complex numbers."""
+"""Linear elementwise ops: sums, products, quotients, selection, conversion, and the parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TWO_UNIFORM = (UniformSamples(), UniformSamples())
 
 
 def conj_if_complex(y: Value) -> Value:
-    """`y`, conjugated where it is complex: the adjoint of multiplication by `y` multiplies by this."""
+    """`y`, conjugated if complex: the adjoint of multiplication by `y` multiplies by this."""
     return conj.one(y) if tensor_type(y).dtype.is_complex else y
 
 
@@ -105,11 +105,9 @@ div = OPS.declare(
     Op(
         "div",
         type=same_type_rule(FLOATS + COMPLEXES),
-        jvp=(
-            lambda d, z, x, y: d / y,
-            lambda d, z, x, y: d * (-z / y),
-        ),  # neither `z / y`, of which XLA makes a quotient by a square, that overflows or vanishes before it; nor
-        # `d / y * z`, of which `d / y` may overflow on one way round and `ct * z` on the other
+        # Not `z / y`, which XLA turns into a quotient by a square that overflows or underflows earlier; nor
+        # `d / y * z`, where `d / y` may overflow and, transposed, `ct * z`.
+        jvp=(lambda d, z, x, y: d / y, lambda d, z, x, y: d * (-z / y)),
         transpose=(lambda ct, x, y: ct / conj_if_complex(y), None),
         reference=upcast_half_reference(np.divide),
         lower=lambda jax, x, y: jax.lax.div(x, y),
@@ -152,7 +150,7 @@ select = linear_op(
 )
 
 
-# ------------------------------------------------------------------------------------------------- conversion
+# ---- Conversion
 
 
 def convert_type(same: TypeSolver, x: Tensor, *, dtype: DType) -> Tensor:
@@ -198,7 +196,7 @@ def truncate_type(same: TypeSolver, x: Tensor, *, dtype: DType) -> Tensor:
 
 
 def truncate_reference(x: Array, *, dtype: DType) -> Array:
-    """Floats outside the range of an integer type go to its end, NaN to 0."""
+    """Floats outside the range of an integer type saturate, NaN becomes 0."""
     if dtype.kind == "bool" or x.dtype.kind in "biu":
         return x.astype(numpy_dtype_for(dtype))
     info = np.iinfo(numpy_dtype_for(dtype))
@@ -231,7 +229,7 @@ truncate = inactive_op(
 )
 
 
-# -------------------------------------------------------------------------------------------- complex numbers
+# ---- Complex numbers
 
 
 def complex_type(same: TypeSolver, re: Tensor, im: Tensor) -> Tensor:
@@ -255,7 +253,7 @@ def complex_part_op(name: str, *, transpose: OperandRules, reference: Any, lower
 
 
 def complex_reference(re: Array, im: Array) -> Array:
-    """Part by part: a product with 1j is NaN of infinite ones and loses the sign of a zero."""
+    """Part by part: a product with 1j makes NaN of Inf and loses the sign of a zero."""
     z = np.empty(np.shape(re), np.result_type(re, np.complex64))
     z.real, z.imag = re, im
     return z

@@ -1,4 +1,4 @@
-"""Arithmetic that is not linear: integer powers, remainders, signs and rounding. Bit operations are in `bits`."""
+"""Nonlinear arithmetic: integer powers, floor division and remainder, signs and rounding."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def integer_pow_jvp(dx: Value, y: Value, x: Value, *, n: int) -> Value:
     return dx * (power * float(n))
 
 
-ACCURATE_FROM = 8  # from this power on rounding at each squaring adds up to more than four units in the last place
+# From this power on, the rounding at each squaring adds up to more than four units in the last place.
+ACCURATE_FROM = 8
 
 
 def integer_pow_reference(x: Array, *, n: int) -> Array:
-    """By squaring, as the lowering does: exact where the power is."""
+    """By repeated squaring, as the lowering does: exact where the power is."""
     if abs(n) >= ACCURATE_FROM and x.dtype == np.float64:
         return accurate_integer_pow(np, x, n)
     result, square, left = np.ones_like(x), x, abs(n)
@@ -85,11 +86,11 @@ one_minus_square = unary_op(
 )
 
 
-# ----------------------------------------------------------------------------------------- floor division
+# ---- Floor division
 
 
 def floored_remainder(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
-    """Truncated remainder of `x / y`, where the floored one differs from it, and `y` with 1 for an integer 0."""
+    """The truncated remainder of `x / y`, where the floored one differs, and `y` with integer zeros replaced by 1."""
     lax = jax.lax
     zero = lax.full_like(y, 0)
     if not jax.numpy.issubdtype(y.dtype, np.floating):
@@ -100,7 +101,7 @@ def floored_remainder(jax: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 def rem_lower(jax: Any, x: Any, y: Any) -> Any:
-    """An integer modulo 0 is 0, for 1 stands in for it."""
+    """An integer modulo 0 is 0, since the divisor is replaced by 1."""
     r, differs, safe = floored_remainder(jax, x, y)
     return jax.lax.select(differs, jax.lax.add(r, safe), r)
 
@@ -144,7 +145,7 @@ rem = binary_op(
 )
 
 
-# -------------------------------------------------------------------------------------- signs and rounding
+# ---- Signs and rounding
 
 sign = piecewise_constant_op(
     "sign",

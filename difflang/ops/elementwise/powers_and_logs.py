@@ -1,4 +1,4 @@
-"""Powers, logarithms and exponentials of two operands, where a rounded step between them would cost digits."""
+"""Powers and logarithms of two operands, `pow`, `xlogy`, `exp_sub`, where a rounded intermediate would cost digits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from difflang.ops.op_factories import (
 
 
 def power_less_base_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 0) -> Value:
-    """`(y - n) x^(y-n-1)`, 0 where y = n: for x = 0 the power is Inf there."""
+    """`(y - n) x^(y-n-1)`, 0 where y = n: at x = 0 the power is Inf there."""
     zero = full_like(x, 0.0)
     left = y - float(n) if n else y
     corner = logical_and.one(eq.one(x, zero), eq.one(left, zero))
@@ -44,9 +44,9 @@ def power_less_exponent_jvp(d: Value, z: Value, x: Value, y: Value, *, n: int = 
 
 
 def factor_power(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
-    """`x^c e^((y - c) log x)`, c being what y is here: one power of a fixed exponent, one exponential that is 1 here.
+    """`x^c e^((y - c) log x)` with c = `stop(y)`: a power of a constant exponent, and an exponential whose value is 1.
 
-    Where x = 0 the exponential is 1 throughout: in y the derivative is 0 there.
+    Where x = 0 the exponential is constant: in y the derivative is 0 there.
     """
     fixed = stop.one(y)
     base = select.one(eq.one(x, full_like(x, 0.0)), full_like(x, 1.0), x)
@@ -54,7 +54,7 @@ def factor_power(op: Op, x: Value, y: Value, **attrs: Any) -> Value:
 
 
 def pow_lower(jax: Any, x: Any, y: Any) -> Any:
-    """XLA's power of a complex 0 is NaN, whatever the exponent, unless that is real."""
+    """XLA's power of a complex 0 is NaN for every exponent that is not real."""
     lax, power = jax.lax, jax.lax.pow(x, y)
     if not is_complex_array(jax, x):
         return power
@@ -126,11 +126,9 @@ def exp_sub_reference(x: Array, y: Array) -> Array:
 
 
 def subtract_or_zero(jax: Any, x: Any, y: Any) -> Any:
-    """`x - y`, 0 where they are the same, infinite ones too.
-
-    The choice before an exponential: that is not computed twice for two readers, a choice after it would be.
-    """
+    """`x - y`, and 0 where they are equal, infinities included."""
     lax = jax.lax
+    # Selected before the exponential: XLA recomputes a select after it for each reader, exponential included.
     return lax.select(lax.eq(x, y), lax.full_like(x, 0), lax.sub(x, y))
 
 

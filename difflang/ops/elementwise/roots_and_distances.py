@@ -1,4 +1,4 @@
-"""Roots, reciprocals and distances: `sqrt`, `rsqrt`, `cbrt`, `hypot`, and the angle `atan2`."""
+"""Roots, reciprocal roots and distances: `sqrt`, `rsqrt`, `cbrt`, `hypot`, and the angle `atan2`."""
 
 from __future__ import annotations
 
@@ -51,15 +51,16 @@ def rsqrt_reference(x: Array) -> Array:
     return x.dtype.type(1) / np.sqrt(np.where(x == 0, np.zeros_like(x), x))
 
 
-FUSION_SIZE = 1 << 15  # elements
+FUSION_SIZE = 1 << 15
 
 
 def rsqrt_lower(jax: Any, x: Any) -> Any:
-    """By the root, which the program mostly has already; of a large array not, as two readers would part XLA's kernel.
+    """By the root, which the program mostly computes anyway.
 
-    The root of -0.0 is -0.0, and XLA's reciprocal root of it -Inf.
+    The root of -0.0 is -0.0, and XLA's reciprocal root of it -Inf; hence the absolute value.
     """
     lax = jax.lax
+    # A root with two readers would split XLA's kernel, which costs more for a large array.
     return lax.abs(lax.rsqrt(x)) if x.size >= FUSION_SIZE else lax.div(scalar_like(x, 1), lax.abs(lax.sqrt(x)))
 
 
@@ -74,7 +75,7 @@ rsqrt = unary_op(
 
 
 def sqrt_lower(jax: Any, x: Any) -> Any:
-    """XLA takes -1 - 0i for -1 + 0i: the imaginary part has the sign of the operand's, signs of zeros too."""
+    """XLA mistakes -1 - 0i for -1 + 0i: give the imaginary part the operand's sign, signed zeros included."""
     lax, root = jax.lax, jax.lax.sqrt(x)
     if not is_complex_array(jax, x):
         return root
@@ -114,12 +115,12 @@ cbrt = unary_op(
 
 
 def one_if_zero(r: Value) -> Value:
-    """`r`, but 1 where it is 0: for a divisor below something that vanishes too."""
+    """`r`, but 1 where it is 0: for a divisor whose dividend vanishes too."""
     return select.one(eq.one(r, full_like(r, 0.0)), full_like(r, 1.0), r)
 
 
 def hypot_lower(jax: Any, x: Any, y: Any) -> Any:
-    """Scaled by the larger leg, so that squares neither overflow nor vanish."""
+    """Scaled by the larger leg, so that squares neither overflow nor underflow."""
     lax = jax.lax
     long, short = lax.max(lax.abs(x), lax.abs(y)), lax.min(lax.abs(x), lax.abs(y))
     flat = lax.bitwise_or(lax.eq(long, scalar_like(x, 0)), lax.eq(long, scalar_like(x, np.inf)))
@@ -144,14 +145,13 @@ def binade_reference(x: Array) -> Array:
 
 def binade_lower(jax: Any, x: Any) -> Any:
     wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
-    unit = jax.lax.optimization_barrier(
-        accurate_elementary.binade(jax.numpy, wide, safe_max_exponent(x.dtype))
-    )  # see `norm`
+    # The barrier is explained at `norm_formula` in `euclidean_norm`.
+    unit = jax.lax.optimization_barrier(accurate_elementary.binade(jax.numpy, wide, safe_max_exponent(x.dtype)))
     return jax.lax.convert_element_type(unit, x.dtype)
 
 
 def safe_max_exponent(dtype: Any) -> int:
-    """How far a power of two and its reciprocal are both well inside of a type, and of Python's numbers."""
+    """How far a power of two and its reciprocal are both well inside a type's range, and that of Python's floats."""
     return min(int(ml_dtypes.finfo(dtype).maxexp), sys.float_info.max_exp) - 4
 
 
@@ -165,7 +165,7 @@ binade = piecewise_constant_op(
 
 
 def divide_by_square_norm(numerator: Value, x: Value, y: Value) -> Value:
-    """`numerator / (x^2 + y^2)` without overflow, 0 at the origin: in a unit that makes the squares middling."""
+    """`numerator / (x^2 + y^2)` without overflow, 0 at the origin: scaled so that the squares are of moderate size."""
     per_unit = 1.0 / binade.one(max_.one(absolute.one(stop.one(x)), absolute.one(stop.one(y))))
     u, v = x * per_unit, y * per_unit
     return numerator * per_unit / one_if_zero(u * u + v * v) * per_unit

@@ -1,7 +1,7 @@
-"""Functions and slopes that share most of their work, and `tanh` with its slope at once.
+"""Functions that share work with their derivative, as `sin` and `cos` do, and the op `tanh_and_slope`.
 
-The slope `sech2` is accurate to the last digits, which `1 - y*y` is not, and takes an exponential. Of the same
-exponential and one division the function can be had too, for less than XLA's own `tanh` in double precision takes.
+The derivative `sech2` is accurate to the last digits, which `1 - y*y` is not, and takes an exponential. The same
+exponential and one division also give `tanh`, for less than XLA's own takes in double precision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DENOMINATOR = (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.844063
 
 
 def tanh_and_slope_formula(m: Any, x: Any) -> tuple[Any, Any]:
-    """Of `e = exp(-2|x|)`: `(1 - e) / (1 + e)` and `e (1 + y)^2`; near 0, where that cancels, polynomials over others.
+    """With `e = exp(-2|x|)`: `(1 - e) / (1 + e)` and `e (1 + y)^2`; near 0, where that cancels, a rational function.
 
     Source: the rational approximation in `tanh.c` of the Cephes library, S. L. Moshier.
     """
@@ -33,15 +33,15 @@ def tanh_and_slope_formula(m: Any, x: Any) -> tuple[Any, Any]:
     above = m.where(small, size * square * accurate_elementary.horner(NUMERATOR, square), 1.0 - e)
     below = m.where(small, accurate_elementary.horner(DENOMINATOR, square), 1.0 + e)
     y = copy_sign_bit(m.where(small, size, 0.0) + above / below, x)
-    whole = 1.0 + m.abs(y)  # of the result, that XLA may divide where it makes that
+    # From the result, so that XLA may divide where it computes that.
+    whole = 1.0 + m.abs(y)
     return y, e * (whole * whole)
 
 
 def copy_sign_bit(size: Any, x: Any) -> Any:
-    """`size`, which is not negative, with the sign of `x`, of -0.0 too, in two steps where JAX's `copysign` takes six.
-
-    XLA goes through a kernel of 1,024 numbers by two threads, at a loss, where it counts more steps than bytes.
-    """
+    """`size`, which is not negative, with the sign of `x`, -0.0 included."""
+    # Two operations where JAX's `copysign` takes six: if it counts more operations than bytes, XLA splits a kernel of
+    # 1,024 numbers between two threads, at a loss.
     bits = np.dtype(f"i{x.dtype.itemsize}")
     return (size.view(bits) | (x.view(bits) & bits.type(np.iinfo(bits).min))).view(x.dtype)
 
@@ -67,14 +67,14 @@ tanh_and_slope = OPS.declare(
 )
 
 
-# Which slopes go with which function of the same argument for hardly more work, and in which types.
+# For each derivative the function of the same argument that it shares its work with, and in which types.
 SLOPES_SHARING_WORK: dict[Op, tuple[Op, tuple[DType, ...]]] = {
     sech2: (tanh, (F64,)), cos: (sin, (F32, F64)), sin: (cos, (F32, F64))
 }  # fmt: skip
 
 
 def slopes_sharing_work(eqns: Sequence[Eqn]) -> list[Eqn]:
-    """The slopes among these equations, in order, that go with a function of the same argument."""
+    """The derivatives among these equations, in order, whose function of the same argument is computed too."""
     slopes = [e for e in eqns if e.op in SLOPES_SHARING_WORK]
     made = {(e.op, e.operands[0]) for e in eqns if e.op.elementwise and e.operands} if slopes else set[object]()
     return [e for e in slopes if shares_work(e, made)]

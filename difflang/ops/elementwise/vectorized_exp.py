@@ -1,7 +1,7 @@
-"""Exponentials of few numbers, written out for the CPU: `lower/cpu/small_exp` says of which.
+"""Vectorized exponentials of few elements on the CPU, by polynomials: `lower/cpu/small_exp` decides where they are
+used.
 
-They are steps that go through vector units in any shape, where XLA asks for one exponential after the other in rows
-that are short.
+They consist of operations that XLA vectorizes in any shape, whereas its own exponential is scalar in short rows.
 
 Sources: the rational approximation in `exp.c` of the Cephes library, S. L. Moshier, and in single precision that of
 Padé of order 4 over 4.
@@ -20,8 +20,10 @@ from difflang.ops.elementwise.elementary_functions import exp
 from difflang.ops.elementwise.powers_and_logs import exp_sub, subtract_or_zero
 from difflang.ops.op_factories import elementwise_op
 
-OVERFLOW_FROM = {4: 89.0, 8: 710.0}  # from there on the exponential is. By the bytes of a number, as what follows
-LN2 = {  # as a sum; products of the first with counts are exact
+# Tables are indexed by the bytes of a number. From here on the exponential overflows.
+OVERFLOW_FROM = {4: 89.0, 8: 710.0}
+# In two parts: products of the first with integers are exact.
+LN2 = {
     4: (6.93359375e-1, -2.12194440054690583e-4), 8: (6.93145751953125e-1, 1.42860682030941723212e-6)
 }  # fmt: skip
 NUMERATOR = {
@@ -36,10 +38,9 @@ DENOMINATOR = {
 
 
 def exp_by_polynomials(m: Any, x: Any) -> Any:
-    """`e^x = 2^n e^r`, and `e^r` as `(Q + r P) / (Q - r P)`, P and Q polynomials of `r^2`.
+    """`e^x = 2^n e^r`, with `e^r` as `(Q + r P) / (Q - r P)` for polynomials P and Q of `r^2`.
 
-    Within 2.1 units in the last place, and 0 where it is no normal number, as XLA's is. Half of `2^n`, since that may
-    be too large where `e^x` is not.
+    Within 2.1 units in the last place, and 0 where the result is subnormal, as XLA's is.
     """
     width, of = x.dtype.itemsize, np.finfo(x.dtype)
     smaller = x < math.log(of.tiny)
@@ -48,6 +49,7 @@ def exp_by_polynomials(m: Any, x: Any) -> Any:
     rest = (x - n * LN2[width][0]) - n * LN2[width][1]
     square = rest * rest
     odd, even = rest * horner(NUMERATOR[width], square), horner(DENOMINATOR[width], square)
+    # Half of `2^n`, since `2^n` may overflow where `e^x` does not.
     half = ((n.astype(np.int32).astype(f"i{width}") - of.minexp) << of.nmant).view(x.dtype)
     return m.where(smaller, 0.0, even + odd) * half / ((even - odd) * 0.5)
 

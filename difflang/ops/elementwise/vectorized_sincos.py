@@ -1,10 +1,8 @@
-"""Sine and cosine on the CPU, several numbers at a time.
+"""Vectorized sine and cosine on the CPU, by polynomials.
 
-XLA asks the C library there, number by number: 2 to 4 ns for each in single precision, 10 in double. Polynomials go
-through vector units, and of one argument both functions share all but these. An argument is brought into
-[-pi/4, pi/4] by a whole number of quarter turns. A quarter is written as a sum of numbers, all but the last so short
-that products with the count are exact; for arguments too far for that, or not finite, it is not.
-`lower/cpu/polynomial_sines` says which sines and cosines of a program are this op.
+XLA calls the C library there, one number at a time: 2 to 4 ns each in single precision, 10 in double. Polynomials are
+vectorized, and for one argument both functions share everything but these. The argument is reduced to [-pi/4, pi/4] by
+a multiple of a quarter turn. `lower/cpu/polynomial_sines` decides which sines and cosines of a program use this op.
 
 Sources: Cody and Waite, Software Manual for the Elementary Functions (1980), for the reduction; the polynomials of
 `k_sin.c` and `k_cos.c` in FreeBSD's msun (Sun Microsystems, 1993) and of `sinf.c` in Cephes (S. L. Moshier).
@@ -25,43 +23,52 @@ from difflang.numerics.accurate_elementary import horner
 from difflang.ops.elementwise.elementary_functions import cos, sin
 from difflang.ops.op_factories import Array, OpExample, same_type_rule, tensor_type
 
-MAX_ARGUMENT = {F32: 1e4, F64: 1e6}  # from 0, of an argument
-# Bytes of an argument. A branch takes a millisecond to write and some 50 to compile.
-MIN_BYTES_IN_LOOP = {F32: 1 << 13, F64: 1 << 14}  # in a step of a loop these are worth one
-MIN_BYTES_OUTSIDE_LOOP = 1 << 18  # and elsewhere, where a branch is gone through once in a run
-MAX_BYTES = 1 << 24  # more is not written down where it might not be
-QUARTER_TURN_PARTS = {  # by the bytes of a number, as what follows. Of 11 bits, for a count of 13; of 33 bits, for one of 20
+# The largest |x| for which the reduction is accurate.
+MAX_ARGUMENT = {F32: 1e4, F64: 1e6}
+# Sizes of an argument, in bytes. A branch takes a millisecond to emit and some 50 to compile: it pays for smaller
+# arguments in a loop's body than outside, where it runs once. A larger argument costs too much to materialize.
+MIN_BYTES_IN_LOOP = {F32: 1 << 13, F64: 1 << 14}
+MIN_BYTES_OUTSIDE_LOOP = 1 << 18
+MAX_BYTES = 1 << 24
+# pi/2 as a sum, by the bytes of a number as in the tables below. All parts but the last are so short that products with
+# the count are exact: 11 bits for counts of 13 bits, 33 bits for counts of 20.
+QUARTER_TURN_PARTS = {
     4: tuple(map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234p-39"))),
     8: tuple(map(float.fromhex, ("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104"))),
 }
-SINE_COEFFICIENTS = {  # of z = r^2: (sin(r) / r - 1) / z
+# (sin(r) / r - 1) / z in z = r^2.
+SINE_COEFFICIENTS = {
     4: (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),
     8: (
         1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
         -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01,
     ),
 }  # fmt: skip
-COSINE_COEFFICIENTS = {  # of z: (cos(r) - 1 + z / 2) / z^2
+# (cos(r) - 1 + z / 2) / z^2 in z.
+COSINE_COEFFICIENTS = {
     4: (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2),
     8: (
         -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
         2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02,
     ),
 }  # fmt: skip
-MAX_IDENTITY_ARGUMENT = {4: 2.0**-12, 8: 2.0**-27}  # is its own sine
+# Up to here sin(x) rounds to x.
+MAX_IDENTITY_ARGUMENT = {4: 2.0**-12, 8: 2.0**-27}
 OPS_BY_NAME = {"sin": sin, "cos": cos}
-QUARTERS_BEHIND = {"sin": 0, "cos": 1}  # by how many quarters it is behind the sine
+# The phase of each function, in quarter turns from the sine.
+QUARTERS_BEHIND = {"sin": 0, "cos": 1}
 
 
 def sincos_by_polynomials(m: Any, x: Any, gives: Sequence[str]) -> Any:
-    """Of arguments that are at most `FARTHEST` from 0."""
+    """For arguments up to `MAX_ARGUMENT`."""
     width = x.dtype.itemsize
     rest, count = x, m.round(x * (2 / math.pi))
     for part in QUARTER_TURN_PARTS[width]:
         rest = rest - count * part
     square = rest * rest
     sine = rest + rest * (square * horner(SINE_COEFFICIENTS[width], square))
-    sine = m.where(m.abs(x) < MAX_IDENTITY_ARGUMENT[width], x, sine)  # also -0.0, and what arithmetic takes for 0
+    # Also -0.0, and subnormal numbers, which arithmetic may flush to 0.
+    sine = m.where(m.abs(x) < MAX_IDENTITY_ARGUMENT[width], x, sine)
     cosine = 1.0 + (square * -0.5 + square * square * horner(COSINE_COEFFICIENTS[width], square))
     turns = count.astype(np.int32)
     return unwrap_single_result(
@@ -73,7 +80,7 @@ def sincos_by_polynomials(m: Any, x: Any, gives: Sequence[str]) -> Any:
 
 
 def rotate_by_quarters(m: Any, turns: Any, even: Any, sine: Any, cosine: Any) -> Any:
-    """The sine after so many quarter turns: `even` says that it is one, not a cosine."""
+    """The sine after that many quarter turns; `even` selects the sine over the cosine polynomial."""
     size = m.where(even, sine, cosine)
     return m.where((turns & 2) == 2, -size, size)
 
@@ -87,7 +94,7 @@ def sincos_cpu_lower(jax: Any, x: Any, *, gives: tuple[str, ...]) -> Any:
 
 
 def unwrap_single_result(results: Sequence[Any]) -> Any:
-    """What an op gives: one result by itself, several together."""
+    """The results as an op returns them: a single one bare, several as a tuple."""
     return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -130,9 +137,7 @@ sin_and_cos = OPS.declare(
 
 
 def is_worth_vectorizing(eqn: Eqn, in_loop: bool) -> bool:
-    """Whether an equation is a sine or a cosine of so many numbers that a look at all of them first pays, `inside` a
-    loop or not.
-    """
+    """Whether an equation is a sine or cosine of so many elements that testing their sizes first pays off."""
     if eqn.op is not sin and eqn.op is not cos:
         return False
     x = tensor_type(eqn.operands[0])

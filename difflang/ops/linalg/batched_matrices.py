@@ -1,6 +1,7 @@
-"""What the rules of matrix ops share: stacks of matrices as values, as arrays, and as types. No op is declared here.
+"""Helpers for matrix ops: batched matrices as values, as arrays, and as types. Declares no op.
 
-A matrix is the last two axes of an array `[*b, n, m]`; the axes before them are a stack, and every op goes over it.
+A matrix is the last two axes of an array `[*b, n, m]`; the axes before them are batch axes, and every op applies to
+each matrix.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from difflang.ops.elementwise.linear_arithmetic import conj_if_complex, select
 from difflang.ops.linalg.dot_general import dot_general
 from difflang.ops.op_factories import Array, OpSamples, PerOperandRules, tensor_type, zeros_of_type
 
-# ------------------------------------------------------------------------------------------------- types
+# ---- Types
 
 MATRIX_DTYPES = FLOATS + COMPLEXES
 
@@ -33,14 +34,14 @@ def matrix_type(same: TypeSolver, a: Tensor, accepts: tuple[DType, ...] = FLOATS
 
 
 def square_type(same: TypeSolver, a: Tensor, accepts: tuple[DType, ...] = FLOATS) -> Dim:
-    """The number of rows, which is that of columns."""
+    """The number of rows, which equals that of columns."""
     rows, columns = matrix_type(same, a, accepts)
     same.size(rows, columns, "size of a square matrix")
     return rows
 
 
 def same_square_type(same: TypeSolver, a: Tensor, *xs: Tensor, of: tuple[DType, ...] = FLOATS) -> Tensor:
-    """The type of an op from square matrices and directions like them."""
+    """The type of an op on a square matrix and directions of the same type."""
     square_type(same, a, of)
     for x in xs:
         same.dtype(a, x)
@@ -49,26 +50,26 @@ def same_square_type(same: TypeSolver, a: Tensor, *xs: Tensor, of: tuple[DType, 
 
 
 def magnitude_dtype(same: TypeSolver, a: Tensor) -> DType:
-    """The element type of the absolute values of a matrix."""
+    """The dtype of a matrix's absolute values."""
     return same.real_dtype(a) if a.dtype.is_complex else a.dtype
 
 
 def batched_stack_attrs(n: Dim) -> dict[str, Any]:
-    """`lanes` of an op of one matrix: a new first axis is one more axis of the stack."""
+    """The `batch_attrs` of an op on matrices: a batch axis is one more leading axis."""
     return {}
 
 
 def smaller_dim(rows: Dim, columns: Dim) -> Dim:
-    """The smaller of two sizes that are equal or numbers."""
+    """The smaller of two sizes that are equal or known."""
     return rows if rows == columns else min(rows, columns)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def cubic_flops(a: Any, *_: Any, **how: Any) -> Any:
-    """The flops of what goes over a matrix once for each of its rows, to the order: as `cost` of an op."""
+    """The flops of an algorithm that passes over a matrix once per row, up to a constant: the `cost` of an op."""
     return a.shape[-2] * np.prod(a.shape)
 
 
-# ------------------------------------------------------------------------------------------ declarations
+# ---- Declarations
 
 
 def matrix_op(
@@ -84,11 +85,11 @@ def matrix_op(
     non_holomorphic: bool = False,
     phase_invariants: OpRule | None = None,
 ) -> Op:
-    """A function of one matrix, or of each of a stack. 16-bit floats are computed in f32."""
+    """A function of each matrix in a batch. 16-bit floats are computed in f32."""
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        jvp=(jvp,), accepts=accepts, batch_attrs=batched_stack_attrs, samples=samples, non_holomorphic=non_holomorphic, phase_invariants=phase_invariants,
-        cost=cubic_flops,
+        jvp=(jvp,), accepts=accepts, batch_attrs=batched_stack_attrs, samples=samples,
+        non_holomorphic=non_holomorphic, phase_invariants=phase_invariants,        cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 
@@ -103,7 +104,7 @@ def directional_matrix_op(
     doc: str,
     accepts: tuple[DType, ...] = FLOATS,
 ) -> Op:
-    """A function of a square matrix, and of more operands its derivative in these directions.
+    """A function of a square matrix and, with more operands, its derivative in these directions.
 
     `transpose(i)` is the rule of operand i, `None` for the matrix itself.
     """
@@ -113,13 +114,13 @@ def directional_matrix_op(
 
     op = Op(
         name, type, upcast_matrix_reference(reference), upcast_matrix_lowering(lower), doc,
-        jvp=next_direction_jvp(name), transpose=PerOperandRules(transpose), directional=True, accepts=accepts, samples=samples,
-        cost=cubic_flops,
+        jvp=next_direction_jvp(name), transpose=PerOperandRules(transpose), directional=True, accepts=accepts,
+        samples=samples,        cost=cubic_flops,
     )  # fmt: skip
     return OPS.declare(op)
 
 
-# ------------------------------------------------------------------------------------------------- values
+# ---- Values
 
 
 def swap_last_axes(x: Value) -> Value:
@@ -134,14 +135,14 @@ def adjoint(x: Value) -> Value:
 
 
 def matmul(x: Value, y: Value) -> Value:
-    """Matrix by matrix along the stacks."""
+    """Matrix products over the batch axes."""
     rank = tensor_type(x).rank
     stack = tuple(range(rank - 2))
     return dot_general.one(x, y, contract=((rank - 1,), (rank - 2,)), batch=(stack, stack))
 
 
 def complex_like(x: Value, like: Value) -> Value:
-    """Real numbers as complex ones where `like` is complex."""
+    """Real numbers converted to complex where `like` is complex."""
     dtype = tensor_type(like).dtype
     return OPS["convert"].one(x, dtype=dtype) if dtype.is_complex else x
 
@@ -151,14 +152,14 @@ def real_part(x: Value) -> Value:
 
 
 def phase_free_product(x: Value, y: Value) -> Value:
-    """`x diag(1, 2, …) yᴴ`: what of columns does not depend on the phase that a pair of them has in common."""
+    """`x diag(1, 2, …) yᴴ`: a function of columns that does not depend on the phase that each pair of them shares."""
     type = tensor_type(x)
     numbers = x.home.one("iota", type=Tensor(I32, type.shape), axis=type.rank - 1)
     return matmul(x * OPS["convert"].one(numbers + 1, dtype=type.dtype), adjoint(y))
 
 
 def hermitian_part(x: Value) -> Value:
-    """The symmetric part, the Hermitian one of complex matrices."""
+    """The symmetric part, for complex matrices the Hermitian one."""
     return (x + adjoint(x)) * 0.5
 
 
@@ -170,7 +171,7 @@ def triangle_mask(x: Value, kept: Op) -> Value:
 
 
 def triangle_part(x: Value, kept: Op) -> Value:
-    """The elements where `kept(row, column)` holds; zeros elsewhere, whatever is there."""
+    """The elements where `kept(row, column)` holds; zeros elsewhere, even in place of NaN."""
     return select.one(triangle_mask(x, kept), x, zeros_of_type(x, x.type))
 
 
@@ -185,25 +186,23 @@ def matrix_trace(x: Value) -> Value:
 
 
 def broadcast_rows(d: Value, rows: Dim) -> Value:
-    """A matrix whose every row is the vector: times it, columns are scaled."""
+    """A matrix with the vector in every row: multiplying by it scales columns."""
     lead, rank = tensor_type(d).shape[:-1], tensor_type(d).rank
     axes = (*range(rank - 1), rank)
     return OPS["broadcast"].one(d, shape=(*lead, rows, tensor_type(d).shape[-1]), axes=axes)
 
 
 def broadcast_columns(d: Value, columns: Dim) -> Value:
-    """A matrix whose every column is the vector: times it, rows are scaled."""
+    """A matrix with the vector in every column: multiplying by it scales rows."""
     return OPS["broadcast"].one(d, shape=(*tensor_type(d).shape, columns), axes=tuple(range(tensor_type(d).rank)))
 
 
 def next_direction_jvp(name: str) -> PerOperandRules:
-    """The jvp of an op that is the derivative of something at `a` in directions `xs`, as many as there are.
-
-    More of `a` is one direction more; in each direction it is linear.
-    """
+    """The jvp of a directional derivative at `a` in any number of directions `xs`."""
 
     def rule(position: int) -> OpRule:
         def jvp_rule(d: Value, y: Value, a: Value, *xs: Value) -> Value:
+            # A tangent of `a` is one more direction; in each direction the op is linear.
             if position == 0:
                 return OPS[name].one(a, *xs, d)
             return OPS[name].one(a, *xs[: position - 1], d, *xs[position:])
@@ -213,13 +212,13 @@ def next_direction_jvp(name: str) -> PerOperandRules:
     return PerOperandRules(rule)
 
 
-# ------------------------------------------------------------------------------------------------- arrays
+# ---- Arrays
 
 
 def apply_per_matrix(
     function: Callable[..., Any], arrays: Sequence[Array], *shapes: tuple[int, ...]
 ) -> tuple[Array, ...]:
-    """A function from matrices to arrays of these shapes, on each of a stack; NaN where it finds no answer."""
+    """A function from matrices to arrays of these shapes, applied to each matrix; NaN where it raises LinAlgError."""
     lead = arrays[0].shape[:-2]
     outs = tuple([np.full((*lead, *shape), np.nan, arrays[0].dtype) for shape in shapes])
     for place in np.ndindex(lead):
@@ -233,14 +232,14 @@ def apply_per_matrix(
 
 
 def require_finite(a: Array) -> Array:
-    """The same matrix. Errors: LinAlgError for one that is not finite: LAPACK may seek its singular values for ever."""
+    """The same matrix. Errors: LinAlgError for one that is not finite: LAPACK's SVD may never terminate on it."""
     if not np.isfinite(a).all():
         raise np.linalg.LinAlgError
     return a
 
 
 def nan_unless_finite(jax: Any, a: Any) -> Any:
-    """Matrices, NaN in place of every number of one that is not finite."""
+    """The matrices, with all of a matrix NaN if any of it is not finite."""
     finite = jax.numpy.isfinite(a).all(axis=(-2, -1), keepdims=True)
     return jax.numpy.where(finite, a, np.nan).astype(a.dtype)
 
@@ -264,7 +263,7 @@ def upcast_matrix_reference(reference: OpRule) -> OpRule:
 
 
 def upcast_matrix_lowering(lower: OpRule) -> OpRule:
-    """The same for a lowering."""
+    """A lowering that computes 16-bit floats in f32 and rounds its results."""
 
     def rounded(jax: Any, *arrays: Any, **attrs: Any) -> Any:
         if not is_16_bit_float(arrays[0]):

@@ -1,4 +1,4 @@
-"""General contraction: products of matrices, vectors and batches of them. Convolution is in `conv`."""
+"""`dot_general`: contractions, which are products of matrices, vectors and batches of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from difflang.ops.elementwise.linear_arithmetic import conj_if_complex
 from difflang.ops.op_factories import Array, OpExample, multilinear_op, remaining_axes, tensor_type
 
 Ints = tuple[int, ...]
-AxisPairs = tuple[Ints, Ints]  # axes of x, axes of y
+# Axes of x, and axes of y.
+AxisPairs = tuple[Ints, Ints]
 
 
 def dot_type(same: TypeSolver, x: Tensor, y: Tensor, *, contract: AxisPairs, batch: AxisPairs) -> Tensor:
-    """Sizes of the axes that meet agree; the result has the batch, then what is left of x, then what is left of y."""
+    """Paired sizes agree; the result has the batch axes, then the free axes of x, then those of y."""
     same.accepts(x, NUMBERS)
     same.dtype(x, y)
     for (mine, theirs), what in ((contract, "contracted size"), (batch, "batch size")):
@@ -35,12 +36,12 @@ def free_sizes(operand: Tensor, side: int, contract: AxisPairs, batch: AxisPairs
 
 
 def free_axes(rank: int, side: int, contract: AxisPairs, batch: AxisPairs) -> Ints:
-    """The axes of one operand that are neither contracted nor in the batch."""
+    """The axes of one operand that are neither contracted nor batch axes."""
     return remaining_axes(rank, (*contract[side], *batch[side]))
 
 
 def dot_reference(x: Array, y: Array, *, contract: AxisPairs, batch: AxisPairs) -> Array:
-    """Both as stacks of matrices; 16-bit floats are accumulated in f32."""
+    """Both operands as batches of matrices; 16-bit floats accumulate in f32."""
     wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
     rows, columns = free_axes(x.ndim, 0, contract, batch), free_axes(y.ndim, 1, contract, batch)
     sizes = [x.shape[a] for a in batch[0]], [x.shape[a] for a in rows], [y.shape[a] for a in columns]
@@ -60,18 +61,17 @@ def dot_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs
     return jax.lax.convert_element_type(product, x.dtype) if half else product
 
 
-MAX_TRANSPOSED_BYTES = (
-    1 << 13
-)  # bytes of a factor that is copied for speed: XLA copies as soon as it can, so it takes room
+# The largest operand that is copied for speed. XLA copies as early as it can, so the copy takes memory for long.
+MAX_TRANSPOSED_BYTES = 1 << 13
 
 
 def dot_cpu_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisPairs) -> Any:
-    """XLA's quickest code on the CPU takes rows of the first factor; columns, as in `x'y`, it copies or takes slowly.
+    """XLA's fastest kernels on the CPU read rows of the first operand; columns, as in `x'y`, are copied or slow.
 
-    So the factor with fewer columns comes first, and a small one is turned before. Barriers keep XLA from undoing that.
-    Measured beside XLA's own way for 40 shapes in f32 and f64: 0.3 to 1.0 of the time, with few exceptions.
+    So the operand with fewer columns comes first, and a small one is transposed before.
     """
     k = len(contract[0])
+    # Measured against XLA's own order for 40 shapes in f32 and f64: 0.3 to 1.0 of the time, with few exceptions.
     if batch != ((), ()) or not sorted(contract[0]) == sorted(contract[1]) == list(range(k)):
         return dot_lower(jax, x, y, contract=contract, batch=batch)
     summed, rows, columns = prod(x.shape[:k]), prod(x.shape[k:]), prod(y.shape[k:])
@@ -79,11 +79,12 @@ def dot_cpu_lower(jax: Any, x: Any, y: Any, *, contract: AxisPairs, batch: AxisP
         return dot_with_rows_first(jax, x, y, contract, rows <= columns)
     out = dot_with_rows_first(jax, y, x, (contract[1], contract[0]), True)
     first = y.ndim - k
+    # The barriers here and below keep XLA from undoing the order.
     return jax.lax.transpose(jax.lax.optimization_barrier(out), (*range(first, out.ndim), *range(first)))
 
 
 def dot_with_rows_first(jax: Any, x: Any, y: Any, contract: AxisPairs, turn: bool) -> Any:
-    """Contract the first axes of both, of a small matrix `x` after it is written in rows, if that is asked for."""
+    """Contract the first axes of both; if `turn`, transpose a small matrix `x` first."""
     if (
         not turn
         or x.ndim != 2
@@ -99,10 +100,10 @@ def dot_with_rows_first(jax: Any, x: Any, y: Any, contract: AxisPairs, turn: boo
 def dot_transpose(
     ct: Value, x: Value | UndefinedPrimal, y: Value, contract: AxisPairs, batch: AxisPairs, side: int
 ) -> Value:
-    """Contract `ct` with `y` over what is left of `y`, then put the axes back in the order of operand `side`.
+    """Contract `ct` with `y` over the free axes of `y`, then permute the axes into those of operand `side`.
 
-    The product has the batch, what was left of `x`, and the contracted axes in the order they have in `y`; the latter
-    two change places where that spares a transposition.
+    The product has the batch axes, the free axes of `x`, and the contracted axes in the order they have in `y`; the
+    operands are swapped where that avoids a transposition.
     """
     mine, theirs = (contract[side], contract[1 - side]), (batch[side], batch[1 - side])
     rows = remaining_axes(tensor_type(x).rank, (*mine[0], *theirs[0]))
@@ -111,25 +112,27 @@ def dot_transpose(
     b = len(theirs[0])
     start = b + (len(rows) if side == 0 else 0)
     over = tuple(range(start, start + len(columns)))
-    asked = tuple(range(tensor_type(x).rank))
+    expected = tuple(range(tensor_type(x).rank))
     order, turned = (*theirs[0], *rows, *summed), (*theirs[0], *summed, *rows)
-    if turned == asked != order:
+    if turned == expected != order:
         return dot_general.one(conj_if_complex(y), ct, contract=(columns, over), batch=(theirs[1], tuple(range(b))))
     product = dot_general.one(ct, conj_if_complex(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
-    return product if order == asked else OPS["transpose"].one(product, perm=tuple([order.index(a) for a in asked]))
+    return (
+        product if order == expected else OPS["transpose"].one(product, perm=tuple([order.index(a) for a in expected]))
+    )
 
 
 def dot_mask_transpose(
     truths: Value, place: int, *operands: Value | UndefinedPrimal, contract: AxisPairs, batch: AxisPairs
 ) -> Value:
-    """For each factor whether a product that it is in belongs to a sum of which the truth holds."""
+    """For each element of an operand, whether it contributes to a sum whose mask is true."""
     mine, b = tensor_type(operands[place]), len(batch[0])
     rows = len(free_axes(tensor_type(operands[0]).rank, 0, contract, batch))
     others = range(b + rows, tensor_type(truths).rank) if place == 0 else range(b, b + rows)
     some = reduce_any.one(truths, axes=tuple(others))
     places = (*batch[place], *free_axes(mine.rank, place, contract, batch))
-    turned = OPS["transpose"].one(some, perm=tuple(sorted(range(len(places)), key=places.__getitem__)))
-    return OPS["broadcast"].one(turned, shape=mine.shape, axes=tuple(sorted(places)))
+    permuted = OPS["transpose"].one(some, perm=tuple(sorted(range(len(places)), key=places.__getitem__)))
+    return OPS["broadcast"].one(permuted, shape=mine.shape, axes=tuple(sorted(places)))
 
 
 MATMUL_ATTRS = {"contract": ((1,), (0,)), "batch": ((), ())}

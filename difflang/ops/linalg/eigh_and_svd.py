@@ -1,6 +1,6 @@
-"""Eigenvalues of symmetric and Hermitian matrices, and singular values.
+"""Eigendecomposition of symmetric and Hermitian matrices (`eigh`), and singular value decomposition (`svd`).
 
-Notes at the end say what equal ones do to derivatives, and which phases complex vectors have.
+Notes at the end explain derivatives at equal eigenvalues, and the phases of complex vectors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from difflang.ops.op_factories import (
 
 
 def eigenvalue_gaps(values: Value) -> tuple[Value, Value]:
-    """[i, j] -> value j minus value i, NaN where they are equal to rounding, and whether i is j."""
+    """[i, j] -> value j minus value i, NaN where they are equal up to rounding; and whether i is j."""
     n = tensor_type(values).shape[-1]
     gaps = broadcast_rows(values, n) - broadcast_columns(values, n)
     same = triangle_mask(gaps, eq)
@@ -60,7 +60,9 @@ def eigenvalue_gaps(values: Value) -> tuple[Value, Value]:
 
 
 def equal_within_rounding(values: Value, gaps: Value) -> Value:
-    """Where a gap is within `n ε` of the largest value: what a factorization leaves between equal ones."""
+    """Where a gap is within `n ε` of the largest value: the difference that a factorization leaves between equal
+    ones.
+    """
     type = tensor_type(gaps)
     sizes = OPS["abs"].one(values)
     greatest = reduce_max.one(sizes, axes=(type.rank - 2,))
@@ -75,7 +77,7 @@ def divide_by_gaps(x: Value, gaps: Value, same: Value) -> Value:
     return triangle_part(x * complex_like(rates, x), ne)
 
 
-# -------------------------------------------------------------------------------------------- eigenvalues
+# ---- Eigenvalues
 
 
 def eigh_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +94,7 @@ def eigh_reference(a: Array) -> tuple[Array, ...]:
 
 
 def eigh_lower(jax: Any, a: Any) -> tuple[Any, Any]:
-    """LAPACK makes NaN of the vectors of a matrix that is not finite, and not always of its values."""
+    """LAPACK returns NaN vectors for a matrix that is not finite, but not always NaN values."""
     lax = jax.lax
     vectors, values = lax.linalg.eigh(a, symmetrize_input=True)
     finite = lax.reduce(jax.numpy.isfinite(a), np.True_, lax.bitwise_and, (a.ndim - 2, a.ndim - 1))
@@ -131,7 +133,7 @@ eigh = matrix_op(
 )
 
 
-# ---------------------------------------------------------------------------------------- singular values
+# ---- Singular values
 
 
 def svd_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,10 +153,10 @@ def svd_reference(a: Array) -> tuple[Array, ...]:
 
 
 def svd_jvp(da: Value, found: tuple[Value, Value, Value], a: Value) -> tuple[Value, Value, Value]:
-    """With `P = Uᴴ dA V`: `ds = diag P`; U and V turn within what they span, and toward what they do not.
+    """With `P = Uᴴ dA V`: `ds = diag P`; U and V rotate within their span, and leave it.
 
     Source: Townsend 2016, Differentiating the singular value decomposition; Wan and Zhang 2019, Automatic
-    differentiation for complex valued SVD.
+            differentiation for complex valued SVD.
     """
     u, s, vh = found
     v = adjoint(vh)
@@ -178,13 +180,13 @@ def svd_rotation_rates(p: Value, s: Value) -> Value:
 
 
 def svd_phase_rates(p: Value, s: Value) -> Value:
-    """How the phase of U moves against that of V: the imaginary part of the diagonal of P, over the singular values."""
+    """The change of U's phase relative to V's: the imaginary part of the diagonal of P, over the singular values."""
     away = triangle_part((p - adjoint(p)) * 0.5, eq)
     return triangle_part(away / complex_like(broadcast_rows(s, tensor_type(s).shape[-1]), p), eq)
 
 
 def component_outside_span(q: Value, moved: Value, s: Value) -> Value:
-    """What of a move leaves the space that the columns of `q` span, over the singular values."""
+    """The component of a change outside the span of `q`'s columns, over the singular values."""
     n, k = tensor_type(q).shape[-2:]
     if n == k:
         return zeros_of_type(moved, moved.type)
@@ -213,15 +215,15 @@ svd = matrix_op(
 
 # Note [Phases]
 #
-# Each complex eigenvector may be multiplied by a number of size 1, each pair of singular vectors by one for both. Which
-# number it is, is up to LAPACK, and may jump where the matrix does not. So eigenvectors have the derivative of the
-# least length, that with vᴴ dv = 0; so has V of singular vectors, and U what V leaves. Functions in which the phases
-# cancel (projections, V f(w) Vᴴ, sizes of components) have the right derivatives, of every order; others have none.
+# Each complex eigenvector may be multiplied by a number of modulus 1, each pair of singular vectors by one for both.
+# LAPACK chooses that number, and it may jump where the matrix is continuous. So eigenvectors get the derivative of
+# least norm, with vᴴ dv = 0; so does V of singular vectors, and U gets what remains. Functions in which the phases
+# cancel (projections, V f(w) Vᴴ, moduli of components) have the right derivatives, of every order; others have none.
 
 # Note [Equal eigenvalues]
 #
 # A function of the eigenvalues that is symmetric in equal ones has a derivative, and the rule for the values alone
 # gives it, in any basis of their eigenspace. The eigenvectors in that basis have none, and no rule for them can make up
-# for it: of V diag(f(w)) Vᵀ at the identity, in a direction off the diagonal, all that V meets is f(1) and all that w
-# meets is 0, so that f = log and f = 2 log look the same and have different derivatives. Were such pairs left out, the
-# derivative there would be a wrong number, and so would second derivatives of functions of the eigenvalues. It is NaN.
+# for it: in V diag(f(w)) Vᵀ at the identity, in a direction off the diagonal, dV is multiplied by f(1) only and dw is
+# 0, so that f = log and f = 2 log look the same and have different derivatives. Leaving such pairs out would make the
+# derivative a wrong number, and also second derivatives of functions of the eigenvalues. So it is NaN.

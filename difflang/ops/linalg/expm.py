@@ -1,4 +1,4 @@
-"""The matrix exponential, with its derivatives of every order."""
+"""The matrix exponential `expm`, with its directional (Fréchet) derivatives of every order."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ PADE_MAX_NORM = 5.371920351148152
 
 
 def one_norm(numpy: Any, x: Any) -> Any:
-    """The greatest sum of absolute values in a column; 0 of an empty matrix."""
+    """The greatest column sum of absolute values; 0 for an empty matrix."""
     return numpy.max(numpy.sum(numpy.abs(x), axis=-2), axis=-1, initial=0)
 
 
 def frechet_derivative(numpy: Any, a: Any, xs: Sequence[Any], exponential: Any) -> Any:
-    """The exponential's derivative at `a` in directions `xs`, by the exponential of a larger matrix.
+    """The exponential's derivative at `a` in directions `xs`, as a block of the exponential of a larger matrix.
 
-    Each direction stands beside the matrix so far, written twice; see Note [Exponentials of blocks]. The directions are
-    brought to length 1 and the result back, so that they do not decide how often it is squared.
+    Each direction becomes an off-diagonal block of two copies of the matrix so far; see Note [Exponentials of blocks].
     """
     n, whole, size = a.shape[-1], a, numpy.ones((), a.dtype)
     for doublings, x in enumerate(xs):
+        # Directions are scaled to norm 1 and the result back, so that they do not increase the number of squarings.
         length = one_norm(numpy, x)
         length = numpy.where(length == 0, numpy.ones((), a.dtype), length)[..., None, None]
         beside = x / length
@@ -58,11 +58,12 @@ def expm_reference(a: Array, *xs: Array) -> Array:
 
 
 def expm_by_taylor(a: Array) -> Array:
-    """Taylor's, of a matrix so small that 24 terms do, squared; in long doubles. SciPy's may be off by 400 ε."""
+    """The Taylor series of a matrix scaled so that 24 terms suffice, then squared; in long doubles."""
     size = float(one_norm(np, a))
     if not np.isfinite(size):
         raise np.linalg.LinAlgError
     times = max(int(np.ceil(np.log2(max(size, 0.5)))) + 1, 0)
+    # Not SciPy's, which may be off by 400 ε.
     wide = np.clongdouble if a.dtype.kind == "c" else np.longdouble
     small = a.astype(wide) / 2**times
     term = total = np.eye(a.shape[-1], dtype=wide)
@@ -79,10 +80,8 @@ def expm_lower(jax: Any, a: Any, *xs: Any) -> Any:
 
 
 def expm_by_pade(jax: Any, a: Any) -> Any:
-    """Scaled by a power of two, approximated by a quotient of polynomials, and squared as often.
-
-    Not `jax.scipy.linalg.expm`: it scales one step too little, which costs half the digits, and gives up after 16.
-    """
+    """Scaling and squaring: scaled by a power of two, a Padé quotient, and squared as often."""
+    # Not `jax.scipy.linalg.expm`: it scales one step too little, which costs half the digits, and gives up after 16.
     jnp, lax = jax.numpy, jax.lax
     size = one_norm(jnp, a)
     size = jnp.where(jnp.isfinite(size), size, 0)
@@ -106,7 +105,7 @@ def scale_by_power_of_two(jax: Any, a: Any, times: Any) -> Any:
 
 
 def pade_even_odd(jax: Any, a: Any) -> tuple[Any, Any]:
-    """The even and the odd part of the approximant's numerator; with the odd one negated, its denominator."""
+    """The even and the odd part of the Padé numerator; the denominator has the odd part negated."""
     product = jax.numpy.matmul
     highest = jax.lax.Precision.HIGHEST
     one = jax.numpy.eye(a.shape[-1], dtype=a.dtype)
@@ -130,7 +129,7 @@ def pade_even_odd(jax: Any, a: Any) -> tuple[Any, Any]:
 
 
 def expm_transpose(position: int) -> OpRule | None:
-    """The adjoint is the same derivative, of the adjoints of everything else, in the direction of the cotangent."""
+    """The adjoint is the same derivative at the adjoints of all other operands, in the direction of the cotangent."""
 
     def rule(ct: Value, a: Value, *xs: Any) -> Value:
         return expm.one(adjoint(a), *[ct if i == position else adjoint(x) for i, x in enumerate(xs, 1)])
@@ -156,7 +155,7 @@ expm = directional_matrix_op(
 
 # Note [Exponentials of blocks]
 #
-# With D = [[A, X], [0, A]], f(D) = [[f(A), f'(A)[X]], [0, f(A)]] for every analytic f; done again with D for A and
+# With D = [[A, X], [0, A]], f(D) = [[f(A), f'(A)[X]], [0, f(A)]] for every analytic f; repeated with D for A and
 # [[Y, 0], [0, Y]] for X, the corner is f''(A)[X, Y]. For f = exp the derivative in k directions is a sum of integrals
 # over products e^(s₀A) X₁ e^(s₁A) X₂ …, symmetric in the directions: one op with any number of them is its own
 # derivative, and, transposed, its own adjoint. The matrix of k directions has 2^k n rows.

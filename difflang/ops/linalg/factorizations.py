@@ -1,4 +1,4 @@
-"""Triangular solves, and the factorizations that go through without iterating: Cholesky, LU, QR."""
+"""Direct matrix factorizations, Cholesky, LU and QR, and triangular solves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scipy_linalg() -> Any:
     return scipy.linalg
 
 
-# ------------------------------------------------------------------------------------------ triangular solves
+# ---- Triangular solves
 
 
 def solve_type(same: TypeSolver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
@@ -52,7 +52,7 @@ def solve_type(same: TypeSolver, a: Tensor, b: Tensor, **_: Any) -> Tensor:
 
 
 def solve_triangular_reference(a: Array, b: Array, *, lower: bool, transposed: bool, unit: bool) -> Array:
-    """By BLAS, which divides by the diagonal whatever it is."""
+    """By BLAS, which divides by the diagonal even if it is 0."""
     if not b.size:
         return b
     (trsm,) = scipy_linalg().get_blas_funcs(("trsm",), (a,))
@@ -71,7 +71,7 @@ def solve_triangular_lower(jax: Any, a: Any, b: Any, *, lower: bool, transposed:
 def solve_triangular_jvp(
     da: Value, x: Value, a: Value, b: Value, *, lower: bool, transposed: bool, unit: bool
 ) -> Value:
-    """`-A⁻¹ dA x`, of the triangle that is read alone."""
+    """`-A⁻¹ dA x`, with only the triangle of dA that is read."""
     read = triangle_part(da, (gt if lower else lt) if unit else (ge if lower else le))
     moved = matmul(swap_last_axes(read) if transposed else read, x)
     return -solve_triangular.one(a, moved, lower=lower, transposed=transposed, unit=unit)
@@ -120,7 +120,7 @@ solve_triangular = OPS.declare(
 )
 
 
-# -------------------------------------------------------------------------------------------------- Cholesky
+# ---- Cholesky
 
 
 def cholesky_reference(a: Array) -> Array:
@@ -153,7 +153,7 @@ cholesky = matrix_op(
 )
 
 
-# -------------------------------------------------------------------------------------------------------- LU
+# ---- LU
 
 
 def lu_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, ...]:
@@ -173,7 +173,7 @@ def lu_lower(jax: Any, a: Any) -> tuple[Any, ...]:
 
 
 def lu_jvp(da: Value, found: tuple[Value, Value, Value], a: Value) -> tuple[Value | None, ...]:
-    """Of `X = L⁻¹ Pᵀ dA U⁻¹`, the part below the diagonal moves L, the rest U; P stays."""
+    """Of `X = L⁻¹ Pᵀ dA U⁻¹`, the part below the diagonal gives dL, the rest dU; P is constant."""
     p, low, up = found
     left = solve_triangular.one(low, matmul(swap_last_axes(p), da), lower=True, transposed=False, unit=True)
     x = divide_by_upper(left, up)
@@ -198,7 +198,7 @@ lu = matrix_op(
 )
 
 
-# -------------------------------------------------------------------------------------------------------- QR
+# ---- QR
 
 
 def qr_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:

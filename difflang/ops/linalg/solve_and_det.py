@@ -1,4 +1,4 @@
-"""Linear systems and determinants: `solve`, `det` with its derivatives of every order, `slogdet`."""
+"""Linear systems and determinants: `solve`, `det` with its derivatives of every order (`cofactors`), `slogdet`."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ RANK_ONE = FixedOperand(((1.0, 2.0, 3.0), (2.0, 4.0, 6.0), (-1.0, -2.0, -3.0)))
 ZERO_MATRIX = FixedOperand(((0.0, 0.0), (0.0, 0.0)))
 
 
-# ---------------------------------------------------------------------------------------------------- solve
+# ---- Solve
 
 
 def solve_reference(a: Array, b: Array, *, transposed: bool) -> Array:
-    """By LAPACK without its question whether `a` is singular: then it divides by 0."""
+    """By LAPACK without its test whether `a` is singular: then it divides by 0."""
     if not b.size:
         return b
     getrf, getrs = scipy_linalg().get_lapack_funcs(("getrf", "getrs"), (a,))
@@ -64,7 +64,7 @@ def solve_reference(a: Array, b: Array, *, transposed: bool) -> Array:
 
 
 def solve_lower(jax: Any, a: Any, b: Any, *, transposed: bool) -> Any:
-    """LU with pivots, and two triangular solves. Where `a` is factored again, XLA merges the two."""
+    """LU with pivoting, and two triangular solves. Where `a` is factored a second time, XLA merges the two."""
     jnp, linalg = jax.numpy, jax.lax.linalg
     packed, _, order = linalg.lu(a)
     solve = partial(linalg.triangular_solve, packed, left_side=True, transpose_a=transposed)
@@ -109,16 +109,15 @@ solve = OPS.declare(
 )
 
 
-# ------------------------------------------------------------------------------------------------------ det
+# ---- Determinant
 
 
-MAX_MINOR_ROWS = (
-    4  # a determinant of so few rows is written out: exact where products and sums are, and quicker than any LU
-)
+# Up to this size a determinant is expanded: exact where products and sums are, and faster than LU.
+MAX_MINOR_ROWS = 4
 
 
 def det_by_minors(a: Value) -> Value:
-    """The determinant of a few rows, at least one: minors of the first row, of the first two, and so on to all."""
+    """The determinant of a few rows, at least one: minors of the first row, of the first two, and so on."""
     n = static_size(tensor_type(a).shape[-1])
     minors: dict[tuple[int, ...], Value] = {(j,): matrix_element(a, 0, j) for j in range(n)}
     for row in range(1, n):
@@ -133,7 +132,7 @@ def det_by_minors(a: Value) -> Value:
 
 
 def alternating_sum(terms: Sequence[Value]) -> Value:
-    """The sum of the last term, less the one before, and so on."""
+    """The last term, minus the one before, plus the one before that, and so on."""
     total = terms[-1]
     for place, term in enumerate(reversed(terms[:-1])):
         total = total + term if place % 2 else total - term
@@ -172,7 +171,7 @@ def lu_pivots(jax: Any, a: Any) -> tuple[Any, Any]:
 
 
 def det_jvp(da: Value, y: Value, a: Value) -> Value:
-    """`Σ cofactor * dA`, Jacobi's formula; nothing is divided by the determinant."""
+    """`Σ cofactor * dA`, Jacobi's formula."""
     rank = tensor_type(a).rank
     return reduce_sum.one(cofactors.one(a) * da, axes=(rank - 2, rank - 1))
 
@@ -190,7 +189,7 @@ det = matrix_op(
 )
 
 
-# ------------------------------------------------------------------------------------------------ cofactors
+# ---- Cofactors
 
 
 def cofactors_reference(a: Array, *xs: Array) -> Array:
@@ -204,7 +203,7 @@ def cofactors_reference(a: Array, *xs: Array) -> Array:
 
 
 def cofactors_lower(jax: Any, a: Any, *xs: Any) -> Any:
-    """By the inverse where all matrices are far from singular, which takes a fourth of the time."""
+    """By the inverse if all matrices are well-conditioned, in a quarter of the time; else by the SVD."""
     if xs or not a.size:
         return cofactors_by_svd_lower(jax, a, *xs)
     jnp = jax.numpy
@@ -232,26 +231,27 @@ def cofactors_by_svd(
     numpy: Any, einsum: Callable[..., Any], sign: Any, u: Any, s: Any, vt: Any, xs: Sequence[Any]
 ) -> Any:
     """See Note [Cofactors]."""
-    u, vt = numpy.conj(u), numpy.conj(vt)  # of real numbers, as they are
-    turned = [einsum("...ji,...jk,...lk->...il", u, x, vt) for x in xs]
+    # For real matrices conjugation changes nothing.
+    u, vt = numpy.conj(u), numpy.conj(vt)
+    rotated = [einsum("...ji,...jk,...lk->...il", u, x, vt) for x in xs]
     rest = leave_out_products(numpy, s, len(xs) + 1)
     eye = numpy.eye(s.shape[-1], dtype=s.dtype)
-    inner = sum(permutation_term(einsum, eye, rest, turned, order) for order in permutations(range(len(xs) + 1)))
+    inner = sum(permutation_term(einsum, eye, rest, rotated, order) for order in permutations(range(len(xs) + 1)))
     return sign[..., None, None] * einsum("...ij,...jk,...kl->...il", u, inner, vt)
 
 
 def permutation_term(
-    einsum: Callable[..., Any], eye: Any, rest: Any, turned: Sequence[Any], order: tuple[int, ...]
+    einsum: Callable[..., Any], eye: Any, rest: Any, rotated: Sequence[Any], order: tuple[int, ...]
 ) -> Any:
-    """What one permutation of the chosen places adds to the cofactors of a diagonal matrix."""
+    """The contribution of one permutation of the chosen indices to the cofactors of a diagonal matrix."""
     letters = "abcdefghijklmnop"
     factors = ",".join("..." + letters[i] + letters[order[i]] for i in range(1, len(order)))
     tail = "," + factors if factors else ""
     chosen = "..." + letters[: len(order)]
     if order[0] == 0:
-        row = einsum(f"{chosen}{tail}->...a", rest, *turned)
+        row = einsum(f"{chosen}{tail}->...a", rest, *rotated)
         return permutation_sign(order) * row[..., None] * eye
-    return permutation_sign(order) * einsum(f"{chosen}{tail}->...a{letters[order[0]]}", rest, *turned)
+    return permutation_sign(order) * einsum(f"{chosen}{tail}->...a{letters[order[0]]}", rest, *rotated)
 
 
 def permutation_sign(order: tuple[int, ...]) -> int:
@@ -260,7 +260,7 @@ def permutation_sign(order: tuple[int, ...]) -> int:
 
 
 def leave_out_products(numpy: Any, s: Any, count: int) -> Any:
-    """[i, j, ...] -> the product of all elements of `s` but those at i, j, ..., 0 where two of these are the same."""
+    """[i, j, ...] -> the product of all elements of `s` but those at i, j, ...; 0 where two of these are equal."""
     n, lead = s.shape[-1], s.shape[:-1]
     eye = np.eye(n, dtype=np.bool_)
     gone = reduce(
@@ -271,9 +271,9 @@ def leave_out_products(numpy: Any, s: Any, count: int) -> Any:
 
 
 def cofactors_transpose(position: int) -> OpRule | None:
-    """In each direction it is its own transpose: all of it is one symmetric form, the cotangent is one more place.
+    """In each direction the op is its own transpose: the form is symmetric, and the cotangent is one more direction.
 
-    So of complex matrices the adjoint is that between two conjugations.
+    For complex matrices the adjoint conjugates the cotangent and the result.
     """
 
     def rule(ct: Value, a: Value, *xs: Any) -> Value:
@@ -301,7 +301,7 @@ cofactors = directional_matrix_op(
 )
 
 
-# -------------------------------------------------------------------------------------------------- slogdet
+# ---- Slogdet
 
 
 def slogdet_type(same: TypeSolver, a: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,7 +322,7 @@ def slogdet_lower(jax: Any, a: Any) -> tuple[Any, Any]:
 
 
 def slogdet_jvp(da: Value, found: tuple[Value, Value], a: Value) -> tuple[Value | None, Value]:
-    """`trace(A⁻¹ dA)`; of complex matrices its real part, and along the circle of signs its imaginary one."""
+    """`trace(A⁻¹ dA)`; for complex matrices its real part, and its imaginary part rotates the sign."""
     change = matrix_trace(solve.one(a, da, transposed=False))
     if not tensor_type(change).dtype.is_complex:
         return None, change
@@ -352,11 +352,11 @@ slogdet = matrix_op(
 #
 #     Σ_π sgn(π) Σ_{i₀ … i_k, all different} (product of the s_j with j ∉ {i₀ … i_k}) Π_a F_a[i_a, i_π(a)].
 #
-# Its gradient in F₀, turned back by U and V, is the matrix of cofactors of A differentiated in the directions F₁ … F_k.
-# The products leave factors out and divide by none, so singular values of 0 are as good as others. The form is
-# symmetric in all its places: one op with any number of directions is its own derivative and its own adjoint, at every
-# order. It costs an SVD and, with k directions, n^(k+2) products. Without directions it is the determinant times the
-# inverse transposed, which is as near where the condition number, to which errors of either way are in proportion, is
-# small and the determinant does not underflow.
+# Its gradient in F₀, rotated back by U and V, is the matrix of cofactors of A differentiated in directions F₁ … F_k.
+# The products omit factors and divide by none, so singular values of 0 do no harm. The form is symmetric in all its
+# arguments: one op with any number of directions is its own derivative and its own adjoint, at every order. It costs
+# an SVD and, with k directions, n^(k+2) products. Without directions it is the determinant times the inverse
+# transposed, which is as accurate where the condition number, to which the errors of both are proportional, is small
+# and the determinant does not underflow.
 #
 # Source: Stewart 1998, On the adjugate matrix; Magnus and Neudecker 1988, Matrix differential calculus.

@@ -1,14 +1,15 @@
-"""The states of a loop, kept so that its histories can be had again at any step, whatever the number of steps.
+"""Stores checkpoints of a loop's states, from which its histories can be recomputed at any step.
 
-A tape has a fixed number of slots. At first every state is kept. Of more steps, only states that lie some steps apart
-are kept, and when these are too many as well, `schedule` says which to drop for the next one. Only numbers move then:
-in what order the kept states lie, and in which slots. Where the number of steps is known, it is planned which are kept.
+A store has a fixed number of slots. At first every state is stored. With more steps, only states a given interval apart
+are, and when these are too many as well, `binomial_schedule` chooses which to drop for the next one. Dropping moves
+only indices: the order of the stored states, and their slots. For a known number of steps the stored states are
+planned.
 
-A loop that writes a tape runs in pieces, from one step whose state may have to be kept to the next, so that within them
-there is nothing to decide. Who reads goes through the steps in chunks, in either direction; the states of a chunk are
-computed again from the last one kept before it, and on the way there states are kept in slots that are free by then
-(`reader`). What a step gave is computed from its state. A loop that itself reads histories does the same for them, so
-this is closed under all derivatives.
+A loop that writes a store runs in chunks, from one step whose state may have to be stored to the next, so that nothing
+is decided inside them. A reader goes through the steps in chunks, in either direction; the states of a chunk are
+recomputed from the last one stored before it, and on the way states are stored in slots that are free by then
+(`history_reader`). A step's outputs are computed from its state. A loop that itself reads histories does the same for
+them, so this is closed under all derivatives.
 """
 
 from __future__ import annotations
@@ -30,42 +31,51 @@ from difflang.ops.loop.history_value import HistoryRun
 Array = Any
 Arrays = list[Any]
 
-STORE_BYTES = 8 << 20  # bytes for the kept states of a loop
-CHUNK_BYTES = 512 << 10  # bytes for the states of a chunk
-SMALL_BYTES = 512 << 10  # bytes that are cleared in no time
+# Sizes in bytes: of the stored states of a loop, of the states of a chunk, and of what is cleared in no time.
+STORE_BYTES = 8 << 20
+CHUNK_BYTES = 512 << 10
+SMALL_BYTES = 512 << 10
 MAX_STORE_ALL, MAX_STORE_ALL_NESTED, MAX_SLOTS, MIN_SLOTS = 16384, 4096, 256, 16
 MAX_INTERVAL, MIN_INTERVAL = 512, 4
-LARGE_STATE_BYTES = 4 << 10  # bytes of a state up to which a CPU writes it sooner than it asks whether it is kept
-SMALL_CHUNK_BYTES = 16 << 10  # bytes of a chunk beside slots of which the program says how many
+# Up to this size a CPU writes a state faster than it tests whether to store it.
+LARGE_STATE_BYTES = 4 << 10
+# The size of a chunk where the program sets the number of slots.
+SMALL_CHUNK_BYTES = 16 << 10
 
 
 class StoreRequest(NamedTuple):
-    """What a program says of a loop's tape, 0 where nothing, and how many steps it takes, if that is known."""
+    """What the program sets for a loop's checkpoint store (0 where nothing), and the number of steps, if known."""
 
     slots: int = 0
     steps: int = 0
     length: int | None = None
-    residuals: bool = False  # what is read back of so many steps is kept while these are gone through, not their states
+    # Store the residuals of each chunk's steps while it is reversed, instead of their states.
+    residuals: bool = False
 
 
 class StoreSize(Struct, frozen=True):
-    """How many states a tape keeps."""
+    """How many states a store holds."""
 
-    store_all_up_to: int  # all of them up to so many steps, a multiple of `steps`
-    slots: int  # so many of more steps
-    steps: int  # which lie so many steps apart at least
-    planned: tuple[int, ...] = ()  # the states that are kept where the number of steps is known
-    length: int = 0  # that number
-    residual_steps: int = 0  # for how many steps there is room for what is read back of them, of the last ones at first
+    # All states up to this many steps, a multiple of `steps`.
+    store_all_up_to: int
+    # The number of stored states beyond that, and the least number of steps between them.
+    slots: int
+    steps: int
+    # The stored states if the number of steps is known, and that number.
+    planned: tuple[int, ...] = ()
+    length: int = 0
+    # The number of steps whose residuals are buffered, at first those of the last steps.
+    residual_steps: int = 0
 
     @classmethod
     def of(cls, types: Sequence[Type], batch_size: int, request: StoreRequest, *, inside: bool = False) -> StoreSize:
-        """For states of these types, so many of them at a time; `inside` another loop, whose steps each clear the room.
+        """A size for states of these types in a batch; `inside` another loop, whose every step clears the store.
 
-        Where it is asked for slots there is one more, for the state before the newest step.
+        Where the program sets the slots there is one more, for the state before the newest step.
         """
         bytes = max(1, batch_size * sum([state_bytes(t) for t in types]))
-        if request.length is not None:  # no more than there are states
+        # More slots than steps are of no use.
+        if request.length is not None:
             request = request._replace(slots=min(request.slots, request.length))
         slots = (
             request.slots + 1 if request.slots else max(MIN_SLOTS, min(MAX_SLOTS // batch_size, STORE_BYTES // bytes))
@@ -76,35 +86,34 @@ class StoreSize(Struct, frozen=True):
         steps = request.steps or steps
         most = MAX_STORE_ALL_NESTED if inside else MAX_STORE_ALL
         whole = max(slots, min(most // batch_size, SMALL_BYTES // bytes))
-        if request.slots:  # states of each step, while there is room, are kept without deciding on each
+        # Every state is stored while slots last, without deciding at each step.
+        if request.slots:
             whole = slots if request.steps == 1 and request.length is None else 0
         whole = min(whole // steps, slots) * steps
         if request.length is None or request.length <= whole:
             return cls(whole, slots, steps)
         if request.residuals:
-            places = plan_checkpoints(
-                -(-request.length // steps) - 1, request.slots
-            )  # of the units of steps but the last one
+            # In units of `steps`, without the last one, whose residuals are buffered.
+            places = plan_checkpoints(-(-request.length // steps) - 1, request.slots)
             return cls(0, request.slots, steps, tuple([steps * at for at in places]), request.length, steps)
-        if (
-            request.steps or not request.slots
-        ):  # there is room for the states of as many steps, which are had one by one
+        # A chunk's states need as many slots: here they are recomputed one by one instead.
+        if request.steps or not request.slots:
             slots += steps - 1
         return cls(0, slots, steps, plan_checkpoints(request.length, slots), request.length)
 
     @property
     def head(self) -> int:
-        """How many steps there are but for the last ones of which is kept what is read back."""
+        """The number of steps before those whose residuals are buffered at first."""
         return max(0, self.length - self.residual_steps)
 
     @property
     def capacity(self) -> int:
-        """For how many states there are slots."""
+        """The number of slots."""
         return max(self.store_all_up_to, self.slots)
 
     @property
     def order(self) -> tuple[Array, Array]:
-        """Which states are kept, in their order, and the slot of each: as if `whole` steps had been taken."""
+        """The stored states in order, and the slot of each, as after `store_all_up_to` steps."""
         kept = self.planned or range(0, self.store_all_up_to, self.steps)
         first = np.asarray(range(len(kept)) if self.planned else kept, np.int32)
         others = np.setdiff1d(np.arange(self.capacity, dtype=np.int32), first)
@@ -118,24 +127,28 @@ def state_bytes(type: Type) -> int:
 
 
 class ReplaySource(Struct, frozen=True, eq=False):
-    """A loop as its readers need it: what a step makes of a state, and what it gives besides."""
+    """A loop as its readers need it: graphs that advance a state and that compute a step's outputs from it."""
 
-    advance: Graph  # (index, consts, state, items) -> state
-    outputs: Graph  # (index, consts, state, items) -> what is saved
-    advance_with_outputs: Graph  # (index, consts, state, items) -> state, what is saved
+    # Params (index, consts, state, items); results: state, history items, or both.
+    advance: Graph
+    outputs: Graph
+    advance_with_outputs: Graph
     state_carries: tuple[int, ...]  # which carries are the state
     fixed: Arrays
     xs: Arrays
     reverse: bool
-    size: StoreSize | None  # none where every state is kept
-    sparing: bool  # a state that is not kept is not written: of a loop that decides on the way, on the CPU
+    size: StoreSize | None  # None if every state is stored
+    # Skip the write of a state that is not stored: on the CPU, in a loop that decides as it runs.
+    sparing: bool
 
     @classmethod
     def of(
         cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
         reverse: bool, asked: StoreRequest | None, also: Sequence[int] = (),
     ) -> ReplaySource:  # fmt: skip
-        """Of the step of a loop with so many consts and carries; what it gives depends on the state, as do `also`."""
+        """The source of a loop's step with that many consts and carries. The state holds what outputs and `also` depend
+        on.
+        """
         step = without_prints(step)
         gives = lowering.restrict_results(step, [step.results[i] for i in saved])
         first = 1 + consts
@@ -153,14 +166,14 @@ class ReplaySource(Struct, frozen=True, eq=False):
     def store_state(
         self, lax: Any, truth: Array, slots: Sequence[Array], state: Sequence[Array], slot: Array
     ) -> tuple[Array, ...]:
-        """The slots with a state in that one, if it is to be kept; where it is not, any in which it does no harm."""
+        """The slots with a state written into one, if `truth`; else unchanged, or with the state in a spare slot."""
         if not self.sparing:
             return write_items(lax, slots, state, slot)
         return apply_if(lax, truth, lambda slots: write_items(lax, slots, state, slot), tuple(slots))
 
 
 def find_state_carries(step: Graph, gives: Graph, carry: range, also: Sequence[int] = ()) -> tuple[int, ...]:
-    """Which carries what is given depends on, at this step or through later ones; and those that are needed `also`."""
+    """The carries that the history outputs depend on, at this step or through later ones; and those in `also`."""
     place = {step.params[i]: i - carry.start for i in carry}
     makers = {r: e for e in (*step.eqns, *gives.eqns) for r in e.results}
     found = set(also)
@@ -178,31 +191,32 @@ def find_state_carries(step: Graph, gives: Graph, carry: range, also: Sequence[i
 
 
 class StoreState(NamedTuple):
-    """A tape while it is written: part of the state of the loop that writes it."""
+    """A checkpoint store while it is written: part of the state of the loop that writes it."""
 
-    order: Any  # which states are kept, and the slot of each
-    dropped_rank: Array  # of the state that was dropped last
-    next_step: Array  # the step of this piece whose state is kept
-    slot: Array  # and where
+    order: Any  # the stored states, and the slot of each
+    dropped_rank: Array  # where in that order a state was dropped last
+    next_step: Array  # the step of this chunk whose state is stored
+    slot: Array  # and its slot
     slots: tuple[Array, ...]
 
 
 class CheckpointStore:
-    """How the states of a loop are written."""
+    """Writes the states of a loop into a checkpoint store."""
 
     def __init__(self, lowering: Any, source: ReplaySource, start: Arrays, length: int | None) -> None:
         self.jax, self.source = lowering.jax, source
         size, lax = source.size, self.jax.lax
-        self.spare = size.capacity if size else int(length or 0)  # the slot for the states that are not kept
+        # The slot for states that are not stored.
+        self.spare = size.capacity if size else int(length or 0)
         slots = self.spare + (size.steps if size and not (size.planned or size.store_all_up_to) else 1)
         empty = [lax.full((slots, *np.shape(start[i])), np.zeros((), start[i].dtype)) for i in source.state_carries]
         self.start = StoreState(size.order if size else (), int32_one(), np.int32(-1), np.int32(0), tuple(empty))
 
     def begin_chunk(self, at: StoreState, count: Array, apart: Array, boundary: Array) -> tuple[StoreState, Array]:
-        """At the beginning of a piece: the tape with its first step in order, and where it ends at the latest.
+        """The store at the beginning of a chunk, with its first step in the order, and the latest end of the chunk.
 
-        `apart` says whether a state may be kept there, `boundary` where next. All of the first steps are one piece.
-        Where it is planned what is kept there is nothing to decide.
+        `apart` tells whether a state may be stored here, `boundary` where the next may be. All steps up to
+        `store_all_up_to` are one chunk. A planned store has nothing to decide.
         """
         jax, lax, size = self.jax, self.jax.lax, self.source.size
         if size is None or size.planned:
@@ -218,9 +232,12 @@ class CheckpointStore:
         )
 
     def record_state(self, at: StoreState, count: Array, carry: Arrays) -> StoreState:
-        """With the state before step number `count`, if it is one of those kept; else the spare slot is for it."""
+        """The store after step `count` has begun: its state goes into its slot if it is stored, else into the spare
+        slot.
+        """
         lax, size, slot, spare = self.jax.lax, self.source.size, count, np.int32(self.spare)
-        if size and size.planned:  # `slot` is that of the next state to be kept
+        # Here `at.slot` counts the planned states stored so far.
+        if size and size.planned:
             kept = lax.eq(read_item(lax, at.order[0], at.slot), count)
             slot = lax.select(kept, at.slot, spare)
             at = at._replace(slot=lax.add(at.slot, lax.convert_element_type(kept, np.int32)))
@@ -234,14 +251,15 @@ class CheckpointStore:
 def insert_checkpoint(
     jax: Any, size: StoreSize, order: Any, place: Array, count: Array
 ) -> tuple[Any, Array, Array, Array]:
-    """The order with one more state, the last one; the place of the one that was dropped for it; that state again, and
-    its slot: one that is empty, or that of the state dropped.
+    """Insert state number `count` into the order.
+
+    Gives the order with it, the position at which a state was dropped, `count`, and its slot: an empty one or that of
+    the dropped state.
     """
     jnp, lax, (kept, slots) = jax.numpy, jax.lax, order
     number, apart, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
-    before = (
-        count if size.store_all_up_to else count + apart - int32_one()
-    )  # the first of all may be fewer than lie together
+    # Without a first phase that stores all states, the first interval may be shorter.
+    before = count if size.store_all_up_to else count + apart - int32_one()
     held = lax.min(lax.div(before, apart), most)
     full = held == most
     place = lax.select(full, choose_dropped_slot(jax, size, kept, place, count), place)
@@ -253,7 +271,7 @@ def insert_checkpoint(
 
 
 def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, count: Array) -> Array:
-    """The place of the state that is dropped for another one, where the last one dropped was at `place`."""
+    """The position of the state to drop, where the previous one was dropped at `place`."""
     lax, slots, apart = jax.lax, size.slots, np.int32(size.steps)
 
     def dropped() -> Array:
@@ -273,29 +291,29 @@ def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, co
 
 
 class LoopRun(HistoryRun, frozen=True, eq=False):
-    """A loop that has run: its source, which states are kept and in which slots, and how many steps it took."""
+    """A loop that has run: its source, the stored states and their slots, and its step count."""
 
     source: ReplaySource
     order: Any
     slots: Arrays
-    residual_buffers: Arrays  # what is read back of its last steps, where the tape has room for that
+    residual_buffers: Arrays  # the residuals of its last steps, if the store buffers them
     count: Array
 
     @property
     def may_store_all(self) -> bool:
-        """Whether its tape may have every state."""
+        """Whether its store may hold every state."""
         return self.source.size is None or self.source.size.store_all_up_to > 0
 
     def all_stored(self, lax: Any) -> Array:
-        """Whether every state is kept, in the slot of its own number."""
+        """Whether every state is stored, in the slot of its own number."""
         return lax.le(self.count, np.int32(self.source.size.store_all_up_to)) if self.source.size else np.asarray(True)
 
     def step_number(self, lax: Any, index: Array) -> Array:
-        """When in the run the step with that index was."""
+        """The position in the run of the step with that index."""
         return lax.sub(lax.sub(self.count, int32_one()), index) if self.source.reverse else index
 
 
-# ------------------------------------------------------------------------------------------------ numbers, slots
+# ---- Numbers and slots
 
 
 def int32_zero() -> Array:
@@ -307,7 +325,7 @@ def int32_one() -> Array:
 
 
 def suffix_sums(lax: Any, x: Array) -> Array:
-    """Of each number and all behind it, as a loop: XLA's own takes longer to compile and to run."""
+    """Suffix sums as a loop: XLA's own cumulative sum takes longer to compile and to run."""
 
     def body(at: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         k, total, sums = at
@@ -319,12 +337,13 @@ def suffix_sums(lax: Any, x: Array) -> Array:
 
 
 def count_until(jax: Any, kept: Array, step: Array) -> Array:
-    """How many of the states kept are not beyond that step."""
+    """How many stored states are not after that step."""
     return jax.numpy.sum(kept <= step, dtype=np.int32)
 
 
 def apply_if(lax: Any, truth: Array, change: Callable[[Any], Any], state: Any) -> Any:
-    """Changed, if that holds. In place: a branch would copy what it gives back as it is."""
+    """The state, changed if `truth` holds."""
+    # A loop with at most one step works in place, whereas a branch would copy what it returns unchanged.
     return lax.while_loop(lambda at: at[0], lambda at: (np.asarray(False), change(at[1])), (truth, state))[1]
 
 

@@ -1,6 +1,6 @@
-"""Histories as values: the empty one, which is zero of every length, and their sum, item by item.
+"""Ops on histories, `empty_history` (zero of every length) and `add_history` (item by item).
 
-Only loops make and read them. What they are in a compiled program is said in `saved`.
+Only loops produce and read histories. `history_value` describes them in a compiled program.
 """
 
 from __future__ import annotations

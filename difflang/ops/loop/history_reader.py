@@ -1,10 +1,10 @@
-"""Reading the histories of loops that have run: their states are had again where the reader is, chunk by chunk.
+"""Reads the histories of loops that have run, recomputing their states chunk by chunk beside the reader.
 
-A reader needs the states of a chunk of steps of each loop that it reads, computed from the last one kept before them.
-On the way there states are kept in the slots that are free by then, those of states that lie beyond: `schedule` says at
-which steps. Where such a loop read histories itself, the same holds all the way there. `ChunkReplayer` does all this in one
-loop, with a frame for each of the loops: one that is not where it is due opens a frame and takes steps towards it, for
-which those that it reads are brought there first. So a step stands once in a program, however many loops read others.
+A reader needs the states of a chunk of steps of each loop that it reads, recomputed from the last one stored before
+them. On the way states are stored in slots that are free by then, at the steps that `binomial_schedule` chooses. Where
+such a loop read histories itself, the same holds for them. `ChunkReplayer` does all this in one loop, with a frame for
+each source loop: one that is not where it must be opens a frame and advances, after those that it reads have been
+advanced. So each step appears once in the program, however many loops read others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from difflang.ops.loop.history_value import (
 )
 from difflang.ops.loop.treeverse import Treeverse, choose_segments
 
-MAX_SOURCE_LOOPS = 31  # reverse mode five deep
+# Each order of reverse mode doubles the loops: this is five orders.
+MAX_SOURCE_LOOPS = 31
 
 
 class HistoryView(Struct, frozen=True, eq=False):
@@ -53,12 +54,11 @@ class HistoryView(Struct, frozen=True, eq=False):
     lowering: Any
     index: Array
     low: Array  # the first index of the chunk
-    stores: dict[LoopRun, Sequence[Array]]  # the slots, where the reader has them
-    chunk_states: dict[LoopRun, Sequence[Array]]  # the states in the chunk
+    stores: dict[LoopRun, Sequence[Array]]  # the slots, where the reader carries them
+    chunk_states: dict[LoopRun, Sequence[Array]]  # the recomputed states of the chunk
     replayed_outputs: dict[HistoryRun, Sequence[Any]]
-    carried_states: dict[LoopRun, Sequence[Array]] = field(
-        default_factory=dict[Any, Any]
-    )  # the states that the reader carries
+    # The states that the reader itself carries.
+    carried_states: dict[LoopRun, Sequence[Array]] = field(default_factory=dict[Any, Any])
 
     def item(self, x: Any, type: Type) -> Any:
         jax = self.lowering.jax
@@ -77,7 +77,7 @@ class HistoryView(Struct, frozen=True, eq=False):
                 return read_item(jax.lax, x, self.index)
 
     def state(self, run: LoopRun) -> Arrays:
-        """Before this step: beside the reader, or in the tape if all are there, else in the chunk."""
+        """The state before this step: the reader's, or from the store if it holds all, else from the chunk."""
         lax = self.lowering.jax.lax
         if run in self.carried_states:
             return list(self.carried_states[run])
@@ -99,17 +99,17 @@ class HistoryView(Struct, frozen=True, eq=False):
 
 
 class ReplayState(NamedTuple):
-    """How far the loops that are read have come, and what there is of their states: carried by their reader."""
+    """The progress of the source loops and their states, carried by the reader's loop."""
 
     at: tuple[Array, ...]  # how many steps each has taken
-    until: tuple[Array, ...]  # after how many it stops, on its way, for its state to be kept
+    until: tuple[Array, ...]  # the step at which each stops next to store its state
     states: tuple[Any, ...]
-    stores: tuple[Any, ...]  # which states are kept in which slots, and the slots
-    chunk_states: tuple[Any, ...]  # the states in the chunk
+    stores: tuple[Any, ...]  # the stored states, their slots, and the contents of the slots
+    chunk_states: tuple[Any, ...]  # the recomputed states of the chunk
 
 
 class ReplayProgress(NamedTuple):
-    """One of the loops that are read, on its way."""
+    """The progress of one source loop."""
 
     at: Array
     until: Array
@@ -118,7 +118,7 @@ class ReplayProgress(NamedTuple):
 
 
 class ChunkReplayer:
-    """Has the states of loops again that their tapes have not got, in one chunk of steps after another."""
+    """Recomputes states that are not stored, in one chunk of steps after another."""
 
     def __init__(self, lowering: Any, runs: Sequence[LoopRun], steps: int, reverse: bool) -> None:
         self.lowering, self.lax, self.runs, self.reverse = lowering, lowering.jax.lax, runs, reverse
@@ -127,7 +127,7 @@ class ChunkReplayer:
         self.reads = [[r in source_loops(owner.source.xs) for r in runs] for owner in runs]
 
     def start(self) -> ReplayState:
-        """Nobody is anywhere yet."""
+        """No source loop has taken a step."""
 
         def blank(run: LoopRun, *first: int) -> tuple[Array, ...]:
             return tuple([self.lax.full((*first, *s.shape[1:]), np.zeros((), s.dtype)) for s in run.slots])
@@ -138,7 +138,7 @@ class ChunkReplayer:
         return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
 
     def fill_chunk(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
-        """With the states before the steps from `low` to `high` in the rooms, where the tapes have not got them."""
+        """Recompute the states before the steps from `low` to `high` that are not stored."""
         lax, reader = self.lax, np.int32(len(self.runs))
         frames = lax.full((len(self.runs) + 1, 3), np.int32(0))
         frames = write_item(lax, frames, self.frame(low, high, np.int32(reader + 1)), reader)
@@ -148,16 +148,16 @@ class ChunkReplayer:
         )[2]
 
     def all_stored(self) -> Array:
-        """Whether the tapes have every state."""
+        """Whether the stores hold every state."""
         return reduce(self.lax.bitwise_and, [r.all_stored(self.lax) for r in self.runs])
 
     def frame(self, low: Array, high: Array, waiting: Array) -> Array:
-        """The steps for which a loop needs those that it reads, and whose frame is next when it has taken them."""
+        """The steps at which a loop needs its sources, and the frame to continue with when it has taken them."""
         lax = self.lax
         return lax.concatenate([lax.expand_dims(x, (0,)) for x in (low, high, waiting)], 0)
 
     def advance_frames(self, owner: Array, frames: Array, held: ReplayState) -> tuple[Array, Array, ReplayState]:
-        """The last loop that is not where it is due opens a frame; where all are, they take the steps."""
+        """The last source loop that is not where it must be opens a frame; if all are, they take the steps."""
         lax, numbers = self.lax, range(len(self.runs))
         low, high, waiting = [read_item(lax, read_item(lax, frames, owner), np.int32(i)) for i in range(3)]
         needed = [self.must_replay(owner, i) for i in numbers]
@@ -180,14 +180,14 @@ class ChunkReplayer:
         return lax.select(ready, waiting, following), frames, ReplayState(at, until, states, tapes, tuple(rooms))
 
     def must_replay(self, owner: Array, number: int) -> Array:
-        """Whether a loop, or the reader, reads that one, and its tape has not got every state."""
+        """Whether a loop, or the reader, reads source loop `number`, and that does not store every state."""
         owners = np.asarray([*[row[number] for row in self.reads], True])
         return self.lax.bitwise_and(
             read_item(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].all_stored(self.lax))
         )
 
     def towards(self, number: int, leg: ReplayProgress) -> tuple[Array, Array]:
-        """Its next steps on the way: those of a chunk where it needs others for them."""
+        """The next steps of a source loop: one chunk at a time if it reads others."""
         lax, run = self.lax, self.runs[number]
         count = lax.sub(leg.until, leg.at)
         if any(self.reads[number]):
@@ -196,7 +196,9 @@ class ChunkReplayer:
         return low, lax.add(low, count)
 
     def plan_segment(self, number: int, due: Array, leg: ReplayProgress) -> ReplayProgress:
-        """With the state at which a leg ended kept, or at the last state kept up to `due`, and the next leg planned."""
+        """Store the state at which a segment ended, or restart from the last one stored up to `due`; then plan the next
+        segment.
+        """
         jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
         last = np.int32(size.slots)
         kept, slots, states = leg.store
@@ -236,14 +238,14 @@ class ChunkReplayer:
         legs: list[ReplayProgress],
         rooms: Any,
     ) -> tuple[ReplayProgress, Any]:
-        """A loop after the steps that an owner asks for, with its state before each in its room, or after its own.
-
-        Who goes the other way comes by the last state of a chunk first, and has no need of the one behind it.
+        """Advance a source loop through the owner's chunk, recording the state before each step, or through its own
+        steps.
         """
         lax, run, leg, (low, high), (asked, own) = self.lax, self.runs[number], legs[number], steps, why
         size = lax.sub(high, low)
         tapes = {r: other.store[2] for r, other in zip(self.runs, legs, strict=True)}
         chunks = {r: room for r, room, reads in zip(self.runs, rooms, self.reads[number], strict=True) if reads}
+        # A reader in the opposite direction meets the last state of a chunk first and does not need the one after it.
         along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
         others = lax.sub(size, lax.select(read_item(lax, np.asarray(along), owner), int32_zero(), int32_one()))
         count = lax.select(own, size, lax.select(asked, others, int32_zero()))
@@ -265,9 +267,9 @@ class ChunkReplayer:
 
 
 def reset_slots(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> tuple[Array, Array, Array]:
-    """Without the states between the first and the last one up to where a loop is due, where these fill the slots.
+    """Drop the states between the first and the last one up to where a loop must be, if they fill the slots.
 
-    For a loop that goes the same way as the reader: they lie behind both.
+    For a loop that runs in the reader's direction: both have passed them.
     """
     (held, newest), end, number = last, len(kept) - 1, np.arange(len(kept), dtype=np.int32)
     afresh = far & (held == end + 1)
@@ -277,24 +279,25 @@ def reset_slots(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> t
 
 
 class StepLoop(Protocol):
-    """A loop whose steps are gone through. `state` is all that it carries."""
+    """A loop whose steps a `HistoryReader` takes. `state` is everything that it carries."""
 
     @property
     def limit(self) -> Array: ...
     @property
     def reverse(self) -> bool: ...
     @property
-    def steps(self) -> int: ...  # how many lie between the states of its tape, 0 where it decides nothing on its way
+    def steps(self) -> int: ...  # the interval of its store, 0 if that decides nothing as the loop runs
 
     def should_continue(self, count: Array, state: Any) -> Array: ...
     def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any: ...
-    def begin_chunk(
-        self, count: Array, state: Any, apart: Array, boundary: Array
-    ) -> tuple[Any, Array]: ...  # see `Tape`
+    # As `CheckpointStore.begin_chunk`.
+    def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]: ...
 
 
 class HistoryReader:
-    """Goes through the steps of a loop: in pieces where it writes a tape, or reads one that has not got every state."""
+    """Runs the steps of a loop: in chunks if it writes a checkpoint store, or reads one that does not hold every
+    state.
+    """
 
     def __init__(self, lowering: Any, xs: Sequence[Any], walk: StepLoop) -> None:
         self.lowering, self.lax, self.walk = lowering, lowering.jax.lax, walk
@@ -307,12 +310,12 @@ class HistoryReader:
         self.chunks = ChunkReplayer(lowering, self.chunked, self.steps, walk.reverse) if self.chunked else None
 
     def run_loop(self, state: Any) -> tuple[Array, Any]:
-        """How many steps are taken, and the state after them."""
+        """The number of steps taken, and the state after them."""
         if not self.steps:
             return self.stepwise(None, None, (int32_zero(), state))
-        if (legs := choose_segments(self.lowering.jax, self.chunked, self.walk)) is not None:
+        if (segments := choose_segments(self.lowering.jax, self.chunked, self.walk)) is not None:
             run = self.chunked[0]
-            return Treeverse(self.lax, run, self.walk, legs, lambda i: self.view_at(i, None)).run_loop(state)
+            return Treeverse(self.lax, run, self.walk, segments, lambda i: self.view_at(i, None)).run_loop(state)
         start = (int32_zero(), self.chunks.start() if self.chunks else None, state)
         k, _, state = self.lax.while_loop(
             lambda at: self.walk.should_continue(at[0], at[2]), lambda at: self.run_chunk(*at), start
@@ -320,7 +323,7 @@ class HistoryReader:
         return k, state
 
     def run_chunk(self, k: Array, held: ReplayState | None, state: Any) -> Any:
-        """The steps up to the next at which something is to be decided."""
+        """The steps up to the next at which something is decided."""
         lax, walk, chunks = self.lax, self.walk, self.chunks
         apart, boundary = self.chunk_boundary(k)
         state, until = walk.begin_chunk(k, state, apart, boundary)
@@ -334,7 +337,7 @@ class HistoryReader:
         return k, held, state
 
     def chunk_boundary(self, k: Array) -> tuple[Array, Array]:
-        """Whether the step after so many is the first of some that lie together, and after how many these end."""
+        """Whether the next step is the first of an interval, and where that interval ends."""
         lax, apart = self.lax, np.int32(self.steps)
         if self.walk.reverse:
             left = lax.sub(self.walk.limit, k)
@@ -344,7 +347,7 @@ class HistoryReader:
         return lax.eq(k, before), lax.add(before, apart)
 
     def stepwise(self, until: Array | None, chunk: tuple[Array, ReplayState] | None, at: tuple[Array, Any]) -> Any:
-        """The steps up to there, or to the end."""
+        """The steps up to `until`, or to the end."""
         lax, walk = self.lax, self.walk
 
         def should_continue(at: Any) -> Array:

@@ -1,8 +1,9 @@
-"""What a history is while a program is lowered: no array, but a way to have its items again.
+"""History values during lowering: not arrays, but recipes to recompute their items where they are read.
 
-The one that makes a history keeps little (a loop some of its states, a branch or a map nothing), and the one that reads
-it runs that part again. So memory does not grow with the number of steps, and nothing of run-time length crosses a
-region. `tape` keeps the states of loops and `reader` has the others again; here are the other kinds, and sums.
+The producer of a history stores little (a loop some of its states, a branch or a map nothing), and its reader reruns
+that part. So memory does not grow with the number of steps, and nothing of run-time length crosses a region.
+`checkpoint_store` stores the states of loops and `history_reader` recomputes the others; here are histories of branches
+and maps, and sums.
 """
 
 from __future__ import annotations
@@ -23,48 +24,48 @@ Array = Any
 
 
 class HistoryValue(Struct, frozen=True, eq=False):
-    """A history."""
+    """A history during lowering."""
 
 
 class EmptyHistory(HistoryValue, frozen=True, eq=False):
-    """It reads zero everywhere."""
+    """A history that reads zero everywhere."""
 
 
 class HistorySum(HistoryValue, frozen=True, eq=False):
-    """Item by item."""
+    """The sum of two histories, item by item."""
 
     x: HistoryValue
     y: HistoryValue
 
 
 class HistoryOutput(HistoryValue, frozen=True, eq=False):
-    """What number `index` of the histories that a run gives is."""
+    """Number `index` of the histories that a run produced."""
 
     run: HistoryRun
     index: int
 
 
 class HistoryRun(Struct, frozen=True, eq=False):
-    """An equation with regions that gives histories, and what it was given."""
+    """A lowered equation with regions that produces histories, and its operands."""
 
 
 class CondRun(HistoryRun, frozen=True, eq=False):
-    """A cond: the branch that was taken is run again where the history is read, in the same branch."""
+    """A cond: the branch taken is rerun where the history is read, in the same branch."""
 
-    regions: tuple[Graph, ...]  # giving the histories alone
+    regions: tuple[Graph, ...]  # with the histories as only results
     arrays: Sequence[Any]
 
 
 class MapRun(HistoryRun, frozen=True, eq=False):
-    """A map: each lane is run again where it is read, in the same lane."""
+    """A map: each instance is rerun where it is read, in the same instance."""
 
-    body: Graph  # giving the histories alone
+    body: Graph  # with the histories as only results
     fixed: Sequence[Any]
     xs: Sequence[Any]
 
 
 class HistoryReplay(Struct, frozen=True, eq=False):
-    """Histories in a place where their makers can be run again, each once."""
+    """Replaces histories by recomputed ones where their producers can be rerun; each producer is rerun once."""
 
     rerun: Callable[[HistoryRun], Sequence[Any]]
     done: dict[HistoryRun, Sequence[Any]] = field(default_factory=dict)
@@ -82,24 +83,24 @@ class HistoryReplay(Struct, frozen=True, eq=False):
 
 
 def split_histories(types: Sequence[Type]) -> tuple[list[int], list[int]]:
-    """The places of tensors and of histories."""
+    """The indices of tensors and of histories."""
     places = range(len(types))
     return [i for i in places if isinstance(types[i], Tensor)], [i for i in places if isinstance(types[i], History)]
 
 
 def merge_histories(tensors: Sequence[Any], histories: Sequence[Any], types: Sequence[Type]) -> list[Any]:
-    """Both again in their places."""
+    """The inverse of `split_histories`: tensors and histories in the order of `types`."""
     rest, saved = iter(tensors), iter(histories)
     return [next(rest) if isinstance(t, Tensor) else next(saved) for t in types]
 
 
 def restrict_region(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
-    """The region giving only some of its results."""
+    """The region with only some of its results."""
     return lowering.restrict_results(region, [region.results[i] for i in places])
 
 
 def restrict_silently(lowering: Any, region: Graph, places: Sequence[int]) -> Graph:
-    """The same for another run of it, which says nothing."""
+    """The same without prints, for a rerun."""
     return restrict_region(lowering, without_prints(region), places)
 
 
@@ -110,19 +111,19 @@ def zero_item(jax: Any, type: Type) -> Any:
 
 
 def add_items(jax: Any, x: Any, y: Any) -> Any:
-    """The sum of two items; of two truths, whether one holds."""
+    """The sum of two items; for booleans, whether one holds."""
     if isinstance(x, HistoryValue):
         return y if isinstance(x, EmptyHistory) else x if isinstance(y, EmptyHistory) else HistorySum(x, y)
     return jax.lax.bitwise_or(x, y) if x.dtype == np.bool_ else jax.lax.add(x, y)
 
 
 def unreachable_history_error() -> InternalError:
-    """Programs that read a history elsewhere than beside its maker do not come so far: see `lower.histories`."""
+    """A bug: `lower.check_history_reads` keeps programs out that read a history away from its producer."""
     return InternalError("a history is read where it cannot be had")
 
 
 def too_many_loops_error(runs: int, most: int) -> DifflangError:
-    """A loop that reads more loops than are run again beside it. Each order of reverse mode doubles their number."""
+    """A loop that reads too many source loops. Each order of reverse mode doubles their number."""
     return DifflangError(
         Diagnostic(
             "DL1013",

@@ -1,7 +1,8 @@
-"""Moves between the memory of a device and that of its host. Where they are one, a move is nothing.
+"""Transfers between device and host memory, `to_host` and `to_device`, and offloading a loop's residuals to the host.
 
-What a loop keeps for reverse mode goes to the host step by step, and comes back where it is read. Each move is an
-equation, so the graph says what is moved, and what is lowered for an accelerator has one placement for each.
+Residuals go to the host step by step, and come back where they are read. Each transfer is an equation, so the graph
+shows what is moved, and an accelerator gets one placement for each. Without a separate host memory a transfer does
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from difflang.ops.op_factories import UniformSamples, linear_op, same_type_rule
 
 
 def declare_transfer(name: str, space: str, doc: str) -> Op:
-    """The same numbers in the space of memory that JAX calls so."""
+    """An op that copies an array into one of JAX's memory spaces."""
     return linear_op(
         name,
         type=same_type_rule((*NUMBERS, BOOL)),
@@ -41,10 +42,12 @@ to_device = declare_transfer(
 
 
 def offload_residuals(lin: LinearizedGraph, made: Sequence[Value], span: Span) -> tuple[LinearizedGraph, Values]:
-    """The linearization with these residuals moved to the host, whence the tangent takes them; what they are now.
+    """The linearization with these residuals moved to the host, from where the tangent reads them; and the moved
+    values.
 
-    Single numbers stay: a move costs more than they do. `span` is that of the equation whose region this is.
+    `span` is that of the equation whose region this is.
     """
+    # Scalars stay: a transfer costs more than it saves.
     large = [v for v in made if isinstance(v.type, Tensor) and v.type.shape]
     if not large:
         return lin, tuple(made)
@@ -63,6 +66,6 @@ def offload_residuals(lin: LinearizedGraph, made: Sequence[Value], span: Span) -
 
 
 def results_on_host(graph: Graph) -> set[Value]:
-    """What a graph gives that it moves to the host."""
+    """The results of a graph that it moves to the host."""
     made = {r for eqn in graph.eqns if eqn.op is to_host for r in eqn.results}
     return made.intersection(graph.results)

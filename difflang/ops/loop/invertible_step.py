@@ -1,8 +1,8 @@
-"""Functions that can be undone: `rule step by inverse g`. A loop of such steps is run backwards instead of stored.
+"""The `invertible` op: a step with an inverse (`rule step by inverse g`), so that a loop can run backwards.
 
 `invertible(*state, *others) {step} {back}` runs the step, which gives the state after it first. `back` takes the state
-after a step in place of that before, and gives that before. The derivatives are those of the step: the inverse is asked
-for nothing but states. It is pushed along with the step, so what forward mode makes of a loop can be undone as well.
+after a step in place of that before, and gives that before. The derivatives are those of the step; the inverse only
+recomputes states. It is differentiated along with the step, so that a loop made by forward mode is reversible too.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def invertible_lower(lowering: Any, *arrays: Any, regions: tuple[Graph, Graph], 
 
 
 def as_primal_call(eqn: Eqn, reversible: bool) -> Eqn:
-    """The call that is left of it where nobody will undo it."""
+    """The plain call that remains where no reversible loop needs the inverse."""
     if reversible:
         return eqn
     return Eqn(call, eqn.operands, eqn.results, {"name": eqn.attrs["name"]}, eqn.regions[:1], eqn.span)
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """The primal can still be undone. Its tangent is a call, as that of any function."""
+    """The primal stays invertible. Its tangent is a call, as that of any function."""
 
     def primal(lin: LinearizedGraph) -> Sequence[Value]:
         return xs[0].home.emit(invertible, xs, (lin.primal, eqn.regions[1]), **eqn.attrs)
@@ -66,7 +66,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """Of x' = f(x) and dx' = Df(x) dx the inverse is x = g(x') and dx = Dg(x') dx': both graphs are pushed."""
+    """The inverse of x' = f(x), dx' = Df(x) dx is x = g(x'), dx = Dg(x') dx': take the jvp of both graphs."""
     (step, back), k = eqn.regions, eqn.attrs["state"]
     moving = tuple([x.type.tangent is not None for x in xs[:k]])
     active = (*moving, *presence_mask(dxs.values[k:]))
@@ -90,7 +90,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def interleave_tangents(values: Sequence[Value], state: int, more: int, count: int) -> list[Value]:
-    """So many values and then their tangents, with the tangents of the state behind the state."""
+    """`count` values and then their tangents, reordered so that the state's tangents follow the state."""
     tangents = values[count:]
     return [*values[:state], *tangents[:more], *values[state:count], *tangents[more:]]
 

@@ -1,4 +1,4 @@
-"""How a loop runs: step by step in NumPy, and on XLA as `while_loop`."""
+"""Execution of the `loop` op: the step-by-step NumPy reference, and lowering to `lax.while_loop`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def loop_reference(
     steps = int(limit)
     if isinstance(length, int) and (steps > length or (exact and steps != length)):
         raise InternalError(f"loop: {steps} steps, but its length is {length}")
-    count, endless = 0, bool(go) and steps < 0  # then only the condition ends it
+    # A negative limit: only the condition ends the loop.
+    count, endless = 0, bool(go) and steps < 0
     while endless or count < steps:
         index = np.asarray(steps - 1 - count if reverse else count, np.int32)
         if go and not evaluate(go[0], index, *fixed, *state)[0]:
@@ -78,7 +79,7 @@ def loop_reference(
 
 
 def stack_outputs(items: list[Array], item: Type, length: Dim | None) -> Array:
-    """What the steps gave: a history, or an array that is zero beyond the last step."""
+    """The outputs of the steps: a history, or an array that is zero beyond the last step."""
     if length is None or isinstance(item, History):
         return items
     whole = stacked_zeros(item, length)
@@ -111,41 +112,40 @@ def loop_lower(
     size = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if history_outputs or length is None else None
     given, outputs = (fixed, state, xs), (length, history_outputs)
     looped = LoopLowering(lowering, limit, regions, given, outputs, reverse, exact, size, reversible)
-    if length == 0:  # no step can be taken, and there is no item to read while tracing one
+    # No step is taken, and there is no item to read while tracing one.
+    if length == 0:
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
     return looped.run()
 
 
 def initial_fill(type: Tensor, number: int) -> Array:
-    """What an array that steps write holds before.
-
-    If all of it is written that is of no account, and XLA should not see that two arrays begin alike: it would fill one
-    and copy it for the other.
-    """
+    """The initial content of an array that the steps write."""
+    # If the steps write all of it, any content will do. Two arrays must not begin alike: XLA would fill one and copy
+    # it.
     return np.full((), number if type.dtype in FLOATS else 0, zero_array(Tensor(type.dtype)).dtype)
 
 
 def array_mask(step: Graph, carry: int) -> list[bool]:
-    """Which of the things that a step gives beside its carries are arrays."""
+    """Which outputs of a step, besides its carries, are arrays."""
     return [isinstance(r.type, Tensor) for r in step.results[carry:]]
 
 
 class LoopLowering:
-    """A loop being lowered: steps are counted; what they give is written in place, in arrays that begin as zeros.
+    """Lowers a loop to `while_loop`: it counts steps and writes their outputs in place, into arrays of zeros.
 
-    JAX's `scan` is the same loop; here its counter has 32 bits whatever the process says, and less is traced. Where
-    the steps give histories, the loop keeps a tape of its states.
+    If the steps produce histories, the loop writes a checkpoint store.
     """
 
     def __init__(
         self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
         outputs: tuple[Dim | None, int], reverse: bool, exact: bool, asked: StoreRequest | None, undo: bool = False,
     ) -> None:  # fmt: skip
+        # Not JAX's `scan`: this counter has 32 bits whatever the x64 setting, and less is traced.
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
         self.fixed, state, xs = given
         self.xs = with_checkpoint_stores(xs)
         for run in source_loops(self.xs) if not exact else ():
-            # What was run again may have ended a step earlier or later, by rounding: its own steps are what is read.
+            # A rerun loop may end a step earlier or later, by rounding: only its own steps can be read.
             self.limit = lowering.jax.lax.min(self.limit, run.count)
         step, *self.go = regions
         self.carry, lax = len(state), lowering.jax.lax
@@ -180,7 +180,8 @@ class LoopLowering:
                     lowering, of(asked), list(state), length if isinstance(length, int) else None
                 )
                 kept = self.store.start
-        self.step_with_residuals, self.stores_residuals = self.step, False  # whether what is read back of steps is kept
+        # Whether steps also write their residuals.
+        self.step_with_residuals, self.stores_residuals = self.step, False
         rooms: tuple[Array, ...] = ()
         if self.taped:
             read = [step.results[self.carry + i] for i in saved]
@@ -194,15 +195,18 @@ class LoopLowering:
 
     @property
     def taped(self) -> StoreSize | None:
-        """What its tape keeps, where that is what is read back of a few steps too."""
+        """The size of its store, if that also buffers residuals."""
         size = self.store.source.size if self.store else None
         return size if size and size.residual_steps else None
 
     def make_reversible(
         self, step: Graph, of: Callable[..., ReplaySource], given: tuple[Any, Any, Any], asked: StoreRequest | None
     ) -> Callable[[list[Array], Array], ReversibleRun] | None:
-        """What makes of the last state and the count a run that keeps no more; None if a step cannot be undone."""
+        """A function from the last state and the step count to a run that stores no more; None if a step has no
+        inverse.
+        """
         source = of(None)
+        # The inverse may need more carries than the outputs do: extend the state until it has all.
         while found := invert_step(step, 1 + len(self.fixed), self.carry, source.state_carries):
             back, begins = found
             if set(begins).issubset(source.state_carries):
@@ -223,7 +227,7 @@ class LoopLowering:
 
     @property
     def steps(self) -> int:
-        """How many lie between the states of its tape, where that decides on the way which are kept."""
+        """The interval between the states of its store, if that decides as the loop runs."""
         size = self.store and self.store.source.size
         return size.steps if size and not size.planned else 0
 
@@ -250,7 +254,7 @@ class LoopLowering:
         return lax.bitwise_and(within, self.lowering.graph(self.go[0], count, *self.fixed, *state[0])[0])
 
     def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
-        """What is done before some steps are taken; see `Tape.piece`."""
+        """Prepare the store for the next chunk; see `CheckpointStore.begin_chunk`."""
         carried, ys, kept, rooms = state
         if not self.store:
             return state, np.asarray(INT32_MAX, np.int32)
@@ -258,7 +262,7 @@ class LoopLowering:
         return (carried, ys, kept, rooms), latest
 
     def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
-        """One step."""
+        """Take one step."""
         lax, (carried, ys, kept, rooms) = self.lowering.jax.lax, state
         if self.store and not self.stores_residuals:
             kept = self.store.record_state(kept, count, list(carried))
@@ -273,12 +277,12 @@ class LoopLowering:
         return tuple(outs[: self.carry]), ys, kept, rooms
 
     def outputs(self, state: Any, count: Array) -> list[Any]:
-        """What the steps gave: arrays, and histories."""
+        """The outputs of the steps: arrays and histories."""
         carried, ys, kept, rooms = state
         histories: list[Any] = []
         if self.reversible_run:
-            undone = self.reversible_run(list(carried), count)
-            histories = [HistoryOutput(undone, i) for i in range(len(self.types) - len(ys))]
+            reversed_run = self.reversible_run(list(carried), count)
+            histories = [HistoryOutput(reversed_run, i) for i in range(len(self.types) - len(ys))]
         elif self.store:
             run = LoopRun(self.store.source, kept.order, list(kept.slots), list(rooms), count)
             histories = [HistoryOutput(run, i) for i in range(len(self.types) - len(ys))]

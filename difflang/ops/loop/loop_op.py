@@ -1,7 +1,7 @@
-"""The one loop: counted, `while` and `break` alike, forwards or in reverse. Its derivatives are loops again.
+"""The `loop` op, for counted loops, `while` and `break`, forwards or in reverse. Its derivatives are loops too.
 
-The rules are those of a scan with a count; there is none for `while`. How the residuals of a loop are kept is no
-concern of them: see `history` for what saves them where the length is not known.
+The rules are those of a scan with a step count; `while` has none of its own. How residuals are stored does not matter
+to them: see `history_value` for loops of unknown length.
 """
 
 from __future__ import annotations
@@ -64,11 +64,12 @@ class LoopAttrs(NamedTuple):
     length: Dim | None
     exact: bool
     reverse: bool
-    keep: tuple[int, ...] = (0, 0)  # states that reverse mode keeps, and steps between them; 0: as many as seems good.
-    # A third number says that of the steps between two is kept what is read back, while these are gone through
-    history_outputs: int = 0  # so many of what its steps give, the last, are histories, though their number is known
-    reversible: bool = False  # it was made for a derivative alone: its states may be had again by undoing steps
-    host: bool = False  # what reverse mode keeps of its steps goes to the memory of the host
+    # How many states reverse mode stores, and the steps between them; 0: chosen by size. A third number means that the
+    # residuals of the steps between two are buffered while these are reversed.
+    keep: tuple[int, ...] = (0, 0)
+    history_outputs: int = 0  # this many of the last outputs are histories although the length is known
+    reversible: bool = False  # made for a derivative alone: states may be recomputed by inverse steps
+    host: bool = False  # residuals are offloaded to the host
 
     @classmethod
     def of(cls, eqn: Eqn) -> LoopAttrs:
@@ -76,18 +77,18 @@ class LoopAttrs(NamedTuple):
 
     @property
     def recomputes_states(self) -> bool:
-        """Whether reverse mode computes again what the states that it keeps give, for want of room for every step."""
+        """Whether reverse mode recomputes from stored states, because it does not store every step's."""
         slots, steps, *_ = self.keep
         every = isinstance(self.length, int) and steps == 1 and slots >= self.length
         return self.keep != (0, 0) and not every
 
     def parts(self, values: Sequence[Any]) -> LoopOperands:
-        """Operands, or params of the step, or masks of either."""
+        """Operands, params of the step, or masks of either, by group."""
         a, b = 1 + self.consts, 1 + self.consts + self.carry
         return LoopOperands(values[0], list(values[1:a]), list(values[a:b]), list(values[b:]))
 
     def derived_limit(self, builder: Builder, limit: Value) -> Value:
-        """The limit of a derived loop: an exact one knows its own."""
+        """The limit of a derived loop: an exact one has a constant limit."""
         return builder.const(self.length, INDEX) if self.exact and isinstance(self.length, int) else limit
 
 
@@ -141,7 +142,7 @@ def check_step_sequence(same: TypeSolver, x: Type, length: Dim | None) -> None:
 
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
-    """Primal: the same loop, giving what its step's tangent captures. Tangent: `count` steps that read it."""
+    """Primal: the same loop, whose step also returns residuals. Tangent: `count` steps that read them."""
     form, step = LoopAttrs.of(eqn), eqn.regions[0]
     p, d, nk = form.parts(xs), form.parts(dxs.values), form.carry
 
@@ -186,10 +187,13 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def emit_saving_residuals(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
-    """The loop, its steps giving more: as histories, where it is said which states are kept or how to undo steps."""
+    """The loop with residuals as further outputs: as histories if it stores only some states or can invert its
+    steps.
+    """
     form, n = LoopAttrs.of(eqn), len(eqn.regions[0].results)
     more = len(step.results) - n
-    own = n > form.carry and form.length is None  # histories that the program made: they are read as they were
+    # Histories in the program itself: they are read as they were stored.
+    own = n > form.carry and form.length is None
     undo = form.reversible or (form.keep == (0, 0) and not own and more > 0 and has_invertible_eqn(step))
     attrs: Attrs = {**eqn.attrs, "reversible": True} if undo else eqn.attrs
     kinds = [*history_mask(eqn), *[undo or form.recomputes_states] * more]
@@ -197,16 +201,16 @@ def emit_saving_residuals(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
 
 
 def history_mask(eqn: Eqn) -> Mask:
-    """Which of the outputs of a loop are histories."""
+    """Which outputs of a loop are histories."""
     return tuple([isinstance(r.type, History) for r in eqn.results[1 + LoopAttrs.of(eqn).carry :]])
 
 
 def emit_loop(
     builder: Builder, operands: Sequence[Value], regions: tuple[Graph, ...], attrs: Attrs, kinds: Sequence[bool]
 ) -> list[Value]:
-    """A loop whose outputs are histories where `kinds` says so, or all where its length is not known.
+    """A loop whose outputs are histories where `kinds` is true, or all if its length is not known.
 
-    Where it is known its step gives those last; here they are in the order of `kinds`.
+    A loop of known length has its histories last; the results here are in the order of `kinds`.
     """
     others = {k: v for k, v in attrs.items() if k != "history_outputs"}
     if attrs["length"] is None or not any(kinds):
@@ -261,32 +265,35 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 
 
 def with_tangent_params(go: Graph, form: LoopAttrs, dconsts: Sequence[Value], dcarry: Sequence[Value]) -> Graph:
-    """The condition, taking tangents that it does not read."""
+    """The condition with further params for tangents, which it does not read."""
     at = form.parts(go.params)
     return with_signature(go, [at.first, *at.consts, *unread_params(dconsts), *at.carry, *unread_params(dcarry)])
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """The same count, the other direction: cotangents of consts are summed in the carry, those of xs are outputs."""
+    """A loop of the same count in the other direction: cotangents of consts are summed in the carry, those of xs are
+    outputs.
+    """
     form, (step,) = LoopAttrs.of(eqn), eqn.regions
     is_linear, given = form.parts(at.linear), form.parts(at.nonlinear)
     if is_linear.first:
         raise InternalError("a loop cannot be linear in its limit")
-    mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)  # a tangent's carry is tangents
-    come = IncomingCotangents(at.cts[1:], at.ct_choices[1:], slice(1 + form.consts, 1 + form.consts + form.carry))
-    back = transpose_step(ad, step, mask, come)
+    # A tangent loop carries only tangents.
+    mask = (False, *is_linear.consts, *(True for _ in is_linear.carry), *is_linear.xs)
+    incoming = IncomingCotangents(at.cts[1:], at.ct_choices[1:], slice(1 + form.consts, 1 + form.consts + form.carry))
+    back = transpose_step(ad, step, mask, incoming)
     if not any(back.active):
         return [None] * len(at.linear)
     consts, xs = nonlinear_operands(given.consts, is_linear.consts), nonlinear_operands(given.xs, is_linear.xs)
-    start = initial_carry(at.builder, back, step, come)
-    sums = come.count_by_group(back.active)[0] + come.count_by_group(back.chosen)[0]
+    start = initial_carry(at.builder, back, step, incoming)
+    sums = incoming.count_by_group(back.active)[0] + incoming.count_by_group(back.chosen)[0]
     whole = accumulating_step(
-        pair_with_choices(back, 1 + len(consts) + len(xs), come), (len(consts), len(xs)), len(start), sums
+        pair_with_choices(back, 1 + len(consts) + len(xs), incoming), (len(consts), len(xs)), len(start), sums
     )
     totals = [zeros(at.builder, r.type) for r in whole.results[:sums]]
     limit, ys = (
         form.derived_limit(at.builder, given.first),
-        [*present_values(come.cts[form.carry :]), *present_values(come.choices[form.carry :])],
+        [*present_values(incoming.cts[form.carry :]), *present_values(incoming.choices[form.carry :])],
     )
     attrs: dict[str, Any] = {
         **eqn.attrs,
@@ -296,11 +303,11 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     }
     operands = [limit, *consts, *totals, *start, *xs, *ys]
     items = [isinstance(x.type, History) for x in form.parts(eqn.operands).xs]
-    again = [
-        h for mask in (back.active, back.chosen) for h, m in zip(items, mask[come.carries.stop :], strict=True) if m
+    kinds = [
+        h for mask in (back.active, back.chosen) for h, m in zip(items, mask[incoming.carries.stop :], strict=True) if m
     ]
-    outs = emit_loop(at.builder, operands, (whole,), attrs, again)[1:]
-    return unpack_cotangents(ungroup_results(outs, back, come), back.active, back.chosen, at.choices)
+    outs = emit_loop(at.builder, operands, (whole,), attrs, kinds)[1:]
+    return unpack_cotangents(ungroup_results(outs, back, incoming), back.active, back.chosen, at.choices)
 
 
 loop = OPS.declare(

@@ -1,10 +1,11 @@
-"""The least to keep of a primal graph so that its residuals can be had cheaply: a minimum cut.
+"""Min-cut rematerialization: the fewest bytes of a primal graph from which its residuals are cheap to recompute.
 
-Each value is an edge as wide as its bytes, from where it is made to where it is read. What is dear to make, a product,
-a sum, a draw, a truth that decides, comes from the source; what the tangent reads leads to the sink. A cut through the
-edges of values is a set from which cheap equations make all that is read, and the least cut the least such set.
+Each value is an edge with its bytes as capacity, from its producer to its readers. Values that are expensive to
+recompute (products, sums, random draws, predicates) are connected to the source, values that the tangent reads to the
+sink. A cut through value edges is a set from which cheap equations recompute all residuals; the minimum cut is the
+smallest.
 
-Source: Jain et al. 2020, Checkmate (the choice as a problem on graphs); the theorem of Ford and Fulkerson.
+Source: Jain et al. 2020, Checkmate (rematerialization as an optimization on graphs); the theorem of Ford and Fulkerson.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ops.loop.residual_selection import MAX_SUMMANDS, is_differentiable_elementwise, is_light, total_bytes
 from difflang.ops.op_factories import tensor_type
 
-MAX_CAPACITY = 1 << 29  # what all edges come to at most: scipy's flows are 32 bits wide
+# The bound on the sum of all capacities: scipy's flows are 32 bits wide.
+MAX_CAPACITY = 1 << 29
 SOURCE, SINK = 0, 1
 
 
 def is_cheap_to_recompute(eqn: Eqn) -> bool:
-    """Whether an equation may be done again, as no rounding makes it jump: number by number, a move of numbers, or a
-    product whose numbers are sums of few, since of small matrices the factors are often fewer bytes.
+    """Whether an equation is cheap to recompute and rounding cannot make it jump.
+
+    That is elementwise or data movement, or a contraction over few elements: the factors of small matrices often take
+    fewer bytes.
     """
     few = eqn.op.name == "dot_general" and contraction_size(eqn) <= MAX_SUMMANDS
     return (
@@ -34,16 +38,16 @@ def is_cheap_to_recompute(eqn: Eqn) -> bool:
 
 
 def contraction_size(eqn: Eqn) -> float:
-    """How many products each number of a contraction is the sum of."""
+    """The number of products in each sum of a contraction."""
     shape = tensor_type(eqn.operands[0]).shape
     return prod([n if isinstance(n, int) else inf for n in [shape[a] for a in eqn.attrs["contract"][0]]])
 
 
 def find_min_cut(graph: Graph, available: Iterable[Value], targets: Iterable[Value]) -> list[Value]:
-    """The values to keep, fewest bytes in all, from which with what is `given` cheap equations make what is `wanted`.
+    """The values to store, fewest bytes in all, from which and `available` cheap equations recompute the `targets`.
 
-    Of several such sets the one that leaves the least to be done again. In the order in which they are made.
-    Cost: a maximum flow through as many nodes as there are values, twice.
+    Of several minimum cuts the one that recomputes least. In definition order.
+    Cost: a maximum flow through twice as many nodes as there are values.
     """
     free = set(available)
     cheap = {r: is_cheap_to_recompute(e) for e in graph.eqns for r in e.results}
@@ -59,19 +63,20 @@ def find_min_cut(graph: Graph, available: Iterable[Value], targets: Iterable[Val
         if eqn.operands and is_cheap_to_recompute(eqn):
             read = [v for v in dict.fromkeys(eqn.operands) if v in enters]
             edges += [(enters[v] + 1, enters[r], endless) for r in eqn.results if r in enters for v in read]
+    # The cut nearest to the sink leaves the least to recompute.
     reaches_sink = nodes_reaching_sink(edges, 2 + 2 * len(values))
     return [v for v in values if enters[v] + 1 in reaches_sink and enters[v] not in reaches_sink]
 
 
 def nodes_reaching_sink(edges: list[tuple[int, int, int]], nodes: int) -> set[int]:
-    """From which nodes there is a way to the sink that the greatest flow leaves open."""
+    """The nodes from which the sink is reachable in the residual network of a maximum flow."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     if not edges:
         return set()
     tails, heads, wide = np.array(edges, np.int32).T
-    room: Any = csr_matrix((wide, (tails, heads)), (nodes, nodes))
-    left: Any = room - maximum_flow(room, SOURCE, SINK).flow
+    capacity: Any = csr_matrix((wide, (tails, heads)), (nodes, nodes))
+    left: Any = capacity - maximum_flow(capacity, SOURCE, SINK).flow
     left.eliminate_zeros()
     return set(breadth_first_order(left.T.tocsr(), SINK, return_predecessors=False).tolist())

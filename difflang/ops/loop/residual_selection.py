@@ -1,15 +1,13 @@
-"""Which residuals a loop keeps for each step: those from which the others are cheaply computed again.
+"""Selects the residuals that a loop stores per step: those from which the others are cheap to recompute.
 
-What a step computes from its loop's constants is at hand, and so are the items it reads. Of the rest a value may be
-kept itself, or what it is made of, whichever takes fewer bytes: of bodies that pull each other, the positions and not
-all their distances. Slopes that only the tangent reads are computed there, of the argument, if that takes no more. One
-that shares its work with the function is kept itself, in place of an argument that would be kept for it alone.
+Values that a step computes from loop constants need no storage, nor do the items it reads. Of the others either the
+value itself is stored or the values it is computed from, whichever takes fewer bytes: in an n-body simulation the
+positions, not all distances. Derivative factors that only the tangent reads are computed there from the argument, if
+that takes no more. One that shares work with the primal function is stored itself, in place of an argument stored for
+it alone.
 
-A function that is called once keeps what it computes anyway, but no array that repeats a smaller one, and nothing that
-only its tangent reads: those would go through memory to be read once.
-
-Where the loop may take no step, what comes from its constants is computed again in each step of the tangent too, not
-once outside: there a slope that no step needs, but is infinite, would meet the zeros of a derivative taken once more.
+A function that runs once keeps what it computes anyway, but no broadcasts, and nothing that only its tangent reads:
+those would go through memory to be read once.
 """
 
 from __future__ import annotations
@@ -23,15 +21,21 @@ from difflang.ir.tensor_types import Tensor
 from difflang.ops.ad_interface import LinearizedGraph, invariant_eqns
 from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work
 
-LIGHT_OPS = frozenset(  # less work than writing a number down and reading it again
+# Less work than writing a number to memory and reading it back.
+LIGHT_OPS = frozenset(
     {"broadcast", "reshape", "transpose", "reverse", "slice", "pad", "concat", "convert", "select", "complex", "real"}
     | {"add", "sub", "neg", "mul", "div", "integer_pow", "sqrt", "rsqrt", "abs", "max", "min", "clamp", "imag", "conj"}
 )
-MAX_FRONTIER = 8  # values that one is made of; what is made of more is kept
-MAX_SUMMANDS = 8  # numbers that are added up again
-SMALL_BYTES = 1 << 14  # bytes that are written down and read again in no time
-MAX_RECOMPUTED_EQNS = 24  # equations that one value is made of again
-SIZE_SLACK = 1.125  # how much more may be kept for what would else be written down for the tangent alone
+# A value computed from more values than this is stored.
+MAX_FRONTIER = 8
+# The longest sum that is recomputed.
+MAX_SUMMANDS = 8
+# Bytes that are written and read back in no time.
+SMALL_BYTES = 1 << 14
+# The most equations to recompute for one value.
+MAX_RECOMPUTED_EQNS = 24
+# How much more to store in order not to materialize a value for the tangent alone.
+SIZE_SLACK = 1.125
 
 Frontier = frozenset[Value]
 
@@ -39,11 +43,9 @@ Frontier = frozenset[Value]
 def minimize_residuals(
     lin: LinearizedGraph, consts: Iterable[Value], items: Iterable[Value], surely: bool
 ) -> LinearizedGraph:
-    """The same with fewer bytes of residuals, from which the tangent computes the others again.
+    """The same linearization with fewer bytes of residuals, from which its tangent recomputes the others.
 
-    `consts` and `items` are params of the primal that the tangent gets for nothing, and so is what is made of `consts`
-    alone: given to it if the loop `surely` takes a step, else computed again. What decides, a truth or an integer made
-    of what changes, is always kept: computed again it might fall on the other side.
+    `consts` and `items` are params of the primal that the tangent gets for free.
     Cost: one walk over the primal.
     """
     given = {*consts, *items}
@@ -51,13 +53,16 @@ def minimize_residuals(
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
     kept = choose_residuals(lin, moving, free)
-    have = {v for v in kept | (free if surely else given) if v not in maker or maker[v].operands}  # not a constant
+    # If the loop may take no step, functions of its constants are recomputed in each step, not once outside: there a
+    # derivative that no step needs, but is infinite, would meet the zeros of a second derivative.
+    # Values computed from nothing are recomputed anyway.
+    have = {v for v in kept | (free if surely else given) if v not in maker or maker[v].operands}
     again = eqns_to_recompute(moving if surely else lin.residuals, have, maker)
     return recompute_in_tangent(lin, again) if again else lin
 
 
 def choose_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]) -> set[Value]:
-    """What to keep so that the `moving` residuals can be had."""
+    """The values to store so that the `moving` residuals can be recomputed."""
     quick = {eqn for eqn in lin.primal.eqns if is_light(eqn)}
     later = {eqn for eqn in lin.primal.eqns if eqn in quick or is_differentiable_elementwise(eqn)}.difference(
         result_eqns(lin)
@@ -67,18 +72,17 @@ def choose_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]
         for result in eqn.results:
             if result not in free:
                 frontiers[result] = recompute_frontier(eqn, result, frontiers, eqn in quick or eqn in later)
-    wanted = {r: frontiers.get(r, frozenset({r})) for r in moving}
-    users = Counter(v for found in wanted.values() for v in found)
+    needs = {r: frontiers.get(r, frozenset({r})) for r in moving}
+    users = Counter(v for found in needs.values() for v in found)
     only_later = {r for eqn in later for r in eqn.results}
     kept: set[Value] = set()
-    for residual, found in wanted.items():
+    for residual, found in needs.items():
         alone = all(users[v] == 1 for v in found) and residual not in only_later
         kept |= {residual} if alone and total_bytes(found) >= total_bytes([residual]) else found
     left = kept - recomputable_from(kept | free, lin.primal, quick)
-    for eqn in slopes_sharing_work(
-        lin.primal.eqns
-    ):  # at hand for hardly more work, where its argument is kept for it alone
-        found = wanted.get(eqn.results[0], frozenset())
+    # Such a derivative costs hardly more work: store it where its argument is stored for it alone.
+    for eqn in slopes_sharing_work(lin.primal.eqns):
+        found = needs.get(eqn.results[0], frozenset())
         if eqn in later and found and found <= left and all(users[v] == 1 for v in found):
             other = kept - found | {*eqn.results}
             rest = other - recomputable_from(other | free, lin.primal, quick)
@@ -88,11 +92,10 @@ def choose_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]
 
 
 def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
-    """The same for a region that is run once, its tangent later: no residual is written down that needs no writing.
+    """The same for a region that runs once, its tangent later: no residual is stored just for the tangent.
 
-    What the primal hands to a product, a sum or a call is there anyway, and kept. What it only passes from number to
-    number, or never reads, the tangent computes again, of what is kept or takes hardly more bytes; so it does with
-    arrays that repeat smaller ones.
+    Operands of products, sums and calls exist in memory anyway, and are kept. Values that the primal fuses away, or
+    never reads, are recomputed by the tangent, from kept values or ones of hardly more bytes; so are broadcasts.
     Cost: one walk over the primal, and a short one for each residual.
     """
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
@@ -110,22 +113,24 @@ def trim_residuals(lin: LinearizedGraph) -> LinearizedGraph:
             return total_bytes(eqn.results) > total_bytes(eqn.operands) or stored.isdisjoint(eqn.results)
         return eqn not in need and is_differentiable_elementwise(eqn)
 
-    again = set(filter(is_recomputable, lin.primal.eqns))
-    kept = {r for r in lin.residuals if maker.get(r) not in again}
+    recomputable = set(filter(is_recomputable, lin.primal.eqns))
+    kept = {r for r in lin.residuals if maker.get(r) not in recomputable}
     for r in lin.residuals:
         if r not in kept:
-            kept |= residual_leaves(r, kept, again, maker)
+            kept |= residual_leaves(r, kept, recomputable, maker)
     steps = eqns_to_recompute(lin.residuals, kept, maker)
     return recompute_in_tangent(lin, steps) if steps else lin
 
 
 def is_streaming(eqn: Eqn) -> bool:
-    """Whether an equation works number by number, or only moves numbers: what it reads need not be written down."""
+    """Whether an equation is elementwise or moves elements, so that XLA need not materialize its operands."""
     return not eqn.regions and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
 
 
 def residual_leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
-    """What else to keep for a residual: what it is made of, or itself if that takes more bytes or many equations."""
+    """What else to keep for a residual: the values it is computed from, or itself if these are larger or too many
+    equations.
+    """
     found, made = set[Value](), set[Eqn]()
     todo = [residual]
     while todo:
@@ -142,12 +147,13 @@ def residual_leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: d
             return {residual}
     least = 0 if any([total_bytes(eqn.results) > total_bytes(eqn.operands) for eqn in made]) else SMALL_BYTES
     worth = total_bytes([residual]) >= least and total_bytes(found) <= SIZE_SLACK * total_bytes([residual])
-    grows = not has_symbolic_size(residual) and any(map(has_symbolic_size, found))  # with a size that is not known yet
+    # Sizes that are not known yet count as larger.
+    grows = not has_symbolic_size(residual) and any(map(has_symbolic_size, found))
     return found if worth and not grows else {residual}
 
 
 def result_eqns(lin: LinearizedGraph) -> set[Eqn]:
-    """The equations that the results need, whatever is kept."""
+    """The equations that the results depend on, whatever is stored."""
     used = set(lin.primal.results[: len(lin.active)])
     found: set[Eqn] = set()
     for eqn in reversed(lin.primal.eqns):
@@ -158,7 +164,7 @@ def result_eqns(lin: LinearizedGraph) -> set[Eqn]:
 
 
 def recompute_frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier], recomputable: bool) -> Frontier:
-    """The value itself, or what it is made of if that may be done again and is no more bytes."""
+    """The value itself, or the values it is computed from if that is allowed and they take no more bytes."""
     itself = frozenset({result})
     if not recomputable:
         return itself
@@ -167,7 +173,7 @@ def recompute_frontier(eqn: Eqn, result: Value, frontiers: dict[Value, Frontier]
 
 
 def recomputable_from(have: set[Value], graph: Graph, quick: set[Eqn]) -> set[Value]:
-    """What the others among these values determine, by quick equations."""
+    """Which of these values the others determine, by quick equations."""
     had, found = set(have), set[Value]()
     for eqn in graph.eqns:
         if eqn in quick and eqn.operands and had.issuperset(eqn.operands):
@@ -177,7 +183,7 @@ def recomputable_from(have: set[Value], graph: Graph, quick: set[Eqn]) -> set[Va
 
 
 def is_light(eqn: Eqn) -> bool:
-    """Whether an equation may be done twice: it is little work, and no rounding makes it jump."""
+    """Whether an equation may run twice: it is little work, and rounding cannot make it jump."""
     if not all([isinstance(v.type, Tensor) for v in (*eqn.operands, *eqn.results)]):
         return False
     if eqn.op.name == "reduce_sum":
@@ -186,7 +192,7 @@ def is_light(eqn: Eqn) -> bool:
 
 
 def is_differentiable_elementwise(eqn: Eqn) -> bool:
-    """Whether an equation may be left to the tangent if only that reads it: it is a function, number by number."""
+    """Whether an equation may move into the tangent if only that reads it: a differentiable elementwise function."""
     return (
         eqn.op.elementwise
         and eqn.op.jvp is not None
@@ -195,7 +201,7 @@ def is_differentiable_elementwise(eqn: Eqn) -> bool:
 
 
 def has_symbolic_size(value: Value) -> bool:
-    """Whether how large an array is depends on the name of a size."""
+    """Whether an array's size depends on a symbolic dim."""
     return isinstance(value.type, Tensor) and not all([isinstance(n, int) for n in value.type.shape])
 
 
@@ -204,12 +210,12 @@ def is_differentiable(value: Value) -> bool:
 
 
 def total_bytes(values: Iterable[Value]) -> int:
-    """How many bytes arrays take."""
+    """The bytes of some arrays."""
     return sum(v.type.bytes for v in values if isinstance(v.type, Tensor))
 
 
 def eqns_to_recompute(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> set[Eqn]:
-    """The equations that make what is wanted of what there is."""
+    """The equations that compute `wanted` from `have`."""
     found: set[Eqn] = set()
     todo = [v for v in wanted if v not in have]
     while todo:
@@ -221,7 +227,7 @@ def eqns_to_recompute(wanted: Iterable[Value], have: set[Value], maker: dict[Val
 
 
 def recompute_in_tangent(lin: LinearizedGraph, eqns: set[Eqn]) -> LinearizedGraph:
-    """The linearization where the tangent does these equations again."""
+    """The linearization whose tangent recomputes these equations."""
     ordered = [eqn for eqn in lin.primal.eqns if eqn in eqns]
     made = {r for eqn in ordered for r in eqn.results}
     read = {v for eqn in ordered for v in eqn.operands} | {*lin.residuals}

@@ -1,12 +1,12 @@
-"""Loops whose steps can be undone keep no states: who reads their histories goes back, or forth, beside them.
+"""Reversible loops: a loop whose steps have inverses stores no states, and readers of its histories run it backwards.
 
-`invert_step` turns a step into one from the state after it to the state before, where `invertible` equations lead there.
-A reader that goes the other way begins at the last state and undoes a step for each that it takes; one that goes the
-same way begins at the first and takes the steps once more. Either carries one state, however many steps there are.
+`invert_step` turns a step into one from the state after it to the state before, where `invertible` equations allow it.
+A reader in the opposite direction starts from the last state and takes an inverse step for each of its own; one in the
+same direction starts from the first state and repeats the steps. Either carries one state, however many steps there
+are.
 
-An inverse may be wrong, or a loop forget what the inverse would need, as one that comes to rest does. So where a reader
-has gone all the way back it must have come to the state from which the loop began, which was kept. If it has not, all
-that it computed is NaN.
+An inverse may be wrong, or a loop may lose what the inverse needs, as one that converges does. So a reader that has
+gone all the way back must have reached the initial state, which was stored. If it has not, its results are NaN.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from difflang.ops.loop.history_reader import HistoryView, StepLoop, source_loops
 from difflang.ops.loop.history_value import HistoryOutput, HistorySum
 from difflang.ops.loop.invertible_step import invertible
 
-# ------------------------------------------------------------------------------------------------ the step
+# ---- The inverse step
 
 
 def has_invertible_eqn(step: Graph) -> bool:
-    """Whether something in a step, or in what it calls, can be undone. Cost: one walk."""
+    """Whether a step, or a function that it calls, contains an `invertible` equation. Cost: one walk."""
     seen, todo = {step}, [step]
     while todo:
         for eqn in todo.pop().eqns:
@@ -47,12 +47,13 @@ def is_call(eqn: Eqn) -> bool:
 
 
 def invert_step(step: Graph, first: int, carry: int, places: Sequence[int]) -> tuple[Graph, list[int]] | None:
-    """(index, consts, state after a step, items) -> the carries at `places` before it; None if they are not to be had.
+    """(index, consts, state after a step, items) -> the carries at `places` before it; None if these cannot be
+    recovered.
 
-    The carries begin at param `first`. What is known at the end of a step are the carries after it and what does not
-    change; from there equations lead forwards, and `invertible` ones backwards. Also given are the carries that the way
-    begins at: they are the state that must be known.
-    Cost: a walk for each time that the way turns.
+    The carries begin at param `first`. At the end of a step the carries after it and all loop-invariant values are
+    known; from there equations propagate forwards, and `invertible` ones backwards. Also gives the carries this starts
+    from: they are the state that must be known.
+    Cost: a walk for each change of direction.
     """
     step, builder = inline_invertible_calls(step), Builder()
     params = [builder.param(p.type, p.hint) for p in step.params]
@@ -79,7 +80,7 @@ def invert_step(step: Graph, first: int, carry: int, places: Sequence[int]) -> t
 
 
 def inline_invertible_calls(step: Graph) -> Graph:
-    """A step with the body of each function that it calls in its place, if something in that can be undone."""
+    """A step with those function calls inlined that contain `invertible` equations."""
     done: dict[Graph, Graph] = {}
     for graph in graphs_postorder(step)[0]:
         if not any(e.op is invertible or (is_call(e) and e.regions[0] in done) for e in graph.eqns):
@@ -96,7 +97,7 @@ def inline_invertible_calls(step: Graph) -> Graph:
 
 
 def propagate_eqn(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
-    """Whether an equation's results are known, or, by its inverse, what it was given: noted in `env` then."""
+    """Whether an equation's results become known, or by its inverse its operands; they are entered in `env`."""
     if all(v in env for v in eqn.operands):
         found = builder.copy(eqn, tuple([env[v] for v in eqn.operands]))
         for result, value in zip(eqn.results, found, strict=True):
@@ -114,19 +115,19 @@ def propagate_eqn(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
     return True
 
 
-# ------------------------------------------------------------------------------------------------ the run
+# ---- The run
 
 
 class ReversibleRun(LoopRun, frozen=True, eq=False):
-    """A loop that has run, reading no histories, and can be run backwards."""
+    """A loop that has run without reading histories, and can run backwards."""
 
     inverse_step: Graph  # (index, consts, state after, items) -> state before
     ends: tuple[Arrays, Arrays]  # the states before the first step and after the last
-    rerun_with_store: Callable[[], LoopRun]  # the same loop run once more, keeping its states on a tape
+    rerun_with_store: Callable[[], LoopRun]  # runs the same loop again, with a checkpoint store
 
 
 def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
-    """The histories, where a loop that others read on their own way, with a tape, keeps a tape after all.
+    """The histories, where a reversible loop that a replayed loop reads gets a checkpoint store after all.
 
     Cost: it runs once more.
     """
@@ -142,7 +143,7 @@ def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
 
 
 def replace_runs(x: Any, to: dict[LoopRun, LoopRun]) -> Any:
-    """A history of other runs."""
+    """A history with its runs replaced."""
     match x:
         case HistoryOutput(run, index) if isinstance(run, LoopRun):
             return HistoryOutput(to[run], index)
@@ -152,11 +153,13 @@ def replace_runs(x: Any, to: dict[LoopRun, LoopRun]) -> Any:
             return x
 
 
-# ------------------------------------------------------------------------------------------------ the reader
+# ---- The reader
 
 
 class ReversibleStepLoop:
-    """A walk that takes along the loops that can be undone: it carries a state of each, and how large that has been."""
+    """A step loop that also steps the reversible loops it reads: it carries a state of each, and its largest
+    magnitude.
+    """
 
     def __init__(self, lowering: Any, walk: StepLoop, xs: Sequence[Any]) -> None:
         self.jax, self.lowering, self.walk = lowering.jax, lowering, walk
@@ -164,7 +167,7 @@ class ReversibleStepLoop:
         self.runs = [run for run in source_loops(xs) if isinstance(run, ReversibleRun)]
 
     def is_opposite(self, run: ReversibleRun) -> bool:
-        """Whether the walk goes the other way than the loop went."""
+        """Whether the reader runs in the opposite direction to the loop."""
         return run.source.reverse != self.reverse
 
     def start(self, state: Any) -> Any:
@@ -172,7 +175,9 @@ class ReversibleStepLoop:
         return state, tuple([(b, tuple([max_finite(self.jax.numpy, x) for x in b])) for b in beside])
 
     def first(self, run: ReversibleRun) -> tuple[Array, ...]:
-        """The state of a loop at which the walk begins. The walk may take a step less than it, by rounding."""
+        """The state of a loop at the reader's first step. By rounding, the reader may take one step less than the
+        loop.
+        """
         lax, turns = self.jax.lax, self.is_opposite(run)
         if not self.reverse:
             return tuple(run.ends[turns])
@@ -199,7 +204,7 @@ class ReversibleStepLoop:
         return (inner, state[1]), latest
 
     def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
-        """One step, each loop at the state before its own."""
+        """One step, with each loop at the state before the same step."""
         inner, beside = state
         for run, (other, _) in zip(self.runs, beside, strict=True):
             view.carried_states[run] = self.step_state(view, run, other, undo=True) if self.is_opposite(run) else other
@@ -216,7 +221,7 @@ class ReversibleStepLoop:
         return inner, tuple(after)
 
     def end(self, count: Array, state: Any) -> Any:
-        """What the walk carries at its end: NaN if a loop was not undone to where it began."""
+        """The final state: NaN if a loop did not return to its initial state."""
         jax, (inner, beside) = self.jax, state
         good = [
             jax.lax.bitwise_or(jax.lax.ne(count, run.count), returned_to_start(jax.numpy, run.ends[0], found, sizes))
@@ -234,12 +239,14 @@ def is_inexact(jnp: Any, x: Array) -> bool:
 
 
 def max_finite(jnp: Any, x: Array) -> Array:
-    """The size of the largest finite number, 0 of none; of what is no rounded number too."""
+    """The magnitude of the largest finite element, 0 if there is none; 0 for exact types."""
     return jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), 0), initial=0) if is_inexact(jnp, x) else int32_zero()
 
 
 def returned_to_start(jnp: Any, first: Sequence[Array], found: Sequence[Array], sizes: Sequence[Array]) -> Array:
-    """Whether states are alike: rounded numbers up to the root of the precision of the largest on the way."""
+    """Whether two states agree, floats up to the square root of the precision times the largest magnitude on the
+    way.
+    """
     alike = np.asarray(True)
     for x, y, size in zip(first, found, sizes, strict=True):
         near = x == y

@@ -1,7 +1,7 @@
-"""The step of a loop turned round, as the step of a loop in the other direction.
+"""Transposes the step of a loop into the step of a loop in the other direction.
 
-Beside a cotangent may go its choice: an array of truths, of where it is not zero by a choice. It goes as one more
-cotangent would, from step to step or item by item; of the cotangents that steps add up, any step's choice counts.
+A cotangent may come with its choice: a boolean array, outside which it is exactly zero. Choices travel like cotangents,
+from step to step or item by item; where steps add up cotangents, their choices are or-ed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ INDEX = Tensor(I32)
 
 
 def carry_fixpoint(step: Callable[[Mask], Mask], carry: Mask) -> Mask:
-    """Which carries are active: the least set that holds `carry` and what a step makes of itself.
-
-    A carry that is active at first stays so even if every step forgets it: the loop may take no step.
-    """
+    """Which carries are active: the least fixpoint of `step` that contains `carry`."""
     while True:
+        # A carry that is active at first stays so even if every step overwrites it: the loop may take no step.
         grown = tuple([a or b for a, b in zip(carry, step(carry), strict=True)])
         if grown == carry:
             return carry
@@ -45,18 +43,20 @@ def carry_fixpoint(step: Callable[[Mask], Mask], carry: Mask) -> Mask:
 
 
 class IncomingCotangents(Struct, frozen=True):
-    """What arrives at the results of a loop, carries first: cotangents, and their choices."""
+    """The cotangents of a loop's results, carries first, and their choices."""
 
     cts: MaybeValues
     choices: MaybeValues
-    carries: slice  # where the carries stand among the params of the step
+    carries: slice  # the carries among the step's params
 
     @property
     def count(self) -> int:
         return self.carries.stop - self.carries.start
 
     def initial_choices(self, active: Sequence[bool]) -> Mask:
-        """Which carries have a choice at first. Beside one, those that nothing arrives at are chosen nowhere."""
+        """Which carries have a choice at first. If any has, carries without a cotangent have one too, false
+        everywhere.
+        """
         choices = presence_mask(self.choices)
         if not any(choices):
             return choices[: self.count]
@@ -64,35 +64,33 @@ class IncomingCotangents(Struct, frozen=True):
         return tuple([c or (a and not ct) for c, a, ct in zip(choices, active, cts, strict=False)])
 
     def to_param_mask(self, carry: Mask, params: int) -> Mask:
-        """A mask of the carries as one of all params."""
+        """A mask of the carries extended to all params."""
         return (*(False,) * self.carries.start, *carry, *(False,) * (params - self.carries.stop))
 
     def count_by_group(self, mask: Mask) -> tuple[int, int, int]:
-        """How many of a mask of params are consts, carries and items."""
+        """The numbers of consts, carries and items in a mask of params."""
         start, stop = self.carries.start, self.carries.stop
         return sum(mask[:start]), sum(mask[start:stop]), sum(mask[stop:])
 
 
 def transpose_step(ad: Ad, step: Graph, linear: Mask, at: IncomingCotangents) -> TransposedGraph:
-    """The step turned round, for what arrives at the loop and for what its steps make of that.
-
-    A history that is carried has no choice: none could say of it that all of it counts.
-    """
+    """The transposed step, active for the incoming cotangents and all that its steps make of them."""
     n = at.count
     ys, by_choice = presence_mask(at.cts[n:]), presence_mask(at.choices[n:])
     active = carry_fixpoint(
         lambda carry: ad.transpose(step, linear, (*carry, *ys)).active[at.carries], presence_mask(at.cts[:n])
     )
-    wanted = at.to_param_mask(active, len(step.params))
+    required = at.to_param_mask(active, len(step.params))
+    # A history in the carry has no choice: there is no choice that is true everywhere for a history.
     arrays = tuple([isinstance(p.type, Tensor) for p in step.params[at.carries]])
 
     def chosen(carry: Mask) -> Mask:
-        back = ad.transpose(step, linear, (*active, *ys), wanted, has_choice=(*carry, *by_choice))
+        back = ad.transpose(step, linear, (*active, *ys), required, has_choice=(*carry, *by_choice))
         return and_masks(back.chosen[at.carries], arrays)
 
     marked = carry_fixpoint(chosen, and_masks(at.initial_choices(active), arrays))
     back = ad.transpose(
-        step, linear, (*active, *ys), wanted,
+        step, linear, (*active, *ys), required,
         has_choice=(*marked, *by_choice), force_choice=at.to_param_mask(marked, len(step.params)),
     )  # fmt: skip
     others = (True,) * at.carries.start, (True,) * (len(step.params) - at.carries.stop)
@@ -100,7 +98,7 @@ def transpose_step(ad: Ad, step: Graph, linear: Mask, at: IncomingCotangents) ->
 
 
 def initial_carry(builder: Builder, back: TransposedGraph, step: Graph, at: IncomingCotangents) -> list[Value]:
-    """What the other loop carries at first: cotangents, then choices, by which all of what has none is chosen."""
+    """The initial carry of the transposed loop: cotangents, then choices, which are true everywhere if none came in."""
     params, active, chosen = step.params[at.carries], back.active[at.carries], back.chosen[at.carries]
     cts, choices = at.cts[: at.count], at.choices[: at.count]
     start = [or_zeros(builder, c, p.type) for c, p, a in zip(cts, params, active, strict=True) if a]
@@ -111,7 +109,7 @@ def initial_carry(builder: Builder, back: TransposedGraph, step: Graph, at: Inco
 
 
 def pair_with_choices(back: TransposedGraph, known: int, at: IncomingCotangents) -> Graph:
-    """The step turned round with each group of cotangents before its choices: of consts, carries and items."""
+    """The transposed step with each group of cotangents (consts, carries, items) followed by its choices."""
     (_, carry, _), (_, marked, _) = at.count_by_group(back.active), at.count_by_group(back.chosen)
     ys = sum(presence_mask(at.cts[at.count :]))
     edges = known, known + carry, known + carry + ys, known + carry + ys + marked
@@ -125,7 +123,7 @@ def pair_with_choices(back: TransposedGraph, known: int, at: IncomingCotangents)
 
 
 def ungroup_results(outs: Sequence[Value], back: TransposedGraph, at: IncomingCotangents) -> list[Value]:
-    """What the loop in the other direction gives, in the order of its step turned round: cotangents, then choices."""
+    """The results of the transposed loop in the order of its transposed step: cotangents, then choices."""
     counts = [
         n for pair in zip(at.count_by_group(back.active), at.count_by_group(back.chosen), strict=True) for n in pair
     ]
@@ -134,14 +132,14 @@ def ungroup_results(outs: Sequence[Value], back: TransposedGraph, at: IncomingCo
 
 
 def split_groups(values: Sequence[Value], counts: Sequence[int], group_size: int) -> list[list[Sequence[Value]]]:
-    """A sequence cut in pieces of so many values, so many pieces together."""
+    """A sequence split into pieces of the given sizes, `group_size` pieces per group."""
     edges = [sum(counts[: i + 1]) for i in range(len(counts) - 1)]
     parts = split_at(values, *edges)
     return [parts[i : i + group_size] for i in range(0, len(parts), group_size)]
 
 
 def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int) -> Graph:
-    """The step turned round, in the order of a loop and adding the cotangents of consts to what there is already.
+    """The transposed step in the param order of a loop, which adds the cotangents of consts to running totals.
 
     `back` takes (index, consts, xs, ct_carry, ct_ys) and gives (ct_consts, ct_carry, ct_xs).
     """
@@ -159,7 +157,7 @@ def accumulating_step(back: Graph, known: tuple[int, int], carry: int, sums: int
 
 
 def accumulate(total: Value, new: Value) -> Value:
-    """The sum of two cotangents; of two choices, where one holds."""
+    """The sum of two cotangents; for choices, whether one holds."""
     if not isinstance(total.type, History) and total.type.dtype is BOOL:
         return or_choices(total, new)
     whole = add_tangents(total, new)
@@ -168,6 +166,6 @@ def accumulate(total: Value, new: Value) -> Value:
 
 
 def split_at(values: Sequence[Value], *positions: int) -> list[Sequence[Value]]:
-    """A sequence cut in pieces at the given places."""
+    """A sequence split at the given positions."""
     edges = (0, *positions, len(values))
     return [values[a:b] for a, b in pairwise(edges)]

@@ -1,7 +1,9 @@
-"""Going back through a loop leg by leg: each begins at a state that was kept, takes steps and goes back through some.
+"""Treeverse: the reverse sweep through a loop in segments, each recomputing states from a stored one.
 
-Where the length is known the legs are planned (`schedule.legs`), and on the way there is nothing to decide; else each
-is decided when it begins. For a reader of several loops, or of one that reads others, see `reader`.
+If the length is known the segments are planned (`binomial_schedule.plan_segments`), and nothing is decided at run time;
+else each is decided when it begins. Readers of several loops, or of one that reads others, use `history_reader`.
+
+Source: Griewank 1992; Griewank and Walther 2000, Algorithm 799: revolve.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from difflang.ops.loop.checkpoint_store import (
 
 
 def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments | OnlineSegments | None:
-    """The legs where a walk goes back through one loop alone that does not go by units of steps, if it does."""
+    """The segments for a reverse sweep through a single loop that stores states one by one; None for other readers."""
     if len(runs) != 1 or walk.steps or runs[0].source.reverse == walk.reverse:
         return None
     (run,) = runs
@@ -45,7 +47,7 @@ def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments
 
 
 class PlannedSegments:
-    """Legs that are known beforehand; what is carried is the number of the next one. Slots are a stack."""
+    """Segments known at compile time; carries the number of the next one. Slots are a stack."""
 
     def __init__(self, lax: Any, legs: Array) -> None:
         self.lax, self.legs = lax, legs
@@ -60,15 +62,15 @@ class PlannedSegments:
         return leg, self.lax.add(number, int32_one())
 
     def store_slot(self, number: Array) -> Array:
-        """Which one of the tape is the one of the stack with that number."""
+        """The slot of the store for a position in the stack."""
         return number
 
 
 class OnlineSegments:
-    """Legs of a loop whose length nobody knew, as short a way as the states allow that were kept of it.
+    """Segments of a loop whose length was unknown: the shortest sweep from the states that were stored.
 
-    What is carried are the states that are kept, by their steps, how many of them there are, and where the way has come
-    to. Slots are a stack by their order; on top of it there are spare ones for the steps of a unit.
+    Carries the steps of the stored states, their number, and how far the sweep has come. Slots are a stack in their
+    order, with spare ones on top for the steps of an interval.
     """
 
     def __init__(self, jax: Any, run: LoopRun, limit: Array) -> None:
@@ -84,7 +86,7 @@ class OnlineSegments:
         return at[2] > 0
 
     def next_segment(self, at: Any) -> tuple[TreeverseSegment, Any]:
-        """As `schedule.legs` plans them, in units of steps where states are kept so far apart."""
+        """As `binomial_schedule.plan_segments`, in units of `size.steps` steps."""
         jnp, lax, size, (kept, held, end) = self.jnp, self.lax, self.size, at
         number, each = np.arange(size.slots + 1, dtype=np.int32), np.int32(size.steps)
         top, free = held - int32_one(), np.int32(size.slots) - held
@@ -95,7 +97,8 @@ class OnlineSegments:
         )
         slot = jnp.where(far == 1, in_a_row, top)
         begins = first - top + slot
-        fits = far <= free + int32_one() + each  # the steps before it may be kept one by one
+        # All states before the end fit into free and spare slots, one by one.
+        fits = far <= free + int32_one() + each
         units = lax.div(far + each - int32_one(), each)
         table = binomial_schedule.reach_table(size.slots)
         split = binomial_schedule.first_advance(
@@ -117,13 +120,13 @@ class OnlineSegments:
 
 
 class Treeverse:
-    """A walk back through one loop. `view` makes what a step sees, of its index."""
+    """A reverse sweep through one loop. `view` makes the `HistoryView` of a step."""
 
     def __init__(self, lax: Any, run: LoopRun, walk: Any, legs: PlannedSegments | OnlineSegments, view: Any) -> None:
         self.lax, self.run, self.walk, self.legs, self.view = lax, run, walk, legs, view
 
     def run_loop(self, state: Any) -> tuple[Array, Any]:
-        """How many steps are taken, and the state after them."""
+        """The number of steps taken, and the state after them."""
         run, legs = self.run, self.legs
 
         def body(at: Any) -> Any:
@@ -137,11 +140,14 @@ class Treeverse:
         return count, state
 
     def step_index(self, ordinal: Array) -> Array:
-        """Of a step, by how many come before it."""
-        return self.run.step_number(self.lax, ordinal)  # the way from the one to the other is that back
+        """The index of the step that has `ordinal` steps before it."""
+        # The mapping between the two is its own inverse.
+        return self.run.step_number(self.lax, ordinal)
 
     def advance(self, leg: TreeverseSegment, slots: Any, rooms: Any) -> tuple[Any, Any]:
-        """The steps that a leg takes: of those skipped the last state is kept, of the others what each is read for."""
+        """The forward steps of a segment: after those skipped the state is stored, of the others each state or its
+        residuals.
+        """
         lax, run, source = self.lax, self.run, self.run.source
         above = lax.add(leg.slot, int32_one())
 
@@ -175,7 +181,7 @@ class Treeverse:
     def reverse_steps(
         self, leg: TreeverseSegment, count: Array, slots: Any, rooms: Any, state: Any
     ) -> tuple[Array, Any, Any, Any]:
-        """The steps that a leg goes back through."""
+        """The steps that a segment reverses."""
         lax, run, walk = self.lax, self.run, self.walk
         first = lax.add(leg.first, leg.skipped)
 

@@ -1,6 +1,4 @@
-"""Convolution in any number of dimensions. One op is closed under transposition: strides of the one are dilations of
-the other, and what is a group stays one.
-"""
+"""Convolution in any number of dimensions, with strides, dilations and groups. Its transposes are convolutions too."""
 
 from __future__ import annotations
 
@@ -18,19 +16,20 @@ from difflang.ops.op_factories import Array, OpExample, multilinear_op, static_s
 
 Ints = tuple[int, ...]
 Sizes = tuple[Dim, ...]
-PaddingPairs = tuple[tuple[Dim, Dim], ...]  # before and after, for each axis of space
+# Before and after, for each spatial axis.
+PaddingPairs = tuple[tuple[Dim, Dim], ...]
 Operand = Value | UndefinedPrimal
 
 
 def dilated_size(size: Dim, dilation: int) -> Dim:
-    """How far `size` elements reach with `dilation - 1` places between them."""
+    """The extent of `size` elements with `dilation - 1` gaps between them."""
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
 def window_count(size: Dim, kernel: Dim, stride: int, margin: tuple[Dim, Dim]) -> Dim:
     """How often a window fits; sizes are those after dilation."""
-    room = size + margin[0] + margin[1] - kernel
-    return max(room // stride + 1, 0) if isinstance(room, int) else room // stride + 1
+    space = size + margin[0] + margin[1] - kernel
+    return max(space // stride + 1, 0) if isinstance(space, int) else space // stride + 1
 
 
 def dilated_sizes(sizes: Sizes, dilations: Ints) -> Sizes:
@@ -38,7 +37,7 @@ def dilated_sizes(sizes: Sizes, dilations: Ints) -> Sizes:
 
 
 def window_counts(sizes: Sizes, kernel: Sizes, strides: Ints, padding: PaddingPairs) -> Sizes:
-    """How many windows fit along each axis of space."""
+    """How many windows fit along each spatial axis."""
     return tuple(map(window_count, sizes, kernel, strides, padding))
 
 
@@ -116,15 +115,18 @@ def conv_lower(
 
 
 def operand_axis_order(x: Any, axes: str) -> tuple[Any, str]:
-    """An operand as it lies, and which of the named axes lies where: XLA moves axes on the way."""
+    """An operand without its deferred transpose, and its layout as a string: XLA permutes axes as part of a
+    convolution.
+    """
     if not hasattr(x, "order"):
         return x, axes
     return x.array, "".join(axes[x.order.index(place)] for place in range(len(axes)))
 
 
-# ------------------------------------------------------------------------------------------------ cotangents
+# ---- Cotangents
 
 
+# Transposing exchanges strides and dilations, which is why one op with both is closed under it.
 def image_cotangent(
     ct: Value,
     x: Operand,
@@ -136,7 +138,7 @@ def image_cotangent(
     kernel_dilation: Ints,
     groups: int,
 ) -> Value:
-    """`ct`, spread by the strides, convolved with the kernel turned by half a turn."""
+    """`ct`, dilated by the strides, convolved with the kernel rotated by half a turn."""
     image, kernel = (
         dilated_sizes(tensor_type(x).shape[1:-1], input_dilation),
         dilated_sizes(tensor_type(w).shape[:-2], kernel_dilation),
@@ -152,13 +154,13 @@ def image_cotangent(
 
 
 def swap_channels(w: Value, groups: int) -> Value:
-    """The kernel that goes from the channels out to the channels in, group by group."""
+    """The kernel with input and output channels exchanged, group by group."""
     *space, inward, outward = tensor_type(w).shape
     n = len(space)
     if groups == 1:
         return OPS["transpose"].one(w, perm=(*range(n), n + 1, n))
-    apart = OPS["reshape"].one(w, shape=(*space, inward, groups, outward // groups))
-    swapped = OPS["transpose"].one(apart, perm=(*range(n), n + 2, n + 1, n))
+    grouped = OPS["reshape"].one(w, shape=(*space, inward, groups, outward // groups))
+    swapped = OPS["transpose"].one(grouped, perm=(*range(n), n + 2, n + 1, n))
     return OPS["reshape"].one(swapped, shape=(*space, outward // groups, inward * groups))
 
 
@@ -178,8 +180,8 @@ def kernel_cotangent(
         dilated_sizes(tensor_type(x).shape[1:-1], input_dilation),
         dilated_sizes(tensor_type(w).shape[:-2], kernel_dilation),
     )
-    given = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
-    highs = [k - 1 + c - n - low for n, k, c, (low, _) in zip(image, kernel, given, padding, strict=True)]
+    dilated = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
+    highs = [k - 1 + c - n - low for n, k, c, (low, _) in zip(image, kernel, dilated, padding, strict=True)]
     margins = tuple((low, high) for (low, _), high in zip(padding, highs, strict=True))
     last = tensor_type(x).rank - 1
     space = range(1, last)
@@ -196,8 +198,8 @@ def swap_batch_and_channels(x: Value, groups: int) -> Value:
     n = len(space)
     if groups == 1:
         return OPS["transpose"].one(x, perm=(n + 1, *range(1, n + 1), 0))
-    apart = OPS["reshape"].one(x, shape=(batch, *space, groups, channels // groups))
-    swapped = OPS["transpose"].one(apart, perm=(n + 2, *range(1, n + 2), 0))
+    grouped = OPS["reshape"].one(x, shape=(batch, *space, groups, channels // groups))
+    swapped = OPS["transpose"].one(grouped, perm=(n + 2, *range(1, n + 2), 0))
     return OPS["reshape"].one(swapped, shape=(channels // groups, *space, batch * groups))
 
 

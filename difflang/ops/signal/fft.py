@@ -1,7 +1,8 @@
-"""Discrete Fourier transforms: of complex numbers along any axes, of real numbers along one. Normalized as in NumPy.
+"""Discrete Fourier transforms: `fft` of complex numbers along any axes, `rfft` and `irfft` along one. Scaled as in
+NumPy.
 
-The matrix F of a transform is symmetric, and its adjoint is that of the other direction but for a factor of the size.
-Of a real transform, frequencies between the first and the middle stand for two: themselves and their conjugates.
+The matrix of a transform is symmetric, and its adjoint is the transform in the other direction up to a factor of the
+size. In a real transform, frequencies between the first and the middle stand for two: themselves and their conjugates.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from difflang.ops.op_factories import Array, OpExample, linear_op, remaining_axe
 
 Ints = tuple[int, ...]
 Operand = Value | UndefinedPrimal
-MAX_XLA_AXES = 3  # axes that XLA transforms in one step
+# XLA transforms at most three axes at once.
+MAX_XLA_AXES = 3
 
 
 def check_fft_axes(same: TypeSolver, x: Tensor, axes: Ints) -> None:
-    """What the axes of a transform must be."""
+    """Require distinct axes, none of them empty."""
     distinct = len(set(axes)) == len(axes) and all(0 <= a < x.rank for a in axes)
     same.require(distinct, "axes {} do not fit {}", axes, x)
     same.require(all(x.shape[a] != 0 for a in axes), "an axis of size 0 has no transform: {}", x)
@@ -51,15 +53,15 @@ def irfft_type(same: TypeSolver, z: Tensor, *, axis: int, size: Dim) -> Tensor:
 
 
 def rfft_length(size: Dim) -> Dim:
-    """How many frequencies a real signal of this size has, the conjugates of others left out."""
+    """The number of frequencies of a real signal, without those that are conjugates of others."""
     return floor_div(size, 2) + 1
 
 
-# --------------------------------------------------------------------------------------------- adjoints
+# ---- Adjoints
 
 
 def fill_with_size(like: Value, number: Dim) -> Value:
-    """That size in every place of an array like another."""
+    """An array like another, filled with a size."""
     return like.home.one("const", value=number, type=like.type)
 
 
@@ -72,7 +74,7 @@ def fft_transpose(ct: Value, x: Operand, *, axes: Ints, inverse: bool) -> Value:
 
 
 def scale_conjugate_pairs(z: Value, axis: int, size: Dim, factor: float) -> Value:
-    """Frequencies that stand for two, multiplied: all but 0 and, of an even size, the middle one."""
+    """Scale the frequencies that stand for two: all but 0 and, for an even size, the middle one."""
     k = z.home.one("iota", type=Tensor(I32, tensor_type(z).shape), axis=axis)
     inner = logical_and.one(gt.one(k, fill_with_size(k, 0)), lt.one(k + k, fill_with_size(k, size)))
     return select.one(inner, z * factor, z)
@@ -89,11 +91,11 @@ def irfft_transpose(ct: Value, z: Operand, *, axis: int, size: Dim) -> Value:
     return back / fill_with_size(back, size)
 
 
-# -------------------------------------------------------------------------------- references and lowerings
+# ---- References and lowerings
 
 
 def with_axes_last(jax: Any, x: Any, axes: Ints, transform: Any) -> Any:
-    """`transform` of an array whose `axes` are the last ones, put back where they were."""
+    """Apply `transform` with `axes` moved to the end, then move them back."""
     perm = (*remaining_axes(x.ndim, axes), *axes)
     if perm == tuple(range(x.ndim)):
         return transform(x)

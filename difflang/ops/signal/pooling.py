@@ -1,4 +1,8 @@
-"""Pooling over the windows of an image [batch, axes of space, channels], and cutting it into windows."""
+"""Pooling: `max_pool` and `sum_pool` over windows of an image, and the ops `windows` and `fold` that extract and add
+them.
+
+An image is [batch, spatial axes, channels].
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,8 @@ from difflang.ops.signal.convolution import (
 )
 
 Operand = Value | UndefinedPrimal
-SMALL_WINDOW_SIZE = 4  # places in a window
+# The number of positions up to which a window counts as small.
+SMALL_WINDOW_SIZE = 4
 
 POOL_EXAMPLES = (
     OpExample(((2, 5, 4, 2),), {"window": (2, 2), "strides": (2, 2), "padding": ((0, 0), (0, 0))}),
@@ -49,7 +54,7 @@ def no_padding(window: Sizes) -> PaddingPairs:
     return tuple((0, 0) for _ in window)
 
 
-# ------------------------------------------------------------------------------------------------- windows
+# ---- Windows
 
 
 def windows_type(same: TypeSolver, x: Tensor, *, window: Ints, strides: Ints) -> Tensor:
@@ -71,7 +76,7 @@ def windows_reference(x: Array, *, window: Ints, strides: Ints) -> Array:
 
 
 def window_slices(shape: Sizes, window: Ints, strides: Ints) -> list[tuple[Ints, Sizes, Ints]]:
-    """Start, stop and step of the slice of what stands at each place of the windows; of none, also beyond the image."""
+    """For each position in a window the start, stop and step of the slice of all windows' elements there."""
     batch, *space, c = shape
     reach = dilated_sizes(window_counts(tuple(space), window, strides, no_padding(window)), strides)
     return [
@@ -81,13 +86,13 @@ def window_slices(shape: Sizes, window: Ints, strides: Ints) -> list[tuple[Ints,
 
 
 def tile_permutation(n: int) -> Ints:
-    """How tiles, with sizes of places and windows side by side, are turned into windows."""
+    """The permutation from tiles, with counts and window sizes interleaved, to windows."""
     return (0, *range(1, 2 * n, 2), *range(2, 2 * n + 1, 2), 2 * n + 1)
 
 
 def split_into_tiles(lax: Any, x: Any, window: Ints) -> Any:
-    """The image cut into tiles, places and windows side by side: [batch, rows of tiles, rows of a tile, ..., channels].
-    What is left at the ends is in none.
+    """The image as tiles: [batch, rows of tiles, rows of a tile, ..., channels]. The remainder at the ends is
+    dropped.
     """
     batch, *space, c = x.shape
     fit = [size // k for size, k in zip(space, window, strict=True)]
@@ -97,7 +102,7 @@ def split_into_tiles(lax: Any, x: Any, window: Ints) -> Any:
 
 
 def windows_lower(jax: Any, x: Any, *, window: Ints, strides: Ints) -> Any:
-    """Tiles are a reshape; else one strided slice for each place in the window, side by side."""
+    """Tiles are a reshape; other windows one strided slice for each position in the window, stacked."""
     lax, (batch, *space, c), n = jax.lax, x.shape, len(window)
     if window == strides:
         return lax.transpose(split_into_tiles(lax, x, window), tile_permutation(n))
@@ -131,7 +136,7 @@ def fold_reference(ws: Array, *, strides: Ints, size: Ints) -> Array:
 
 
 def fold_lower(jax: Any, ws: Any, *, strides: Ints, size: Ints) -> Any:
-    """Tiles are a reshape; else one padded slice for each place in the window, summed."""
+    """Tiles are a reshape; other windows one padded slice for each position in the window, summed."""
     lax, n = jax.lax, len(strides)
     batch, c, fit, window = ws.shape[0], ws.shape[-1], ws.shape[1 : n + 1], ws.shape[n + 1 : -1]
     zero = lax.full((), np.zeros((), ws.dtype))
@@ -195,7 +200,7 @@ fold = linear_op(
 )
 
 
-# ------------------------------------------------------------------------------------------------- pooling
+# ---- Pooling
 
 
 def pool_type(same: TypeSolver, x: Tensor, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Tensor:
@@ -204,7 +209,7 @@ def pool_type(same: TypeSolver, x: Tensor, *, window: Ints, strides: Ints, paddi
 
 
 def pad_attrs(padding: PaddingPairs) -> dict[str, Any]:
-    """The attributes of a `pad` of the axes of space."""
+    """The attributes of a `pad` of the spatial axes."""
     low, high = ((0, *(margin[i] for margin in padding), 0) for i in (0, 1))
     return {"low": low, "high": high, "interior": (0,) * len(low)}
 
@@ -220,14 +225,15 @@ def pool_reference(reduce: Any, fill: float) -> OpRule:
 
 
 def window_axes(window: Sizes) -> Ints:
-    """The axes of a window, among those of `windows`."""
+    """The axes of a window in the result of `windows`."""
     return tuple(range(len(window) + 1, 2 * len(window) + 1))
 
 
 def pool_lower(combine: str, fill: float) -> OpRule:
-    """XLA's reduction over windows; of tiles one over axes, which is faster, and the greatest of few places by slices.
+    """XLA's windowed reduction; for tiles a reduction over axes, which is faster, and for small tiles a maximum of
+    slices.
 
-    Sums of 16-bit floats are kept in f32.
+    Sums of 16-bit floats accumulate in f32.
     """
 
     def lower(jax: Any, x: Any, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Any:
@@ -240,9 +246,9 @@ def pool_lower(combine: str, fill: float) -> OpRule:
             found = reduce(split_into_tiles(lax, wide, window), tuple(range(2, 2 * len(window) + 1, 2)))
         else:
             step = {"max": lax.max, "sum": lax.add}[combine]
-            around = ((0, 0), *padding, (0, 0))
+            margins = ((0, 0), *padding, (0, 0))
             found = lax.reduce_window(
-                wide, np.asarray(fill, wide.dtype), step, (1, *window, 1), (1, *strides, 1), around
+                wide, np.asarray(fill, wide.dtype), step, (1, *window, 1), (1, *strides, 1), margins
             )
         return lax.convert_element_type(found, x.dtype) if half else found
 
@@ -256,28 +262,26 @@ def pad_image(x: Value, fill: float, padding: PaddingPairs) -> Value:
 
 
 def broadcast_over_windows(y: Value, window: Ints) -> Value:
-    """One number a window, repeated for each of its places."""
+    """One number per window, broadcast to each of its positions."""
     *lead, c = tensor_type(y).shape
     return OPS["broadcast"].one(y, shape=(*lead, *window, c), axes=(*range(len(lead)), len(lead) + len(window)))
 
 
 def max_pool_jvp(dx: Value, y: Value, x: Value, *, window: Ints, strides: Ints, padding: PaddingPairs) -> Value:
-    seen = windows.one(pad_image(x, float("-inf"), padding), window=window, strides=strides)
+    elements = windows.one(pad_image(x, float("-inf"), padding), window=window, strides=strides)
     moved = windows.one(pad_image(dx, 0.0, padding), window=window, strides=strides)
     ties = count_maxima(y, x, window) if is_small_tile(window, strides, padding) else None
-    return mean_over_ties(lt.one(seen, broadcast_over_windows(y, window)), moved, y, window_axes(window), ties)
+    return mean_over_ties(lt.one(elements, broadcast_over_windows(y, window)), moved, y, window_axes(window), ties)
 
 
 def is_small_tile(window: Ints, strides: Ints, padding: PaddingPairs) -> bool:
-    """Whether the windows are tiles of a few places, that are compared slice by slice.
-
-    XLA on the CPU writes to memory what it reduces, but not slices.
-    """
+    """Whether the windows are tiles of a few positions, which are compared slice by slice."""
+    # XLA on the CPU materializes the operand of a reduction, but not slices.
     return window == strides and prod(window) <= SMALL_WINDOW_SIZE and not any(map(any, padding))
 
 
 def count_maxima(y: Value, x: Value, tile: Ints) -> Value:
-    """How many of each tile are not below its result, counted slice by slice, as `is_small_tile` says."""
+    """The number of elements in each tile that equal its maximum, counted slice by slice, for small tiles."""
     zero, one = (y.home.const(n, y.type) for n in (0.0, 1.0))
     pieces = [
         OPS["slice"].one(x, starts=a, stops=b, steps=s) for a, b, s in window_slices(tensor_type(x).shape, tile, tile)
