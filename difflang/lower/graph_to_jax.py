@@ -1,8 +1,8 @@
 """Lowers a graph to JAX primitives: in the current trace, or to StableHLO through a facade of `jax`.
 
-Each op lowers itself, so no op is known here by name. This module holds the walk, source positions, shared functions
-and outlined segments. `split_fusion_chains` decides where a program is cut, `program_size` counts it. JAX's own
-differentiation is not used.
+Each op lowers itself, so no op is known here by name. This module holds the walk, source positions, shared functions,
+outlined segments, and the limit on a program's size (DL1010). `split_fusion_chains` decides where a program is cut.
+JAX's own differentiation is not used.
 """
 
 from __future__ import annotations
@@ -352,24 +352,29 @@ def lower_eqns_with(
     return [inner.array(r, env) for r in graph.results]
 
 
-MIN_SHARED_LENGTH = 8  # a body this short is copied where it is called
-MAX_PROGRAM_SIZE = 50_000  # equations in one compilation, written out: jaxlib survives more, but takes minutes
+# ---- Program size
+
+# A shorter body is inlined at each call.
+MIN_SHARED_LENGTH = 8
+# Equations in one compilation, calls expanded: jaxlib survives more, but takes minutes.
+MAX_PROGRAM_SIZE = 50_000
 
 
 class RegionCensus(Struct, frozen=True):
-    """What stands in a program."""
+    """The size of a program and the uses of its regions."""
 
-    uses: Counter[Graph]  # how many regions each graph is
-    size: int  # equations, a shared graph counted once
-    expanded: int  # equations, were each region written out where it is used
+    uses: Counter[Graph]  # how often each graph is used as a region
+    # Equations, with a shared graph counted once, and with each region expanded where it is used.
+    size: int
+    expanded: int
 
     def is_shared(self, body: Graph) -> bool:
-        """It is called more than once, and worth being a function of its own."""
+        """Whether it is called more than once, and long enough to be a function of its own."""
         return self.uses[body] > 1 and len(body.eqns) >= MIN_SHARED_LENGTH
 
 
 def count_equations(root: Graph) -> RegionCensus:
-    """Every graph of a program is visited once, inner ones first."""
+    """The census of a program; each graph is visited once, inner ones first."""
     order, uses = graphs_postorder(root)
     expanded: dict[Graph, int] = {}
     for graph in order:
@@ -384,10 +389,8 @@ def refuse_too_large(root: Graph, found: RegionCensus) -> None:
         raise DifflangError(
             Diagnostic(
                 "DL1010",
-                (
-                    f"{root.name or 'this program'} has {describe_size(found)}; the back end takes {MAX_PROGRAM_SIZE:,} "
-                    "at once"
-                ),
+                f"{root.name or 'this program'} has {describe_size(found)};"
+                f" the back end takes {MAX_PROGRAM_SIZE:,} at once",
                 where,
                 (size_hint(found),),
             )
@@ -395,7 +398,7 @@ def refuse_too_large(root: Graph, found: RegionCensus) -> None:
 
 
 def size_hint(found: RegionCensus) -> str:
-    """What makes it shorter: of straight code, and of functions that are called in many places."""
+    """How to make the program smaller, for straight-line code and for functions with many calls."""
     if found.expanded > 2 * found.size:
         return "every call of a function is expanded: call it in the body of a loop or a comprehension"
     return (
@@ -405,7 +408,7 @@ def size_hint(found: RegionCensus) -> str:
 
 
 def describe_size(found: RegionCensus) -> str:
-    """Its length, as far as a person wants to know it."""
+    """The program's size in words."""
     length = f"{found.expanded:,}" if found.expanded < 10**12 else "more than 10¹²"
     return f"{length} equations" + (
         f", with every call expanded ({found.size:,} are different)" if found.size < found.expanded else ""

@@ -1,12 +1,4 @@
-"""Quotients of large arrays that several equations read are computed for each of them, on the CPU.
-
-XLA's fusion there takes no costly operation into a kernel that has readers in two, and a sum that leads to one is kept
-out as well: a shared quotient breaks a chain of elementwise steps in several kernels, each of which goes through memory
-and begins again at the arguments. A division costs less. `-(-x / y)` is `x / y` to the last bit, and XLA does not see
-that it is the same.
-
-Source: InstructionFusion::ComputeGloballyUnfusible of OpenXLA.
-"""
+"""Peephole rewrites for XLA on the CPU: quotients, full sums, small exponentials, and `tanh` with its derivative."""
 
 from __future__ import annotations
 
@@ -22,11 +14,18 @@ from difflang.ops.elementwise.powers_and_logs import exp_sub
 from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work, tanh_and_slope
 from difflang.ops.elementwise.vectorized_exp import vectorized_exp, vectorized_exp_sub
 
-MIN_DUPLICATED_ELEMENTS = 1 << 15  # elements; of fewer, one more kernel costs little
+# ---- Quotients are recomputed for each elementwise reader
+#
+# XLA's CPU fusion takes no expensive operation into two kernels, and keeps out a sum that leads to one. So a shared
+# quotient breaks a chain of elementwise operations into several kernels that each go through memory. A division costs
+# less. Source: InstructionFusion::ComputeGloballyUnfusible of OpenXLA.
+
+# Below this, one more kernel costs little.
+MIN_DUPLICATED_ELEMENTS = 1 << 15
 
 
 def duplicate_quotients(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
-    """The same equations, each elementwise reader of a large quotient but the first with a quotient of its own."""
+    """The same equations, where each elementwise reader of a large quotient after the first has its own copy."""
     quotients = {e.results[0]: e for e in eqns if e.op.name == "div" and is_large(e.results[0])}
     if not quotients:
         return eqns
@@ -44,8 +43,9 @@ def duplicate_quotients(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
 
 
 def emit_duplicate(quotient: Eqn, to: list[Eqn]) -> Value:
-    """The quotient once more, in a way that XLA takes for another."""
+    """The quotient computed a second time, in a form that XLA's common-subexpression elimination does not recognise."""
     x, y = quotient.operands
+    # `-(-x / y)` equals `x / y` to the last bit.
     for name, operands in (("neg", [x]), ("div", [None, y]), ("neg", [None])):
         result = Value(quotient.results[0].type, x.home)
         reads = tuple([to[-1].results[0] if v is None else v for v in operands])
@@ -58,12 +58,19 @@ def is_large(value: Value) -> bool:
     return prod([n for n in shape if isinstance(n, int)]) >= MIN_DUPLICATED_ELEMENTS
 
 
-MIN_SUMMED_ELEMENTS = 256  # elements; of fewer the sum is done before a second kernel has begun
-COPYING_OPS = ("broadcast", "transpose", "slice", "pad", "concat", "reverse")  # a row of these would be made in full
+# ---- Full sums are flattened to one axis
+#
+# XLA vectorizes a sum over one long axis; over several short ones it adds scalars, and it undoes a reshape of the sum's
+# operand. So the factors are reshaped instead, which costs nothing: their elements stay where they are.
+
+# With fewer elements the sum is done before a second kernel has begun.
+MIN_SUMMED_ELEMENTS = 256
+# A flattened result of these would be materialized.
+COPYING_OPS = ("broadcast", "transpose", "slice", "pad", "concat", "reverse")
 
 
 def flatten_reductions(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
-    """The same equations, each sum over all axes of a product that nobody else reads over one axis.
+    """The same equations, where each full sum of a product with no other reader runs over one axis.
 
     Cost: one walk.
     """
@@ -83,7 +90,7 @@ def flatten_reductions(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequenc
 
 
 def is_full_reduction(total: Eqn) -> bool:
-    """Whether a sum goes over all axes, of which there are several, and many elements."""
+    """Whether a sum reduces all axes, of which there are several, and enough elements."""
     type = total.operands[0].type
     if not isinstance(type, Tensor) or type.rank < 2 or total.attrs["axes"] != tuple(range(type.rank)):
         return False
@@ -91,7 +98,7 @@ def is_full_reduction(total: Eqn) -> bool:
 
 
 def flatten_sum(product: Eqn, total: Eqn) -> list[Eqn]:
-    """The product of the factors as rows, and its sum."""
+    """The product of the flattened factors, and its sum."""
     made: list[Eqn] = []
     rows = {v: flatten_operand(v, product, made) for v in dict.fromkeys(product.operands)}
     terms = flat_value_like(product.results[0])
@@ -112,24 +119,35 @@ def flat_value_like(value: Value) -> Value:
     return Value(value.type.reshaped(prod([n for n in value.type.shape if isinstance(n, int)])), value.home)
 
 
+# ---- Exponentials of few elements are vectorized, in loops
+#
+# XLA unrolls the loop over a short last axis, and does not re-vectorize it where that is the only axis, where several
+# arrays are read, or where its length is no multiple of the vector width. Measured: each of 16 numbers takes 4 ns in
+# f64 and 2.4 in f32, each of 16 by 16 differences of f64 1.7; in a long vector it takes 1.2 and 0.25.
+
 SMALL_EXP_OPS = {exp: vectorized_exp, exp_sub: vectorized_exp_sub}
-UNROLLED_SIZES = range(9, 33)  # last axes that XLA unrolls
-VECTOR_WIDTH = 8  # numbers that it goes through at once
-MAX_BYTES = 4096  # bytes: of more, XLA would have two threads share a kernel that is over before both have begun
+# Lengths of a last axis that XLA unrolls, and elements of a vector operation.
+UNROLLED_SIZES = range(9, 33)
+VECTOR_WIDTH = 8
+# Above this XLA splits a kernel between two threads, though it is over before both have begun.
+MAX_BYTES = 4096
 
 
 def use_small_exp(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn]:
-    """The same equations, exponentials of few numbers as ops of their own. Cost: linear."""
-    wanted = {e for e in eqns if e.op in SMALL_EXP_OPS and is_scalarized(e)}
-    if not wanted:
+    """The same equations, with exponentials of few elements replaced by vectorized ops. Cost: linear."""
+    scalarized = {e for e in eqns if e.op in SMALL_EXP_OPS and is_scalarized(e)}
+    if not scalarized:
         return eqns
     readers = Counter([v for e in eqns for v in e.operands] + list(results))
     read_on = {v for e in eqns if e.op.elementwise for v in e.operands}
     found: list[Eqn] = []
-    follows: set[Value] = set()  # what is made number by number of an exponential that is written out
+    # The inlined code reads its argument four times. XLA may recompute that for each, and a quotient for each reader it
+    # is fused with. So an exponential is left alone after another one in an elementwise chain, and where one of several
+    # readers is elementwise, as in the gradient of a `softmax`.
+    follows: set[Value] = set()
     for eqn in eqns:
         after = not follows.isdisjoint(eqn.operands)
-        if eqn in wanted and not after and (readers[eqn.results[0]] == 1 or eqn.results[0] not in read_on):
+        if eqn in scalarized and not after and (readers[eqn.results[0]] == 1 or eqn.results[0] not in read_on):
             eqn, after = Eqn(SMALL_EXP_OPS[eqn.op], eqn.operands, eqn.results, {}, (), eqn.span), True
         if after and eqn.op.elementwise:
             follows.update(eqn.results)
@@ -138,7 +156,7 @@ def use_small_exp(eqns: Sequence[Eqn], results: Sequence[Value]) -> Sequence[Eqn
 
 
 def is_scalarized(eqn: Eqn) -> bool:
-    """Whether XLA asks for these exponentials one after the other."""
+    """Whether XLA computes these exponentials one by one."""
     type = eqn.results[0].type
     assert isinstance(type, Tensor)
     *others, last = type.shape or (1,)
@@ -148,7 +166,9 @@ def is_scalarized(eqn: Eqn) -> bool:
 
 
 def fuse_tanh_derivative(eqns: Sequence[Eqn]) -> Sequence[Eqn]:
-    """The same equations, those joined that are made together. Cost: two walks."""
+    """The same equations, with each `tanh` and `sech2` of one argument fused. Cost: two walks."""
+    # Only in loops: elsewhere XLA may compute each in the kernel that reads it, whereas a shared exponential would be
+    # stored.
     slopes = {e.operands[0]: e for e in slopes_sharing_work(eqns) if e.op is sech2}
     if not slopes:
         return eqns

@@ -1,4 +1,6 @@
-"""Reductions over axes: sum, product, extrema, all, any. Means and the like are composites above the IR."""
+"""Reductions over axes: sum, product, extrema, all, any, Euclidean norm. Means and the like are composites above the
+IR.
+"""
 
 from __future__ import annotations
 
@@ -380,9 +382,9 @@ def any_broadcast_like(truths: Value, like: Value | UndefinedPrimal) -> Value:
 
 
 def norm_formula(m: Any, x: Any, axes: Ints, held: Callable[[Any], Any]) -> Any:
-    """In a unit that makes the greatest square middling; to divide by a power of two is exact.
+    """Scaled by a power of two, which is exact, so that the greatest square neither overflows nor underflows.
 
-    `held` keeps a compiler that knows x beforehand from squaring it first and dividing by the square of the unit.
+    `held` is a barrier: a compiler that knows x would square it first and divide by the square of the unit.
     """
     top = m.max(m.abs(x), axis=axes, keepdims=True, initial=0.0)
     unit = accurate_elementary.binade(m, top, safe_max_exponent(x.dtype))

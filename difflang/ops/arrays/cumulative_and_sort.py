@@ -1,6 +1,6 @@
-"""Running sums, products and linear recurrences along an axis; running values of other operations are composites.
+"""Cumulative sums and products, linear recurrences, and `argsort`, along an axis. Others are composites of these.
 
-Sums are grouped as a tree. Products and recurrences go one after the other on a CPU, which is faster there and never
+Sums are grouped as a tree. Products and recurrences run sequentially on a CPU, which is faster there and never
 overflows where the answer does not; elsewhere they are grouped as a tree too.
 """
 
@@ -39,7 +39,7 @@ SAMPLES = (
 
 
 def along_axis_type(accepts: tuple[DType, ...]) -> OpRule:
-    """Something of each place along an axis, in the same shape."""
+    """One result per position along an axis, in the same shape."""
 
     def type(same: TypeSolver, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
         same.accepts(x, accepts)
@@ -54,7 +54,7 @@ def batched_axis_attr(n: Any, *, axis: int, reverse: bool) -> dict[str, Any]:
 
 
 def cumulative_reference(accumulate: Any) -> OpRule:
-    """A reference: NumPy's running values, from the end if `reverse`; of 16-bit floats in f32."""
+    """A reference: NumPy's cumulative function, from the end if `reverse`; 16-bit floats in f32."""
 
     def reference(x: Array, *, axis: int, reverse: bool) -> Array:
         turned = np.flip(upcast_half_array(x), axis) if reverse else upcast_half_array(x)
@@ -65,7 +65,7 @@ def cumulative_reference(accumulate: Any) -> OpRule:
 
 
 def accumulate_in_f32(lower: OpRule) -> OpRule:
-    """A lowering that keeps what it carries of 16-bit floats in f32, and rounds at the end."""
+    """A lowering that accumulates 16-bit floats in f32, and rounds at the end."""
 
     def rule(jax: Any, *xs: Any, **attrs: Any) -> Any:
         last = xs[-1]
@@ -79,7 +79,7 @@ def accumulate_in_f32(lower: OpRule) -> OpRule:
 
 
 def shift_along_axis(x: Value, axis: int, reverse: bool, first: float) -> Value:
-    """What stands one place before each along the axis, `first` before the first; the other way if `reverse`."""
+    """The elements shifted by one position along the axis, `first` at the start; the other way if `reverse`."""
     rank = tensor_type(x).rank
     one = tuple(int(a == axis) for a in range(rank))
     less = tuple(-n for n in one)
@@ -101,7 +101,7 @@ cumsum = linear_op(
 )
 
 
-# --------------------------------------------------------------------------------------- linear recurrences
+# ---- Linear recurrences
 
 
 def recurrence_type(same: TypeSolver, fresh: Tensor, a: Tensor, b: Tensor, *, axis: int, reverse: bool) -> Tensor:
@@ -125,7 +125,7 @@ def recurrence_reference(fresh: Array, a: Array, b: Array, *, axis: int, reverse
 
 
 def sequential_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
-    """One place after the other."""
+    """One position after the other."""
     lax, numpy = jax.lax, jax.numpy
 
     def step(z: Any, at: Any) -> Any:
@@ -140,7 +140,7 @@ def sequential_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, re
 
 
 def associative_recurrence(jax: Any, fresh: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
-    """Steps z -> a z + b are composed two by two; one that is fresh forgets those before it."""
+    """Steps z -> a z + b composed pairwise; a `fresh` step discards those before it."""
     select = jax.lax.select
 
     def compose(first: Any, second: Any) -> Any:
@@ -167,7 +167,7 @@ def recurrence_factor_jvp(da: Value, z: Value, fresh: Value, a: Value, b: Value,
 
 
 def recurrence_term_transpose(ct: Value, fresh: Value, a: Value, b: Operand, *, axis: int, reverse: bool) -> Value:
-    """The recurrence the other way, each factor where it sends its cotangent."""
+    """The recurrence in the other direction, each factor shifted to where it passes its cotangent."""
     back = not reverse
     factors = conj_if_complex(shift_along_axis(a, axis, back, 0.0))
     return recurrence.one(shift_along_axis(fresh, axis, back, True), factors, ct, axis=axis, reverse=back)
@@ -196,11 +196,11 @@ recurrence = OPS.declare(
 )
 
 
-# ------------------------------------------------------------------------------------------ running products
+# ---- Cumulative products
 
 
 def cumprod_jvp(dx: Value, y: Value, x: Value, *, axis: int, reverse: bool) -> Value:
-    """The product rule step by step, a recurrence: no division, so zeros are exact at every order."""
+    """The product rule as a recurrence: no division, so zeros are exact at every order."""
     nowhere = x.home.const(False, Tensor(BOOL, tensor_type(x).shape))
     return recurrence.one(nowhere, x, shift_along_axis(y, axis, reverse, 1.0) * dx, axis=axis, reverse=reverse)
 
@@ -251,7 +251,7 @@ def reverse_axis(x: Any, axis: int) -> Any:
 
 
 def argsort_reference(x: Array, *, axis: int, descending: bool) -> Array:
-    """In descending order: what a stable sort of the reversed array gives, read backwards."""
+    """In descending order: a stable sort of the reversed array, read backwards."""
     if not descending:
         return np.argsort(upcast_half_array(x), axis=axis, kind="stable").astype(np.int32)
     order = np.argsort(upcast_half_array(reverse_axis(x, axis)), axis=axis, kind="stable")
@@ -259,7 +259,7 @@ def argsort_reference(x: Array, *, axis: int, descending: bool) -> Array:
 
 
 def argsort_lower(jax: Any, x: Any, *, axis: int, descending: bool) -> Any:
-    """JAX's stable sort takes zeros of both signs for equal, and NaNs of every kind for greater than all numbers."""
+    """JAX's stable sort treats zeros of both signs as equal, and NaNs of every kind as greater than all numbers."""
     lax = jax.lax
     places = lax.broadcasted_iota(np.int32, x.shape, axis)
     if x.size == 0:

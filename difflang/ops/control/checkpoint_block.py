@@ -5,8 +5,8 @@ too, with `recompute` set, whose body recomputes what it needs. That must not be
 no pass opens such an equation, and lowering isolates it from its surroundings.
 
 A block of a program saves what `save` names. One that the compiler makes may also be a `min_cut`: it saves the least
-from which the rest is cheap to recompute. It may also be a whole `loop_step`: it is then recomputed in a step of another
-loop, where XLA finds nothing to share, so it need not be isolated.
+from which the rest is cheap to recompute. It may also be a whole `loop_step`: it is then recomputed in a step of
+another loop, where XLA finds nothing to share, so it need not be isolated.
 """
 
 from __future__ import annotations

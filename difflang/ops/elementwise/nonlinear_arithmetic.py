@@ -1,4 +1,6 @@
-"""Nonlinear arithmetic: integer powers, floor division and remainder, signs and rounding."""
+"""Nonlinear arithmetic: integer powers, floor division and remainder, signs and rounding, and bitwise ops on
+integers.
+"""
 
 from __future__ import annotations
 
@@ -196,6 +198,7 @@ trunc = piecewise_constant_op(
 )
 
 
+# ---- Bitwise ops
 ANY_INTEGERS = UniformSamples(-100.0, 100.0)
 SHIFT_SAMPLES = (ANY_INTEGERS, UniformSamples(0.0, 9.0))
 

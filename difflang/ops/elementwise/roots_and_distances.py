@@ -145,7 +145,7 @@ def binade_reference(x: Array) -> Array:
 
 def binade_lower(jax: Any, x: Any) -> Any:
     wide = jax.lax.convert_element_type(x, np.float32) if x.dtype.itemsize == 2 else x
-    # The barrier is explained at `norm_formula` in `euclidean_norm`.
+    # The barrier is explained at `norm_formula` in `axis_reductions`.
     unit = jax.lax.optimization_barrier(accurate_elementary.binade(jax.numpy, wide, safe_max_exponent(x.dtype)))
     return jax.lax.convert_element_type(unit, x.dtype)
 

@@ -1,4 +1,4 @@
-"""Vectorized exponentials of few elements on the CPU, by polynomials: `lower/cpu/small_exp` decides where they are
+"""Vectorized exponentials of few elements on the CPU, by polynomials: `lower/cpu/peephole_rewrites` decides where they are
 used.
 
 They consist of operations that XLA vectorizes in any shape, whereas its own exponential is scalar in short rows.
