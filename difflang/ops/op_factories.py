@@ -285,5 +285,5 @@ def is_complex_array(jax: Any, x: Any) -> bool:
 
 
 def scalar_like(x: Array, value: float) -> Any:
-    """A scalar of an array's dtype, for lowerings: JAX's operators accept it beside the array."""
+    """A scalar of an array's dtype, for lowerings: JAX's operators combine it with the array."""
     return np.asarray(value, x.dtype)[()]

@@ -118,7 +118,7 @@ class SegmentBuilder:
     def lineage(self, value: Value) -> tuple[list[Eqn], Value]:
         """The equations that make a value from one root and constants, the last one first, and that root."""
         found: list[Eqn] = []
-        # Only makers that were added before this segment count, so the root is defined earlier.
+        # Makers precede their readers, so the root is defined before every segment that reads the value.
         while len(found) < MAX_RECOMPUTED and value not in self.rounding_sensitive and (eqn := self.makers.get(value)):
             variable = {v for v in eqn.operands if v not in self.constants}
             if len(variable) != 1:

@@ -1,6 +1,4 @@
-"""StableHLO for reductions and `dot_general`, offered by `jax_facade` in place of those of `jax.lax` and
-`jax.numpy`.
-"""
+"""StableHLO for reductions and `dot_general`, which `jax_facade` offers in place of JAX's own."""
 
 from __future__ import annotations
 

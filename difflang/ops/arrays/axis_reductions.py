@@ -1,6 +1,4 @@
-"""Reductions over axes: sum, product, extrema, all, any, Euclidean norm. Means and the like are composites above the
-IR.
-"""
+"""Reductions over axes: sum, product, extrema, all, any, Euclidean norm. Means and the like are composites of them."""
 
 from __future__ import annotations
 

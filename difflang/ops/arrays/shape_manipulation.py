@@ -1,6 +1,4 @@
-"""Shape manipulation: broadcast, reshape, transpose, concat, slice, pad, reverse. These move elements and compute
-nothing.
-"""
+"""Shape manipulation without arithmetic: broadcast, reshape, transpose, reverse, concat, slice, pad."""
 
 from __future__ import annotations
 

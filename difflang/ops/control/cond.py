@@ -1,6 +1,4 @@
-"""The `cond` op: runs one of two regions. Its derivative is a `cond` too, so a branch not taken contributes exactly
-0.
-"""
+"""The `cond` op: runs one of two regions. Its derivative is a `cond` too: a branch not taken contributes exactly 0."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class PrintSink:
             self.error = error
 
     def rewind(self, received: int) -> None:
-        """Start again: the run began when `received` texts had been received."""
+        """Restart the count for a rerun, which began after `received` texts."""
         self.met = received
 
     def raise_error(self) -> None:

@@ -1,6 +1,4 @@
-"""Elementary functions of real and complex numbers: exponentials, logarithms, trigonometric, hyperbolic,
-activations.
-"""
+"""Elementary functions, real and complex: exponentials, logarithms, trigonometric, hyperbolic, activations."""
 
 from __future__ import annotations
 

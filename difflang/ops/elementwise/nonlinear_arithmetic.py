@@ -1,6 +1,4 @@
-"""Nonlinear arithmetic: integer powers, floor division and remainder, signs and rounding, and bitwise ops on
-integers.
-"""
+"""Nonlinear arithmetic: integer powers, floor division, remainder, signs, rounding, and bitwise ops on integers."""
 
 from __future__ import annotations
 

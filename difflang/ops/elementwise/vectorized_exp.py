@@ -1,7 +1,7 @@
-"""Vectorized exponentials of few elements on the CPU, by polynomials: `lower/cpu/peephole_rewrites` decides where they are
-used.
+"""Vectorized exponentials of few elements on the CPU, by polynomials.
 
 They consist of operations that XLA vectorizes in any shape, whereas its own exponential is scalar in short rows.
+`lower/cpu/peephole_rewrites` decides where they are used.
 
 Sources: the rational approximation in `exp.c` of the Cephes library, S. L. Moshier, and in single precision that of
 Padé of order 4 over 4.

@@ -96,7 +96,7 @@ class StoreSize(Struct, frozen=True):
             # In units of `steps`, without the last one, whose residuals are buffered.
             places = plan_checkpoints(-(-request.length // steps) - 1, request.slots)
             return cls(0, request.slots, steps, tuple([steps * at for at in places]), request.length, steps)
-        # A chunk's states need as many slots: here they are recomputed one by one instead.
+        # No buffer for a chunk's states is needed if they are recomputed one by one: its memory becomes slots.
         if request.steps or not request.slots:
             slots += steps - 1
         return cls(0, slots, steps, plan_checkpoints(request.length, slots), request.length)

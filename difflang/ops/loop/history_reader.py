@@ -1,4 +1,4 @@
-"""Reads the histories of loops that have run, recomputing their states chunk by chunk beside the reader.
+"""Reads the histories of loops that have run, recomputing their states chunk by chunk.
 
 A reader needs the states of a chunk of steps of each loop that it reads, recomputed from the last one stored before
 them. On the way states are stored in slots that are free by then, at the steps that `binomial_schedule` chooses. Where

@@ -1,8 +1,8 @@
-"""Discrete Fourier transforms: `fft` of complex numbers along any axes, `rfft` and `irfft` along one. Scaled as in
-NumPy.
+"""Discrete Fourier transforms: `fft` of complex numbers along any axes, `rfft` and `irfft` along one.
 
-The matrix of a transform is symmetric, and its adjoint is the transform in the other direction up to a factor of the
-size. In a real transform, frequencies between the first and the middle stand for two: themselves and their conjugates.
+They are scaled as in NumPy. The matrix of a transform is symmetric, and its adjoint is the transform in the other
+direction up to a factor of the size. In a real transform, frequencies between the first and the middle stand for two:
+themselves and their conjugates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Pooling: `max_pool` and `sum_pool` over windows of an image, and the ops `windows` and `fold` that extract and add
-them.
+"""Pooling over windows of an image: `max_pool`, `sum_pool`, and the ops `windows` and `fold`.
 
-An image is [batch, spatial axes, channels].
+An image is [batch, spatial axes, channels]. `windows` extracts its windows, and `fold` adds them up.
 """
 
 from __future__ import annotations
