@@ -84,11 +84,11 @@ def assign_buffers(part: Computation, order: KernelOrder = order_by_readiness) -
     walk = BufferAssigner(order)
     for v in part.takes:
         walk.add_buffer(v, "argument")
-    given = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
-    for i, buffer in enumerate(given):
+    results = walk.part(part, walk.buffers[:], owned=[False] * len(part.takes), into=[None] * len(part.gives))
+    for i, buffer in enumerate(results):
         # An argument, or one value returned twice, is copied.
         if buffer.role != "between":
-            given[i] = buffer = walk.copy_buffer(buffer)
+            results[i] = buffer = walk.copy_buffer(buffer)
         buffer.role, buffer.last = "result", walk.now
     for b in walk.buffers:
         b.last = min(b.last, walk.now)
@@ -103,11 +103,11 @@ def reuse_result_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     times: list[list[tuple[int, int]]] = [[(b.first, b.last)] for b in results]
     found: list[Buffer] = []
     for b in sorted([b for b in buffers if b.role == "between"], key=lambda b: -b.bytes) if results else ():
-        for room, taken in zip(results, times, strict=True):
-            at = bisect(taken, (b.first, b.last))
-            free = (not at or taken[at - 1][1] < b.first) and (at == len(taken) or b.last < taken[at][0])
-            if room.bytes >= b.bytes and free:
-                taken.insert(at, (b.first, b.last))
+        for result, busy in zip(results, times, strict=True):
+            at = bisect(busy, (b.first, b.last))
+            free = (not at or busy[at - 1][1] < b.first) and (at == len(busy) or b.last < busy[at][0])
+            if result.bytes >= b.bytes and free:
+                busy.insert(at, (b.first, b.last))
                 found.append(b)
                 break
     return found
@@ -135,13 +135,13 @@ class BufferAssigner:
         return self.buffers[-1]
 
     def part(
-        self, part: Computation, given: Sequence[Buffer], owned: Sequence[bool], into: Sequence[Buffer | None]
+        self, part: Computation, operands: Sequence[Buffer], owned: Sequence[bool], into: Sequence[Buffer | None]
     ) -> list[Buffer]:
         """The buffers of a computation's results: those in `into` where they are named.
 
-        A buffer in `given` may be overwritten where `owned` is true.
+        A buffer in `operands` may be overwritten where `owned` is true.
         """
-        here = ComputationBuffers(part, run := build_kernels(part, self.order), given, owned, into)
+        here = ComputationBuffers(part, run := build_kernels(part, self.order), operands, owned, into)
         for at, kernel in enumerate(run):
             self.now += 1
             reads = [here.buffer[v] for v in kernel.reads]
@@ -166,15 +166,15 @@ class BufferAssigner:
             case "cond" | "call":
                 for inner in step.bodies:
                     reads = step.reads[len(step.reads) - len(inner.takes) :]
-                    given = [self.read_buffer(v, here) for v in reads]
+                    operands = [self.read_buffer(v, here) for v in reads]
                     owned = [
                         step.kind == "call"
-                        and given.count(b) == 1
+                        and operands.count(b) == 1
                         and here.dies_at(v, at)
                         and not here.root(v).constant
-                        for v, b in zip(reads, given, strict=True)
+                        for v, b in zip(reads, operands, strict=True)
                     ]
-                    self.part(inner, given, owned, [None] * len(inner.gives))
+                    self.part(inner, operands, owned, [None] * len(inner.gives))
                 self.now += 1
                 here.buffer.update({v: self.add_buffer(v) for v in step.makes})
             case _:
@@ -189,16 +189,14 @@ class BufferAssigner:
         """
         body = step.bodies[-1]
         start, consts, carried = loop_operand_counts(step)
-        changed = [given is not taken for given, taken in zip(body.gives, body.takes[consts:], strict=False)]
+        changed = [result is not used for result, used in zip(body.gives, body.takes[consts:], strict=False)]
         carry: list[Buffer] = []
-        taken: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
+        used: set[Buffer] = {here.buffer[here.root(v)] for v in step.reads[:start] if here.root(v) in here.buffer}
         for v, made, changes in zip(step.reads[start : start + carried], step.makes, changed, strict=False):
             buffer = here.buffer_of(v) if changes else self.read_buffer(v, here)
-            if buffer is None or (
-                changes and (buffer in taken or buffer.bytes < made.bytes or not here.dies_at(v, at))
-            ):
+            if buffer is None or (changes and (buffer in used or buffer.bytes < made.bytes or not here.dies_at(v, at))):
                 buffer = self.add_buffer(made, place=step.makes[0].source_line)
-            taken.add(buffer)
+            used.add(buffer)
             carry.append(buffer)
         fixed = [self.read_buffer(v, here) for v in step.reads[start - consts : start]]
         rest = [self.read_buffer(v, here) for v in step.reads[start + carried :]]
@@ -231,12 +229,12 @@ class ComputationBuffers:
         self,
         part: Computation,
         run: Sequence[Kernel],
-        given: Sequence[Buffer],
+        operands: Sequence[Buffer],
         owned: Sequence[bool],
         into: Sequence[Buffer | None],
     ) -> None:
         self.alias = {s.makes[0]: s.reads[0] for s in part.steps if s.kind == "alias"}
-        self.buffer: dict[ArrayValue, Buffer] = dict(zip(part.takes, given, strict=True))
+        self.buffer: dict[ArrayValue, Buffer] = dict(zip(part.takes, operands, strict=True))
         self.fixed = {v for v, own in zip(part.takes, owned, strict=True) if not own}
         self.readers: dict[ArrayValue, list[int]] = {}
         for at, kernel in enumerate(run):

@@ -52,9 +52,9 @@ INITIAL_CAPACITY = Capacity(64, 4096)
 class Growable(Generic[T]):
     """A value built for some capacity, and rebuilt for a larger one when a run exceeds it."""
 
-    def __init__(self, make: Callable[[Capacity], T], room: Capacity = INITIAL_CAPACITY) -> None:
-        self.build, self.capacity = make, room
-        self.made = make(room)
+    def __init__(self, make: Callable[[Capacity], T], capacity: Capacity = INITIAL_CAPACITY) -> None:
+        self.build, self.capacity = make, capacity
+        self.made = make(capacity)
 
     def grow(self, checks: CheckTable, number: int, *, interpreted: bool = False) -> bool:
         """Whether the check with that number failed for lack of capacity, and the value was rebuilt with more."""
@@ -64,7 +64,7 @@ class Growable(Generic[T]):
         return more is not None
 
 
-def with_capacity(graph: Graph, room: Capacity, *, arrays: bool = False) -> Graph:
+def with_capacity(graph: Graph, capacity: Capacity, *, arrays: bool = False) -> Graph:
     """The graph with its capacities in numbers. Steps inside loops are not limited.
 
     Outputs of dynamic loops are held in histories, which need no capacity, unless `arrays` is set or histories do not
@@ -74,19 +74,21 @@ def with_capacity(graph: Graph, room: Capacity, *, arrays: bool = False) -> Grap
     from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops
 
     freely = None if arrays else arrays_to_histories(graph)
-    return substitute_graph_dims(drop_step_limit_in_loops(graph if freely is None else freely), capacity_numbers(room))
+    return substitute_graph_dims(
+        drop_step_limit_in_loops(graph if freely is None else freely), capacity_numbers(capacity)
+    )
 
 
-def capacity_numbers(room: Capacity) -> DimValues:
+def capacity_numbers(capacity: Capacity) -> DimValues:
     """The values of the capacities' symbolic names."""
-    numbers = asdict(room)
+    numbers = asdict(capacity)
     return lambda n: numbers[n.removeprefix(CAPACITY_PREFIX)]
 
 
-def capacities_used(graph: Graph, room: Capacity) -> dict[str, int]:
+def capacities_used(graph: Graph, capacity: Capacity) -> dict[str, int]:
     """Which entries of `CAPACITY_LABELS` a graph uses, and how much of each; steps only where there is a vjp."""
     found: set[str] = set()
-    number = capacity_numbers(room)
+    number = capacity_numbers(capacity)
 
     def record(name: str) -> Dim:
         found.add(name.removeprefix(CAPACITY_PREFIX))
@@ -95,11 +97,11 @@ def capacities_used(graph: Graph, room: Capacity) -> dict[str, int]:
     substitute_graph_dims(graph, record)
     if not any(eqn.op.name == "vjp" for inner in graphs_postorder(graph)[0] for eqn in inner.eqns):
         found.discard("steps")
-    return {key: amount for key, amount in asdict(room).items() if key in found & CAPACITY_LABELS.keys()}
+    return {key: amount for key, amount in asdict(capacity).items() if key in found & CAPACITY_LABELS.keys()}
 
 
-def describe_capacity(room: Mapping[str, int]) -> str:
-    return ", and ".join(f"{room[key]:,} {text}" for key, text in CAPACITY_LABELS.items() if key in room)
+def describe_capacity(capacity: Mapping[str, int]) -> str:
+    return ", and ".join(f"{capacity[key]:,} {text}" for key, text in CAPACITY_LABELS.items() if key in capacity)
 
 
 def stores_unbounded_steps(graph: Graph) -> bool:

@@ -54,10 +54,12 @@ class HistoryReadChecker:
             loop: self.loop,
             map_: self.map,
             cond: self.cond,
-            OPS["call"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
-            OPS["checkpoint"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth)[: len(eqn.results)],
-            OPS["invertible"]: lambda eqn, given, depth: self.graph(eqn.regions[0], given, depth),
-            OPS["empty_history"]: lambda eqn, given, depth: [EMPTY_HISTORY],
+            OPS["call"]: lambda eqn, operands, depth: self.graph(eqn.regions[0], operands, depth),
+            OPS["checkpoint"]: lambda eqn, operands, depth: self.graph(eqn.regions[0], operands, depth)[
+                : len(eqn.results)
+            ],
+            OPS["invertible"]: lambda eqn, operands, depth: self.graph(eqn.regions[0], operands, depth),
+            OPS["empty_history"]: lambda eqn, operands, depth: [EMPTY_HISTORY],
             OPS["add_history"]: self.sum,
         }
 
@@ -72,26 +74,28 @@ class HistoryReadChecker:
             self.seen[key] = [env[r] for r in graph.results]
         return self.seen[key]
 
-    def eqn(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
+    def eqn(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
         rule = self.rules.get(eqn.op)
         if rule is not None:
-            return rule(eqn, given, depth)
+            return rule(eqn, operands, depth)
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
             raise HistoryOutOfScope
-        return self.results(eqn, given)
+        return self.results(eqn, operands)
 
-    def results(self, eqn: Eqn, given: Sequence[ValueNumber]) -> list[ValueNumber]:
+    def results(self, eqn: Eqn, operands: Sequence[ValueNumber]) -> list[ValueNumber]:
         """The value numbers of an equation's results, by op and operands: every op is a function."""
         key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.graph_key(r) for r in eqn.regions]))
-        return [self.names.of((key, i), given) for i in range(len(eqn.results))]
+        return [self.names.of((key, i), operands) for i in range(len(eqn.results))]
 
-    def loop(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
+    def loop(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
         names, form, (step, *go) = self.names, LoopAttrs.of(eqn), eqn.regions
-        known = form.parts(given)
+        known = form.parts(operands)
         if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
             raise HistoryOutOfScope
-        outs = self.results(eqn, given)
-        steps = names.of(("every", form.length)) if form.exact else self.loop_count(eqn, given) if go else known.first
+        outs = self.results(eqn, operands)
+        steps = (
+            names.of(("every", form.length)) if form.exact else self.loop_count(eqn, operands) if go else known.first
+        )
         index = names.index(steps, depth)
         carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
         xs = form.parts(eqn.operands).xs
@@ -105,24 +109,24 @@ class HistoryReadChecker:
         ys = [names.set_origin(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
         return [steps, *outs[1 : 1 + form.carry], *ys]
 
-    def loop_count(self, eqn: Eqn, given: list[ValueNumber]) -> ValueNumber:
+    def loop_count(self, eqn: Eqn, operands: list[ValueNumber]) -> ValueNumber:
         """The number for a while-loop's step count, which loops with the same condition and state share."""
         if eqn not in self.counts:
             # Dead code elimination drops everything that the condition does not depend on.
             count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
             self.counts[eqn] = dce(without_prints(count)).eqns[-1]
-        alone, name = self.counts[eqn], dict(zip(eqn.operands, given, strict=True))
+        alone, name = self.counts[eqn], dict(zip(eqn.operands, operands, strict=True))
         return self.results(alone, [name[v] for v in alone.operands])[0]
 
-    def map(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
+    def map(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
         names, consts, length = self.names, eqn.attrs["consts"], eqn.attrs["length"]
         steps = names.of(("every", length))
         index = names.index(steps, depth)
-        pairs = zip(eqn.operands[consts:], given[consts:], strict=True)
+        pairs = zip(eqn.operands[consts:], operands[consts:], strict=True)
         items = [self.item(x, n, (map_.name, length, steps, index)) for x, n in pairs]
-        gives = self.graph(eqn.regions[0], [*given[:consts], *items], depth + 1)
+        gives = self.graph(eqn.regions[0], [*operands[:consts], *items], depth + 1)
         stacks = [StackedOrigin(map_.name, length, steps, index, y) for y in gives]
-        return [names.set_origin(y, s) for y, s in zip(self.results(eqn, given), stacks, strict=True)]
+        return [names.set_origin(y, s) for y, s in zip(self.results(eqn, operands), stacks, strict=True)]
 
     def item(self, x: Value, name: ValueNumber, reader: tuple[str, object, ValueNumber, ValueNumber]) -> ValueNumber:
         """What a loop reads at a step: the item stored there, if reader and writer run over the same steps.
@@ -143,15 +147,15 @@ class HistoryReadChecker:
             return EMPTY_HISTORY if isinstance(x.type.item, History) else self.names.of("zero")
         return self.names.of("item", (name, index))
 
-    def cond(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
-        truth, *rest = given
+    def cond(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
+        truth, *rest = operands
         sides: list[list[ValueNumber]] = []
         for number, region in enumerate(eqn.regions):
             params = [self.branch_operand(v, n, truth, number) for v, n in zip(eqn.operands[1:], rest, strict=True)]
             sides.append(self.graph(region, params, depth))
         return [
             one if one == other else self.names.set_origin(name, BranchOrigin(truth, (one, other)))
-            for name, one, other in zip(self.results(eqn, given), *sides, strict=True)
+            for name, one, other in zip(self.results(eqn, operands), *sides, strict=True)
         ]
 
     def branch_operand(self, x: Value, name: ValueNumber, truth: ValueNumber, side: int) -> ValueNumber:
@@ -168,8 +172,8 @@ class HistoryReadChecker:
             raise HistoryOutOfScope
         return name
 
-    def sum(self, eqn: Eqn, given: list[ValueNumber], depth: int) -> list[ValueNumber]:
-        total = self.names.sum(given[0], given[1], eqn.results[0].type)
+    def sum(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
+        total = self.names.sum(operands[0], operands[1], eqn.results[0].type)
         if total is None:
             raise HistoryOutOfScope
         return [total]

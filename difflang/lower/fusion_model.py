@@ -78,8 +78,8 @@ class FusionModel:
         level: dict[ArrayValue, int] = {}
         for step in part.steps:
             costly = step.kind == "costly" and len(self.readers.get(step.makes[0], ())) > 1
-            apart = costly or step.kind not in ("fused", "costly", "made", "alias")
-            level.update(dict.fromkeys(step.makes, max([level.get(v, 0) for v in step.reads], default=0) + apart))
+            own_kernel = costly or step.kind not in ("fused", "costly", "made", "alias")
+            level.update(dict.fromkeys(step.makes, max([level.get(v, 0) for v in step.reads], default=0) + own_kernel))
         return level
 
     def step(self, step: JaxprInstruction) -> None:

@@ -250,18 +250,18 @@ class Lowering:
 
     def lower_run(self, run: EqnRun, env: Env) -> None:
         """A run of equations as one primitive. Operands that are deferred are deferred again inside it."""
-        given: Env = {}
+        arrays: Env = {}
         late: list[Eqn] = []
         for value in run.operands:
             found = env[value]
             if isinstance(found, Deferred):
                 late.append(found.eqn)
-                given.update(zip(found.eqn.operands, found.arrays, strict=True))
+                arrays.update(zip(found.eqn.operands, found.arrays, strict=True))
             else:
-                given[value] = found
-        graph = Graph(tuple(given), (*late, *run.eqns), run.results)
+                arrays[value] = found
+        graph = Graph(tuple(arrays), (*late, *run.eqns), run.results)
         body = PrimitiveBody(graph, partial(lower_eqns_with, self.platform, self.parted), self.frames)
-        env.update(zip(run.results, bind_graph(body, list(given.values())), strict=True))
+        env.update(zip(run.results, bind_graph(body, list(arrays.values())), strict=True))
 
     def lower_segment(self, segment: OutlinedSegment, env: Env) -> None:
         """An outlined part of a long chain. Parts with equal bodies share one function, compiled once."""

@@ -128,8 +128,8 @@ class JaxprReader:
             reads = [self.read(v, env) for v in eqn.invars]
             inner = callee_jaxpr(eqn)
             if inner is not None and (eqn.primitive is graph_p or not is_outlined(eqn)):
-                given: dict[Any, ArrayValue] = dict(zip(inner.invars, reads, strict=True))
-                gives = self.equations(inner, given, steps, known, source_line(eqn) or place)
+                inner_env: dict[Any, ArrayValue] = dict(zip(inner.invars, reads, strict=True))
+                gives = self.equations(inner, inner_env, steps, known, source_line(eqn) or place)
                 env.update(zip(eqn.outvars, gives, strict=True))
                 continue
             key = cse_key(eqn, reads)

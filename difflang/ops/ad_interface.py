@@ -276,8 +276,8 @@ def classify_residuals(
     # Equations with regions may not end. If the region may not run at all, hoisted equations could get infinite
     # derivatives that the region itself never computes.
     maker = {r: e for e in (invariant_eqns(lin.primal, consts) if surely else ()) for r in e.results}
-    wanted = [r for r in lin.residuals if r in maker]
-    needed: set[Value] = set(wanted)
+    hoisted = [r for r in lin.residuals if r in maker]
+    needed: set[Value] = set(hoisted)
     for eqn in reversed(list(dict.fromkeys(maker.values()))):
         if not needed.isdisjoint(eqn.results):
             needed.update(eqn.operands)

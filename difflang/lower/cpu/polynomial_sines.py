@@ -79,7 +79,7 @@ class SineContext(NamedTuple):
         """
         within = count_readers(part)
         made = {r for e in part for r in e.results}
-        again = {v: MAX_RECOMPUTED for e in part if e in self.sines for v in e.operands}
+        budget = {v: MAX_RECOMPUTED for e in part if e in self.sines for v in e.operands}
         found = set[Eqn]()
         reads = {v: None for e in part for v in self.arrays(e) if v not in made}
         todo = list(reads)
@@ -90,10 +90,10 @@ class SineContext(NamedTuple):
                 continue
             new = [x for x in self.arrays(eqn) if x not in reads and self.makers.get(x) not in found]
             alone = within[v] == self.readers[v]
-            if len(new) <= 1 and (alone or again.get(v) or eqn.op.name in BIT_STABLE_OPS):
+            if len(new) <= 1 and (alone or budget.get(v) or eqn.op.name in BIT_STABLE_OPS):
                 del reads[v]
                 reads.update(dict.fromkeys(new))
-                again.update(dict.fromkeys(new, max(again.get(v, 0) - 1, 0)))
+                budget.update(dict.fromkeys(new, max(budget.get(v, 0) - 1, 0)))
                 within.update(dict.fromkeys(eqn.operands, 1) if alone else {})
                 found.add(eqn)
                 todo += new

@@ -41,9 +41,9 @@ def block_arguments(block: Any, like: Sequence[HloArray]) -> HloArrays:
 
 def emit_return(writer: JaxFacade, tree: Any, like: Sequence[HloArray], shape: Any) -> None:
     """End a region with its results, which must have the expected types."""
-    found, given = flatten_tree(writer, tree)
-    if given != shape or any([(x.dtype, x.shape) != (y.dtype, y.shape) for x, y in zip(found, like, strict=True)]):
-        raise InternalError(f"a region gives {given} of other types than {shape}")
+    found, structure = flatten_tree(writer, tree)
+    if structure != shape or any([(x.dtype, x.shape) != (y.dtype, y.shape) for x, y in zip(found, like, strict=True)]):
+        raise InternalError(f"a region gives {structure} of other types than {shape}")
     stablehlo.return_([x.value for x in found])
 
 
@@ -63,11 +63,11 @@ def while_loop(writer: JaxFacade, goes_on: Callable[[Any], Any], body: Callable[
     state, shape = flatten_tree(writer, start)
     types = mlir_types(state)
     loop = stablehlo.WhileOp(types, [x.value for x in state])
-    asked, done = [region.blocks.append(*types) for region in loop.regions]
-    with region_scope(writer, asked):
-        stablehlo.return_([writer.array(goes_on(jax.tree.unflatten(shape, block_arguments(asked, state)))).value])
-    with region_scope(writer, done):
-        emit_return(writer, body(jax.tree.unflatten(shape, block_arguments(done, state))), state, shape)
+    condition, step = [region.blocks.append(*types) for region in loop.regions]
+    with region_scope(writer, condition):
+        stablehlo.return_([writer.array(goes_on(jax.tree.unflatten(shape, block_arguments(condition, state)))).value])
+    with region_scope(writer, step):
+        emit_return(writer, body(jax.tree.unflatten(shape, block_arguments(step, state))), state, shape)
     return jax.tree.unflatten(shape, [x.like(value) for x, value in zip(state, loop.results, strict=True)])
 
 
@@ -106,12 +106,12 @@ def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
     made: dict[tuple[Any, ...], tuple[Any, HloArrays, Any]] = {}
 
     def emit_call(*operands: Any) -> Any:
-        given, tree = flatten_tree(writer, operands)
-        key = (tree, *[(x.dtype, x.shape) for x in given])
+        args, tree = flatten_tree(writer, operands)
+        key = (tree, *[(x.dtype, x.shape) for x in args])
         if key not in made:
-            made[key] = emit_function(writer, function, given, tree)
+            made[key] = emit_function(writer, function, args, tree)
         symbol, like, shape = made[key]
-        call = func.CallOp(mlir_types(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in given]])
+        call = func.CallOp(mlir_types(like), symbol, [*writer.ctx.dim_var_values, *[x.value for x in args]])
         if writer.calls_not_inlined:
             call.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(
                 {"inlineable": ir.StringAttr.get("false")}
@@ -122,7 +122,7 @@ def jit(writer: JaxFacade, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def emit_function(
-    writer: JaxFacade, function: Callable[..., Any], given: HloArrays, tree: Any
+    writer: JaxFacade, function: Callable[..., Any], args: HloArrays, tree: Any
 ) -> tuple[Any, HloArrays, Any]:
     """Emit a function; return its symbol, its results' types and their structure.
 
@@ -131,12 +131,12 @@ def emit_function(
     """
     outside, context = writer.ctx, writer.ctx.module_context
     held = list(outside.dim_var_values)
-    types = [*[x.type for x in held], *mlir_types(given)]
+    types = [*[x.type for x in held], *mlir_types(args)]
     draft = func.FuncOp(function.__name__, (types, []), ip=ir.InsertionPoint(context.module.body))
     block = draft.add_entry_block()
     with region_scope(writer, block), no_inline(writer, False):
         writer.ctx = outside.replace(dim_var_values=list(block.arguments)[: len(held)])
-        operands = [x.like(v) for x, v in zip(given, list(block.arguments)[len(held) :], strict=True)]
+        operands = [x.like(v) for x, v in zip(args, list(block.arguments)[len(held) :], strict=True)]
         like, shape = flatten_tree(writer, function(*jax.tree.unflatten(tree, operands)))
         func.ReturnOp([x.value for x in like])
     writer.ctx = outside

@@ -204,10 +204,10 @@ class JaxFacade:
         out: list[Any] = []
 
         def function(*arrays: Any) -> list[Any]:
-            given = list(leaves)
+            filled = list(leaves)
             for i, x in zip(places, arrays, strict=True):
-                given[i] = x
-            args, others = jax.tree.unflatten(tree, given)
+                filled[i] = x
+            args, others = jax.tree.unflatten(tree, filled)
             results, shape = jax.tree.flatten(real(*args, **others))
             out[:] = [shape, [jax.typeof(r) for r in results]]
             return results

@@ -108,8 +108,8 @@ def merge_reduced_axes(x: Value, axes: Ints) -> Value:
     size: Dim = 1
     for a in axes:
         size = size * tensor_type(x).shape[a]
-    turned = OPS["transpose"].one(x, perm=(*axes, *rest))
-    return OPS["reshape"].one(turned, shape=(size, *(tensor_type(x).shape[a] for a in rest)))
+    permuted = OPS["transpose"].one(x, perm=(*axes, *rest))
+    return OPS["reshape"].one(permuted, shape=(size, *(tensor_type(x).shape[a] for a in rest)))
 
 
 def reduce_prod_jvp(dx: Value, y: Value, x: Value, *, axes: Ints) -> Value:

@@ -57,8 +57,8 @@ def cumulative_reference(accumulate: Any) -> OpRule:
     """A reference: NumPy's cumulative function, from the end if `reverse`; 16-bit floats in f32."""
 
     def reference(x: Array, *, axis: int, reverse: bool) -> Array:
-        turned = np.flip(upcast_half_array(x), axis) if reverse else upcast_half_array(x)
-        found = accumulate(turned, axis=axis, dtype=turned.dtype).astype(x.dtype)
+        ordered = np.flip(upcast_half_array(x), axis) if reverse else upcast_half_array(x)
+        found = accumulate(ordered, axis=axis, dtype=ordered.dtype).astype(x.dtype)
         return np.flip(found, axis) if reverse else found
 
     return reference

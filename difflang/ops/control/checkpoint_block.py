@@ -113,10 +113,10 @@ def loop_step_attrs(eqn: Eqn) -> dict[str, Any]:
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The operands and saved values are the only residuals; the tangent recomputes the rest."""
-    count, again, made_so = len(eqn.results), eqn.attrs["recompute"], compiler_attrs(eqn)
+    count, recompute, made_so = len(eqn.results), eqn.attrs["recompute"], compiler_attrs(eqn)
     lin, saved = recompute_unsaved(ad.linearize(eqn.regions[0], dxs.active), count, made_so.get("min_cut", False))
     made = lin.primal.results
-    outs = emit_checkpoint(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), again, made_so)
+    outs = emit_checkpoint(xs[0].home, lin.primal.with_results([*made, *saved]), xs, len(made), recompute, made_so)
     if not any(lin.active):
         return outs[:count], [None] * count
     operands = [*residual_operands(lin, xs, outs[count:]), *dxs.present]
@@ -159,11 +159,11 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The transpose recomputes before it propagates cotangents; saved values have no cotangents."""
     (body,) = eqn.regions
     arriving = [*at.cts, *[None] * (len(body.results) - len(at.cts))]
-    given = choices_of(arriving, at.choices)
-    back = ad.transpose(body, at.linear, presence_mask(arriving), has_choice=presence_mask(given))
+    choices = choices_of(arriving, at.choices)
+    back = ad.transpose(body, at.linear, presence_mask(arriving), has_choice=presence_mask(choices))
     if not any(back.active):
         return [None] * len(at.linear)
-    operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(arriving), *present_values(given)]
+    operands = [*nonlinear_operands(at.nonlinear, at.linear), *present_values(arriving), *present_values(choices)]
     outs = emit_checkpoint(
         at.builder, back.graph, operands, len(back.graph.results), eqn.attrs["recompute"], loop_step_attrs(eqn)
     )

@@ -66,12 +66,12 @@ def cond_lower(lowering: Any, pred: Any, *arrays: Any, regions: tuple[Graph, Gra
     def make_branch(number: int) -> Any:
         def run_branch(*xs: Any) -> list[Any]:
             def rerun(run: Any) -> Any:
-                return lowering.graph(run.regions[number], *map(again, run.arrays))
+                return lowering.graph(run.regions[number], *map(replay, run.arrays))
 
-            again = HistoryReplay(rerun)
+            replay = HistoryReplay(rerun)
             known = dict(zip(places, xs, strict=True))
-            given = [known[i] if i in known else again(x) for i, x in enumerate(arrays)]
-            return lowering.graph(parts[number], *given)
+            operands = [known[i] if i in known else replay(x) for i, x in enumerate(arrays)]
+            return lowering.graph(parts[number], *operands)
 
         return run_branch
 
@@ -162,8 +162,8 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     pred, rest = at.nonlinear[0], at.linear[1:]
     if pred is None:
         raise InternalError("a cond cannot be linear in its condition")
-    given = at.ct_choices
-    backs = [ad.transpose(r, rest, presence_mask(at.cts), has_choice=presence_mask(given)) for r in eqn.regions]
+    ct_choices = at.ct_choices
+    backs = [ad.transpose(r, rest, presence_mask(at.cts), has_choice=presence_mask(ct_choices)) for r in eqn.regions]
     active = tuple([any(pair) for pair in zip(*[back.active for back in backs], strict=True)])
     if not any(active):
         return [None] * len(at.linear)
@@ -172,11 +172,11 @@ def transpose_cond(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
         for i, (here, x) in enumerate(zip(active, eqn.operands[1:], strict=True))
     ])  # fmt: skip
     backs = [
-        ad.transpose(r, rest, presence_mask(at.cts), active, has_choice=presence_mask(given), force_choice=chosen)
+        ad.transpose(r, rest, presence_mask(at.cts), active, has_choice=presence_mask(ct_choices), force_choice=chosen)
         for r in eqn.regions
     ]
     branches = [restrict_choices(back, chosen).graph for back in backs]
-    operands = [pred, *nonlinear_operands(at.nonlinear[1:], rest), *present_values(at.cts), *present_values(given)]
+    operands = [pred, *nonlinear_operands(at.nonlinear[1:], rest), *present_values(at.cts), *present_values(ct_choices)]
     return [None, *unpack_cotangents(at.builder.emit(cond, operands, tuple(branches)), active, chosen, at.choices)]
 
 

@@ -106,14 +106,14 @@ def rule_tangents(eqn: Eqn, dxs: Tangents) -> list[MaybeValue]:
 
 def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The rule is linear in the tangents, so it is its own derivative in them, at zero as anywhere."""
-    name, given = eqn.attrs["name"], rule_tangents(eqn, dxs)
-    lin = ad.linearize(derivative_graph(eqn), (False,) * len(xs) + tuple([d is not None for d in given]))
+    name, rule_dxs = eqn.attrs["name"], rule_tangents(eqn, dxs)
+    lin = ad.linearize(derivative_graph(eqn), (False,) * len(xs) + tuple([d is not None for d in rule_dxs]))
     n = len(eqn.results)
     if any(lin.active[:n]):
         raise InternalError(f"the value in the rule of {name} depends on a tangent")
     outs = emit_call(xs[0].home, with_zero_tangents(lin.primal, len(xs), n, len(lin.active)), list(xs), f"{name}.rule")
     residuals = [v if v is not None else zeros(dxs.builder, t) for v, t in outer_residuals(lin, xs, outs[n:])]
-    present = [d for d in given if d is not None]
+    present = [d for d in rule_dxs if d is not None]
     dys = emit_call(dxs.builder, lin.tangent, [*residuals, *present], f"{name}.rule.tangent") if any(lin.active) else []
     return outs[:n], spread_tangents(eqn, spread_by_mask(dys, lin.active[n:]))
 
@@ -144,8 +144,8 @@ def spread_tangents(eqn: Eqn, dys: Sequence[MaybeValue]) -> list[MaybeValue]:
 def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[MaybeValue]]:
     """The rule, with zeros for absent tangents."""
     types = [x.type for x, w in zip(xs, eqn.attrs["wrt"], strict=True) if w]
-    given = [or_zeros(dxs.builder, d, t) for d, t in zip(rule_tangents(eqn, dxs), types, strict=True)]
-    outs = emit_call(dxs.builder, derivative_graph(eqn), [*xs, *given], f"{eqn.attrs['name']}.rule")
+    rule_dxs = [or_zeros(dxs.builder, d, t) for d, t in zip(rule_tangents(eqn, dxs), types, strict=True)]
+    outs = emit_call(dxs.builder, derivative_graph(eqn), [*xs, *rule_dxs], f"{eqn.attrs['name']}.rule")
     return outs[: len(eqn.results)], spread_tangents(eqn, outs[len(eqn.results) :])
 
 

@@ -1,7 +1,7 @@
 """Custom linear solves: solutions of A x = b by a solver from the program, as `jax.lax.custom_linear_solve` does.
 
-`solved(*consts, *b) {solve} {turned} {apply}` is the x with A x = b, where A is a linear map of the consts: `solve`
-finds x, `turned` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated: from A x = b
+`solved(*consts, *b) {solve} {transposed} {apply}` is the x with A x = b, where A is a linear map of the consts: `solve`
+finds x, `transposed` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated: from A x = b
 follows A dx = db - dA x, one more solve, and the transpose of a solve is a solve of the transposed equation. Both hold
 these regions too, so derivatives of any order use the same solver.
 """
@@ -39,12 +39,12 @@ Regions = tuple[Graph, Graph, Graph]
 
 
 def custom_solve_type(same: TypeSolver, *types: Type, regions: Regions, consts: int) -> tuple[Type, ...]:
-    """solved(*consts, *b) {solve} {turned} {apply} -> x, and further results of both solvers, such as a failure."""
-    solve, turned, apply = regions
+    """solved(*consts, *b) {solve} {transposed} {apply} -> x, and further results of both solvers, such as a failure."""
+    solve, transposed, apply = regions
     b = types[consts:]
     for region in regions:
         require_same_types(same, "solved", types, region.type[0])
-    require_same_types(same, "the results of the transposed solver", turned.type[1], solve.type[1])
+    require_same_types(same, "the results of the transposed solver", transposed.type[1], solve.type[1])
     require_same_types(same, "the solution", solve.type[1][: len(b)], b)
     require_same_types(same, "the linear map", apply.type[1], b)
     return solve.type[1]
@@ -108,13 +108,13 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     n = const_count(eqn)
     if any(at.linear[:n]):
         raise InternalError("a solution is not linear in what its map is made of")
-    solve, turned, apply = map(without_prints, eqn.regions)
+    solve, transposed, apply = map(without_prints, eqn.regions)
     inside = (False,) * n + (True,) * (len(at.linear) - n)
     every = (True,) * (len(at.linear) - n)
     back = ad.transpose(apply, inside, every, inside).cotangents
     rows = [or_zeros(at.builder, ct, v.type) for ct, v in zip(at.cts, eqn.operands[n:], strict=False)]
     consts = nonlinear_operands(at.nonlinear[:n], at.linear[:n])
-    found = list(emit_solve(at.builder, [*consts, *rows], (turned, solve, back), n)[: len(rows)])
+    found = list(emit_solve(at.builder, [*consts, *rows], (transposed, solve, back), n)[: len(rows)])
     found = mask_unchosen(found, at)
     return [None] * n + [c if here else None for c, here in zip(found, at.linear[n:], strict=True)]
 
@@ -129,11 +129,11 @@ def mask_unchosen(found: list[Value], at: TransposeRequest) -> list[Value]:
     return [mask_by_any_choice(ct, truths, at) for ct in found] if len(truths) == len(choices) else found
 
 
-def mask_by_any_choice(ct: Value, given: list[Value], at: TransposeRequest) -> Value:
-    some = reduce(or_choices, [any_broadcast_like(choice, ct) for choice in given])
-    kept = OPS["select"].one(some, ct, zeros(ct.home, ct.type))
-    at.choices[kept] = some
-    return kept
+def mask_by_any_choice(ct: Value, choices: list[Value], at: TransposeRequest) -> Value:
+    some = reduce(or_choices, [any_broadcast_like(choice, ct) for choice in choices])
+    masked = OPS["select"].one(some, ct, zeros(ct.home, ct.type))
+    at.choices[masked] = some
+    return masked
 
 
 def linear_in(eqn: Eqn) -> Mask:
@@ -152,7 +152,7 @@ custom_linear_solve = OPS.declare(
         transpose_region=transpose,
         linear_in=linear_in,
         custom_rule_name=lambda eqn: eqn.regions[0].name,
-        doc="""solved(*consts, *b) {solve} {turned} {apply}: the x with A x = b, by the solver in `solve`. `apply` is A,
-        `turned` the solver for its transpose. Kinks: none, where A has an inverse.""",
+        doc="""solved(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in `solve`. `apply` is A,
+        `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )
 )

@@ -27,9 +27,9 @@ def tangent_types(types: Sequence[Type]) -> list[Type]:
 def wrt_tangent_types(same: TypeSolver, name: str, f: Graph, wrt: Mask) -> list[Type]:
     """The tangent types of the params that `wrt` selects."""
     same.require(len(wrt) == len(f.params), "{}: `wrt` has {} entries for {} params", name, len(wrt), len(f.params))
-    asked = [p.type for p, w in zip(f.params, wrt, strict=True) if w]
-    same.require(all(differentiable_mask(asked)), "{}: an integer or boolean has no derivative", name)
-    return tangent_types(asked)
+    selected = [p.type for p, w in zip(f.params, wrt, strict=True) if w]
+    same.require(all(differentiable_mask(selected)), "{}: an integer or boolean has no derivative", name)
+    return tangent_types(selected)
 
 
 def jvp_type(same: TypeSolver, *types: Type, regions: tuple[Graph], wrt: Mask) -> tuple[Type, ...]:

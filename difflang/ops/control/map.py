@@ -65,7 +65,7 @@ def map_reference(evaluate: Any, *arrays: Any, regions: tuple[Graph], consts: in
     for i in range(length):
         reads = [sequence_item(x, i, t) for x, t in zip(arrays[consts:], items, strict=True)]
         instances.append(evaluate(body, *arrays[:consts], *reads))
-    return [stack_items([lane[j] for lane in instances], r.type) for j, r in enumerate(body.results)]
+    return [stack_items([instance[j] for instance in instances], r.type) for j, r in enumerate(body.results)]
 
 
 def stack_items(items: list[Any], type: Type) -> Any:
@@ -90,29 +90,29 @@ def map_lower(lowering: Any, *arrays: Any, regions: tuple[Graph], consts: int, l
     inner = restrict_region(lowering, body, tensors) if histories else body
     sequences, rebuilt = batch_inputs(lowering, xs)
 
-    def lane(_: Any, *items: Any) -> Any:
+    def instance(_: Any, *items: Any) -> Any:
         return tuple(lowering.graph(inner, *fixed, *rebuilt(items)))
 
     if length and (inner.effectful or may_diverge(inner) or len(sequences) < len(xs)):
-        found = sequential_map(jax, length, sequences, lane, [r.type for r in inner.results])
+        found = sequential_map(jax, length, sequences, instance, [r.type for r in inner.results])
     # The iota gives `vmap` a batch axis where no operand has one.
     else:
         with lowering.batch_scope(length):
-            found = list(jax.vmap(lane, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
+            found = list(jax.vmap(instance, axis_size=length)(jax.lax.iota(np.int32, length), *sequences))
     if not histories:
         return found
     run = MapRun(restrict_silently(lowering, body, histories), fixed, xs)
     return merge_histories(found, [HistoryOutput(run, i) for i in range(len(histories))], types)
 
 
-def sequential_map(jax: Any, length: int, sequences: list[Any], lane: Any, types: Sequence[Type]) -> list[Any]:
+def sequential_map(jax: Any, length: int, sequences: list[Any], instance: Any, types: Sequence[Type]) -> list[Any]:
     """One instance after the other, as a loop."""
     lax = jax.lax
     buffers = tuple([lax.full((length, *t.shape), zero_array(Tensor(t.dtype))) for t in types if isinstance(t, Tensor)])
 
     def body(at: Any) -> Any:
         i, ys = at
-        outs = lane(i, *[read_item(lax, x, i) for x in sequences])
+        outs = instance(i, *[read_item(lax, x, i) for x in sequences])
         return lax.add(i, int32_one()), tuple([write_item(lax, y, v, i) for y, v in zip(ys, outs, strict=True)])
 
     return list(
@@ -155,8 +155,8 @@ def batch_inputs(lowering: Any, xs: Any) -> tuple[list[Any], Any]:
             first, last, rebuilt = inner[run]
             return lowering.graph(run.body, *run.fixed, *rebuilt(items[first:last]))
 
-        again, rest = HistoryReplay(rerun), iter(items)
-        return [again(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]
+        replay, rest = HistoryReplay(rerun), iter(items)
+        return [replay(x) if isinstance(x, HistoryValue) else next(rest) for x in xs]
 
     return sequences, rebuild_items
 
@@ -226,15 +226,15 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     """The map of the transpose: cotangents of consts are summed over the instances, those of xs stacked."""
     (body,), nc = eqn.regions, eqn.attrs["consts"]
-    given = at.ct_choices
-    back = ad.transpose(body, at.linear, presence_mask(at.cts), has_choice=presence_mask(given))
+    ct_choices = at.ct_choices
+    back = ad.transpose(body, at.linear, presence_mask(at.cts), has_choice=presence_mask(ct_choices))
     if not any(back.active):
         return [None] * len(at.linear)
     consts, xs = (
         nonlinear_operands(at.nonlinear[:nc], at.linear[:nc]),
         nonlinear_operands(at.nonlinear[nc:], at.linear[nc:]),
     )
-    sequences = [*xs, *present_values(at.cts), *present_values(given)]
+    sequences = [*xs, *present_values(at.cts), *present_values(ct_choices)]
     shared = sum(back.active[:nc])
     if any(isinstance(r.type, History) for r in back.graph.results[:shared]):
         outs = transpose_as_loop(at.builder, back.cotangents, eqn, consts, sequences, (len(xs), shared))

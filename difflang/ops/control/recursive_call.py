@@ -26,21 +26,21 @@ def reject_unfinished(*_: Any, **__: Any) -> NoReturn:
 
 
 def recursion_in_rule_error(span: Span) -> DifflangError:
-    """A call in the rule of a function that it leads back to. Errors: DL1108."""
+    """A recursive call inside the function's own derivative rule. Errors: DL1108."""
     message = "a function calls itself inside a rule, but a rule cannot be suspended and resumed"
     fix = "call it outside, and pass its value in"
     return DifflangError(Diagnostic("DL1108", message, (Label(span, "this calls it"),), (fix,)))
 
 
 def recursion_in_derivative_error(span: Span) -> DifflangError:
-    """A call inside a derivative of the function that is called. Errors: DL0410."""
+    """A recursive call inside a derivative of the same function. Errors: DL0410."""
     message = "a function calls itself inside a derivative: the order of the derivative is known only at run time"
     fixes = "call it outside the derivative, and pass its value in", "let a size, `n: dim`, determine the depth"
     return DifflangError(Diagnostic("DL0410", message, (Label(span, "this calls it"),), fixes))
 
 
 def recursion_in_checkpoint_error(span: Span) -> DifflangError:
-    """A call in what reverse mode is told to compute again, a block or the steps of a loop. Errors: DL0801."""
+    """A recursive call in what reverse mode should recompute, a block or the steps of a loop. Errors: DL0801."""
     message = "a function calls itself inside a `checkpoint`: this is not implemented yet"
     fixes = (
         "call it outside the block or loop, and pass its value in",

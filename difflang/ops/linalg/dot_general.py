@@ -113,8 +113,8 @@ def dot_transpose(
     start = b + (len(rows) if side == 0 else 0)
     over = tuple(range(start, start + len(columns)))
     expected = tuple(range(tensor_type(x).rank))
-    order, turned = (*theirs[0], *rows, *summed), (*theirs[0], *summed, *rows)
-    if turned == expected != order:
+    order, swapped = (*theirs[0], *rows, *summed), (*theirs[0], *summed, *rows)
+    if swapped == expected != order:
         return dot_general.one(conj_if_complex(y), ct, contract=(columns, over), batch=(theirs[1], tuple(range(b))))
     product = dot_general.one(ct, conj_if_complex(y), contract=(over, columns), batch=(tuple(range(b)), theirs[1]))
     return (

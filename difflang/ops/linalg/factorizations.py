@@ -107,7 +107,7 @@ solve_triangular = OPS.declare(
         accepts=MATRIX_DTYPES,
         cost=lambda a, b, **_: a.shape[-1] * np.prod(b.shape),
         samples=(
-            *(OpExample(((3, 3), (3, 2)), way, GradedMatrices()) for way in TRIANGULAR_CASES),
+            *(OpExample(((3, 3), (3, 2)), case, GradedMatrices()) for case in TRIANGULAR_CASES),
             OpExample(((2, 2, 2), (2, 2, 1)), TRIANGULAR_CASES[0], GradedMatrices()),
             OpExample(((1, 1), (1, 3)), TRIANGULAR_CASES[0], GradedMatrices()),
             OpExample(((0, 0), (0, 2)), TRIANGULAR_CASES[0], GradedMatrices()),

@@ -257,10 +257,10 @@ def insert_checkpoint(
     the dropped state.
     """
     jnp, lax, (kept, slots) = jax.numpy, jax.lax, order
-    number, apart, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
+    number, interval, most = [np.arange(size.slots, dtype=np.int32), *map(np.int32, (size.steps, size.slots))]
     # Without a first phase that stores all states, the first interval may be shorter.
-    before = count if size.store_all_up_to else count + apart - int32_one()
-    held = lax.min(lax.div(before, apart), most)
+    before = count if size.store_all_up_to else count + interval - int32_one()
+    held = lax.min(lax.div(before, interval), most)
     full = held == most
     place = lax.select(full, choose_dropped_slot(jax, size, kept, place, count), place)
     at = lax.select(full, place, held)
@@ -272,10 +272,10 @@ def insert_checkpoint(
 
 def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, count: Array) -> Array:
     """The position of the state to drop, where the previous one was dropped at `place`."""
-    lax, slots, apart = jax.lax, size.slots, np.int32(size.steps)
+    lax, slots, interval = jax.lax, size.slots, np.int32(size.steps)
 
     def dropped() -> Array:
-        more = lax.div(jax.numpy.append(kept, count), np.full(slots + 1, apart))
+        more = lax.div(jax.numpy.append(kept, count), np.full(slots + 1, interval))
         return binomial_schedule.choose_dropped(jax.numpy, more, more[-1] + int32_one(), partial(suffix_sums, lax))
 
     if slots < 3:
@@ -284,9 +284,9 @@ def choose_dropped_slot(jax: Any, size: StoreSize, kept: Array, place: Array, co
         read_item(lax, kept, place - int32_one()),
         read_item(lax, kept, lax.min(place + int32_one(), np.int32(slots - 1))),
     )
-    joined = lax.div(lax.select(place == slots - 1, count, after) - before, apart)
+    joined = lax.div(lax.select(place == slots - 1, count, after) - before, interval)
     near = lax.min(binomial_schedule.choose_dropped_fast(jax.numpy, joined, place, slots), np.int32(slots - 1))
-    far = lax.div(count, apart) >= binomial_schedule.reach_table(slots)[slots, 2] - np.int32(2)
+    far = lax.div(count, interval) >= binomial_schedule.reach_table(slots)[slots, 2] - np.int32(2)
     return lax.cond(far, dropped, lambda: near)
 
 

@@ -82,11 +82,15 @@ class HistoryView(Struct, frozen=True, eq=False):
         if run in self.carried_states:
             return list(self.carried_states[run])
         at, ordinal = lax.sub(self.index, self.low), run.step_number(lax, self.index)
-        again = [read_item(lax, r, at) for r in self.chunk_states.get(run, ())]
-        if again and not run.may_store_all:
-            return again
+        recomputed = [read_item(lax, r, at) for r in self.chunk_states.get(run, ())]
+        if recomputed and not run.may_store_all:
+            return recomputed
         kept = [read_item(lax, s, ordinal) for s in self.stores.get(run, run.slots)]
-        return [lax.select(run.all_stored(lax), k, a) for k, a in zip(kept, again, strict=True)] if again else kept
+        return (
+            [lax.select(run.all_stored(lax), k, a) for k, a in zip(kept, recomputed, strict=True)]
+            if recomputed
+            else kept
+        )
 
     def rerun(self, run: LoopRun, graph: Graph, state: Arrays | None = None) -> list[Any]:
         source = run.source
@@ -133,9 +137,9 @@ class ChunkReplayer:
             return tuple([self.lax.full((*first, *s.shape[1:]), np.zeros((), s.dtype)) for s in run.slots])
 
         nowhere = (np.asarray(-1, np.int32),) * len(self.runs)
-        tapes = [(*r.order, tuple(r.slots)) for r in self.runs]
-        rooms = [blank(r, self.steps) for r in self.runs]
-        return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(tapes), tuple(rooms))
+        stores = [(*r.order, tuple(r.slots)) for r in self.runs]
+        chunk_states = [blank(r, self.steps) for r in self.runs]
+        return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(stores), tuple(chunk_states))
 
     def fill_chunk(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
         """Recompute the states before the steps from `low` to `high` that are not stored."""
@@ -161,23 +165,32 @@ class ChunkReplayer:
         lax, numbers = self.lax, range(len(self.runs))
         low, high, waiting = [read_item(lax, read_item(lax, frames, owner), np.int32(i)) for i in range(3)]
         needed = [self.must_replay(owner, i) for i in numbers]
-        legs, rooms = [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)], list(held.chunk_states)
+        progress, chunk_states = (
+            [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)],
+            list(held.chunk_states),
+        )
         ready, following = np.asarray(True), owner
         for i in reversed(numbers):
             run = self.runs[i]
             due = lax.sub(run.count, high) if run.source.reverse else low
-            mine = lax.bitwise_and(ready, lax.bitwise_and(needed[i], lax.ne(legs[i].at, due)))
-            legs[i] = apply_if(lax, mine, partial(self.plan_segment, i, due), legs[i])
-            opens = lax.bitwise_and(mine, lax.ne(legs[i].at, due))
-            frame = self.frame(*self.towards(i, legs[i]), owner)
+            mine = lax.bitwise_and(ready, lax.bitwise_and(needed[i], lax.ne(progress[i].at, due)))
+            progress[i] = apply_if(lax, mine, partial(self.plan_segment, i, due), progress[i])
+            opens = lax.bitwise_and(mine, lax.ne(progress[i].at, due))
+            frame = self.frame(*self.towards(i, progress[i]), owner)
             frames = write_item(lax, frames, lax.select(opens, frame, read_item(lax, frames, np.int32(i))), np.int32(i))
             following = lax.select(opens, np.int32(i), following)
             ready = lax.bitwise_and(ready, lax.bitwise_not(mine))
         for i in numbers:
-            asked, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
-            legs[i], rooms[i] = self.advance_loop(i, owner, (low, high), (asked, own), legs, rooms)
-        at, until, states, tapes = zip(*legs, strict=True)
-        return lax.select(ready, waiting, following), frames, ReplayState(at, until, states, tapes, tuple(rooms))
+            requested, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
+            progress[i], chunk_states[i] = self.advance_loop(
+                i, owner, (low, high), (requested, own), progress, chunk_states
+            )
+        at, until, states, stores = zip(*progress, strict=True)
+        return (
+            lax.select(ready, waiting, following),
+            frames,
+            ReplayState(at, until, states, stores, tuple(chunk_states)),
+        )
 
     def must_replay(self, owner: Array, number: int) -> Array:
         """Whether a loop, or the reader, reads source loop `number`, and that does not store every state."""
@@ -186,47 +199,47 @@ class ChunkReplayer:
             read_item(self.lax, owners, owner), self.lax.bitwise_not(self.runs[number].all_stored(self.lax))
         )
 
-    def towards(self, number: int, leg: ReplayProgress) -> tuple[Array, Array]:
+    def towards(self, number: int, loop: ReplayProgress) -> tuple[Array, Array]:
         """The next steps of a source loop: one chunk at a time if it reads others."""
         lax, run = self.lax, self.runs[number]
-        count = lax.sub(leg.until, leg.at)
+        count = lax.sub(loop.until, loop.at)
         if any(self.reads[number]):
             count = lax.min(count, np.int32(self.steps))
-        low = lax.sub(lax.sub(run.count, leg.at), count) if run.source.reverse else leg.at
+        low = lax.sub(lax.sub(run.count, loop.at), count) if run.source.reverse else loop.at
         return low, lax.add(low, count)
 
-    def plan_segment(self, number: int, due: Array, leg: ReplayProgress) -> ReplayProgress:
+    def plan_segment(self, number: int, due: Array, loop: ReplayProgress) -> ReplayProgress:
         """Store the state at which a segment ended, or restart from the last one stored up to `due`; then plan the next
         segment.
         """
         jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
         last = np.int32(size.slots)
-        kept, slots, states = leg.store
+        kept, slots, states = loop.store
         held = count_until(jax, kept, due)
         newest = read_item(lax, kept, held - int32_one())
         if self.runs[number].source.reverse == self.reverse and size.slots > 2:
             far = due - newest > size.steps
             kept, slots, held = reset_slots(jax.numpy, kept, slots, (held, newest), far)
-        near = (newest <= leg.at) & (leg.at <= due)
-        ended = near & (leg.at == leg.until) & (newest < leg.at) & (held < last)
+        near = (newest <= loop.at) & (loop.at <= due)
+        ended = near & (loop.at == loop.until) & (newest < loop.at) & (held < last)
         start = read_item(lax, slots, held - int32_one())
-        state = apply_if(lax, ~near, lambda _: tuple([read_item(lax, s, start) for s in states]), leg.state)
-        at = lax.select(near, leg.at, newest)
+        state = apply_if(lax, ~near, lambda _: tuple([read_item(lax, s, start) for s in states]), loop.state)
+        at = lax.select(near, loop.at, newest)
         place = read_item(lax, slots, held)
         states = apply_if(
             lax, ended, lambda s: tuple([write_item(lax, x, y, place) for x, y in zip(s, state, strict=True)]), states
         )
         kept = jax.numpy.where(ended & (np.arange(size.slots, dtype=np.int32) == held), at, kept)
-        free, apart = last + int32_one() - held - ended.astype(np.int32), np.int32(size.steps)
+        free, interval = last + int32_one() - held - ended.astype(np.int32), np.int32(size.steps)
         table, chunks = (
             binomial_schedule.reach_table(size.slots),
-            lax.div(due - at + np.int32(size.steps - 1), apart) + int32_one(),
+            lax.div(due - at + np.int32(size.steps - 1), interval) + int32_one(),
         )
         far = binomial_schedule.first_advance(
             jax.numpy, chunks, read_item(lax, table, free), read_item(lax, table, free - int32_one())
         )
-        goes_on = near & ~ended & (newest < leg.at) & (leg.at < leg.until) & (leg.until <= due)
-        until = lax.select(goes_on, leg.until, lax.min(due, at + far * apart))
+        goes_on = near & ~ended & (newest < loop.at) & (loop.at < loop.until) & (loop.until <= due)
+        until = lax.select(goes_on, loop.until, lax.min(due, at + far * interval))
         return ReplayProgress(at, until, state, (kept, slots, states))
 
     def advance_loop(
@@ -235,35 +248,37 @@ class ChunkReplayer:
         owner: Array,
         steps: tuple[Array, Array],
         why: tuple[Array, Array],
-        legs: list[ReplayProgress],
-        rooms: Any,
+        progress: list[ReplayProgress],
+        chunk_states: Any,
     ) -> tuple[ReplayProgress, Any]:
         """Advance a source loop through the owner's chunk, recording the state before each step, or through its own
         steps.
         """
-        lax, run, leg, (low, high), (asked, own) = self.lax, self.runs[number], legs[number], steps, why
+        lax, run, loop, (low, high), (requested, own) = self.lax, self.runs[number], progress[number], steps, why
         size = lax.sub(high, low)
-        tapes = {r: other.store[2] for r, other in zip(self.runs, legs, strict=True)}
-        chunks = {r: room for r, room, reads in zip(self.runs, rooms, self.reads[number], strict=True) if reads}
+        stores = {r: other.store[2] for r, other in zip(self.runs, progress, strict=True)}
+        chunks = {
+            r: chunk for r, chunk, reads in zip(self.runs, chunk_states, self.reads[number], strict=True) if reads
+        }
         # A reader in the opposite direction meets the last state of a chunk first and does not need the one after it.
         along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
         others = lax.sub(size, lax.select(read_item(lax, np.asarray(along), owner), int32_zero(), int32_one()))
-        count = lax.select(own, size, lax.select(asked, others, int32_zero()))
+        count = lax.select(own, size, lax.select(requested, others, int32_zero()))
 
-        def store_state(k: Array, state: Any, room: Any) -> Any:
+        def store_state(k: Array, state: Any, chunk: Any) -> Any:
             place = lax.sub(lax.sub(size, int32_one()), k) if run.source.reverse else k
-            return apply_if(lax, asked & (k < size), lambda at: write_items(lax, at, state, place), room)
+            return apply_if(lax, requested & (k < size), lambda at: write_items(lax, at, state, place), chunk)
 
         def body(at: Any) -> Any:
-            k, state, room = at
+            k, state, chunk = at
             i = lax.sub(lax.sub(high, int32_one()), k) if run.source.reverse else lax.add(low, k)
-            view = HistoryView(self.lowering, i, low, tapes, chunks, {})
+            view = HistoryView(self.lowering, i, low, stores, chunks, {})
             state, k = tuple(view.rerun(run, run.source.advance, list(state))), lax.add(k, int32_one())
-            return k, state, store_state(k, state, room) if self.steps > 1 else room
+            return k, state, store_state(k, state, chunk) if self.steps > 1 else chunk
 
-        start = (int32_zero(), leg.state, store_state(int32_zero(), leg.state, rooms[number]))
-        _, state, room = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)
-        return leg._replace(at=lax.add(leg.at, count), state=state), room
+        start = (int32_zero(), loop.state, store_state(int32_zero(), loop.state, chunk_states[number]))
+        _, state, chunk = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)
+        return loop._replace(at=lax.add(loop.at, count), state=state), chunk
 
 
 def reset_slots(jnp: Any, kept: Array, slots: Array, last: Any, far: Array) -> tuple[Array, Array, Array]:
@@ -338,13 +353,13 @@ class HistoryReader:
 
     def chunk_boundary(self, k: Array) -> tuple[Array, Array]:
         """Whether the next step is the first of an interval, and where that interval ends."""
-        lax, apart = self.lax, np.int32(self.steps)
+        lax, interval = self.lax, np.int32(self.steps)
         if self.walk.reverse:
             left = lax.sub(self.walk.limit, k)
-            before = lax.mul(lax.div(lax.sub(left, int32_one()), apart), apart)
-            return lax.eq(lax.rem(left, apart), int32_zero()), lax.sub(self.walk.limit, before)
-        before = lax.mul(lax.div(k, apart), apart)
-        return lax.eq(k, before), lax.add(before, apart)
+            before = lax.mul(lax.div(lax.sub(left, int32_one()), interval), interval)
+            return lax.eq(lax.rem(left, interval), int32_zero()), lax.sub(self.walk.limit, before)
+        before = lax.mul(lax.div(k, interval), interval)
+        return lax.eq(k, before), lax.add(before, interval)
 
     def stepwise(self, until: Array | None, chunk: tuple[Array, ReplayState] | None, at: tuple[Array, Any]) -> Any:
         """The steps up to `until`, or to the end."""
@@ -365,9 +380,9 @@ class HistoryReader:
         if chunk is None:
             return HistoryView(self.lowering, index, int32_zero(), {}, {}, {})
         low, held = chunk
-        tapes = {run: tape[2] for run, tape in zip(self.chunked, held.stores, strict=True)}
+        stores = {run: store[2] for run, store in zip(self.chunked, held.stores, strict=True)}
         return HistoryView(
-            self.lowering, index, low, tapes, dict(zip(self.chunked, held.chunk_states, strict=True)), {}
+            self.lowering, index, low, stores, dict(zip(self.chunked, held.chunk_states, strict=True)), {}
         )
 
 

@@ -71,7 +71,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
     moving = tuple([x.type.tangent is not None for x in xs[:k]])
     active = (*moving, *presence_mask(dxs.values[k:]))
     forth = ad.jvp(step, active, (*moving, *[False] * (len(eqn.results) - k)))
-    turned = ad.jvp(back, active, moving)
+    inverse = ad.jvp(back, active, moving)
     more, n, m = sum(moving), len(xs), len(eqn.results)
     of_state = [or_zeros(dxs.builder, d, x.type) for d, x, a in zip(dxs.values, xs, moving, strict=False) if a]
     operands = [*xs[:k], *of_state, *xs[k:], *present_values(dxs.values[k:])]
@@ -81,7 +81,7 @@ def jvp(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value], list[
             interleave_tangents(forth.graph.params, k, more, n),
             interleave_tangents(forth.graph.results, k, more, m),
         ),
-        with_signature(turned.graph, interleave_tangents(turned.graph.params, k, more, n)),
+        with_signature(inverse.graph, interleave_tangents(inverse.graph.params, k, more, n)),
     )
     outs = dxs.builder.emit(invertible, operands, regions, state=k + more, name=f"{eqn.attrs['name']}.jvp")
     rest = k + more + m - k

@@ -110,8 +110,8 @@ def loop_lower(
         limit = np.asarray(length, np.int32)
     known = length if exact and isinstance(length, int) else None
     size = StoreRequest(keep[0], keep[1], known, len(keep) > 2) if history_outputs or length is None else None
-    given, outputs = (fixed, state, xs), (length, history_outputs)
-    looped = LoopLowering(lowering, limit, regions, given, outputs, reverse, exact, size, reversible)
+    operands, outputs = (fixed, state, xs), (length, history_outputs)
+    looped = LoopLowering(lowering, limit, regions, operands, outputs, reverse, exact, size, reversible)
     # No step is taken, and there is no item to read while tracing one.
     if length == 0:
         return [np.asarray(0, np.int32), *state, *looped.outputs(looped.start, np.asarray(0, np.int32))]
@@ -137,12 +137,12 @@ class LoopLowering:
     """
 
     def __init__(
-        self, lowering: Any, limit: Array, regions: tuple[Graph, ...], given: tuple[Any, Any, Any],
-        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, asked: StoreRequest | None, undo: bool = False,
+        self, lowering: Any, limit: Array, regions: tuple[Graph, ...], operands: tuple[Any, Any, Any],
+        outputs: tuple[Dim | None, int], reverse: bool, exact: bool, request: StoreRequest | None, undo: bool = False,
     ) -> None:  # fmt: skip
         # Not JAX's `scan`: this counter has 32 bits whatever the x64 setting, and less is traced.
         self.lowering, self.limit, self.exact, self.reverse = lowering, limit, exact, reverse
-        self.fixed, state, xs = given
+        self.fixed, state, xs = operands
         self.xs = with_checkpoint_stores(xs)
         for run in source_loops(self.xs) if not exact else ():
             # A rerun loop may end a step earlier or later, by rounding: only its own steps can be read.
@@ -157,7 +157,7 @@ class LoopLowering:
         )
         moved = results_on_host(step)
         arrays = [(t, r) for t, r in zip(self.types, step.results[self.carry :], strict=True) if isinstance(t, Tensor)]
-        room = [
+        outputs_start = [
             lowering.zeros_on_host(t) if r in moved else lax.full(t.shape, initial_fill(t, i if exact else 0))
             for i, (t, r) in enumerate(arrays)
         ]
@@ -170,37 +170,37 @@ class LoopLowering:
             reads = (list(self.fixed), list(self.xs))
             of = partial(ReplaySource.of, lowering, alone, len(self.fixed), self.carry, places, reads, reverse)
             if undo and not source_loops(self.xs):
-                self.reversible_run = self.make_reversible(alone, of, given, asked)
+                self.reversible_run = self.make_reversible(alone, of, operands, request)
             if self.reversible_run is None:
                 able = not any([run.source.size for run in source_loops(self.xs)]) and all(
                     array_mask(alone, self.carry)
                 )
-                asked = asked and asked._replace(residuals=asked.residuals and able)
+                request = request and request._replace(residuals=request.residuals and able)
                 self.store = CheckpointStore(
-                    lowering, of(asked), list(state), length if isinstance(length, int) else None
+                    lowering, of(request), list(state), length if isinstance(length, int) else None
                 )
                 kept = self.store.start
         # Whether steps also write their residuals.
         self.step_with_residuals, self.stores_residuals = self.step, False
-        rooms: tuple[Array, ...] = ()
-        if self.taped:
+        buffers: tuple[Array, ...] = ()
+        if self.residual_store:
             read = [step.results[self.carry + i] for i in saved]
             self.step_with_residuals = lowering.restrict_results(step, [*self.step.results, *read])
-            rooms = tuple([
-                lax.full((self.taped.residual_steps, *t.shape), initial_fill(t, i))
+            buffers = tuple([
+                lax.full((self.residual_store.residual_steps, *t.shape), initial_fill(t, i))
                 for i, t in enumerate([r.type for r in read])
                 if isinstance(t, Tensor)
             ])  # fmt: skip
-        self.start = (tuple(state), tuple(room), kept, rooms)
+        self.start = (tuple(state), tuple(outputs_start), kept, buffers)
 
     @property
-    def taped(self) -> StoreSize | None:
+    def residual_store(self) -> StoreSize | None:
         """The size of its store, if that also buffers residuals."""
         size = self.store.source.size if self.store else None
         return size if size and size.residual_steps else None
 
     def make_reversible(
-        self, step: Graph, of: Callable[..., ReplaySource], given: tuple[Any, Any, Any], asked: StoreRequest | None
+        self, step: Graph, of: Callable[..., ReplaySource], operands: tuple[Any, Any, Any], request: StoreRequest | None
     ) -> Callable[[list[Array], Array], ReversibleRun] | None:
         """A function from the last state and the step count to a run that stores no more; None if a step has no
         inverse.
@@ -217,10 +217,10 @@ class LoopLowering:
 
         def reversible_run(last: list[Array], count: Array) -> ReversibleRun:
             def rerun_with_store() -> LoopRun:
-                again = LoopLowering(self.lowering, count, (step,), given, (None, 0), self.reverse, False, asked)
+                again = LoopLowering(self.lowering, count, (step,), operands, (None, 0), self.reverse, False, request)
                 return next(x.run for x in again.run() if isinstance(x, HistoryOutput) and isinstance(x.run, LoopRun))
 
-            first, final = [[state[i] for i in source.state_carries] for state in (given[1], last)]
+            first, final = [[state[i] for i in source.state_carries] for state in (operands[1], last)]
             return ReversibleRun(source, (), [], [], count, back, (first, final), rerun_with_store)
 
         return reversible_run
@@ -235,8 +235,8 @@ class LoopLowering:
         along = ReversibleStepLoop(self.lowering, self, self.xs)
         reader, start = HistoryReader(self.lowering, self.xs, along), along.start(self.start)
         with self.lowering.loop_scope():
-            if self.taped:
-                at = reader.stepwise(np.int32(self.taped.head), None, (int32_zero(), start))
+            if self.residual_store:
+                at = reader.stepwise(np.int32(self.residual_store.head), None, (int32_zero(), start))
                 self.stores_residuals = True
                 count, state = reader.stepwise(None, None, at)
             else:
@@ -255,15 +255,15 @@ class LoopLowering:
 
     def begin_chunk(self, count: Array, state: Any, apart: Array, boundary: Array) -> tuple[Any, Array]:
         """Prepare the store for the next chunk; see `CheckpointStore.begin_chunk`."""
-        carried, ys, kept, rooms = state
+        carried, ys, kept, buffers = state
         if not self.store:
             return state, np.asarray(INT32_MAX, np.int32)
         kept, latest = self.store.begin_chunk(kept, count, apart, boundary)
-        return (carried, ys, kept, rooms), latest
+        return (carried, ys, kept, buffers), latest
 
     def take_step(self, count: Array, index: Array, view: HistoryView, state: Any) -> Any:
         """Take one step."""
-        lax, (carried, ys, kept, rooms) = self.lowering.jax.lax, state
+        lax, (carried, ys, kept, buffers) = self.lowering.jax.lax, state
         if self.store and not self.stores_residuals:
             kept = self.store.record_state(kept, count, list(carried))
         items = last_params(self.step.params, len(self.xs))
@@ -272,18 +272,18 @@ class LoopLowering:
         outs = self.lowering.graph(step, index, *self.fixed, *carried, *reads)
         saved = self.carry + len(ys)
         ys = tuple([write_item(lax, y, v, index) for y, v in zip(ys, outs[self.carry : saved], strict=True)])
-        if self.taped and self.stores_residuals:
-            rooms = write_items(lax, rooms, outs[saved:], lax.sub(count, np.int32(self.taped.head)))
-        return tuple(outs[: self.carry]), ys, kept, rooms
+        if self.residual_store and self.stores_residuals:
+            buffers = write_items(lax, buffers, outs[saved:], lax.sub(count, np.int32(self.residual_store.head)))
+        return tuple(outs[: self.carry]), ys, kept, buffers
 
     def outputs(self, state: Any, count: Array) -> list[Any]:
         """The outputs of the steps: arrays and histories."""
-        carried, ys, kept, rooms = state
+        carried, ys, kept, buffers = state
         histories: list[Any] = []
         if self.reversible_run:
             reversed_run = self.reversible_run(list(carried), count)
             histories = [HistoryOutput(reversed_run, i) for i in range(len(self.types) - len(ys))]
         elif self.store:
-            run = LoopRun(self.store.source, kept.order, list(kept.slots), list(rooms), count)
+            run = LoopRun(self.store.source, kept.order, list(kept.slots), list(buffers), count)
             histories = [HistoryOutput(run, i) for i in range(len(self.types) - len(ys))]
         return merge_histories(ys, histories, self.types)

@@ -219,8 +219,8 @@ def emit_loop(
     carry, ys = split_at(regions[0].results, attrs["carry"])
     step = regions[0].with_results([*carry, *[ys[i] for i in order]])
     outs = builder.emit(loop, operands, (step, *regions[1:]), **others, history_outputs=sum(kinds))
-    first, given = split_at(outs, 1 + len(carry))
-    found = dict(zip(order, given, strict=True))
+    first, outputs = split_at(outs, 1 + len(carry))
+    found = dict(zip(order, outputs, strict=True))
     return [*first, *[found[i] for i in range(len(kinds))]]
 
 
@@ -275,7 +275,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     outputs.
     """
     form, (step,) = LoopAttrs.of(eqn), eqn.regions
-    is_linear, given = form.parts(at.linear), form.parts(at.nonlinear)
+    is_linear, primal = form.parts(at.linear), form.parts(at.nonlinear)
     if is_linear.first:
         raise InternalError("a loop cannot be linear in its limit")
     # A tangent loop carries only tangents.
@@ -284,7 +284,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     back = transpose_step(ad, step, mask, incoming)
     if not any(back.active):
         return [None] * len(at.linear)
-    consts, xs = nonlinear_operands(given.consts, is_linear.consts), nonlinear_operands(given.xs, is_linear.xs)
+    consts, xs = nonlinear_operands(primal.consts, is_linear.consts), nonlinear_operands(primal.xs, is_linear.xs)
     start = initial_carry(at.builder, back, step, incoming)
     sums = incoming.count_by_group(back.active)[0] + incoming.count_by_group(back.chosen)[0]
     whole = accumulating_step(
@@ -292,7 +292,7 @@ def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
     )
     totals = [zeros(at.builder, r.type) for r in whole.results[:sums]]
     limit, ys = (
-        form.derived_limit(at.builder, given.first),
+        form.derived_limit(at.builder, primal.first),
         [*present_values(incoming.cts[form.carry :]), *present_values(incoming.choices[form.carry :])],
     )
     attrs: dict[str, Any] = {

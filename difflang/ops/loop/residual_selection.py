@@ -48,17 +48,17 @@ def minimize_residuals(
     `consts` and `items` are params of the primal that the tangent gets for free.
     Cost: one walk over the primal.
     """
-    given = {*consts, *items}
-    free = given.union(*[eqn.results for eqn in invariant_eqns(lin.primal, consts)])
+    available = {*consts, *items}
+    free = available.union(*[eqn.results for eqn in invariant_eqns(lin.primal, consts)])
     maker = {r: eqn for eqn in lin.primal.eqns for r in eqn.results}
     moving = [r for r in lin.residuals if r not in free]
     kept = choose_residuals(lin, moving, free)
     # If the loop may take no step, functions of its constants are recomputed in each step, not once outside: there a
     # derivative that no step needs, but is infinite, would meet the zeros of a second derivative.
     # Values computed from nothing are recomputed anyway.
-    have = {v for v in kept | (free if surely else given) if v not in maker or maker[v].operands}
-    again = eqns_to_recompute(moving if surely else lin.residuals, have, maker)
-    return recompute_in_tangent(lin, again) if again else lin
+    have = {v for v in kept | (free if surely else available) if v not in maker or maker[v].operands}
+    steps = eqns_to_recompute(moving if surely else lin.residuals, have, maker)
+    return recompute_in_tangent(lin, steps) if steps else lin
 
 
 def choose_residuals(lin: LinearizedGraph, moving: list[Value], free: set[Value]) -> set[Value]:
@@ -127,7 +127,7 @@ def is_streaming(eqn: Eqn) -> bool:
     return not eqn.regions and (eqn.op.elementwise or eqn.op.name in LIGHT_OPS)
 
 
-def residual_leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
+def residual_leaves(residual: Value, kept: set[Value], recomputable: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
     """What else to keep for a residual: the values it is computed from, or itself if these are larger or too many
     equations.
     """
@@ -138,7 +138,7 @@ def residual_leaves(residual: Value, kept: set[Value], again: set[Eqn], maker: d
         eqn = maker.get(value)
         if value in kept or eqn in made:
             continue
-        if eqn is None or eqn not in again:
+        if eqn is None or eqn not in recomputable:
             found.add(value)
             continue
         made.add(eqn)
@@ -214,10 +214,10 @@ def total_bytes(values: Iterable[Value]) -> int:
     return sum(v.type.bytes for v in values if isinstance(v.type, Tensor))
 
 
-def eqns_to_recompute(wanted: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> set[Eqn]:
-    """The equations that compute `wanted` from `have`."""
+def eqns_to_recompute(targets: Iterable[Value], have: set[Value], maker: dict[Value, Eqn]) -> set[Eqn]:
+    """The equations that compute `targets` from `have`."""
     found: set[Eqn] = set()
-    todo = [v for v in wanted if v not in have]
+    todo = [v for v in targets if v not in have]
     while todo:
         value = todo.pop()
         if value not in have and maker[value] not in found:

@@ -106,9 +106,9 @@ def propagate_eqn(builder: Builder, eqn: Eqn, env: dict[Value, Value]) -> bool:
     if eqn.op is not invertible:
         return False
     state = eqn.attrs["state"]
-    given = [env.get(v) for v in (*eqn.results[:state], *eqn.operands[state:])]
-    known = [v for v in given if v is not None]
-    if len(known) < len(given):
+    inputs = [env.get(v) for v in (*eqn.results[:state], *eqn.operands[state:])]
+    known = [v for v in inputs if v is not None]
+    if len(known) < len(inputs):
         return False
     for operand, value in zip(eqn.operands, builder.inline(eqn.regions[1], *known), strict=False):
         env.setdefault(operand, value)
@@ -132,12 +132,12 @@ def with_checkpoint_stores(xs: Sequence[Any]) -> list[Any]:
     Cost: it runs once more.
     """
     runs = source_loops(xs)
-    asked = {r for owner in runs if owner.source.size for r in source_loops(owner.source.xs)}
-    if not any(isinstance(run, ReversibleRun) for run in asked):
+    sources = {r for owner in runs if owner.source.size for r in source_loops(owner.source.xs)}
+    if not any(isinstance(run, ReversibleRun) for run in sources):
         return list(xs)
     now: dict[LoopRun, LoopRun] = {}
     for run in runs:
-        found = run.rerun_with_store() if isinstance(run, ReversibleRun) and run in asked else run
+        found = run.rerun_with_store() if isinstance(run, ReversibleRun) and run in sources else run
         now[run] = replace(found, source=replace(found.source, xs=[replace_runs(x, now) for x in found.source.xs]))
     return [replace_runs(x, now) for x in xs]
 

@@ -49,17 +49,17 @@ def choose_segments(jax: Any, runs: list[LoopRun], walk: Any) -> PlannedSegments
 class PlannedSegments:
     """Segments known at compile time; carries the number of the next one. Slots are a stack."""
 
-    def __init__(self, lax: Any, legs: Array) -> None:
-        self.lax, self.legs = lax, legs
+    def __init__(self, lax: Any, segments: Array) -> None:
+        self.lax, self.segments = lax, segments
         self.start: Any = int32_zero()
 
     def should_continue(self, number: Any) -> Array:
-        return self.lax.lt(number, np.int32(len(self.legs)))
+        return self.lax.lt(number, np.int32(len(self.segments)))
 
     def next_segment(self, number: Any) -> tuple[TreeverseSegment, Any]:
-        row = read_item(self.lax, self.legs, number)
-        leg = TreeverseSegment(*[read_item(self.lax, row, np.int32(i)) for i in range(self.legs.shape[1])])
-        return leg, self.lax.add(number, int32_one())
+        row = read_item(self.lax, self.segments, number)
+        segment = TreeverseSegment(*[read_item(self.lax, row, np.int32(i)) for i in range(self.segments.shape[1])])
+        return segment, self.lax.add(number, int32_one())
 
     def store_slot(self, number: Array) -> Array:
         """The slot of the store for a position in the stack."""
@@ -106,14 +106,14 @@ class OnlineSegments:
         )
         skipped = jnp.where(fits, int32_zero(), jnp.where(free == 0, units - int32_one(), split) * each)
         kept = jnp.where(~fits & (number == held), first + skipped, kept)
-        leg = TreeverseSegment(
+        segment = TreeverseSegment(
             slot,
             begins,
             skipped,
             jnp.where(fits, far - int32_one(), int32_zero()),
             jnp.where(fits, end - begins, int32_zero()),
         )
-        return leg, (kept, jnp.where(fits, slot, held + int32_one()), jnp.where(fits, begins, end))
+        return segment, (kept, jnp.where(fits, slot, held + int32_one()), jnp.where(fits, begins, end))
 
     def store_slot(self, number: Array) -> Array:
         return read_item(self.lax, self.order, number)
@@ -122,21 +122,23 @@ class OnlineSegments:
 class Treeverse:
     """A reverse sweep through one loop. `view` makes the `HistoryView` of a step."""
 
-    def __init__(self, lax: Any, run: LoopRun, walk: Any, legs: PlannedSegments | OnlineSegments, view: Any) -> None:
-        self.lax, self.run, self.walk, self.legs, self.view = lax, run, walk, legs, view
+    def __init__(
+        self, lax: Any, run: LoopRun, walk: Any, segments: PlannedSegments | OnlineSegments, view: Any
+    ) -> None:
+        self.lax, self.run, self.walk, self.segments, self.view = lax, run, walk, segments, view
 
     def run_loop(self, state: Any) -> tuple[Array, Any]:
         """The number of steps taken, and the state after them."""
-        run, legs = self.run, self.legs
+        run, segments = self.run, self.segments
 
         def body(at: Any) -> Any:
-            come, count, slots, rooms, state = at
-            leg, come = legs.next_segment(come)
-            slots, rooms = self.advance(leg, slots, rooms)
-            return come, *self.reverse_steps(leg, count, slots, rooms, state)
+            progress, count, slots, buffers, state = at
+            segment, progress = segments.next_segment(progress)
+            slots, buffers = self.advance(segment, slots, buffers)
+            return progress, *self.reverse_steps(segment, count, slots, buffers, state)
 
-        start = (legs.start, int32_zero(), tuple(run.slots), tuple(run.residual_buffers), state)
-        _, count, _, _, state = self.lax.while_loop(lambda at: legs.should_continue(at[0]), body, start)
+        start = (segments.start, int32_zero(), tuple(run.slots), tuple(run.residual_buffers), state)
+        _, count, _, _, state = self.lax.while_loop(lambda at: segments.should_continue(at[0]), body, start)
         return count, state
 
     def step_index(self, ordinal: Array) -> Array:
@@ -144,58 +146,60 @@ class Treeverse:
         # The mapping between the two is its own inverse.
         return self.run.step_number(self.lax, ordinal)
 
-    def advance(self, leg: TreeverseSegment, slots: Any, rooms: Any) -> tuple[Any, Any]:
+    def advance(self, segment: TreeverseSegment, slots: Any, buffers: Any) -> tuple[Any, Any]:
         """The forward steps of a segment: after those skipped the state is stored, of the others each state or its
         residuals.
         """
         lax, run, source = self.lax, self.run, self.run.source
-        above = lax.add(leg.slot, int32_one())
+        above = lax.add(segment.slot, int32_one())
 
         def skip(at: Any) -> Any:
             k, state, slots = at
-            view = self.view(self.step_index(lax.add(leg.first, k)))
+            view = self.view(self.step_index(lax.add(segment.first, k)))
             state = tuple(view.rerun(run, source.advance, list(state)))
-            each = np.asarray(False) if rooms else lax.eq(leg.skipped, int32_zero())
+            each = np.asarray(False) if buffers else lax.eq(segment.skipped, int32_zero())
             place = lax.add(above, lax.select(each, k, int32_zero()))
-            kept = lax.bitwise_or(each, lax.eq(lax.add(k, int32_one()), leg.skipped))
+            kept = lax.bitwise_or(each, lax.eq(lax.add(k, int32_one()), segment.skipped))
             return (
                 lax.add(k, int32_one()),
                 state,
-                source.store_state(lax, kept, slots, state, self.legs.store_slot(place)),
+                source.store_state(lax, kept, slots, state, self.segments.store_slot(place)),
             )
 
-        def tape(at: Any) -> Any:
-            k, state, rooms = at
-            view = self.view(self.step_index(lax.add(lax.add(leg.first, leg.skipped), k)))
+        def store_residuals(at: Any) -> Any:
+            k, state, buffers = at
+            view = self.view(self.step_index(lax.add(lax.add(segment.first, segment.skipped), k)))
             outs = view.rerun(run, source.advance_with_outputs, list(state))
             state, saved = tuple(outs[: len(state)]), outs[len(state) :]
-            return lax.add(k, int32_one()), state, write_items(lax, rooms, saved, k)
+            return lax.add(k, int32_one()), state, write_items(lax, buffers, saved, k)
 
-        steps = leg.skipped if rooms else lax.add(leg.skipped, leg.stored)
-        start = (int32_zero(), tuple([read_item(lax, s, self.legs.store_slot(leg.slot)) for s in slots]), slots)
+        steps = segment.skipped if buffers else lax.add(segment.skipped, segment.stored)
+        start = (int32_zero(), tuple([read_item(lax, s, self.segments.store_slot(segment.slot)) for s in slots]), slots)
         _, state, slots = lax.while_loop(lambda at: lax.lt(at[0], steps), skip, start)
-        if rooms:
-            rooms = lax.while_loop(lambda at: lax.lt(at[0], leg.stored), tape, (int32_zero(), state, rooms))[2]
-        return slots, rooms
+        if buffers:
+            buffers = lax.while_loop(
+                lambda at: lax.lt(at[0], segment.stored), store_residuals, (int32_zero(), state, buffers)
+            )[2]
+        return slots, buffers
 
     def reverse_steps(
-        self, leg: TreeverseSegment, count: Array, slots: Any, rooms: Any, state: Any
+        self, segment: TreeverseSegment, count: Array, slots: Any, buffers: Any, state: Any
     ) -> tuple[Array, Any, Any, Any]:
         """The steps that a segment reverses."""
         lax, run, walk = self.lax, self.run, self.walk
-        first = lax.add(leg.first, leg.skipped)
+        first = lax.add(segment.first, segment.skipped)
 
         def step(at: Any) -> Any:
             k, count, state = at
             view = self.view(self.step_index(lax.add(first, k)))
-            if rooms:
-                view.replayed_outputs[run] = [read_item(lax, r, k) for r in rooms]
+            if buffers:
+                view.replayed_outputs[run] = [read_item(lax, r, k) for r in buffers]
             else:
                 view.carried_states[run] = [
-                    read_item(lax, s, self.legs.store_slot(lax.add(leg.slot, k))) for s in slots
+                    read_item(lax, s, self.segments.store_slot(lax.add(segment.slot, k))) for s in slots
                 ]
             return lax.sub(k, int32_one()), lax.add(count, int32_one()), walk.take_step(count, view.index, view, state)
 
-        start = (lax.sub(leg.back, int32_one()), count, state)
+        start = (lax.sub(segment.back, int32_one()), count, state)
         _, count, state = lax.while_loop(lambda at: lax.ge(at[0], int32_zero()), step, start)
-        return count, slots, rooms, state
+        return count, slots, buffers, state

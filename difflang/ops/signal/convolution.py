@@ -44,7 +44,7 @@ def window_counts(sizes: Sizes, kernel: Sizes, strides: Ints, padding: PaddingPa
 def check_image_type(same: TypeSolver, x: Tensor, *of_each_axis: tuple[Any, ...]) -> None:
     same.accepts(x, FLOATS)
     same.require(x.rank > 2, "an image is [batch, axes of space, channels], not {}", x)
-    same.require(all(len(given) == x.rank - 2 for given in of_each_axis), "{} has {} axes of space", x, x.rank - 2)
+    same.require(all(len(values) == x.rank - 2 for values in of_each_axis), "{} has {} axes of space", x, x.rank - 2)
 
 
 def conv_type(
@@ -143,12 +143,12 @@ def image_cotangent(
         dilated_sizes(tensor_type(x).shape[1:-1], input_dilation),
         dilated_sizes(tensor_type(w).shape[:-2], kernel_dilation),
     )
-    given = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
+    ct_sizes = dilated_sizes(tensor_type(ct).shape[1:-1], strides)
     lows = [k - 1 - margin[0] for k, margin in zip(kernel, padding, strict=True)]
-    highs = [n + k - 1 - c - low for n, k, c, low in zip(image, kernel, given, lows, strict=True)]
-    turned = swap_channels(OPS["reverse"].one(w, axes=tuple(range(len(strides)))), groups)
+    highs = [n + k - 1 - c - low for n, k, c, low in zip(image, kernel, ct_sizes, lows, strict=True)]
+    flipped = swap_channels(OPS["reverse"].one(w, axes=tuple(range(len(strides)))), groups)
     return conv.one(
-        ct, turned, strides=input_dilation, padding=tuple(zip(lows, highs, strict=True)), input_dilation=strides,
+        ct, flipped, strides=input_dilation, padding=tuple(zip(lows, highs, strict=True)), input_dilation=strides,
         kernel_dilation=kernel_dilation, groups=groups,
     )  # fmt: skip
 

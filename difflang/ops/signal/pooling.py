@@ -118,8 +118,8 @@ def fold_type(same: TypeSolver, ws: Tensor, *, strides: Ints, size: Sizes) -> Te
         ws.rank == 2 * n + 2 and len(size) == n, "windows are [batch, places, axes of a window, channels], not {}", ws
     )
     window = ws.shape[n + 1 : -1]
-    for fit, given in zip(window_counts(size, window, strides, no_padding(window)), ws.shape[1 : n + 1], strict=True):
-        same.size(fit, given, "number of windows")
+    for fit, count in zip(window_counts(size, window, strides, no_padding(window)), ws.shape[1 : n + 1], strict=True):
+        same.size(fit, count, "number of windows")
     return ws.reshaped(ws.shape[0], *size, ws.shape[-1])
 
 
