@@ -1,9 +1,9 @@
 """Custom linear solves: solutions of A x = b by a solver from the program, as `jax.lax.custom_linear_solve` does.
 
 `solved(*consts, *b) {solve} {transposed} {apply}` is the x with A x = b, where A is a linear map of the consts: `solve`
-finds x, `transposed` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated: from A x = b
-follows A dx = db - dA x, one more solve, and the transpose of a solve is a solve of the transposed equation. Both hold
-these regions too, so derivatives of any order use the same solver.
+finds x, `transposed` finds the y with Aᵀ y = c, and `apply` is A itself. The solver is never differentiated: from A x =
+b follows A dx = db - dA x, one more solve, and the transpose of a solve is a solve of the transposed equation. Both
+hold these regions too, so derivatives of any order use the same solver.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ custom_linear_solve = OPS.declare(
         transpose_region=transpose,
         linear_in=linear_in,
         custom_rule_name=lambda eqn: eqn.regions[0].name,
-        doc="""solved(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in `solve`. `apply` is A,
-        `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
+        doc="""solved(*consts, *b) {solve} {transposed} {apply}: the x with A x = b, by the solver in `solve`.
+        `apply` is A, `transposed` the solver for its transpose. Kinks: none, where A has an inverse.""",
     )
 )
