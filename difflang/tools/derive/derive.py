@@ -236,7 +236,7 @@ class DerivativeRequest(Struct, eq=False):
             "hvp": "The product of the Hessian and a tangent",
         }
         draws = f", with draws from the key `{self.key}`" if self.key else ""
-        return f"{kinds[self.options.mode]} of `{self.decl.name}` in {self.wrt_text}{draws}"
+        return f"{kinds[self.options.mode]} of `{self.decl.name}` with respect to {self.wrt_text}{draws}"
 
     def symbolic_arguments(self) -> tuple[CallArgument, ...]:
         """The arguments, with symbolic sizes where none are given."""
