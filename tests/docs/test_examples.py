@@ -91,6 +91,12 @@ def test_examples_show_tests_and_benchmarks() -> None:
 @pytest.mark.nightly_cases(
     "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
 )
+@pytest.mark.nightly_cases(
+    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
+)
+@pytest.mark.nightly_cases(
+    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
+)
 def test_an_example_runs_to_the_end(path: Path) -> None:
     checked = check_and_run.check_program(Source(path.name, path.read_text(encoding="utf-8")), path=path)
     printed: list[str] = []

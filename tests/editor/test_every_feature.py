@@ -190,6 +190,7 @@ def test_edits_in_pieces_are_the_text_sent_whole(client: Client, folder: Path) -
         client.close(uri)
 
 
+@pytest.mark.nightly
 def test_an_example_typed_key_by_key_is_right_in_the_end(client: Client) -> None:
     """Everything is asked on the way, and no answer is a fault of ours."""
     text = EXAMPLE.read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from support.random_programs import HEADER, random_program
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.nightly_except("10[012]-.*")
 def test_random_programs_are_found_right(seed: int, dtype: str) -> None:
     checked = check_program(Source("program.dfl", (HEADER + random_program(seed)).replace("f64", dtype)))
     assert not checked.errors

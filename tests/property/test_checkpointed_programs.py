@@ -73,6 +73,7 @@ def test_programs_are_really_changed() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.nightly_cases("30003")
 def test_what_is_kept_changes_no_derivative(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         checkpoint_store, "LARGE_STATE_BYTES", 0

@@ -48,6 +48,7 @@ def size(graph: Graph) -> int:
 @pytest.mark.parametrize("rewrite", PASSES, ids=lambda p: p.__name__)
 @given(seed=SEEDS)
 @settings(max_examples=150)
+@pytest.mark.nightly_cases("inline")
 def test_a_pass_keeps_what_a_graph_computes(rewrite: Pass, seed: int) -> None:
     graph = random_graph(seed)
     xs = arguments(graph, seed)

@@ -214,6 +214,7 @@ def test_most_derivatives_are_not_zero() -> None:
     assert found > 0.6 * len(SEEDS), found
 
 
+@pytest.mark.nightly
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps: most graphs with a loop notice."""
     monkeypatch.setattr(difflang.ops.loop.step_transpose, "add_tangents", lambda x, y: y)

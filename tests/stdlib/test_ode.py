@@ -236,6 +236,7 @@ let y = dopri5_at({f}, [1.0], 1.0, 9.0, ends)[.., 0]
 
 
 @pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.nightly_except("euler")
 def test_the_order_of_convergence(name: str) -> None:
     """Half the step, a 2^order-th of the error."""
     if name == "leapfrog":

@@ -65,6 +65,7 @@ def test_what_is_drawn_of_data() -> None:
     assert places.min() >= 0 and places.max() < 50 and len(set(places.tolist())) < 45
 
 
+@pytest.mark.nightly
 def test_chains_and_bounds() -> None:
     """A normal pair with correlation: moments of the chains, the bound that a right guess meets, and its gradient 0 there."""
     cov = np.array([[1.0, 0.6], [0.6, 2.0]])

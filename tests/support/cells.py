@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import io
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -51,4 +52,5 @@ class Shell:
     def close(self) -> None:
         self.shell.builtin_trap.deactivate()
         atexit.unregister(self.shell.atexit_operations)
+        gc.freeze()  # IPython collects garbage now, which need not look at what other tests left: seconds
         self.shell.atexit_operations()

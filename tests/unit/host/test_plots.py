@@ -52,6 +52,7 @@ def test_settings_of_others_do_not_matter_and_stay(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
+@pytest.mark.nightly
 def test_no_window_is_asked_for(tmp_path: Path) -> None:
     """`pyplot`, which opens windows and keeps figures, is never imported; Matplotlib itself only where it is used."""
     pytest.importorskip("matplotlib")

@@ -188,6 +188,7 @@ def test_a_declaration_that_is_taken_away_is_gone() -> None:
     assert document.module is not None and list(document.module.fns) == ["g"]
 
 
+@pytest.mark.nightly
 def test_a_program_typed_key_by_key_is_never_too_much() -> None:
     """Every state of a text on its way, and everything that can be asked of it."""
     text = (ROOT / "examples" / "logistic.dfl").read_text(encoding="utf-8")

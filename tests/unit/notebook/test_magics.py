@@ -127,6 +127,7 @@ def test_commands_on_a_line(shell: Shell) -> None:
     assert "takes no arguments" in str(shell.run("%%difflang twice\n1").error)
 
 
+@pytest.mark.nightly
 def test_a_picture_is_shown(shell: Shell) -> None:
     pytest.importorskip("matplotlib")
     cell = '%%difflang\nplot([1.0, 2.0], file = "a.svg")\nimage([[0.0, 1.0]], file = "b.png")'

@@ -213,6 +213,7 @@ def once(rewrite: Callable[[Graph], Graph], graph: Graph) -> int:
 
 
 @pytest.mark.parametrize("name", PASSES)
+@pytest.mark.nightly_cases("cse")
 def test_a_pass_is_linear_in_equations(name: str) -> None:
     """Four times the equations are four times the work, and no more than two hundred calls an equation."""
     small, large = (once(PASSES[name], line(n)) for n in (5_000, 20_000))

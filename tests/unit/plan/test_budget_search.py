@@ -136,6 +136,7 @@ def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) ->
     assert limited("turned", smallest)(W, V) == whole[0]
 
 
+@pytest.mark.nightly
 def test_a_recursion_that_needs_too_much_is_told_where_it_is_declared_and_for_what_depth() -> None:
     text = "@memory(100 KiB)\nfn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { sin(x) * f(0.5 * x, n - 1) }\n"
     gradient = difflang.loads(text, name="deep").f.grad("x")

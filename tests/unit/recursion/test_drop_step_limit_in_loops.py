@@ -27,6 +27,7 @@ NAMES = ("nested", "looped", "mapped")
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.nightly_cases("nested")
 def test_derivatives_are_those_of_differences(name: str) -> None:
     f = getattr(difflang.loads(PROGRAM), name)
     x, n, h = 0.3, 2, 1e-5

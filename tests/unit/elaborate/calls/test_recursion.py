@@ -164,6 +164,7 @@ fn area(k: f64) -> f64 = simpson(|x| exp(-k * x^2), 0, 4, 1e-9)
     assert area.hvp()(1.3, 1.0) == pytest.approx(bend, rel=1e-5)
 
 
+@pytest.mark.nightly
 def test_in_lanes_each_goes_as_deep_as_it_goes() -> None:
     source = (
         PROGRAM
@@ -612,6 +613,7 @@ def walked(k: str, x: float, y: float, n: int) -> float:
     return 0.5 * first + walked(kind(i, 3), x, inner, n - 2)
 
 
+@pytest.mark.nightly
 def test_recursion_over_an_enum_is_one_function_for_all_of_its_variants() -> None:
     """Not one for each set of variants that a call may give: the program does not grow with the number of such sets."""
     m = difflang.loads(walk_of_kinds(), name="kinds")

@@ -160,6 +160,7 @@ def test_values_and_gradients_are_those_without_blocks(name: str, modules: tuple
 
 
 @pytest.mark.parametrize("name", ["nested", "counted", "yielding", "around"])
+@pytest.mark.nightly_except("counted")
 def test_second_derivatives_are_those_without_blocks(name: str) -> None:
     found: list[list[Any]] = []
     for blocks in (True, False):
@@ -222,6 +223,7 @@ def room(source: str, size: int) -> float:
 @pytest.mark.parametrize(
     ("kind", "save", "arrays"), [("checkpoint", "", 1), ("checkpoint", "save y", 2), ("", "", 18.5)]
 )
+@pytest.mark.nightly_cases("--18.5")
 def test_each_further_block_has_the_compiled_gradient_keep_its_input_and_what_is_saved(
     kind: str, save: str, arrays: float
 ) -> None:

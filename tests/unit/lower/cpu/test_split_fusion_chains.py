@@ -268,6 +268,7 @@ def maxima(depth: int, before: int) -> Graph:
 
 @pytest.mark.as_users
 @pytest.mark.parametrize("before", [3, 7])
+@pytest.mark.nightly_except("3")
 def test_a_maximum_is_attained_far_from_where_it_was_taken(before: int) -> None:
     """A product and a sum made again in one kernel are rounded once: no element would be as large as the largest."""
     graph, draw = maxima(56, before), np.random.default_rng(1)

@@ -192,6 +192,7 @@ fn drawn(s: Shape[n], x: f64[m]) -> f64[m] {
         ("drawn", DeriveOptions(wrt="x", mode="jvp")),
     ],
 )
+@pytest.mark.nightly_cases("both-options[45]", "drawn-options6")
 def test_enums_are_matched(name: str, options: DeriveOptions) -> None:
     """A derivative for each choice of variants, at several draws of which one it is."""
     program = checked_text(ENUMS, "enums.dfl")
