@@ -153,6 +153,7 @@ def test_control_c_at_any_moment(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such timer")
+@pytest.mark.nightly
 def test_a_limit_of_time_where_nobody_can_be_told(tmp_path: Path) -> None:
     """A closed stderr keeps nobody from ending."""
     path = tmp_path / "endless.dfl"

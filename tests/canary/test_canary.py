@@ -41,7 +41,7 @@ def ran(name: str, size: int, elements: int, *more: str, seconds: float = 300) -
         ("doubling", 80, 64),
     ],
 )
-@pytest.mark.nightly_except("doubling-80-64", "small_calls-5000-64")
+@pytest.mark.nightly_except("doubling-80-64")
 def test_long_programs_compile_and_run(name: str, size: int, elements: int) -> None:
     found = ran(name, size, elements)
     assert found["right"]

@@ -97,6 +97,9 @@ def test_examples_show_tests_and_benchmarks() -> None:
 @pytest.mark.nightly_cases(
     "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole"
 )
+@pytest.mark.nightly_cases(
+    "char_transformer|heat_inverse|digits_conv|vae_digits|particles|neural_ode|orbit|recurrent|cart_pole|molecules|pendulum"
+)
 def test_an_example_runs_to_the_end(path: Path) -> None:
     checked = check_and_run.check_program(Source(path.name, path.read_text(encoding="utf-8")), path=path)
     printed: list[str] = []
@@ -113,7 +116,7 @@ def test_an_example_runs_to_the_end(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
-@pytest.mark.nightly_except("fit_curve|letters|physics")
+@pytest.mark.nightly_except("fit_curve|letters")
 def test_an_example_runs_from_the_command_line_and_makes_no_nan(path: Path) -> None:
     settings = ["--", *SHORT[path.stem]] if path.stem in SHORT else []
     command = [sys.executable, "-m", "difflang", "run", "--check-nans", str(path), *settings]

@@ -71,6 +71,7 @@ def coloured(text: str, lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", EVERY)
+@pytest.mark.nightly_except("corpus|digits|math|kalman")
 def test_it_agrees_with_our_own_parser(path: Path, tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     head, *lines = groups(path, tmp_path / "groups")

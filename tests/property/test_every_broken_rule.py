@@ -226,7 +226,9 @@ def escaped(op: Op, breakage: Breakage, compiled: bool = False) -> str | None:
 
 
 @pytest.mark.parametrize("op", ACTIVE, ids=str)
-@pytest.mark.nightly_cases("solve")
+@pytest.mark.nightly_except(
+    "add|mul|div|dot_general|tanh|exp|sqrt|max|reduce_sum|reduce_max|cumsum|gather|concat|conv|fft|cholesky|cond|loop|map|call"
+)
 def test_a_broken_rule_is_found_and_named(op: Op) -> None:
     found = list(breakages(op))
     assert found, "nothing was broken"
@@ -235,7 +237,9 @@ def test_a_broken_rule_is_found_and_named(op: Op) -> None:
 
 
 @pytest.mark.parametrize("op", LOWERED, ids=str)
-@pytest.mark.nightly_cases("solve|add_history|digamma|slogdet|erfinv|max_pool|expm|reduce_top")
+@pytest.mark.nightly_except(
+    "add|mul|div|dot_general|tanh|exp|sqrt|max|reduce_sum|reduce_max|cumsum|gather|concat|conv|fft|cholesky|cond|loop|map|call"
+)
 def test_a_broken_lowering_is_found_and_named(op: Op) -> None:
     assert escaped(op, broken_lowering(op), compiled=True) is None
 

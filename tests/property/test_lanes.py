@@ -208,6 +208,7 @@ def test_random_programs_in_lanes(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, max(len(SEEDS) // 10, 5), 5))
+@pytest.mark.nightly
 def test_random_programs_in_lanes_compiled(first: int) -> None:
     check_lanes(SEEDS[first : first + 5], compiled=True)
 

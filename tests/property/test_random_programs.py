@@ -40,12 +40,13 @@ from difflang.lower.lowering_pipeline import finalize_graph
 from difflang.types.function_code import FnCode
 from difflang.types.language_types import ClosureType
 from support.language import checked
+from support.nightly import by_day
 from support.random_modules import split
 from support.random_programs import HEADER, random_program
 from support.reference import Reference
 from support.seeds import COUNT, SEED, SEEDS
 
-TOGETHER = 12  # programs compiled as one executable
+TOGETHER = by_day(4, 12)  # programs compiled as one executable
 ARGUMENTS = [CallArgument(n, Tensor(F64)) for n in "xyz"] + [CallArgument("k", Tensor(I32))]
 ROOM = Capacity(16, 512)  # functions that call themselves: what these programs need
 WRT = (True, True, True, False)
@@ -282,6 +283,7 @@ def test_a_second_implementation_gives_the_same(seed: int) -> None:
     ROUGH.append(seed)
 
 
+@pytest.mark.nightly
 def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cotangents of what a loop only reads, not summed over its steps; and an update that is not stored."""
     monkeypatch.setattr(difflang.ops.loop.step_transpose, "add_tangents", lambda x, y: y)

@@ -120,6 +120,7 @@ def started(y: Any, t0: float, t1: float, rtol: float, atol: float, f: Any = pen
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.nightly_except("f32")
 def test_steps_and_what_is_between_them_are_those_of_scipy(dtype: str) -> None:
     """In f32 the lengths of steps are those of rounded errors, and the path differs by as much less than its own error."""
     (path, _), found = theirs(), ours(dtype)

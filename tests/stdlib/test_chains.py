@@ -95,6 +95,7 @@ CLOSE = {
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.nightly_except("f32")
 def test_hmc_moves_with_where_it_begins_with_its_step_and_with_the_density(dtype: str) -> None:
     """The same leaps in JAX, with the speeds that lead from each point to the next."""
     (points, taken), forward, reverse = (found(dtype)[f"leaps_{what}"] for what in ("y", "jacfwd", "jacrev"))

@@ -276,7 +276,7 @@ def test_nan_comes_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(TABLES.keys() - NOT_AT_INFINITY))
-@pytest.mark.nightly_cases("nn|linalg")
+@pytest.mark.nightly_cases("nn|linalg|interp|geometry")
 def test_a_number_that_comes_from_infinity_is_right(name: str) -> None:
     module, rows = TABLES[name]
     found: list[tuple[str, str]] = []
@@ -297,7 +297,7 @@ REFUSALS = re.compile(r"DL03\d\d|DL090[12]")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.nightly_except("interp|sparse|geometry|adaptive|roots|quad|chains")
+@pytest.mark.nightly_except("geometry|adaptive|roots|quad|chains")
 def test_axes_of_one_place_and_of_none(name: str) -> None:
     """Values, derivatives by differences, and for axes of one place to the last digits those of the twin by JAX."""
     module, rows = TABLES[name]

@@ -94,6 +94,7 @@ def solvers() -> dict[str, tuple[np.ndarray, ...]]:
     return {k: tuple(map(np.asarray, v.leaves or ())) for k, v in values.items() if v.leaves}
 
 
+@pytest.mark.nightly
 def test_long_valleys() -> None:
     """Twenty numbers, by two methods."""
     for name in ("long", "newton"):

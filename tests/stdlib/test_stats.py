@@ -122,7 +122,7 @@ def test_derivatives_in_parameters(name: str) -> None:
 @pytest.mark.in_a_hurry
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-@pytest.mark.nightly_except(".*-f32")
+@pytest.mark.nightly
 def test_draws_are_of_the_distribution(name: str, dtype: str) -> None:
     """Kolmogorov's and Smirnov's test, or of counts Pearson's, at a fixed seed; and the mean."""
     parameters, _, theirs = DISTRIBUTIONS[name]

@@ -326,6 +326,7 @@ def straight(n: int) -> Graph:
     return build_region([FLOAT, FLOAT], body)
 
 
+@pytest.mark.nightly
 def test_a_straight_line_of_any_length_takes_linear_time() -> None:
     """No recursion, and four times the equations are four times the work."""
     graphs = [straight(n) for n in (5_000, 10_000, 20_000)]

@@ -50,7 +50,7 @@ def inside(name: str) -> float:
 
 
 @pytest.mark.parametrize("name", UNARY)
-@pytest.mark.nightly_cases("polygamma [13]|lgamma|digamma")
+@pytest.mark.nightly_cases("polygamma [123]|l?gamma|digamma")
 def test_every_function_of_one_number(name: str) -> None:
     """Of the function itself, and of it after another, to order 5, on both engines."""
     known, x, order = UNARY[name], inside(name), 5

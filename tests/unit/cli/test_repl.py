@@ -111,6 +111,7 @@ def test_a_file_read_line_by_line_is_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+@pytest.mark.nightly_except("prelude.dfl|losses.dfl|data.dfl|image.dfl|adaptive.dfl")
 def test_a_file_cut_anywhere_is_incomplete_or_wrong_or_ends_there(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     whole = [shape(i) for i in parse(Source("a", text)).module.items]
@@ -320,6 +321,7 @@ def test_the_end_of_input_ends_the_session(typing: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.nightly
 def test_a_real_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The prompt is there before JAX is; Ctrl-C ends a loop of the host, and waiting for XLA; what there is stays."""
     import pexpect

@@ -262,6 +262,7 @@ def test_control_c_ends_everything(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_nobody_who_has_died_is_worked_for(folder: Path) -> None:
     """A process that runs cases ends with the one that asks, though that had no time to tell it."""
     (folder / "endless.dfl").write_text('test "0" {\n  var x = 0\n  while x >= 0 { x = 1 - x }\n}\n')

@@ -143,6 +143,7 @@ def expected(f: difflang.Function) -> dict[str, Array]:
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.nightly_cases("halved-jit", "recursion-jit")
 def test_a_transformation_of_jax_goes_by_our_rules(module: Any, name: str, transform: str) -> None:
     found, wanted = measured(module[name])[transform], expected(module[name])[transform]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10), found, wanted)

@@ -180,6 +180,7 @@ def test_the_interpreter_looks_at_no_limit() -> None:
     assert narrow.interpret(W, V) == want
 
 
+@pytest.mark.nightly
 def test_what_the_interpreter_needs_room_for_changes_no_limited_program() -> None:
     text = "@memory(100 KiB)\nfn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { sin(x) * f(0.5 * x, n - 1) }\n"
     gradient = difflang.loads(text, name="deep").f.grad("x")
@@ -187,6 +188,7 @@ def test_what_the_interpreter_needs_room_for_changes_no_limited_program() -> Non
     assert gradient(x=0.5, n=3) == pytest.approx(gradient.interpret(0.5, 3), rel=1e-12)
 
 
+@pytest.mark.nightly
 def test_a_deep_call_leaves_a_limited_program_of_other_sizes_as_it_was() -> None:
     text = """@memory(200 KiB)
 fn f[n](x: f64[n], k: i32) -> f64 = if k == 0 { sum(sin(x)) } else { 0.01 * sum(sin(x)) * f(0.999 * x, k - 1) }

@@ -63,6 +63,7 @@ class Smaller(NamedTuple):
 
 
 @pytest.mark.parametrize("fits", [True, False])
+@pytest.mark.nightly_except("False")
 def test_what_xla_leaves_of_a_limit_is_used_if_the_quicker_plan_fits(fits: bool, deep: Any) -> None:
     first, wider = [plan_memory(deep, int(part * plan_memory(deep, 0).account.peak)) for part in (0.5, 0.5 / 0.8)]
     made: list[int] = []
@@ -137,6 +138,7 @@ def test_where_plans_take_too_much_in_one_order_of_kernels_the_first_is_asked_fo
 
 
 @pytest.mark.parametrize("orders", [True, False])
+@pytest.mark.nightly_except("False")
 def test_before_a_limit_is_refused_the_smallest_plan_is_had_in_either_order_once(orders: bool, deep: Any) -> None:
     least, asked = BudgetPlanner(deep, INITIAL_CAPACITY).smallest.account.peak, list[bool]()
 

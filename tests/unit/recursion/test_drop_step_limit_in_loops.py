@@ -46,6 +46,7 @@ def test_no_array_holds_all_steps_of_all_steps(name: str) -> None:
     assert [s for s in shapes if s.count("4096") > (name == "nested")] == []
 
 
+@pytest.mark.nightly
 def test_a_pullback_as_a_value_is_the_gradient() -> None:
     """It is differentiated while it is elaborated, and put inside other loops afterwards."""
     m = difflang.loads(PROGRAM + "fn again(x: f64, n: i32) -> f64 = sum([for i in 0..2 => pulled(x, n + i)])\n")

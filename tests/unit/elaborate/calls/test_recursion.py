@@ -101,6 +101,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.nightly_cases("tree")
 def test_values_and_derivatives_to_second_order(m: Any, name: str) -> None:
     """Against the same recursion in Python under JAX's own derivatives, compiled and interpreted."""
     plain, given = CASES[name]

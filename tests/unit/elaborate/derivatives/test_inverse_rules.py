@@ -194,6 +194,7 @@ def test_a_gradient_is_that_of_a_loop_that_stores(name: str, ruled: Any, monkeyp
 
 @pytest.mark.parametrize("order", ["pull", "push_pull", "pull_push", "pull_pull", "third"])
 @pytest.mark.parametrize("name", ["open", "records", "nested"])
+@pytest.mark.nightly_cases(".*-(pull_pull|third)")
 def test_so_are_derivatives_of_higher_orders(name: str, order: str, ruled: Any) -> None:
     graph, arrays = getattr(ruled, f"{name}_{order}").lower("f64", "f64[2]", "i32").graph, given(name)
     for got, want in zip(compiled(graph, *arrays), evaluate(graph, *arrays), strict=True):

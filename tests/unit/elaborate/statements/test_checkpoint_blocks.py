@@ -150,6 +150,7 @@ def modules() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.nightly_cases("lanes")
 def test_values_and_gradients_are_those_without_blocks(name: str, modules: tuple[Any, Any]) -> None:
     found = [
         [float(getattr(of, name)(*CALLS[name])), *jax.tree.leaves(getattr(of, name).grad("w", "v")(*CALLS[name]))]

@@ -227,6 +227,7 @@ SOME = ["grad(f)(2.0)", "hvp(f)(2.0, 1.0)", "vmap(grad(f))([2.0, 2.0])", "hessia
 
 
 @pytest.mark.parametrize("body", [pytest.param(b, marks=[pytest.mark.slow] * (b in SLOW)) for b in BODIES])
+@pytest.mark.nightly_cases("history", "recursion")
 def test_compiled_it_does_too(body: str) -> None:
     wanted = [*SOME, next(e for e in OPERATORS if "linearize" in e)]
     source = f"{F}fn f(x: f64) -> f64 {{\n{BODIES[body]}\n}}\n" + "\n".join(

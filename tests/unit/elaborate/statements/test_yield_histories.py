@@ -155,6 +155,7 @@ def test_values_and_derivatives(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["from the end", "break after it", pytest.param("a history of a history", marks=pytest.mark.slow)]
 )
+@pytest.mark.nightly_cases("a history of a history")
 def test_compiled_and_in_lanes(name: str) -> None:
     program = module(name)
     xs = np.array([X, 0.4, 2.3])

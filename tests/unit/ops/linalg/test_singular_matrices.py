@@ -142,7 +142,7 @@ COFACTORS_OF: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", COFACTORS_OF)
-@pytest.mark.nightly_cases("just beyond", "one of them singular")
+@pytest.mark.nightly_cases("just beyond", "one of them singular", "well conditioned")
 def test_cofactors_whatever_the_condition(case: str) -> None:
     """As near as rounding the matrix leaves them. A stack goes one way; lanes go both and choose."""
     a = np.array(COFACTORS_OF[case])

@@ -49,7 +49,7 @@ def agrees(program: Program, order: str) -> None:
 
 @pytest.mark.parametrize("order", ["V", "JV", "VV"])
 @pytest.mark.parametrize(("name", "slots", "steps"), [*((n, 2, 1) for n in LONG + SHORT), *((n, 4, 3) for n in LONG)])
-@pytest.mark.nightly_cases("(while|branchy|rotation-while).*-VV")
+@pytest.mark.nightly_cases(".*-VV")
 def test_small_tapes_give_the_same(
     name: str, slots: int, steps: int, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +100,7 @@ def test_other_platforms_write_every_state(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("order", ["VJV", "JVV", pytest.param("VVV", marks=pytest.mark.slow)])
-@pytest.mark.nightly_cases("VVV")
+@pytest.mark.nightly_except("JVV")
 def test_third_order(order: str) -> None:
     agrees(PROGRAMS["rotation-while-7"], order)
 

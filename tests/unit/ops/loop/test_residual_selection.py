@@ -161,6 +161,7 @@ def where(f: Any, *ops: str) -> list[tuple[bool, ...]]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("operator", ["grad", "hessian", "grad of grad"])
+@pytest.mark.nightly_cases("hessian-.*")
 def test_derivatives_are_those_with_everything_kept(name: str, operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     source, arguments = PROGRAMS[name]
     takes = "a: f64[n], b: f64" if name != "bodies" else "x: f64[n, 3], v: f64[n, 3], m: f64[n]"
