@@ -68,6 +68,7 @@ def test_the_reference_has_the_type_of_the_rule(op: Op) -> None:
 
 @pytest.mark.as_users
 @every_op
+@pytest.mark.nightly_cases("cofactors|digamma|solve|expm|polygamma|gamma|lgamma|svd|lu|slogdet|erfinv_slope")
 def test_compiled_is_the_reference(op: Op) -> None:
     """Type and value, alone and batched over two lanes, everything of one op (by day some) in one executable."""
     calls = some(calls_of(op))
@@ -92,10 +93,10 @@ def test_compiled_is_the_reference(op: Op) -> None:
 
 def some(calls: list[Call]) -> list[Call]:
     """By day the first call in f32, in f64 and in one other type, of an op without arrays the first; at night all."""
-    first = list({tuple(x.dtype for x in c.arrays): c for c in reversed(calls)}.values())[::-1]
-    exact = [c for c in first if any(x.dtype in (np.float32, np.float64) for x in c.arrays)]
-    others = [c for c in first if c not in exact]
-    return by_day([*exact[:2], *others[:1]], calls)
+    first = {tuple(x.dtype for x in c.arrays): c for c in reversed(calls)}
+    exact = [t for t in reversed(first) if np.float32 in t or np.float64 in t]
+    others = [t for t in reversed(first) if t not in exact]
+    return by_day([first[t] for t in (*exact[:2], *others[:1])], calls)
 
 
 def compare(call: Call, got: list[Any], what: object) -> None:
@@ -119,6 +120,7 @@ def narrow(call: Call) -> bool:
 
 
 @every_op
+@pytest.mark.nightly_cases("cofactors|expm|solve|slogdet|det|lu")
 def test_it_lowers_for_cuda_and_tpu(op: Op) -> None:
     calls = calls_of(op)[: by_day(2, 6)]
     with jax.enable_x64(True):
@@ -146,6 +148,7 @@ def test_the_transpose_is_the_adjoint_of_the_jvp(op: Op) -> None:
 
 
 @every_active_op
+@pytest.mark.nightly_cases("solve|expm|cofactors")
 def test_the_second_derivative(op: Op) -> None:
     """The pullback is a function of operands and cotangent, and so is the push: both are differentiated again."""
     for call in double_calls(op)[:3]:
@@ -158,6 +161,7 @@ def test_the_second_derivative(op: Op) -> None:
 
 
 @every_active_op
+@pytest.mark.nightly_cases("solve|expm|cofactors")
 def test_the_third_derivative(op: Op) -> None:
     for call in double_calls(op)[:1]:
         ct = arrows(rng(), evaluate(call.graph(), *call.arrays))
@@ -186,6 +190,7 @@ def is_complex(type: Type) -> bool:
 
 
 @every_active_op
+@pytest.mark.nightly_cases("cofactors|digamma|solve|expm|polygamma|gamma|lgamma|det|lu|slogdet|erfinv_slope")
 def test_compiled_derivatives_are_the_interpreted_ones(op: Op) -> None:
     """Push and pull in every float type (by day in f32 and, where there is no such call, in f64), everything of one op
     in one executable.

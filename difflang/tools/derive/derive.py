@@ -317,7 +317,9 @@ class DerivativeRequest(Struct, eq=False):
             raise make_error("DL1207", f"`--order` must be 1 to {MAX_ORDER}, with `--mode grad`",
                           help="derive the derived program again")  # fmt: skip
         if len(paths) > 1 or leaf_types(self.type_at(paths[0])) != [self.type_at(paths[0])] or self.is_array(paths[0]):
-            message = f"a higher derivative with respect to `{', '.join(paths)}` is not a gradient: it is not one number"
+            message = (
+                f"a higher derivative with respect to `{', '.join(paths)}` is not a gradient: it is not one number"
+            )
             way = "use `--mode hvp` for its product with a direction"
             raise make_error("DL0802", message, (self.decl.name_span, ""), help=way)
 
