@@ -201,7 +201,7 @@ class OutcomeReporter:
         counts = [(r, sum(o.result == r for o in self.outcomes)) for r in ("failed", "passed", "skipped")]
         parts = [self.styled(f"{n} {r}", RESULT_STYLES[r][1]) for r, n in counts if n]
         left = self.total - len(self.outcomes)
-        parts += [f"{left} were not run"] if left else []
+        parts += [f"{left} not run"] if left else []
         click.echo(f"{', '.join(parts)} in {format_seconds(took)}")
 
 

@@ -213,7 +213,7 @@ def test_hostile_and_damaged_files_are_refused(tmp_path: Path) -> None:
     start = time.monotonic()
     for name, said in [
         ("objects.npy", "Python objects"), ("objects.npz", "Python objects"), ("cut.npy", "truncated"), ("huge.npy", ""),
-        ("words.npz", "zip"), ("none.npy", "not an array"), ("long.safetensors", "longer than the file"),
+        ("words.npz", "zip"), ("none.npy", "not a NumPy array"), ("long.safetensors", "longer than the file"),
         ("cut.safetensors", "truncated"), ("t.csv", ".npy"), ("missing.npz", "no such file"),
         ("notes.safetensors", "not a table of texts"), ("type.safetensors", "the language does not support"),
         ("offsets.safetensors", "does not describe"), ("complex.safetensors", "not stored as pairs of f64"),

@@ -154,7 +154,7 @@ def test_a_file_without_functions(tmp_path: Path) -> None:
     path.write_text("let x = 1\n")
     result = check_grad(path)
     assert result.exit_code == 2
-    assert "there is no function in this file" in result.stderr
+    assert "this file contains no function" in result.stderr
 
 
 def test_help_does_not_load_jax() -> None:

@@ -99,10 +99,10 @@ def test_an_unknown_entry_gets_the_nearest_name(file: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (("--stage", "ir", "{file}:line"), 1, "the sizes d, n must be told"),
+        (("--stage", "ir", "{file}:line"), 1, "without the sizes d, n"),
         (("--stage", "ir", "{file}:line", "--arg", "q=3"), 1, "no parameter or size `q`"),
-        (("--stage", "ir", "{file}:line", "--arg", "x=f64[4, 3]"), 1, "declared f32[n, d]"),
-        (("--stage", "ir", "{file}:line", "--arg", "x=f32["), 1, "no type"),
+        (("--stage", "ir", "{file}:line", "--arg", "x=f64[4, 3]"), 1, "declared type is f32[n, d]"),
+        (("--stage", "ir", "{file}:line", "--arg", "x=f32["), 1, "not an argument type"),
         (("--stage", "ir", "{file}:square", "--wrt", "y"), 1, "no parameter `y`"),
         (("--stage", "ir", "{file}:say"), 1, "host function"),
         (("--stage", "ir", "{file}.nothing"), 1, "cannot read"),

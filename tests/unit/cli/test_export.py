@@ -58,7 +58,7 @@ def test_stablehlo_alone(file: Path, tmp_path: Path) -> None:
 
 
 WRONG = [
-    (":f", ["--platform", "none"], 2, "say `--arg n=3`"),
+    (":f", ["--platform", "none"], 2, "add `--arg n=3`"),
     (":sayz", [], 2, "did you mean `says`"),
     ("", [], 2, "derive takes one function at a time"),
     (":g", ["--wrt", "y"], 2, "DL0403"),

@@ -85,7 +85,7 @@ def agrees(offer: dict[str, Any], sizes: dict[str, int]) -> None:
     assert abs(predicted / taken - 1) <= 0.1
 
 
-@pytest.mark.parametrize(("size", "said"), [("n=many", "no size"), ("p=3", "DL1207")])
+@pytest.mark.parametrize(("size", "said"), [("n=many", "not a size"), ("p=3", "DL1207")])
 def test_a_size_that_is_none(tmp_path: Path, size: str, said: str) -> None:
     path = tmp_path / "model.dfl"
     path.write_text(PROGRAM)
@@ -98,7 +98,7 @@ def test_for_people(tmp_path: Path) -> None:
     path.write_text("fn f(x: f32[n]) -> f32 = sum(x * x * x)\n")
     found = CliRunner().invoke(main, ["info", str(path)])
     head, wrt, bytes = found.stdout.splitlines()
-    assert (head, wrt) == ("f(x: f32[n]) -> f32", "  differentiable in x")
+    assert (head, wrt) == ("f(x: f32[n]) -> f32", "  differentiable with respect to x")
     assert bytes.startswith("  the gradient takes 8*n")
 
 

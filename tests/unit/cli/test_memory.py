@@ -35,7 +35,7 @@ def test_of_a_recursion_it_says_for_what_depth(tmp_path: Path) -> None:
     file = tmp_path / "deep.dfl"
     file.write_text("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { 2.0 * f(x * x, n - 1) }\n")
     found = memory(f"{file}:f", "--wrt=x")
-    assert "  with room for 64 nested calls, and 4,096 steps of reverse-mode loops; " in found.stdout
+    assert "  with capacity for 64 nested calls, and 4,096 steps of reverse-mode loops; " in found.stdout
     assert json.loads(memory(f"{file}:f", "--wrt=x", "--json").stdout)["room"] == {"frames": 64, "steps": 4096}
 
 
@@ -78,13 +78,13 @@ def test_the_readme_tells_what_it_says(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     program = re.search(r"```dfl\n(@memory\(32 KiB\).*?)```", text, re.DOTALL)
     told = re.search(
-        r"(\d+) KiB without the\s+limit, (\S+) with it, .* (\d+) of its 1,000 states and what\s(\d+)", text
+        r"(\d+) KiB without the\s+limit and (\S+) KiB with it; .* (\d+) of its 1,000 states, and the residuals of (\d+)", text
     )
     assert program and told
     (path := tmp_path / "cooled.dfl").write_text(program[1], encoding="utf-8")
     said = memory(f"{path}:cooled", "--wrt=rate", "--arg=n=100").stdout
     before, with_it, states, steps = told.groups()
-    assert f"{with_it} KiB at peak memory, {before} KiB before planning" in said
+    assert f"{with_it} KiB at the peak, {before} KiB before planning" in said
     assert f"saves {states} of its states, and the residuals of {steps} steps at a time" in said
 
 
@@ -211,7 +211,7 @@ def test_a_limit_that_nothing_had_to_keep_to_is_told(tmp_path: Path) -> None:
     run = ["run", "--memory-budget=1MiB", str(file)]
     told = CliRunner().invoke(main, run)
     assert (told.exit_code, told.stdout) == (0, "9.0\n")
-    assert "warning[DL1207]: no derivative in reverse was taken" in told.stderr
+    assert "warning[DL1207]: the program takes no derivative in reverse mode" in told.stderr
     file.write_text(file.read_text() + "let (y, back) = vjp(f)(3.0)\nprint(back(1.0))\n")
     assert "not to `vjp` and `linearize`" in CliRunner().invoke(main, run).stderr
     file.write_text(file.read_text() + "print(grad(f)(3.0))\n")

@@ -65,7 +65,7 @@ def test_the_table_is_sorted_and_on_stderr(file: Path) -> None:
     head, first, *_ = result.stderr.strip().splitlines()
     assert head.split() == ["time", "share", "run", "compile", "host", "line"]
     assert first.endswith("s = tanh(w @ s)") and f"{file}:5" in first
-    assert "in all" in result.stderr and "XLA" in result.stderr
+    assert "in total" in result.stderr and "XLA" in result.stderr
 
 
 def test_a_run_that_fails_has_a_profile_too(tmp_path: Path) -> None:

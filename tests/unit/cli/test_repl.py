@@ -160,7 +160,7 @@ COMMAND_CALLS = {
     ":why DL9999": "there is no code",
     ":load missing.dfl": "error[DL0701]",
     ":reload": "no file has been loaded",
-    ":undo": "without: ## Squares.",
+    ":undo": "removed: ## Squares.",
     ":help": ":load FILE",
     ":quit": "",
     ":tt x": "did you mean `:t`?",

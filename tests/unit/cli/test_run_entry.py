@@ -123,7 +123,7 @@ def test_a_comment_behind_a_value_takes_no_other_argument_away(file: Path) -> No
 
 def test_wrong_use(file: Path, data: Path) -> None:
     for args, said in [
-        ((file, "--arg", f"v=@{data / 'v.npy'}"), "name it"),
+        ((file, "--arg", f"v=@{data / 'v.npy'}"), "name the function"),
         ((f"{file}:norm", "--arg", "v=3"), "NAME=@FILE"),
         ((f"{file}:norm", "--set", "v=[1.0])\nprint(2"), "DL1210"),
         ((f"{file}:norm", "--set", "v=[1.0]", "--arg", f"v=@{data / 'v.npy'}"), "given twice"),
