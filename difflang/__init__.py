@@ -66,7 +66,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What the package offers, imported when it is asked for."""
+    """Import a public name of the package on first access."""
     from importlib import import_module
 
     if name in ("bridge", "runtime"):

@@ -1,17 +1,17 @@
-"""`difflang` and `python -m difflang`: a process of its own, which can be stopped at any moment."""
+"""The entry point of `difflang` and `python -m difflang`, as a process that can be stopped at any moment."""
 
 import gc
 import sys
 
 from difflang.base.process_termination import ProcessStopped, disarm_signals, exit_on_sigint
 
-GC_THRESHOLD = (
-    100_000  # made between two looks for garbage: after 700, as by itself, Python looks through all modules too
-)
+# New objects between two garbage collections. With Python's default of 700 each collection would traverse all loaded
+# modules again and again.
+GC_THRESHOLD = 100_000
 
 
 def main() -> None:
-    """Run the command that the process was started with, and end the process with its exit code."""
+    """Run the command of this process, and exit with its code."""
     exit_on_sigint()
     gc.set_threshold(GC_THRESHOLD, 10, 10)
     try:

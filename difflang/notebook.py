@@ -1,7 +1,7 @@
-"""`%load_ext difflang`: cells of the language in IPython, whose functions are then Python's to call.
+"""The IPython extension, `%load_ext difflang`: cells of the language whose functions Python can call.
 
-A notebook has one session, as at `difflang repl`: cells see what those before them have declared. IPython is not
-imported here: it is what calls.
+A notebook has one session, as in `difflang repl`: cells see earlier declarations. IPython is not imported here, since
+it is the caller.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from difflang.cli.repl.cell_session import CellSession, MimeBundle
 from difflang.driver.interactive_session import SessionSnapshot
 from difflang.types.type_errors import make_error
 
-HIDDEN_PACKAGES = ("difflang", "IPython", "ipykernel", "contextlib")  # whose frames nobody wants to see
+HIDDEN_PACKAGES = ("difflang", "IPython", "ipykernel", "contextlib")  # their frames are left out of tracebacks
 SESSION_ATTRIBUTE = "_difflang_session"
 
 
 def register_magics(shell: Any) -> None:
-    """Give a shell `%%difflang` and `%difflang`, and let it show reports as they are meant to be seen."""
+    """Register `%%difflang` and `%difflang` in a shell, and have it display diagnostics properly."""
     session = Notebook(shell)
     setattr(shell, SESSION_ATTRIBUTE, session)
     shell.register_magic_function(session.cell, "cell", "difflang")
@@ -33,7 +33,7 @@ def register_magics(shell: Any) -> None:
 
 
 def unregister_magics(shell: Any) -> None:
-    """Take them away. Functions that were defined stay."""
+    """Remove the magics. Functions that were defined stay."""
     for kind in ("cell", "line"):
         shell.magics_manager.magics[kind].pop("difflang", None)
     shell.set_custom_exc((), None)
@@ -41,30 +41,30 @@ def unregister_magics(shell: Any) -> None:
 
 
 class Notebook:
-    """The session of a shell, and what of it stands in the shell's namespace."""
+    """The session of a shell, and which of its names are exported to the shell's namespace."""
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.cells = CellSession(publish=self.publish)
-        self.declared: dict[str, Any] = {}  # what each name stood for when it was given last
+        self.declared: dict[str, Any] = {}  # the declaration of each name at the last export
         self.exported: dict[str, Any] = {}
-        self.loaded: LoadedProgram | None = None  # the last one
+        self.loaded: LoadedProgram | None = None  # the program of the last export
 
     def publish(self, data: MimeBundle) -> None:
         self.shell.display_pub.publish(data=data)
 
     def cell(self, line: str, cell: str) -> None:
-        """Declare functions and carry out statements; functions, records and variants become names of Python.
+        """Declare functions and run statements; functions, records and variants become Python names.
 
-        A cell sees what cells before it declared. What it declares again replaces what had the name, also for the
-        functions that use it.
+        A cell sees the declarations of earlier cells. A new declaration replaces the old one, also for functions that
+        use it.
         """
         if line.strip():
             raise magic_line_error(f"%%difflang {line}", len("%%difflang "))
         self.run_input(cell, 2)
 
     def line(self, line: str) -> None:
-        """An expression, a declaration, or a command such as `:t f`, `:g f`, `:doc f`; `:help` lists them."""
+        """Run an expression, a declaration, or a command such as `:t f`, `:g f`, `:doc f`; `:help` lists them."""
         self.run_input(line, 1)
 
     def run_input(self, text: str, line: int) -> None:
@@ -78,9 +78,9 @@ class Notebook:
                 self.export_names(self.cells.interactive.snapshot())
 
     def export_names(self, kept: SessionSnapshot) -> None:
-        """Let Python have what is declared. Where something was replaced, all functions are made anew.
+        """Export the declared names to Python. After a replacement all functions are created again.
 
-        A name that Python uses for something else by now is left to it, until a cell declares it again.
+        A name that Python code has reassigned is left alone until a cell declares it again.
         """
         module, names = kept.checked.module, self.shell.user_ns
         values = {n: v for n, v in kept.runner.values.items() if n in module.used}
@@ -116,8 +116,8 @@ def magic_line_error(text: str, start: int) -> DifflangError:
 def show_exception(
     shell: Any, kind: type[BaseException], error: DifflangError, trace: Any, tb_offset: Any = None
 ) -> None:
-    """Show a report, and below it where Python was; frames of ours and of IPython are left out."""
-    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace  # where `%debug` looks
+    """Show a report and the Python frames below it, without frames of this package and of IPython."""
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace  # for `%debug`
     found = classify_error(error)
     shell.display_pub.publish(data={"text/html": render_html(found.diagnostics), "text/plain": found.render()})
     brief = type(type(found).__name__, (Exception,), {})(found.args[0])
@@ -126,13 +126,13 @@ def show_exception(
 
 
 def user_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The frames of a traceback that belong to what a person has written, without a cell that is no Python."""
+    """The traceback's frames of user code, without the frame of a cell of the language."""
     frames: list[TracebackType] = []
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
     found: TracebackType | None = None
-    called = ""  # where the frame after this one belongs
+    called = ""  # the package of the next inner frame
     for each in reversed(frames):
         home = each.tb_frame.f_globals.get("__name__", "").partition(".")[0]
         if home not in HIDDEN_PACKAGES and called != "IPython":

@@ -1,7 +1,7 @@
-"""pytest collects `test` blocks, examples and rules of `.dfl` files: an item for each, failures as our own reports.
+"""The pytest plugin: collects `test` blocks, examples and rules of `.dfl` files, each as a test item.
 
-Files called `test_*.dfl` or `*_test.dfl` are collected, or what the ini option `difflang_files` names; a file given on
-the command line always. Importing this costs nothing, and collecting does not import JAX.
+Files called `test_*.dfl` or `*_test.dfl` are collected, or those that the ini option `difflang_files` names; a file on
+the command line always is. Importing this is cheap, and collection does not import JAX.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A file of the language that is asked for and has something to run."""
+    """Collect a `.dfl` file that is selected and has tests."""
     if file_path.suffix != ".dfl" or not is_collected(file_path, parent):
         return None
     return DflFile.from_parent(parent, path=file_path) if has_tests(file_path) else None
@@ -45,7 +45,7 @@ def is_collected(path: Path, parent: pytest.Collector) -> bool:
 
 
 def has_tests(path: Path) -> bool:
-    """Whether a file may have something to run; one that cannot be read is worth a report."""
+    """Whether a file may contain tests; a file that cannot be read counts, so that it is reported."""
     try:
         return TEST_MARKER.search(path.read_text(encoding="utf-8", errors="replace")) is not None
     except OSError:
@@ -74,16 +74,16 @@ class DflFile(pytest.File):
 
 
 def display_path(path: Path, folder: Path) -> str:
-    """What reports call a file: its path from where pytest was started, if it is below."""
+    """The name of a file in reports: its path relative to the folder where pytest was started, if it is below."""
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 class DflTestFailure(Exception):
-    """A case of a `.dfl` file failed: its report."""
+    """A failed case of a `.dfl` file, with its report."""
 
 
 class DflTestItem(pytest.Item):
-    """One case."""
+    """One case of a `.dfl` file."""
 
     def __init__(self, *, suite: Suite, number: int, **rest: Any) -> None:
         super().__init__(**rest)

@@ -1,6 +1,6 @@
-"""difflang beside the libraries around JAX: modules of flax, training with optax, parameters in files.
+"""Bridges to libraries around JAX: flax modules, training with optax, parameters in files, orbax checkpoints.
 
-Each is imported when it is first asked for: `difflang.bridge.flax`, `difflang.bridge.train`, `difflang.bridge.files`,
+Each module is imported on first access: `difflang.bridge.flax`, `difflang.bridge.train`, `difflang.bridge.files`,
 `difflang.bridge.orbax`.
 """
 

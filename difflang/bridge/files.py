@@ -1,6 +1,6 @@
-"""Parameters in files: any structure of arrays as npz or safetensors, bit for bit, under the paths of its leaves.
+"""Saves pytrees of parameters to npz or safetensors files and loads them, bit for bit, by the paths of their leaves.
 
-What is written is what a program's own `save` writes, so each reads the other's. No format here can run code.
+The format is that of a program's own `save`, so each reads the other's files. No format here can run code.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ ARCHIVE_FORMATS = ("npz", "safetensors")
 
 
 def save(path: str | Path, tree: Any) -> None:
-    """Write the arrays of a record, a dict, an optimizer's state: each under its path, `layer1.w`. The file is replaced
-    as a whole.
+    """Write the arrays of a record, a dict or an optimizer's state, each under its path, `layer1.w`. The file is
+    replaced
+    atomically.
 
-    Errors: ArgumentError for another suffix than `.npz` or `.safetensors`, for what is no array, and where two leaves
-    have one path; DataError where it cannot be written.
+    Errors: ArgumentError for a suffix other than `.npz` or `.safetensors`, for a leaf that is no array, and if two
+    leaves
+    have the same path; DataError if it cannot be written.
     """
     with classify_errors():
         place, format = Path(path), archive_format(path)
@@ -42,12 +44,12 @@ def save(path: str | Path, tree: Any) -> None:
 
 
 def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:
-    """The structure of `like` with the arrays of a file that was saved from such a one, as NumPy arrays.
+    """The structure of `like` with the arrays of a file that was saved from such a structure, as NumPy arrays.
 
-    Numbers of Python, texts and JAX's random keys come back as such. What else the file has is left there, unless the
-    `whole` of it is asked for.
+    Python numbers, texts and JAX random keys keep their kind. Other entries of the file are ignored, unless `whole` is
+    set.
 
-    Errors: DataError where the file cannot be read, or has other paths, shapes or element types.
+    Errors: DataError if the file cannot be read, or has other paths, shapes or element types.
     """
     with classify_errors():
         place, format = Path(path), archive_format(path)
@@ -60,7 +62,7 @@ def load(path: str | Path, like: Any, *, whole: bool = False) -> Any:
 
 
 def flatten_to_arrays(tree: Any) -> dict[str, Any]:
-    """The leaves of a structure by their paths, as NumPy arrays and texts. Errors: DL1207."""
+    """The leaves of a structure by path, as NumPy arrays and texts. Errors: DL1207."""
     found: dict[str, Any] = {}
     for name, leaf in named_leaves(tree):
         if name in found:
@@ -82,21 +84,21 @@ def leaf_array(name: str, leaf: Any) -> np.ndarray:
 
 
 def restore_tree(file: str, stored: StoredArrays, like: Any, *, exact: bool) -> Any:
-    """The structure of `like` with what was stored. Errors: DL0701."""
-    wanted = flatten_to_arrays(like)
-    others = [name for name in stored if name not in wanted]
+    """The structure of `like` with the stored leaves. Errors: DL0701."""
+    expected = flatten_to_arrays(like)
+    others = [name for name in stored if name not in expected]
     if exact and others:
-        raise read_error(file, f"it also has `{others[0]}`, which is not expected", expected_paths(wanted))
+        raise read_error(file, f"it also has `{others[0]}`, which is not expected", expected_paths(expected))
     leaves = [read_leaf(file, stored, name, leaf) for name, leaf in named_leaves(like)]
     return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
-def expected_paths(wanted: StoredArrays) -> str:
-    return f"expected: {', '.join(wanted)}"
+def expected_paths(expected: StoredArrays) -> str:
+    return f"expected: {', '.join(expected)}"
 
 
 def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
-    """One leaf. Errors: DL0701 where it is not what is expected."""
+    """One leaf. Errors: DL0701 if it differs from what is expected."""
     if name not in stored:
         raise read_error(file, f"it has no `{name}`", f"it has {', '.join(stored) or 'nothing'}")
     found = stored[name]
@@ -106,18 +108,18 @@ def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
         return found
     if is_python_number(like):
         return read_python_number(file, found, name, like)
-    wanted = pytrees.key_data(like)
-    if pytrees.array_type(found) != pytrees.array_type(wanted):
-        raise read_error(file, f"expected {describe_leaf(wanted)} for `{name}`, found {describe_leaf(found)}")
-    return found if wanted is like else jax.random.wrap_key_data(found, impl=jax.random.key_impl(like))
+    expected = pytrees.key_data(like)
+    if pytrees.array_type(found) != pytrees.array_type(expected):
+        raise read_error(file, f"expected {describe_leaf(expected)} for `{name}`, found {describe_leaf(found)}")
+    return found if expected is like else jax.random.wrap_key_data(found, impl=jax.random.key_impl(like))
 
 
 def read_python_number(file: str, found: np.ndarray, name: str, like: complex) -> Any:
-    """What stands for a number of Python: one again, or an array of another width that it had become in JAX."""
-    wanted = np.asarray(like)
-    if found.shape or found.dtype.kind != wanted.dtype.kind:
+    """A stored Python number: a number again, or an array if JAX had changed its width."""
+    expected = np.asarray(like)
+    if found.shape or found.dtype.kind != expected.dtype.kind:
         raise read_error(file, f"expected a Python {type(like).__name__} for `{name}`, found {describe_leaf(found)}")
-    return found.item() if found.dtype == wanted.dtype else found
+    return found.item() if found.dtype == expected.dtype else found
 
 
 def describe_leaf(leaf: Any) -> str:

@@ -1,7 +1,7 @@
-"""A function as a module of flax: the record it takes becomes the module's parameters.
+"""Functions as flax modules: the record that a function takes becomes the module's parameters.
 
-`nnx(f, params="m")` and `linen(f, params="m")` give classes of modules. What else the function takes, in order, is what
-a module is called with.
+`nnx(f, params="m")` and `linen(f, params="m")` return module classes. A module is called with the function's other
+arguments, in order.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from difflang.types.type_errors import make_error
 
 
 class Fixed(flax_nnx.Variable[Any]):
-    """A part of a record that has no derivative: integers, truths."""
+    """A part of a record without derivative: integers and booleans."""
 
 
 def nnx(
     f: Function, params: str = "params", *, state: str = "", stream: str = "", training: str = ""
 ) -> type[flax_nnx.Module]:
-    """A class of nnx modules that call `f`. `Net(record)` has the record's arrays as `nnx.Param`, in `net.record`.
+    """A class of nnx modules that call `f`. `Net(record)` holds the record's arrays as `nnx.Param`, in `net.record`.
 
-    `Net(init, rngs=nnx.Rngs(0))` takes a function that draws the record, with a key of the stream `params`. What has no
-    derivative is `Fixed`. A `state` is given as the second argument and kept in `nnx.BatchStat`; `f` gives its
-    result and the next state. Of a function that draws, `stream` says which of the `rngs` its keys come from. A
+    `Net(init, rngs=nnx.Rngs(0))` takes a function that draws the record, with a key from the stream `params`. Arrays
+    without derivative are `Fixed`. A `state` is passed as the second argument and kept in `nnx.BatchStat`; `f` then
+    returns its result and the next state. For a random function, `stream` names the stream of `rngs` for its keys. A
     parameter `training` is true until `net.eval()` and after `net.train()`.
 
-    Errors: ArgumentError where `f` has no such parameter; where a module is made without what it needs; where `f` gives
-    no next state.
+    Errors: ArgumentError if `f` has no such parameter, if a module is created without what it needs, or if `f` returns
+    no
+    next state.
     """
     check_parameters(f, params, state, training)
 
@@ -74,13 +75,14 @@ def nnx(
 
 
 def linen(f: Function, params: str = "params", *, state: str = "", stream: str = "") -> Any:
-    """A class of linen modules that call `f`. `Net(record)` begins with that record, `Net(init)` with one it draws.
+    """A class of linen modules that call `f`. `Net(record)` starts from that record, `Net(init)` from one that it
+    draws.
 
-    The arrays are in the collection `params`, in `record`, in dicts under the names of the fields, those without a
-    derivative in `fixed`; a `state` is in `batch_stats`, and begins with `initial_state`. Keys of a function that draws
-    come from the `stream`.
+    The arrays are in the collection `params` under `record`, in dicts by field names, and those without derivative in
+    `fixed`; a `state` is in `batch_stats` and starts from `initial_state`. Keys of a random function come from
+    `stream`.
 
-    Errors: as of `nnx`.
+    Errors: as in `nnx`.
     """
     check_parameters(f, params, state)
 
@@ -136,7 +138,7 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
 
 
 def select_leaves(tree: Any, *, smooth: bool) -> Any:
-    """The leaves that have a derivative, or those that have none and are no texts; nothing in the place of others."""
+    """The leaves with a derivative, or those without one that are not texts; None in place of the others."""
     return jax.tree_util.tree_map(
         lambda x: x if is_differentiable(x) is smooth and not isinstance(x, str) else None, tree
     )
@@ -147,7 +149,7 @@ def mask_texts(tree: Any) -> Any:
 
 
 def merge_dicts(some: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """Nested dicts in one."""
+    """Nested dicts merged into one."""
     both = {k: merge_dicts(some[k], others[k]) for k in some.keys() & others.keys()}
     return {**some, **others, **both}
 
@@ -162,7 +164,7 @@ def check_state(f: Function, state: str, initial: Any) -> None:
 
 
 def split_next_state(f: Function, state: str, shape: TreeShape, found: Any) -> tuple[Any, Any]:
-    """A result and the next state. Errors: DL1207 where a function gives something else."""
+    """A result and the next state. Errors: DL1207 if a function returns something else."""
     if not isinstance(found, tuple) or len(found) != 2 or tree_shape(found[1]).paths != shape.paths:
         help = f"return both: `fn {f.__name__}(…) -> (f32[n], Stats)`"
         raise usage_error(f"`{f.__name__}` does not return its result and the next `{state}`", help)
@@ -170,7 +172,7 @@ def split_next_state(f: Function, state: str, shape: TreeShape, found: Any) -> t
 
 
 def name_module(module: Any, f: Function) -> Any:
-    """The class, under the function's name."""
+    """Name the class after the function."""
     module.__name__ = module.__qualname__ = f.__name__
     module.__doc__ = f.__doc__
     return module
@@ -190,7 +192,7 @@ def usage_error(message: str, help: str) -> Exception:
 
 
 def bind_positional(f: Function, taken: tuple[str, ...], args: tuple[Any, ...]) -> dict[str, Any]:
-    """What a module is called with, by the names of the parameters that are left."""
+    """A module's positional arguments by the names of the remaining parameters."""
     names = [name for name in f.signature.names if name not in taken]
     if len(args) > len(names):
         raise usage_error(f"this module takes {len(names)} arguments, not {len(args)}", f"they are {', '.join(names)}")
@@ -198,7 +200,7 @@ def bind_positional(f: Function, taken: tuple[str, ...], args: tuple[Any, ...]) 
 
 
 def initial_record(initial: Any, key: Callable[[], Any]) -> Any:
-    """A record, given or drawn."""
+    """A record, passed or drawn."""
     if not callable(initial):
         return initial
     found = key()
@@ -208,7 +210,7 @@ def initial_record(initial: Any, key: Callable[[], Any]) -> Any:
 
 
 def as_variables(tree: Any, kind: Callable[[Any], Any]) -> Any:
-    """A structure as dicts of nnx, each array in a variable of that kind."""
+    """A structure as nnx dicts, with each array in a variable of that kind."""
     return as_nnx_dict(to_nested_dict(mask_texts(tree), kind))
 
 
@@ -221,7 +223,7 @@ def variable_value(variable: Any) -> Any:
 
 
 def write_variables(kept: Any, after: dict[str, Any]) -> None:
-    """Write new values into variables."""
+    """Assign new values to variables."""
     for name, value in after.items():
         if isinstance(value, dict):
             write_variables(kept[name], value)

@@ -1,4 +1,4 @@
-"""Records as nested dicts of arrays, under the names that their fields have: what flax, optax and files go by."""
+"""Records as nested dicts of arrays by field name, and leaf paths: for flax, optax and files."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Path = tuple[str, ...]
 
 
 class TreeShape(Struct, frozen=True):
-    """How a structure is put together: the path of each leaf, what JAX knows of the rest, and the texts in it."""
+    """The shape of a pytree: the path of each leaf, JAX's tree structure, and the texts in it."""
 
     paths: tuple[Path, ...]
     structure: Any
     texts: tuple[tuple[Path, str], ...]
 
     def rebuild(self, nested: Any, read: Callable[[Any], Any] = lambda leaf: leaf) -> Any:
-        """The structure, its leaves read out of nested dicts."""
+        """The structure, with its leaves read from nested dicts."""
         texts = dict(self.texts)
         leaves = [texts[p] if p in texts else read(lookup_path(nested, p)) for p in self.paths]
         return jax.tree_util.tree_unflatten(self.structure, leaves)
 
 
 def tree_shape(tree: Any) -> TreeShape:
-    """The shape of a record, or of any structure that JAX knows."""
+    """The shape of a record, or of any pytree."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     named = [(tuple(map(path_key_name, path)), leaf) for path, leaf in leaves]
     texts = [(path, leaf) for path, leaf in named if isinstance(leaf, str)]
@@ -41,7 +41,7 @@ def tree_shape(tree: Any) -> TreeShape:
 
 
 def to_nested_dict(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) -> dict[str, Any]:
-    """A structure as nested dicts by the names of its fields; what is numbered is named by its number."""
+    """A structure as nested dicts by field name; sequence items are named by index."""
     root: dict[str, Any] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         *outer, last = map(path_key_name, path) if path else (UNNAMED,)
@@ -53,20 +53,20 @@ def to_nested_dict(tree: Any, make: Callable[[Any], Any] = lambda leaf: leaf) ->
 
 
 def lookup_path(nested: Any, path: Path) -> Any:
-    """What lies under a path of nested dicts."""
+    """The entry at a path of nested dicts."""
     for name in path or (UNNAMED,):
         nested = nested[name]
     return nested
 
 
 def named_leaves(tree: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves with their paths as a text: `layer1.w`. What is no structure is called `value`."""
+    """The leaves with their paths as texts: `layer1.w`. A lone leaf is called `value`."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         yield ".".join(map(path_key_name, path)) or UNNAMED, leaf
 
 
 def path_key_name(key: Any) -> str:
-    """A step of one of JAX's paths."""
+    """The name of one step of a JAX path."""
     match key:
         case GetAttrKey(name=name):
             return name
@@ -79,10 +79,11 @@ def path_key_name(key: Any) -> str:
 
 
 def masked(tree: Any, *patterns: str) -> Any:
-    """A truth for each leaf: whether its path begins with one of these, as `"layer1"` or `"layer1.w"`, or ends with it
-    as `"*.b"`. It is the mask that optax asks for.
+    """A boolean for each leaf: whether its path begins with one of the patterns, as `"layer1"` or `"layer1.w"`, or ends
+    with
+    it, as `"*.b"`. This is the mask that optax takes.
 
-    Errors: ArgumentError for a pattern that no leaf has.
+    Errors: ArgumentError for a pattern that matches no leaf.
     """
     with classify_errors():
         return path_mask(tree, patterns)

@@ -1,6 +1,6 @@
-"""Checkpoints of a training by orbax: a folder with the last few states, each written as a whole.
+"""Training checkpoints with orbax: a folder with the last few states, each written atomically.
 
-orbax is imported when a folder is opened. What it keeps has the paths and element types of `files`, bit for bit.
+orbax is imported when a folder is opened. Stored states have the paths and element types of `files`, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from difflang.types.type_errors import make_error
 
 
 class Checkpoints:
-    """A folder of states by their steps, of which the last `keep` stay.
+    """A folder of states by step, which keeps the last `keep`.
 
-    Errors: DataError where orbax is not installed, or the folder cannot be made.
+    Errors: DataError if orbax is not installed, or the folder cannot be created.
     """
 
     def __init__(self, folder: str | Path, *, keep: int = 3) -> None:
@@ -38,11 +38,11 @@ class Checkpoints:
 
     @property
     def steps(self) -> list[int]:
-        """Those of which there is a state."""
+        """The steps with a stored state."""
         return sorted(self.manager.all_steps())
 
     def save(self, step: int, state: Any) -> None:
-        """Write a state; once this is over it is there. One of the same step is replaced."""
+        """Write a state, synchronously. A state of the same step is replaced."""
         with classify_errors():
             arrays, notes = split_orbax_state(flatten_to_arrays(state))
             save = self.library.args
@@ -55,17 +55,19 @@ class Checkpoints:
                 raise write_error(str(self.folder), error) from None
 
     def load(self, like: Any, step: int | None = None) -> Any:
-        """The last state, or that of a step, in the structure of `like`. Errors: DataError where it is another one."""
+        """The last state, or the state of a step, in the structure of `like`. Errors: DataError if it has another
+        structure.
+        """
         with classify_errors():
             steps = self.steps
-            wanted = step if step is not None else steps[-1] if steps else 0
-            if wanted not in steps:
+            chosen = step if step is not None else steps[-1] if steps else 0
+            if chosen not in steps:
                 has = f"there are {', '.join(map(str, steps))}" if steps else "there is none"
-                raise read_error(str(self.folder), f"it has no state for step {wanted}", has)
-            return restore_tree(str(self.folder), self.read_step(wanted), like, exact=True)
+                raise read_error(str(self.folder), f"it has no state for step {chosen}", has)
+            return restore_tree(str(self.folder), self.read_step(chosen), like, exact=True)
 
     def read_step(self, step: int) -> dict[str, Any]:
-        """What was stored of a step. Errors: DL0701."""
+        """The stored entries of a step. Errors: DL0701."""
         read = self.library.args
         try:
             both = self.manager.restore(
@@ -89,7 +91,7 @@ def import_orbax() -> Any:
 
 
 def split_orbax_state(state: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays, and notes of what orbax does not keep: texts, and arrays without elements."""
+    """Arrays, and notes for what orbax does not store: texts, and arrays without elements."""
     texts = {name: leaf for name, leaf in state.items() if isinstance(leaf, str)}
     empty = {name: a for name, a in state.items() if name not in texts and not a.size}
     arrays = {name: a for name, a in state.items() if name not in texts and name not in empty}

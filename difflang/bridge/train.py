@@ -1,8 +1,8 @@
-"""Training with optax: one step as a compiled program, and a loop with progress, checkpoints and metrics.
+"""Training loop for optax optimizers: compiled steps, progress, checkpoints and metrics.
 
-A loss is a function of parameters, then of a batch: one of the language, or any that JAX takes. Parameters are any
-structure of arrays; what has no derivative, integers and texts, stays as it is. Where a loss or a gradient is not
-finite nothing is updated any more, and the loop ends with an error that says where that came from.
+A loss is a function of parameters, then of a batch: a loaded function, or any that JAX can trace. Parameters are any
+pytree; leaves without a derivative, integers and texts, stay unchanged. If a loss or a gradient is not finite, updates
+stop, and the loop ends with an error that names the cause.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from difflang.types.type_errors import make_error
 
 Loss = Callable[..., Any]
 Batches = Iterable[Any] | Callable[[int], Any]
-FLOAT_KINDS, REAL_KINDS = ("float",), ("float", "int", "uint", "bool")  # kinds of numbers
+FLOAT_KINDS, REAL_KINDS = ("float",), ("float", "int", "uint", "bool")
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class TrainState:
-    """Where a training stands: all that the next step depends on. It is a structure of arrays."""
+    """The state of a training: everything that the next step depends on, as a pytree of arrays."""
 
     params: Any
     optimizer: Any
     step: Any
     key: Any
     loss: Any  # of the last step
-    bad: Any  # per leaf of the gradient and for the loss, whether it was not finite
+    bad: Any  # whether the loss, and each leaf of the gradient, was not finite
 
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a training came to: the parameters, the whole state, and a row for each report."""
+    """The result of a training: the parameters, the whole state, and a row for each report."""
 
     params: Any
     state: TrainState
@@ -62,9 +62,9 @@ class FitResult:
 
 
 def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = None) -> TrainState:
-    """The state before the first step. A loss that draws needs a `key`, a number or a key; each step has its own.
+    """The state before the first step. A random loss needs a `key`, a number or a key; each step derives its own.
 
-    Errors: ArgumentError for what is no optimizer or key, and for parameters that have no derivative.
+    Errors: ArgumentError for an invalid optimizer or key, and for parameters without derivative.
     """
     with classify_errors(), matching_precision(params):
         if not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
@@ -80,13 +80,13 @@ def start(params: Any, optimizer: optax.GradientTransformation, *, key: Any = No
 
 
 def key_data_words(key: Any) -> Any:
-    """The words of a random key, given as such or as a number; none of none."""
+    """The words of a random key, given as a key or a number; None for None."""
     if key is None:
         return None
     typed = pytrees.key_data(key)
     if typed is not key:
         return np.asarray(typed)
-    if getattr(key, "shape", ()) and key.dtype == np.uint32:  # as `jax.random.PRNGKey` makes them
+    if getattr(key, "shape", ()) and key.dtype == np.uint32:  # a raw key, from `jax.random.PRNGKey`
         return np.asarray(key)
     try:
         return np.asarray(jax.random.key_data(jax.random.key(index(key))))
@@ -97,13 +97,13 @@ def key_data_words(key: Any) -> Any:
 
 
 def matching_precision(params: Any) -> Any:
-    """JAX with types of 64 bits if parameters have such, else as it is set up."""
+    """JAX with 64-bit types if the parameters have some, else with its current setting."""
     wide = any(getattr(x, "dtype", None) in (np.float64, np.complex128) for x in jax.tree_util.tree_leaves(params))
     return jax.enable_x64(True) if wide else nullcontext()
 
 
 def step_key(state: TrainState) -> dict[str, Any]:
-    """The key of a step."""
+    """The random key of a step, as a keyword argument."""
     if state.key is None:
         return {}
     return {"key": jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)}
@@ -112,7 +112,7 @@ def step_key(state: TrainState) -> dict[str, Any]:
 def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., TrainState]:
     """A compiled function from a state and a batch to the next state.
 
-    Errors: ArgumentError where the loss is not one real number.
+    Errors: ArgumentError if the loss is not one real number.
     """
     optimize = optax.with_extra_args_support(optimizer)
 
@@ -124,10 +124,12 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., T
             return require_real_number("the loss", loss(join_params(moving, fixed), *batch, **more), FLOAT_KINDS)
 
         value, slope = jax.value_and_grad(loss_value)(moving)
-        slope = jax.tree_util.tree_map(jax.numpy.conj, slope)  # JAX's leads up in a mirrored complex plane
+        # JAX's complex gradient is the conjugate of the direction of steepest ascent.
+        slope = jax.tree_util.tree_map(jax.numpy.conj, slope)
         bad = [~jax.numpy.isfinite(value), *[~jax.numpy.isfinite(g).all() for g in jax.tree_util.tree_leaves(slope)]]
         updates, after = optimize.update(slope, state.optimizer, moving, value=value, grad=slope, value_fn=loss_value)
         proposed = (optax.apply_updates(moving, updates), after)
+        # Keep the old parameters after a non-finite step: the error can then be traced from them.
         stopped = jax.numpy.stack(bad).any()
         kept = jax.tree_util.tree_map(lambda a, b: jax.numpy.where(stopped, a, b), (moving, state.optimizer), proposed)
         return TrainState(
@@ -144,7 +146,7 @@ def step(loss: Loss, optimizer: optax.GradientTransformation) -> Callable[..., T
 
 
 def require_real_number(what: str, value: Any, kinds: tuple[str, ...] = REAL_KINDS) -> Any:
-    """It, if it is one real number of these kinds. Errors: DL1207."""
+    """The value, if it is one real number of these kinds. Errors: DL1207."""
     if isinstance(value, (int, float)):
         value = jax.numpy.asarray(value)
     dtype, shape = pytrees.array_type(value) or (None, None)
@@ -170,16 +172,20 @@ def fit(
     report: Callable[[dict[str, float]], object] | None = None,
     checkpoint: str | Path | Checkpoints | None = None,
 ) -> FitResult:
-    """Train for so many steps, or until the batches end.
+    """Train for a number of steps, or until the batches end.
 
-    `batches` gives tuples of what `loss` takes after the parameters, or is a function from the number of a step to one.
-    Each `every` steps, and at the end, there is a row with step, loss and the `metrics` of the batch; `report` is told
-    it. With a `checkpoint` the state is written then, and a training that finds one goes on from it as if it had not
-    been interrupted: a file `.npz` or `.safetensors`, or a folder, in which orbax keeps the last three; see `orbax`.
+    `batches` yields tuples of the loss's arguments after the parameters, or is a function from a step number to such a
+    tuple. Every `every` steps and at the end, a row is recorded with step, loss and the `metrics` of the batch, and
+    passed
+    to `report`. With a `checkpoint` the state is written then, and a training that finds one continues as if it had not
+    been interrupted. The checkpoint is a `.npz` or `.safetensors` file, or a folder in which orbax keeps the last
+    three;
+    see `orbax`.
 
-    Errors: NonFiniteError where the loss or a gradient is not finite, naming the step and the parameter; or the error
-    of the check that failed in the loss. ArgumentError where there is no batch at all, and for what does not fit;
-    DataError for the checkpoint of another training.
+    Errors: NonFiniteError if the loss or a gradient is not finite, naming the step and the parameter; or the error of
+    the
+    check that failed in the loss. ArgumentError if there is no batch, and for invalid arguments; DataError for the
+    checkpoint of another training.
     """
     with classify_errors():
         check_kind(every, int, "`every`", "pass 1 or more")
@@ -204,14 +210,14 @@ def fit(
 
 
 def check_kind(value: object, kind: type, what: str, way: str) -> None:
-    """Errors: DL1207 where something is of another kind."""
+    """Errors: DL1207 for a value of another kind."""
     if not isinstance(value, kind):
         raise make_error("DL1207", f"{with_article(value)} is not a {what}", help=way)
 
 
 @contextmanager
 def open_checkpoint(checkpoint: str | Path | Checkpoints | None) -> Generator[CheckpointFile | Checkpoints | None]:
-    """What keeps states there. Errors: DL1207 for another kind of file, DL0709 without orbax, DL0710."""
+    """The checkpoint store at a path. Errors: DL1207 for another kind of file, DL0709 without orbax, DL0710."""
     if checkpoint is None or isinstance(checkpoint, Checkpoints):
         yield checkpoint
     elif Path(checkpoint).suffix:
@@ -235,7 +241,7 @@ class CheckpointFile:
 
     @property
     def steps(self) -> list[int]:
-        """One, if there is a state: which is written in it."""
+        """A list of one entry if the file has a state; the state itself holds its step."""
         return [0] if self.path.exists() else []
 
     def save(self, step: int, state: TrainState) -> None:
@@ -247,7 +253,7 @@ class CheckpointFile:
 
 @dataclass(eq=False)
 class TrainingLoop:
-    """One run of `fit`. A step is looked at while the next one runs, so that nothing waits."""
+    """One run of `fit`. A step is examined while the next one runs, so that the device never waits."""
 
     loss: Loss
     advance: Callable[..., TrainState]
@@ -272,7 +278,7 @@ class TrainingLoop:
         return FitResult(state.params, state, self.history)
 
     def record_step(self, state: TrainState, before: TrainState, batch: tuple[Any, ...], *, last: bool = False) -> None:
-        """Look at what a step has come to."""
+        """Examine and record the result of a step."""
         if any(map(bool, state.bad)):
             raise self.stopped(before, state, batch)
         if last or int(state.step) % self.every == 0:
@@ -288,7 +294,7 @@ class TrainingLoop:
                 self.checkpoint.save(int(state.step), state)
 
     def stopped(self, before: TrainState, after: TrainState, batch: tuple[Any, ...]) -> DifflangError:
-        """Why the state is not one to go on from: the check that failed, or what is not finite."""
+        """The error for a state that training cannot continue from: the failed check, or what is not finite."""
         try:
             with matching_precision(before.params):
                 self.loss(before.params, *batch, **step_key(before))
@@ -302,7 +308,7 @@ class TrainingLoop:
 
 
 def iterate_batches(batches: Batches, first: int, steps: int | None) -> Iterator[tuple[Any, ...]]:
-    """The batches from a step on; of an iterator no more are taken than are used."""
+    """The batches from a step on; an iterator is read only as far as needed."""
     if callable(batches):
         found: Iterator[Any] = (batches(k) for k in range(first, steps or 0))
     else:
@@ -311,7 +317,7 @@ def iterate_batches(batches: Batches, first: int, steps: int | None) -> Iterator
 
 
 def split_differentiable(params: Any) -> tuple[Any, Any]:
-    """Parameters in two: what has a derivative, and the rest, with nothing in the place of what is in the other."""
+    """Parameters split into differentiable leaves and the rest, with None in place of the other's leaves."""
     moving = jax.tree_util.tree_map(lambda x: x if is_differentiable(x) else None, params)
     return moving, jax.tree_util.tree_map(lambda x: None if is_differentiable(x) else x, params)
 

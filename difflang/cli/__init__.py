@@ -1,4 +1,4 @@
-"""The command line: `run`, `check`, `check-grad`, `emit`, `memory`, `info`, and the commands with files of their own.
+"""The command line: the `difflang` command group, `run`, `emit`, `check-grad`, `memory`, `info`; others in `commands`.
 
 Results go to stdout, everything else to stderr.
 """
@@ -40,11 +40,11 @@ from difflang.cli.options_and_reports import (
 )
 
 program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
-MAX_STEPS = 2**31 - 2  # steps are counted in an i32
+MAX_STEPS = 2**31 - 2  # the step counter is an i32
 STAGES = ("ast", "typed", "ir", "derived", "optimized", "planned", "jaxpr", "stablehlo", "json")
 
 
-# Commands with files of their own, by the module that holds each: it is imported when its command is asked for.
+# Commands in files of their own, each with its module, which is imported only when the command is used.
 COMMAND_MODULES = {
     "bench": "tests_and_benchmarks", "check": "check", "completions": "new_and_completions", "derive": "derive",
     "doc": "doc", "doctor": "doctor", "explain": "explain", "export": "export", "fmt": "fmt", "kernel": "kernel",
@@ -54,7 +54,7 @@ COMMAND_MODULES = {
 
 
 class CommandGroup(click.Group):
-    """Loads a command when it is asked for, proposes the nearest one, and turns a fault of ours into exit code 70."""
+    """Imports a command on first use, suggests the nearest one, and turns an internal error into exit code 70."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *COMMAND_MODULES})
@@ -82,7 +82,7 @@ class CommandGroup(click.Group):
             stopped = error if isinstance(error, ProcessStopped) else INTERRUPTED
             click.echo(stopped.message, err=True)
             sys.exit(stopped.code)
-        except Exception as error:  # noqa: BLE001 - the door: nobody is shown a bare traceback
+        except Exception as error:  # noqa: BLE001 - at the entry point no one should see a bare traceback
             if ctx.meta.get(FULL_TRACEBACK_KEY):
                 traceback.print_exception(error)
             if isinstance(error, RecursionError):
@@ -97,7 +97,7 @@ class CommandGroup(click.Group):
 def main() -> None:
     """A small language for differentiable programs, compiled to XLA.
 
-    `difflang new NAME` begins a project, `difflang repl` a session; `difflang explain CODE` tells of an error.
+    `difflang new NAME` starts a project, `difflang repl` a session; `difflang explain CODE` explains an error.
     """
     set_xla_flags()
 
@@ -129,7 +129,12 @@ def main() -> None:
     is_flag=True,
     help="Report a NaN or infinity in a result as an error, at the operation that produced it.",
 )
-@click.option("--max-steps", type=click.IntRange(1, MAX_STEPS), metavar="N", help="Report a loop with more steps than this as an error.")  # fmt: skip
+@click.option(
+    "--max-steps",
+    type=click.IntRange(1, MAX_STEPS),
+    metavar="N",
+    help="Report a loop with more steps than this as an error.",
+)
 @click.option("--profile", is_flag=True, help="Afterwards, show how much time each line took.")
 @click.option("--profile-out", type=FILE, help="Write the profile as JSON.")
 @click.option(
@@ -160,10 +165,12 @@ def run(
             raise click.BadParameter("nan is not a number of seconds.", param_hint="'--timeout'")
         exit_after(timeout)
     with exit_on_error(usage=("DL0201", "DL1207", "DL1210", "DL1220")):
-        asked = RunRequest(program, words, parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE"))
+        given = parse_pairs(files, "--arg", "@FILE"), parse_pairs(values, "--set", "VALUE")
         with profile_run(profile, profile_out) as clock:
-            how = Engine(engine, device, budget, check_nans=check_nans, profile=clock)
-            run_program(asked, how, default_float, folders, allow, seed, max_steps or 0)
+            options = Engine(engine, device, budget, check_nans=check_nans, profile=clock)
+            run_program(
+                RunRequest(program, words, *given), options, default_float, folders, allow, seed, max_steps or 0
+            )
 
 
 @main.command(cls=ProgramCommand)
@@ -183,10 +190,10 @@ def run(
 @click.option("--float", "default_float", type=FLOATS, help="Default type of float literals.")
 @search_path
 def emit(
-    program: str, words: tuple[str, ...], stage: str, argument_types: tuple[str, ...], wrt: str | None, platform: str | None,
-    budget: int, default_float: str | None, folders: tuple[Path, ...],
+    program: str, words: tuple[str, ...], stage: str, argument_types: tuple[str, ...], wrt: str | None,
+    platform: str | None, budget: int, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Show a program, or one function of it, at a stage between its text and XLA."""
+    """Print a program, or one function of it, at a stage of the compiler between source text and XLA."""
     from difflang.tools import emit as emitting
 
     pairs = parse_pairs(argument_types, "--arg", "TYPE")
@@ -228,14 +235,16 @@ def check_grad(
     program: str, words: tuple[str, ...], sizes: tuple[str, ...], types: tuple[str, ...], wrt: str | None, order: int,
     directions: int, seed: int, engine: str, default_float: str | None, as_json: bool, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Audit the derivative of ENTRY, or of all in FILE: compiled, interpreted, by differences, at drawn arguments."""
-    from difflang.tools import check_grad as auditing
+    """Check the gradient of ENTRY, or of all functions in FILE, at random arguments: compiled, interpreted, by
+    differences.
+    """
+    from difflang.tools import check_grad as gradcheck
 
-    told = {**parse_pairs(sizes, "--dim", "SIZE"), **parse_pairs(types, "--arg", "TYPE")}
-    with exit_on_error(usage=auditing.USAGE_CODES):
-        options = auditing.CheckGradOptions(order, directions, seed, wrt, engine == "xla", told, words)
+    specs = {**parse_pairs(sizes, "--dim", "SIZE"), **parse_pairs(types, "--arg", "TYPE")}
+    with exit_on_error(usage=gradcheck.USAGE_CODES):
+        options = gradcheck.CheckGradOptions(order, directions, seed, wrt, engine == "xla", specs, words)
         checked, path, entry = check_program_file(program, default_float, folders)
-        found, left = auditing.check_grad_of_all(checked, path, entry, options)
+        found, left = gradcheck.check_grad_of_all(checked, path, entry, options)
         text = json_text([r.to_json() for r in found]) if as_json else "\n\n".join(map(str, found))
         click.echo(text)
         print_diagnostics([*left, *[d for r in found for d in r.diagnostics()]])
@@ -269,16 +278,17 @@ def memory(
     program: str, words: tuple[str, ...], wrt: str | None, argument_types: tuple[str, ...], budget: int, compiled: bool,
     as_json: bool, save: Path | None, default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """What ENTRY needs in memory on the CPU, line by line: before it is compiled, and as planned under a limit."""
-    from difflang.tools import memory_report as accounting
+    """Show the memory that ENTRY needs on the CPU, line by line, before planning and as planned under a limit."""
+    from difflang.tools import memory_report
 
-    with exit_on_error(usage=accounting.USAGE):
-        options = accounting.MemoryOptions(parse_pairs(argument_types, "--arg", "TYPE"), wrt, budget, compiled, words)
+    with exit_on_error(usage=memory_report.USAGE):
+        specs = parse_pairs(argument_types, "--arg", "TYPE")
+        options = memory_report.MemoryOptions(specs, wrt, budget, compiled, words)
         checked, path, entry = check_program_file(program, default_float, folders)
-        found = accounting.report_memory(checked, path, entry, options)
+        found = memory_report.report_memory(checked, path, entry, options)
         click.echo(json_text(found.to_json()) if as_json else str(found))
         if save is not None:
-            accounting.save_plot(found, save)
+            memory_report.save_plot(found, save)
 
 
 @main.command(cls=ProgramCommand)
@@ -293,12 +303,12 @@ def info(
     file: str, words: tuple[str, ...], sizes: tuple[str, ...], as_json: bool, default_float: str | None,
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """What FILE offers: functions, arguments, sizes, in what they are differentiable, bytes that a gradient takes."""
+    """List the functions of FILE: arguments, sizes, differentiable parameters, and the memory of a gradient."""
     from difflang.driver.check_and_run import check_program
-    from difflang.tools import function_info as offering
+    from difflang.tools import function_info
 
-    told = parse_pairs(sizes, "--dim", "SIZE")
-    if wrong := [n for n, size in told.items() if not size.isdecimal() or len(size) > 9]:
+    values = parse_pairs(sizes, "--dim", "SIZE")
+    if wrong := [n for n, size in values.items() if not size.isdecimal() or len(size) > 9]:
         raise click.BadParameter(f"`{wrong[0]}` is not a size: write `{wrong[0]}=1000`", param_hint="--dim")
     with exit_on_error(usage=("DL1207", "DL1220")):
         source, path = load_source(file)
@@ -306,6 +316,6 @@ def info(
         print_diagnostics(checked.diagnostics)
         if checked.errors:
             sys.exit(1)
-        found = offering.describe_functions(checked, path, {n: int(size) for n, size in told.items()}, words)
-        data = {"file": file, "entries": [offer.to_json() for offer in found]}
+        found = function_info.describe_functions(checked, path, {n: int(size) for n, size in values.items()}, words)
+        data = {"file": file, "entries": [entry.to_json() for entry in found]}
         click.echo(json_text(data) if as_json else "\n\n".join(map(str, found)))

@@ -1,4 +1,4 @@
-"""Reports in the forms that other programs read: a line each, JSON, SARIF, the annotations of GitHub."""
+"""Output formats of diagnostics for other programs: one line each, JSON, SARIF, and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 class Finding(Struct, frozen=True):
-    """What one report comes to: a code, a sentence, and a range of lines and columns, which count from 1."""
+    """One report as a code, a sentence, and a range of lines and columns, which count from 1."""
 
     severity: str
     code: str
@@ -38,7 +38,7 @@ class Finding(Struct, frozen=True):
 
 
 def diagnostic_finding(diagnostic: Diagnostic) -> Finding:
-    """A diagnostic by its first label. What it says of other places, and the ways out, are part of the sentence."""
+    """A diagnostic at its first label. Its label's text and its helps are part of the sentence."""
     texts = [diagnostic.message, *[label.text for label in diagnostic.labels[:1] if label.text], *diagnostic.helps]
     message = "; ".join(text.replace("\n", " ") for text in texts)
     span = diagnostic.span
@@ -50,12 +50,12 @@ def diagnostic_finding(diagnostic: Diagnostic) -> Finding:
 
 
 def json_text(data: Any) -> str:
-    """Data as JSON, which has no such numbers: those that are not finite are texts, as `write_json` has them."""
+    """Data as JSON; non-finite numbers, which JSON lacks, are texts, as `write_json` writes them."""
     return json.dumps(encode_nonfinite(data), indent=2, allow_nan=False)
 
 
 def encode_nonfinite(data: Any) -> Any:
-    """Data of dicts, lists, numbers and texts, with `"NaN"`, `"Infinity"` and `"-Infinity"` in place of these."""
+    """The data with `"NaN"`, `"Infinity"` and `"-Infinity"` in place of these numbers."""
     match data:
         case dict():
             return {name: encode_nonfinite(x) for name, x in cast("dict[str, Any]", data).items()}
@@ -68,7 +68,7 @@ def encode_nonfinite(data: Any) -> Any:
 
 
 def format_diagnostics(diagnostics: Sequence[Diagnostic], form: str) -> str:
-    """Reports in a form for programs."""
+    """Diagnostics in a format for programs."""
     match form:
         case "concise":
             return render_one_line(diagnostics)
@@ -79,7 +79,7 @@ def format_diagnostics(diagnostics: Sequence[Diagnostic], form: str) -> str:
 
 
 def format_findings(found: Iterable[Finding], form: str) -> str:
-    """Findings in a form for programs."""
+    """Findings in a format for programs."""
     match form:
         case "sarif":
             return json.dumps(sarif_log(list(found)), indent=2)
@@ -95,15 +95,15 @@ def concise_line(found: Finding) -> str:
 
 
 def github_annotation(found: Finding) -> str:
-    """A workflow command of GitHub, which shows the message beside the line.
+    """A GitHub workflow command, which shows the message beside the line.
 
     Source: GitHub Docs, Workflow commands for GitHub Actions.
     """
     places = {"file": found.file, "line": found.start[0], "endLine": found.end[0]} if found.file else {}
     if found.file and found.start[0] == found.end[0]:
         places |= {"col": found.start[1], "endColumn": found.end[1]}
-    told = {**places, "title": found.code}
-    properties = ",".join(f"{name}={escape_github(str(value), ',:')}" for name, value in told.items())
+    values = {**places, "title": found.code}
+    properties = ",".join(f"{name}={escape_github(str(value), ',:')}" for name, value in values.items())
     return f"::{found.severity} {properties}::{escape_github(found.message)}"
 
 
@@ -117,7 +117,7 @@ def sarif_log(found: Sequence[Finding]) -> dict[str, Any]:
     """A log of one run. Source: OASIS, Static Analysis Results Interchange Format 2.1.0."""
     codes = sorted({each.code for each in found})
     rules = [{"id": code, "shortDescription": {"text": CODE_TITLES.get(code, "an unknown failure")}} for code in codes]
-    from importlib import metadata  # late: it brings the mail of the standard library with it
+    from importlib import metadata  # late: it imports the standard library's `email`
 
     tool = {"name": "difflang", "version": metadata.version("difflang"), "rules": rules}
     results = [sarif_result(each, codes.index(each.code)) for each in found]
@@ -126,15 +126,15 @@ def sarif_log(found: Sequence[Finding]) -> dict[str, Any]:
 
 
 def sarif_result(found: Finding, rule: int) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    result: dict[str, Any] = {
         "ruleId": found.code, "ruleIndex": rule, "level": found.severity, "message": {"text": found.message},
     }  # fmt: skip
     if found.file:
         place = {"artifactLocation": {"uri": file_uri(found.file)}, "region": sarif_region(found.start, found.end)}
-        said["locations"] = [{"physicalLocation": place}]
+        result["locations"] = [{"physicalLocation": place}]
     if found.fixes:
-        said["fixes"] = [sarif_fix(fix) for fix in found.fixes]
-    return said
+        result["fixes"] = [sarif_fix(fix) for fix in found.fixes]
+    return result
 
 
 def sarif_region(start: tuple[int, int], end: tuple[int, int]) -> dict[str, int]:
@@ -142,7 +142,7 @@ def sarif_region(start: tuple[int, int], end: tuple[int, int]) -> dict[str, int]
 
 
 def sarif_fix(fix: Fix) -> dict[str, Any]:
-    """A fix as SARIF has it: the regions of each file that are to be replaced."""
+    """A fix in SARIF: for each file the regions to replace."""
     files: dict[str, list[dict[str, Any]]] = {}
     for edit in fix.edits:
         source = edit.span.source

@@ -1,4 +1,4 @@
-"""Pages as HTML: each a file by itself, with its colours and no script."""
+"""HTML pages of documentation: each a self-contained file with its style and no script."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.2rem; } dd p { margin: 0; }
 
 @cache
 def html_tools() -> tuple[Any, Any, Any]:
-    """What turns Markdown into HTML, and what colours a program: imported when something is written."""
+    """The Markdown renderer, the lexer and the formatter, imported on first use."""
     from markdown_it import MarkdownIt
     from pygments.formatters import HtmlFormatter
 
@@ -37,7 +37,7 @@ def html_tools() -> tuple[Any, Any, Any]:
 
 
 def highlight_css() -> str:
-    """The style sheet of programs, for both kinds of screens."""
+    """The style sheet of highlighted programs, for light and dark screens."""
     from pygments.formatters import HtmlFormatter
 
     light = HtmlFormatter(style="default", nobackground=True).get_style_defs("pre")
@@ -52,11 +52,11 @@ def page_html(page: DocPage, pages: Sequence[DocPage]) -> str:
 
 
 def index_html(pages: Sequence[DocPage]) -> str:
-    """What leads to all pages."""
-    parts = [
-        f'<h2><a href="{page_href(p)}">{escape(p.name)}</a></h2>\n{markdown_html(p.summary)}{name_links(p, page_href(p))}'
-        for p in pages
-    ]
+    """The index of all pages."""
+    parts: list[str] = []
+    for p in pages:
+        head = f'<h2><a href="{page_href(p)}">{escape(p.name)}</a></h2>'
+        parts.append(f"{head}\n{markdown_html(p.summary)}{name_links(p, page_href(p))}")
     return html_document("Modules", pages, "\n".join(["<h1>Modules</h1>", *parts]))
 
 
@@ -70,7 +70,7 @@ def html_document(title: str, pages: Sequence[DocPage], body: str) -> str:
 
 
 def page_href(page: DocPage) -> str:
-    """Where a link to a page leads: its file, of whatever letters its name is."""
+    """The URL of a page's file, quoted."""
     return quote(f"{page.name}.html")
 
 

@@ -1,4 +1,4 @@
-"""The Jupyter kernel: a session behind Jupyter's messages. Imported by `difflang kernel`, which needs ipykernel."""
+"""The Jupyter kernel: a session that answers Jupyter's messages. Imported by `difflang kernel`, needs ipykernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KernelSession(CellSession, eq=False, kw_only=True):
 
 
 class DifflangKernel(Kernel):
-    """Answers a front end: cells, completion, what a name stands for."""
+    """Answers a front end: cells, completion, inspection of names."""
 
     implementation = "difflang"
     implementation_version = version("difflang")
@@ -56,7 +56,7 @@ class DifflangKernel(Kernel):
         self.cells.loader.start()
 
     def publish_message(self, kind: str, **content: Any) -> None:
-        """Send something to whoever shows it."""
+        """Send a message to the front end."""
         if not self.silent:
             self.send_response(self.iopub_socket, kind, content)
 
@@ -67,7 +67,7 @@ class DifflangKernel(Kernel):
         self.publish_message("display_data", data=data, metadata={})
 
     async def do_execute(self, code: str, silent: bool, *_: Any, **__: Any) -> Reply:
-        """Carry out a cell; what goes wrong is told and leaves the session as it is."""
+        """Run a cell; an error is reported and leaves the session unchanged."""
         self.silent = silent
         count = {"execution_count": self.execution_count}
         try:
@@ -77,16 +77,16 @@ class DifflangKernel(Kernel):
         except DifflangError as error:
             self.cells.last_code = error.diagnostics[0].code
             found = classify_error(error)
-            said = type(found).__name__, error.diagnostics[0].message, error.render(True)
+            failure = type(found).__name__, error.diagnostics[0].message, error.render(True)
         except KeyboardInterrupt:
             self.cells.interrupted = True
-            said = "KeyboardInterrupt", "interrupted", "interrupted"
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost the session
-            said = type(error).__name__, str(error), report_crash(error)
-        name, message, shown = said
-        told = {"ename": name, "evalue": message, "traceback": shown.split("\n")}
-        self.publish_message("error", **told)
-        return {"status": "error", **told, **count}
+            failure = "KeyboardInterrupt", "interrupted", "interrupted"
+        except Exception as error:  # noqa: BLE001 - an internal error must not end the session
+            failure = type(error).__name__, str(error), report_crash(error)
+        name, message, shown = failure
+        content = {"ename": name, "evalue": message, "traceback": shown.split("\n")}
+        self.publish_message("error", **content)
+        return {"status": "error", **content, **count}
 
     async def do_complete(self, code: str, cursor_pos: int) -> Reply:
         """Names and fields for the word before the cursor, with their types."""
@@ -107,7 +107,7 @@ class DifflangKernel(Kernel):
         return {"status": "incomplete", "indent": next_indentation(code.rsplit("\n", 1)[-1])}
 
     async def do_inspect(self, code: str, cursor_pos: int, *_: Any, **__: Any) -> Reply:
-        """What the name at the cursor stands for."""
+        """The meaning of the name at the cursor."""
         from difflang.tools.session_queries import describe_symbol
 
         name = name_at(code, cursor_pos)
@@ -117,7 +117,7 @@ class DifflangKernel(Kernel):
 
 
 def name_at(code: str, offset: int) -> str:
-    """The name, or one of a module, that a place is in or at the end of; in a call, what is called."""
+    """The name, possibly qualified, that contains or ends at an offset; in a call, the callee."""
     words = [m for m in re.finditer(r"\w+(?:\.\w+)*", code) if m.start() <= offset]
     at = [m[0] for m in words if m.end() >= offset]
     before = code[:offset].rstrip("( ")
@@ -125,5 +125,5 @@ def name_at(code: str, offset: int) -> str:
 
 
 def run_kernel(connection_file: str) -> None:
-    """Answer until the front end ends it."""
+    """Serve until the front end shuts the kernel down."""
     IPKernelApp.launch_instance(argv=["-f", connection_file], kernel_class=DifflangKernel)

@@ -1,4 +1,4 @@
-"""What the commands have in common: their options, the source they are given, reports and exit codes."""
+"""Options, source loading, error reports and exit codes shared by the commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProgramCommand(click.Command):
-    """A command for a program that may have arguments of its own: an unknown option may be meant as one of those."""
+    """A command for a program with arguments of its own: an unknown option may be meant as one of those."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -32,7 +32,8 @@ class ProgramCommand(click.Command):
         except click.NoSuchOption as error:
             near = nearest_words(error.option_name, [o for p in self.params for o in (*p.opts, *p.secondary_opts)])
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            way = f" Write arguments of the program after `--`: `{program_argument_usage(ctx, given, error.option_name)}`."
+            usage = program_argument_usage(ctx, given, error.option_name)
+            way = f" Write arguments of the program after `--`: `{usage}`."
             size = (
                 " Set a size with `--arg n=3`."
                 if not near and any(p.name == "argument_types" for p in self.params)
@@ -42,7 +43,7 @@ class ProgramCommand(click.Command):
 
 
 def program_argument_usage(ctx: click.Context, words: Sequence[str], option: str) -> str:
-    """The command, with an option among the arguments of the program."""
+    """The command line, with an option moved to the program's arguments."""
     file = next((word for word in words if word.endswith(".dfl") or ".dfl:" in word), "FILE")
     at = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
     own = [words[at], *[word for word in words[at + 1 : at + 2] if not word.startswith("-") and word != file]]
@@ -50,7 +51,7 @@ def program_argument_usage(ctx: click.Context, words: Sequence[str], option: str
 
 
 class SuggestingChoice(click.Choice[str]):
-    """One of some words; of another the nearest is proposed."""
+    """A choice of words that suggests the nearest one for an unknown word."""
 
     name = "word"
 
@@ -96,7 +97,7 @@ no_cache = click.option(
 
 
 def parse_amount(ctx: click.Context, param: click.Parameter, value: str | None) -> int:
-    """`64MiB` in bytes, 0 for none."""
+    """Parse `64MiB` to bytes; 0 for None."""
     found = 0 if value is None else parse_bytes(value)
     if found is None:
         raise click.BadParameter(
@@ -115,21 +116,21 @@ memory_budget_option = click.option(
 
 
 def print_diagnostics(diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
-    """Reports, on stderr."""
+    """Print diagnostics on stderr."""
     if diagnostics:
         color = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         click.echo(render(diagnostics, color), err=True)
 
 
 def load_source(file: str) -> tuple[Source, Path | None]:
-    """The text of a file, `-` for standard input."""
+    """The text of a file, or of standard input for `-`."""
     if file == "-":
         return decode_source(sys.stdin.buffer.read(), "<stdin>"), None
     return read_source(Path(file), file), Path(file)
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
-    """`FILE:entry` in its two parts. A file of the whole name is that file, and `C:\\x.dfl` has no entry."""
+    """Split `FILE:entry` in two. If a file has the whole name, it is that file; `C:\\x.dfl` has no entry."""
     file, colon, entry = text.rpartition(":")
     if not colon or not entry.isidentifier() or Path(text).exists():
         return text, None
@@ -141,7 +142,7 @@ def split_entry(text: str) -> tuple[str, str | None]:
 def check_program_file(
     program: str, default_float: str | None, folders: tuple[Path, ...]
 ) -> tuple[CheckedProgram, Path | None, str | None]:
-    """`FILE:ENTRY` read and checked: the program, its path, the entry. Ends with 1 where something is wrong with it."""
+    """Read and check `FILE:ENTRY`: the program, its path, the entry. Exits with 1 if the program has errors."""
     from difflang.driver.check_and_run import check_program
 
     file, entry = split_entry(program)
@@ -152,7 +153,7 @@ def check_program_file(
 
 
 def exit_if_errors(checked: CheckedProgram, source: Source, recheck: Recheck) -> None:
-    """What checking found. Where the program is wrong, the repairs are tried and said, and the command ends with 1."""
+    """Print the diagnostics. If there are errors, verify and print the fixes, and exit with 1."""
     if not checked.errors:
         print_diagnostics(checked.diagnostics)
         return
@@ -165,7 +166,7 @@ def exit_if_errors(checked: CheckedProgram, source: Source, recheck: Recheck) ->
 
 
 def print_fixable_count(found: Sequence[Diagnostic]) -> None:
-    """How many of these reports, which were judged, `check --fix` mends."""
+    """Print how many of these verified diagnostics `check --fix` can fix."""
     from difflang.tools.verify_fixes import certain_fixes
 
     if count := len(certain_fixes(found)):
@@ -173,7 +174,7 @@ def print_fixable_count(found: Sequence[Diagnostic]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file as a whole. Errors: DL0710."""
+    """Write a file atomically. Errors: DL0710."""
     from difflang.base.source_files import write_atomically, write_error
 
     try:
@@ -183,7 +184,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def parse_pairs(arguments: tuple[str, ...], option: str, what: str) -> dict[str, str]:
-    """`NAME=...` in its two parts."""
+    """Split each `NAME=...` in two."""
     pairs = [t.partition("=") for t in arguments]
     if wrong := [
         t for t, (name, _, value) in zip(arguments, pairs, strict=True) if not name.isidentifier() or not value
@@ -193,10 +194,10 @@ def parse_pairs(arguments: tuple[str, ...], option: str, what: str) -> dict[str,
 
 
 class exit_on_error:
-    """Turns what is wrong with a program into its report and exit code."""
+    """A context manager that prints a program's error and exits with its code."""
 
     def __init__(self, usage: tuple[str, ...] = ()) -> None:
-        self.usage = usage  # codes that are about the command, not about the program
+        self.usage = usage  # codes of mistakes in the command rather than in the program
 
     def __enter__(self) -> None:
         return None

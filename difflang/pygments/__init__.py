@@ -1,4 +1,4 @@
-"""A Pygments lexer, so that terminals, Sphinx and web pages show colours. It reads nothing of the compiler."""
+"""A Pygments lexer for syntax highlighting in terminals, Sphinx and web pages. It imports nothing of the compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = r"[^\W\d][\w\u0300-\u036f]*"
 _NUMBER = r"[0-9][0-9_]*(?:\.[0-9][0-9_]*(?:[eE][+-]?[0-9]+)?j?|[eE][+-]?[0-9]+j?|j)?(?!\w)"
 
 
-_LEAVE_STATE = bygroups()  # leaves a state where nothing is read
+_LEAVE_STATE = bygroups()  # leaves a state without consuming text
 
 
 def _words_before(names: Sequence[str], signs: str) -> Any:
@@ -23,7 +23,7 @@ def _words_before(names: Sequence[str], signs: str) -> Any:
 
 
 class DifflangLexer(RegexLexer):
-    """Classes by the kind of token; a function of the language is one where it is called."""
+    """Token classes by kind; a builtin function is highlighted only where it is called."""
 
     name = "difflang"
     aliases: ClassVar[Sequence[str]] = ["difflang", "dfl"]

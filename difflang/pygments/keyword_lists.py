@@ -1,4 +1,4 @@
-"""The words of the language by class, for a lexer that imports neither the grammar nor the compiler."""
+"""Keyword lists of the language by class, for a lexer that imports neither the grammar nor the compiler."""
 
 from __future__ import annotations
 

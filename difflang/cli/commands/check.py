@@ -1,4 +1,4 @@
-"""`difflang check`: what is wrong with programs, and what can be mended of it without asking."""
+"""`difflang check`: reports the errors of programs, and applies the certain fixes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from difflang.driver.check_and_run import CheckedProgram
     from difflang.tools.verify_fixes import FixedSource, Recheck
 
-FORMATS_WITH_FIXES = ("human", "json", "sarif")  # the forms that have fixes
+FORMATS_WITH_FIXES = ("human", "json", "sarif")  # verifying fixes takes time: only where they are shown
 BOM = b"\xef\xbb\xbf"
 
 
@@ -45,14 +45,17 @@ def check(
     files: tuple[str, ...], fix: bool, data: tuple[Path, ...], form: str, default_float: str | None,
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Check FILES without running them, of folders all programs below. Reports for people go to stderr, those for
-    programs to stdout.
+    """Check FILES without running them; in folders, all programs below. Reports for people go to stderr, those for
+    programs
+    to stdout.
 
-    A report may name a fix: it was tried, and with it the error is gone and no other one comes. `--fix` makes these, of
-    `-` to standard output.
+    A report may propose a fix: it was verified to remove the error without adding another. `--fix` applies these; for
+    `-`
+    it prints the fixed program.
 
-    `--data train.npz` proves that a file fits where the program reads it, or `MODEL.dfl:loss` where it has the names of
-    the function's parameters.
+    `--data train.npz` checks that a data file fits where the program reads it, or with `MODEL.dfl:loss` that it fits
+    the
+    function's parameters by name.
     """
     from difflang.driver import check_and_run
     from difflang.tools import verify_fixes
@@ -92,7 +95,7 @@ def check(
 
 
 def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]:
-    """The files that are named, and those in folders. Reports are `found`: DL0701 for a folder without programs."""
+    """The named files, and those in folders. A folder without programs adds a DL0701 to `found`."""
     for file in files:
         inside = list(program_files((file,)))
         if not inside:
@@ -105,7 +108,7 @@ def expand_paths(files: Sequence[str], found: list[Diagnostic]) -> Iterator[str]
 def check_data(
     checked: CheckedProgram, path: Path | None, entry: str | None, data: Sequence[Path]
 ) -> Sequence[Diagnostic]:
-    """What is wrong with a program; of one that is right, what does not fit of the data."""
+    """The errors of a program; if there are none, the mismatches of the data."""
     from difflang.tools.check_data import check_data_file
 
     if checked.errors:
@@ -115,7 +118,7 @@ def check_data(
 
 
 def print_in_format(found: Sequence[Diagnostic], form: str) -> None:
-    """Reports, and how many of them can be mended."""
+    """Print diagnostics, and how many of them can be fixed."""
     if form != "human":
         if text := format_diagnostics(found, form):
             click.echo(text)
@@ -125,7 +128,7 @@ def print_in_format(found: Sequence[Diagnostic], form: str) -> None:
 
 
 def apply_fixes(file: str, path: Path | None, source: Source, recheck: Recheck) -> Sequence[Diagnostic]:
-    """Make the certain fixes of a file, and say what was done; what is left to report. Errors: DL0710."""
+    """Apply the certain fixes of a file and list them; the remaining diagnostics. Errors: DL0710."""
     from difflang.tools.verify_fixes import apply_certain_fixes
 
     done = apply_certain_fixes(source, recheck)
@@ -141,7 +144,7 @@ def apply_fixes(file: str, path: Path | None, source: Source, recheck: Recheck) 
 
 
 def write_fixed(file: str, path: Path, done: FixedSource) -> None:
-    """The mended text in place of the old one, with the byte order mark that this had. Errors: DL0710."""
+    """Replace the file by the fixed text, keeping a byte order mark. Errors: DL0710."""
     try:
         with path.open("rb") as old:
             mark = BOM if old.read(len(BOM)) == BOM else b""

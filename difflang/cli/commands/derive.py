@@ -1,4 +1,4 @@
-"""`difflang derive`: a derivative as a program of the same language, or as a formula."""
+"""`difflang derive`: prints a derivative as a program, or as a formula."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ MODES = SuggestingChoice(["grad", "jvp", "vjp", "hvp"])
 @click.command()
 @click.argument("program", metavar="FILE[:ENTRY]")
 @click.option("--wrt", help="Parameter to differentiate with respect to: `w`, `m.w` or `w,v`.  [default: the first]")
-@click.option("--mode", type=MODES, default="grad", show_default=True, help="What to derive: gradient, tangent, pullback, or Hessian-vector product.")  # fmt: skip
+@click.option(
+    "--mode",
+    type=MODES,
+    default="grad",
+    show_default=True,
+    help="What to derive: gradient, tangent, pullback, or Hessian-vector product.",
+)
 @click.option(
     "--order",
     type=int,

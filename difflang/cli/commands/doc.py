@@ -1,4 +1,4 @@
-"""`difflang doc`: what the comments of a program or of the library say, in the terminal or as files."""
+"""`difflang doc`: documentation from doc comments of the library or of programs, in the terminal or as files."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     "--format", "form", type=SuggestingChoice(["markdown", "html"]), default="markdown", help="Format of the pages."
 )
 def doc(what: tuple[str, ...], out: Path | None, form: str) -> None:
-    """What the library offers, or FILE: all modules, a module, one name. Folders are searched for programs.
+    """Show the documentation of the library or of FILE: all modules, one module, or one name. Folders are searched for
+    programs.
 
-    Without --out it is shown here.
+    Without --out it is printed here.
     """
     if form == "html" and out is None:
         raise click.UsageError("--format html writes files: name a folder with --out FOLDER")
@@ -48,7 +49,7 @@ def is_path(what: str) -> bool:
 
 
 def parse_page(path: Path) -> DocPage:
-    """The page of a program. Errors: DifflangError where it cannot be read or is none."""
+    """The page of a program. Errors: DifflangError if it cannot be read or does not parse."""
     from difflang.syntax.doc_pages import build_page
     from difflang.syntax.parse import parse
 
@@ -60,7 +61,7 @@ def parse_page(path: Path) -> DocPage:
 
 
 def library_files(names: Sequence[str]) -> list[Path]:
-    """The files of modules of the library, all without names. Errors: UsageError for one that is not there."""
+    """The files of library modules, all if no names are given. Errors: UsageError for an unknown module."""
     files = {path.stem: path for path in stdlib_files()}
     for name in names:
         if name not in files:
@@ -75,14 +76,14 @@ def unknown_name_error(name: str, known: Sequence[str] | dict[str, Path], what: 
 
 
 def library_overview() -> str:
-    """Every module of the library, and what it declares."""
+    """Every module of the library with its declarations."""
     from difflang.syntax.doc_pages import index_as_markdown
 
     return index_as_markdown([parse_page(path) for path in library_files(())])
 
 
 def documentation_text(what: str) -> str:
-    """A page, or what is told of one name, as Markdown. Errors: UsageError, DifflangError."""
+    """A page, or the entry of one name, as Markdown. Errors: UsageError, DifflangError."""
     from difflang.syntax.doc_pages import entry_as_markdown, page_as_markdown
 
     files = {path.stem: path for path in stdlib_files()}
@@ -95,8 +96,8 @@ def documentation_text(what: str) -> str:
     if not found:
         from difflang.tools.session_queries import describe_builtin
 
-        if told := describe_builtin(what):
-            return f"# {told}"
+        if found_builtin := describe_builtin(what):
+            return f"# {found_builtin}"
         raise unknown_name_error(name, [e.name for p in pages for e in p.entries], "name")
     return "\n\n".join("\n\n".join([entry_title(p, e), *entry_as_markdown(e)]) for p, e in found)
 
@@ -107,7 +108,7 @@ def entry_title(page: DocPage, entry: DocEntry) -> str:
 
 
 def print_markdown(text: str) -> None:
-    """For eyes where a terminal is, else as it is."""
+    """Print Markdown, rendered if stdout is a terminal."""
     if not sys.stdout.isatty():
         click.echo(text)
         return
@@ -118,7 +119,7 @@ def print_markdown(text: str) -> None:
 
 
 def write_pages(folder: Path, pages: Sequence[DocPage], form: str) -> None:
-    """A file for each page and one that lists them. Errors: DL0710."""
+    """Write a file for each page, and an index. Errors: DL0710."""
     from difflang.cli.doc_html import index_html, page_html
     from difflang.syntax.doc_pages import index_as_markdown, page_as_markdown
 

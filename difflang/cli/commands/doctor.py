@@ -1,4 +1,4 @@
-"""`difflang doctor`: what is installed, what is here, what is missing and how it is had."""
+"""`difflang doctor`: shows versions, devices and folders, and which packages are missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "lark", "prompt_toolkit")
 def doctor() -> None:
     """Show versions, devices, folders, and which optional packages are missing.
 
-    Exit code 1 where something that every program needs is not there.
+    Exit code 1 if something is missing that every program needs.
     """
     lines = [*version_rows(), *device_rows(), *folder_rows(), *extra_rows()]
     width = max(len(name) for name, _, _ in lines)
@@ -31,7 +31,7 @@ def doctor() -> None:
     sys.exit(int(any(not well for _, _, well in lines)))
 
 
-Row = tuple[str, str, bool]  # a name, what there is to say, and whether all is well
+Row = tuple[str, str, bool]  # name, text, and whether it is all right
 
 
 def version_rows() -> Iterator[Row]:
@@ -45,7 +45,7 @@ def version_rows() -> Iterator[Row]:
 
 
 def device_rows() -> Iterator[Row]:
-    """What programs can run on. JAX is started for it."""
+    """The devices that programs can run on. This starts JAX."""
     try:
         from difflang.runtime.devices import local_devices
 
@@ -67,7 +67,7 @@ def folder_rows() -> Iterator[Row]:
 
 
 def describe_folder(path: Path) -> str:
-    """A folder of the user's: how much is in it, and whether it can be written to."""
+    """A user folder: its size, and whether it is writable."""
     if not path.is_dir():
         return f"{path}, which does not exist yet"
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
@@ -75,7 +75,7 @@ def describe_folder(path: Path) -> str:
 
 
 def extra_rows() -> Iterator[Row]:
-    """Packages that only some programs need: without them all is well."""
+    """Optional packages: a missing one is no error."""
     from difflang.host.optional_packages import EXTRAS
 
     for package, extra in EXTRAS.items():

@@ -1,4 +1,4 @@
-"""`difflang export`: a function for other programs, in one file."""
+"""`difflang export`: writes a function to an artifact file for use without the compiler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from difflang.tools.export.artifact_file import PLATFORMS
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Output file.  [default: ENTRY.dflx]"
 )
 @click.option(
-    "--wrt", help=("Export the gradient with respect to this parameter, `w`, `m.w` or `w,v`, instead of the function.")
+    "--wrt", help="Export the gradient with respect to this parameter, `w`, `m.w` or `w,v`, instead of the function."
 )
 @click.option(
     "--platform", "platforms", multiple=True, type=SuggestingChoice([*PLATFORMS, "none"]),

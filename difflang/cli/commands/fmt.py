@@ -1,4 +1,4 @@
-"""`difflang fmt`: programs laid out anew. Nothing here needs more than the parser."""
+"""`difflang fmt`: formats programs. It needs only the parser."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from difflang.cli.options_and_reports import load_source, print_diagnostics
 )
 @click.option("--diff", is_flag=True, help="Write nothing; show the changes as a diff.")
 def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
-    """Lay out FILES anew; of folders, all programs below. `-` lays out standard input, to standard output.
+    """Format FILES; in folders, all programs below. `-` formats standard input to standard output.
 
-    The layout is one and the same for everybody: there are no settings. What a program means and all its comments stay.
+    There is one layout and no settings. The meaning of a program and all its comments stay.
     """
     from difflang.syntax.formatter.format_program import format_program
 
@@ -52,7 +52,7 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
 
 
 def program_files(files: tuple[str, ...]) -> Iterator[str]:
-    """The programs that are meant: of a folder all below it, but for hidden ones."""
+    """The named programs; for a folder all programs below it, except hidden ones."""
     for file in files:
         folder = Path(file)
         if file == "-" or not folder.is_dir():
@@ -64,12 +64,12 @@ def program_files(files: tuple[str, ...]) -> Iterator[str]:
 
 
 def file_text(source: Source, path: Path | None) -> str:
-    """What stands in the file, a byte order mark and returns included."""
+    """The text of the file, including a byte order mark and carriage returns."""
     return source.text if path is None else path.read_bytes().decode("utf-8")
 
 
 def write_formatted(file: str, path: Path | None, text: str, only_check: bool) -> None:
-    """Say which file changes, and change it. Errors: DL0710."""
+    """List a file that changes, and write it. Errors: DL0710."""
     if path is not None and not only_check:
         try:
             write_atomically(path, text.encode())
@@ -79,6 +79,6 @@ def write_formatted(file: str, path: Path | None, text: str, only_check: bool) -
 
 
 def layout_diff(source: Source, text: str) -> str:
-    """What the layout changes, as patches show it."""
+    """The changes as a unified diff."""
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, source.name, source.name))

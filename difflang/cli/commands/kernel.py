@@ -1,4 +1,4 @@
-"""`difflang kernel`: a kernel for Jupyter, and what tells Jupyter of it."""
+"""`difflang kernel`: runs the Jupyter kernel, or registers it with Jupyter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KERNEL_NAME = "difflang"
 @click.option("-f", "--connection-file", type=click.Path(dir_okay=False), help="Connection file from Jupyter.")
 @click.pass_context
 def kernel(ctx: click.Context, connection_file: str | None) -> None:
-    """A kernel for Jupyter. `difflang kernel install` tells Jupyter of it, which then starts it by itself.
+    """Run a kernel for Jupyter. `difflang kernel install` registers it, so that Jupyter starts it by itself.
 
     Needs the extra `kernel`.
     """
@@ -41,7 +41,7 @@ def kernel(ctx: click.Context, connection_file: str | None) -> None:
 )
 @click.option("--user", is_flag=True, help="Install for the current user only.")
 def install(prefix: str | None, user: bool) -> None:
-    """Tell Jupyter of the kernel: for this Python, unless --user or --prefix says where."""
+    """Register the kernel with Jupyter: for this Python, unless --user or --prefix says otherwise."""
     import json
     import tempfile
 
@@ -61,6 +61,6 @@ def install(prefix: str | None, user: bool) -> None:
 
 
 def kernel_spec() -> dict[str, object]:
-    """How Jupyter starts the kernel: with the Python that runs here."""
+    """How Jupyter starts the kernel: with the current Python."""
     argv = [sys.executable, "-m", "difflang", "kernel", "-f", "{connection_file}"]
     return {"argv": argv, "display_name": "difflang", "language": "difflang", "interrupt_mode": "signal"}

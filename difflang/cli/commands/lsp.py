@@ -1,4 +1,4 @@
-"""`difflang lsp`: the language server, and what an editor is told to find it."""
+"""`difflang lsp`: starts the language server, and prints editor configurations."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ EDITORS = {"vscode": VSCODE, "neovim": NEOVIM, "vim": VIM, "emacs": EMACS, "heli
 @click.option("--check", "only_check", is_flag=True, help="Check whether the server can start, without starting it.")
 @click.option("--stdio", is_flag=True, help="Use standard input and output. This is the default.")
 def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
-    """Serve editors: reports as they are typed, types, definitions, completion. It runs no program.
+    """Serve editors: diagnostics while typing, types, definitions, completion. It runs no program.
 
-    Editors start it themselves, with `--print-config EDITOR` they learn how. Needs the extra `lsp`.
+    Editors start it themselves; `--print-config EDITOR` prints their configuration. Needs the extra `lsp`.
     """
     if editor is not None:
         click.echo(EDITORS[editor], nl=False)

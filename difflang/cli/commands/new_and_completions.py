@@ -1,4 +1,4 @@
-"""`difflang new`: a project to begin with. `difflang completions`: what a shell needs to complete commands."""
+"""`difflang new`: creates a project. `difflang completions`: prints shell completion scripts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ README_COMMANDS = {
 
 
 def project_readme(name: str) -> str:
-    """The page of a project: what one does with it, one comment below the other."""
+    """The README of a project: its commands with aligned comments."""
     steps = {f"difflang {step.format(name=name)}": what for step, what in README_COMMANDS.items()}
     width = max(map(len, steps))
     return f"# {name}\n\n" + "".join(f"    {step:{width}}  # {what}\n" for step, what in steps.items())
@@ -59,9 +59,9 @@ def project_readme(name: str) -> str:
 @click.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Begin a project NAME: a folder with a program, its tests, and a README.
+    """Create a project NAME: a folder with a program, its tests, and a README.
 
-    It is made below the current folder; nothing that is there is touched.
+    It is created below the current folder; existing files are not touched.
     """
     folder = Path(name)
     title = folder.name
@@ -85,7 +85,7 @@ def new(name: str) -> None:
 @click.command()
 @click.argument("shell", type=SuggestingChoice(["bash", "zsh", "fish"]))
 def completions(shell: str) -> None:
-    """What SHELL needs to complete commands and options.
+    """Print the script that lets SHELL complete commands and options.
 
     For bash: `eval "$(difflang completions bash)"` in ~/.bashrc.
     """

@@ -1,4 +1,4 @@
-"""`difflang repl`: a session, at a terminal or from what is piped in."""
+"""`difflang repl`: an interactive session at a terminal, or run from piped input."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from difflang.cli.options_and_reports import ENGINES, FLOATS, full_traceback, no
 def repl(
     file: str | None, engine: Any, device: str | None, seed: int, default_float: str, folders: tuple[Path, ...]
 ) -> None:
-    """Type a program and see what each line gives. FILE is run first.
+    """Type a program and see the result of each line. FILE is run first.
 
-    `:help` lists what else can be asked. What is piped in is run input by input, without colours, and the exit code is
-    that of the first failure.
+    `:help` lists the commands. Piped input is run input by input, without colours; the exit code is that of the first
+    failure.
     """
     from difflang.cli.repl.session import CompilerLoader, ReplSession
     from difflang.syntax.repl_input import split_inputs
@@ -45,17 +45,18 @@ def repl(
     if sys.stdin.isatty() and sys.stdout.isatty():
         from difflang.cli.repl.terminal import run_terminal
 
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a script starts in its background ignores it
-        talk = ReplSession(loading, colored="NO_COLOR" not in os.environ)
-        run_terminal(talk, first)
+        # A process that a script started in the background ignores SIGINT.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        session = ReplSession(loading, colored="NO_COLOR" not in os.environ)
+        run_terminal(session, first)
         code = 0
     else:
-        talk = ReplSession(loading)
+        session = ReplSession(loading)
         for text in (*first, *split_inputs(sys.stdin)):
-            if not talk.run_input(text):
+            if not session.run_input(text):
                 break
-        code = talk.exit_code
-    if talk.interrupted:  # what still runs in XLA would be waited for
+        code = session.exit_code
+    if session.interrupted:  # a normal exit would wait for a program that still runs in XLA
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""`difflang run`: a program, or one call of a function of it."""
+"""`difflang run`: runs a program, or one call of a function in it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from difflang.cli.diagnostic_formats import json_text
 from difflang.cli.options_and_reports import exit_if_errors, load_source, print_diagnostics, split_entry, write_file
 
 if TYPE_CHECKING:
-    from difflang.execution.line_profiler import LineProfile
-
-if TYPE_CHECKING:
     from difflang.execution.engine import Engine
+    from difflang.execution.line_profiler import LineProfile
 
 
 class RunRequest(Struct, frozen=True):
-    """What to run: a file or `FILE:ENTRY`, words for the program, arguments from files and as values."""
+    """What to run: a file or `FILE:ENTRY`, the program's arguments, and arguments from files and as values."""
 
     program: str
     words: tuple[str, ...]
@@ -40,7 +38,7 @@ def run_program(
     seed: int,
     max_steps: int,
 ) -> None:
-    """Check the file, then run it, or call its function. Errors: DifflangError; ends with 1 where the file is wrong."""
+    """Check the file, then run it, or call its function. Errors: DifflangError; exits with 1 if the file has errors."""
     from difflang.driver import check_and_run
     from difflang.host import program_args
     from difflang.tools import cli_call
@@ -79,7 +77,7 @@ def run_program(
 
 @contextmanager
 def profile_run(show: bool, out: Path | None) -> Generator[LineProfile | None, None, None]:
-    """A clock if one is asked for; what it says is told afterwards, also of a run that failed. Errors: DL0710."""
+    """A profile if one is requested, printed afterwards even if the run failed. Errors: DL0710."""
     if not show and out is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""`difflang stubs`: `.pyi` files for Python's type checkers."""
+"""`difflang stubs`: writes `.pyi` files for Python's type checkers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from difflang.cli.options_and_reports import exit_on_error, print_diagnostics, s
 def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -> None:
     """Write `model.pyi` for each `model.dfl`: its records and functions, for Python's type checkers.
 
-    Folders are searched for programs. None is written where one of the programs is wrong; a stub that somebody else
-    wrote is left alone.
+    Folders are searched for programs. If a program has errors, nothing is written; a stub that was not generated is
+    left
+    alone.
     """
     from difflang.driver.check_and_run import check_program
     from difflang.tools.type_stubs import STUB_HEADER
@@ -58,7 +59,7 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
 
 
 def file_prefix(place: Path, length: int) -> bytes | None:
-    """The first bytes of what stands there, None where nothing does. Errors: DL0710 for what is no file."""
+    """The first bytes of a file, None if there is none. Errors: DL0710 for something else than a file."""
     try:
         with place.open("rb") as file:
             return file.read(length)

@@ -1,4 +1,4 @@
-"""`difflang test` and `difflang bench`. What they find goes to stdout."""
+"""`difflang test` and `difflang bench`: run tests and benchmarks, with results on stdout."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions
     from difflang.tools.testing.worker_pool import WorkerTask
 
-EXIT_NOTHING_RUN = 5  # the exit code where there was nothing to run, as pytest has it
-MIN_CASES_PER_PROCESS = 20  # cases that are not worth another process
+EXIT_NOTHING_RUN = 5  # the same exit code as pytest's
+MIN_CASES_PER_PROCESS = 20  # below this a further process does not pay off
 SEEDS = click.IntRange(0, 2**64 - 1)
 PATHS = click.argument("paths", nargs=-1, metavar="[PATH]...")
 ENGINE = click.option("--engine", type=ENGINES, default="xla", help="How to run functions; `interpret` uses NumPy.")
@@ -119,12 +119,12 @@ def test(
 
 
 def is_selected(case: SuiteCase, words: Sequence[str]) -> bool:
-    """Whether a name is asked for. A file that does not check is never left out: nobody knows what is in it."""
+    """Whether a case is selected by name. A file with errors always is, since its cases are unknown."""
     return not words or case.kind == "check" or any(w.casefold() in case.title.casefold() for w in words)
 
 
 def exit_nothing_to_run(paths: Sequence[str], words: Sequence[str], names: Sequence[str], what: str) -> None:
-    """Nothing was found: say so and end."""
+    """Report that nothing was found, and exit."""
     where = ", ".join(paths) or "this folder"
     if words and names:
         near = nearest_word(words[0], names)
@@ -138,7 +138,7 @@ def exit_nothing_to_run(paths: Sequence[str], words: Sequence[str], names: Seque
 def run_cases(
     suites: Sequence[Suite], numbers: Sequence[Sequence[int]], options: SuiteOptions, jobs: int | None
 ) -> Generator[Outcome, None, None]:
-    """Every case's outcome: here, or from several processes."""
+    """The outcomes of the cases, run here or in several processes."""
     count = sum(map(len, numbers))
     jobs = min(jobs or min(available_cpus(), count // MIN_CASES_PER_PROCESS), count)
     if jobs > 1:
@@ -160,7 +160,7 @@ RESULT_STYLES = {"passed": ("ok", "green"), "failed": ("FAILED", "red"), "skippe
 
 
 class OutcomeReporter:
-    """Outcomes on stdout: a line for each, then reports of those that failed, then how many."""
+    """Prints outcomes: a line for each, then the reports of failed ones, then the counts."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self.total, self.quiet = total, quiet
@@ -184,7 +184,7 @@ class OutcomeReporter:
             self.show_progress(f"{len(self.outcomes)} of {self.total}")
 
     def show_progress(self, text: str) -> None:
-        """How far it has come: one line of a terminal, written over by what comes next."""
+        """Show the progress on one terminal line, which the next output overwrites."""
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             sys.stdout.flush()
             click.echo(f"\r\x1b[K{text}", nl=False, err=True)
@@ -218,7 +218,7 @@ class JsonOutcomeReporter(OutcomeReporter):
 
 
 class FormattedOutcomeReporter(JsonOutcomeReporter):
-    """What failed, and the warnings, in a form for other programs, all at the end."""
+    """Prints failures and warnings in a format for other programs, all at the end."""
 
     def __init__(self, total: int, form: str, warnings: Sequence[Diagnostic]) -> None:
         super().__init__(total, quiet=True)
@@ -235,7 +235,7 @@ class FormattedOutcomeReporter(JsonOutcomeReporter):
 
 
 def outcome_finding(outcome: Outcome) -> Finding:
-    """A test that failed, at the line where it begins."""
+    """A failed test as a finding, at the line where it begins."""
     case = outcome.case
     said = re.sub(r"^error\[DL\d+\]: ", "", outcome.report.partition("\n")[0])
     place = (case.line, 1)
@@ -276,7 +276,7 @@ def bench(
     engine: str, device: str | None, seed: int, default_float: str | None, allow: tuple[Path, ...],
     folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Time the `bench` blocks of files, or of all `*.dfl` files in folders: the first run, and those after it.
+    """Time the `bench` blocks of files, or of all `*.dfl` files in folders: the first run, and later ones.
 
     Exit codes: 0 all ran, 1 a file or a benchmark failed, 2 wrong usage, 5 there was nothing to run.
     """
@@ -315,21 +315,22 @@ HEADER = f"{'first':>9} {'median':>9} {'spread':>8} {'fastest':>9} {'runs':>7}"
 
 
 def benchmark_row(measured: BenchResult, baseline: Mapping[tuple[str, str], Timing]) -> str:
-    """The times of a benchmark, and beside them how they compare."""
+    """The times of a benchmark, with a comparison to the baseline."""
     from difflang.tools.testing.bench import slowdown
 
     t = measured.timing
-    text = f"{format_seconds(t.first):>9} {format_seconds(t.median):>9} {f'± {t.spread:.1%}':>8} {format_seconds(t.fastest):>9}"
-    text += f" {t.samples * t.loops:>7}"
+    text = f"{format_seconds(t.first):>9} {format_seconds(t.median):>9} {f'± {t.spread:.1%}':>8}"
+    text += f" {format_seconds(t.fastest):>9} {t.samples * t.loops:>7}"
     before = baseline.get((Path(measured.file).name, measured.name))
     if before is None:
         return text + "  new" * bool(baseline)
     times = slowdown(t, before)
-    return f"{text}  {'no change' if times is None else f'{times:.2f} times as long'}, before {format_seconds(before.median)}"
+    change = "no change" if times is None else f"{times:.2f} times as long"
+    return f"{text}  {change}, before {format_seconds(before.median)}"
 
 
 def load_benchmarks(files: Sequence[str], options: SuiteOptions) -> list[Benchmarks | None]:
-    """The benchmarks of each file; None, and a report, of one that is wrong."""
+    """The benchmarks of each file; None, and a report, for a file with errors."""
     from difflang.tools.testing.bench import Benchmarks
 
     found: list[Benchmarks | None] = []
@@ -343,13 +344,13 @@ def load_benchmarks(files: Sequence[str], options: SuiteOptions) -> list[Benchma
 
 
 def read_baseline(path: Path) -> dict[tuple[str, str], Timing]:
-    """The times in a file that `--json` wrote, by the names of file and benchmark."""
+    """The times in a file written by `--json`, by the names of file and benchmark."""
     from difflang.tools.testing.bench import Timing
 
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
         names = Timing.__struct_fields__
-        return {(Path(m["file"]).name, m["name"]): Timing(*[m[n] for n in names]) for m in told["benchmarks"]}
+        return {(Path(m["file"]).name, m["name"]): Timing(*[m[n] for n in names]) for m in data["benchmarks"]}
     except (ValueError, KeyError, TypeError):
         raise click.BadParameter(
             f"'{path}' was not written by `difflang bench --json`", param_hint="--compare"
@@ -357,7 +358,7 @@ def read_baseline(path: Path) -> dict[tuple[str, str], Timing]:
 
 
 def find_programs(paths: Iterable[str]) -> list[str]:
-    """The files that paths stand for, each once; folders in the order of their names, hidden ones left out."""
+    """The files for these paths, each once; folders in the order of names, without hidden files."""
     found: dict[str, None] = {}
     for path in paths:
         found.update(dict.fromkeys(programs_in_folder(Path(path)) if Path(path).is_dir() else (path,)))

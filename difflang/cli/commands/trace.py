@@ -1,4 +1,4 @@
-"""`difflang trace`: an evaluation row by row."""
+"""`difflang trace`: prints an evaluation row by row, with tangents and adjoints."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def trace(
     program: str, values: tuple[str, ...], wrt: str | None, rows: int, form: str, seed: int,
     default_float: str | None, folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Evaluate ENTRY at these values, row by row, with the derivative of each row in the arguments (tangents), and of
-    the result in each row (adjoints), as textbooks print it: `difflang trace model.dfl:f x=2 y=5`."""
+    """Evaluate ENTRY at these values, row by row, as textbooks print it: each row with its derivatives in the arguments
+    (tangents), and the derivative of the result in it (adjoint). Example: `difflang trace model.dfl:f x=2 y=5`.
+    """
     from difflang.tools import trace_call as tracing
 
     pairs = [v.partition("=") for v in values]

@@ -1,4 +1,4 @@
-"""`difflang viz`: a function as a picture."""
+"""`difflang viz`: draws a function's graph."""
 
 from __future__ import annotations
 
@@ -46,10 +46,21 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
 @click.argument("program", metavar="FILE[:ENTRY]")
 @program_arguments
 @click.option("--wrt", help="Also show the gradient with respect to this parameter: `w`, `m.w` or `w,v`.")
-@click.option("--format", "form", type=SuggestingChoice(FORMATS), help="Output format.  [default: from the suffix of `--out`, else svg]")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=SuggestingChoice(FORMATS),
+    help="Output format.  [default: from the suffix of `--out`, else svg]",
+)
 @click.option("--out", type=FILE, help="Output file.  [default: stdout]")
 @click.option("--stage", type=SuggestingChoice(STAGES), help="Stage of the compiler to draw.  [default: optimized]")
-@click.option("--diff", "change", type=SuggestingChoice(PASSES), metavar="PASS", help=f"Show what this pass changes: {', '.join(PASSES)}.")  # fmt: skip
+@click.option(
+    "--diff",
+    "change",
+    type=SuggestingChoice(PASSES),
+    metavar="PASS",
+    help=f"Show what this pass changes: {', '.join(PASSES)}.",
+)
 @click.option(
     "--all", "everything", is_flag=True, help="Show every equation; without it, graphs beyond 300 equations are folded."
 )
@@ -65,9 +76,10 @@ program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF 
 @full_traceback
 def viz(
     program: str, words: tuple[str, ...], wrt: str | None, form: str | None, out: Path | None, stage: str | None,
-    change: str | None, everything: bool, argument_types: tuple[str, ...], default_float: str | None, folders: tuple[Path, ...],
+    change: str | None, everything: bool, argument_types: tuple[str, ...], default_float: str | None,
+    folders: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Draw ENTRY: its operations, the types of what passes between them, and the lines that they come from.
+    """Draw the graph of ENTRY: its operations, the types of the values between them, and their source lines.
 
     `difflang viz model.dfl:loss --wrt w --out loss.html`
     """
@@ -92,7 +104,7 @@ def viz(
 
 
 def format_from_suffix(out: Path | None) -> str:
-    """What the name of a file says of its format; svg without one."""
+    """The format by a file's suffix; svg without a file."""
     if out is None:
         return "svg"
     suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:].lower(), out.suffix[1:].lower())
@@ -104,7 +116,7 @@ def format_from_suffix(out: Path | None) -> str:
 
 
 def render_format(found: VizResult, form: str) -> str:
-    """The pictures in a format."""
+    """The diagrams in a format."""
     from difflang.tools.viz import dot_and_mermaid
     from difflang.tools.viz.svg import render_svg
 
@@ -136,7 +148,7 @@ pre i { opacity: .45; font-style: normal; user-select: none; } pre span:target {
 
 
 def html_page(found: VizResult) -> str:
-    """The program beside its picture. A box leads to its line; there is no script, and nothing is loaded."""
+    """The program beside its diagram. A box links to its line; there are no scripts and no external resources."""
     from difflang.tools.viz.svg import escape_xml, render_svg
 
     source = found.decl.span.source

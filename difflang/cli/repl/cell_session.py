@@ -1,4 +1,4 @@
-"""A session told cell by cell, for front ends that show more than text: HTML, pictures. It knows no front end."""
+"""A session that runs cells, for front ends that show HTML and pictures. It is independent of any front end."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from difflang.cli.repl.meta_commands import run_command
 from difflang.cli.repl.session import CompilerLoader, ReplSession
 from difflang.syntax.repl_input import is_command, split_inputs
 
-MimeBundle = dict[str, str]  # one thing in several forms, by their MIME types
+MimeBundle = dict[str, str]  # one object in several formats, by MIME type
 PICTURE_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 class CellSession(ReplSession, eq=False, kw_only=True):
-    """A session under way. `publish` shows something that has several forms."""
+    """A session of cells. `publish` displays an object in several formats."""
 
     loader: CompilerLoader = field(default_factory=lambda: CompilerLoader("xla", None, 0, "f32", (), echo_line))
     terminal: bool = False
     publish: Callable[[MimeBundle], None] = print
 
     def run_cell(self, text: str, name: str, line: int = 1) -> bool:
-        """Carry out a cell that begins on that line of what reports call `name`; False where it ends the session.
+        """Run a cell that begins on that line of `name`, its name in reports; False if it ends the session.
 
-        A cell with commands is told input by input, else as a whole. Errors: DifflangError.
+        A cell with commands runs input by input, any other as a whole. Errors: DifflangError.
         """
         try:
             with allow_interrupts():
@@ -46,7 +46,7 @@ class CellSession(ReplSession, eq=False, kw_only=True):
         return True
 
     def show_report(self, found: object) -> None:
-        """A report, as a table where one can be shown."""
+        """Show a report, as an HTML table if possible."""
         as_html = getattr(found, "_repr_html_", None)
         if as_html is None:
             self.print_text(str(found))
@@ -54,7 +54,7 @@ class CellSession(ReplSession, eq=False, kw_only=True):
             self.publish({"text/plain": str(found), "text/html": as_html()})
 
     def show_pictures(self) -> None:
-        """What was drawn since the last time, each file as it is now."""
+        """Show the pictures drawn since the last call, each in its current state."""
         if self.interactive is not None:
             drawn = self.interactive.runner.pictures
             for path in dict.fromkeys(drawn):
@@ -63,12 +63,12 @@ class CellSession(ReplSession, eq=False, kw_only=True):
 
 
 def echo_line(text: str, *, err: bool = False) -> None:
-    """A line where front ends look for it: they put streams of their own in the place of Python's."""
+    """Print a line to `sys.stdout` or `sys.stderr`, which front ends replace with their own streams."""
     print(text, file=sys.stderr if err else sys.stdout)
 
 
 def cell_inputs(text: str) -> Iterator[tuple[str, int]]:
-    """The inputs of a cell, each with the number of lines above it: one, unless there are commands among its lines."""
+    """The inputs of a cell, each with the number of lines above it: a single one unless some lines are commands."""
     if not any(map(is_command, text.split("\n"))):
         yield text, 0
         return
@@ -80,10 +80,10 @@ def cell_inputs(text: str) -> Iterator[tuple[str, int]]:
 
 
 def picture_bundle(path: Path) -> MimeBundle:
-    """A picture as front ends take it, beside its name."""
+    """A picture for a front end, with its name as plain text."""
     kind, plain = PICTURE_TYPES[path.suffix], {"text/plain": f"<{path.name}>"}
     try:
         data = path.read_bytes()
-    except OSError:  # it is gone by now
+    except OSError:  # deleted in the meantime
         return plain
     return {kind: data.decode() if path.suffix == ".svg" else base64.b64encode(data).decode(), **plain}

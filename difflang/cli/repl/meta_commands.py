@@ -1,4 +1,4 @@
-"""The commands of a session, `:t x` and the like: one function each, with what it is called with and does."""
+"""The commands of a session, `:t x` and the like: one registered function each, with usage and help."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from difflang.base.source_files import os_error_reason, read_source
 from difflang.cli.commands.explain import code_page, list_codes
 from difflang.cli.repl.session import ReplSession
 
-MIN_TIMING_SECONDS, MAX_TIMING_CALLS = 0.5, 100  # seconds, calls: how long `:time` measures
+MIN_TIMING_SECONDS, MAX_TIMING_CALLS = 0.5, 100  # how long, and how often at most, `:time` measures
 
 
 class ReplCommand(Struct, frozen=True):
-    """What a command takes and does. `act` says whether the session goes on."""
+    """A command with its usage and help. `action` returns False to end the session."""
 
     usage: str
     help: str
@@ -35,7 +35,7 @@ class ReplCommand(Struct, frozen=True):
 
     @property
     def requires_argument(self) -> bool:
-        """Whether it cannot do without what it is called with."""
+        """Whether it needs an argument."""
         return " " in self.usage and "[" not in self.usage
 
 
@@ -46,7 +46,7 @@ CommandAction = Callable[[ReplSession, str], "bool | None"]
 
 
 def register(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
-    """Registers a command under the first word of its usage."""
+    """Decorator: registers a command under the first word of its usage."""
 
     def entered(act: CommandAction) -> CommandAction:
         COMMANDS[usage.split()[0]] = ReplCommand(usage, help, act)
@@ -56,7 +56,7 @@ def register(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
 
 
 def run_command(repl: ReplSession, text: str) -> bool:
-    """Carry out a command; False where the session ends. Errors: DifflangError."""
+    """Run a command; False if the session ends. Errors: DifflangError."""
     if text.startswith("?"):
         text = f":doc {text[1:].strip()}"
     name, _, rest = text.partition(" ")
@@ -77,33 +77,33 @@ def command_error(text: str, message: str, *ways: str, code: str = "DL0101") -> 
     return DifflangError(Diagnostic(code, message, (Label(Span(source, 0, len(text))),), ways))
 
 
-# ---- Asking
+# ---- Queries
 
 
 @register(":t EXPRESSION", "show the type of an expression without computing it")
-def type_of_expression(talk: ReplSession, text: str) -> None:
+def type_of_expression(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import signature_text
     from difflang.types.language_types import show_type
     from difflang.types.suggested_fixes import add_helps
 
-    decl = talk.session.module.fns.get(text)
+    decl = repl.session.module.fns.get(text)
     try:
-        talk.print_text(
-            signature_text(talk.session, decl) if decl is not None else show_type(talk.session.type_of(text).type)
+        repl.print_text(
+            signature_text(repl.session, decl) if decl is not None else show_type(repl.session.type_of(text).type)
         )
     except DifflangError as error:
-        raise add_helps(error, [list_names(talk)] if only_unknown_names(error) else []) from None
+        raise add_helps(error, [list_names(repl)] if only_unknown_names(error) else []) from None
 
 
 def only_unknown_names(error: DifflangError) -> bool:
-    """Whether a name is all that is wrong, and nothing is said of what it could be."""
+    """Whether unknown names are the only errors, without suggestions."""
     return all(d.code == "DL0201" and not d.helps and not d.fixes for d in error.diagnostics)
 
 
-def list_names(talk: ReplSession) -> str:
+def list_names(repl: ReplSession) -> str:
     from difflang.tools.session_queries import visible_names
 
-    found = [name for name, known in visible_names(talk.session).items() if known.kind != "builtin"]
+    found = [name for name, known in visible_names(repl.session).items() if known.kind != "builtin"]
     return (
         f"there are {', '.join(found)}"
         if found
@@ -112,82 +112,82 @@ def list_names(talk: ReplSession) -> str:
 
 
 @register(":doc NAME", "show what a name means; also `?NAME`")
-def describe_name(talk: ReplSession, text: str) -> None:
+def describe_name(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import describe_symbol, member_names, visible_names
 
-    found = describe_symbol(talk.session, text)
+    found = describe_symbol(repl.session, text)
     if found is None:
         owner, point, _ = text.rpartition(".")
-        known = [f"{owner}.{n}" for n in member_names(talk.session, owner)] if point else visible_names(talk.session)
+        known = [f"{owner}.{n}" for n in member_names(repl.session, owner)] if point else visible_names(repl.session)
         near = nearest_words(text, known)
         ways = (f"did you mean {' or '.join(f'`{name}`' for name in near)}?",) if near else ()
         if (module := stdlib_module_of_name().get(text)) is not None:
             ways = (f"it is in `{module}`: `import {module} ({text})`",)
-        elif (module := text.partition(".")[0]) in stdlib_modules() and module not in visible_names(talk.session):
+        elif (module := text.partition(".")[0]) in stdlib_modules() and module not in visible_names(repl.session):
             ways = (f"import it: `import {module}`",)
-        raise command_error(f":doc {text}", f"there is no `{text}` here", *(ways or (list_names(talk),)), code="DL0201")
-    talk.print_text(found)
+        raise command_error(f":doc {text}", f"there is no `{text}` here", *(ways or (list_names(repl),)), code="DL0201")
+    repl.print_text(found)
 
 
 @register(":why [CODE]", "explain an error code; without one, that of the last report")
-def explain_code(talk: ReplSession, text: str) -> None:
-    asked = text or talk.last_code
+def explain_code(repl: ReplSession, text: str) -> None:
+    code = text or repl.last_code
     try:
-        talk.print_text(code_page(asked) if asked else list_codes())
+        repl.print_text(code_page(code) if code else list_codes())
     except click.UsageError as error:
         raise command_error(f":why {text}", error.message) from None
 
 
 @register(":ir EXPRESSION", "show the graph of an expression, or of a function: `:ir f x=f32[3]`")
-def print_ir(talk: ReplSession, text: str) -> None:
+def print_ir(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
-    talk.print_text(graph_text(talk.session, text, "optimized").rstrip())
+    repl.print_text(graph_text(repl.session, text, "optimized").rstrip())
 
 
 @register(":hlo EXPRESSION", "show the same as StableHLO for XLA")
-def print_stablehlo(talk: ReplSession, text: str) -> None:
+def print_stablehlo(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import graph_text
 
-    talk.print_text(graph_text(talk.session, text, "stablehlo").rstrip())
+    repl.print_text(graph_text(repl.session, text, "stablehlo").rstrip())
 
 
 @register(":mem FUNCTION", "show how much memory a function needs: `:mem f x=f32[3]`")
-def memory_report(talk: ReplSession, text: str) -> None:
+def memory_report(repl: ReplSession, text: str) -> None:
     from difflang.tools.memory_report import MemoryOptions, function_memory
     from difflang.tools.session_queries import parse_function_call
 
-    decl, told = parse_function_call(talk.session, text)
-    talk.show_report(function_memory(talk.session.program, decl, MemoryOptions(told)))
+    decl, specs = parse_function_call(repl.session, text)
+    repl.show_report(function_memory(repl.session.program, decl, MemoryOptions(specs)))
 
 
 @register(":check FUNCTION", "check the derivative of a function")
-def check_gradient(talk: ReplSession, text: str) -> None:
+def check_gradient(repl: ReplSession, text: str) -> None:
     from difflang.tools.check_grad import CheckGradOptions, check_grad_with_globals
     from difflang.tools.session_queries import parse_function_call
 
-    decl, told = parse_function_call(talk.session, text)
-    compiled = talk.loader.options[0] == "xla"
-    runner = talk.session.runner
-    options = CheckGradOptions(argument_specs=told, compiled=compiled)
-    found = check_grad_with_globals(talk.session.program, decl, options, lambda name: runner.read(name).leaves or ())
-    talk.show_report(found)
+    decl, specs = parse_function_call(repl.session, text)
+    compiled = repl.loader.options[0] == "xla"
+    runner = repl.session.runner
+    options = CheckGradOptions(argument_specs=specs, compiled=compiled)
+    found = check_grad_with_globals(repl.session.program, decl, options, lambda name: runner.read(name).leaves or ())
+    repl.show_report(found)
     if not found.right:
         raise DifflangError(*found.diagnostics())
 
 
 @register(":time EXPRESSION", "time an expression, on the first run and on later ones")
-def time_expression(talk: ReplSession, text: str) -> None:
+def time_expression(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import expression_runner
 
-    call = expression_runner(talk.session, text)
+    call = expression_runner(repl.session, text)
     times: list[float] = []
     while sum(times[1:]) < MIN_TIMING_SECONDS and len(times) <= MAX_TIMING_CALLS:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
     then = statistics.median(times[1:])
-    talk.print_text(f"first {format_duration(times[0])}, then {format_duration(then)} (median of {len(times) - 1})")
+    repl.print_text(f"first {format_duration(times[0])}, then {format_duration(then)} (median of {len(times) - 1})")
 
 
 def format_duration(seconds: float) -> str:
@@ -198,55 +198,55 @@ def format_duration(seconds: float) -> str:
 
 
 @register(":g FUNCTION", "show the gradient of a function as a program: `:g f`, `:g f wrt=w mode=jvp n=3`")
-def print_gradient(talk: ReplSession, text: str) -> None:
+def print_gradient(repl: ReplSession, text: str) -> None:
     from difflang.tools.derive.derive import MODES, DeriveOptions, derive_function
     from difflang.tools.session_queries import parse_function_call
 
-    decl, given = parse_function_call(talk.session, text)
-    told = dict(given)
-    mode = told.pop("mode", "grad")
+    decl, given = parse_function_call(repl.session, text)
+    specs = dict(given)
+    mode = specs.pop("mode", "grad")
     if mode not in MODES:
         raise command_error(f":g {text}", f"there is no mode `{mode}`", f"it is one of {', '.join(MODES)}")
-    options = DeriveOptions(wrt=told.pop("wrt", None), mode=mode, argument_specs=told)
+    options = DeriveOptions(wrt=specs.pop("wrt", None), mode=mode, argument_specs=specs)
     warnings: list[Diagnostic] = []
-    text = derive_function(talk.session.program, decl, options, warnings.append)
-    talk.loader.print_warnings(warnings)
-    talk.print_text(text.rstrip())
+    text = derive_function(repl.session.program, decl, options, warnings.append)
+    repl.loader.print_warnings(warnings)
+    repl.print_text(text.rstrip())
 
 
 @register(":trace FUNCTION", "trace a run at `x=2 y=[1, 2]`, row by row, with tangents and adjoints")
-def trace_function(talk: ReplSession, text: str) -> None:
+def trace_function(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import parse_function_call
     from difflang.tools.trace_call import TraceOptions, trace_declaration
 
-    decl, given = parse_function_call(talk.session, text)
-    runner = talk.session.runner
-    talk.show_report(
-        trace_declaration(talk.session.program, decl, TraceOptions(given), lambda name: runner.read(name).leaves or ())
+    decl, given = parse_function_call(repl.session, text)
+    runner = repl.session.runner
+    repl.show_report(
+        trace_declaration(repl.session.program, decl, TraceOptions(given), lambda name: runner.read(name).leaves or ())
     )
 
 
-# ---- Files and what was typed
+# ---- Files and earlier inputs
 
 
 @register(":load FILE", "run a file in this session")
-def load_file(talk: ReplSession, text: str) -> None:
-    talk.loaded = text
-    talk.run_text(read_source(Path(text), text).text, text)
+def load_file(repl: ReplSession, text: str) -> None:
+    repl.loaded = text
+    repl.run_text(read_source(Path(text), text).text, text)
 
 
 @register(":reload", "run the last loaded file again")
-def reload_file(talk: ReplSession, text: str) -> None:
-    if not talk.loaded:
+def reload_file(repl: ReplSession, text: str) -> None:
+    if not repl.loaded:
         raise command_error(":reload", "no file has been loaded", "load one with `:load FILE`")
-    load_file(talk, talk.loaded)
+    load_file(repl, repl.loaded)
 
 
 @register(":save FILE", "write every input that ran to a new file")
-def save_inputs(talk: ReplSession, text: str) -> None:
+def save_inputs(repl: ReplSession, text: str) -> None:
     try:
         with open(text, "x", encoding="utf-8") as file:
-            file.write("".join(f"{each}\n" for each in talk.session.inputs))
+            file.write("".join(f"{each}\n" for each in repl.session.inputs))
     except OSError as error:
         raise command_error(
             f":save {text}", f"cannot write `{text}`: {os_error_reason(error)}", code="DL0710"
@@ -254,11 +254,11 @@ def save_inputs(talk: ReplSession, text: str) -> None:
 
 
 @register(":edit [NAME]", "edit a function, or the last input, in $EDITOR, and run it")
-def edit_input(talk: ReplSession, text: str) -> None:
+def edit_input(repl: ReplSession, text: str) -> None:
     from difflang.tools.session_queries import declaration_source
 
-    session = talk.session
-    if not talk.terminal:
+    session = repl.session
+    if not repl.terminal:
         raise command_error(
             f":edit {text}",
             "an editor needs a terminal, which this session does not have",
@@ -269,12 +269,12 @@ def edit_input(talk: ReplSession, text: str) -> None:
         raise command_error(f":edit {text}", f"`{text}` was not declared in this session", code="DL0201")
     after = edit_in_editor(before)
     if after.strip() and after != before:
-        talk.print_text(after.rstrip())
-        talk.run_text(after.rstrip())
+        repl.print_text(after.rstrip())
+        repl.run_text(after.rstrip())
 
 
 def edit_in_editor(text: str) -> str:
-    """The text as it is after its author has changed it."""
+    """The text after its author has edited it."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     handle, name = tempfile.mkstemp(suffix=".dfl")
     try:
@@ -292,18 +292,18 @@ def edit_in_editor(text: str) -> str:
 
 
 @register(":undo", "undo the last input")
-def undo_input(talk: ReplSession, text: str) -> None:
-    gone = talk.session.undo()
-    talk.print_text(f"removed: {gone}" if gone is not None else "there is nothing to undo")
+def undo_input(repl: ReplSession, text: str) -> None:
+    gone = repl.session.undo()
+    repl.print_text(f"removed: {gone}" if gone is not None else "there is nothing to undo")
 
 
 @register(":help", "show this list")
-def list_commands(talk: ReplSession, text: str) -> None:
+def list_commands(repl: ReplSession, text: str) -> None:
     width = max(len(c.usage) for c in COMMANDS.values())
     rows = [f"{c.usage:<{width}}  {c.help}" for c in COMMANDS.values()]
-    talk.print_text("\n".join([*rows, "", "`_` is the last value; an input that ends with `;` shows nothing."]))
+    repl.print_text("\n".join([*rows, "", "`_` is the last value; an input that ends with `;` shows nothing."]))
 
 
 @register(":quit", "end the session; Ctrl-D does too")
-def quit_session(talk: ReplSession, text: str) -> bool:
+def quit_session(repl: ReplSession, text: str) -> bool:
     return False

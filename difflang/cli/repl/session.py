@@ -1,4 +1,4 @@
-"""What a session answers: an input is carried out, a command looked up. Nothing here knows of terminals."""
+"""A REPL session: runs inputs and commands, prints results and errors. It is independent of terminals."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from difflang.host.values import HostValue
 
 
-PLAIN_COMMANDS = {"exit": ":quit", "quit": ":quit", "help": ":help"}  # as in other sessions, unless a name is taken
+# Words that end or explain a session in other REPLs; a declared name of the session takes precedence.
+PLAIN_COMMANDS = {"exit": ":quit", "quit": ":quit", "help": ":help"}
 
 
 class CompilerLoader:
-    """The compiler, and JAX after it, read in the background while a person types."""
+    """Imports the compiler, and JAX after it, in the background while a person types."""
 
     def __init__(
         self,
@@ -39,19 +40,19 @@ class CompilerLoader:
         echo: Callable[..., None] = click.echo,
     ) -> None:
         self.options = (engine, device, seed, default_float, folders)
-        self.echo = echo  # a line to stdout, or with `err` to stderr
+        self.echo = echo  # prints a line to stdout, or with `err` to stderr
         self.thread: threading.Thread | None = None
-        self.ready = threading.Event()  # the compiler is read; JAX may not be yet
+        self.ready = threading.Event()  # set when the compiler is imported, JAX perhaps not yet
 
     def start(self) -> None:
-        """Read in the background. What goes wrong there goes wrong again, and is told, where it is needed."""
+        """Start importing in the background. An error there occurs, and is reported, again where the module is needed."""
         if self.thread is None:
             self.thread = threading.Thread(target=self.load_modules, daemon=True)
             self.thread.start()
 
     @property
     def is_loading(self) -> bool:
-        """Whether the compiler is still being read."""
+        """Whether the compiler is still being imported."""
         return self.thread is not None and not self.ready.is_set()
 
     def load_modules(self) -> None:
@@ -64,7 +65,7 @@ class CompilerLoader:
 
     def open_session(self) -> InteractiveSession:
         if self.thread is not None:
-            self.ready.wait()  # two threads that read modules at once may each wait for the other
+            self.ready.wait()  # two threads that import modules at once can deadlock
         from difflang.driver.check_and_run import file_access
         from difflang.driver.interactive_session import InteractiveSession
         from difflang.execution.engine import Engine
@@ -81,15 +82,15 @@ class CompilerLoader:
 
 
 class ReplSession(Struct, eq=False):
-    """A session under way: what it was told last, and the exit code that its first failure stands for."""
+    """The state of a session, including the exit code of its first failure."""
 
     loader: CompilerLoader
     colored: bool = False
     exit_code: int = 0
-    last_code: str = ""  # of the last report
-    loaded: str = ""  # the file that was loaded last
-    interrupted: bool = False  # ever
-    terminal: bool = True  # whether other programs can talk to the person
+    last_code: str = ""  # the error code of the last report
+    loaded: str = ""  # the last loaded file
+    interrupted: bool = False  # whether Ctrl-C was ever pressed
+    terminal: bool = True  # whether an editor can use the terminal
     interactive: InteractiveSession | None = None
 
     @property
@@ -99,14 +100,14 @@ class ReplSession(Struct, eq=False):
         return self.interactive
 
     def run_input(self, text: str) -> bool:
-        """Carry out one input, or those of a transcript, and show what each gives; False where the session ends."""
-        told = strip_prompts(text)
-        if told != text:
-            return all([self.run_single(each) for each in split_inputs(told.split("\n"))])
+        """Run one input, or those of a transcript, and show the results; False if the session ends."""
+        typed = strip_prompts(text)
+        if typed != text:
+            return all([self.run_single(each) for each in split_inputs(typed.split("\n"))])
         return self.run_single(text.strip())
 
     def run_single(self, text: str) -> bool:
-        """The same for one input."""
+        """Run a single input."""
         from difflang.cli.repl.meta_commands import run_command
 
         try:
@@ -122,17 +123,17 @@ class ReplSession(Struct, eq=False):
         except KeyboardInterrupt:
             self.exit_code, self.interrupted = self.exit_code or 130, True
             click.echo("interrupted", err=True)
-        except Exception as error:  # noqa: BLE001 - a fault of ours must not cost what was typed
+        except Exception as error:  # noqa: BLE001 - an internal error must not end the session
             self.exit_code = self.exit_code or 70
             click.echo(report_crash(error), err=True)
         return True
 
     def has_name(self, name: str) -> bool:
-        """Whether something of the session has this name."""
+        """Whether the session declares this name."""
         return self.interactive is not None and name in self.interactive.module.declared
 
     def completion_names(self) -> CompletionNames:
-        """What can be proposed: before the compiler is read, the words of the language."""
+        """The names that can be completed; until the compiler is imported, only keywords."""
         if self.loader.is_loading:
             return CompletionNames({}, lambda name: {}, lambda name: ())
         from difflang.tools import session_queries
@@ -148,7 +149,7 @@ class ReplSession(Struct, eq=False):
         )
 
     def run_text(self, text: str, name: str = "") -> None:
-        """Carry out a text; with `;` at its end nothing is shown."""
+        """Run a text; a `;` at its end hides the result."""
         text = text.rstrip()
         quiet = text.endswith(";")
         value = self.session.run_input(text.rstrip("; \t"), name)
@@ -160,7 +161,7 @@ class ReplSession(Struct, eq=False):
         self.print_text(text)
 
     def show_report(self, found: object) -> None:
-        """Show a report: what a command has found."""
+        """Show the report of a command."""
         self.print_text(str(found))
 
     def format_value(self, value: HostValue) -> str:
@@ -180,7 +181,7 @@ class ReplSession(Struct, eq=False):
         self.loader.echo(text)
 
     def print_error(self, error: DifflangError) -> None:
-        """What went wrong, on stderr; the first time it decides the exit code."""
+        """Print an error on stderr; the first one decides the exit code."""
         codes = [d.code for d in error.diagnostics]
         self.last_code = codes[0]
         self.exit_code = self.exit_code or (3 if all(code.startswith("DL09") for code in codes) else 1)

@@ -1,4 +1,4 @@
-"""A session at a terminal: a line editor that knows when an input is whole, with colours, history and completion."""
+"""The REPL at a terminal: a line editor with multi-line input, highlighting, history and completion."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GREETING = "difflang: `:help` lists the commands, Ctrl-D ends the session."
 def run_terminal(
     repl: ReplSession, first: Sequence[str], input: Input | None = None, output: Output | None = None
 ) -> None:
-    """Read inputs and answer them until the end is asked for. `first` are carried out before any is read."""
+    """Read and run inputs until the session ends. `first` run before any is read."""
     click.echo(GREETING)
     reader = prompt_session(repl, input, output)
     waiting = list(first)
@@ -57,19 +57,17 @@ def run_terminal(
             text = waiting.pop(0) if waiting else read_input(reader)
             if not repl.run_input(text):
                 return
-        except KeyboardInterrupt:  # what is typed is dropped; what is carried out hears of it itself
+        except KeyboardInterrupt:  # drop the typed text; a running evaluation handles Ctrl-C itself
             continue
         except EOFError:
             return
 
 
 def read_input(reader: PromptSession[str]) -> str:
-    """The next input. Errors: KeyboardInterrupt, EOFError.
-
-    While the editor gives the terminal back Ctrl-C is still a key to it, put by for the next input: it was meant for
-    this one.
-    """
+    """The next input. Errors: KeyboardInterrupt, EOFError."""
     text = reader.prompt(handle_sigint=False)
+    # While the editor releases the terminal, Ctrl-C is still stored as a key for the next input, but it was meant for
+    # this one.
     keys = get_typeahead(reader.app.input)
     later = list(dropwhile(lambda each: each.key == Keys.ControlC, keys))
     store_typeahead(reader.app.input, later)
@@ -80,7 +78,7 @@ def read_input(reader: PromptSession[str]) -> str:
 
 
 def prompt_session(repl: ReplSession, input: Input | None = None, output: Output | None = None) -> PromptSession[str]:
-    """The line editor. What it does not need before it can be seen is read afterwards."""
+    """The line editor. The compiler is imported only after the prompt is visible."""
     reader: PromptSession[str] = PromptSession(
         message=[("class:prompt", PROMPT)],
         prompt_continuation=[("class:prompt", CONTINUATION_PROMPT)],
@@ -100,7 +98,7 @@ def prompt_session(repl: ReplSession, input: Input | None = None, output: Output
 
 
 def open_history() -> History:
-    """What was typed in earlier sessions; of this one alone where no file can be written."""
+    """The history of earlier sessions; of this session only if no file can be written."""
     path = state_folder() / "history"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -111,7 +109,7 @@ def open_history() -> History:
 
 
 def key_bindings() -> KeyBindings:
-    """Enter carries out what is whole and else begins a line; Alt-Enter always begins one."""
+    """Enter runs a complete input and otherwise adds a line; Alt-Enter always adds a line."""
     bindings = KeyBindings()
 
     @bindings.add("enter")
@@ -131,7 +129,7 @@ def key_bindings() -> KeyBindings:
 
 
 class TokenHighlighter(Lexer):
-    """Colours by the kinds of tokens."""
+    """Highlights text by kinds of tokens."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         lines = list(highlight_lines(document.text))
@@ -139,7 +137,7 @@ class TokenHighlighter(Lexer):
 
 
 def highlight_lines(text: str) -> Iterator[StyleAndTextTuples]:
-    """The lines of a text in pieces, each with the class of its colour."""
+    """The lines of a text as styled fragments."""
     words = set(load_tables().lexis.words.values())
     line: StyleAndTextTuples = []
     at = 0
@@ -159,7 +157,7 @@ def highlight_lines(text: str) -> Iterator[StyleAndTextTuples]:
 
 
 class ReplCompleter(Completer):
-    """Names and fields of the session; before the compiler is read, the words of the language."""
+    """Completes names and fields of the session; until the compiler is imported, keywords."""
 
     def __init__(self, repl: ReplSession) -> None:
         self.repl = repl
