@@ -47,8 +47,8 @@ COMMON_MISTAKES = (
             (("FLOAT",),), r"[0-9][0-9_.]*i\b"),
     CommonMistake("DL0116", "x = 3x", "kind", "this is not a number",
             ("write `*` between a number and a name, and a space between an amount of memory and its "
-"unit, `64 MiB`; the only suffix is the `j` of imaginary numbers, and there are no "
-"hexadecimal numbers"),
+            "unit, `64 MiB`; the only suffix is the `j` of imaginary numbers, and there are no "
+            "hexadecimal numbers"),
             (("FLOAT",), ("NAME",)), r"[0-9][\w.]*"),
     CommonMistake("DL0128", "// comment\nx = 1", "at operand", "a comment begins with `#`", "", (DROP_TOKEN,),
             r"//[^\n]*",

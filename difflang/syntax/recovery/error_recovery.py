@@ -300,7 +300,7 @@ class ErrorRecovery:
 def suggested_fixes(
     mistake: CommonMistake, situation: ErrorContext, source: Source, start: int, stop: int
 ) -> tuple[Fix, ...]:
-    """The fixes of a mistake that is marked from `start` to `stop`, best first."""
+    """The fixes of a mistake marked from `start` to `stop`, best first."""
     if mistake.replacement is None:
         return ()
     if mistake.both:
@@ -315,7 +315,7 @@ def suggested_fixes(
 
 
 def replacement_fix(source: Source, start: int, stop: int, written: str) -> Fix:
-    """A text for what stands between two places, set apart from what stands beside it."""
+    """A fix that replaces a range, with spaces added where words would join."""
     text = source.text
     before, after = text[start - 1 : start], text[stop : stop + 1]
     shown = written.strip()
@@ -339,13 +339,13 @@ def replacement_fix(source: Source, start: int, stop: int, written: str) -> Fix:
 
 
 def indented_newline(text: str, at: int) -> str:
-    """The end of a line as the text has it, and the indentation of this one."""
+    """A newline in the text's own convention, with the indentation of this line."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return ("\r\n" if "\r\n" in text else "\n") + line[: len(line) - len(line.lstrip())]
 
 
 def would_join_words(a: str, b: str) -> bool:
-    """Whether two characters side by side are read as one word."""
+    """Whether two adjacent characters are read as one word."""
     return (a.isalnum() or a == "_") and (b.isalnum() or b == "_")
 
 

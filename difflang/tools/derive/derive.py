@@ -396,11 +396,11 @@ def wrt_path(decl: tree.Fn, place: Wrt) -> str:
 __all__ = ["MODES", "USAGE_CODES", "DeriveOptions", "derive", "derive_function"]
 
 
-SYNTHETIC_SOURCES = ("<derivative>", "<call>")  # texts that nobody wrote
+SYNTHETIC_SOURCES = ("<derivative>", "<call>")  # generated texts, which no report may show
 
 
 def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
-    """The error without places in texts that nobody wrote; at the function where no other is left."""
+    """The error without labels in generated texts; at the function if no label is left."""
     found: list[Diagnostic] = []
     for each in error.diagnostics:
         labels = tuple([at for at in each.labels if at.span.source.name not in SYNTHETIC_SOURCES])
@@ -409,7 +409,7 @@ def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
 
 
 def size_dependent_error(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
-    """A derivative that is another one for other sizes."""
+    """The error for a derivative that depends on sizes."""
     message = f"the derivative of `{decl.name}` is a different program for different values of {what or 'its sizes'}"
     told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
     return make_error(
@@ -418,7 +418,7 @@ def size_dependent_error(decl: tree.Fn, names: Sequence[str], what: str = "") ->
 
 
 def unsupported_error(decl: tree.Fn, error: CannotUnparse) -> DifflangError:
-    """What has no spelling, at the user's line."""
+    """The error for a derivative without a source form, at the user's line."""
     inside = error.span.source is decl.span.source
     labels = [Label(error.span, "")] if error.span else []
     if not inside or not labels:

@@ -1,4 +1,4 @@
-"""Function parameters in a derived program: opaque functions of which only the type is known."""
+"""Parameters without a known value in a derived program: opaque functions, and one case for each variant of an enum."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def function_type_text(type: LangType) -> str:
     return f"({', '.join(map(show_type, known.params))}) -> {show_type(known.result)}"
 
 
-MAX_CASES = 32  # choices, each written out
+MAX_CASES = 32  # each case is a full derivative
 
 
 def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[dict[str, VariantType]]:
-    """The variants that the parameters may be, by name; one choice of nothing where none is an enum. Errors: DL0802."""
+    """The choices of variants of the enum parameters, by name; one empty choice if there are none. Errors: DL0802."""
     sums: dict[str, tuple[VariantType, ...]] = {}
     for name, type in [(a.name, a.type) for a in arguments]:
         if isinstance(type, SumType) and type.variants and not type.tag.shape:
@@ -115,7 +115,7 @@ def variant_choices(decl: tree.Fn, arguments: Sequence[CallArgument]) -> list[di
 
 
 def refuse_sums(decl: tree.Fn, type: LangType) -> None:
-    """Errors: DL0802 for what may be one of several, or has such a part."""
+    """Errors: DL0802 for a sum type, or a type that contains one."""
     if isinstance(type, (SumType, VariantType)):
         message = f"`{decl.name}` takes or returns a {show_type(type)}, whose tangents cannot be written"
         raise make_error(

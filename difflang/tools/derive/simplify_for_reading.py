@@ -147,10 +147,10 @@ def wrap_in_checkpoint(body: Graph) -> Graph:
 def value_and_pullback(
     plain: ElaboratedCall, arguments: Sequence[CallArgument], cotangent: CallArgument, paths: Sequence[str]
 ) -> Graph:
-    """The graph of a function, of arguments and a cotangent of its value, with the pullback beside the value.
+    """The graph of a function with its pullback, given a cotangent of the value.
 
-    Shapes: takes what that of the function takes, the cotangent after its arguments; gives its value, the cotangents of
-    the arguments at these paths, and its failure.
+    Shapes: takes the function's params with the cotangent after the arguments; gives the value, the cotangents of the
+    arguments at these paths, and the failure.
     """
     builder = Builder()
     f = plain.graph
@@ -176,6 +176,6 @@ def argument_hints(argument: CallArgument) -> list[str]:
 
 
 def leaves_at_path(path: str, hints: Sequence[str], params: Sequence[Value]) -> list[int]:
-    """The numbers that are differentiated in at a path of fields."""
+    """The indices of the differentiable leaves below a path of fields."""
     inside = [i for i, h in enumerate(hints) if h == path or h.startswith(f"{path}.")]
     return [i for i in inside if params[i].type.tangent is not None]

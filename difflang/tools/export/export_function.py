@@ -203,11 +203,11 @@ def stablehlo_bytes(contents: ArtifactContents, platform: str, *, as_text: bool)
     return made.mlir_module().encode() if as_text else bytes(made.mlir_module_serialized)
 
 
-USAGE_CODES = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # codes that are about the command
+USAGE_CODES = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # mistakes in the command
 
 
 class ExportOptions(Struct, frozen=True):
-    """For arguments of these types, or of its gradient, for platforms; or StableHLO alone, for one of them."""
+    """Options: argument types, the gradient's parameters, platforms; or StableHLO alone for one platform."""
 
     argument_specs: Mapping[str, str] = field(default_factory=dict[str, str])
     wrt: str | None = None
@@ -218,7 +218,7 @@ class ExportOptions(Struct, frozen=True):
 
 
 def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -> None:
-    """Write a function, as a whole or not at all. Errors: DL0710, DL0801, DL1240."""
+    """Write a function atomically. Errors: DL0710, DL0801, DL1240."""
     if options.stablehlo is None:
         return save_artifact(out, made, options.platforms, source=options.source)
     contents = artifact_contents(made)
@@ -231,7 +231,7 @@ def export_function(made: ExportedFunction, out: Path, options: ExportOptions) -
 def elaborate_export(
     checked: CheckedProgram, path: Path | None, entry: str | None, options: ExportOptions
 ) -> ExportedFunction:
-    """The function, elaborated for the arguments that are told. Errors: DL0201, DL0403, DL1207, DL1210."""
+    """Elaborate the function for the given argument types. Errors: DL0201, DL0403, DL1207, DL1210."""
     decl = single_function(checked, entry)
     if decl.host:
         raise make_error("DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, ""))

@@ -169,12 +169,12 @@ class Suite:
         return SuiteCase(self.name, span.position[0], kind, name)
 
 
-MIN_ROUNDED_DIGITS = 6  # numbers of fewer digits are compared as they are
+MIN_ROUNDED_DIGITS = 6  # numbers with fewer digits must agree exactly
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.]*\w)")
 
 
 def same_output(expected: str, shown: str) -> bool:
-    """Whether two texts are the same; long numbers up to one unit in the last digit that is written."""
+    """Whether two texts agree; long numbers may differ by one unit in the last written digit."""
     if NUMBER.split(expected) != NUMBER.split(shown):
         return False
     pairs = zip(NUMBER.findall(expected), NUMBER.findall(shown), strict=True)
@@ -182,7 +182,8 @@ def same_output(expected: str, shown: str) -> bool:
 
 
 def same_printed_number(expected: str, shown: str) -> bool:
-    """Elementary functions differ in their last digits from one processor to the next; short numbers do not show it."""
+    """Whether two printed numbers agree up to rounding."""
+    # Elementary functions differ in their last digits between processors; short numbers hide that.
     if expected == shown:
         return True
     digits, _, exponent = expected.partition("e")

@@ -116,9 +116,9 @@ def crash_outcome(case: SuiteCase, code: int) -> Outcome:
 
 
 def worker_main() -> None:
-    """Answer until nobody asks any more. What else is written to stdout goes to stderr; Ctrl-C is for who asks.
+    """Answer requests until the input ends. Other output to stdout goes to stderr; Ctrl-C is left to the parent.
 
-    Once whoever asks is gone, the process ends at once, in the middle of a case too: one may go on for ever.
+    When the parent is gone the process ends at once, even during a case, which may run forever.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines = SimpleQueue[str]()
@@ -127,12 +127,13 @@ def worker_main() -> None:
         os.dup2(2, 1)
         suites: dict[str, Suite] = {}
         while True:
-            asked = json.loads(lines.get())
-            file, number = asked["file"], asked["number"]
+            request = json.loads(lines.get())
+            file, number = request["file"], request["number"]
             if file not in suites:
                 suites.clear()  # cases come file by file
-                suites[file] = open_suite(file, decode_options(asked["options"]))
-            answers.write(json.dumps(msgspec.to_builtins(suites[file].run(number))) + "\n")  # of names in no UTF-8 too
+                suites[file] = open_suite(file, decode_options(request["options"]))
+            # `json` escapes lone surrogates, as in file names that are not UTF-8; msgspec's encoder would refuse them.
+            answers.write(json.dumps(msgspec.to_builtins(suites[file].run(number))) + "\n")
             answers.flush()
 
 
@@ -155,7 +156,7 @@ def encode_options(options: SuiteOptions) -> dict[str, Any]:
     }
 
 
-def decode_options(told: dict[str, Any]) -> SuiteOptions:
-    engine = Engine(told["engine"], told["device"])
-    folders = (tuple(map(Path, told[name])) for name in ("allow", "paths"))
-    return SuiteOptions(engine, told["seed"], told["float"], *folders)
+def decode_options(data: dict[str, Any]) -> SuiteOptions:
+    engine = Engine(data["engine"], data["device"])
+    folders = (tuple(map(Path, data[name])) for name in ("allow", "paths"))
+    return SuiteOptions(engine, data["seed"], data["float"], *folders)
