@@ -45,7 +45,7 @@ class CompilerLoader:
         self.ready = threading.Event()  # set when the compiler is imported, JAX perhaps not yet
 
     def start(self) -> None:
-        """Start importing in the background. An error there occurs again, and is reported, where the import is needed."""
+        """Start importing in the background. An error occurs again, and is reported, where the import is needed."""
         if self.thread is None:
             self.thread = threading.Thread(target=self.load_modules, daemon=True)
             self.thread.start()
