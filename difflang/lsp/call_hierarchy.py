@@ -1,4 +1,4 @@
-"""Who calls whom: functions, constructors of records and variants; one that is only mentioned counts as called."""
+"""The call hierarchy: calls of functions and of record and variant constructors; a mere mention counts as a call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Callers = dict[tuple[Document, NameBinding | None], list[NameOccurrence]]
 
 
 def callable_at(found: NameOccurrence | None) -> Definition | None:
-    """What stands at a place, if that is something to be called."""
+    """The definition of the name at a position, if it can be called."""
     goal = definition_of(found) if found is not None else None
     return goal if goal is not None and goal.binding is not None and goal.binding.kind in CALLABLE_KINDS else None
 
 
 def incoming_calls(goal: Definition, documents: Iterable[Document]) -> Callers:
-    """Where something is called, by the function or test in which that is; None stands for the statements of a file."""
+    """The calls of a definition, by the function or test around each; None stands for the statements of a file."""
     found: Callers = {}
     for each in references(goal, documents):
         if isinstance(each.name, NameUse) and is_call(each.name):
@@ -30,7 +30,7 @@ def incoming_calls(goal: Definition, documents: Iterable[Document]) -> Callers:
 
 
 def outgoing_calls(goal: Definition) -> dict[NameBinding, tuple[Definition, list[NameOccurrence]]]:
-    """What a function calls, and where."""
+    """The definitions that a function calls, with the places of the calls."""
     found: dict[NameBinding, tuple[Definition, list[NameOccurrence]]] = {}
     if goal.piece is None or goal.binding is None:
         return found
@@ -48,12 +48,12 @@ def outgoing_calls(goal: Definition) -> dict[NameBinding, tuple[Definition, list
 
 
 def is_call(use: NameUse) -> bool:
-    """Whether a name stands where something may be called: not in a type, nor in an import."""
+    """Whether a name is used where it may be called: not in a type, nor in an import."""
     return use.role in ("name", "member") and not isinstance(use.node, (tree.TypeName, tree.TypeApply, tree.TypeCall))
 
 
 def enclosing_function(piece: ParsedPart, offset: int) -> NameBinding | None:
-    """The innermost function, or the test, that a place of a part is in."""
+    """The innermost function or test around an offset of a part."""
     inside = [
         b for b in symbols_of(piece).bindings
         if b.kind in ("function", "test") and b.node.span.start <= offset < b.node.span.end

@@ -1,4 +1,4 @@
-"""What is proposed while a person types: the same as in a session, with what the file and its blocks know."""
+"""Completion items while typing: those of an interactive session, with the names of the file and its blocks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TypedNames = Mapping[str, tuple[str, str]]
 
 
 def complete_at(document: Document, offset: int, places: PositionMap) -> list[lsp.CompletionItem]:
-    """What may stand at a place, likeliest first."""
+    """The completions at a position, likeliest first."""
     piece = part_at(document, offset)
     if piece is None:
         return []
@@ -63,7 +63,7 @@ def complete_at(document: Document, offset: int, places: PositionMap) -> list[ls
 
 
 def completion_item(name: str, kind: str, beside: str, rank: int, replaced: lsp.Range) -> lsp.CompletionItem:
-    """One proposal. Editors sort by `sort_text`: our order is kept."""
+    """One completion. Editors sort by `sort_text`, which keeps our order."""
     edit = lsp.TextEdit(replaced, name)
     return lsp.CompletionItem(
         name, kind=ITEM_KINDS[kind], detail=beside or None, sort_text=f"{rank:04}", text_edit=edit
@@ -71,7 +71,7 @@ def completion_item(name: str, kind: str, beside: str, rank: int, replaced: lsp.
 
 
 class CompletionScope:
-    """The names that can stand at a place of a part."""
+    """The names visible at an offset of a part."""
 
     def __init__(self, document: Document, piece: ParsedPart, here: int) -> None:
         self.document, self.piece, self.offset = document, piece, here
@@ -79,7 +79,7 @@ class CompletionScope:
         self.types: dict[str, LangType] = known.named() if known is not None else {}
 
     def visible_names(self) -> dict[str, tuple[str, str]]:
-        """Every name, with its kind and the text of its type: those of the blocks around, the file, the language."""
+        """Every visible name with its kind and its type as text: of the enclosing blocks, the file, the language."""
         builtins = (*load_prelude().fns, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
         found = {name: ("builtin", "") for name in builtins if name.isidentifier()}
         for it, other in self.document.imports.items():
@@ -112,7 +112,7 @@ class CompletionScope:
                 return KIND_ALIASES.get(b.kind, b.kind), show_type(var.type) if var is not None else ""
 
     def record_type(self, path: str) -> RecordType | None:
-        """The record that `a.b.c` is."""
+        """The record type of a path `a.b.c`."""
         first, *rest = [name.strip() for name in path.split(".")]
         type = self.types.get(first)
         if type is None:
@@ -125,7 +125,7 @@ class CompletionScope:
         return record_at_path(type, rest) if type is not None else None
 
     def fields(self, path: str) -> TypedNames:
-        """What can stand after `path.`: the fields of a record, or what a module offers."""
+        """The names that can follow `path.`: the fields of a record, or the public names of a module."""
         type = self.record_type(path)
         if type is not None:
             return {n: ("value", show_type(t)) for n, t in zip(type.names, type.fields, strict=True)}
@@ -141,7 +141,7 @@ class CompletionScope:
         return offered
 
     def parameters(self, name: str) -> tuple[str, ...]:
-        """The types that a call takes, as they are declared: `x.f(y)` is `f(x, y)`."""
+        """The declared parameter types of a call: `x.f(y)` is `f(x, y)`."""
         owner, point, last = name.rpartition(".")
         goal = resolve_in_file(self.document, owner) if point else None
         of_module = goal is not None and goal.binding is None

@@ -1,7 +1,7 @@
-"""What is differentiated: functions that a file takes derivatives of, their parameters, and what comes of these.
+"""Activity marks for semantic tokens: functions that a file differentiates, their parameters, and what depends on them.
 
-It is found by syntax and by the types that are known, for colours only: in a function that is differentiated somewhere
-in a file, a name is marked if a derivative may go through its value. `stop` ends that.
+The analysis uses syntax and the known types, for highlighting only: in a function that is differentiated somewhere in a
+file, a name is marked if a derivative may flow through its value. `stop` ends the flow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from difflang.syntax.tree_queries import all_nodes, pattern_names
 from difflang.types.language_types import UNIT, tangent_type
 
 DERIVATIVE_OPERATORS = frozenset(TRANSFORM_NAMES) - {"vmap"}
-MAX_ROUNDS = 4  # through a body: what a loop hands on reaches what stands above it
+MAX_ROUNDS = 4  # passes over a body: a value carried by a loop reaches code above it
 
 
 def differentiated_bindings(document: Document) -> set[NameBinding]:
-    """Functions of which a file takes a derivative, the parameters in which it does, and what depends on them."""
+    """The functions that a file differentiates, the parameters concerned, and what depends on them."""
     found: set[NameBinding] = set()
     for piece in document.parts:
         for fn, places in derivative_calls(piece):
@@ -37,7 +37,7 @@ def differentiated_bindings(document: Document) -> set[NameBinding]:
 
 
 def derivative_calls(piece: ParsedPart) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
-    """Each function that a part differentiates, and in what: parameters by name or place."""
+    """Each function that a part differentiates, with its parameters by name or position."""
     if "derivatives" not in piece.cache:
         piece.cache["derivatives"] = [
             found for item in piece.items for node in all_nodes(item) for found in derivative_operand(node)
@@ -66,7 +66,7 @@ def wrt_root(place: tree.Expr) -> str | int:
 
 
 def active_bindings(piece: ParsedPart, decl: tree.Node, places: tuple[str | int, ...]) -> set[NameBinding]:
-    """A function, the parameters at some places, and what in its body depends on them."""
+    """A function, its parameters at some positions, and what in its body depends on them."""
     names = symbols_of(piece)
     params = decl.params if isinstance(decl, (tree.Fn, tree.Lambda)) else ()
     chosen = {id(p) for i, p in enumerate(params) if i in places or param_name(p) in places}
@@ -83,7 +83,7 @@ def param_name(param: tree.Param | tree.LambdaParam) -> str:
 
 
 def propagate_activity(piece: ParsedPart, body: tree.Expr, found: set[NameBinding]) -> None:
-    """Add what is made of what is `found`, where it can change a little."""
+    """Add the bindings whose values depend on those in `found`, if they may have a tangent."""
     names = symbols_of(piece)
     parts = all_nodes(body)
     stopped = [n.span for n in parts if isinstance(n, tree.Call) and operator_name(n.fn) == "stop"]
@@ -100,7 +100,9 @@ def propagate_activity(piece: ParsedPart, body: tree.Expr, found: set[NameBindin
 
 
 def value_flows(node: tree.Node, uses: list[NameUse]) -> Iterator[tuple[Span, list[NameBinding]]]:
-    """From where a value goes to which names; without a list to those that the node binds."""
+    """Each assigned expression, with the names that it flows to; an empty list stands for the names that the node
+    binds.
+    """
     match node:
         case tree.Let(value=value) | tree.Var(value=value):
             yield value.span, []
@@ -120,8 +122,8 @@ def value_flows(node: tree.Node, uses: list[NameUse]) -> Iterator[tuple[Span, li
 def bindings_of_node(piece: ParsedPart, node: tree.Node) -> list[NameBinding]:
     """The names that a `let`, `var` or `for` binds."""
     pattern = getattr(node, "pattern", None)
-    wanted = set(pattern_names(pattern)) if pattern is not None else set[str]()
-    return [b for b in symbols_of(piece).bindings if b.node is node and b.name in wanted]
+    names = set(pattern_names(pattern)) if pattern is not None else set[str]()
+    return [b for b in symbols_of(piece).bindings if b.node is node and b.name in names]
 
 
 def is_within(use: NameUse, span: Span) -> bool:
@@ -129,6 +131,6 @@ def is_within(use: NameUse, span: Span) -> bool:
 
 
 def may_have_tangent(piece: ParsedPart, binding: NameBinding) -> bool:
-    """Whether a value can change a little: unless it is known that it cannot."""
+    """Whether a value may have a tangent: true unless its type is known to have none."""
     type = type_at(piece, binding.span.start, binding.span.end)
     return type is None or tangent_type(type) != UNIT

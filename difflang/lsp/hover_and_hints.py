@@ -1,4 +1,4 @@
-"""What is told of a name: hover, hints beside names, what a call takes."""
+"""Hover texts, inlay hints and signature help."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ from difflang.tools.emit import typed_signature
 from difflang.tools.session_queries import DERIVATIVE_DOCS, describe_builtin, with_doc
 from difflang.types.language_types import ClosureType, FnType, LangType, show_type
 
-PARAMETER_LIST_END = re.compile(
-    r"(?:[^)#]++|#[^\n]*+)*+\)"
-)  # up to the end of what a function takes, comments passed over
-MAX_HINT_CHARS = 60  # characters of a hint; what is longer tells less than it hides
+# The rest of a parameter list; a `)` in a comment does not end it.
+PARAMETER_LIST_END = re.compile(r"(?:[^)#]++|#[^\n]*+)*+\)")
+MAX_HINT_CHARS = 60  # a longer hint would hide more than it tells
 
 
 # ---- Hover
 
 
 def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, int]] | None:
-    """The type of the smallest expression around a place, and where that stands."""
+    """The type of the smallest expression around an offset, and its range."""
     piece = part_at(document, offset)
     if piece is None or piece.result is None:
         return None
@@ -60,7 +59,7 @@ def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, i
 
 
 def name_hover(found: NameOccurrence) -> str:
-    """What is told of a name: its declaration or type, as a program writes it, and its comment."""
+    """The hover text of a name: its declaration or type in the language's notation, and its doc comment."""
     goal = definition_of(found)
     name = found.name
     if goal is None:
@@ -76,7 +75,7 @@ def name_hover(found: NameOccurrence) -> str:
 
 
 def is_closure_type(type: LangType) -> bool:
-    """Whether a type says less than how the thing is declared."""
+    """Whether a type says less than the declaration."""
     return isinstance(type, ClosureType)
 
 
@@ -85,7 +84,7 @@ def code_block(text: str) -> str:
 
 
 def builtin_hover(name: str, type: LangType | None) -> str:
-    """What a name that every file knows stands for."""
+    """The hover text of a name that every file knows."""
     decl = load_prelude().fns.get(name)
     if decl is not None:
         return code_block(header_line(decl)) + (f"\n\n{decl.doc}" if decl.doc else "")
@@ -100,7 +99,7 @@ def builtin_hover(name: str, type: LangType | None) -> str:
 
 
 def declaration_text(goal: Definition) -> tuple[str, str | None]:
-    """How something is declared, in a line or as it stands, and its comment."""
+    """A declaration, in one line or in full, and its doc comment."""
     binding, document = goal.binding, goal.document
     assert binding is not None
     node = binding.node
@@ -123,7 +122,7 @@ def declaration_text(goal: Definition) -> tuple[str, str | None]:
 
 
 def signature_text(analysis: DocumentAnalysis | None, decl: tree.Fn) -> str:
-    """A function's first line, with what was inferred."""
+    """A function's signature with inferred types."""
     if analysis is None:
         return header_line(decl)
     return typed_signature(CheckedProgram(analysis.module, (), analysis.session), decl)
@@ -140,7 +139,7 @@ def header_line(decl: tree.Fn) -> str:
 
 
 def gradient_hover(found: NameOccurrence, pause: Callable[[], None]) -> str:
-    """The type of a function's gradient and what it takes, where it has one. It is checked as if it stood in the file.
+    """The type and the cost of a function's gradient, if it has one, checked as if the gradient stood in the file.
 
     Errors: what `pause` raises, at any step.
     """
@@ -163,14 +162,14 @@ def gradient_hover(found: NameOccurrence, pause: Callable[[], None]) -> str:
 
 
 class CachedGradient(Struct, frozen=True):
-    """An answer, and the state of the part that it is about."""
+    """A cached answer, with the check result that it belongs to."""
 
     result: PartResult
     text: str
 
 
 def gradient_cost(analysis: DocumentAnalysis, decl: tree.Fn, pause: Callable[[], None]) -> str:
-    """How many operations a function and its gradient take; nothing where no formula says that."""
+    """The operation counts of a function and its gradient; empty if there is no formula."""
     from difflang.tools.cost import cost_formulas
 
     found = cost_formulas(CheckedProgram(analysis.module, (), analysis.session), decl, pause)
@@ -182,7 +181,7 @@ def gradient_cost(analysis: DocumentAnalysis, decl: tree.Fn, pause: Callable[[],
 
 
 def gradient_type(analysis: DocumentAnalysis, decl: tree.Fn) -> str:
-    """The type of what `grad` of a function gives; nothing where that is no program."""
+    """The type of a function's gradient; empty if it does not check."""
     if not decl.params or any(p.type is None for p in decl.params):
         return ""
     generics = ", ".join(g.span.text for g in decl.generics)
@@ -205,11 +204,11 @@ def gradient_type(analysis: DocumentAnalysis, decl: tree.Fn) -> str:
     return show_type(found.type) if found is not None and not session.errors else ""
 
 
-# ---- Hints
+# ---- Inlay hints
 
 
 def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -> Iterator[lsp.InlayHint]:
-    """The types of names that are bound without one, and of results that are not declared."""
+    """The types of names bound without one, and of undeclared results."""
     for piece in document.parts:
         at = piece.position.offset
         if at + len(piece.text) < start or at > end:
@@ -229,7 +228,7 @@ def inlay_hints(document: Document, start: int, end: int, places: PositionMap) -
 
 
 def type_hint(type: LangType | None, b: NameBinding) -> str:
-    """What is shown beside a name; nothing where its type is written, or a function."""
+    """The hint beside a name; empty if its type is declared, or if it is a function."""
     if type is None or b.kind not in ("value", "variable") or isinstance(type, ClosureType):
         return ""
     if isinstance(b.node, (tree.Let, tree.Var)) and b.node.type is not None:
@@ -238,11 +237,11 @@ def type_hint(type: LangType | None, b: NameBinding) -> str:
     return text if len(text) <= MAX_HINT_CHARS else ""
 
 
-# ---- Calls
+# ---- Signature help
 
 
 def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
-    """What the call around a place takes, and which argument stands there."""
+    """The signature of the call around an offset, and its active parameter."""
     piece = part_at(document, offset)
     call = unfinished_call(piece.text[: offset - piece.position.offset]) if piece is not None else None
     if piece is None or call is None:

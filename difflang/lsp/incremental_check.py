@@ -1,7 +1,7 @@
-"""What is to be said of a file, part by part: after a keystroke only the parts that it may concern are checked again.
+"""Incremental checking of a file by parts: after a keystroke only the affected parts are checked again.
 
-A part concerns another if that mentions a name which it declares, directly or through others. What a part was found to
-be is kept with it: what it reports, what it binds, the types in it. The rest of the road is that of `difflang check`.
+A part affects another that mentions a name it declares, directly or through others. The result of a check is kept with
+its part: diagnostics, bindings, types. The check itself is that of `difflang check`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from difflang.syntax import tree
 from difflang.types.language_types import LangType
 from difflang.types.module_scope import HostVar, ModuleScope
 
-MODULE_TABLES = ("fns", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared", "modules",
-          "imported")  # fmt: skip
-PART_TABLES = ("host", "arguments", "needs")  # what a part adds to while it is checked
+MODULE_TABLES = (
+    "fns", "variants", "rules", "invalid_names", "host", "used", "loop_yield_types", "arguments", "needs", "declared",
+    "modules", "imported",
+)  # fmt: skip
+PART_TABLES = ("host", "arguments", "needs")  # the tables that checking a part adds to
 DECLARATION = re.compile(r"^(?:pub +)?(?:host +)?(?:fn|record|enum|rule|let|var) +(\w+)", re.MULTILINE)
-UNKNOWN_NAME_CODES = ("DL0201", "DL0202")  # there is no such name
-MAX_SESSION_PASSES = 100  # before what was specialized on the way is let go of
+UNKNOWN_NAME_CODES = ("DL0201", "DL0202")
+MAX_SESSION_PASSES = 100  # then a new session frees the specializations made so far
 
 
 class GlobalReads(dict[str, Span]):
-    """The top-level names that functions read, and where: in the whole file, and in the part that is being checked."""
+    """The top-level names that functions read, with their spans: in the whole file, and in the part being checked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,11 +53,11 @@ class GlobalReads(dict[str, Span]):
 
 
 class CheckCancelled(Exception):
-    """The text has changed meanwhile: what was being found out is of no use."""
+    """The text has changed, so that the running check is obsolete."""
 
 
 class PartResult(Struct, frozen=True, eq=False):
-    """What checking said of a part."""
+    """The result of checking a part."""
 
     source: Part
     reports: tuple[Diagnostic, ...]
@@ -66,17 +68,17 @@ class PartResult(Struct, frozen=True, eq=False):
     elaborated: Mapping[tree.Fn, CheckedDefinition]
     checked: Mapping[tree.Fn, bool]
     line: int
-    uses_line: bool  # it knows on which line it stands
-    reports_elsewhere: bool  # it reports something elsewhere
+    uses_line: bool  # the result depends on the part's line number
+    reports_elsewhere: bool  # some diagnostic lies outside the part
 
     def named(self) -> dict[str, LangType]:
-        """The type of each name in it, as it is met last."""
+        """The type of each name in it, at its last occurrence."""
         text = self.source.text
         return {text[a:b]: t for (a, b), t in self.types.items() if text[a:b].isidentifier()}
 
     @property
     def has_guesses(self) -> bool:
-        """Whether something is reported to be missing, or that something else may have been meant."""
+        """Whether a diagnostic reports a missing name or suggests another one."""
         return any(d.code.startswith("DL02") or "did you mean" in "".join(d.helps) for d in self.reports)
 
     @property
@@ -86,28 +88,30 @@ class PartResult(Struct, frozen=True, eq=False):
 
 
 class DocumentAnalysis(Struct, eq=False):
-    """A file that is being worked on: the module it makes, and what was said of it."""
+    """The analysis of a file being edited: its module, and its diagnostics."""
 
     module: ModuleScope
     hosts: dict[ModuleScope, HostWalk] = field(default_factory=dict[ModuleScope, HostWalk])
     session: Session = field(default_factory=Session)
-    declaration_errors: tuple[Diagnostic, ...] = ()  # what is wrong with names and imports
+    declaration_errors: tuple[Diagnostic, ...] = ()  # errors of names and imports
     examples: dict[ParsedPart, tuple[Diagnostic, ...]] = field(default_factory=dict[ParsedPart, Any])
-    parts: tuple[ParsedPart, ...] = ()  # of which this is the analysis
+    parts: tuple[ParsedPart, ...] = ()
     stale: set[ParsedPart] = field(default_factory=set[ParsedPart])
-    with_examples: bool = False  # whether those in doc comments are checked: as in the file that is asked about
-    finished: tuple[ParsedPart, ...] | None = None  # what was checked to the end
+    with_examples: bool = False  # whether examples in doc comments are checked: only in open files
+    finished: tuple[ParsedPart, ...] | None = None  # the parts of the last complete check
     passes: int = 0
-    version: int = 0  # how often something in it has changed for those that import it
-    imported: tuple[DocumentAnalysis, ...] = ()  # those that it imports, directly or through others
+    version: int = 0  # incremented when something changes for importers
+    imported: tuple[DocumentAnalysis, ...] = ()  # transitively
 
     def __post_init__(self) -> None:
         self.module.used = GlobalReads()
 
-    # ---- What a change concerns
+    # ---- Affected parts
 
     def concern(self, parts: tuple[ParsedPart, ...], changed_imports: Iterable[str]) -> bool:
-        """Note which parts are to be checked again; whether only statements are. `outside` are imports that changed."""
+        """Mark the parts to check again; whether only statements are affected. `changed_imports` are names of changed
+        imports.
+        """
         old, new = set(self.parts), set(parts)
         changed = (old - new) | (new - old) | {p for p in new if has_moved(p)}
         dirty = affected_parts(changed, self.stale & new, parts, changed_imports)
@@ -118,12 +122,12 @@ class DocumentAnalysis(Struct, eq=False):
         declarations = (tree.Fn, tree.Record, tree.Enum, tree.Rule, tree.Import)
         return not any(isinstance(item, declarations) for p in dirty for item in p.items)
 
-    # ---- The pass
+    # ---- Checking
 
     def declare_items(
         self, parts: tuple[ParsedPart, ...], keep: bool, link: Callable[[Sequence[tree.Item], Session], None]
     ) -> None:
-        """Declare everything anew; mistakes in it are kept. With `keep` functions mean what they meant."""
+        """Declare all items again and keep the errors. With `keep` the elaborated functions stay valid."""
         self.passes += 1
         if not keep or self.passes % MAX_SESSION_PASSES == 0:
             self.session = Session()
@@ -147,15 +151,17 @@ class DocumentAnalysis(Struct, eq=False):
                     session.checked_definitions |= p.result.checked
 
     def check(self, typed: Sequence[ParsedPart], pause: Callable[[], None], on_ready: Callable[[], None]) -> None:
-        """Check the parts that are stale. `told` is called when those that were typed in are done.
+        """Check the stale parts. `on_ready` is called when the edited ones are done.
 
-        Errors: Interrupted, whatever was done by then being kept.
+        Errors: CheckCancelled; results up to then are kept.
         """
         for host in self.hosts.values():
             host.session = self.session
         waiting = {p for p in typed if p in self.stale}
         try:
             with pause_gc():
+                # The person waits for the edited parts, so check them before stale parts above them, then again in
+                # order.
                 if waiting and self.parts[first_index(self.parts, self.stale)] not in waiting:
                     self.check_edited_first(waiting, pause)
                     on_ready()
@@ -166,7 +172,7 @@ class DocumentAnalysis(Struct, eq=False):
             raise
 
     def check_edited_first(self, typed: set[ParsedPart], pause: Callable[[], None]) -> None:
-        """Check what was typed before all else that it concerns, with what was known of the parts above."""
+        """Check the edited parts before everything that they affect, with the known results of the parts above."""
         checker = HostChecker(self.session, self.module, self.hosts)
         above: list[tree.Item] = []
         for p in self.parts:
@@ -181,7 +187,7 @@ class DocumentAnalysis(Struct, eq=False):
             getattr(self.module, name).clear()
 
     def check_in_order(self, typed: set[ParsedPart], pause: Callable[[], None], on_ready: Callable[[], None]) -> None:
-        """Check what is stale in the order of the file."""
+        """Check the stale parts in the order of the file."""
         checker = HostChecker(self.session, self.module, self.hosts)
         above: list[tree.Item] = []
         for p in self.parts:
@@ -199,7 +205,7 @@ class DocumentAnalysis(Struct, eq=False):
     def part(
         self, p: ParsedPart, checker: HostChecker, above: tuple[tree.Item, ...], pause: Callable[[], None]
     ) -> None:
-        """Check one part, and keep what comes of it."""
+        """Check one part, and keep its result."""
         pause()
         session, module = self.session, self.module
         session.diagnostics, session.issued_warnings = [], set()
@@ -232,7 +238,7 @@ class DocumentAnalysis(Struct, eq=False):
         self.stale.discard(p)
 
     def check_examples(self, checker: HostChecker, items: tuple[tree.Item, ...], pause: Callable[[], None]) -> None:
-        """The examples in doc comments, which see the whole file."""
+        """Check the examples in doc comments, which see the whole file."""
         session = self.session
         self.examples = {p: self.examples[p] for p in self.parts if p in self.examples}
         for p in self.parts:
@@ -245,12 +251,13 @@ class DocumentAnalysis(Struct, eq=False):
                     checker.check_isolated(items, comment.block, "example", echo=True)
                 self.examples[p] = tuple(session.diagnostics)
 
-    # ---- What there is to say
+    # ---- Diagnostics
 
     def diagnostics(self) -> list[Diagnostic]:
-        """All reports, those of parts that are stale as they were."""
+        """All diagnostics; stale parts keep their old ones."""
         syntax = [d for p in self.parts for d in p.diagnostics]
-        read = [p for p in self.parts if not p.diagnostics]  # the others are taken for something else than was meant
+        # A part with syntax errors parses as something other than what was meant: leave out what checking says of it.
+        read = [p for p in self.parts if not p.diagnostics]
         found = [*self.declaration_errors, *[d for p in read if p.result is not None for d in p.result.reports]]
         found += [d for p in read for d in self.examples.get(p, ())]
         broken = [*syntax, *[d for d in found if d.code.startswith("DL01")]]
@@ -262,7 +269,7 @@ class DocumentAnalysis(Struct, eq=False):
 
 
 def follows_syntax_error(diagnostic: Diagnostic, unread: Sequence[ParsedPart]) -> bool:
-    """Whether a report is about something of which the declaration could not be read as it was meant."""
+    """Whether a diagnostic concerns a declaration with syntax errors."""
     texts = {p.source for p in unread}
     if any(label.span.source in texts for label in diagnostic.labels):
         return True
@@ -271,19 +278,20 @@ def follows_syntax_error(diagnostic: Diagnostic, unread: Sequence[ParsedPart]) -
 
 
 def has_moved(p: ParsedPart) -> bool:
-    """Whether what is known of a part is about another line."""
+    """Whether a part's result refers to an old line number."""
     return p.result is not None and p.result.uses_line and p.result.line != p.position.line
 
 
 def affected_parts(
     changed: set[ParsedPart], stale: set[ParsedPart], parts: Sequence[ParsedPart], outside: Iterable[str]
 ) -> set[ParsedPart]:
-    """The parts that a change concerns."""
+    """The parts that a change affects."""
     dirty = changed | stale
     names = set(outside) | {n for p in dirty for n in p.declares}
-    several = Counter(n for p in parts for n in p.declares)  # a name that is bound again must not be in use by then
+    # A name may be bound again only if nothing has read it before: its uses depend on all its declarations.
+    several = Counter(n for p in parts for n in p.declares)
     names |= {n for p in dirty for n in p.words if several[n] > 1}
-    if names:  # what is there decides what may have been meant
+    if names:  # suggestions depend on the names that exist
         dirty |= {p for p in parts if p.result is not None and p.result.has_guesses}
     assigning = {n: p.declares for p in (*parts, *changed) for n in host_functions(p)}
     while True:
@@ -309,7 +317,7 @@ def first_index(parts: Sequence[ParsedPart], some: set[ParsedPart]) -> int:
 
 
 def restore_result(result: PartResult, checker: HostChecker) -> None:
-    """Let a part that was checked before have its effect."""
+    """Apply the effects of a part that was checked before."""
     for name, table in result.tables.items():
         getattr(checker.module, name).update(table)
     for name, span in result.used.items():
@@ -324,7 +332,7 @@ def changed_entries(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict
 
 
 def deduplicate(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Reports of which none says what another says: as `Session.report`, in the order of the file."""
+    """Diagnostics without repetitions, as in `Session.report`, in the order of the file."""
     kept: dict[tuple[str, Span | str], Diagnostic] = {}
     for diagnostic in found:
         kept.setdefault((diagnostic.code, diagnostic.span or diagnostic.message), diagnostic)

@@ -1,7 +1,7 @@
-"""A text in parts: a declaration or statement of the file each, so that a keystroke concerns one of them.
+"""Incremental parsing: a file is split into parts, one declaration or statement each, so that an edit affects few.
 
-A part begins with a line at the margin that goes on with nothing, and with the comments and attributes above it. What
-is not laid out like that, a body at the margin, is put together again: parts count where they parse.
+A part begins with an unindented line that continues nothing, with the comments and attributes above it. Text that is
+not laid out like that, such as an unindented body, is joined again: a part must parse.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from difflang.syntax.tree_queries import all_nodes, pattern_names, target_variab
 if TYPE_CHECKING:
     from difflang.lsp.incremental_check import PartResult
 
-ITEM_START = re.compile(r"[^\W\d]|[\d\"(\[-]")  # what a line begins with that begins an item
-LEADING_LINE = re.compile(r"[#@]")  # and what stands above one
+ITEM_START = re.compile(r"[^\W\d]|[\d\"(\[-]")  # the first character of an item
+LEADING_LINE = re.compile(r"[#@]")  # a comment or attribute above an item
 FLOAT_HEADER = re.compile(r"float[ \t]+b?f\d+\b")
 WORD = re.compile(r"\w+")
 STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*')
 NON_SIZE_NAMES = frozenset((*DTYPES, "bool", "key", "str", "dim"))
-MAX_JOINED_CHARS = 4000  # characters: what is longer and does not parse is looked at as it stands
+MAX_JOINED_CHARS = 4000  # longer text that does not parse is not joined further
 
 
 class ParsedPart(Struct, eq=False):
-    """One part of a file, read: it keeps what was found out about it while the rest of the file changes."""
+    """A parsed part of a file. It keeps its analysis results while the rest of the file changes."""
 
     source: Part
     items: tuple[tree.Item, ...]
@@ -44,9 +44,9 @@ class ParsedPart(Struct, eq=False):
     default_float: str
     words: frozenset[str] = frozenset()
     declares: frozenset[str] = frozenset()
-    result: PartResult | None = None  # what checking said of it as it stands
-    last_good: PartResult | None = None  # what it said when it, and what it needs, was last right
-    cache: dict[str, object] = field(default_factory=dict[str, object])  # what was asked of it, by the question
+    result: PartResult | None = None  # the check result of the current text
+    last_good: PartResult | None = None  # the result when the part and its dependencies last had no errors
+    cache: dict[str, object] = field(default_factory=dict[str, object])  # answers of queries
 
     @property
     def text(self) -> str:
@@ -58,22 +58,22 @@ class ParsedPart(Struct, eq=False):
 
     @property
     def latest_result(self) -> PartResult | None:
-        """What is known of it, at the worst from before."""
+        """The latest result, of an earlier text if necessary."""
         return self.result or self.last_good
 
     @property
     def has_errors(self) -> bool:
-        """Whether it cannot be read, or is reported."""
+        """Whether it has syntax errors or reported errors."""
         found = self.result.reports if self.result is not None else ()
         return bool(self.diagnostics) or any(d.severity == "error" for d in found)
 
     @property
     def lasting(self) -> PartResult | None:
-        """What a text in its place has from it: while it is wrong, what was known before that."""
+        """The result that a replacement inherits: while the part has errors, the last good one."""
         return (self.last_good or self.result) if self.has_errors else self.latest_result
 
     def record_result(self, result: PartResult) -> None:
-        """It was checked. Where that tells less than it did, something that it needs is wrong: both are kept."""
+        """Record a check result. If it has fewer types than before, a dependency has an error: both are kept."""
         old, former = self.result, self.last_good
         if old is not None and len(old.types) > len(result.types):
             same = former is not None and former.source.text == self.text
@@ -82,11 +82,11 @@ class ParsedPart(Struct, eq=False):
         self.result = result
 
 
-# ---- Cutting
+# ---- Splitting
 
 
 def split_into_parts(text: str) -> list[str]:
-    """The texts of the parts; together they are the text."""
+    """The texts of the parts, which concatenate to the text."""
     join = token_patterns()[2]
     starts: list[int] = []
     headed = False
@@ -95,9 +95,9 @@ def split_into_parts(text: str) -> list[str]:
         end = text.find("\n", at) + 1 or len(text)
         above, head = LEADING_LINE.match(text, at), ITEM_START.match(text, at)
         if head is not None and at and join.match(text, at - 1):
-            head = None  # `else`, `|>` and the like go on with what is above them
+            head = None  # `else`, `|>` and the like continue the line above
         if head is not None and (headed or len(starts) > 1) and FLOAT_HEADER.match(text, at):
-            head = None  # stands at the head of a file alone: it is wrong here, and the parser says why
+            head = None  # `float` is valid only at the top of a file: let the parser report it in context
         if (above or head) and (headed or not starts):
             starts.append(at)
             headed = False
@@ -115,11 +115,11 @@ def bracket_balance(text: str) -> int:
     return sum(map(plain.count, "([{")) - sum(map(plain.count, ")]}"))
 
 
-# ---- Reading
+# ---- Parsing a part
 
 
 def parse_part(name: str, text: str, document: object, *, first: bool) -> ParsedPart:
-    """A part of a file, parsed."""
+    """Parse a part of a file."""
     source = Part(name, text, document, Place())
     whole_text = first or CONTROL_CHARACTERS.search(text)
     return build_part(source, parse(source) if whole_text else parse_span(Span(source, 0, len(text))))
@@ -134,12 +134,12 @@ def build_part(source: Part, parsed: ParsedModule) -> ParsedPart:
 
 
 def words_source(found: re.Match[str]) -> str:
-    """What of a string or comment may mention names: a string whole, a comment where it holds an example."""
+    """The text of a string or comment that may mention names: a string as a whole, a comment if it holds an example."""
     return found[0] if found[0].startswith(('"', "## >", "##>")) else ""
 
 
 def declared_names(item: tree.Item) -> Iterator[str]:
-    """The names that an item declares, or gives another value."""
+    """The names that an item declares or assigns."""
     match item:
         case tree.Record() | tree.Enum() | tree.Rule():
             yield item.name
@@ -167,11 +167,11 @@ def assigned_names(item: tree.Item) -> Iterator[str]:
             yield from target_variables(node.target)
 
 
-# ---- A file anew
+# ---- Parsing a file again
 
 
 def parse_parts(name: str, text: str, document: object, old: Sequence[ParsedPart] = ()) -> tuple[ParsedPart, ...]:
-    """The parts of a text. Those of the text before that stand there still are the same, in their new places."""
+    """The parts of a text. Parts of the previous text that still occur are reused at their new positions."""
     texts = split_into_parts(text)
     head, tail = common_ends(old, texts)
     left: dict[str, list[ParsedPart]] = {}
@@ -201,7 +201,7 @@ def parse_parts(name: str, text: str, document: object, old: Sequence[ParsedPart
 
 
 def common_ends(old: Sequence[ParsedPart], texts: Sequence[str]) -> tuple[int, int]:
-    """How many parts at the beginning and at the end are as they were."""
+    """How many parts at the beginning and at the end are unchanged."""
     most = min(len(old), len(texts))
     head = tail = 0
     while head < most and old[head].text == texts[head]:
@@ -214,7 +214,7 @@ def common_ends(old: Sequence[ParsedPart], texts: Sequence[str]) -> tuple[int, i
 def join_unbalanced(
     name: str, text: str, following: Sequence[str], document: object, *, first: bool
 ) -> tuple[ParsedPart, int] | None:
-    """A part with those below it that close its brackets, if all that can be read; and how many they are."""
+    """A part joined with those below that close its brackets, if the whole parses; and how many were joined."""
     open_, taken = bracket_balance(text), 0
     while open_ > 0 and taken < len(following) and len(text) < MAX_JOINED_CHARS:
         text += following[taken]
@@ -227,7 +227,7 @@ def join_unbalanced(
 
 
 def carry_over_results(old: Sequence[ParsedPart], new: Sequence[ParsedPart]) -> None:
-    """What was known of a part is known, by the name that it declares or by its place, until it is checked anew."""
+    """Let new parts inherit results from old ones, by declared name or position, until they are checked."""
     named = {name: piece for piece in old if piece.lasting for name in head_names(piece)}
     for i, piece in enumerate(new):
         if piece.result is None and piece.last_good is None:

@@ -1,7 +1,6 @@
-"""A function's derivative, written below it: by `difflang derive` in a process of its own, when a person asks for it.
+"""The code action that inserts a function's derivative below it, computed by `difflang derive` in its own process.
 
-The server itself runs no program and starts no JAX. What was written is put in only if the file is then as right as
-it was.
+The server itself runs no program and starts no JAX. The result is inserted only if the file has no new errors with it.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 STDIN_LINE = re.compile(r": <stdin>, line \d+\.")
-DERIVE_TIMEOUT = 120.0  # seconds: a file whose values the function reads may train a model first
+DERIVE_TIMEOUT = 120.0  # seconds: the values that the function reads may take a training run
 
 
 class DeriveRefused(Exception):
-    """There is no derivative to write; says why."""
+    """No derivative can be inserted; says why."""
 
 
 def derivable_function(document: Document, offset: int, within: bool) -> NameBinding | None:
-    """The function of a file in whose head a place is, or `within` which it is, if it can have a derivative."""
+    """The function whose head, or with `within` whose body, contains an offset, if it can have a derivative."""
     piece = part_at(document, offset)
     for b in symbols_of(piece).file_bindings() if piece is not None else ():
         if piece is not None and isinstance(b.node, tree.Fn) and b.node.params and not b.node.host:
@@ -44,7 +43,7 @@ def derivable_function(document: Document, offset: int, within: bool) -> NameBin
 
 
 async def run_derive(document: Document, name: str, paths: Iterable[Path]) -> str:
-    """What `difflang derive` writes for a function of the text as it stands. Errors: Refused."""
+    """The output of `difflang derive` for a function of the current text. Errors: DeriveRefused."""
     for other in document.imports.values():
         if other.open and not other.library and not is_saved(other):
             raise DeriveRefused(f"save {other.name} first: difflang reads the version on disk")
@@ -56,23 +55,23 @@ async def run_derive(document: Document, name: str, paths: Iterable[Path]) -> st
         cwd=folder, env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     try:
-        said, wrong = await asyncio.wait_for(
+        output, errors = await asyncio.wait_for(
             process.communicate(document.text.encode(errors="replace")), DERIVE_TIMEOUT
         )
     except TimeoutError:
         raise DeriveRefused(f"`difflang derive` takes more than {DERIVE_TIMEOUT:.0f} s for `{name}`") from None
     finally:
-        if process.returncode is None:  # nobody waits for it any more
+        if process.returncode is None:  # the request was cancelled
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     if process.returncode:
-        lines = wrong.decode(errors="replace").splitlines()
+        lines = errors.decode(errors="replace").splitlines()
         raise DeriveRefused(next((line for line in lines if line.startswith("error")), f"no derivative of `{name}`"))
-    return said.decode()
+    return output.decode()
 
 
 def is_saved(document: Document) -> bool:
-    """Whether a text is what the disk holds."""
+    """Whether a text equals the file on disk."""
     try:
         return document.path is None or read_source(document.path, document.name).text == document.text
     except DifflangError:
@@ -82,7 +81,9 @@ def is_saved(document: Document) -> bool:
 def derivative_edit(
     files: Workspace, document: Document, name: str, written: str, pause: Callable[[], None]
 ) -> tuple[int, str]:
-    """Where a derivative is put, and what. Errors: Refused where the file would be wrong with it; Interrupted."""
+    """The offset and the text of the insertion. Errors: DeriveRefused if the file would have new errors;
+    CheckCancelled.
+    """
     piece = next((p for p in document.parts if any(b.name == name for b in symbols_of(p).file_bindings())), None)
     if piece is None or document.analysis is None:
         raise DeriveRefused(f"`{name}` no longer exists")
@@ -102,7 +103,7 @@ f"FILE:{name}` writes it to a separate file")  # fmt: skip
 
 
 def strip_declared_records(document: Document, name: str, written: str) -> str:
-    """A derivative without the records that the file has already. Errors: Refused."""
+    """A derivative without the records that the file already declares. Errors: DeriveRefused."""
     known = {n for p in document.parts for n in p.declares}
     text = written
     for item in reversed(parse(Source("<derivative>", written)).module.items):
@@ -110,7 +111,8 @@ def strip_declared_records(document: Document, name: str, written: str) -> str:
             raise DeriveRefused(f"`{item.name}` already exists")
         if isinstance(item, (tree.Record, tree.Enum)):
             if item.name not in known:
-                raise DeriveRefused(f"`{item.name}` is declared in another file, and the derivative would contain a copy of it; "
-f"`difflang derive FILE:{name} > d_{name}.dfl` writes a separate program")  # fmt: skip
+                message = f"`{item.name}` is declared in another file, and the derivative would contain a copy of it"
+                way = f"`difflang derive FILE:{name} > d_{name}.dfl` writes a separate program"
+                raise DeriveRefused(f"{message}; {way}")
             text = text[: item.span.start] + text[item.span.end :].lstrip("\n")
     return "\n\n" + STDIN_LINE.sub(".", text, count=1).strip("\n")

@@ -1,7 +1,7 @@
-"""One editor's server: its files, the thread that checks them, and what it says of them by itself.
+"""The language server of one editor: its documents, the checking thread, and published diagnostics.
 
-Texts are read into parts as they change, at once; what they mean is found out by one thread beside, part by part, and
-given up where the text has changed meanwhile. So an answer is about the text as it is, and at the worst a little old.
+Changed texts are parsed into parts at once. A single thread checks them part by part, and stops when the text changes.
+So an answer is about the current text, with types that may be slightly outdated.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from difflang.lsp.positions import ENCODING_LENGTHS, LengthFunction, PositionMap
 from difflang.lsp.workspace import Document, Workspace, document_range
 
 T = TypeVar("T")
-CHECK_TIMEOUT = 2.0  # seconds that an answer waits for the check of what was just typed
+CHECK_TIMEOUT = 2.0  # seconds that a request waits for the check of the latest text
 SEVERITY = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
 
 
 class LspProtocol(LanguageServerProtocol):
-    """Keeps texts itself: lines end where the language says, not wherever Unicode has a separator."""
+    """The protocol with texts of our own: lines end as in the language, not at every Unicode separator."""
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """A message as it is handled. Who asked something that is no message of the protocol is told so."""
+        """Parse a message. A request that violates the protocol gets an error response."""
         try:
             return super().structure_message(data)
         except JsonRpcException as error:
@@ -48,7 +48,7 @@ class LspProtocol(LanguageServerProtocol):
 
     @lsp_method(lsp.SHUTDOWN)
     def lsp_shutdown(self, *args: Any) -> Generator[Any, Any, None]:
-        """End. A command that is under way leaves pygls' list at once when it is given up: not while that is read."""
+        """Shut down. Cancelling a command removes it from pygls' list at once, so iterate over a copy."""
         for number, future in list(self._request_futures.items()):
             if number != self.msg_id:
                 future.cancel()
@@ -62,7 +62,7 @@ class LspProtocol(LanguageServerProtocol):
 
 
 class OneLineFormatter(logging.Formatter):
-    """What is wrong, for people: editors keep it in a log that they show."""
+    """Log messages on one line, for the log that editors show."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = record.getMessage().partition("\n")[0]
@@ -71,19 +71,19 @@ class OneLineFormatter(logging.Formatter):
 
 
 def is_server_error(record: logging.LogRecord) -> bool:
-    """Whether a record is more than what an editor is told as the answer."""
+    """Whether a record is more than an error that the editor already gets as a response."""
     return not record.exc_info or not isinstance(record.exc_info[1], JsonRpcException)
 
 
 class DifflangServer(LanguageServer):
-    """One editor's server: its files, and the thread that checks them."""
+    """One editor's server: its documents, and the thread that checks them."""
 
     def __init__(self) -> None:
         super().__init__("difflang", metadata.version("difflang"), protocol_cls=LspProtocol)
         self.files = Workspace()
         self.opened: dict[str, Document] = {}
         self.worker = ThreadPoolExecutor(1, "check")
-        self.generation = 0  # of all texts: another one and what is under way is given up
+        self.generation = 0  # incremented by each change; a check of an older generation stops
         self.pending: dict[Document, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.published: set[Document] = set()
@@ -102,7 +102,7 @@ class DifflangServer(LanguageServer):
         super().shutdown()
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Tell the editor's log of a fault of ours; a request that was refused has its answer."""
+        """Log an internal error in the editor; a refused request already has its response."""
         if not isinstance(error, JsonRpcException) or isinstance(error, JsonRpcInternalError):
             self.complain(error)
 
@@ -130,12 +130,12 @@ class DifflangServer(LanguageServer):
         self.set_text(document, text)
 
     def display_name(self, path: str) -> str:
-        """What messages call a file: its path below the folder that is open."""
+        """The name of a file in messages: its path below the open folder."""
         root = self.workspace.root_path
         return str(Path(path).relative_to(root)) if root and Path(path).is_relative_to(root) else path
 
     def set_text(self, document: Document, text: str) -> None:
-        """A text is another one: it is read at once, and checked soon, and so is what may import it."""
+        """Set a new text: parse it at once, and schedule a check of it and of its possible importers."""
         self.generation += 1
         document.set_text(text)
         self.pending = {document: None, **self.pending, **dict.fromkeys(self.opened.values())}
@@ -145,7 +145,7 @@ class DifflangServer(LanguageServer):
     # ---- Checking
 
     def cancellation_check(self) -> Callable[[], None]:
-        """What is called on the way, and ends a check once the text has changed."""
+        """A function that raises CheckCancelled once the text has changed."""
         generation = self.generation
 
         def raise_if_cancelled() -> None:
@@ -155,17 +155,17 @@ class DifflangServer(LanguageServer):
         return raise_if_cancelled
 
     def stop(self) -> None:
-        """Give up what is under way, and begin nothing more: whoever closes the editor does not wait for a check."""
+        """Cancel the running check and start no other, so that closing the editor does not wait."""
         self.generation += 1
         self.pending.clear()
         self.worker.shutdown(wait=False, cancel_futures=True)
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Something that the checking thread does, after what it is at."""
+        """Run something in the checking thread, after its current work."""
         return await asyncio.get_running_loop().run_in_executor(self.worker, work)
 
     async def check_pending(self) -> None:
-        """Check what waits, what was typed last first."""
+        """Check the pending documents, the last edited first."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while self.pending:
@@ -179,7 +179,7 @@ class DifflangServer(LanguageServer):
                 await self.aside(lambda d=document, p=pause, t=on_ready: self.files.check(d, p, t))
             except CheckCancelled:
                 continue
-            except Exception as error:  # noqa: BLE001 - the door: an editor goes on without
+            except Exception as error:  # noqa: BLE001 - at the entry point: the server must survive
                 self.complain(error)
             if generation == self.generation:
                 self.pending.pop(document, None)
@@ -188,7 +188,9 @@ class DifflangServer(LanguageServer):
             self.refresh_hints()
 
     def refresh_hints(self) -> None:
-        """Ask for what may have been answered before all was known to be asked anew, if the editor does that."""
+        """Ask the editor to request hints and tokens again, which may have been answered too early, if it supports
+        that.
+        """
         able = self.client_capabilities.workspace
         if able is not None and able.inlay_hint is not None and able.inlay_hint.refresh_support:
             self.workspace_inlay_hint_refresh(None)
@@ -196,19 +198,19 @@ class DifflangServer(LanguageServer):
             self.workspace_semantic_tokens_refresh(None)
 
     def complain(self, error: Exception) -> None:
-        """A fault of ours, for the editor's log."""
+        """Log an internal error in the editor."""
         text = f"difflang: {type(error).__name__}: {error}"
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, text))
 
     async def wait_for_check(self) -> None:
-        """Wait until what was typed is checked, but not for long."""
+        """Wait until the latest text is checked, up to a timeout."""
         if self.task is not None and not self.task.done():
             await asyncio.wait([self.task], timeout=CHECK_TIMEOUT)
 
-    # ---- Reports
+    # ---- Published diagnostics
 
     def publish(self, document: Document) -> None:
-        """Tell the editor what is wrong with a document, as far as that is known, if it is still the same."""
+        """Publish the known diagnostics of a document, if its text is still the same."""
         analysis = document.analysis
         if analysis is None or analysis.parts is not document.parts or not document.open:
             return
@@ -219,7 +221,7 @@ class DifflangServer(LanguageServer):
         self.publish_imported()
 
     def publish_imported(self) -> None:
-        """What is wrong with files that open ones import; nothing is any more with those that none imports."""
+        """Publish the diagnostics of imported files, and clear those of files that are no longer imported."""
         imported = import_closure(self.opened.values())
         for other in imported:
             self.publish_closed(other)
@@ -229,7 +231,7 @@ class DifflangServer(LanguageServer):
                 self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(other.uri, []))
 
     def publish_closed(self, document: Document) -> None:
-        """What is wrong with a file that is imported, and that no editor has open."""
+        """Publish the diagnostics of an imported file that is not open."""
         if document.analysis is None or document.open or document.library:
             return
         places = self.places(document)
@@ -247,7 +249,9 @@ class DifflangServer(LanguageServer):
         return at is None or at[0] is document
 
     def lsp_diagnostic(self, document: Document, places: PositionMap, diagnostic: Diagnostic) -> lsp.Diagnostic:
-        """A report as editors show it: what is to be said below the first caret in its text, the others beside it."""
+        """A diagnostic for the editor: the first label's text is part of the message, the others are related
+        information.
+        """
         first, *others = diagnostic.labels or [None]
         at = document_range(first.span) if first is not None else None
         range = places.range(at[1], max(at[2], at[1])) if at is not None else places.range(0, 0)
@@ -271,9 +275,9 @@ class DifflangServer(LanguageServer):
     # ---- All files
 
     def documents_containing(self, word: str) -> list[Document]:
-        """The documents of the workspace that hold a word, those that no editor has open read from the disk."""
+        """The documents of the workspace that contain a word; files that are not open are read from disk."""
         for document in [d for d in list(self.files.documents.values()) if not d.open and not d.library]:
-            self.check_closed(document)  # it may hold something else by now, or be gone
+            self.check_closed(document)  # it may have changed on disk, or be gone
         roots = [to_fs_path(f.uri) for f in self.workspace.folders.values()]
         for root in {Path(r) for r in (*roots, self.workspace.root_path) if r}:
             for path in self.files.programs_containing(root, word):
@@ -283,7 +287,7 @@ class DifflangServer(LanguageServer):
         return [d for d in list(self.files.documents.values()) if not d.library]
 
     def check_closed(self, document: Document) -> None:
-        """Read and check a file that is not open; one that cannot be read has nothing to tell."""
+        """Read and check a file that is not open; one that cannot be read is skipped."""
         try:
             self.files.refresh(document)
             self.files.check(document, self.cancellation_check(), lambda: None)
@@ -292,7 +296,7 @@ class DifflangServer(LanguageServer):
 
 
 def import_closure(documents: Iterable[Document]) -> dict[Document, None]:
-    """What documents import, directly or through others."""
+    """The transitive imports of documents."""
     found: dict[Document, None] = {}
     todo = [other for document in documents for other in document.imports.values()]
     while todo:

@@ -1,4 +1,4 @@
-"""What a name in a document means, wherever in the workspace that is declared, and everything that means the same."""
+"""Name resolution across the workspace: definitions of names, and all references to a definition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from difflang.syntax import tree
 from difflang.tools.session_queries import record_at_path
 from difflang.types.language_types import LangType, RecordType, SumType, VariantType
 
-MAX_LOOKTHROUGH = 20  # how many derivatives of derivatives, and `let`s of functions, are looked through
+MAX_LOOKTHROUGH = 20  # the longest chain of derivative operators and `let`s of functions that is followed
 
 
 class Definition(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Definition(Struct, frozen=True):
 
 
 class NameOccurrence(Struct, frozen=True):
-    """What stands at a place of a document: a name where it is bound or mentioned."""
+    """A name at a position of a document, where it is bound or mentioned."""
 
     document: Document
     piece: ParsedPart
@@ -36,7 +36,7 @@ class NameOccurrence(Struct, frozen=True):
 
 
 def part_at(document: Document, offset: int) -> ParsedPart | None:
-    """The part around a place; one at the end of a part belongs to it, not to the next."""
+    """The part around an offset; the end of a part belongs to it, not to the next one."""
     for piece in document.parts:
         if piece.position.offset <= offset < piece.position.offset + len(piece.text):
             return piece
@@ -44,7 +44,7 @@ def part_at(document: Document, offset: int) -> ParsedPart | None:
 
 
 def occurrence_at(document: Document, offset: int) -> NameOccurrence | None:
-    """The name at a place."""
+    """The name at an offset."""
     piece = part_at(document, offset)
     if piece is None:
         return None
@@ -53,7 +53,7 @@ def occurrence_at(document: Document, offset: int) -> NameOccurrence | None:
 
 
 def type_at(piece: ParsedPart, start: int, end: int) -> LangType | None:
-    """The type of what stands there, as it was found by the last check; where that went wrong, as before."""
+    """The type of a range as of the last check; if that had errors, as of the last good one."""
     found = piece.result.types.get((start, end)) if piece.result is not None else None
     if found is not None or piece.last_good is None:
         return found
@@ -66,7 +66,7 @@ def type_at(piece: ParsedPart, start: int, end: int) -> LangType | None:
 
 
 def definition_of(found: NameOccurrence) -> Definition | None:
-    """What a name means; None for a name of the language, or what nobody declares."""
+    """The definition of a name; None for a builtin or an undeclared name."""
     name, document, piece = found.name, found.document, found.piece
     if isinstance(name, NameBinding):
         return binding_definition(document, piece, name)
@@ -87,7 +87,7 @@ def definition_of(found: NameOccurrence) -> Definition | None:
 
 
 def binding_definition(document: Document, piece: ParsedPart, binding: NameBinding) -> Definition:
-    """A declaration of a part; of a parameter of a rule that of its function, which must be called alike."""
+    """The definition of a binding; for a parameter of a rule, that of its function's parameter with the same name."""
     for item in piece.items if binding.kind == "parameter" else ():
         if isinstance(item, tree.Rule) and any(binding.node is p for p in item.params):
             fn = resolve_in_file(document, item.name, piece)
@@ -98,7 +98,7 @@ def binding_definition(document: Document, piece: ParsedPart, binding: NameBindi
 
 
 def resolve_in_file(document: Document, name: str, near: ParsedPart | None = None) -> Definition | None:
-    """What a name of a file means there: its own declaration, the last one above, or what is imported."""
+    """The definition of a name in a file: its own declaration, the last one above, or an import."""
     if (mine := file_declaration(document, name, near)) is not None:
         return mine if mine.binding is None or mine.binding.kind != "module" else imported_module(document, name)
     for item, other in document.imports.items():
@@ -108,7 +108,7 @@ def resolve_in_file(document: Document, name: str, near: ParsedPart | None = Non
 
 
 def imported_module(document: Document, name: str) -> Definition | None:
-    """The module that an import of a file calls so."""
+    """The module that a file imports under this name."""
     for item, other in document.imports.items():
         if name in import_names(item)[len(item.names) :]:
             return Definition(other)
@@ -116,7 +116,7 @@ def imported_module(document: Document, name: str) -> Definition | None:
 
 
 def file_declaration(document: Document, name: str, near: ParsedPart | None = None) -> Definition | None:
-    """The declaration of a name in a file: the last one that stands in a part or above it, else the next."""
+    """The declaration of a name in a file: the last one at or above a part, else the next one below."""
     declared, order = declaration_index(document)
     best: Definition | None = None
     last = order.get(near, len(order)) if near is not None else len(order)
@@ -131,7 +131,7 @@ DeclarationIndex = tuple[dict[str, list[tuple[ParsedPart, NameBinding]]], dict[P
 
 
 def declaration_index(document: Document) -> DeclarationIndex:
-    """The names that a file declares, and the order of its parts; gathered once for a text."""
+    """The names that a file declares, and the order of its parts; cached per text."""
     if document.declaration_cache is None or document.declaration_cache[0] is not document.parts:
         declared: dict[str, list[tuple[ParsedPart, NameBinding]]] = {}
         for piece in document.parts:
@@ -164,12 +164,12 @@ def resolve_member(found: NameOccurrence, use: NameUse) -> Definition | None:
 
 
 def path_type(found: NameOccurrence, base: tree.Expr) -> LangType | None:
-    """The type of `m.w` as `m` is declared; in `grad[m.w.x](f)` that is a parameter of `f`."""
+    """The type of `m.w` by the declaration of `m`; in `grad[m.w.x](f)` that is a parameter of `f`."""
     path: list[str] = []
     while isinstance(base, tree.Member):
         path.insert(0, base.name)
         base = base.base
-    if not isinstance(base, tree.Name):  # of what a call gives nothing is declared here
+    if not isinstance(base, tree.Name):  # the result of a call has no declaration here
         return None
     use = symbols_of(found.piece).mentioned().get(base.span.start)
     goal = definition_of(NameOccurrence(found.document, found.piece, use)) if use is not None else None
@@ -178,7 +178,7 @@ def path_type(found: NameOccurrence, base: tree.Expr) -> LangType | None:
 
 
 def declared_type(goal: Definition) -> LangType | None:
-    """The type of a name where it is bound."""
+    """The type of a name at its binding."""
     if goal.piece is None or goal.binding is None:
         return None
     known, span = goal.piece.latest_result, goal.binding.span
@@ -186,7 +186,7 @@ def declared_type(goal: Definition) -> LangType | None:
 
 
 def local_binding(names: SymbolTable, span: Span) -> NameBinding | None:
-    """What the part itself binds the name that is mentioned at a place to."""
+    """The binding within the part of a name mentioned at a span."""
     use = names.mentioned().get(span.start)
     return use.binding if use is not None else None
 
@@ -203,7 +203,7 @@ def field_definition(type: LangType, name: str) -> Definition | None:
 
 
 def inner_definition(document: Document, decl: tree.Node | None, name: str) -> Definition | None:
-    """The field, or the parameter, of that name of a declaration in a document."""
+    """The field or parameter with this name of a declaration in a document."""
     for piece in document.parts:
         if decl is not None and piece.source is decl.span.source:
             for b in symbols_of(piece).bindings:
@@ -214,7 +214,7 @@ def inner_definition(document: Document, decl: tree.Node | None, name: str) -> D
 
 
 def belongs_to(b: NameBinding, decl: tree.Node) -> bool:
-    """Whether a field or parameter is that of the declaration itself, not of what stands inside it."""
+    """Whether a field or parameter belongs to the declaration itself, not to something nested in it."""
     if isinstance(decl, (tree.Fn, tree.Lambda)):
         return any(b.node is p for p in decl.params)
     return b.owner is not None and (b.owner.node is decl or isinstance(decl, tree.Enum))
@@ -232,7 +232,7 @@ def resolve_argument(found: NameOccurrence, use: NameUse) -> Definition | None:
 
 
 def resolve_wrt(found: NameOccurrence, use: NameUse) -> Definition | None:
-    """`w` in `grad[w](f)`: the parameter of `f`; where the file calls something else `grad`, what it is there."""
+    """`w` in `grad[w](f)`: the parameter of `f`; if the file redefines `grad`, an ordinary name."""
     call = use.node
     assert isinstance(call, tree.Call)
     if resolve_in_file(found.document, operator_name(call.fn)) is not None:
@@ -242,13 +242,13 @@ def resolve_wrt(found: NameOccurrence, use: NameUse) -> Definition | None:
 
 
 def operator_name(fn: tree.Expr) -> str:
-    """`grad` of `grad` and `grad[w]`; nothing for what has no such form."""
+    """`grad` in `grad` and `grad[w]`; empty for another form."""
     base = fn.base if isinstance(fn, tree.Index) else fn
     return base.id if isinstance(base, tree.Name) else ""
 
 
 def callee_declaration(document: Document, piece: ParsedPart, fn: tree.Node) -> tuple[Document, tree.Node] | None:
-    """Where what is called is declared; of a derivative the function that it is one of, which names its parameters."""
+    """The declaration of a callee; for a derivative, of the differentiated function, which names its parameters."""
     for _ in range(MAX_LOOKTHROUGH):
         match fn:
             case tree.Lambda():
@@ -272,11 +272,11 @@ def callee_declaration(document: Document, piece: ParsedPart, fn: tree.Node) -> 
     return None
 
 
-# ---- From a declaration to all that mean it
+# ---- From a declaration to its references
 
 
 def references(goal: Definition, documents: Iterable[Document]) -> Iterator[NameOccurrence]:
-    """Every place that means a declaration, its own among them."""
+    """Every occurrence of a declaration's name that refers to it, including its own."""
     if goal.binding is None:
         return
     for document in dict.fromkeys((goal.document, *documents)):
@@ -292,7 +292,7 @@ def references(goal: Definition, documents: Iterable[Document]) -> Iterator[Name
 
 
 def same_definition(one: Definition | None, other: Definition) -> bool:
-    """Whether two are one declaration; a name of a file that is bound several times counts as one."""
+    """Whether two definitions are the same; a top-level name that is bound several times counts as one."""
     if one is None or one.binding is None or other.binding is None or one.document is not other.document:
         return False
     if one.binding is other.binding:

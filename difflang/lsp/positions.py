@@ -1,4 +1,4 @@
-"""Places as editors count them: lines and columns from 0, columns in the units that were agreed on."""
+"""Conversion between offsets and editor positions: lines and columns from 0, in the negotiated encoding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from difflang.base.source import Source
 
-LengthFunction = Callable[[str], int]  # how long a text is
+LengthFunction = Callable[[str], int]  # the length of a text in code units
 
 
 def utf8_length(text: str) -> int:
@@ -24,13 +24,13 @@ ENCODING_LENGTHS: dict[str, LengthFunction] = {"utf-8": utf8_length, "utf-16": u
 
 
 class PositionMap(Struct, frozen=True):
-    """The places of one text, there and back."""
+    """Converts the positions of one text."""
 
     source: Source
     units: LengthFunction = utf16_length
 
     def position(self, offset: int) -> lsp.Position:
-        """Where a character stands."""
+        """The position of an offset."""
         line, column = self.source.position(offset)
         return lsp.Position(line - 1, self.units(self.source.text[offset - column + 1 : offset]))
 
@@ -38,7 +38,7 @@ class PositionMap(Struct, frozen=True):
         return lsp.Range(self.position(start), self.position(end))
 
     def offset(self, position: lsp.Position) -> int:
-        """The character that stands there; where there is none, the next that is before it."""
+        """The offset of a position; a position past the end of a line gives the line's end."""
         starts = self.source.starts
         if position.line >= len(starts):
             return len(self.source.text)
@@ -58,7 +58,7 @@ class PositionMap(Struct, frozen=True):
 
 
 def apply_change(text: str, change: lsp.TextDocumentContentChangeEvent, units: LengthFunction) -> str:
-    """A text after what an editor says has changed in it."""
+    """A text after an editor's change."""
     if isinstance(change, lsp.TextDocumentContentChangeWholeDocument):
         return change.text
     places = PositionMap(Source("", text), units)

@@ -1,4 +1,4 @@
-"""Changes of a text: another layout, and what mends a report. Other names are in `renames`."""
+"""Formatting edits and verified quick fixes. Renaming is in `rename_symbol`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def text_edits(places: PositionMap, edits: Iterable[tuple[int, int, str]]) -> li
 
 
 def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """A text with changes made, the last first."""
+    """A text after edits, applied from the last to the first."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
-# ---- Another layout
+# ---- Formatting
 
 
 def formatting_edits(source: Source) -> list[tuple[int, int, str]]:
-    """What changes when a text is laid out anew, in one stretch; nothing for a text that does not parse."""
+    """The change that formatting makes, as one edit; empty for a text that does not parse."""
     try:
         after = format_program(source)
     except DifflangError:
@@ -52,11 +52,11 @@ def formatting_edits(source: Source) -> list[tuple[int, int, str]]:
     return [(start, end, "".join(other[head : len(other) - tail]))]
 
 
-# ---- What mends a report
+# ---- Quick fixes
 
 
 class QuickFix(Struct, frozen=True):
-    """A change after which a report is gone and no other is there: it was tried."""
+    """A change that was verified to remove a diagnostic without adding another."""
 
     diagnostic: Diagnostic
     title: str
@@ -64,7 +64,7 @@ class QuickFix(Struct, frozen=True):
 
     @property
     def sure(self) -> bool:
-        """Whether an editor may make it unasked: it is not open whether it was meant."""
+        """Whether an editor may apply it without asking: false if the fix leaves a hole."""
         return not any(fix.leaves_hole and fix.title == self.title for fix in self.diagnostic.fixes)
 
 
@@ -75,7 +75,7 @@ QUOTED_IMPORT = re.compile(r"`(import [^`]+)`")
 def candidate_fixes(
     document: Document, diagnostic: Diagnostic
 ) -> Iterator[tuple[str, tuple[tuple[int, int, str], ...]]]:
-    """What a report proposes as changes of the text, or its helps may mean: a title and places."""
+    """The edits that a diagnostic proposes, or that its helps suggest, each with a title."""
     for fix in diagnostic.fixes:
         spots = [(document_range(edit.span), edit.replacement) for edit in fix.edits]
         if all(spot is not None and spot[0] is document for spot, _ in spots):
@@ -114,14 +114,14 @@ def import_offset(document: Document) -> int:
 
 
 def verified_fixes(
-    workspace: Workspace, document: Document, wanted: Iterable[Diagnostic], pause: Callable[[], None]
+    workspace: Workspace, document: Document, diagnostics: Iterable[Diagnostic], pause: Callable[[], None]
 ) -> list[QuickFix]:
-    """The changes that mend reports, each tried on a copy. Errors: Interrupted."""
+    """The changes that remove diagnostics, each verified on a copy. Errors: CheckCancelled."""
     assert document.analysis is not None
     before = Counter(diagnostic_key(d) for d in document.analysis.diagnostics())
     trial = workspace.trial(document)
     found: list[QuickFix] = []
-    for diagnostic in wanted:
+    for diagnostic in diagnostics:
         for title, edits in candidate_fixes(document, diagnostic):
             trial.set_text(apply_edits(document.text, edits))
             workspace.check(trial, pause, lambda: None)

@@ -1,6 +1,6 @@
-"""Another name for what a program declares, wherever it is mentioned; only where all files then say the same.
+"""Renames a declaration and its references, only if all files keep their meaning.
 
-Names are resolved by syntax, which is less than all: `prove` reads the changed files, and the checker is the judge.
+Names are resolved by syntax, which is not complete, so `verify_rename` checks the changed files.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RenameEdit = tuple[int, int, str]
 
 
 class RenameRefused(Exception):
-    """A name cannot be changed like that; says why."""
+    """A rename that is not possible; says why."""
 
 
 def rename_target(found: NameOccurrence) -> Definition:
-    """What the name at a place means, if that can be called something else. Errors: Refused."""
+    """The definition of the name at a position, if it can be renamed. Errors: RenameRefused."""
     goal = definition_of(found)
     if goal is None or goal.binding is None:
         raise RenameRefused(f"`{found.name.name}` is not declared in these files")
@@ -44,7 +44,7 @@ def rename_target(found: NameOccurrence) -> Definition:
 
 
 def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]) -> dict[Document, list[RenameEdit]]:
-    """The places to change in each document, so that a declaration has another name. Errors: Refused."""
+    """The edits in each document that rename a declaration. Errors: RenameRefused."""
     kinds = [t.kind for t in tokenize(Source("<name>", name))]
     if kinds != ["NAME"] or name in load_tables().lexis.words:
         raise RenameRefused(INVALID_NAME)
@@ -65,7 +65,7 @@ def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]
 
 
 def import_alias(found: NameOccurrence) -> NameBinding | None:
-    """The name after `as` of an import, where a name means a module by it."""
+    """The alias of an import, if a name refers to a module through it."""
     goal = definition_of(found)
     if goal is None or (goal.binding is not None and goal.binding.kind != "module"):
         return None
@@ -74,7 +74,7 @@ def import_alias(found: NameOccurrence) -> NameBinding | None:
 
 
 def alias_ranges(document: Document, alias: NameBinding) -> Iterator[tuple[int, int]]:
-    """Where a file calls a module so."""
+    """The places where a file uses an import alias."""
     for piece in document.parts:
         names, start = symbols_of(piece), piece.position.offset
         for each in (*names.bindings, *names.uses):
@@ -88,7 +88,7 @@ def refers_to_module(found: NameOccurrence) -> bool:
 
 
 def check_clash(found: NameOccurrence, name: str, goal: Definition) -> None:
-    """Errors: Refused where something else has the new name already, so that one would be taken for the other."""
+    """Errors: RenameRefused if something else already has the new name, so that one would capture the other."""
     assert goal.binding is not None
     if goal.binding.kind == "field":
         inside = goal.binding.owner
@@ -104,16 +104,17 @@ def check_clash(found: NameOccurrence, name: str, goal: Definition) -> None:
         raise RenameRefused(f"`{name}` already means something else there")
 
 
-# ---- Whether it is the same program
+# ---- Verification
 
 
 def verify_rename(
     files: Workspace, found: NameOccurrence, edits: Mapping[Document, list[RenameEdit]], pause: Callable[[], None]
 ) -> None:
-    """Read copies of the files with the changes made.
+    """Check copies of the files with the edits applied.
 
-    Errors: Refused where a report is new, or where the new name means another thing than the old one did. Interrupted.
-    Cost:   a check of these files from the beginning.
+    Errors: RenameRefused for a new diagnostic, or if the new name resolves differently from the old one.
+    CheckCancelled.
+    Cost:   a full check of these files.
     """
     trial = Workspace(files.paths)
     copies: dict[Document, Document] = {}
@@ -132,16 +133,15 @@ def verify_rename(
 
 
 def check_no_new_errors(document: Document, copy: Document, name: str) -> None:
-    """Errors: Refused where more is reported of a copy."""
+    """Errors: RenameRefused if a copy has more diagnostics."""
     assert copy.analysis is not None
     before = document.analysis.diagnostics() if document.analysis is not None else []
     after = copy.analysis.diagnostics()
     more = Counter(d.code for d in after) - Counter(d.code for d in before)
     found, said = [d for d in after if d.code in more], {diagnostic_key(d) for d in before}
     if found:
-        diagnostic = next(
-            (d for d in found if diagnostic_key(d) not in said), found[-1]
-        )  # a name in a message may be another now
+        # A message that mentions the renamed name is not new, though its text is.
+        diagnostic = next((d for d in found if diagnostic_key(d) not in said), found[-1])
         line = f" in line {diagnostic.span.position[0]}" if diagnostic.span is not None else ""
         where = f"{document.name}{line}"
         raise RenameRefused(f"the name `{name}` would cause an error in {where}: {diagnostic.message}")
@@ -150,7 +150,7 @@ def check_no_new_errors(document: Document, copy: Document, name: str) -> None:
 def expected_positions(
     copies: Mapping[Document, Document], edits: Mapping[Document, list[RenameEdit]]
 ) -> set[tuple[Document, int]]:
-    """Where the new name is to stand in the copies."""
+    """The expected positions of the new name in the copies."""
     return {(copies[d], start + sum(len(n) - (e - s) for s, e, n in places if s < start))
             for d, places in edits.items() for start, _, _ in places}  # fmt: skip
 
@@ -158,7 +158,7 @@ def expected_positions(
 def resolved_positions(
     copies: Mapping[Document, Document], found: NameOccurrence, edits: Mapping[Document, list[RenameEdit]]
 ) -> set[tuple[Document, int]]:
-    """Where the copies mention what a name means by now."""
+    """The positions in the copies that refer to the renamed definition."""
     at = found.piece.position.offset + found.name.span.start
     at += sum(len(n) - (e - s) for s, e, n in edits[found.document] if s < at)
     here = occurrence_at(copies[found.document], at)

@@ -1,4 +1,4 @@
-"""The language server: what an editor asks, answered from the workspace. Nothing here runs or compiles a program."""
+"""The request handlers of the language server. Nothing here runs or compiles a program."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from difflang.lsp.semantic_tokens import LEGEND, encode_tokens
 from difflang.lsp.symbol_table import NameBinding
 from difflang.lsp.workspace import Document, Workspace, document_range
 
-SWITCH_INTERVAL = 0.001  # seconds between two looks at whether an editor waits while a text is being checked
+SWITCH_INTERVAL = 0.001  # seconds between thread switches, so that requests do not wait for a running check
 TEXT_CHANGED = "the text has changed in the meantime"
-DERIVE_COMMAND = "difflang.derive"  # the one command that starts something: a process of its own
+DERIVE_COMMAND = "difflang.derive"  # the only command that starts a process
 
 
 def request_position(server: DifflangServer, params: Any) -> tuple[Document, int, PositionMap]:
-    """The document and offset that a request is about."""
+    """The document and offset of a request."""
     document = server.document(params.text_document.uri)
     places = server.places(document)
     return document, places.offset(params.position), places
@@ -44,7 +44,7 @@ def request_position(server: DifflangServer, params: Any) -> tuple[Document, int
 server = DifflangServer()
 
 
-# ---- Texts
+# ---- Documents
 
 
 @server.feature(lsp.INITIALIZE)
@@ -84,7 +84,7 @@ async def did_close(ls: DifflangServer, params: lsp.DidCloseTextDocumentParams) 
         ls.files.close(document)
         ls.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(document.uri, []))
         ls.publish_imported()
-        for other in list(ls.opened.values()):  # from now on they see what the disk has
+        for other in list(ls.opened.values()):  # importers now see the file on disk
             ls.set_text(other, other.text)
 
 
@@ -94,7 +94,7 @@ async def did_change_watched(ls: DifflangServer, params: lsp.DidChangeWatchedFil
         ls.set_text(document, document.text)
 
 
-# ---- What is told
+# ---- Hover, hints and completion
 
 
 @server.feature(lsp.TEXT_DOCUMENT_HOVER)
@@ -217,7 +217,7 @@ async def rename(ls: DifflangServer, params: lsp.RenameParams) -> lsp.WorkspaceE
     return lsp.WorkspaceEdit({d.uri: quick_fixes.text_edits(ls.places(d), found) for d, found in edits.items()})
 
 
-# ---- Calls
+# ---- Call hierarchy
 
 
 @server.feature(lsp.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY)
@@ -259,7 +259,7 @@ async def outgoing_calls(
 
 
 def resolve_call_item(ls: DifflangServer, item: lsp.CallHierarchyItem) -> Definition | None:
-    """What an item that an editor has from us stands for by now."""
+    """The current definition of an item that the editor got earlier."""
     for document in list(ls.files.documents.values()):
         if document.uri == item.uri:
             offset = ls.places(document).offset(item.selection_range.start)
@@ -270,7 +270,7 @@ def resolve_call_item(ls: DifflangServer, item: lsp.CallHierarchyItem) -> Defini
 
 
 def call_item(ls: DifflangServer, document: Document, binding: NameBinding | None) -> lsp.CallHierarchyItem:
-    """A function, or what else is called; None stands for the statements of a file."""
+    """The item of a function or constructor; None stands for the statements of a file."""
     spot = document_range(binding.span) if binding is not None else None
     whole = document_range(binding.node.span) if binding is not None else None
     if binding is None or spot is None or whole is None:
@@ -283,16 +283,15 @@ def call_item(ls: DifflangServer, document: Document, binding: NameBinding | Non
     )
 
 
-# ---- Changes
+# ---- Formatting and code actions
 
 
 @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
 async def formatting(ls: DifflangServer, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
     document = ls.document(params.text_document.uri)
     places = ls.places(document)
-    return quick_fixes.text_edits(
-        places, await asyncio.to_thread(quick_fixes.formatting_edits, places.source)
-    )  # waits for no check
+    # In a thread of its own: formatting must not wait for a check.
+    return quick_fixes.text_edits(places, await asyncio.to_thread(quick_fixes.formatting_edits, places.source))
 
 
 @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(
@@ -309,8 +308,8 @@ async def code_action(ls: DifflangServer, params: lsp.CodeActionParams) -> list[
 
     def work() -> list[quick_fixes.QuickFix]:
         analysis = document.analysis
-        wanted = [d for d in analysis.diagnostics() if touches(d)] if analysis is not None else []
-        return quick_fixes.verified_fixes(ls.files, document, wanted, pause) if wanted else []
+        selected = [d for d in analysis.diagnostics() if touches(d)] if analysis is not None else []
+        return quick_fixes.verified_fixes(ls.files, document, selected, pause) if selected else []
 
     kinds = params.context.only
     found: list[quick_fixes.QuickFix] = []
@@ -321,9 +320,9 @@ async def code_action(ls: DifflangServer, params: lsp.CodeActionParams) -> list[
 
 
 def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeAction]:
-    """The offer to write a derivative down; nothing is done before it is taken.
+    """The code action that inserts a derivative; nothing is computed until it is chosen.
 
-    It stands at a function's head; who asks for refactorings has it anywhere in a function.
+    By default it is offered at a function's head; an explicit request for refactorings gets it anywhere in a function.
     """
     refactor = {lsp.CodeActionKind.Refactor, lsp.CodeActionKind.RefactorRewrite, lsp.CodeActionKind.Empty}
     if kinds is not None and refactor.isdisjoint(kinds):
@@ -338,7 +337,7 @@ def derive_action(document: Document, offset: int, kinds: Any) -> list[lsp.CodeA
 
 @server.command(DERIVE_COMMAND)
 async def derive(ls: DifflangServer, uri: str, name: str) -> None:
-    """Write a derivative below its function, or say why there is none."""
+    """Insert a derivative below its function, or show why there is none."""
     document = ls.document(uri)
     before, pause = document.text, ls.cancellation_check()
     try:
@@ -361,7 +360,7 @@ def quick_fix_action(
     return lsp.CodeAction(fix.title, lsp.CodeActionKind.QuickFix, [report], is_preferred=fix.sure, edit=edit)
 
 
-# ---- From afar
+# ---- Symbols, folding and semantic tokens
 
 
 @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)

@@ -1,7 +1,7 @@
-"""What each name of a document is, for colours that the grammar of an editor cannot know.
+"""Semantic tokens: the kind of each name, for highlighting beyond an editor's grammar.
 
-A size has one modifier out of eight by its name alone, so that a theme which colours these shows `n` alike in every
-shape of every file. What is differentiated has one too; `marks` tells what that is.
+The modifier of a size is one of eight, chosen by its name, so that a theme can show `n` in the same colour everywhere.
+Names that are differentiated have a modifier too; see `differentiated_names`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from difflang.lsp.symbol_table import NameBinding, NameUse, symbols_of
 from difflang.lsp.workspace import Document
 from difflang.syntax import tree
 
-SIZE_COLOURS = 8  # of which `n m k d h i o b` get one each
+SIZE_COLOURS = 8  # the hash of a name gives each of `n m k d h i o b` a different one
 TYPES = ("function", "struct", "enum", "enumMember", "property", "parameter", "variable", "typeParameter", "namespace")
 MODIFIERS = (
     "declaration", "readonly", "defaultLibrary", "differentiated", *[f"dim{i}" for i in range(1, SIZE_COLOURS + 1)],
@@ -34,7 +34,7 @@ READONLY = ("value", "parameter", "size")
 
 
 def encode_tokens(document: Document, places: PositionMap) -> list[int]:
-    """What each name is, as editors read it: five numbers a name, each place told from the one before."""
+    """The tokens in the protocol's encoding: five numbers each, with positions relative to the previous token."""
     data: list[int] = []
     line = column = 0
     marked = differentiated_bindings(document)
@@ -50,7 +50,7 @@ def encode_tokens(document: Document, places: PositionMap) -> list[int]:
 
 
 def outside_comments(piece: ParsedPart) -> Callable[[int], bool]:
-    """Whether a place of a part is outside of its comments, which keep their colour."""
+    """A test whether an offset of a part lies outside comments, which keep their colour."""
     spans = sorted((c.start, c.end) for c in piece.comments)
     starts = [start for start, _ in spans]
 
@@ -62,7 +62,7 @@ def outside_comments(piece: ParsedPart) -> Callable[[int], bool]:
 
 
 def part_tokens(document: Document, piece: ParsedPart, marked: set[NameBinding]) -> Iterator[tuple[int, str, int, int]]:
-    """Each name of a part: where it begins, its text, its type by number, its modifiers as bits."""
+    """The names of a part: offset, text, type index, and modifier bits."""
     names = symbols_of(piece)
     seen: set[int] = set()
     for each in (*names.bindings, *names.uses):
@@ -73,15 +73,15 @@ def part_tokens(document: Document, piece: ParsedPart, marked: set[NameBinding])
             continue
         seen.add(each.span.start)
         kind = "module" if isinstance(goal, str) else "size" if is_size_binding(goal) else goal.kind
-        told = {"declaration"} if isinstance(each, NameBinding) else set[str]()
+        modifiers = {"declaration"} if isinstance(each, NameBinding) else set[str]()
         if kind in READONLY:
-            told.add("readonly")
+            modifiers.add("readonly")
         if kind == "size":
-            told.add(size_modifier(each.name))
+            modifiers.add(size_modifier(each.name))
         if isinstance(goal, NameBinding):
-            told |= {"defaultLibrary"} if is_library_binding(goal) else set()
-            told |= {"differentiated"} if goal in marked else set()
-        yield each.span.start, each.span.text, TYPES.index(TOKEN_TYPE_OF[kind]), modifier_bits(told)
+            modifiers |= {"defaultLibrary"} if is_library_binding(goal) else set()
+            modifiers |= {"differentiated"} if goal in marked else set()
+        yield each.span.start, each.span.text, TYPES.index(TOKEN_TYPE_OF[kind]), modifier_bits(modifiers)
 
 
 def modifier_bits(modifiers: set[str]) -> int:
@@ -89,19 +89,19 @@ def modifier_bits(modifiers: set[str]) -> int:
 
 
 def is_size_binding(binding: NameBinding) -> bool:
-    """Whether a name stands for a size: one in a type, or a parameter `n: dim`."""
+    """Whether a name is a size: a name in a type, or a parameter `n: dim`."""
     node = binding.node
     declared = isinstance(node, tree.Param) and isinstance(node.type, tree.TypeName) and node.type.path == ("dim",)
     return binding.kind == "size" or (declared and binding.kind == "parameter")
 
 
 def size_modifier(name: str) -> str:
-    """The modifier of a size: the same for a name wherever it stands."""
+    """The modifier of a size, a hash of its name."""
     return f"dim{1 + sum(map(ord, name)) % SIZE_COLOURS}"
 
 
 def token_binding(document: Document, piece: ParsedPart, use: NameUse) -> NameBinding | str | None:
-    """What a name means: a binding, a module, or nothing that is declared."""
+    """The meaning of a name: a binding, a module, or None if it is not declared."""
     goal = definition_of(NameOccurrence(document, piece, use))
     if goal is None:
         return None

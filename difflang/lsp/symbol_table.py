@@ -1,6 +1,6 @@
-"""The names of one part, by its syntax alone: what each binds, where that is seen, and what else it mentions.
+"""The symbol table of one part, from its syntax alone: bindings with their scopes, and uses.
 
-That holds in a file with mistakes too. What a name of the file, a field or an argument means is for `targets`.
+It also works for files with errors. Top-level names, fields and arguments are resolved in `name_resolution`.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ BUILTIN_TYPES = frozenset((*DTYPES, "key", "str", "dim", "float", "history", "D"
 
 
 class NameBinding(Struct, frozen=True, eq=False):
-    """A name where it is bound. `scope` is where it is seen; None for a name of the file."""
+    """A name where it is bound. `scope` is where it is visible; None for a top-level name."""
 
     name: str
     span: Span
     kind: str  # function, record, enum, variant, field, parameter, value, variable, size, module, test
     node: tree.Node
     scope: Span | None = None
-    owner: NameBinding | None = None  # of a field or variant, what it belongs to
+    owner: NameBinding | None = None  # the record, enum or variant of a field or variant
 
 
 class NameUse(Struct, frozen=True, eq=False):
-    """A name where it is mentioned. `binding` is None for what the part does not bind itself."""
+    """A name where it is mentioned. `binding` is None unless the part itself binds it."""
 
     name: str
     span: Span
     role: str  # name, type, member, argument, import, wrt
     binding: NameBinding | None = None
-    node: tree.Node | None = None  # the member, call or import that it is in; of `w` in `grad[w](f)`, what is called
+    node: tree.Node | None = None  # the member, call or import around it; for `w` in `grad[w](f)`, the call
 
 
 class SymbolTable(Struct, eq=False):
-    """What `symbols_of` finds, in the order of the text."""
+    """The bindings and uses of a part, in the order of the text."""
 
     bindings: list[NameBinding] = field(default_factory=list[NameBinding])
     uses: list[NameUse] = field(default_factory=list[NameUse])
     use_index: dict[int, NameUse] | None = None
 
     def mentioned(self) -> dict[int, NameUse]:
-        """What is mentioned, by where it begins."""
+        """The uses by start offset."""
         if self.use_index is None:
             self.use_index = {use.span.start: use for use in self.uses}
         return self.use_index
 
     def file_bindings(self) -> list[NameBinding]:
-        """The names of the file among them."""
+        """The top-level bindings."""
         return [b for b in self.bindings if b.scope is None and b.kind != "field"]
 
     def visible_at(self, offset: int) -> dict[str, NameBinding]:
-        """What names mean at a place inside of blocks, the innermost."""
+        """The local bindings visible at an offset, innermost first."""
         found: dict[str, NameBinding] = {}
         for b in self.bindings:
             if b.scope is not None and b.scope.start <= offset <= b.scope.end and b.span.end <= offset:
@@ -67,7 +67,7 @@ class SymbolTable(Struct, eq=False):
         return found
 
     def name_at(self, offset: int) -> NameBinding | NameUse | None:
-        """What stands at a place."""
+        """The name at an offset."""
         for each in (*self.bindings, *self.uses):
             if each.span.start <= offset <= each.span.end:
                 return each
@@ -75,7 +75,7 @@ class SymbolTable(Struct, eq=False):
 
 
 def symbols_of(piece: ParsedPart) -> SymbolTable:
-    """The names of a part."""
+    """The symbol table of a part, cached."""
     if "names" not in piece.cache:
         found = SymbolCollector()
         for item in piece.items:
@@ -90,7 +90,7 @@ def symbols_of(piece: ParsedPart) -> SymbolTable:
 
 
 class LexicalScope:
-    """A stretch of text and the names bound in it."""
+    """A range of text and the names bound in it."""
 
     def __init__(self, span: Span | None, outer: LexicalScope | None = None) -> None:
         self.span, self.outer, self.names = span, outer, dict[str, NameBinding]()
@@ -115,7 +115,7 @@ def trailing_span(span: Span, name: str) -> Span:
 
 
 class SymbolCollector:
-    """Goes through items. Its walks are run by the trampoline: no depth is too deep."""
+    """Collects the symbols of items. Its walks run on the trampoline, so that no nesting is too deep."""
 
     def __init__(self) -> None:
         self.names = SymbolTable()
@@ -135,7 +135,7 @@ class SymbolCollector:
     ) -> None:
         binding = scope.find(name) if role in ("name", "type") else None
         if binding is not None and binding.scope is None:
-            binding = None  # a name of the file may be bound again: which one is meant is said elsewhere
+            binding = None  # a top-level name may be bound again: `name_resolution` decides
         self.names.uses.append(NameUse(name, span, role, binding, node))
 
     # ---- Items
@@ -212,7 +212,7 @@ class SymbolCollector:
         yield self.walk(fn.body, scope)
 
     def type(self, written: tree.TypeExpr, scope: LexicalScope, *, binds: bool) -> None:
-        """The names in a type: where it `binds`, a small one that is not known yet is a size of its own."""
+        """The names in a type; with `binds`, an unknown lower-case name is a new size."""
         todo: list[tree.Node] = [written]
         while todo:
             node = todo.pop()
@@ -284,11 +284,11 @@ class SymbolCollector:
                 yield self.binder(node, scope)
 
     def is_derivative_operator(self, fn: tree.Index, scope: LexicalScope) -> bool:
-        """Whether something is `grad[…]` or one of its kin."""
+        """Whether an index expression is `grad[…]` or another derivative operator."""
         return isinstance(fn.base, tree.Name) and fn.base.id in TRANSFORM_NAMES and scope.find(fn.base.id) is None
 
     def wrt_names(self, fn: tree.Index, scope: LexicalScope, call: tree.Call) -> None:
-        """In `grad[w, m.b](f)` stand names of `f`'s parameters, and of fields in them, not of what is seen here."""
+        """`grad[w, m.b](f)` names parameters of `f` and fields in them, not names visible here."""
         assert isinstance(fn.base, tree.Name)
         self.use(scope, fn.base.id, fn.base.span)
         for place in fn.subscripts:
@@ -299,7 +299,7 @@ class SymbolCollector:
                 self.use(scope, place.id, place.span, "wrt", call)
 
     def binder(self, node: tree.Node, scope: LexicalScope) -> Walk[None]:
-        """What binds names for a part of itself; of anything else the parts."""
+        """Walk a node that binds names for a part of itself; for any other node, its children."""
         inside = LexicalScope(node.span, scope)
         match node:
             case tree.For():
@@ -339,7 +339,7 @@ class SymbolCollector:
                 self.bind(scope, part.name, part.span, kind, node)
 
     def case(self, pattern: tree.CasePattern, scope: LexicalScope) -> None:
-        """The names of a case: one that begins with a capital is a variant."""
+        """The names of a case; one with a capital letter is a variant."""
         todo: list[tree.CasePattern] = [pattern]
         while todo:
             part = todo.pop()

@@ -1,4 +1,4 @@
-"""What a document looks like from afar: its symbols, and what folds."""
+"""Document symbols and folding ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOLDABLE_NODES = (tree.Block, tree.Record, tree.Enum, tree.Match, tree.ArrayExpr
 
 
 def document_symbols(document: Document, places: PositionMap) -> list[lsp.DocumentSymbol]:
-    """The declarations of a file, and what belongs to each."""
+    """The declarations of a file as a tree."""
     found: list[lsp.DocumentSymbol] = []
     for piece in document.parts:
         made: dict[NameBinding, lsp.DocumentSymbol] = {}
@@ -62,7 +62,7 @@ def build_symbol(b: NameBinding, piece: ParsedPart, places: PositionMap) -> lsp.
 
 
 def folding_ranges(document: Document) -> Iterator[lsp.FoldingRange]:
-    """Blocks, declarations and comments of several lines."""
+    """The foldable ranges: blocks, declarations and comments of several lines."""
     seen: set[int] = set()
     for piece in document.parts:
         line = piece.position.line - 1
@@ -79,7 +79,7 @@ def folding_ranges(document: Document) -> Iterator[lsp.FoldingRange]:
 
 
 def comment_ranges(piece: ParsedPart, first: int) -> Iterator[lsp.FoldingRange]:
-    """Comments of several lines, each on a line of its own."""
+    """Comments over several lines, without code beside them."""
     lines = piece.text.split("\n")
     start: int | None = None
     for i, text in enumerate([*lines, ""]):

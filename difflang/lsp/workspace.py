@@ -1,4 +1,4 @@
-"""The files that are open in an editor, and those that they import: read from the editor where it has them."""
+"""The workspace: documents open in an editor, files that they import, and checking them in dependency order."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ from difflang.lsp.incremental_parse import ParsedPart, parse_parts
 from difflang.syntax import tree
 from difflang.types.module_scope import ModuleScope
 
-DocumentKey = tuple[Path | str, str]  # a file, and for a module of the library the default float of who imports it
+DocumentKey = tuple[Path | str, str]  # a file, and for a library module the importer's default float
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
-MAX_FILES = 20_000  # looked at when names are searched for: whoever opens a whole disk does not wait for it
+MAX_FILES = 20_000  # searched for references: even if a whole disk is open, a request must end
 Pause = Callable[[], None]
 
 
 class Document(Struct, eq=False):
-    """A file: its text in parts, and what is known of it. Parts are read at once, the rest follows."""
+    """A file: its text in parts, and its analysis. It is parsed at once and checked later."""
 
     name: str
     path: Path | None
     library: bool = False
-    uri: str = ""  # as the editor spells it
+    uri: str = ""  # as the editor sent it
     text: str = ""
     parts: tuple[ParsedPart, ...] = ()
     version: int | None = None  # the editor's; None for a file that is not open
     read: bool = False
-    stamp: tuple[int, int] = (0, 0)  # of the file on disk
+    stamp: tuple[int, int] = (0, 0)  # modification time and size on disk
     analysis: DocumentAnalysis | None = None
     imports: dict[tree.Import, Document] = field(default_factory=dict[tree.Import, "Document"])
-    seen: dict[Document, int] = field(default_factory=dict["Document", int])  # the versions that it was checked with
-    declaration_cache: tuple[tuple[ParsedPart, ...], Any] | None = None  # the names of a text; `targets` gathers them
-    edited: tuple[ParsedPart, ...] = ()  # what has changed since it was checked
+    seen: dict[Document, int] = field(default_factory=dict["Document", int])  # import versions of the last check
+    declaration_cache: tuple[tuple[ParsedPart, ...], Any] | None = None  # filled by `name_resolution`
+    edited: tuple[ParsedPart, ...] = ()  # changed since the last check
 
     @property
     def open(self) -> bool:
         return self.version is not None
 
     def set_text(self, text: str) -> None:
-        """The text is another one now. Errors: none, whatever it is."""
+        """Set a new text. Never raises."""
         old = self.parts
         self.text = text
         self.parts = parse_parts(self.name, text, self, old)
@@ -76,7 +76,7 @@ class Document(Struct, eq=False):
 
 
 class Workspace:
-    """All documents by what they are found by, and the one way through them."""
+    """All documents, and checking them."""
 
     def __init__(self, paths: tuple[Path, ...] = ()) -> None:
         self.paths = paths
@@ -87,7 +87,7 @@ class Workspace:
     # ---- Documents
 
     def document(self, path: Path | None, name: str, library: str = "") -> Document:
-        """The document of a file, or of a text without one. `library` is the default float of who imports it."""
+        """The document of a file, or of a text without a file. `library` is the importer's default float."""
         key: DocumentKey = (path if path is not None else name, library)
         if key not in self.documents:
             uri = path.as_uri() if path is not None else name
@@ -95,7 +95,7 @@ class Workspace:
         return self.documents[key]
 
     def trial(self, document: Document) -> Document:
-        """A copy of a document to try changes on, which imports the same; it is kept, so that a second try is quick."""
+        """A copy of a document to try changes on, with the same imports; it is kept to make a second try fast."""
         if document not in self.trials:
             self.trials[document] = Document(document.name, document.path, document.library, document.uri, version=0)
         return self.trials[document]
@@ -110,7 +110,7 @@ class Workspace:
             self.documents.pop((document.name, ""), None)
 
     def refresh(self, document: Document) -> None:
-        """Read a file that no editor has open, if it has changed. Errors: DL07."""
+        """Read a file that is not open, if it has changed. Errors: DL07."""
         if document.open or document.path is None:
             return
         try:
@@ -129,7 +129,7 @@ class Workspace:
             document.stamp, document.read = stamp, True
 
     def programs_containing(self, folder: Path, word: str) -> Iterator[Path]:
-        """The programs below a folder that hold a word, but for hidden ones; of a very large folder the first."""
+        """The programs below a folder that contain a word, except hidden ones; in a huge folder only the first."""
         seen = 0
         for where, folders, files in os.walk(folder):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
@@ -144,7 +144,7 @@ class Workspace:
     # ---- Checking
 
     def check(self, document: Document, pause: Pause, on_ready: Callable[[], None]) -> None:
-        """Check what is to be checked of a document, the modules that it imports first. Errors: Interrupted."""
+        """Check a document where needed, its imports first. Errors: CheckCancelled."""
         self.check_with_imports(document, (), pause, on_ready)
 
     def check_with_imports(
@@ -157,9 +157,11 @@ class Workspace:
         file = ModuleFile(analysis.module, tuple(items), document.path, folder, document.library)
         found, reports = self.resolve_imports(document, file, importers, pause)
         outside = {
-            name for item, other in document.imports.items()
-            if found.get(item) is not other or document.seen.get(other) != combined_version(other) for name in import_names(item)
-        }  # fmt: skip
+            name
+            for item, other in document.imports.items()
+            if found.get(item) is not other or document.seen.get(other) != combined_version(other)
+            for name in import_names(item)
+        }
         outside |= {name for item in found.keys() - document.imports.keys() for name in import_names(item)}
         document.imports = found
         if analysis.with_examples != document.open:
@@ -181,7 +183,7 @@ class Workspace:
         analysis.version += 1
 
     def analysis_of(self, document: Document, parts: Sequence[ParsedPart]) -> DocumentAnalysis:
-        """The analysis that a document has, or a new one: its default float is part of what it is."""
+        """The analysis of a document, or a new one if its default float has changed."""
         default = DTYPES[parts[0].default_float if parts else "f32"]
         if document.library:
             default = next((DTYPES[k[1]] for k, d in self.documents.items() if d is document), default)
@@ -196,7 +198,7 @@ class Workspace:
     def resolve_imports(
         self, document: Document, file: ModuleFile, importers: tuple[ModuleFile, ...], pause: Pause
     ) -> tuple[dict[tree.Import, Document], dict[tree.Import, DifflangError]]:
-        """The documents that a file imports, checked, and why others cannot be."""
+        """The checked documents that a file imports, and the errors of imports that fail."""
         found: dict[tree.Import, Document] = {}
         reports: dict[tree.Import, DifflangError] = {}
         for item in file.items:
@@ -222,7 +224,7 @@ class Workspace:
         return self.document(at.path, at.name, default_float if at.library else "")
 
     def opened(self, document: Document, item: tree.Import) -> None:
-        """Errors: DL07 at the import where the file cannot be read."""
+        """Errors: DL07 at the import if the file cannot be read."""
         try:
             self.refresh(document)
         except DifflangError as error:
@@ -236,7 +238,7 @@ class Workspace:
         items: Sequence[tree.Item],
         session: Session,
     ) -> None:
-        """Enter what the imports of a document bind; mistakes are reported to the session."""
+        """Bind the imports of a document; errors are reported to the session."""
         module = document.module
         assert module is not None
         for item in items:
@@ -255,7 +257,7 @@ class Workspace:
 
 
 def contains_word(path: Path, word: str) -> bool:
-    """Whether a word stands in a file; a file that cannot be read has none."""
+    """Whether a file contains a word; false if it cannot be read."""
     try:
         return word in path.read_text(encoding="utf-8")
     except (OSError, UnicodeError):
@@ -263,7 +265,7 @@ def contains_word(path: Path, word: str) -> bool:
 
 
 def combined_version(document: Document) -> int:
-    """Something that is another number once anything in what a document is, or imports, is another."""
+    """A number that changes whenever the document or one of its imports changes."""
     return sum(a.version for a in with_imported(document.analysis)) if document.analysis is not None else -1
 
 
@@ -272,7 +274,7 @@ def with_imported(analysis: DocumentAnalysis) -> list[DocumentAnalysis]:
 
 
 def document_range(span: Span) -> tuple[Document, int, int] | None:
-    """The document that a span is in, and where in its text; None for what is not of a document."""
+    """The document and range of a span; None if it belongs to no document."""
     whole = span.source.document
     if not isinstance(whole, Document):
         return None
