@@ -1,7 +1,7 @@
-"""The interpreter with its eyes open: what a run decides is written down, so that another run takes the same path.
+"""Records the decisions of an interpreted run and replays them, so that nearby runs take the same path.
 
-A derivative is that of the path taken. What no tangent goes through (comparisons, integers, `floor`) decides the path;
-a run beside it either keeps these decisions or stops at the first that would be another.
+A derivative is that of the path taken. Operations without a tangent (comparisons, integers, `floor`) decide the path. A
+nearby run either keeps these decisions or stops at the first one that would differ.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from difflang.ir.interpreter import evaluate_eqn, run_equations
 from difflang.ir.tensor_types import Tensor
 from difflang.ops.arrays.constants import stop
 
-DOUBLE = float(np.finfo(np.float64).eps)
+DOUBLE = float(np.finfo(np.float64).eps)  # the spacing of f64 at 1
 
 
 class PathDiverged(Exception):
-    """A run beside another came to a decision that would be another there."""
+    """A replayed run came to a decision that differs from the recorded one."""
 
     def __init__(self, eqn: Eqn) -> None:
         super().__init__(str(eqn.op))
@@ -31,11 +31,11 @@ class PathDiverged(Exception):
 
 
 class ReplayMode(Struct, frozen=True):
-    """How a run relates to one before it.
+    """How a run replays an earlier one.
 
-    `watch`: it stops where it would decide otherwise, instead of keeping the decision. `beside`: what `stop` gave is
-    kept too, as it is where a function is compared with itself a step further. `shake`: each float result is off by a
-    relative amount drawn from the generator.
+    `watch`: it stops where a decision would differ, instead of keeping the recorded one. `keep_stops`: results of
+    `stop` are kept too, for a comparison of a function with itself a step further. `shake`: each float result is
+    perturbed by a random relative amount.
     """
 
     watch: bool = False
@@ -45,18 +45,18 @@ class ReplayMode(Struct, frozen=True):
 
 
 class ReplayRun(Struct):
-    """One run of a graph, wide or not: `decided` is its path, `met` what equations were given, if that is asked for."""
+    """One run of a graph, in its own or in wide numbers."""
 
-    path: Sequence[list[Array]] | None = None
+    path: Sequence[list[Array]] | None = None  # the decisions to replay
     mode: ReplayMode = ReplayMode()
     origin: Mapping[Eqn, Eqn] = field(default_factory=dict[Eqn, Eqn])
-    recorded_operands: dict[Eqn, list[list[Array]]] | None = None
-    decisions: list[list[Array]] = field(default_factory=list[list[Array]])
-    epsilon: float = EPSILON  # of the least precise reference met
+    recorded_operands: dict[Eqn, list[list[Array]]] | None = None  # the operands of equations, if they are recorded
+    decisions: list[list[Array]] = field(default_factory=list[list[Array]])  # the decisions of this run
+    epsilon: float = EPSILON  # of the least precise reference so far
     times: dict[Eqn, int] = field(default_factory=dict[Eqn, int])
 
     def __call__(self, graph: Graph, *arrays: Array) -> list[Array]:
-        """The graph's results. Errors: Crossed."""
+        """The graph's results. Errors: PathDiverged."""
         with np.errstate(all="ignore"):
             return self.run_graph(graph, *arrays)
 
@@ -72,7 +72,7 @@ class ReplayRun(Struct):
         return self.perturb(self.evaluate_equation(eqn, operands))
 
     def evaluate_equation(self, eqn: Eqn, operands: list[Array]) -> list[Array]:
-        """By the reference; one that has no wide numbers computes in f64. A derivative is expanded first."""
+        """The results by the op's reference, in f64 if that has no wide numbers. A derivative is expanded first."""
         if eqn.op.expand is not None:
             return self.run_graph(differentiate(Graph(eqn.operands, (eqn,), eqn.results)), *operands)
         try:
@@ -104,7 +104,8 @@ class ReplayRun(Struct):
         return arrays if rng is None else [perturb_array(x, rng, self.mode.amount) for x in arrays]
 
     def remember(self, eqn: Eqn, operands: list[Array]) -> None:
-        """What an equation is given, of the first, second, fourth, eighth ... time it runs."""
+        """Record the operands of an equation at its first, second, fourth, eighth ... run."""
+        # Powers of two sample a long loop from its beginning to its end in logarithmic memory.
         assert self.recorded_operands is not None
         count = self.times.get(eqn, 0)
         self.times[eqn] = count + 1
@@ -117,25 +118,26 @@ def equal_arrays(a: Array, b: Array) -> bool:
 
 
 def perturb_array(array: Array, rng: np.random.Generator, amount: float) -> Array:
-    """Each element of an array off by at most a relative amount, up or down."""
+    """The array with each element perturbed up or down by at most a relative amount."""
     if isinstance(array, list):
         return [perturb_array(x, rng, amount) for x in array]
     if array.dtype.kind not in "fcV":
         return array
     factor = 1 + amount * random_signs(rng, array.shape)
-    if array.dtype.kind == "c":  # a part of a complex number is as precise as the whole
+    # The error of each part of a complex number is relative to the whole number.
+    if array.dtype.kind == "c":
         factor = factor + 1j * amount * random_signs(rng, array.shape)
     return np.asarray(array * factor).astype(array.dtype)
 
 
 def random_signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Numbers of either sign between a half and one in size."""
+    """Random numbers of either sign with magnitudes between a half and one."""
     even = rng.random(shape)
     return even - (even < 0.5)
 
 
 def coarsest_precision(graph: Graph) -> tuple[float, float]:
-    """The spacing of the coarsest floats in a graph and its regions, and the least normal number of any."""
+    """The spacing of the coarsest floats in a graph and its regions, and the greatest of their least normal numbers."""
     spacing, least = DOUBLE, float(np.finfo(np.float64).tiny)
     todo, seen = [graph], {graph}
     while todo:

@@ -1,6 +1,6 @@
-"""A graph at a point: its values, its derivatives in either mode and by differences, all in extended precision.
+"""Directional derivatives of a graph at a point, by forward mode, reverse mode and differences, in extended precision.
 
-The same questions are asked of a whole function and of each of its equations.
+The gradient check uses them for a whole function and for each of its equations.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from difflang.ir.op import OPS
 from difflang.ir.tensor_types import Type
 
 Mask = tuple[bool, ...]
-SHAKES = 4
-AMOUNT = 2.0**-24  # how far values are shaken, relatively
-ROUNDING = 64  # how many roundings of the terms of a number may add up
+SHAKES = 4  # perturbed runs that measure the sensitivity to rounding
+AMOUNT = 2.0**-24  # the relative perturbation
+ROUNDING = 64  # at most so many roundings of the terms of a number may add up
 
 
 def jvp_graph(graph: Graph, wrt: Mask) -> Graph:
@@ -65,7 +65,7 @@ def single_equation_graph(eqn: Eqn) -> Graph:
 
 
 def cast_arguments(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """Wide arrays as the graph takes them."""
+    """Wide arrays cast to the types of the graph's params."""
     return [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
 
 
@@ -73,8 +73,8 @@ class PreciseRun(Struct, frozen=True, eq=False):
     """A graph interpreted in its own numbers, then in wide ones along the same path."""
 
     graph: Graph
-    arrays: Sequence[Array]  # as the graph takes them
-    exact: Sequence[Array]  # the same, wide; perhaps with more digits
+    arrays: Sequence[Array]  # in the graph's own types
+    exact: Sequence[Array]  # the same in wide numbers, perhaps with more digits
     native_results: list[Array]
     results: list[Array]
     path: list[list[Array]]
@@ -103,14 +103,14 @@ class PreciseRun(Struct, frozen=True, eq=False):
     def flat_results(
         self, places: Sequence[int], like: Sequence[Array] | None = None, results: Sequence[Array] = ()
     ) -> Row:
-        """The numbers of some results, histories as long as those of `like`."""
+        """The numbers of some results, with histories as long as those of `like`."""
         found = [(results or self.results)[i] for i in places]
         return flatten_numbers(
             found if like is None else [align_history(x, y) for x, y in zip(found, like, strict=True)]
         )
 
     def aligned_results(self, rng: np.random.Generator, like: Sequence[Array]) -> tuple[Row, Row]:
-        """The numbers of all results, histories as long as those of `like`, and how far each moves."""
+        """The numbers of all results, with histories as long as those of `like`, and their sensitivities."""
         places = range(len(self.results))
         return self.flat_results(places, like), self.sensitivities(rng, places, like)
 
@@ -120,7 +120,8 @@ class PreciseRun(Struct, frozen=True, eq=False):
     def sensitivities(
         self, rng: np.random.Generator, places: Sequence[int], like: Sequence[Array] | None = None
     ) -> Row:
-        """How far each number moves, per unit of relative error, when every value on the way is a little off."""
+        """The sensitivity of each number to relative errors in all intermediate values."""
+        # Measured, not bounded: every value is perturbed at random, and the greatest change of several runs counts.
         exact = self.flat_results(places, like)
         found = np.abs(exact)
         for _ in range(SHAKES):
@@ -132,7 +133,7 @@ class PreciseRun(Struct, frozen=True, eq=False):
 
 
 class DirectionalDerivative(Struct, frozen=True):
-    """The derivative of a subject along one direction, and against one, in wide numbers."""
+    """The derivative of a graph along one tangent, and against one cotangent, in wide numbers."""
 
     tangents: list[Array]
     cotangents: list[Array]
@@ -143,13 +144,13 @@ class DirectionalDerivative(Struct, frozen=True):
     forward_size: Row
     reverse: Row
     reverse_size: Row
-    values: Row  # all results of the subject by itself, and as either mode gives them
-    mode_values: tuple[Row, Row]
+    values: Row  # all results of the graph by itself
+    mode_values: tuple[Row, Row]  # the same from forward and reverse mode
     value_size: Row
 
     @property
     def product(self) -> tuple[float, float, float]:
-        """<ct, J dx>, <Jᵀ ct, dx>, and how far rounding may set them apart."""
+        """<ct, J dx>, <Jᵀ ct, dx>, and a bound on their difference by rounding."""
         ct, dx = flatten_numbers(self.cotangents), flatten_numbers(self.tangents)
         with np.errstate(all="ignore"):
             size = np.sum(np.abs(ct) * self.forward_size) + np.sum(np.abs(dx) * self.reverse_size)
@@ -157,28 +158,28 @@ class DirectionalDerivative(Struct, frozen=True):
 
     @property
     def rounding(self) -> float:
-        """What is allowed per size of terms: for f64, or for the coarser numbers of what computes in its own."""
+        """The allowed error relative to the size of terms: that of f64, or of coarser references."""
         return ROUNDING * max(DOUBLE, self.push.epsilon, self.pull.epsilon)
 
     @property
     def at_kink(self) -> bool:
-        """Whether there is a kink along it."""
+        """Whether there is a kink along this direction."""
         s = self.slopes
         return s.crossed is not None or bool(np.any(s.kinked | (~np.isfinite(s.values) & np.isfinite(s.results))))
 
     @property
     def size(self) -> Row:
-        """The size of the terms of the derivative and of the results: tangents are of the size of the arguments."""
+        """The size of the terms of the derivative and the results; tangents are as large as the arguments."""
         return np.maximum(self.forward_size, self.slopes.sizes)
 
     @property
     def allowed(self) -> Row:
-        """How far forward mode may be from differences: their error, and rounding of f64 constants in the rules."""
+        """The allowed error of forward mode: that of the differences, and the rounding of f64 constants in rules."""
         return 16 * self.slopes.errors + self.rounding * self.forward_size
 
 
 class GraphAtPoint:
-    """A graph without derivative equations, at wide arguments, differentiated in those that `wrt` names."""
+    """A graph without derivative equations at wide arguments, differentiated in the params in `wrt`."""
 
     def __init__(self, graph: Graph, exact: Sequence[Array], wrt: Mask) -> None:
         self.graph, self.wrt = graph, wrt
@@ -197,14 +198,14 @@ class GraphAtPoint:
         return [self.primal.results[i] for i in self.moving]
 
     def results_along(self, tangents: Sequence[Array], t: float, watch: bool) -> Row:
-        """The results a step along the tangents."""
+        """The results at a step of size t along the tangents."""
         rest = iter(tangents)
         arrays = [step_along(x, next(rest), t) if w else x for x, w in zip(self.exact, self.wrt, strict=True)]
         results = self.primal.replay(arrays, ReplayMode(watch=watch, keep_stops=True))
         return flatten_numbers([results[i] for i in self.moving])
 
     def random_derivative(self, rng: np.random.Generator) -> DirectionalDerivative:
-        """The derivative along a direction that is drawn. Errors: InternalError where a rule cannot be applied."""
+        """The derivative along a random direction. Errors: InternalError if a rule cannot be applied."""
         tangents = [random_direction(rng, x) for x in self.select_wrt(self.exact)]
         cotangents = [normalize_direction(random_direction(rng, y), y) for y in self.values]
         push = PreciseRun.evaluate(self.push, [*self.exact, *tangents])
@@ -225,7 +226,7 @@ class GraphAtPoint:
 
 
 def normalize_direction(direction: Array, like: Array) -> Array:
-    """A cotangent: of size one, whatever the size of the result."""
+    """The direction scaled to size one, as a cotangent should be whatever the size of the result."""
     if isinstance(direction, list):
         return [normalize_direction(d, x) for d, x in zip(direction, like, strict=True)]
     size = np.max(np.abs(direction), initial=0)

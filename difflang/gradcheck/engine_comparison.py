@@ -1,4 +1,4 @@
-"""What runs, in the program's own numbers: both modes and the value, interpreted and compiled, against exact ones."""
+"""Compares the engines: both modes and the value, interpreted and compiled, with results in extended precision."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from difflang.ir.tensor_types import I32, History, Tensor
 from difflang.ops.ad_interface import zeros
 from difflang.passes.dce import dce
 
-ROUNDINGS = 16  # decisions that so many roundings on the way turn are made by rounding
-TRIES = 24  # of shaking: half of them push a number at an edge the wrong way
+ROUNDINGS = 16  # a decision that this many roundings can change is made by rounding
+TRIES = 24  # perturbed runs: each pushes a number at an edge the wrong way with probability 1/2
 
 
 class CheckPipeline(Struct, frozen=True):
-    """How a graph becomes a program: without derivative equations, rules kept; as it is compiled; and compiled."""
+    """The stages of a graph on its way to a program."""
 
-    derived: Callable[[Graph], Graph] = expand_derivatives
-    finished: Callable[[Graph], Graph] = differentiate
+    derived: Callable[[Graph], Graph] = expand_derivatives  # without derivative equations, with declared rules
+    finished: Callable[[Graph], Graph] = differentiate  # as it is compiled
     compile: Callable[[Graph], Program] | None = None
 
 
 class CheckState(Protocol):
-    """The audit that asks, and where its answers go."""
+    """The gradient check that runs the comparisons, and collects their results."""
 
     pipeline: CheckPipeline
     rng: np.random.Generator
@@ -61,7 +61,7 @@ class CheckState(Protocol):
 
 
 class FinalizedProgram(Struct, frozen=True):
-    """A finished graph, and what runs it, if it is compiled."""
+    """A finished graph, and its compiled program if there is one."""
 
     mode: str
     graph: Graph
@@ -90,7 +90,7 @@ class ModePrograms(Struct, frozen=True):
     def find_fault(
         self, subject: GraphAtPoint, direction: DirectionalDerivative, value: bool
     ) -> DerivativeFault | None:
-        """The first thing wrong with any of them, the value only if that is wanted."""
+        """The first fault of any of them; the value is checked only on request."""
         fault = self.check_program(self.value, subject.primal) if value else None
         return fault or self.check_program(self.push, direction.push) or self.check_program(self.pull, direction.pull)
 
@@ -134,7 +134,7 @@ class ModePrograms(Struct, frozen=True):
         )
 
     def find_history_fault(self, program: PreciseRun) -> DerivativeFault | None:
-        """The first equation whose histories, read, are not what the interpreter reads."""
+        """The first equation whose histories differ between the compiled program and the interpreter."""
         wrong = self.truncation_test(program)
         for eqn, reading in history_probes(program.graph):
             answer = wrong(reading)
@@ -162,7 +162,7 @@ class ModePrograms(Struct, frozen=True):
 
 
 def decided_by_rounding(work: CheckState, program: PreciseRun, *found: DerivativeComparison) -> bool:
-    """Whether a rounding or two on the way would decide the path otherwise: then that is no fault."""
+    """Whether a few roundings on the way could change a decision of the path: then a difference is no fault."""
     amount = ROUNDINGS * coarsest_precision(program.graph)[0]
     try:
         for _ in range(TRIES):
@@ -175,11 +175,13 @@ def decided_by_rounding(work: CheckState, program: PreciseRun, *found: Derivativ
     return False
 
 
+# ---- Histories, which cannot be results of a program: a probe reads them inside the program
+
 INDEX = Tensor(I32)
 
 
 def history_probes(graph: Graph) -> list[tuple[Eqn, Graph]]:
-    """Each equation that gives histories of floats, and the graph up to it with what a loop reads of them."""
+    """Each equation that gives histories of floats, and a graph up to it that returns sums of their items."""
     maker = {r: e for e in graph.eqns for r in e.results}
     found: list[tuple[Eqn, Graph]] = []
     for eqn in graph.eqns:
@@ -207,7 +209,7 @@ def loop_limit_of(history: Value, maker: dict[Value, Eqn]) -> Value | None:
 
 
 def build_history_probe(graph: Graph, limits: dict[Value, Value]) -> Graph:
-    """The graph giving a sum of each of these histories, where earlier items count for less."""
+    """The graph that gives a decayed sum of each of these histories."""
     part = dce(graph.with_results([*limits, *limits.values()]))
     builder = Builder()
     found = builder.inline(part, *[builder.param(p.type, p.hint) for p in part.params])
@@ -216,6 +218,7 @@ def build_history_probe(graph: Graph, limits: dict[Value, Value]) -> Graph:
 
 
 def decayed_sum(builder: Builder, history: Value, limit: Value) -> Value:
+    """The sum of a history's items with weights that halve towards the first, so that their order matters."""
     assert isinstance(history.type, History)
     item = history.type.item
     step = build_region([INDEX, item, item], lambda _, s, x: [s * 0.5 + x])

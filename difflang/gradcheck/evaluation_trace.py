@@ -1,7 +1,7 @@
-"""One run of a graph written down value by value, with the tangents and adjoints of each: an evaluation trace.
+"""Evaluation traces: one run of a graph recorded value by value, with the tangents and adjoints of each value.
 
-Calls, branches and loops are gone into, so what is written down is what was computed, in the order of the run; each
-step is one operation. Its derivative is that of its op, taken alone: the tape puts them together by the chain rule.
+Calls, branches and loops are entered, so the trace lists the operations in the order of the run. The derivative of each
+step is that of its op alone; `push` and `pull` combine them by the chain rule.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from difflang.ops.control.call import call
 from difflang.ops.control.cond import cond
 from difflang.ops.loop.loop_op import LoopAttrs, loop
 
-MAX_STEPS = 100_000  # steps: more than anybody reads
+MAX_STEPS = 100_000  # more than anybody reads
 
 
 class TraceNode(Struct, eq=False):
-    """A value of the run. It `moves` if it depends on what is differentiated in; then it has tangents and an adjoint.
+    """A value of the run. An `active` one depends on the arguments of interest, and has tangents and an adjoint.
 
-    `name` is that of an argument, or empty. `step` is what gave it.
+    `name` is that of an argument, or empty. `step` is the step that computed it.
     """
 
     value: Array
@@ -42,9 +42,9 @@ class TraceNode(Struct, eq=False):
 
 
 class TraceStep(Struct, eq=False):
-    """Nodes made of others: by an equation; else one item of an array, or an array of all items.
+    """A step of the run: an equation, or the reading of one item of an array, or the stacking of items into one.
 
-    `frame` counts the calls, branches and steps of loops: what has the same is one stretch of code, run once.
+    `frame` numbers the run of a body (of a call, a branch or a loop step) that the step belongs to.
     """
 
     operands: list[TraceNode]
@@ -56,7 +56,7 @@ class TraceStep(Struct, eq=False):
 
 
 class EvaluationTrace:
-    """What a run of a graph has computed from nodes that move; what does not move is a number and nothing else."""
+    """The recorded steps of a run. Only steps with active nodes are recorded; other values are plain numbers."""
 
     def __init__(self, arguments: Sequence[TraceNode]) -> None:
         self.arguments = arguments
@@ -67,7 +67,7 @@ class EvaluationTrace:
     # ---- The run
 
     def run(self, graph: Graph, nodes: Sequence[TraceNode]) -> list[TraceNode]:
-        """The graph's results. Errors: DL1222 where it takes too many steps."""
+        """The graph's results. Errors: DL1222 if it takes too many steps."""
         env = dict(zip(graph.params, nodes, strict=True))
         self.frames += 1
         frame = self.frames
@@ -110,7 +110,7 @@ class EvaluationTrace:
             node.step = step
 
     def loop(self, eqn: Eqn, operands: Sequence[TraceNode], frame: int) -> list[TraceNode]:
-        """Each step of it after the other, as `loop`'s reference does."""
+        """Run a loop step by step, as the reference of `loop` does."""
         (body, *go), form = eqn.regions, LoopAttrs.of(eqn)
         limit, consts, state, xs = form.parts(operands)
         ys: list[list[TraceNode]] = [[] for _ in body.results[form.carry :]]
@@ -148,10 +148,10 @@ class EvaluationTrace:
             self.add(TraceStep(items, [whole], eqn.span, frame))
         return whole
 
-    # ---- Derivatives of what was written down
+    # ---- Derivatives of the recorded steps
 
     def push(self, seeds: Sequence[dict[TraceNode, Array]]) -> None:
-        """The tangents of every node that moves, one for each choice of tangents of the arguments."""
+        """Compute the tangents of all active nodes, one for each seed of tangents of the arguments."""
         known = [dict(seed) for seed in seeds]
         for step in self.steps:
             for tangents in known:
@@ -178,7 +178,7 @@ class EvaluationTrace:
         return [whole]
 
     def pull(self, result: TraceNode) -> None:
-        """The adjoint of every node that moves: the derivative of `result`, a number, in it."""
+        """Compute the adjoint of each active node: the derivative of `result`, a number, with respect to it."""
         found: dict[TraceNode, Array] = {result: np.ones_like(zero_tangent(result))}
         for step in reversed(self.steps):
             given = [found.get(n) for n in step.results]
@@ -192,7 +192,7 @@ class EvaluationTrace:
             node.adjoint = found.get(node, zero_tangent(node))
 
     def active_nodes(self) -> list[TraceNode]:
-        """The arguments and all that was computed of them."""
+        """The active arguments and all active results of steps."""
         nodes = [*self.arguments, *(n for step in self.steps for n in step.results)]
         return [n for n in nodes if n.active]
 
@@ -208,7 +208,8 @@ class EvaluationTrace:
         return [np.asarray(cotangents[0][i]) for i in range(len(step.operands))]
 
     def step_derivative(self, name: str, step: TraceStep, eqn: Eqn, given: Sequence[Array]) -> list[Array]:
-        """What the derivative of one equation gives, after its results."""
+        """The results of one equation, followed by its tangents or cotangents."""
+        # The derivative of an equation is expanded once, though a loop may run it many times.
         wrt = tuple(n.active for n in step.operands)
         if (eqn, name, wrt) not in self.slopes:
             self.slopes[eqn, name, wrt] = differentiate(equation_derivative(eqn, name, wrt))
@@ -216,7 +217,7 @@ class EvaluationTrace:
 
 
 def equation_derivative(eqn: Eqn, name: str, wrt: tuple[bool, ...]) -> Graph:
-    """The graph of a `jvp` or `vjp` of one equation, each operand a parameter of its own."""
+    """The graph of a `jvp` or `vjp` of one equation, with a param for each operand."""
     types = [v.type for v in eqn.operands]
     alone = build_region(types, lambda *xs: eqn.op(*xs, regions=eqn.regions, **eqn.attrs))
     moved = [t for t, w in zip(types, wrt, strict=True) if w] if name == "jvp" else [v.type for v in eqn.results]
@@ -225,7 +226,7 @@ def equation_derivative(eqn: Eqn, name: str, wrt: tuple[bool, ...]) -> Graph:
 
 
 def zero_tangent(node: TraceNode) -> Array:
-    """The tangent, or cotangent, that is none."""
+    """The zero tangent or cotangent of a node."""
     tangent = node.type.tangent
     if not isinstance(tangent, Tensor):
         return []
@@ -233,7 +234,7 @@ def zero_tangent(node: TraceNode) -> Array:
 
 
 def add_cotangents(x: Array, y: Array) -> Array:
-    """The sum of two cotangents; histories may end before one another."""
+    """The sum of two cotangents; of histories, the longer one counts beyond the end of the other."""
     if not isinstance(x, list):
         return np.asarray(x + y)
     more = x[len(y) :] or y[len(x) :]

@@ -1,7 +1,7 @@
-"""A graph in extended precision: what a program means before any rounding. Only the interpreter runs it.
+"""Extended precision: graphs and arrays converted to NumPy's `longdouble`, which only the interpreter runs.
 
-Every float becomes NumPy's `longdouble` (64 bits of mantissa on x86, elsewhere perhaps the 53 of f64), so rules are
-compared with differences where rounding is out of the way, for programs in bf16 as in f64.
+It has 64 bits of mantissa on x86, elsewhere perhaps the 53 of f64. So derivative rules can be compared with differences
+without much rounding, for programs in bf16 as well as in f64.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def wide_type(type: Type) -> Type:
 
 
 class GraphWidening:
-    """Widens graphs. `origin` says of which equation each wide one is the copy."""
+    """Converts graphs to wide numbers. `origin` maps each wide equation to the one that it copies."""
 
     def __init__(self) -> None:
         self.origin: dict[Eqn, Eqn] = {}
@@ -54,7 +54,8 @@ class GraphWidening:
         return Graph(tuple([env[p] for p in graph.params]), tuple(eqns), tuple([env[r] for r in graph.results]))
 
     def convert_equation(self, eqn: Eqn, env: dict[Value, Value]) -> list[Eqn]:
-        """The equation on wide numbers; what makes floats of integers (a draw, a conversion) makes them as it did."""
+        """The equation on wide numbers."""
+        # One that makes floats from integers (a draw, a conversion) runs as before, and its result is widened.
         operands = tuple([env[v] for v in eqn.operands])
         if eqn.regions or not operands or any(v.type.tangent is not None for v in eqn.operands):
             results = [wide_value(r) for r in eqn.results]
@@ -76,7 +77,7 @@ def wide_value(value: Value) -> Value:
 
 
 def widen_result(value: Value) -> tuple[Value, Eqn | None]:
-    """A value in wide numbers, and the equation that makes it so, if it is not."""
+    """A value in wide numbers, and the equation that converts it, if it needs one."""
     if not isinstance(value.type, Tensor) or value.type.tangent is None:
         return value, None
     result = wide_value(value)
@@ -94,7 +95,7 @@ def wide_attr(attr: Any) -> Any:
     return wide_type(attr) if isinstance(attr, Tensor | History) else attr
 
 
-# ---- arrays
+# ---- Arrays
 
 
 def cast(array: Array, type: Type) -> Array:
@@ -105,13 +106,13 @@ def cast(array: Array, type: Type) -> Array:
     array = np.asarray(array)
     if array.dtype == wanted:
         return array
-    if "V" in (array.dtype.kind, wanted.kind):  # bfloat16 knows f32, not longdouble
+    if "V" in (array.dtype.kind, wanted.kind):  # bfloat16 converts to f32, but not to longdouble
         return array.astype(np.float32).astype(wanted)
     return array.astype(wanted)
 
 
 def flatten_numbers(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
-    """Wide numbers in one row: of complex ones the real parts, then the imaginary ones."""
+    """All numbers in one row; of a complex array the real parts, then the imaginary ones."""
     rows: list[Any] = [np.zeros(0, np.longdouble)]
     todo = list(reversed(arrays))
     while todo:
@@ -126,7 +127,7 @@ def flatten_numbers(arrays: Sequence[Array]) -> np.ndarray[Any, Any]:
 
 
 def align_history(array: Array, like: Array) -> Array:
-    """A history with as many items as another has: beyond its end it is zero."""
+    """A history with as many items as `like`, zero beyond its end."""
     if not isinstance(array, list):
         return array
     return [align_history(array[i], item) if i < len(array) else history_zeros(item) for i, item in enumerate(like)]
@@ -137,7 +138,7 @@ def history_zeros(like: Array) -> Array:
 
 
 def random_direction(rng: np.random.Generator, like: Array) -> Array:
-    """A direction at a wide array: uneven in every element, and of the size of the array."""
+    """A random direction at a wide array: of the size of the array, and never small in any element."""
     if isinstance(like, list):
         return [random_direction(rng, item) for item in like]
     finite = np.where(np.isfinite(like), np.abs(like), 0)
@@ -154,7 +155,7 @@ def random_direction(rng: np.random.Generator, like: Array) -> Array:
 
 
 def step_along(array: Array, direction: Array, step: float) -> Array:
-    """The array a step further along a direction."""
+    """The array moved by a step along a direction."""
     if isinstance(array, list):
         return [step_along(x, d, step) for x, d in zip(array, direction, strict=True)]
     return np.asarray(array + np.longdouble(step) * direction)

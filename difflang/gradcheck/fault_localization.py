@@ -1,7 +1,7 @@
-"""Which equation is at fault: each is asked by itself, on what it met in the run, before those that come after it.
+"""Locates the equation at fault for a wrong derivative: each equation is checked alone, on its operands in the run.
 
-Where an equation with regions is wrong, the equations in them are asked first. What no equation answers for is found by
-cutting the graph shorter: the first equation up to which the derivative is wrong.
+If an equation with regions is wrong, the equations inside are checked first. If no equation is wrong by itself, the
+graph is truncated: the first equation up to which the derivative is wrong is found by bisection.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ BY_VALUE = ("the rule", "the function")
 
 
 def compare_modes(direction: DirectionalDerivative) -> tuple[DerivativeComparison, DerivativeComparison]:
-    """Forward mode against differences, where these say something, and reverse mode against forward mode."""
+    """Compare forward mode with usable differences, and reverse mode with forward mode."""
     d = direction
     return compare_numbers(FORWARD, d.forward, d.slopes.values, d.allowed, d.size, d.slopes.usable), compare_adjoint(d)
 
 
 def compare_value(direction: DirectionalDerivative) -> DerivativeComparison:
-    """The value that both modes give beside the derivative against that of the function by itself."""
+    """Compare the value that each mode gives with that of the function by itself."""
     d = direction
     allowed = d.rounding * d.value_size
     forward, reverse = (compare_numbers(VALUE, found, d.values, allowed, d.value_size) for found in d.mode_values)
@@ -54,7 +54,7 @@ def compare_value(direction: DirectionalDerivative) -> DerivativeComparison:
 
 
 def compare_at_kinks(direction: DirectionalDerivative) -> DerivativeComparison:
-    """Forward mode between the slopes on both sides of a kink."""
+    """Check that forward mode lies between the slopes on both sides of a kink."""
     d = direction
     outside = d.slopes.kinked & np.isfinite(d.slopes.sides[0]) & np.isfinite(d.slopes.sides[1])
     allowed = np.where(d.slopes.between_sides(d.forward), np.inf, 0)
@@ -62,7 +62,7 @@ def compare_at_kinks(direction: DirectionalDerivative) -> DerivativeComparison:
 
 
 def compare_adjoint(direction: DirectionalDerivative) -> DerivativeComparison:
-    """<ct, J dx> = <Jᵀ ct, dx>."""
+    """Check <ct, J dx> = <Jᵀ ct, dx>."""
     forward, reverse, bound = direction.product
     got, want = np.array([reverse]), np.array([forward])
     size = np.array([bound / direction.rounding])
@@ -70,19 +70,17 @@ def compare_adjoint(direction: DirectionalDerivative) -> DerivativeComparison:
 
 
 class FaultSearch(Struct):
-    """A search through the equations of a graph and its regions. `kinks` collects what has no derivative."""
+    """A search through the equations of a graph and its regions. `kinks` collects points without a derivative."""
 
     recorded_operands: RecordedOperands
     rng: np.random.Generator
     kinks: list[Kink] = field(default_factory=list[Kink])
-    within: bool = False  # the equations are those of another's rule
+    within: bool = False  # whether the equations are those of another equation's rule
 
     def find_fault(self, graph: Graph, inside: bool = False) -> DerivativeFault | None:
-        """The first equation at fault, in the order of the graph.
-
-        Regions are searched where something is amiss with their equation, with all that is `inside` them: not every
-        time that an equation runs is remembered.
-        """
+        """The first equation at fault, in the order of the graph."""
+        # Regions are searched if their equation is suspect; then completely, as not every run of an equation was
+        # recorded, so an inner equation with regions may look right by chance.
         for eqn in graph.eqns:
             seen = len(self.kinks)
             found = next(
@@ -96,7 +94,7 @@ class FaultSearch(Struct):
         return None
 
     def check_equation(self, eqn: Eqn, exact: Sequence[Array]) -> DerivativeFault | None:
-        """What is wrong with one equation, by itself."""
+        """The fault of one equation by itself, if it has one."""
         wrt = differentiable_operands(eqn)
         if not any(wrt) or not any(r.type.tangent is not None for r in eqn.results):
             return None
@@ -118,7 +116,7 @@ class FaultSearch(Struct):
         )
 
     def find_transpose_fault(self, eqn: Eqn, direction: DirectionalDerivative) -> DerivativeFault | None:
-        """An op in an equation's own derivative rule that is turned round wrongly."""
+        """The fault in the transpose of another op that the equation's derivative rule uses."""
         met: RecordedOperands = {}
         push = PreciseRun.evaluate(direction.push.graph, direction.push.exact, met)
         for inner in push.graph.eqns if not self.within and not eqn.regions else ():
@@ -132,7 +130,7 @@ class FaultSearch(Struct):
         return None
 
     def check_inactive(self, eqn: Eqn, exact: Sequence[Array], wrt: Mask) -> DerivativeFault | None:
-        """An op whose results have no tangent must not change along with its operands."""
+        """The fault of an inactive op whose results do change with its operands."""
         plain = PreciseRun.evaluate(single_equation_graph(eqn), exact)
         directions = [np.ones_like(x) if w else None for x, w in zip(exact, wrt, strict=True)]
 
@@ -150,12 +148,12 @@ class FaultSearch(Struct):
             else DerivativeFault(eqn, "that it has no derivative", BY_FORWARD, answer.worst)
         )
 
-    # ---- compiled
+    # ---- Compiled code
 
     def find_lowering_fault(
         self, graph: Graph, compile: Callable[[Graph], Program], inside: bool = False
     ) -> DerivativeFault | None:
-        """The first equation that does another thing compiled than interpreted."""
+        """The first equation whose compiled results differ from the interpreted ones."""
         for eqn in graph.eqns:
             found = next(
                 (f for x in self.recorded_operands.get(eqn, ()) if (f := check_lowering(eqn, x, self.rng, compile))),
@@ -181,7 +179,7 @@ def differentiable_operands(eqn: Eqn) -> Mask:
 def check_lowering(
     eqn: Eqn, exact: Sequence[Array], rng: np.random.Generator, compile: Callable[[Graph], Program]
 ) -> DerivativeFault | None:
-    """What is wrong with one equation when it is compiled by itself."""
+    """The fault of one equation when it is compiled by itself."""
     values = (*eqn.operands, *eqn.results)
     if any(isinstance(v.type, History) for v in values) or eqn.op.expand is not None:
         return None
@@ -197,9 +195,9 @@ def check_lowering(
 def compare_with_exact(
     names: tuple[str, str], got: Sequence[Any], wide: PreciseRun, exact: Sequence[Array], size: Row
 ) -> DerivativeComparison:
-    """Results in a program's own numbers against the exact ones, within the rounding of the terms on the way.
+    """Compare results in a program's own numbers with exact ones, allowing for rounding.
 
-    `size` is that of the terms of each number, `names` are mode and how.
+    `size` is the size of the terms of each number; `names` are the mode and the engine.
     """
     numbers = flatten_numbers([cast(x, wide_type(r.type)) for x, r in zip(got, wide.graph.results, strict=True)])
     spacing, least = coarsest_precision(wide.graph)
@@ -207,13 +205,13 @@ def compare_with_exact(
     return compare_numbers((*names, "exact"), numbers, flatten_numbers(exact), allowed, size)
 
 
-# ---- by cutting shorter
+# ---- Bisection
 
 
 def bisect_fault(
     graph: Graph, what: str, wrong: Callable[[Graph], DerivativeComparison | None]
 ) -> DerivativeFault | None:
-    """The first equation up to which a graph is wrong, by halving. `wrong` judges a graph cut short."""
+    """The first equation up to which a graph is wrong, by bisection. `wrong` checks a truncated graph."""
     ends = [e for e in graph.eqns if any(r.type.tangent is not None for r in e.results) and not e.op.inactive]
     low, high, found = 0, len(ends) - 1, None
     while low <= high:

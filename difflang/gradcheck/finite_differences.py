@@ -1,7 +1,7 @@
-"""Derivatives by differences, with an error estimate for every element: what rules are held against.
+"""Numerical derivatives by extrapolated central differences (Ridders 1982), with an error estimate for every element.
 
-Central differences are extrapolated (Ridders 1982) from several first steps; each element takes the estimate that its
-table trusts most. What moves differently ahead and behind however small the step is a kink.
+Several tables begin at different step sizes; each element takes the entry with the smallest error estimate. An element
+whose one-sided slopes differ however small the step has a kink.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from difflang.ir.graph import Eqn
 Row = np.ndarray[Any, Any]
 STARTS = (2.0**-5, 2.0**-11, 2.0**-17, 2.0**-23, 2.0**-29)  # as fractions of the size of the arguments
 HALVINGS = 6
-GOOD = 2.0**-40  # a relative error with which a table is done
-DOUBLE = 2.0**-53  # what is not known to be rounded may be, once, on the way
+GOOD = 2.0**-40  # a table with this relative error ends the search
+DOUBLE = 2.0**-53  # assumed as the least rounding error, since some step may compute in f64
 
 
 class Slopes(Struct, frozen=True):
@@ -28,29 +28,29 @@ class Slopes(Struct, frozen=True):
 
     values: Row
     errors: Row
-    kinked: Row  # where it is another ahead than behind
+    kinked: Row  # where the slopes ahead and behind differ
     sizes: Row  # of the terms of the results
     results: Row  # the numbers that have these slopes
     sides: tuple[Row, Row]  # the slopes ahead and behind at the smallest step
-    crossed: Eqn | None = None  # what decides otherwise at every step, however small
+    crossed: Eqn | None = None  # the equation whose decision differs at every step, however small
 
     @property
     def usable(self) -> Row:
         return np.isfinite(self.values) & np.isfinite(self.errors) & ~self.kinked
 
     def between_sides(self, slopes: Row) -> Row:
-        """Whether slopes are between those ahead and behind, as any convention for a kink has it."""
+        """Whether slopes lie between those ahead and behind, as any convention for a kink requires."""
         low, high = np.minimum(*self.sides), np.maximum(*self.sides)
         room = 1e-6 * (np.abs(low) + np.abs(high) + self.sizes)
         return (slopes >= low - room) & (slopes <= high + room)
 
 
 def estimate_slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
-    """The derivative at 0 of `at(t, watch)`, which raises Crossed where it watches its path and would leave it.
+    """The derivative at 0 of `at(t, watch)`, which raises PathDiverged if it watches and leaves its path.
 
-    `size` is the size of the terms of each result, `epsilon` the relative error with which these are computed. Of what
-    moves otherwise over the smallest step than over the others, as it does at a cliff between them, nothing is known.
+    `size` is the size of the terms of each result, `epsilon` the relative error with which these are computed.
     """
+    # An element that moves otherwise over the smallest step than the table says is unknown: a cliff lies in between.
     found, h = extrapolate(at, size, epsilon), STARTS[-1] / 2.0 ** (HALVINGS - 1)
     if found.crossed is not None:
         return found
@@ -66,7 +66,7 @@ def estimate_slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float)
 
 
 def extrapolate(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
-    """The same by the first of the tables that is good enough, or by the best."""
+    """The same from the first table that is good enough, or else from the best entries of all."""
     middle = at(0.0, False)
     crossed: Eqn | None = None
     best = unknown_slopes(middle, size)
@@ -95,7 +95,7 @@ def unknown_slopes(like: Row, size: Row) -> Slopes:
 
 
 def merge_estimates(old: Slopes, new: Slopes) -> Slopes:
-    """Element by element the estimate with the smaller error. What the smaller steps say of kinks counts."""
+    """For each element the estimate with the smaller error; for kinks, the table with smaller steps decides."""
     wins = new.errors < old.errors
     kinked = new.kinked & ~(np.isfinite(old.errors) & ~old.kinked)
     values = np.where(wins | old.kinked, new.values, old.values)
@@ -105,10 +105,8 @@ def merge_estimates(old: Slopes, new: Slopes) -> Slopes:
 
 
 def ridders_table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, size: Row, epsilon: float) -> Slopes:
-    """Ridders' table of one start: the entry that differs least from its neighbours, and by how much.
-
-    What rounding of the terms comes to is added to each: neighbours may agree by accident.
-    """
+    """Ridders' table for one start: the entry that differs least from its neighbours, with that difference as error."""
+    # The rounding error of the terms is added to each difference, as neighbours may agree by accident.
     with np.errstate(all="ignore"):
         pairs = list(zip(ahead, behind, steps, strict=True))
         rows = [zero_safe_difference(a, b) / (2 * h) for a, b, h in pairs]
@@ -128,11 +126,12 @@ def ridders_table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, 
                 current.append((entry, noise))
             before = current
         bends = [np.abs(a - b) for a, b in sides]
-        constant = bends[-1] > 0.4 * bends[0]  # where the slope is continuous, it is a 32nd
+        # With a continuous slope, the difference of both sides shrinks with the step, here to a 32nd.
+        constant = bends[-1] > 0.4 * bends[0]
         kinked = constant & (bends[-1] > np.maximum(1e-6 * np.abs(rows[-1]), 64 * noises[-1]))
     return Slopes(best, np.where(np.isnan(best), np.inf, errors), kinked, size, middle, sides[-1])
 
 
 def zero_safe_difference(a: Row, b: Row) -> Row:
-    """`a - b`, 0 where they are equal, at infinity too."""
+    """`a - b`, but 0 where they are equal, even at infinity."""
     return np.where(a == b, 0, a - b)

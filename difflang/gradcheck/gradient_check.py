@@ -1,8 +1,8 @@
-"""Whether a derivative is right: the same number by four roads of ours and by differences, to any order.
+"""The gradient check: compares derivatives by both modes and both engines with numerical ones, to any order.
 
-Rules are held against differences in extended precision, where rounding is out of the way; what runs in the program's
-own numbers, interpreted and compiled, against that, within what rounding can do (see `programs`). No tolerance is
-guessed: differences bring their own error, and rounding is measured by shaking every value on the way.
+Derivative rules are compared with differences in extended precision, where rounding is negligible. Results in the
+program's own numbers, interpreted and compiled, are compared with the exact ones (see `engine_comparison`). No
+tolerance is guessed: differences have an error estimate, and rounding is measured by perturbing every value.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from difflang.gradcheck.report import DerivativeComparison, DerivativeFault, Gra
 from difflang.ir.builder import build_region
 from difflang.ir.graph import Eqn, Graph
 
-PRECISE = 1e-6  # differences that are known less well than this say little
-INNER_POINTS = 2  # at how many of the arguments that it meets a derivative in the program is audited
+PRECISE = 1e-6  # differences with a larger relative error say little
+INNER_POINTS = 2  # a derivative inside the program is checked at this many of its recorded arguments
 
 
 class GradientCheck(Struct):
-    """One audit under way. Comparisons of the same two things are joined to one row."""
+    """One gradient check in progress. Comparisons of the same kind are merged into one row."""
 
     pipeline: CheckPipeline
     rng: np.random.Generator
@@ -52,7 +52,7 @@ class GradientCheck(Struct):
     def check_graph(
         self, graph: Graph, arrays: Sequence[Array], wrt: Mask, order: int, over: str = ""
     ) -> DerivativeFault | None:
-        """The derivatives of a graph up to an order; the first fault found."""
+        """Check the derivatives of a graph up to an order; returns the first fault found."""
         fault = self.inner(graph, arrays, over)
         if fault is not None:
             return fault
@@ -70,7 +70,7 @@ class GradientCheck(Struct):
         return self.check_higher_orders(subject, directions[0], order, over) if order > 1 else None
 
     def inner(self, graph: Graph, arrays: Sequence[Array], over: str) -> DerivativeFault | None:
-        """The derivatives that the program itself takes, each at what it is given there."""
+        """Check the derivatives that the program itself takes, each at its recorded arguments."""
         taken = derivative_equations(graph)
         if not taken:
             return None
@@ -85,10 +85,10 @@ class GradientCheck(Struct):
                     return fault
         return None
 
-    # ---- rules
+    # ---- Rules
 
     def check_rules(self, subject: GraphAtPoint, direction: DirectionalDerivative, over: str) -> DerivativeFault | None:
-        """Both modes and differences, and the value that either mode gives, in extended precision."""
+        """Compare both modes, differences and values in extended precision; returns the located fault."""
         found = [self.add_comparison(c, over) for c in (*compare_modes(direction), compare_value(direction))]
         self.note_uncertain_slopes(direction)
         wrong = [c for c in found if c.worst is not None]
@@ -107,7 +107,7 @@ class GradientCheck(Struct):
         if found[2] in wrong and decided_by_rounding(self, subject.primal, *wrong):
             return None
         if search.kinks and worst is found[0] and found[2] not in wrong:
-            # What is composed of conventions may be another number.
+            # At several kinks the conventional values may compose to a number outside all slopes.
             self.accept_difference(worst, "with kinks")
             return None
         if worst is found[1] and np.isnan(worst.worst.got) and (lost := find_domain_error(subject)) is not None:
@@ -119,7 +119,7 @@ class GradientCheck(Struct):
         )
 
     def check_operators(self, subject: GraphAtPoint) -> DerivativeFault | None:
-        """The derivative operators themselves, asked about the identity: where these are wrong, no equation is."""
+        """Check the derivative operators themselves, on the identity: if these are wrong, no equation is to blame."""
         types = [p.type for p, w in zip(subject.graph.params, subject.wrt, strict=True) if w]
         identity, wrt = build_region(types, lambda *xs: xs), tuple(True for _ in types)
         asked = GraphAtPoint(identity, subject.select_wrt(subject.exact), wrt).random_derivative(self.rng)
@@ -138,7 +138,7 @@ class GradientCheck(Struct):
         return wrong
 
     def note_uncertain_slopes(self, direction: DirectionalDerivative) -> None:
-        """Say where differences say little or nothing."""
+        """Add notes where differences are inexact or unknown."""
         s = direction.slopes
         with np.errstate(all="ignore"):
             vague = s.usable & (s.errors > PRECISE * np.maximum(np.abs(s.values), direction.size))
@@ -153,19 +153,20 @@ class GradientCheck(Struct):
         if (lost := int((~np.isfinite(s.values) & ~s.kinked).sum())) > 0:
             self.notes[f"{lost} of {vague.size} numbers have no finite slope to compare with"] = None
 
-    # ---- higher orders
+    # ---- Higher orders
 
     def check_higher_orders(
         self, subject: GraphAtPoint, direction: DirectionalDerivative, order: int, over: str
     ) -> DerivativeFault | None:
-        """The pullback and the push as functions of the arguments, differentiated again."""
+        """Check the derivatives of the vjp and the jvp as functions of the arguments."""
         n = len(subject.graph.results)
         for mode, program, more in (
             ("reverse", vjp_graph(subject.graph, subject.wrt), direction.cotangents),
             ("forward", jvp_graph(subject.graph, subject.wrt), direction.tangents),
         ):
             wrt = (*subject.wrt, *(False for _ in more))
-            whole = expand_derivatives(program)  # rules are kept, as they are where a program takes further derivatives
+            # Declared rules are kept, as in a program that takes further derivatives.
+            whole = expand_derivatives(program)
             derivative = whole.with_results(whole.results[n:])
             fault = self.check_graph(derivative, [*subject.exact, *more], wrt, order - 1, f" over {mode}{over}")
             if fault is not None:
@@ -179,13 +180,14 @@ class GradientCheck(Struct):
         return found
 
     def accept_difference(self, found: DerivativeComparison, why: str) -> None:
-        """Let a difference pass, and say why."""
+        """Accept a difference and record the reason."""
         row = self.rows[comparison_key(found)]
         self.rows[comparison_key(found)] = replace(row, worst=None, against=f"{found.against}, {why}")
 
 
 def find_domain_error(subject: GraphAtPoint) -> NonFiniteOrigin | None:
-    """The first equation that makes NaN of numbers. Where the value does not show it, a cotangent of 0 becomes NaN."""
+    """The first equation that makes NaN from numbers."""
+    # Even if no result depends on the NaN, a cotangent of 0 times its derivative is NaN.
     run = NonFinite(nan_only=True)
     with np.errstate(all="ignore"):
         run.run_graph(subject.graph, *cast_arguments(subject.graph, subject.exact))
@@ -197,7 +199,7 @@ def comparison_key(row: DerivativeComparison) -> tuple[str, ...]:
 
 
 def derivative_equations(graph: Graph) -> list[Eqn]:
-    """The derivative equations of a graph and its regions, but for those inside one another."""
+    """The outermost derivative equations of a graph and its regions."""
     found: list[Eqn] = []
     todo, seen = [graph], {graph}
     while todo:
@@ -225,11 +227,11 @@ def check_gradient(
     drawn: str = "",
     rules: Mapping[str, Span] | None = None,
 ) -> GradcheckReport:
-    """Whether the derivatives of a graph at these arrays are right, in the params that `wrt` names.
+    """Check the derivatives of a graph at these arrays with respect to the params in `wrt`.
 
-    Every result that has a tangent counts, and every derivative that the program itself takes. The first equation at
-    fault is named; kinks are named and are no fault. `rules` says where the program declares derivatives, by function.
-    Cost: for each direction some 20 runs of the interpreter, more where differences are hard; one compilation a mode.
+    Every differentiable result counts, and every derivative that the program itself takes. The report names the first
+    equation at fault; it also names kinks, which are no fault. `rules` maps functions to their declared derivatives.
+    Cost: for each direction some 20 runs of the interpreter, more for difficult differences; one compilation per mode.
     Source: Ridders 1982, Accurate computation of F'(x) and F'(x) F''(x).
     """
     work = GradientCheck(pipeline, np.random.default_rng(seed), directions)

@@ -1,4 +1,4 @@
-"""`--check-nans`: where the first NaN or infinity of a result was made, as an error at the user's line."""
+"""Errors of `--check-nans`: the source line that made the first NaN or infinity of a result, with hints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ NOT_REPRODUCED_HINTS = (
     ("a sum of numbers near the largest of their type may overflow in another order: scale them, or use f64"),
 )
 
-FORMS = {  # how operations are written that are no functions, those of derivatives among them
+# The notation of operations that are not written as functions, including those of derivatives.
+FORMS = {
     "add": "{} + {}",
     "sub": "{} - {}",
     "mul": "{} * {}",
@@ -45,10 +46,8 @@ FORMS = {  # how operations are written that are no functions, those of derivati
 
 
 def check_finite(ready: Callable[[], Graph], results: Sequence[Any], arrays: Sequence[Any]) -> None:
-    """Nothing where all results are finite, or only what was given or written down is not. Errors: DL0908.
-
-    Compiled code may add in another order, and go beyond the end of a type where one step after the other does not.
-    """
+    """Check that results are finite, unless arguments or literals were not. Errors: DL0908."""
+    # Compiled code may add in another order, and overflow where the interpreter does not: then no origin is found.
     if not count_nonfinite([np.asarray(r) for r in results]):
         return
     graph, given = ready(), [np.asarray(a) for a in arrays]
@@ -61,7 +60,8 @@ def check_finite(ready: Callable[[], Graph], results: Sequence[Any], arrays: Seq
 
 def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
     value, name = number_text(found.value), found.eqn.op.name
-    nowhere = found.eqn.op.selects  # it only chooses a number: a rule has that one where there is no derivative
+    # A select does not compute: a derivative rule selects this number where no derivative exists.
+    nowhere = found.eqn.op.selects
     places = [(found.eqn.span, "this has no derivative here" if nowhere else f"{format_operation(found)} is {value}")]
     places += [(e.span, f"in step {count} of this loop") for e, count in reversed(found.steps)]
     labels = [Label(span, text) for span, text in places if span is not NO_SPAN]
@@ -78,13 +78,13 @@ def nan_diagnostic(found: NonFiniteOrigin, graph: Graph) -> Diagnostic:
 
 
 def is_log_derivative(quotient: Eqn, graph: Graph) -> bool:
-    """Whether nobody wrote a division, but a logarithm that is differentiated."""
+    """Whether a division is not the user's, but comes from the derivative of a logarithm."""
     made = [e.results[0] for g in graphs_postorder(graph)[0] for e in g.eqns if e.op.name == "positive"]
     return quotient.operands[1] in made and "log" in quotient.span.text
 
 
 def format_operation(found: NonFiniteOrigin) -> str:
-    """What was computed, number by number, or from arrays of which shapes."""
+    """The operation with its operands as numbers, or as shapes of arrays."""
     count = range(len(found.operands))
     parts = [number_text(x) if (x := found.operand(i)) is not None else shape_text(found.operands[i]) for i in count]
     name = found.eqn.op.name

@@ -1,8 +1,8 @@
-"""Which operation made the first NaN or infinity that reaches a result.
+"""NaN provenance: finds the operation that made the first NaN or infinity that reaches a result.
 
-A graph is interpreted, and the time of each operation that makes one from finite numbers is noted. Then it is run again
-with all that are made after some time replaced by ones: the first time from which a result is not finite even so is the
-one in question, found by halving. What `where` leaves out, or a division by infinity makes finite, is no fault.
+The graph is interpreted, recording each operation that makes a non-finite number from finite ones. Then it runs again
+with all such numbers made after some time replaced by ones. The earliest time with which a result is still not finite
+is found by bisection. So a NaN that `where` leaves out, or an infinity that is divided by, is no fault.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from difflang.ir.graph import Eqn, Graph, Value
 from difflang.ir.interpreter import StepLimitExceeded, evaluate_eqn, run_equations
 
 FLOATS = "fcV"  # V is bfloat16
-TOO_LONG = 4  # times as many steps as the run itself: a number that was replaced may keep a loop going
+TOO_LONG = 4  # a rerun may take so many times the steps of the first: a replaced number may keep a loop running
 
 
 class NonFiniteOrigin(Struct, frozen=True):
-    """An operation that makes a number that is not finite, its operands, the first place of such a number, and where.
+    """An operation that makes a non-finite number, its operands and result, and the index of the first such number.
 
-    `steps` are the loops and maps around it, innermost last, and in which step of each, from 1.
+    `steps` are the loops and maps around it, innermost last, with the number of the step in each, from 1.
     """
 
     eqn: Eqn
@@ -37,7 +37,7 @@ class NonFiniteOrigin(Struct, frozen=True):
         return self.result[self.index]
 
     def operand(self, number: int) -> Any:
-        """The number that the operand has in that place; None where the result there is made of more than that one."""
+        """The operand's number at that index; None if the result there depends on more than one of its numbers."""
         x = self.operands[number]
         if not isinstance(x, np.ndarray) or (x.shape and not self.eqn.op.elementwise):
             return None
@@ -45,17 +45,17 @@ class NonFiniteOrigin(Struct, frozen=True):
 
 
 class NonFiniteRun:
-    """One run, in which what is made after a time is replaced.
+    """One run in which non-finite numbers made after a time are replaced.
 
-    `given` asks for what infinities were given for, too, and for the NaN that a rule has where there is no derivative.
+    With `nan_only` only NaN counts: made from infinities too, or given by a rule where no derivative exists.
     """
 
     def __init__(self, after: int | None = None, most: int | None = None, nan_only: bool = False) -> None:
         self.after, self.most, self.nan_only = after, most, nan_only
         self.time = 0
         self.origins: dict[int, NonFiniteOrigin] = {}
-        self.of_rules: set[Value] = set()  # NaN that nobody wrote
-        self.enclosing: list[list[Any]] = []  # equations with regions, and how often the first region has been run
+        self.of_rules: set[Value] = set()  # NaN constants of rules, which are not in the user's source
+        self.enclosing: list[list[Any]] = []  # equations with regions, and the number of runs of the first region
 
     def run_graph(self, graph: Graph, *arrays: Any) -> list[Any]:
         if self.enclosing and self.enclosing[-1][0].regions[0] is graph:
@@ -80,7 +80,7 @@ class NonFiniteRun:
         return found
 
     def record_or_replace(self, eqn: Eqn, operands: list[Any], x: Any) -> Any:
-        """A result, noted or replaced where it is worse than what it is made of."""
+        """A result, recorded or replaced where it is not finite but its operands are."""
         array = np.asarray(x)
         known = [y for v, y in zip(eqn.operands, operands, strict=True) if v not in self.of_rules]
         bad = newly_nonfinite(array, known, self.nan_only)
@@ -95,9 +95,9 @@ class NonFiniteRun:
 
 
 def newly_nonfinite(x: Any, operands: Sequence[Any], nan_only: bool) -> Any:
-    """Where something is not finite that is made of finite numbers; if `given`, where it is NaN and made of no NaN.
+    """Where a result is not finite but its operands are; with `nan_only`, where it is NaN and they are not.
 
-    Operands of its shape are compared place by place.
+    Operands of the same shape are compared element by element.
     """
     if x.dtype.kind not in FLOATS or np.isfinite(x).all():
         return np.zeros(x.shape, bool)
@@ -119,16 +119,16 @@ def not_finite(x: Any) -> Any:
 
 
 def count_nonfinite(results: Sequence[Any]) -> int:
-    """How many numbers in results are not finite."""
+    """The number of non-finite numbers in results."""
     arrays = [np.asarray(r) for r in results if not isinstance(r, list)]
     return sum(int(not_finite(a).sum()) for a in arrays if a.dtype.kind in FLOATS)
 
 
 def find_nonfinite_origin(graph: Graph, *arrays: Any) -> NonFiniteOrigin | None:
-    """The first operation for which a result of a finished graph is not finite; None where none is to blame.
+    """The first operation to blame for a non-finite result of a finished graph; None if there is none.
 
-    The graph is run as often as the number of such operations can be halved. Numbers that were given or written down
-    are nobody's fault, but what makes NaN of them is.
+    Non-finite arguments and literals are no fault, but an operation that makes NaN from them is.
+    Cost: a logarithmic number of runs in the number of such operations.
     """
     with np.errstate(all="ignore"):
         return search_origin(graph, arrays, nan_only=False) or search_origin(graph, arrays, nan_only=True)
@@ -140,7 +140,7 @@ def search_origin(graph: Graph, arrays: Sequence[Any], nan_only: bool) -> NonFin
     times = list(first.origins)
 
     def count_remaining(after: int) -> int:
-        """How many are left if none is made after a time."""
+        """The number of non-finite results if none is made after a time."""
         try:
             return count_nonfinite(NonFiniteRun(after, TOO_LONG * first.time, nan_only).run_graph(graph, *arrays))
         except StepLimitExceeded:

@@ -1,4 +1,4 @@
-"""What an audit found: rows of comparisons, the first equation at fault, kinks. As a table, as data, as diagnostics."""
+"""The report of a gradient check: comparisons, the first equation at fault and kinks, as table, JSON or diagnostics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEND_IT = "compare the rule with the body of the function"
 
 
 class NumberDifference(Struct, frozen=True):
-    """Two numbers that should be one, and how far apart rounding may set them."""
+    """Two numbers that should be equal, and the difference that rounding may cause."""
 
     got: float
     want: float
@@ -32,14 +32,14 @@ class NumberDifference(Struct, frozen=True):
 
 
 class DerivativeComparison(Struct, frozen=True):
-    """What was compared with what, how many numbers, and by how much they differ at most, relatively."""
+    """A comparison of two ways to compute numbers: how many there are, and the greatest relative difference."""
 
     mode: str  # which derivative, or the value
-    how: str  # in which numbers, by what
+    how: str  # in which precision, by which engine
     against: str
     numbers: int = 0
     largest: float = 0.0
-    worst: NumberDifference | None = None  # the first that differ by more than they may
+    worst: NumberDifference | None = None  # the greatest difference beyond what is allowed
 
     def merge(self, other: DerivativeComparison) -> DerivativeComparison:
         return replace(
@@ -53,9 +53,9 @@ class DerivativeComparison(Struct, frozen=True):
 def compare_numbers(
     names: tuple[str, str, str], got: Row, want: Row, allowed: Row, size: Row, where: Row | None = None
 ) -> DerivativeComparison:
-    """Element by element; `names` are mode, how and against. Equal infinities and NaNs agree.
+    """Compare numbers element by element; `names` are mode, how and against. Equal infinities and NaNs agree.
 
-    `size` is what a difference is relative to, where the number itself is smaller.
+    Differences are relative to the number, or to `size` where that is larger.
     """
     with np.errstate(all="ignore"):
         apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, np.abs(got - want))
@@ -75,9 +75,9 @@ def compare_numbers(
 
 
 class DerivativeFault(Struct, frozen=True):
-    """The first equation of which something is wrong: `what` it is, and two numbers that should be one.
+    """The first wrong equation: its wrong `component`, and two numbers that should be equal.
 
-    `by` says who gives the one and who the other.
+    `by` names the two computations that give these numbers.
     """
 
     eqn: Eqn | None
@@ -87,7 +87,7 @@ class DerivativeFault(Struct, frozen=True):
     rule: Span | None = None  # where the program declares the derivative that is at fault
 
     def with_rule_span(self, rules: Mapping[str, Span]) -> DerivativeFault:
-        """With the place of the program's rule, by the functions that have one."""
+        """The same with the source position of the program's derivative rule, if its function declares one."""
         declared = self.eqn.op.custom_rule_name if self.eqn is not None else None
         return self if declared is None else replace(self, rule=rules.get(declared(self.eqn)))
 
@@ -113,19 +113,19 @@ class DerivativeFault(Struct, frozen=True):
 
 
 def unlocated_fault(found: DerivativeComparison, worst: NumberDifference) -> DerivativeFault:
-    """A fault that no equation answers for."""
+    """A fault that was traced to no equation."""
     return DerivativeFault(None, "something", (f"{found.mode}, {found.how},", found.against), worst)
 
 
 class Kink(Struct, frozen=True):
-    """An equation at a point where it has no derivative, or where the path turns."""
+    """An equation at a point where it has no derivative, or where the path of the run changes."""
 
     eqn: Eqn
     why: str
 
 
 class GradcheckReport(Struct, frozen=True):
-    """The audit of one derivative. `str` of it is what the command line prints."""
+    """The check of one derivative. The command line prints its `str`."""
 
     name: str
     order: int
@@ -141,7 +141,7 @@ class GradcheckReport(Struct, frozen=True):
         return self.fault is None
 
     def table(self) -> list[dict[str, Any]]:
-        """One row a comparison: what, against what, how many numbers, the largest relative difference, is it right."""
+        """One row per comparison: what is compared, how many numbers, the largest relative difference, the verdict."""
         return [
             {
                 "compared": f"{c.mode}, {c.how}",
@@ -209,6 +209,6 @@ def kink_diagnostic(kink: Kink) -> Diagnostic:
 
 
 def format_distinct(got: float, want: float) -> tuple[str, str]:
-    """Two numbers in so many digits that they can be told apart."""
+    """Two numbers with enough digits to differ."""
     short = f"{got:.9g}", f"{want:.9g}"
     return short if short[0] != short[1] else (f"{got:.17g}", f"{want:.17g}")

@@ -1,4 +1,4 @@
-"""The table that a tape is: a row for each expression, with its value, tangents and adjoint, as textbooks print it."""
+"""The evaluation trace as a table, as in textbooks: a row for each expression, with value, tangents and adjoint."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import Array
 
 FormulaRenderer = Callable[[Sequence[str]], str]
-MAX_ELEMENTS = 4  # elements of an array
-MAX_WIDTH = 48  # cells of a formula
+MAX_ELEMENTS = 4  # of an array that are shown
+MAX_WIDTH = 48  # of a formula, in characters
 INFIX = {"add": ("+", "+"), "sub": ("-", "-"), "mul": ("*", ""), "div": ("/", "/"), "matmul": ("@", "")}
 OF_ONE_NAME = ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "max", "min", "det")
 FUNCTIONS = {"log": "ln", "asin": "arcsin", "acos": "arccos", "atan": "arctan", **{n: n for n in OF_ONE_NAME}}
 
 
 class TraceRow(Struct, frozen=True):
-    """One value: an argument, or what an expression gave at that step of the run."""
+    """One value: an argument, or the result of an expression at that step of the run."""
 
     name: str
     formula: str
@@ -39,25 +39,25 @@ class TraceRow(Struct, frozen=True):
         return {
             "name": self.name, "formula": self.formula, "value": json_numbers(self.value),
             "tangents": [json_numbers(t) for t in self.tangents],
-            "adjoint": None if self.adjoint is None else json_numbers(self.adjoint), "line": self.line, "text": self.text,
-            "file": self.file or None,
+            "adjoint": None if self.adjoint is None else json_numbers(self.adjoint),
+            "line": self.line, "text": self.text, "file": self.file or None,
         }  # fmt: skip
 
 
 class Trace(Struct, frozen=True):
-    """The evaluation of a call, row by row. `wrt` names what the columns of tangents are derivatives in.
+    """The evaluation of a call, row by row. `wrt` names the arguments of the tangent columns.
 
-    `left` says how many rows in the middle are left out of the table.
+    `omitted` says which rows in the middle are left out of the table.
     """
 
     call: str
     wrt: tuple[str, ...]
-    result: str | None  # what the adjoints are derivatives of
+    result: str | None  # the value that the adjoints are derivatives of
     rows: tuple[TraceRow, ...]
-    omitted: tuple[int, int]  # from which row, and how many
+    omitted: tuple[int, int]  # the first omitted row, and their number
 
     def table(self) -> list[list[str]]:
-        """Cells of text, the first row being the header."""
+        """Rows of cells as text; the first row is the header."""
         header = ["", "", "value", *[f"d/d{name}" for name in self.wrt]]
         header += [f"d{self.result}/d…"] if self.result is not None else []
         found = [[*header, "line", "in the program"]]
@@ -92,12 +92,12 @@ class Trace(Struct, frozen=True):
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """All rows, none left out."""
+        """All rows, including those that the table omits."""
         return {"call": self.call, "wrt": list(self.wrt), "result": self.result,
                 "rows": [row.to_json() for row in self.rows]}  # fmt: skip
 
     def to_latex(self) -> str:
-        """A `tabular` for a document in mathematics."""
+        """The table as LaTeX, in a `tabular` environment."""
         dots = [rf"$\partial v/\partial {latex_name(name)}$" for name in self.wrt]
         adjoint = [rf"$\partial {latex_name(self.result)}/\partial v$"] if self.result is not None else []
         lines = [rf"\begin{{tabular}}{{ll{'r' * (1 + len(dots) + len(adjoint))}}}", r"\hline"]
@@ -113,7 +113,7 @@ class Trace(Struct, frozen=True):
         return "\n".join([*lines, r"\hline", r"\end{tabular}"])
 
     def to_html(self) -> str:
-        """A table."""
+        """The table as HTML."""
         header, *rows = self.table()
         head = "".join(f"<th>{html.escape(c)}</th>" for c in header)
         body = "\n".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in rows)
@@ -127,9 +127,9 @@ class Trace(Struct, frozen=True):
 def build_trace(
     graph: Graph, arrays: Sequence[Array], moves: Sequence[bool], call: str, most: int, wrt: Sequence[int]
 ) -> Trace:
-    """The trace of a run: what `moves` of the arguments is differentiated in, the numbers `wrt` among them one by one.
+    """The trace of a run: `moves` says which arguments are active, and `wrt` which numbers among them have a column.
 
-    The table has at most so many rows. Errors: DL1222.
+    The table has at most `most` rows. Errors: DL1222.
     """
     nodes = [TraceNode(x, p.type, m, p.hint) for x, p, m in zip(arrays, graph.params, moves, strict=True)]
     tape = EvaluationTrace(nodes)
@@ -148,10 +148,10 @@ def build_trace(
 
 
 class TraceNames:
-    """Which values are rows, and what they are called.
+    """Decides which values are rows of the table, and names them.
 
-    What an expression computes on its way, and nothing else reads, is part of the row of that expression; so is what
-    no line of the program says, such as the frames of recursion.
+    An intermediate value that only its own expression reads has no row; nor has a value without a source line, such as
+    the frames of recursion.
     """
 
     def __init__(self, tape: EvaluationTrace, arguments: Sequence[TraceNode], results: Sequence[TraceNode]) -> None:
@@ -169,7 +169,7 @@ class TraceNames:
                     self.names[node] = f"{letter}{len(self.visible_nodes)}"
 
     def name_of(self, node: TraceNode) -> str:
-        """Its name, or what it is."""
+        """Its name, its index in a named array, or its number; empty if it has none of these."""
         if node in self.names:
             return self.names[node]
         if node.step is not None and node.step.index is not None:
@@ -202,7 +202,7 @@ class TraceNames:
 
 
 def is_row(step: TraceStep, readers: Sequence[TraceStep | None]) -> bool:
-    """Whether something outside the expression reads a value that it gives."""
+    """Whether something outside the expression of a step reads its result."""
     inside = (step.span, step.frame)
     return any(r is None or r.eqn is None or (r.span, r.frame) != inside for r in readers)
 
@@ -239,7 +239,7 @@ def formula_latex(eqn: Eqn, operands: Sequence[str]) -> str:
 
 
 def latex_name(name: str) -> str:
-    """`v12` and `x1` with an index below."""
+    """A name in LaTeX, with trailing digits as an index: `v12`, `x1`."""
     head = name.rstrip("0123456789")
     if head and head != name and head.isalpha():
         return f"{head}_{{{name[len(head) :]}}}"
@@ -247,7 +247,7 @@ def latex_name(name: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """What LaTeX reads as that text."""
+    """Text with LaTeX's special characters escaped."""
     special = {"\\": r"\backslash ", "{": r"\{", "}": r"\}", "^": r"\hat{\ }", "~": r"\sim "}
     return "".join(special.get(c, "\\" + c if c in "_%&#$" else c) for c in text)
 
@@ -258,7 +258,7 @@ def latex_number(value: Array) -> str:
 
 
 def format_short(value: Array) -> str:
-    """A number in six digits; of an array the first few."""
+    """A number with six digits; of an array the first few numbers."""
     if isinstance(value, list):
         return f"{len(value)} items"
     array = np.asarray(value)
@@ -270,7 +270,7 @@ def format_short(value: Array) -> str:
 
 
 def json_numbers(value: Array) -> Any:
-    """Numbers that JSON can hold; of complex ones the two parts."""
+    """Numbers for JSON; a complex number as two parts."""
     if isinstance(value, list):
         return [json_numbers(x) for x in value]
     array = np.asarray(value)

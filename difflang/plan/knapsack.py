@@ -26,7 +26,7 @@ class OptionTable(Struct, Generic[W], frozen=True):
 
 def solve_knapsack(tables: Sequence[OptionTable[W]], byte_budget: float) -> tuple[list[int] | None, bool]:
     """One option from each table, in the least time within a byte budget, and whether it was found greedily."""
-    # SciPy's MILP solver takes a second to import, and most programs have no limit.
+    # SciPy is slow to import, and only needed where there is a limit.
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     if not tables or sum([min(t.bytes) for t in tables]) > byte_budget:

@@ -1,4 +1,4 @@
-"""How ops on the axes of arrays are spelled: shapes, parts, places, reductions."""
+"""Unparse rules for array ops: constants, reshapes, slices, pads, reductions, sorting and FFTs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from difflang.unparse.fragments import (
 from difflang.unparse.rule_registry import unparse_rule
 from difflang.unparse.unparser import Unparser, tensor_type
 
-LARGE_SIZE = 1000  # a size that is larger than the numbers in programs
+LARGE_SIZE = 1000  # stands for a symbolic size: larger than the offsets in programs
 
 
 @unparse_rule("const")
@@ -34,7 +34,7 @@ def const(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("dense")
 def dense(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """An array as written, one list in another."""
+    """An array literal as nested lists."""
     type = tensor_type(eqn.results[0])
     items = [number_fragment(x, type).text for x in eqn.attrs["data"]]
     for length in reversed([n for n in type.shape if isinstance(n, int)]):
@@ -47,7 +47,7 @@ def dense(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("iota")
 def iota(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """0, 1, 2, ... along one axis; along those before it, it is repeated where that is needed."""
+    """0, 1, 2, ... along one axis, with new axes after it; the language broadcasts those before it."""
     type, axis = eqn.attrs["type"], eqn.attrs["axis"]
     text = f"iota({size_text(type.shape[axis])})"
     if type.dtype is not I32:
@@ -59,7 +59,7 @@ def iota(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def insert_new_axes(x: Fragment, type: Tensor, axes: Sequence[int]) -> Fragment:
-    """An array with new axes of size 1 where it is to be repeated within it; before it none are needed."""
+    """An array with new axes of size 1 between and after its own, for broadcasting; none are needed before."""
     if list(axes) != sorted(axes):
         raise CannotUnparse("axes repeated in a different order")
     if not axes:
@@ -73,7 +73,7 @@ def insert_new_axes(x: Fragment, type: Tensor, axes: Sequence[int]) -> Fragment:
 
 @unparse_rule("broadcast")
 def broadcast(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """Nothing is written where the language repeats by itself."""
+    """Only the new axes are written: the language broadcasts by itself."""
     (value,), type = eqn.operands, tensor_type(eqn.results[0])
     x = speller.words(value)
     missing = tensor_type(value).rank - len(x.shape)
@@ -96,7 +96,7 @@ def reshape(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def index_of_slice(x: Fragment, old: Shape, shape: Shape) -> Fragment | None:
-    """`a[i..i + 1]` without the axis of size 1 is `a[i]`."""
+    """`a[i..i + 1]` reshaped to drop the axis of size 1, as `a[i]`."""
     if x.sliced_from is None:
         return None
     base, ranges = x.sliced_from
@@ -116,7 +116,7 @@ def index_of_slice(x: Fragment, old: Shape, shape: Shape) -> Fragment | None:
 
 
 def trim_subscripts(ranges: Sequence[str]) -> list[str]:
-    """Subscripts without those at the end that take all."""
+    """Subscripts without trailing full ranges."""
     found = list(ranges)
     while len(found) > 1 and found[-1] == "..":
         found.pop()
@@ -124,7 +124,7 @@ def trim_subscripts(ranges: Sequence[str]) -> list[str]:
 
 
 def unit_axis_subscripts(old: Shape, new: Shape) -> list[str] | None:
-    """The subscripts that take axes of size 1 away and put others in; None where more than these differ."""
+    """The subscripts that remove and insert axes of size 1; None if the shapes differ in more."""
     found: list[str] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -185,7 +185,7 @@ def slice_op(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def sliced_fragment(x: Fragment, ranges: Sequence[str], shape: Shape) -> Fragment:
-    """A part of an array; a number has no parts."""
+    """A slice of an array; a number stays as it is."""
     if not ranges:
         return x
     base = x.at(POSTFIX)
@@ -210,7 +210,7 @@ def pad(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 def pad_fragment(
     speller: Unparser, x: Fragment, filler: Fragment, shape: Shape, how: tuple[Shape, Shape, Sequence[int]]
 ) -> Fragment:
-    """An array with so many places more before, after and between: `how`. Negative ones are cut off its ends."""
+    """An array padded before, after and between its elements, by `how`; negative amounts are cropped."""
     low, high, interior = how
     if any(interior):
         wide = tuple([tuple([0 if is_negative_size(n) else n for n in side]) for side in (low, high)])
@@ -233,7 +233,7 @@ def pad_fragment(
 
 
 def is_negative_size(n: Dim) -> bool:
-    """Whether so many more places are fewer; of a size that is a name, whether they are where it is large."""
+    """Whether an amount is negative; a symbolic one, whether it is so for large sizes."""
     at_large = substitute_dims(n, lambda _: LARGE_SIZE)
     return isinstance(at_large, int) and at_large < 0
 
@@ -243,7 +243,7 @@ def has_negative_pads(low: Shape, high: Shape) -> bool:
 
 
 def crop_ends(x: Fragment, shape: Shape, low: Shape, high: Shape) -> tuple[Fragment, Shape, Shape]:
-    """What is left of an array that loses some of its ends, and how much more it gets at the others."""
+    """An array cropped at the ends with negative amounts, and the remaining amounts."""
     ranges = [
         range_text(-a if is_negative_size(a) else 0, n + b if is_negative_size(b) else n, 1, n)
         for a, b, n in zip(low, high, shape, strict=True)
@@ -259,7 +259,7 @@ def format_sizes(shape: Shape) -> str:
 def dilate_by_assignment(
     speller: Unparser, x: Fragment, filler: Fragment, old: Shape, low: Shape, high: Shape, steps: Sequence[int]
 ) -> Fragment:
-    """An array with its elements further apart in a larger one: written into it."""
+    """An array with gaps between its elements: written into a larger one by an assignment with a step."""
     spread = [(n - 1) * (s + 1) + 1 if n != 0 else 0 for n, s in zip(old, steps, strict=True)]
     shape = tuple([a + n + b for a, n, b in zip(low, spread, high, strict=True)])
     text = speller.names.fresh("t")
@@ -273,7 +273,7 @@ def dilate_by_assignment(
 
 
 def call_with_axes(speller: Unparser, eqn: Eqn, function: str) -> list[Fragment]:
-    """A function that takes the axes that it goes along."""
+    """A call of a reduction with its axes."""
     (value,), axes = eqn.operands, eqn.attrs["axes"]
     x, result = speller.full_shape(value), tensor_type(eqn.results[0])
     if not axes:
@@ -284,7 +284,7 @@ def call_with_axes(speller: Unparser, eqn: Eqn, function: str) -> list[Fragment]
 
 @unparse_rule("reduce_sum")
 def reduce_sum(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """A sum; that of ones is how many there are."""
+    """A sum; a sum of ones is written as their number."""
     (value,), axes = eqn.operands, eqn.attrs["axes"]
     x = speller.words(value)
     if x.text in ("1.0", "-1.0") and x.dtype.bits >= 32:
@@ -314,7 +314,7 @@ def cumulative(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("recurrence")
 def recurrence(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """z[k] = a[k] z[k - 1] + b[k], step by step; just b[k] at the first place and where it begins anew."""
+    """z[k] = a[k] z[k - 1] + b[k] as a loop; only b[k] at the first index and where a new sequence begins."""
     axis, type = eqn.attrs["axis"], tensor_type(eqn.results[0])
     fresh, a, b = [axis_to_front(speller, v, axis) for v in eqn.operands]
     order = (*range(1, axis + 1), 0, *range(axis + 1, type.rank))
@@ -334,7 +334,7 @@ def recurrence(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def axis_to_front(speller: Unparser, value: Value, axis: int) -> Fragment:
-    """An operand with an axis in front, with a name; truths that never hold as they are."""
+    """An operand as a name, with an axis moved to the front; the mask `false` as it is."""
     if speller.words(value).text == "false":
         return speller.words(value)
     x = speller.as_name(value, whole=True)

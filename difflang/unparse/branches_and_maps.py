@@ -1,4 +1,4 @@
-"""How branches and comprehensions are spelled: as expressions, with their statements inside braces."""
+"""Unparse rules for branches and maps: `if` expressions and comprehensions, with statements in braces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def region_block(speller: Unparser, graph: Graph, known: Mapping[Value, Unparsed
 
 
 def brace_block(lines: Sequence[str], end: str) -> str:
-    """Statements and a value, as a block."""
+    """Statements and a value as a block in braces."""
     return "{\n" + "\n".join([*lines, end]) + "\n}"
 
 
@@ -29,7 +29,7 @@ def result_names(speller: Unparser, results: Sequence[Value]) -> list[str]:
 
 
 def refuse_histories(speller: Unparser, values: Sequence[Value], made: Sequence[Value]) -> None:
-    """Errors: Unspelled where what a loop keeps comes from a branch, or goes to one and is no array."""
+    """Errors: CannotUnparse if a branch or comprehension takes or gives a history."""
     if any(isinstance(speller.env[v], UnparsedHistory) for v in values) or any(
         isinstance(v.type, History) for v in made
     ):
@@ -55,7 +55,7 @@ def branch(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def named_outside(speller: Unparser, value: Value) -> Unparsed:
-    """A value as a region sees it: by name, for it may be read there often."""
+    """A value for use in a region: by name, as it may be read there often."""
     found = speller.env[value]
     if isinstance(found, Fragment):
         return speller.as_name(value)
@@ -63,7 +63,7 @@ def named_outside(speller: Unparser, value: Value) -> Unparsed:
 
 
 def bind_results(speller: Unparser, eqn: Eqn, text: str) -> list[Fragment]:
-    """A statement that names the results of a larger expression."""
+    """Emit a statement that names the results of an expression that is too large to be inlined."""
     if len(eqn.results) == 1 and speller.is_block_value(eqn, eqn.results[0]):
         return [Fragment(text, ATOM, tensor_type(eqn.results[0]).shape, tensor_type(eqn.results[0]).dtype)]
     used = [r for r in eqn.results if speller.uses[r]]
@@ -76,8 +76,10 @@ def bind_results(speller: Unparser, eqn: Eqn, text: str) -> list[Fragment]:
     if names:
         speller.emit(f"let {pattern} = {text}", eqn.span)
     left = iter(names)
-    return [name_fragment(next(left), tensor_type(r)) if speller.uses[r] else Fragment("_", ATOM, tensor_type(r).shape, tensor_type(r).dtype)
-            for r in eqn.results]  # fmt: skip
+    types = [(r, tensor_type(r)) for r in eqn.results]
+    return [
+        name_fragment(next(left), t) if speller.uses[r] else Fragment("_", ATOM, t.shape, t.dtype) for r, t in types
+    ]
 
 
 @unparse_rule("map")
@@ -101,11 +103,12 @@ def comprehension(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def item_at(speller: Unparser, sequence: Value, param: Value, index: str) -> Fragment:
-    """One item of an array that a loop goes along, at its index."""
+    """The item of an array at the index of a loop."""
     found = speller.words(sequence)
     if found.text == f"iota({found.shape[0] if found.shape else ''})" and not tensor_type(param).shape:
         return name_fragment(index, tensor_type(param))
-    if isinstance(sequence.type, Tensor) and len(found.shape) < sequence.type.rank:  # the same for every index
+    # An array that is broadcast along its first axis is the same at every index.
+    if isinstance(sequence.type, Tensor) and len(found.shape) < sequence.type.rank:
         return speller.as_name(sequence)
     whole = speller.as_name(sequence, whole=True)
     return Fragment(f"{whole.at(POSTFIX)}[{index}]", POSTFIX, whole.shape[1:], whole.dtype)

@@ -1,4 +1,4 @@
-"""Formulas put in order: sums of products with whole or half powers, like terms together, one fraction a term."""
+"""Normalizes scalar formulas: sums of products with integer or half powers, like terms collected, fractions joined."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from msgspec import Struct
 from difflang.unparse.fragments import ATOM, POSTFIX, POWER, PRODUCT, SUM, float_text
 
 HALF = Fraction(1, 2)
-Powers = tuple[tuple[str, Fraction], ...]  # texts that bind as tightly as a call, in the order in which they came
+# Factors and their exponents, in the order of the program. A factor is text that binds as tightly as a call.
+Powers = tuple[tuple[str, Fraction], ...]
 
 
 class SumOfProducts(Struct, frozen=True):
-    """A sum: how much of each product of powers. Without any it is zero."""
+    """A sum: the coefficient of each product of powers. Without terms it is zero."""
 
     terms: Mapping[Powers, float]
 
     @property
     def single_term(self) -> tuple[Powers, float] | None:
-        """The one term, if it is one."""
+        """The term, if there is exactly one."""
         return next(iter(self.terms.items())) if len(self.terms) == 1 else None
 
     def plus(self, other: SumOfProducts, sign: float = 1.0) -> SumOfProducts:
@@ -31,7 +32,7 @@ class SumOfProducts(Struct, frozen=True):
         return SumOfProducts({p: a for p, a in total.items() if a != 0.0})
 
     def times(self, other: SumOfProducts) -> SumOfProducts:
-        """A sum is a factor as it is: nothing is multiplied out."""
+        """The product. A sum becomes a factor in parentheses: nothing is expanded."""
         if not self.terms or not other.terms:
             return SumOfProducts({})
         (left, a), (right, b) = self.as_factor(), other.as_factor()
@@ -44,7 +45,8 @@ class SumOfProducts(Struct, frozen=True):
         return self.single_term or (((self.grouped, Fraction(1)),), 1.0)
 
     def power(self, power: Fraction) -> SumOfProducts | None:
-        """A power of it; None where it is no formula: a root of what may have another sign."""
+        """A power of it; None if it cannot be simplified."""
+        # sqrt(x^2) is not x if x may be negative, so roots are only taken of a single factor.
         powers, amount = self.as_factor()
         if power.denominator != 1 and (amount != 1.0 or any(p != 1 for _, p in powers) or len(powers) > 1):
             return None
@@ -58,7 +60,7 @@ class SumOfProducts(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The formula, an expression of the language."""
+        """The formula as an expression of the language."""
         found = ""
         for powers, amount in self.terms.items():
             term = product_text(powers, abs(amount))
@@ -103,12 +105,12 @@ def power_text(base: str, power: Fraction) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number as people write it: whole ones without a point."""
+    """A number, without a decimal point if it is an integer."""
     return str(int(value)) if value == round(value) and abs(value) < 1e15 else float_text(value)
 
 
 def atom_formula(text: str) -> SumOfProducts:
-    """A name or a call."""
+    """The formula of a name or a call."""
     return SumOfProducts({((text, Fraction(1)),): 1.0})
 
 
@@ -117,7 +119,7 @@ def constant_formula(value: float) -> SumOfProducts:
 
 
 def apply_op(op: str, parts: Sequence[SumOfProducts], n: int = 0) -> SumOfProducts | None:
-    """What an op makes of formulas; None where it is a function like any other."""
+    """The formula of an op on formulas; None if the op is not arithmetic."""
     match op:
         case "add" | "sub":
             return parts[0].plus(parts[1], 1.0 if op == "add" else -1.0)

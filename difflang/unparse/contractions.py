@@ -1,4 +1,4 @@
-"""How sums of products are spelled: `@` for matrices and vectors, else a comprehension."""
+"""Unparse rule for contractions (`dot_general`): `@` for matrices and vectors, else a comprehension with a sum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from difflang.unparse.unparser import Unparser, tensor_type
 
 @unparse_rule("dot_general")
 def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """`@` where it is a product of matrices or vectors, else a comprehension of sums."""
+    """`@` for a product of matrices or vectors, `sum(x * y)` for a full one, else a comprehension of sums."""
     lhs, rhs = eqn.operands
     type, at = tensor_type(eqn.results[0]), eqn.attrs
     (left, right), (lb, rb) = at["contract"], at["batch"]
@@ -33,7 +33,7 @@ def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def matmul_operator(x: Fragment, y: Fragment, left: int, right: int, type: Tensor) -> Fragment | None:
-    """A product of two arrays of one or two axes."""
+    """The product of two arrays with one or two axes each; None for others."""
     ranks = len(x.shape), len(y.shape)
     if ranks == (1, 1):
         return Fragment(f"{x.at(PRODUCT)} @ {y.at(MINUS)}", PRODUCT, (), type.dtype)

@@ -1,4 +1,4 @@
-"""How convolutions, pools and windows of images are spelled: by functions of as many axes, padding written out."""
+"""Unparse rules for convolutions, pooling and windows of images: library functions, with explicit padding."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Margins = Sequence[tuple[int, int]]
 
 
 def pad_image(speller: Unparser, x: Fragment, padding: Margins, fill: float, gaps: Ints) -> Fragment:
-    """An image with so many places more at its ends, negative ones fewer, and gaps between its pixels."""
+    """An image padded at its ends, cropped for negative amounts, with gaps between its pixels."""
     low, high = ((0, *[margin[i] for margin in padding], 0) for i in (0, 1))
     filler = number_fragment(fill, Tensor(x.dtype))
     return pad_fragment(speller, x, filler, x.shape, (low, high, (0, *gaps, 0)))
 
 
 def symmetric_padding(padding: Margins) -> str:
-    """The option that pads both ends of each axis alike; none where they differ, or nothing is padded."""
+    """The `padding` option for equal amounts at both ends of each axis; empty if they differ or are zero."""
     amounts = tuple([low for low, high in padding if low == high and low >= 0])
     if len(amounts) < len(padding) or not any(amounts):
         return ""
@@ -32,7 +32,7 @@ def symmetric_padding(padding: Margins) -> str:
 
 
 def option_text(**given: Ints | int) -> str:
-    """The options that say something: one number for all axes, or a tuple."""
+    """The options that are not 1: one number for all axes, or a tuple."""
     texts: list[str] = []
     for name, value in given.items():
         values = (value,) if isinstance(value, int) else value
@@ -72,7 +72,7 @@ def pooling(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def window_subscripts(fit: Ints, window: Ints, strides: Ints) -> str:
-    """Where each place of each window lies, as subscripts of an image: places first, then the axes of a window."""
+    """Subscripts of an image that read all windows: the axes of positions first, then those of a window."""
     n, found = len(window), [".."]
     for axis, (count, size, stride) in enumerate(zip(fit, window, strides, strict=True)):
         first, inside = ", newaxis" * (2 * n - 1 - axis), ", newaxis" * (n - 1 - axis)
@@ -84,7 +84,7 @@ def window_subscripts(fit: Ints, window: Ints, strides: Ints) -> str:
 
 @unparse_rule("windows")
 def windows(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """All windows of an image, read at their places."""
+    """All windows of an image, as one lookup."""
     x, at, type = speller.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
     fit = static_sizes(type.shape[1 : 1 + len(at["window"])])
     speller.unchecked[0] = True
@@ -94,7 +94,7 @@ def windows(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("fold")
 def fold(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """Windows added up where they lie."""
+    """Windows added into an image at their positions."""
     (value,), at, type = eqn.operands, eqn.attrs, tensor_type(eqn.results[0])
     n, shape = len(at["size"]), tensor_type(value).shape
     fit, window = static_sizes(shape[1 : n + 1]), static_sizes(shape[n + 1 : -1])
@@ -104,7 +104,7 @@ def fold(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def static_sizes(sizes: Sequence[object]) -> Ints:
-    """Errors: Unspelled where a size is a name."""
+    """The sizes as numbers. Errors: CannotUnparse for a symbolic size."""
     found = tuple([n for n in sizes if isinstance(n, int)])
     if len(found) != len(sizes):
         raise CannotUnparse("windows of an image whose size is a name")

@@ -1,4 +1,4 @@
-"""How ops on single numbers are spelled: operators, functions of the same name, slopes by their formulas."""
+"""Unparse rules for elementwise ops: operators, functions of the same name, and derivatives by their formulas."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": "
 
 @unparse_rule(*SAME_NAME)
 def named_function(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """A function of the op's own name."""
+    """A call of the function with the op's own name."""
     parts = common_dtype([speller.words(v) for v in eqn.operands])
     shape = broadcast_shape(*[p.shape for p in parts])
     return [call_fragment(eqn.op.name, *parts, shape=shape, dtype=tensor_type(eqn.results[0]).dtype)]
@@ -61,12 +61,13 @@ def infix_operator(speller: Unparser, eqn: Eqn) -> list[Fragment]:
         if sign == "-" and (turned := strip_sign(left)) is not None:
             return [infix("-", SUM, right, turned)]
     if eqn.op.name.startswith("logical") and not left.shape and right.shape:
-        left, right = right, left  # a single condition in front says whether the rest is looked at
+        # A scalar condition on the left would short-circuit, and decide whether the array is evaluated.
+        left, right = right, left
     return [infix(op, level, left, right)]
 
 
 def strip_sign(x: Fragment) -> Fragment | None:
-    """`-a * b` as `a * b`, from which it differs in its sign alone; None for what has no sign in front."""
+    """`-a * b` without its leading minus; None if there is none that applies to the whole."""
     if not x.text.startswith("-") or x.level not in (MINUS, PRODUCT) or re.search(r"//|%|@", x.text):
         return None
     return with_text(x, x.text[1:], POWER if x.level == MINUS else PRODUCT)
@@ -79,7 +80,7 @@ def comparison(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     return [Fragment(text, COMPARE, broadcast_shape(left.shape, right.shape), BOOL)]
 
 
-RANGE_OR_SUM = SUM  # a comparison between ranges says nothing
+RANGE_OR_SUM = SUM  # operands of comparisons: ranges are not compared
 
 
 @unparse_rule("neg")
@@ -137,11 +138,14 @@ def convert(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     return [call_fragment(str(dtype), x, shape=x.shape, dtype=dtype)]
 
 
-# ---- Slopes of the functions that have a name, by formulas
+# ---- Ops of derivatives, by formulas
 
 
 def register_template(op: str, template: str, level: int, *, twice: bool = False) -> None:
-    """An op of one operand by a formula, `{0}` its place, `{1}` that within brackets; `twice` where it stands twice."""
+    """Register a formula for an op of one operand: `{0}` is the operand as a factor, `{1}` inside parentheses.
+
+    `twice` says that the formula reads it twice, so it needs a name.
+    """
 
     @unparse_rule(op)
     def rule(speller: Unparser, eqn: Eqn) -> list[Fragment]:
@@ -150,11 +154,11 @@ def register_template(op: str, template: str, level: int, *, twice: bool = False
         return [Fragment(template.format(x.at(POSTFIX), x.text), level, x.shape, x.dtype)]
 
 
-register_template("positive", "sqrt({1}) ^ 2", POWER)  # x where `log` has a value, 0.0 at -0.0 as well
+# x where `log` has a value and NaN elsewhere; 0.0 at -0.0.
+register_template("positive", "sqrt({1}) ^ 2", POWER)
 register_template("one_minus_square", "(1.0 - {0}) * (1.0 + {0})", PRODUCT, twice=True)
-register_template(
-    "rsqrt", "where({0} < 0.0, nan, {0} ^ (-0.5))", POSTFIX, twice=True
-)  # not 1 / sqrt(x), which is -Inf at -0.0
+# Not 1 / sqrt(x), which is -Inf at -0.0.
+register_template("rsqrt", "where({0} < 0.0, nan, {0} ^ (-0.5))", POSTFIX, twice=True)
 register_template("sech2", "1.0 / cosh({1}) ^ 2", PRODUCT)
 register_template("exp2_slope", f"{math.log(2.0)!r} * exp2({{1}})", PRODUCT)
 register_template("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{1}}) ^ 2)", PRODUCT)
@@ -162,7 +166,8 @@ register_template("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{1}
 
 @unparse_rule("gelu_slope")
 def gelu_slope(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """P(x) + x p(x); the density is 0 long before x is large, and infinite numbers times it would be NaN."""
+    """P(x) + x p(x), with the normal distribution P and its density p."""
+    # The density is 0 long before x is 40, but infinity times 0 would be NaN: so x is clamped.
     x = with_dtype(speller.as_name(eqn.operands[0]))
     near = speller.names.fresh("near")
     speller.emit(f"let {near} = clamp({x.text}, -40.0, 40.0)", eqn.span)
@@ -172,7 +177,7 @@ def gelu_slope(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("binade")
 def binade(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """What a point is measured in while its squares are taken: any number near it does, if it has a reciprocal."""
+    """The scale by which a norm divides before it squares: any number of similar size with a reciprocal will do."""
     x = with_dtype(speller.words(eqn.operands[0]))
     most = 2.0 ** safe_max_exponent(numpy_dtype_for(x.dtype))
     text = f"stop(clamp({x.text}, {1.0 / most!r}, {most!r}))"
@@ -194,7 +199,7 @@ def gaussian(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("exp_sub")
 def exp_of_difference(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """exp(x - y), 1 where both are the same infinite number. Only there the text has no slope, which is kept small."""
+    """exp(x - y), but 1 where both are the same infinity; in a single expression without that case."""
     x, y = [speller.words(v) for v in eqn.operands]
     if not speller.single_expression:
         x, y = [speller.as_name(v) for v in eqn.operands]

@@ -1,7 +1,7 @@
-"""Pieces of source text with what is known of them: how tightly they bind, their shape, whether they say their type.
+"""Fragments of source text with their precedence, shape and element type; literals, calls and operators as fragments.
 
-A text may have fewer axes than the value that it stands for: what the language broadcasts is not written out. Where a
-value is needed as it is, `exact` writes it out.
+A fragment may have fewer axes than its value, since the language broadcasts implicitly. `with_full_shape` writes them
+out where they are needed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from difflang.base.source import NO_SPAN, Span
 from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import BOOL, I32, DType, Tensor
 
-# How tightly a text binds, loosest first: the chapters of the grammar.
+# Precedence levels of the grammar, loosest first.
 OR, AND, NOT, COMPARE, RANGE, SUM, PRODUCT, MINUS, POWER, POSTFIX, ATOM = range(1, 12)
 
 Shape = tuple[Dim, ...]
 
 
 class CannotUnparse(Exception):
-    """Something that has no spelling in the language: what, where, and a way round."""
+    """Something cannot be written in the language: what, where, and a workaround."""
 
     def __init__(self, what: str, span: Span = NO_SPAN, way: str = "") -> None:
         super().__init__(what)
@@ -33,28 +33,28 @@ class CannotUnparse(Exception):
 
 
 class CannotUnparseNestedHistory(CannotUnparse):
-    """What a loop of a length that only the run knows keeps, where only another loop may read it."""
+    """A history is used where only another loop could read it."""
 
 
 class Fragment(Struct, frozen=True):
-    """A piece of source. `says` is whether its element type follows from it; a number as written takes any."""
+    """A fragment of source. `shows_dtype`: its type follows from the text; a number literal may have any float type."""
 
     text: str
     level: int
     shape: Shape
     dtype: DType
     shows_dtype: bool = True
-    integer: int | None = None  # of an integer as written, that integer
-    sliced_from: tuple[str, tuple[str, ...]] | None = None  # of a part of an array: that array, and the ranges of it
-    folded_key: tuple[str, int] | None = None  # of a key: the one that it was made from, and the number
+    integer: int | None = None  # the value of an integer literal
+    sliced_from: tuple[str, tuple[str, ...]] | None = None  # for a slice: the array and its ranges
+    folded_key: tuple[str, int] | None = None  # for a key of `fold_in`: the key and the number
 
     def at(self, level: int) -> str:
-        """The text as an operand of what binds that tightly."""
+        """The text as an operand of that precedence, in parentheses if it binds less tightly."""
         return self.text if self.level >= level else f"({self.text})"
 
     @property
     def is_atomic(self) -> bool:
-        """Whether it costs nothing to write and compute it twice: a name, a field, a number."""
+        """Whether it may be written and computed twice at no cost: a name, a field, a number."""
         return self.text.removeprefix("-").replace(".", "").replace("_", "").isalnum()
 
 
@@ -63,7 +63,7 @@ def name_fragment(text: str, type: Tensor) -> Fragment:
 
 
 def call_fragment(function: str, *args: Fragment, shape: Shape, dtype: DType, more: str = "") -> Fragment:
-    """A call with these arguments, and more of them as text."""
+    """A call with these arguments, and further ones as text."""
     texts = [a.text for a in args] + ([more] if more else [])
     return Fragment(f"{function}({', '.join(texts)})", POSTFIX, shape, dtype, any(a.shows_dtype for a in args))
 
@@ -79,7 +79,7 @@ def size_factor(dim: Dim) -> str:
 
 
 def broadcast_shape(*shapes: Shape) -> Shape:
-    """The shape that arrays of these shapes have together. Errors: Unspelled where the language refuses them."""
+    """The common shape of arrays by broadcasting. Errors: CannotUnparse if the language would reject them."""
     whole: list[Dim] = []
     for i in range(1, max(map(len, shapes), default=0) + 1):
         here = {s[-i] for s in shapes if len(s) >= i}
@@ -91,21 +91,21 @@ def broadcast_shape(*shapes: Shape) -> Shape:
 
 
 def with_dtype(words: Fragment) -> Fragment:
-    """The same, saying its element type."""
+    """The same with its element type in the text."""
     if words.shows_dtype:
         return words
     return replace(words, text=f"{words.dtype}({words.text})", level=POSTFIX, shows_dtype=True)
 
 
 def common_dtype(parts: Sequence[Fragment]) -> list[Fragment]:
-    """Operands of one element type, at least one of which says it."""
+    """Operands of one element type, which at least one of them shows."""
     if any(p.shows_dtype for p in parts) or not parts:
         return list(parts)
     return [with_dtype(parts[0]), *parts[1:]]
 
 
 def with_full_shape(words: Fragment, type: Tensor) -> Fragment:
-    """A text of the type's own shape, which says its element type."""
+    """A fragment with all axes of the type, which shows its element type."""
     words = with_dtype(words)
     if words.shape == type.shape:
         return words
@@ -125,7 +125,7 @@ def sizes_text(shape: Shape) -> str:
 
 
 def number_fragment(value: Any, type: Tensor) -> Fragment:
-    """A number as written, which stands for an array full of it."""
+    """A number literal, which stands for an array filled with it."""
     dtype = type.dtype
     if dtype is BOOL:
         return Fragment("true" if value else "false", ATOM, (), dtype)
@@ -156,7 +156,7 @@ def complex_literal(value: complex, dtype: DType) -> Fragment:
 
 
 def float_text(value: float) -> str:
-    """A float as the language writes it: always with a point or an exponent."""
+    """A float literal, always with a point or an exponent."""
     if math.isnan(value):
         return "nan"
     if math.isinf(value):
@@ -167,7 +167,7 @@ def float_text(value: float) -> str:
 def infix(
     op: str, level: int, left: Fragment, right: Fragment, *, dtype: DType | None = None, chain: bool = True
 ) -> Fragment:
-    """Two operands around an operator that associates to the left."""
+    """Two operands of a left-associative operator."""
     left, right = common_dtype([left, right])
     text = f"{left.at(level if chain else level + 1)} {op} {right.at(level + 1)}"
     return Fragment(text, level, broadcast_shape(left.shape, right.shape), dtype or left.dtype)

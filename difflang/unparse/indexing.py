@@ -1,4 +1,4 @@
-"""How reading and writing at places that only the run knows are spelled."""
+"""Unparse rules for indexing: dynamic slices, updates, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from difflang.unparse.unparser import Unparser, tensor_type
 
 
 def scalar_index(speller: Unparser, value: Value) -> Fragment:
-    """An index, an i32 as the language wants it."""
+    """A scalar index as an i32, as the language requires."""
     found = with_dtype(speller.words(value))
     return found if found.dtype is I32 else call_fragment("i32", found, shape=found.shape, dtype=I32)
 
@@ -67,7 +67,8 @@ def dynamic_update(speller: Unparser, eqn: Eqn) -> list[Fragment]:
         return [speller.full_shape(new)]
     ranges = window_ranges(speller, starts, tensor_type(new).shape, type.shape)
     change = speller.words(new)
-    if change.shape == ():  # a number goes to every place, and a range of one place is that place
+    # A number is assigned to a whole range; a range of size 1 is written as an index.
+    if change.shape == ():
         ones = [n == 1 and ".." in r and r != ".." for n, r in zip(tensor_type(new).shape, ranges, strict=True)]
         ranges = [r.partition("..")[0] if one else r for one, r in zip(ones, ranges, strict=True)]
     else:
@@ -79,7 +80,7 @@ def dynamic_update(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def mutable_copy(speller: Unparser, eqn: Eqn, value: Value) -> str:
-    """A variable that holds the value, to be changed in places."""
+    """A variable that holds a copy of the value, to be updated."""
     text = speller.names.fresh(speller.user_name(eqn.results[0]) or "t")
     speller.emit(f"var {text} = {speller.full_shape(value).text}", eqn.span)
     return text
@@ -87,7 +88,8 @@ def mutable_copy(speller: Unparser, eqn: Eqn, value: Value) -> str:
 
 @unparse_rule("gather")
 def gather(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """`x[i, j]`; the axes of the places stand where they are written, in the graph they come first."""
+    """`x[i, j]`, transposed if needed."""
+    # In the language the axes of the indices are where the indices are written; in the graph they come first.
     value, *indices = eqn.operands
     axes, type = eqn.attrs["axes"], tensor_type(eqn.results[0])
     x = speller.full_shape(value)
@@ -104,24 +106,24 @@ def gather(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def covers_first_axis(where: Sequence[Fragment], axes: Sequence[int], shape: Shape) -> bool:
-    """Whether the places are all those of the first axis, in their order."""
+    """Whether the indices are all those of the first axis in order."""
     return tuple(axes) == (0,) and where[0].text == f"iota({shape[0]})"
 
 
 def integer_index(x: Fragment) -> Fragment:
-    """An index as the language wants it."""
+    """An index array as i32, as the language requires."""
     return x if x.dtype is I32 else call_fragment("i32", x, shape=x.shape, dtype=I32)
 
 
 def leading_axes(axes: Sequence[int]) -> int:
-    """How many axes stand before those that are indexed. Errors: Unspelled where others stand between."""
+    """The number of axes before the indexed ones. Errors: CannotUnparse if these are not adjacent."""
     if list(axes) != list(range(axes[0], axes[0] + len(axes))):
         raise CannotUnparse("positions along axes that are not adjacent")
     return axes[0]
 
 
 def gather_subscripts(where: Sequence[Fragment], axes: Sequence[int], rank: int) -> list[str]:
-    """Subscripts with the places along their axes."""
+    """Subscripts with the indices at their axes, and full ranges elsewhere."""
     subscripts = [".."] * rank
     for axis, place in zip(axes, where, strict=True):
         subscripts[axis] = place.text
@@ -129,7 +131,7 @@ def gather_subscripts(where: Sequence[Fragment], axes: Sequence[int], rank: int)
 
 
 def scatter_into_zeros(speller: Unparser, eqn: Eqn, subscripts: str, change: Fragment, type: Tensor) -> Fragment:
-    """An array of zeros to which something is added at places."""
+    """An array of zeros into which `change` is added at the subscripts."""
     speller.unchecked[0] = True
     text = speller.names.fresh(speller.user_name(eqn.results[0]) or "t")
     zero = number_fragment(0, Tensor(type.dtype))
@@ -166,7 +168,8 @@ def scatter(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("scatter_mul")
 def scatter_product(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """Products of several writes to one place, write by write."""
+    """A product of writes, as a loop over them."""
+    # Several writes may have the same index, where `*=` on an index array would keep only one of them.
     value, new, *indices = eqn.operands
     axes, type = eqn.attrs["axes"], tensor_type(value)
     rank, before = tensor_type(indices[0]).rank, leading_axes(axes)
@@ -179,22 +182,21 @@ def scatter_product(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     at = trim_subscripts(
         gather_subscripts([Fragment(f"{p.at(POSTFIX)}[{step}]", POSTFIX, (), I32) for p in places], axes, type.rank)
     )
-    speller.emit(
-        f"for {step} in 0..{size_text(tensor_type(new).shape[0])} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}"
-    )
+    length = size_text(tensor_type(new).shape[0])
+    speller.emit(f"for {step} in 0..{length} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}")
     speller.names.used.discard(step)
     return [Fragment(text, ATOM, type.shape, type.dtype)]
 
 
 @unparse_rule("last_writes")
 def last_writer(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """Each write puts its number into its place; the one that is found there was the last."""
+    """Each write stores its ordinal at its index with `max`; the write whose ordinal stays was the last."""
     return [winning_writes(speller, eqn, eqn.operands, eqn.attrs["sizes"], "max=", None)]
 
 
 @unparse_rule("first_claims")
 def first_claims(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """Each claim puts its number into its place if it is less than what stands there: the least claimed it first."""
+    """Each claim stores its ordinal at its index with `min`; the claim whose ordinal stays was the first."""
     claims, *indices = eqn.operands
     if len(eqn.attrs["axes"]) != len(eqn.attrs["shape"]):
         raise CannotUnparse("the choice among several writes of whole rows cannot be written in the language")
@@ -204,7 +206,7 @@ def first_claims(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 def winning_writes(
     speller: Unparser, eqn: Eqn, indices: Sequence[Value], sizes: Shape, better: str, claims: Fragment | None
 ) -> Fragment:
-    """Whether the number of each write is the one that stays in its place."""
+    """For each write, whether its ordinal is the one that stays at its index."""
     shape = tensor_type(eqn.results[0]).shape
     count = 1
     for n in shape:

@@ -1,4 +1,4 @@
-"""How factorizations and solutions are spelled: by functions of the same name, several results as a tuple."""
+"""Unparse rules for linear algebra: factorizations, solves, determinants and the matrix exponential."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def named_function(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("expm")
 def expm(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """Its derivative in a direction is the corner of the exponential of a larger matrix; see `ops.expm`."""
+    """`expm` and its directional derivatives."""
+    # A derivative is a block of the exponential of a larger block triangular matrix; see `ops/linalg/expm.py`.
     type = tensor_type(eqn.results[0])
     if len(eqn.operands) == 1:
         (x,) = [speller.full_shape(v) for v in eqn.operands]
@@ -49,7 +50,7 @@ def zeros_like(x: Fragment) -> Fragment:
 
 
 def block_triangular(speller: Unparser, diagonal: Fragment, beside: Fragment) -> Fragment:
-    """[[diagonal, beside], [0, diagonal]], with a name."""
+    """The matrix [[diagonal, beside], [0, diagonal]] as a name."""
     *batch, n, _ = diagonal.shape
     across, down = len(batch) + 1, len(batch)
     above = f"concat({diagonal.text}, {beside.text}, axis = {across})"
@@ -61,7 +62,8 @@ def block_triangular(speller: Unparser, diagonal: Fragment, beside: Fragment) ->
 
 @unparse_rule("cofactors")
 def cofactors(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """The determinants with one row each replaced by a unit vector: no division, so singular matrices are exact."""
+    """The matrix of cofactors: determinants with one row replaced by a unit vector."""
+    # No division by the determinant, so it is exact for singular matrices.
     if len(eqn.operands) > 1:
         raise CannotUnparse("the derivative of the matrix of cofactors cannot be written in the language")
     (a,), type = [speller.as_name(v, whole=True) for v in eqn.operands], tensor_type(eqn.results[0])

@@ -1,4 +1,4 @@
-"""How loops are spelled: `for` and `while`, what they carry in variables, what they keep by `yield`."""
+"""Unparse rule for loops: `for` and `while`, with carries as variables and outputs by `yield`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from difflang.unparse.unparser import (
 
 
 class LoopWriter(Struct, eq=False):
-    """A loop as it is being spelled: its equation in parts."""
+    """A loop being unparsed: the parts of its equation."""
 
     unparser: Unparser
     eqn: Eqn
@@ -60,7 +60,7 @@ class LoopWriter(Struct, eq=False):
 
     @property
     def length(self) -> Dim | None:
-        """How many steps it takes, where that is a size or a number as written."""
+        """The number of steps, if it is a size or a number literal."""
         if self.eqn.attrs["exact"]:
             return self.eqn.attrs["length"]
         limit = self.unparser.env[self.eqn.operands[0]]
@@ -70,7 +70,7 @@ class LoopWriter(Struct, eq=False):
 
     @property
     def has_static_length(self) -> bool:
-        """Whether it takes a number of steps that is known."""
+        """Whether the number of steps is known."""
         return self.length is not None
 
     @property
@@ -91,12 +91,12 @@ class LoopWriter(Struct, eq=False):
 
     @property
     def read_outputs(self) -> list[int]:
-        """Which of what its steps give besides is read."""
+        """The outputs that are read."""
         return [i for i, r in enumerate(self.eqn.results[1 + self.carry :]) if self.unparser.uses[r]]
 
     @property
     def array_outputs(self) -> list[int]:
-        """Which of that is an array, zero beyond the last step, that is read as such: it is written step by step."""
+        """The outputs of a loop of unknown length that are read as arrays: these are written item by item."""
         if self.has_static_length:
             return []
         results = self.eqn.results[1 + self.carry :]
@@ -137,7 +137,7 @@ def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
 
 
 def declare_carries(at: LoopWriter) -> list[str]:
-    """A variable for what each step hands on."""
+    """Declare a variable for each carry."""
     found: list[str] = []
     first = at.eqn.operands[1 + at.consts : 1 + at.consts + at.carry]
     for param, start, result in zip(at.carried, first, at.eqn.results[1:], strict=False):
@@ -150,7 +150,7 @@ def declare_carries(at: LoopWriter) -> list[str]:
 
 
 def write_output_arrays(at: LoopWriter, items: Mapping[int, Fragment]) -> dict[int, str]:
-    """An array for each of the `wholes`, into which the step writes at its number."""
+    """Declare an array for each of the `array_outputs`, into which the step writes at its index."""
     names: dict[int, str] = {}
     for i in at.array_outputs:
         type = tensor_type(at.eqn.results[1 + at.carry + i])
@@ -162,7 +162,7 @@ def write_output_arrays(at: LoopWriter, items: Mapping[int, Fragment]) -> dict[i
 
 
 class LoopHeader(Struct, frozen=True):
-    """How a loop begins, and what stands first and last in its body."""
+    """The head of a loop, and the first and last statements of its body."""
 
     text: str
     prologue: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ def loop_header(at: LoopWriter) -> LoopHeader:
 
 
 def counted_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
-    """`for i in 0..n`, arrays read at `i`; from the end, through the arrays turned round."""
+    """`for i in 0..n` with arrays read at `i`; for a reverse loop, `for x in reverse(xs)`."""
     length = at.length
     assert length is not None
     if not at.backwards:
@@ -216,7 +216,7 @@ def refuse_history(at: LoopWriter, value: Value) -> Value:
 
 
 def reversed_text(whole: Fragment) -> str:
-    """An array from its end; one that was turned round already, as it was."""
+    """An array reversed; of a reversed array the original."""
     inner = whole.text.removeprefix("reverse(")
     if inner != whole.text and IDENTIFIER.fullmatch(inner[:-1]):
         return inner[:-1]
@@ -224,7 +224,7 @@ def reversed_text(whole: Fragment) -> str:
 
 
 def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
-    """Through what another loop kept, step by step. Its length is that of this loop."""
+    """A loop over the saved values of another loop, which has the same length."""
     if go:
         raise CannotUnparse("a loop that ends by a condition and reads saved values of another loop", at.eqn.span)
     speller = at.unparser
@@ -261,14 +261,14 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
 
 
 def read_arrays_at(at: LoopWriter, arrays: Sequence[tuple[Value, Value]], index: str) -> None:
-    """Arrays are read at the number of the step, which nothing proves to be in range."""
+    """Bind params to arrays at the index of the step, which is not proved to be in range."""
     for value, param in arrays:
         at.unparser.unchecked[0] = True
         at.inner.env[param] = item_at(at.unparser, value, param, index)
 
 
 def emit_step_index(at: LoopWriter, index: str, limit: StepCount, first: list[str]) -> tuple[str, ...]:
-    """A number for each step, from the end if the loop goes there."""
+    """Emit a step counter, which counts down in a reverse loop; returns the last statements of the body."""
     at.inner.bind_name(index, at.index)
     if not at.backwards:
         at.unparser.emit(f"var {index} = 0")
@@ -281,7 +281,7 @@ def emit_step_index(at: LoopWriter, index: str, limit: StepCount, first: list[st
 
 
 def backward_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
-    """Steps from the last to the first that read their number, and arrays at it."""
+    """A reverse loop of run-time length whose steps read their index, or arrays at it."""
     limit = at.unparser.words(at.eqn.operands[0])
     if not reads_index and not at.xs:
         return LoopHeader(f"for _ in 0..{limit.text}")
@@ -292,7 +292,7 @@ def backward_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
 
 
 def forward_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
-    """Forwards, so many steps as a number or a condition says."""
+    """A forward loop up to a limit, or while a condition holds."""
     speller = at.unparser
     limit = speller.env[at.eqn.operands[0]]
     endless = isinstance(limit, Fragment) and limit.integer is not None and limit.integer < 0 and bool(go)
@@ -314,7 +314,7 @@ def forward_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
 
 
 def negated_text(condition: Fragment) -> str:
-    """That a condition does not hold; of `not stop` that is `stop`."""
+    """The negation of a condition; that of `not stop` is `stop`."""
     return condition.text.removeprefix("not ") if condition.level == NOT else f"not ({condition.text})"
 
 
@@ -339,18 +339,18 @@ def condition_text(at: LoopWriter, go: Graph) -> tuple[list[str], Fragment]:
     return inner.lines, inner.words(go.results[0])
 
 
-# ---- What it gives
+# ---- Results
 
 
 class StepCounter(Struct, frozen=True):
-    """How many steps the loop took, and what counts them."""
+    """The number of steps of a loop, and the statements that count them."""
 
     steps: Unparsed
     last: tuple[str, ...] = ()
 
 
 def step_counter(at: LoopWriter) -> StepCounter:
-    """The number of steps, counted only where it is read by more than loops through what this one keeps."""
+    """The number of steps; a variable counts them only if something reads it besides loops over saved values."""
     count = at.eqn.results[0]
     if at.length is not None:
         words = number_fragment(at.length, tensor_type(count))
@@ -368,7 +368,7 @@ def step_counter(at: LoopWriter) -> StepCounter:
 
 
 def reads_step_count(at: LoopWriter) -> bool:
-    """Whether the number of its steps is read by name."""
+    """Whether its number of steps is read by name."""
     return at.eqn.results[0] in at.unparser.counted_loops
 
 
@@ -377,7 +377,7 @@ def carry_results(at: LoopWriter, variables: Sequence[str]) -> list[Unparsed]:
 
 
 def output_results(at: LoopWriter, names: Mapping[int, str], items: Mapping[int, Fragment]) -> list[Unparsed]:
-    """What the steps gave besides: arrays where their number is a size or they are read, else what loops alone read."""
+    """The outputs: arrays if the length is known or they are read as such, else histories that only loops read."""
     found: list[Unparsed] = []
     for i, result in enumerate(at.eqn.results[1 + at.carry :]):
         if i not in names:
@@ -404,7 +404,7 @@ def output_results(at: LoopWriter, names: Mapping[int, str], items: Mapping[int,
 
 
 def length_defining_loop(at: LoopWriter) -> object:
-    """The loop whose number of steps this one has."""
+    """The loop whose number of steps this one shares."""
     limit = at.unparser.env[at.eqn.operands[0]]
     return limit.maker if isinstance(limit, StepCount) else at.eqn
 
@@ -414,7 +414,7 @@ LOOSE_OPERATORS = re.compile(r" [-+] |[<>=]| and | or ")  # what binds no tighte
 
 
 def assignment_statements(variables: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The assignments. Those that read one another's old values change at once."""
+    """The assignments of carries; simultaneous if some read the old values of others."""
     pairs = [(v, e) for v, e in zip(variables, texts, strict=True) if v != e]
     for i, (variable, _) in enumerate(pairs):
         if any(variable in IDENTIFIER.findall(e) for _, e in pairs[i + 1 :]):
@@ -432,7 +432,7 @@ def compound_assignment(variable: str, text: str) -> str:
 
 
 def strip_brackets(text: str) -> str:
-    """A text without what stands in brackets."""
+    """The text without parts in brackets."""
     depth, found = 0, ""
     for c in text:
         depth -= c in ")]}"

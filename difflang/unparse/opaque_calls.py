@@ -1,7 +1,7 @@
-"""How calls of functions are spelled that whoever calls gives, and of their derivatives: by the operators' names.
+"""Unparse rule for calls of opaque functions (function parameters) and of their derivatives, by operators.
 
-What an operator gives is a function of the language where there is one, `f'`, `grad(f)`, `jvp(f)`; of one that gives
-more than is wanted, such as the value beside its tangent, the rest is left in a pattern.
+A derivative is written as `f'`, `grad(f)`, `hvp(f)` or `jvp(f)`. If an operator gives more than is read, such as the
+value beside a tangent, a pattern discards the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from difflang.unparse.unparser import NamePool, Unparser, tensor_type, tuple_tex
 
 
 class CallText(Struct, frozen=True):
-    """A function applied: statements, and the values that they lead to."""
+    """A function application: statements, and the values of its results."""
 
     lines: Sequence[str]
     values: Sequence[str]
@@ -26,7 +26,7 @@ class CallText(Struct, frozen=True):
 
 @unparse_rule("given")
 def opaque_call(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    """A call: an expression where it gives one value, else statements that name what is read."""
+    """A call: an expression if it gives one value, else statements that name the results that are read."""
     function, types = function_of(eqn), list(map(tensor_type, eqn.results))
     operands = [operand_text(speller, v, function) for v in eqn.operands]
 
@@ -42,7 +42,7 @@ def opaque_call(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 def operand_text(speller: Unparser, value: Value, function: OpaqueFunction) -> str:
-    """An argument as text: a number as written will do where the function says what it is."""
+    """An argument as text; a number literal needs no type if the function itself declares it."""
     words = speller.words(value)
     plain = function.operator is None and words.shape == tensor_type(value).shape
     return (words if plain else speller.full_shape(value)).text
@@ -51,7 +51,7 @@ def operand_text(speller: Unparser, value: Value, function: OpaqueFunction) -> s
 def call_text(
     names: NamePool, function: OpaqueFunction, operands: Sequence[str], result_names: Callable[[], Sequence[str]]
 ) -> CallText:
-    """A function applied to these texts; what it gives by a pattern is called as `named` says."""
+    """A function applied to these texts; `result_names` makes names for results that a pattern binds."""
     if (known := derivative_name(function)) is not None or function.of is None:
         call = f"{known or function.name}({', '.join(operands)})"
         if len(function.results) == 1:
@@ -81,7 +81,7 @@ def call_text(
 def gradient_components(
     names: NamePool, value: str, params: Sequence[str], places: Sequence[int]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """What a derivative in several parameters gives: a record, in parts."""
+    """The parts of a derivative in several parameters, which is a record."""
     if not params:
         return (), (value,)
     whole = names.fresh("d")
@@ -89,7 +89,7 @@ def gradient_components(
 
 
 def derivative_name(function: OpaqueFunction) -> str | None:
-    """What the language calls a function, where a name or operators say it."""
+    """The expression of a function by its name and operators, if it has one."""
     of = function.of
     if of is None:
         return function.name
@@ -108,7 +108,8 @@ def derivative_name(function: OpaqueFunction) -> str | None:
 
 
 def function_expression(names: NamePool, function: OpaqueFunction) -> str:
-    """A function as an expression: its name, or a lambda. `hvp(f)` knows the parameters of `f` alone."""
+    """A function as an expression: its name with operators, or a lambda."""
+    # `hvp(f)` has only the parameters of `f`, so a jvp needs a lambda.
     known = derivative_name(function)
     if known is not None and function.operator != "jvp":
         return known
@@ -117,7 +118,7 @@ def function_expression(names: NamePool, function: OpaqueFunction) -> str:
 
 
 def lambda_body(names: NamePool, function: OpaqueFunction, params: Sequence[str]) -> str:
-    """A function applied to parameters of these names, as the body of a lambda."""
+    """The body of a lambda that applies a function to its parameters."""
     if (known := derivative_name(function)) is not None:
         return f"{known}({', '.join(params)})"
     applied = call_text(names, function, params, lambda: [names.fresh("y") for _ in function.results])
@@ -126,7 +127,8 @@ def lambda_body(names: NamePool, function: OpaqueFunction, params: Sequence[str]
 
 
 def lambda_parameters(names: NamePool, count: int) -> list[str]:
-    """The parameters of a lambda. They are the same in each: nothing in it reads those of one around it."""
+    """Names for the parameters of a lambda."""
+    # All lambdas share these names: none reads the parameters of a lambda around it.
     letters = "abcdefghij"
     while len(names.lambda_params) < count:
         names.lambda_params.append(names.fresh(letters[min(len(names.lambda_params), len(letters) - 1)]))
@@ -134,5 +136,5 @@ def lambda_parameters(names: NamePool, count: int) -> list[str]:
 
 
 def wrt_brackets(places: Sequence[int]) -> str:
-    """In which parameters a derivative is taken; that it is the first goes without saying."""
+    """The parameters of a derivative in brackets; empty for the first, which is the default."""
     return "" if tuple(places) == (0,) else f"[{', '.join(map(str, places))}]"

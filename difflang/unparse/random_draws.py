@@ -1,7 +1,7 @@
-"""How random draws are spelled: from the key that is at hand, in a block whose draws have the same numbers.
+"""Unparse rules for random draws: a block `with_key(k)` in which draws have the same ordinals as in the graph.
 
-A draw folds its ordinal into the key of its function. So what a block `with_key(k)` draws first, second, third are the
-draws of the equations whose keys are `k` with these ordinals folded in; those between that nobody reads are drawn too.
+A draw folds its ordinal into the key of its function. So the first, second and third draw of the block are those whose
+keys are `k` with these ordinals folded in. Unread draws in between are written too, to keep the ordinals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from difflang.unparse.fragments import POSTFIX, CannotUnparse, Fragment, call_fr
 from difflang.unparse.rule_registry import unparse_rule
 from difflang.unparse.unparser import Unparsed, Unparser, tensor_type, tuple_text
 
-UNREAD = "uniform()"  # a draw that only counts
+UNREAD = "uniform()"  # a draw that is not read, but has an ordinal
 
 
 @unparse_rule("fold_in")
@@ -31,7 +31,7 @@ def fold_in(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 @unparse_rule("normal", "uniform", "permutation")
 def random_draw(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
-    """The draw, with all others of this graph from the same key."""
+    """The draw, together with all others of this graph from the same key."""
     (result,) = eqn.results
     if result in speller.env:
         return [speller.env[result]]
@@ -54,7 +54,7 @@ def random_draw(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
 
 
 def draws_of_key(eqns: Sequence[Eqn], draw: Eqn) -> dict[int, list[Eqn]]:
-    """The draws from the key that this one draws from, by their ordinals; nothing where that key is made elsewhere."""
+    """The draws from the same key, by their ordinals; empty if that key comes from outside the graph."""
     made: dict[Value, Eqn] = {e.results[0]: e for e in eqns if e.op.name in ("fold_in", "const")}
     fold = made.get(draw.operands[0])
     found: dict[int, list[Eqn]] = {}

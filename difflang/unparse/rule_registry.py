@@ -1,6 +1,6 @@
-"""How each op is spelled: by its own name where the language has a function of that name, else by a rule here.
+"""The registry of unparse rules: for each op a function that writes it as source text.
 
-An op that has neither is listed in `UNSPELLED` with the reason. A test goes through the registry.
+An op without a rule is listed in `NOT_UNPARSED` with the reason, which a test checks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOT_UNPARSED = {
 
 
 def unparse_rule(*names: str) -> Callable[[UnparseRule], UnparseRule]:
-    """Registers the rule of an op."""
+    """A decorator that registers the rule of some ops."""
 
     def register(rule: UnparseRule) -> UnparseRule:
         UNPARSE_RULES.update(dict.fromkeys(names, rule))
@@ -50,7 +50,7 @@ def unparse_rule(*names: str) -> Callable[[UnparseRule], UnparseRule]:
 
 
 def rule_for(eqn: Eqn) -> UnparseRule:
-    """The rule of an equation's op. Errors: Unspelled."""
+    """The rule of an equation's op. Errors: CannotUnparse."""
     found = UNPARSE_RULES.get(eqn.op.name)
     if found is None:
         raise CannotUnparse(
@@ -59,7 +59,7 @@ def rule_for(eqn: Eqn) -> UnparseRule:
     return found
 
 
-# They register their rules here.
+# These modules register their rules when they are imported, and import `unparse_rule` from here.
 from difflang.unparse import (  # noqa: E402
     array_ops,
     branches_and_maps,

@@ -1,6 +1,6 @@
-"""A graph of numbers as formulas: every value written where it is read, `log` having the slope `1 / x`.
+"""Writes a scalar graph as symbolic formulas: one expression per result, in the language or as LaTeX.
 
-A formula is an expression of the language. As LaTeX it is what a book prints.
+Every value is written where it is read. The derivative of `log` is `1 / x`, without the guard of its rule.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from difflang.unparse.fragments import ATOM, POSTFIX, PRODUCT, SUM, CannotUnpars
 from difflang.unparse.rule_registry import UNPARSE_RULES
 from difflang.unparse.unparser import NamePool, Unparser, tensor_type
 
-MAX_FORMULA = 4000  # characters: beyond, a program says it better
+MAX_FORMULA = 4000  # characters: a longer formula is easier to read as a program
 FLAGS_HELP = "leave out `--symbolic` and `--latex`"
 
 
 def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
-    """What a graph gives, as expressions of its params. Errors: Unspelled for what is no formula of numbers."""
+    """The results of a graph as expressions of its params. Errors: CannotUnparse for arrays, loops and branches."""
     speller = Unparser(NamePool(set()), lambda _: "", {}, single_expression=True)
     found: dict[Value, SumOfProducts] = {p: atom_formula(names[p]) for p in graph.params}
     for eqn in graph.eqns:
@@ -38,7 +38,7 @@ def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
 
 
 def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> SumOfProducts:
-    """An equation as a formula: put in order, or a function of formulas."""
+    """The formula of an equation: normalized arithmetic, or a call with formulas as arguments."""
     type = tensor_type(eqn.results[0])
     if not (type.dtype.is_float or type.dtype.is_integer):
         raise CannotUnparse("a value that is not a real number has no formula here", eqn.span, FLAGS_HELP)
@@ -72,7 +72,8 @@ GREEK = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu
 
 
 def to_latex(expression: str) -> str:
-    """An expression of the language as LaTeX. Errors: Unspelled for what has no usual notation."""
+    """An expression of the language as LaTeX. Errors: CannotUnparse for what has no usual notation."""
+    # An explicit stack, as formulas may nest deeper than Python recurses.
     parsed = parse(Source("<formula>", expression))
     (item,) = parsed.module.items
     done: list[tuple[str, int]] = []
@@ -104,7 +105,7 @@ def child_expressions(node: tree.Node) -> list[tree.Node]:
 
 
 def latex_of_node(node: tree.Node, parts: list[tuple[str, int]]) -> tuple[str, int]:
-    """A node from its parts in LaTeX, and how tightly it binds."""
+    """The LaTeX of a node from that of its parts, and its precedence."""
     match node:
         case tree.Name(id=word):
             return latex_name(word), ATOM
@@ -156,7 +157,7 @@ def latex_call(word: str, parts: list[str]) -> str:
 
 
 def latex_name(word: str) -> str:
-    """A name, its digits and what follows `_` as an index, `d_x` as the derivative."""
+    """A name in LaTeX, with its digits and what follows `_` as an index."""
     head, _, rest = word.partition("_")
     stem = head.rstrip("0123456789")
     index = ", ".join(p for p in (head[len(stem) :], rest.replace("_", r"\_")) if p)

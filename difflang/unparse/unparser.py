@@ -1,7 +1,7 @@
-"""Statements of a graph: one pass over its equations in order, each an expression of a later one or a `let`.
+"""The unparser: writes a graph as statements of the language, in one pass over its equations.
 
-What is used once is written where it is used, if that stays readable; what is used more often, or inside a loop or a
-branch, has a name: the user's if it is known, else a number. How each op is spelled is in `table`.
+A value that is used once is written where it is used, if that stays readable. One that is used more often, or inside a
+loop or a branch, gets a name: the user's if it is known, else a number. The rules of ops are in `rule_registry`.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from difflang.unparse.fragments import (
     with_full_shape,
 )
 
-ALWAYS_INLINE = ("const", "iota")  # numbers as written, and positions: they are what they are, however often
-IOTA_CALL = re.compile(r"iota\([^()]*\)")  # also where they are known to be in range
-MAX_INLINE = 56  # characters of an expression within another
+ALWAYS_INLINE = ("const", "iota")  # literals and iotas are written wherever they are used
+IOTA_CALL = re.compile(r"iota\([^()]*\)")  # such as a clamped iota that is known to be in range
+MAX_INLINE = 56  # characters of an expression inside another
 HISTORY_MESSAGE = "only other loops can read the saved values of a loop whose length is known only at run time"
 KEY = Tensor(U32, (2,))
 VALID_IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
-LineComment = Callable[[Span], str]  # the comment behind a statement
+LineComment = Callable[[Span], str]  # the comment after a statement
 
 
 class UnparsedHistory(Struct, frozen=True):
-    """What a loop of a length that only the run knows yields: read by loops alone, from the end if `turned`."""
+    """The output of a loop whose length is known only at run time: only other loops read it."""
 
     text: str
     item_type: Type
-    loop: object  # the loop that made it: histories of one loop are read side by side
-    steps: object  # the loop whose number of steps it has
-    backwards: bool = False  # its first item is that of the last step
+    loop: object  # the loop that made it: a loop may read several histories of one loop
+    steps: object  # the loop that defines its number of steps
+    backwards: bool = False  # whether its first item is that of the last step
 
 
 class StepCount(Struct, frozen=True):
-    """How many steps a loop took: `text` where it is counted, and the loop itself."""
+    """The number of steps of a loop `maker`, with a `fragment` if it is counted."""
 
     maker: object
     fragment: Fragment | None
@@ -55,18 +55,18 @@ Unparsed = Fragment | UnparsedHistory | StepCount
 
 
 class NamePool(Struct, eq=False):
-    """The names of a program, none twice."""
+    """The names in use in a program, and fresh ones."""
 
     used: set[str]
     lambda_params: list[str] = field(default_factory=list[str])  # the parameters of lambdas
 
     def valid_identifier(self, wanted: str) -> str:
-        """The word that is nearest to a name."""
+        """The valid identifier nearest to a name."""
         base = re.sub(r"\W", "_", wanted).strip("_") or "t"
         return base if VALID_IDENTIFIER.fullmatch(base) else f"t_{base}"
 
     def fresh(self, wanted: str) -> str:
-        """A name like the one wanted. Words of the language and names in use get a number."""
+        """A new name like the wanted one, with a number if that is a keyword or in use."""
         base = self.valid_identifier(wanted)
         found, count = base, 1
         if base == "t":
@@ -79,7 +79,7 @@ class NamePool(Struct, eq=False):
 
 
 class Unparser(Struct, eq=False):
-    """Writes the statements of one graph. Those of regions in it are written by spellers within."""
+    """Writes the statements of one graph. Its regions are written by unparsers of their own."""
 
     names: NamePool
     note: LineComment
@@ -91,23 +91,24 @@ class Unparser(Struct, eq=False):
     last: Eqn | None = None
     eqns: Sequence[Eqn] = ()  # the equations of the graph
     results: tuple[Value, ...] = ()
-    single_expression: bool = False  # whether everything is one expression
+    single_expression: bool = False  # whether everything must be one expression
     nested: bool = False  # whether it writes a region
-    hidden: frozenset[str] = frozenset()  # names that the program gives another meaning
-    counted_loops: set[Value] = field(default_factory=set[Value])  # counts of steps that are read by name
-    read_as_array: set[Value] = field(default_factory=set[Value])  # what is read otherwise than step by step
-    unchecked: list[bool] = field(default_factory=lambda: [False])  # whether something indexes without a check
+    hidden: frozenset[str] = frozenset()  # names of the library that the program redefines
+    counted_loops: set[Value] = field(default_factory=set[Value])  # step counts that are read by name
+    read_as_array: set[Value] = field(default_factory=set[Value])  # outputs of loops that not only loops read
+    # Whether something is indexed without a check; shared with the unparsers of regions.
+    unchecked: list[bool] = field(default_factory=lambda: [False])
 
     def for_region(self) -> Unparser:
-        """A speller for a region: it knows nothing of what is outside but the names."""
+        """An unparser for a region, which shares only the names with this one."""
         return Unparser(
             self.names, self.note, self.user_names, unchecked=self.unchecked, nested=True, hidden=self.hidden
         )
 
-    # ---- a graph
+    # ---- Statements
 
     def graph(self, graph: Graph) -> None:
-        """Write all statements of a graph whose params are known. What is used once may be left in `env`."""
+        """Write all statements of a graph whose params are in `env`. A value used once may stay an expression there."""
         from difflang.unparse.rule_registry import rule_for
 
         self.eqns, self.last, self.results = graph.eqns, graph.eqns[-1] if graph.eqns else None, graph.results
@@ -128,7 +129,7 @@ class Unparser(Struct, eq=False):
                 )
 
     def inline_or_bind(self, eqn: Eqn, result: Value, words: Fragment) -> Fragment:
-        """The words themselves where they may stand in a larger expression, else a name for them."""
+        """The fragment itself if it may be part of a larger expression, else a name bound to it."""
         if words.is_atomic or IOTA_CALL.fullmatch(words.text) or eqn.op.name in ALWAYS_INLINE or not self.uses[result]:
             return words
         if self.is_block_value(eqn, result):
@@ -138,38 +139,39 @@ class Unparser(Struct, eq=False):
         return self.emit_let(result, words, eqn.span)
 
     def has_user_name(self, result: Value) -> bool:
-        """Whether the user knows a value by name, and it is not written into a variable that has it."""
+        """Whether a value has a user's name that is not already that of a variable it is assigned to."""
         hint = self.user_name(result)
         return bool(hint) and not (
             self.nested and (result in self.results or self.names.valid_identifier(hint) in self.names.used)
         )
 
     def is_block_value(self, eqn: Eqn, result: Value) -> bool:
-        """Whether it is all that a block gives, and made last: then it needs no name."""
+        """Whether it is the only result of a block and its last equation: then it needs no name."""
         return self.nested and self.last is eqn and self.results == (result,) and self.uses[result] == 1
 
     def user_name(self, value: Value) -> str:
-        """The user's name for a value, if there is one. A key that a call draws with is not what the call gives."""
+        """The user's name for a value, if there is one."""
+        # A derived key has the hint of the call that draws with it, which names the result, not the key.
         if value.type == KEY:
             return ""
         return self.user_names.get(value, "") or value.hint
 
     def emit_let(self, value: Value, words: Fragment, span: Span) -> Fragment:
-        """Bind a name to the words."""
+        """Bind a name to the fragment by a `let` statement."""
         words = with_dtype(words)
         text = self.names.fresh(self.user_name(value) or "t")
         self.emit(f"let {text} = {words.text}", span)
         return Fragment(text, 11, words.shape, words.dtype, folded_key=words.folded_key)
 
     def emit(self, text: str, span: Span | None = None) -> None:
-        """Write a statement, with the line that it comes from behind it."""
+        """Write a statement, with its source line as a comment."""
         comment = self.note(span) if span is not None else ""
         self.lines.append(f"{text}  # {comment}" if comment else text)
 
-    # ---- values
+    # ---- Values
 
     def words(self, value: Value) -> Fragment:
-        """A value as it is known."""
+        """The fragment of a value, perhaps without the axes along which it is broadcast."""
         found = self.env[value]
         if isinstance(found, StepCount) and found.fragment is not None:
             return found.fragment
@@ -178,13 +180,14 @@ class Unparser(Struct, eq=False):
         return found
 
     def full_shape(self, value: Value) -> Fragment:
-        """A value with all its axes. What a loop of known length keeps is an array, whatever the graph holds it in."""
+        """The fragment of a value with all its axes."""
+        # The history of a loop of known length is an array in the language.
         if isinstance(value.type, History):
             return with_dtype(self.words(value))
         return with_full_shape(self.words(value), tensor_type(value))
 
     def as_name(self, value: Value, *, whole: bool = False) -> Fragment:
-        """A value as a name, so that it may be written more than once."""
+        """A value as a name, so that it can be written more than once."""
         words = self.full_shape(value) if whole else self.words(value)
         if not words.is_atomic and not self.single_expression:
             words = self.emit_let(value, words, self.at)
@@ -192,7 +195,7 @@ class Unparser(Struct, eq=False):
         return words
 
     def bind_name(self, text: str, value: Value) -> None:
-        """From here on the value is called so."""
+        """Use a name for the value from here on."""
         self.env[value] = name_fragment(text, tensor_type(value))
 
 
@@ -204,7 +207,7 @@ def tensor_type(value: Value) -> Tensor:
 
 
 def count_uses(graph: Graph) -> Counter[Value]:
-    """How often each value is read; what a region reads counts as often."""
+    """The number of uses of each value; an operand of a region op counts twice, so that it gets a name."""
     uses: Counter[Value] = Counter(graph.results)
     for eqn in graph.eqns:
         for value in eqn.operands:
@@ -213,12 +216,12 @@ def count_uses(graph: Graph) -> Counter[Value]:
 
 
 def tuple_text(parts: Sequence[str]) -> str:
-    """One text alone, several as a tuple."""
+    """One text by itself, several as a tuple."""
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def counted_loop_lengths(graph: Graph) -> set[Value]:
-    """The numbers of steps that are read by more than loops which go through what was kept in them."""
+    """The values that something reads besides the limits of loops over histories: step counts that need a name."""
     found = set(graph.results)
     for eqn in graph.eqns:
         found.update(eqn.operands[1:] if is_history_scan(eqn) else eqn.operands)
@@ -226,7 +229,7 @@ def counted_loop_lengths(graph: Graph) -> set[Value]:
 
 
 def values_read_as_arrays(graph: Graph) -> set[Value]:
-    """The values that are read by more than loops which go through what one loop kept, an item at each step."""
+    """The values that something reads besides loops that read items of one loop's outputs step by step."""
     found, makers = set(graph.results), dict[Value, Eqn]()
     for eqn in graph.eqns:
         is_loop = eqn.op.name == "loop"
@@ -239,7 +242,7 @@ def values_read_as_arrays(graph: Graph) -> set[Value]:
 
 
 def is_history_scan(eqn: Eqn) -> bool:
-    """Whether an equation is a loop that reads something at each step, and not the number of that step."""
+    """Whether an equation is a loop that reads only histories step by step, and not its index."""
     if eqn.op.name != "loop":
         return False
     step, xs = eqn.regions[0], eqn.operands[1 + eqn.attrs["consts"] + eqn.attrs["carry"] :]
