@@ -93,6 +93,7 @@ class HolomorphyAnalysis:
     def through_function(self, eqn: Eqn, paths: list[HolomorphicPath]) -> Sequence[HolomorphicPath]:
         """A derivative, a declared rule or a solve of the function in a region. Any other op loses holomorphy."""
         match eqn.op.name:
+            # These regions have no slots: how operands map to params depends on the operator.
             case "jvp" | "jet":
                 return self.through_derivative(eqn, paths)
             case "ruled":

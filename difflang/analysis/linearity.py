@@ -55,6 +55,9 @@ def prove_linear(graph: Graph, linear: Sequence[bool]) -> None:
             raise NotLinear(LinearityFault.RESULT, next((e for e in graph.eqns if result in e.results), None))
 
 
+# ---- The proof
+
+
 class LinearityProof:
     """Walks a graph and its regions, each once for each combination of statuses of its params."""
 
@@ -91,6 +94,7 @@ class LinearityProof:
         assert eqn.op.region_dataflow is not None
         slots = eqn.op.region_dataflow(eqn).slots
         inside = {s.operand for s in slots}
+        # Operands in no slot are predicates, limits and counts: they may not depend on the linear params.
         for i, status in enumerate(given):
             if i not in inside and status is LinearityStatus.LINEAR:
                 raise NotLinear(LinearityFault.CONDITION, eqn, i)
@@ -140,6 +144,9 @@ def join_statuses(eqn: Eqn, statuses: Sequence[LinearityStatus]) -> LinearitySta
     return kinds.pop() if kinds else LinearityStatus.ZERO
 
 
+# ---- Statuses of single equations
+
+
 def region_status(eqn: Eqn, given: Statuses) -> LinearityStatus:
     """The status of an equation with regions of unknown dataflow: a derivative, in checked graphs, or a rule."""
     if LinearityStatus.LINEAR not in given:
@@ -171,6 +178,7 @@ def linear_op_status(eqn: Eqn, given: Statuses, linear: Sequence[bool]) -> Linea
         if status is LinearityStatus.LINEAR and not here:
             raise NotLinear(LinearityFault.FUNCTION, eqn, i)
     inside = [s for s, here in zip(given, linear, strict=True) if here]
+    # A product is zero if one factor is, and linear if exactly one factor is; a sum needs all terms linear.
     if eqn.op.linear_in_each:
         return product_status(eqn, inside, given)
     if all(s is LinearityStatus.ZERO for s in inside):

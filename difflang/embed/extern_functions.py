@@ -82,6 +82,7 @@ def is_unhandled_record(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], (DifflangError, KeyboardInterrupt))
 
 
+# JAX logs every exception of a callback; ours reach the user as diagnostics.
 logging.getLogger("jax._src.callback").addFilter(is_unhandled_record)
 
 
@@ -128,6 +129,9 @@ def read_only_view(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     seen = x.view()
     seen.flags.writeable = False
     return seen
+
+
+# ---- 64-bit values as 32-bit words
 
 
 def is_x64_enabled() -> bool:

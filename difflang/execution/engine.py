@@ -53,6 +53,7 @@ class Engine(Struct, frozen=True):
         With `guard` the last result is the number of the failed check, in place of the whole failure.
         Errors: DL1012 if a memory limit cannot be kept.
         """
+        # Imported late: the interpreter of host statements needs none of it, and start-up would be slower.
         from difflang.lower.lowering_pipeline import finalize_graph
         from difflang.plan.budget_search import memory_limit
         from difflang.plan.compile_within_limit import compile_within_limit
@@ -75,6 +76,7 @@ class Engine(Struct, frozen=True):
         return lambda graph, says: self.run_finished(finalize_graph(graph, capacity, explained=True), says)
 
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
+        # Compiling takes a hundred times as long as interpreting a small graph once.
         if self.name == "interpret" or is_small_graph(ready):
             if self.profile is not None and self.name == "interpret" and not is_small_graph(ready):
                 return self.profile.interpreted(ready, says)

@@ -86,6 +86,7 @@ class ReplayRun(Struct):
         return [cast(x, r.type) for x, r in zip(found, eqn.results, strict=True)]
 
     def decide(self, eqn: Eqn, source: Eqn, operands: list[Array]) -> list[Array]:
+        # Decisions are matched by their order: two runs on the same path make the same ones.
         at, path = len(self.decisions), self.path
         kept = None if path is None or (eqn.op is stop and not self.mode.keep_stops) else path[at]
         if kept is None:
@@ -132,6 +133,7 @@ def perturb_array(array: Array, rng: np.random.Generator, amount: float) -> Arra
 
 def random_signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Random numbers of either sign with magnitudes between a half and one."""
+    # Never near zero: every value has to be perturbed noticeably.
     even = rng.random(shape)
     return even - (even < 0.5)
 

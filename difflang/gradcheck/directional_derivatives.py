@@ -69,6 +69,9 @@ def cast_arguments(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
 
 
+# ---- Runs in extended precision
+
+
 class PreciseRun(Struct, frozen=True, eq=False):
     """A graph interpreted in its own numbers, then in wide ones along the same path."""
 
@@ -87,6 +90,7 @@ class PreciseRun(Struct, frozen=True, eq=False):
     ) -> PreciseRun:
         exact = [cast(x, wide_type(p.type)) for x, p in zip(exact, graph.params, strict=True)]
         arrays = cast_arguments(graph, exact)
+        # The run in the program's own numbers decides the path; the wide run follows it.
         first = ReplayRun()
         own = first(graph, *arrays)
         widening = GraphWidening()
@@ -130,6 +134,9 @@ class PreciseRun(Struct, frozen=True, eq=False):
                 off = np.abs(self.flat_results(places, like, shaken) - exact) / AMOUNT
             found = np.where(np.isfinite(off), np.fmax(found, off), found)
         return np.where(np.isfinite(found), found, 0)
+
+
+# ---- Derivatives along a direction
 
 
 class DirectionalDerivative(Struct, frozen=True):
@@ -210,7 +217,7 @@ class GraphAtPoint:
         cotangents = [normalize_direction(random_direction(rng, y), y) for y in self.values]
         push = PreciseRun.evaluate(self.push, [*self.exact, *tangents])
         pull = PreciseRun.evaluate(self.pull, [*self.exact, *cotangents])
-        if self.size is None:
+        if self.size is None:  # the same for all directions
             self.size = self.primal.sensitivities(rng, self.moving)
         found = estimate_slopes(
             lambda t, watch: self.results_along(tangents, t, watch), self.size, max(self.primal.epsilon, EPSILON)

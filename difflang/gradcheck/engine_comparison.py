@@ -60,6 +60,9 @@ class CheckState(Protocol):
     def accept_difference(self, found: DerivativeComparison, why: str) -> None: ...
 
 
+# ---- Programs of a function
+
+
 class FinalizedProgram(Struct, frozen=True):
     """A finished graph, and its compiled program if there is one."""
 
@@ -122,6 +125,7 @@ class ModePrograms(Struct, frozen=True):
             return None
         met: RecordedOperands = {}
         ReplayRun(recorded_operands=met)(program.graph, *program.arrays)
+        # First equations by themselves, then histories, which no program returns; last, truncated programs.
         fault = FaultSearch(met, self.work.rng).find_lowering_fault(
             program.graph, self.work.pipeline.compile
         ) or self.find_history_fault(program)

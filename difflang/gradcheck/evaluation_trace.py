@@ -83,6 +83,7 @@ class EvaluationTrace:
             return self.run(eqn.regions[0], operands)
         if eqn.op is cond:
             return self.run(eqn.regions[0 if operands[0].value else 1], operands[1:])
+        # Histories are not traced item by item: a loop that reads or writes them is one step.
         if eqn.op is loop and not any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
             return self.loop(eqn, operands, frame)
         found = self.evaluate_inactive(eqn, operands)

@@ -145,6 +145,7 @@ def random_direction(rng: np.random.Generator, like: Array) -> Array:
     size = np.sqrt(np.mean(finite * finite)) if like.size else 0.0
     size = size if size > 0 else np.longdouble(1)
 
+    # Uneven, so that two errors in different elements do not cancel.
     def numbers() -> Any:
         signs = rng.choice([-1.0, 1.0], like.shape)
         return (signs * rng.uniform(0.25, 1.0, like.shape)).astype(np.longdouble) * size

@@ -32,6 +32,7 @@ from difflang.passes.dce import dce
 
 RecordedOperands = dict[Eqn, list[list[Array]]]
 Program = Callable[..., Sequence[Any]]
+# What is compared: mode, how it is computed, and against what.
 FORWARD = ("forward mode", "exact", "differences")
 REVERSE = ("reverse mode", "exact", "forward mode")
 VALUE = ("value", "beside the derivative", "by itself")
@@ -132,6 +133,7 @@ class FaultSearch(Struct):
     def check_inactive(self, eqn: Eqn, exact: Sequence[Array], wrt: Mask) -> DerivativeFault | None:
         """The fault of an inactive op whose results do change with its operands."""
         plain = PreciseRun.evaluate(single_equation_graph(eqn), exact)
+        # No random direction: an inactive op such as `floor` is constant along any.
         directions = [np.ones_like(x) if w else None for x, w in zip(exact, wrt, strict=True)]
 
         def at(t: float, _: bool) -> Any:

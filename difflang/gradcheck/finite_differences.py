@@ -17,6 +17,7 @@ from difflang.gradcheck.decision_replay import PathDiverged
 from difflang.ir.graph import Eqn
 
 Row = np.ndarray[Any, Any]
+# Powers of two, so that the steps themselves are exact.
 STARTS = (2.0**-5, 2.0**-11, 2.0**-17, 2.0**-23, 2.0**-29)  # as fractions of the size of the arguments
 HALVINGS = 6
 GOOD = 2.0**-40  # a table with this relative error ends the search
@@ -70,6 +71,7 @@ def extrapolate(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> 
     middle = at(0.0, False)
     crossed: Eqn | None = None
     best = unknown_slopes(middle, size)
+    # First with steps that stay on the path; if all of them leave it, along the recorded path.
     for watch in (True, False):
         for start in STARTS:
             steps = start / 2.0 ** np.arange(HALVINGS)

@@ -13,6 +13,7 @@ from difflang.gradcheck.nan_provenance import NonFiniteOrigin, count_nonfinite, 
 from difflang.ir.graph import Eqn, Graph, graphs_postorder
 from difflang.ir.interpreter import evaluate
 
+# By the op that made the number.
 HINTS = {
     "log": "keep its argument above 0, as in `log(max(x, 1e-12))`",
     "div": "keep the divisor away from 0, as in `x / max(y, 1e-12)`",

@@ -86,6 +86,7 @@ class NonFiniteRun:
         bad = newly_nonfinite(array, known, self.nan_only)
         if not bad.any():
             return x
+        # One is harmless in most operations, where zero would make new infinities by division.
         if self.after is not None and self.time > self.after:
             return np.where(bad, np.ones_like(array), array)
         place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
@@ -146,9 +147,11 @@ def search_origin(graph: Graph, arrays: Sequence[Any], nan_only: bool) -> NonFin
         except StepLimitExceeded:
             return 0
 
+    # What remains with every such number replaced comes from arguments and literals.
     least = count_remaining(0)
     if not times or count_remaining(times[-1]) <= least:
         return None
+    # The number of remaining non-finite results grows with the time, so the first relevant time is found by bisection.
     low, high = 0, len(times) - 1
     while low < high:
         middle = (low + high) // 2

@@ -18,6 +18,9 @@ REPORT_IT = "this is a bug in difflang, not in the program: please report it"
 MEND_IT = "compare the rule with the body of the function"
 
 
+# ---- Comparisons
+
+
 class NumberDifference(Struct, frozen=True):
     """Two numbers that should be equal, and the difference that rounding may cause."""
 
@@ -60,6 +63,7 @@ def compare_numbers(
     with np.errstate(all="ignore"):
         apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, np.abs(got - want))
         bad = ~(apart <= allowed)
+        # The floor avoids 0 / 0 where both the number and its terms are zero.
         relative = apart / np.maximum(np.maximum(np.abs(want), size), 1e-300)
     chosen = np.ones(got.shape, np.bool_) if where is None else where
     numbers, bad = int(chosen.sum()), bad & chosen
@@ -72,6 +76,9 @@ def compare_numbers(
     return DerivativeComparison(
         *names, numbers, largest, NumberDifference(float(got[i]), float(want[i]), float(allowed[i]))
     )
+
+
+# ---- Faults and kinks
 
 
 class DerivativeFault(Struct, frozen=True):
@@ -122,6 +129,9 @@ class Kink(Struct, frozen=True):
 
     eqn: Eqn
     why: str
+
+
+# ---- The report
 
 
 class GradcheckReport(Struct, frozen=True):

@@ -124,6 +124,9 @@ class Trace(Struct, frozen=True):
     _repr_html_ = to_html
 
 
+# ---- Building the table
+
+
 def build_trace(
     graph: Graph, arrays: Sequence[Array], moves: Sequence[bool], call: str, most: int, wrt: Sequence[int]
 ) -> Trace:
@@ -142,6 +145,7 @@ def build_trace(
             tape.pull(last)
     names = TraceNames(tape, nodes, results)
     rows = [names.argument_row(n) for n in nodes if n.active] + [names.row(s, n) for s, n in names.visible_nodes]
+    # Of a long run the table shows the beginning and the end.
     start = most // 2 if len(rows) > most else len(rows)
     result = names.name_of(last) if last is not None and scalar else None
     return Trace(call, tuple(nodes[i].name for i in wrt), result, tuple(rows), (start, max(0, len(rows) - most)))
@@ -159,6 +163,7 @@ class TraceNames:
         for step in tape.steps:
             for node in step.operands:
                 readers.setdefault(node, []).append(step)
+        # Textbooks name intermediate values v1, v2, ...: another letter if an argument begins with that one.
         letter = next(c for c in "vwuzy_" if c == "_" or not any(n.name[:1] == c for n in arguments))
         self.visible_nodes: list[tuple[TraceStep, TraceNode]] = []
         self.names = {n: n.name for n in arguments if n.name}
@@ -205,6 +210,9 @@ def is_row(step: TraceStep, readers: Sequence[TraceStep | None]) -> bool:
     """Whether something outside the expression of a step reads its result."""
     inside = (step.span, step.frame)
     return any(r is None or r.eqn is None or (r.span, r.frame) != inside for r in readers)
+
+
+# ---- Formulas and numbers as text, LaTeX and JSON
 
 
 def formula_text(eqn: Eqn, operands: Sequence[str]) -> str:

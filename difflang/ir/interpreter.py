@@ -19,6 +19,7 @@ from difflang.ir.symbolic_dims import Dim
 from difflang.ir.tensor_types import DType, History, Tensor, Type
 
 Array = Any  # np.ndarray, or a list of them for a history
+
 TextSink = Callable[[int, str], None]
 """Receives a text and its site: the number of the check whose message it is, or 0 for what the program prints."""
 
@@ -108,6 +109,7 @@ def evaluate_eqn(
         found = eqn.op.reference(text_sink or discard_text, *operands, **eqn.attrs)
     else:
         found = eqn.op.reference(*operands, **eqn.attrs)
+        # The reference of an op with one result returns the array itself, not a tuple.
         if len(eqn.results) == 1:
             return [found]
     if len(found) != len(eqn.results):
@@ -116,6 +118,7 @@ def evaluate_eqn(
 
 
 def check_array(array: Array, type: Type, what: str) -> Array:
+    # References are the specification of the ops, so a wrong dtype or shape is caught where it is made.
     if isinstance(type, History):
         if not isinstance(array, list):
             raise InternalError(f"{what} returned {array!r:.60} instead of a {type}")

@@ -24,7 +24,7 @@ from difflang.ir.verify import MalformedGraph, check_graph
 
 FORMAT = "difflang-ir"
 VERSION = 1
-MAX_DEPTH = 200
+MAX_DEPTH = 200  # of nested attributes: decoding recurses
 Json = Any
 
 
@@ -89,6 +89,7 @@ class GraphEncoder:
             regions = list(map(self.encode_graph, eqn.regions))
             eqns.append([eqn.op.name, operands, encode_values(eqn.results), attrs, regions, self.encode_span(eqn.span)])
         results = [place[r] for r in graph.results]
+        # Appended after its regions, so that a decoder has seen every graph that it refers to.
         self.graphs.append([graph.name, encode_values(graph.params), eqns, results])
         self.numbers[graph] = len(self.graphs) - 1
         return self.numbers[graph]

@@ -52,6 +52,7 @@ def checkpoint_dataflow(eqn: Eqn) -> RegionDataflow:
     """`checkpoint(*operands) {body}`."""
     operands = [RegionSlot(i, (i,), invariant=True) for i in range(len(eqn.operands))]
     results = [RegionSlot(returns=(j,), result=j, counted="results") for j in range(len(eqn.results))]
+    # Returned values without a result are what the block saves for reverse mode.
     saved = [RegionSlot(returns=(j,)) for j in range(len(eqn.results), len(eqn.regions[0].results))]
     return RegionDataflow((*operands, *results, *saved), never_inlined=True)
 
@@ -99,6 +100,7 @@ def loop_dataflow(eqn: Eqn) -> RegionDataflow:
         at = 1 + consts + k
         slots.append(RegionSlot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
     slots += [RegionSlot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
+    # Results are the step count, carries, outputs of arrays, and last those of histories, which are counted.
     ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("history_outputs", 0)
     counted = [""] * (len(ys) - again) + ["history_outputs"] * again
     slots += [RegionSlot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]

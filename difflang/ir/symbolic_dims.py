@@ -25,6 +25,8 @@ class FloorDiv(Struct, frozen=True):
         return f"{parenthesized(self.lhs)} // {parenthesized(self.rhs)}"
 
 
+# ---- Polynomials
+
 Atom = str | FloorDiv
 Monomial = tuple[Atom, ...]  # a sorted product of atoms, () for the constant term
 
@@ -57,6 +59,7 @@ class Poly(Struct, frozen=True):
                 total[product] = total.get(product, 0) + a * b
         return dim_from_terms(total)
 
+    # Comparing symbolic sizes has no answer in general; without this, Python would fall back to a TypeError.
     def __lt__(self, other: object) -> bool:
         raise UnknownSize(f"the size `{self}`")
 
@@ -101,6 +104,7 @@ def polynomial_terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
 
 
 def dim_from_terms(terms: Mapping[Monomial, int]) -> Dim:
+    # A canonical order of terms makes equal polynomials equal structs, and gives them one text.
     left = {m: c for m, c in terms.items() if c}
     if not left:
         return 0

@@ -47,6 +47,7 @@ class BatchedLoop(Struct, frozen=True):
         consts, given = operands[: form.consts], operands[form.consts :]
         has = batched[1 + form.consts :]
         state = self.add_batch_axes(given, has)
+        # The first carry counts the steps of each instance.
         if self.ends_independently:
             state = [limit.home.const(0, Tensor(INDEX.dtype, (self.batch_size,))), *state]
         types = [INDEX, *[v.type for v in (*consts, *state)]]

@@ -106,6 +106,7 @@ class LoopContractionPlan(Struct, frozen=True, eq=False):
     def emit(self, eqns: list[Eqn]) -> dict[Value, Value]:
         """Append the loop and the contractions after it; returns the replacements of its sums."""
         eqn, (step,) = self.eqn, self.eqn.regions
+        # The loop keeps the terms that stay, and gives the factors of the others as further outputs.
         results, rest = list(step.results), list(step.eqns)
         for i, (terms, _) in self.sums.items():
             results[i] = add_terms(terms, rest, eqn)

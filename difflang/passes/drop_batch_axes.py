@@ -63,7 +63,7 @@ class NamedAxesProduct(Struct, frozen=True):
         x, y = (tensor_type(v).rank for v in dot.operands)
         lhs, rhs = list(range(x)), list(range(x, x + y))
         for name in ("batch", "contract"):
-            for a, b in zip(*attr_axes_pair(dot, name), strict=True):
+            for a, b in zip(*attr_axes_pair(dot, name), strict=True):  # shared axes get one number
                 rhs[b] = lhs[a]
         batch = [lhs[a] for a in attr_axes_pair(dot, "batch")[0]]
         left = [name for name in (*lhs, *rhs) if (name in lhs) != (name in rhs)]
@@ -140,6 +140,7 @@ class BatchAxisLevel:
         """The terms under a sum over axes, if all but one are contractions with those axes in their batch."""
         axes = int_tuple(eqn.attrs["axes"])
         found = [self.batched_term(v, axes) or v for v in sum_terms(eqn.operands[0], self.made, self.readers)]
+        # One other term may remain: it is summed by itself and added.
         others = sum([isinstance(t, Value) for t in found])
         return found if axes and others <= 1 and others < len(found) else []
 

@@ -81,6 +81,8 @@ class HistoryRewriter:
 
     def rewrite(self, eqn: Eqn) -> bool:
         """Append the equation on histories; False if there is none."""
+        # Elaboration uses the capacity in four ways only: as a constant, as the length of a loop, in a comparison, and
+        # as the size of arrays. Anything else cannot be rewritten.
         op, rooms = eqn.op.name, [v in self.capacities for v in eqn.operands]
         new = eqn.replace_operands(self.to)
         new = new.with_regions([self.done[r] for r in eqn.regions]) if eqn.regions else new

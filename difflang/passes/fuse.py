@@ -76,6 +76,7 @@ class FusionClusters:
 
     def enter(self, eqn: Eqn, kind: FusionKind) -> None:
         """Put an equation into the cluster that it joins, or into a new one."""
+        # Only clusters that it reads directly are candidates, the earliest first.
         near = bit_indices(self.dependencies(eqn.operands))
         cluster = next((c for c in map(self.clusters.__getitem__, near) if self.can_join(eqn, kind, c)), None)
         if cluster is None:
@@ -134,6 +135,7 @@ def fuse_level(graph: Graph) -> Graph:
         cluster = clusters.of.get(eqn)
         if cluster is None or len(cluster.eqns) == 1:
             nodes.append(eqn)
+        # The fused equation stands where the last of them stood; sorting moves its readers behind it.
         elif eqn is cluster.eqns[-1]:
             nodes.append(cluster.kind.build(cluster.eqns, to))
     return graph.with_eqns(topological_order([node.replace_operands(to) for node in nodes])).replace_results(to)

@@ -19,6 +19,7 @@ def inline(graph: Graph) -> Graph:
 
 class Inliner:
     def __init__(self, graph: Graph) -> None:
+        # A function that is called once is always inlined; only shared ones would be copied.
         self.shared = set(shared_graphs(graph))
         self.done: dict[Graph, Graph] = {}
 

@@ -198,6 +198,7 @@ def plan_product(product: Eqn, summed: Axes, made: MakerMap) -> ContractionPlan 
         return None
     shape = tensor_type(product.results[0]).shape
     lhs, rhs = (strip_broadcasts(v, made) for v in product.operands)
+    # Axes of both factors are contracted or batched; those of one factor alone are rows, or summed afterwards.
     both = [a for a in lhs.axes if a in rhs.axes]
     over = tuple([a for a in both if a in summed])
     shared = tuple([a for a in range(len(shape)) if a in both and a not in summed])
@@ -206,6 +207,7 @@ def plan_product(product: Eqn, summed: Axes, made: MakerMap) -> ContractionPlan 
     if not over or not everywhere or 0 in shape or not is_profitable(lhs, rhs, shape, made):
         return None
     plan = ContractionPlan(lhs, rhs, over, shared, later)
+    # Of both orders of the factors, the one whose result needs no transpose.
     return min(plan, plan.swapped, key=has_permuted_axes)
 
 
@@ -355,6 +357,7 @@ def plan_window_sum(eqn: Eqn, made: MakerMap) -> WindowSum | None:
     if len(found) < len(places) or summed[0] >= len(grid) or not 0 < grid[summed[0]] <= MAX_WINDOW:
         return None
     window = WindowSum(x, tuple(found), int_tuple(gather.attrs["axes"]), grid, summed[0])
+    # If the first and the last element of all windows are slices, so are those in between.
     trial = Builder()
     ends = [window.part(trial, trial.param(x.type), k) for k in (0, grid[summed[0]] - 1)]
     return window if None not in ends else None

@@ -36,6 +36,7 @@ def budget_error(
     # Inside JAX's transformations the buffers have no lines of the program: take the line that computes the most.
     if not labels and (made := largest_line(graph)) is not None:
         labels = [Label(lines[made], "peak memory is reached here")]
+    # Rounded up, so that the limit that the message suggests is enough.
     has, needs = format_bytes(limit), format_bytes(least, up=True)
     if has == needs:  # equal when rounded
         has, needs = f"{limit:,} B", f"{least:,} B"

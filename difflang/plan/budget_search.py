@@ -121,6 +121,9 @@ class BudgetPlanner:
         raise budget_error(self.graph, limit, predicted, least or predicted.peak, room, predicted=not least)
 
 
+# ---- One segmentation
+
+
 class SegmentedPlanner:
     """Plans for one graph with one segmentation."""
 
@@ -265,6 +268,8 @@ class SegmentedPlanner:
     def fallback(self) -> MemoryPlan:
         """The plan that fits if any does, though a quicker one may fit as well."""
         return replace(self.smallest, greedy=True)
+
+    # ---- Bytes and times of policies
 
     def loop_table(self, eqn: Eqn) -> OptionTable[SavePolicy]:
         """The save policies of a loop, with their bytes and times."""

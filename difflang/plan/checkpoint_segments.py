@@ -24,6 +24,7 @@ from difflang.passes.inline import is_inlinable_call, splice
 
 T = TypeVar("T")
 
+# Ops that are cheap on arguments: XLA fuses them into their readers.
 VIEW_OPS = frozenset({"slice", "reshape", "transpose", "convert"})
 
 
@@ -59,6 +60,7 @@ def inline_calls(graph: Graph, max_eqns: int) -> Graph:
     if not any(map(is_inlinable_call, graph.eqns)):
         return graph
     order, _ = graphs_postorder(graph)
+    # Sizes first: calls of calls may grow exponentially, and a count costs little.
     sizes: dict[Graph, int] = {}
     for inner in order:
         sizes[inner] = sum([sizes[e.regions[0]] if is_inlinable_call(e) else 1 for e in inner.eqns])
@@ -90,6 +92,7 @@ def find_segments(graph: Graph, count: int) -> list[CheckpointSegment]:
     runs = recomputable_runs(rest)
     whole = sum([total_bytes(e.results) for run in runs for e in run])
     alive = dict(zip(rest, live_bytes_after(graph, rest), strict=True))
+    # Each run gets segments in proportion to the bytes that it makes.
     for run in runs:
         share = round(count * sum([total_bytes(e.results) for e in run]) / max(1, whole))
         edges = [0, *choose_cuts([total_bytes(e.results) for e in run], [alive[e] for e in run], share), len(run)]
@@ -135,6 +138,7 @@ def live_bytes_after(graph: Graph, eqns: Sequence[Eqn]) -> list[int]:
     """After each equation, the bytes of their results that are live."""
     last = {v: i for i, e in enumerate(eqns) for v in e.operands}
     last |= dict.fromkeys(graph.results, len(eqns))
+    # A value adds its bytes where it is made and takes them back at its last use: a running sum gives the live bytes.
     change = [0] * (len(eqns) + 1)
     for i, eqn in enumerate(eqns):
         for v in eqn.results:
@@ -189,6 +193,7 @@ def checkpoint_segments(
         if piece is None:
             eqns += rewrite_eqn(eqn)
         elif eqn is piece.eqns[0]:
+            # The results of a segment are the values that something outside it reads.
             made = [v for e in piece.eqns for v in e.results if read_by.get(v, set()) - {piece}]
             if made:
                 inner = identity if blocks[piece].get("min_cut") else rewrite_body

@@ -162,6 +162,7 @@ def best_segments(body: Graph, cutting: Segmentation) -> list[CheckpointSegment]
         parts = find_segments(body, number)
         most = max([segment_bytes(p, cutting.deep) for p in parts], default=whole)
         found.setdefault(boundary_bytes(body, parts) + most, parts)
+    # The memory of a segmentation: all boundaries, and the residuals of the largest segment.
     best = sorted([takes for takes in found if takes < whole])
     return found[best[cutting.number]] if cutting.number < len(best) else []
 

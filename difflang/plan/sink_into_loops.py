@@ -41,6 +41,7 @@ class LoopSinking(Struct):
         if not form.exact or form.history_outputs or len(self.loop.regions) != 1:
             return self.loop
         at = form.parts(self.loop.operands)
+        # Only arrays that nothing else reads: otherwise they stay in memory anyway.
         once = Counter(at.xs)
         made_of = {x: self.leaf_operands(x) for x in dict.fromkeys(at.xs) if once[x] == self.reads[x]}
         moved = {x: leaves for x, leaves in made_of.items() if is_smaller(leaves[1], x)}
@@ -59,6 +60,7 @@ class LoopSinking(Struct):
         eqn = self.makers.get(x)
         if eqn is None or (self.reads[x] > 1 and eqn.op not in (broadcast, const)):
             return [], [x]
+        # Descend through equations whose items are independent; stop at the others.
         wholes = full_operands(eqn)
         if wholes is None:
             return [], [x]
@@ -112,6 +114,7 @@ def full_operands(eqn: Eqn) -> tuple[bool, ...] | None:
         ):
             return None
         return (0 not in axes,)
+    # The first axis of a product without batch axes is a row of its left factor, unless that axis is contracted.
     if eqn.op is dot_general and eqn.attrs["batch"] == ((), ()):
         return None if 0 in eqn.attrs["contract"][0] else (False, True)
     return None

@@ -148,6 +148,9 @@ def convert_python_number(given: complex, type: Tensor, name: str) -> Array:
     return array
 
 
+# ---- Errors and hints
+
+
 def overflow_error(given: complex, type: Tensor, name: str) -> DifflangError:
     dtype = numpy_dtype(type.dtype)
     if type.dtype.kind in ("int", "uint"):

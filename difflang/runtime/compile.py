@@ -169,6 +169,9 @@ class Executable:
         return self.compiled
 
 
+# ---- Prints and callbacks, which end after the program's results are there
+
+
 def host_transfers(graph: Graph) -> list[Eqn]:
     """The equations that move a value to the host."""
     return [eqn for g in graphs_postorder(graph)[0] for eqn in g.eqns if eqn.op.name == "to_host"]
@@ -220,6 +223,9 @@ def compile_graph(
 ) -> Executable:
     """A callable for one concrete graph, on that device or the default one; see `Executable`."""
     return Executable(graph, device, on_print, deterministic=deterministic, low_memory=sparing)
+
+
+# ---- Tracing and lowering
 
 
 def lower_for_platform(graph: Graph, platform: str, *, debug_info: bool = False) -> str:

@@ -249,6 +249,7 @@ def parse_stack_frames(text: str) -> dict[int, SourceLine]:
             tables[title][int(found[1])] = told if found[2] is None else found[2]
         elif row and title:
             title = ""
+    # Lowering runs each equation in a function of this name, whose line is the equation's source line.
     ours = {n for n, name in tables["FunctionNames"].items() if name == FRAME_NAME}
     lines: dict[int, SourceLine] = {}
     for number in tables["StackFrames"]:

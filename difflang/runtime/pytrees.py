@@ -41,6 +41,7 @@ def flatten_jax_tree(tree: Any) -> tuple[list[Any], Any]:
 def flatten_tree(tree: Any) -> tuple[list[Any], Any]:
     """The leaves of a structure, and a hashable description of the rest."""
     leaves, structure = flatten_jax_tree(tree)
+    # JAX takes an unregistered dataclass for a leaf: flatten it by its fields, as the language's structs are.
     if any(dataclasses.is_dataclass(x) and not isinstance(x, type) for x in leaves):
         return flatten_tree(jax.tree_util.tree_map(dataclass_to_fields, tree))
     return leaves, structure
@@ -61,6 +62,9 @@ def dataclass_to_fields(leaf: Any) -> Any:
 def tree_of_slots(leaves: Sequence[Any], structure: Any) -> Any:
     """The structure with each leaf in a `LeafSlot`."""
     return jax.tree_util.tree_unflatten(structure, [LeafSlot(i, x) for i, x in enumerate(leaves)])
+
+
+# ---- Keys of specializations
 
 
 def leaf_key(leaf: Any) -> Hashable:
@@ -107,6 +111,9 @@ def has_multi_device(leaves: Sequence[Any]) -> bool:
 def is_tracing() -> bool:
     """Whether a JAX transformation is active that traces every new value."""
     return isinstance(jax.numpy.zeros((), np.float32), Tracer)
+
+
+# ---- Types, paths and conversions
 
 
 def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:

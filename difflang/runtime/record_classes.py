@@ -32,6 +32,7 @@ class VariantShape(NamedTuple):
     shape: RecordShape
 
 
+# Weak, so that the classes of a reloaded module do not stay alive.
 CLASSES: WeakValueDictionary[RecordShape | VariantShape, type] = WeakValueDictionary()
 """The latest class of each shape, and of each variant."""
 

@@ -41,6 +41,7 @@ class TraceSampler:
         self.samples: list[TraceSample] = []
         self.failed = ""  # why tracing stopped
         self.began = 0.0
+        # `ready`: the first sample has begun, so the call may start. `over`: the call has ended.
         self.over = threading.Event()
         self.ready = threading.Event()
         self.thread = (
@@ -104,6 +105,7 @@ class TraceSampler:
             size = self.stop_trace(begin, self.elapsed)
             if self.failed:
                 return
+            # The rate of events is unknown at first, and may change: grow at most twofold.
             length = min(
                 2 * length,
                 length * TARGET_TRACE_BYTES / max(size, 1),

@@ -21,6 +21,9 @@ from difflang.runtime.record_classes import RecordShape, choice_builder
 ValueBuilder = Callable[[Iterator[Any]], Any]
 
 
+# ---- Layouts
+
+
 class LeafLayout(Struct, frozen=True):
     """An array, or a random key."""
 
@@ -109,6 +112,9 @@ ValueLayout = (
     LeafLayout | TupleLayout | RecordLayout | UnionLayout | StaticLayout | TextLayout | RangeLayout | FunctionLayout
 )
 UNIT_LAYOUT = TupleLayout(())
+
+
+# ---- Leaves, and layouts of tangents
 
 
 def leaves_of(layout: ValueLayout) -> Iterator[LeafLayout | Tensor | None]:

@@ -27,6 +27,9 @@ from difflang.unparse.unparser import Unparser, tensor_type
 LARGE_SIZE = 1000  # stands for a symbolic size: larger than the offsets in programs
 
 
+# ---- Constants
+
+
 @unparse_rule("const")
 def const(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     return [number_fragment(eqn.attrs["value"], tensor_type(eqn.results[0]))]
@@ -166,6 +169,7 @@ def format_axes(axes: Sequence[int]) -> str:
 def concat(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     axis, type = eqn.attrs["axis"], tensor_type(eqn.results[0])
     numbers = [speller.words(v) for v in eqn.operands]
+    # Numbers joined into a vector are a list literal.
     single = axis == 0 and type.rank == 1 and all(tensor_type(v).shape == (1,) for v in eqn.operands)
     if single and all(w.shape == () for w in numbers):
         listed = ", ".join(w.text for w in common_dtype(numbers))
@@ -174,6 +178,9 @@ def concat(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     if len(parts) == 1:
         return parts
     return [call_fragment("concat", *parts, shape=type.shape, dtype=type.dtype, more=f"axis = {axis}" if axis else "")]
+
+
+# ---- Slices and pads
 
 
 @unparse_rule("slice")
@@ -224,6 +231,7 @@ def pad_fragment(
         x, low, high = crop_ends(x, shape, low, high)
     if not any((*low, *high)):
         return Fragment(x.text, POSTFIX if has_negative_pads(*how[:2]) else x.level, result, x.dtype)
+    # The program may define a function `pad` of its own.
     if "pad" in speller.hidden:
         return dilate_by_assignment(speller, x, filler, x.shape, low, high, (0,) * len(shape))
     more = f"{format_sizes(low)}, {format_sizes(high)}"
@@ -344,6 +352,9 @@ def axis_to_front(speller: Unparser, value: Value, axis: int) -> Fragment:
     text = speller.names.fresh("t")
     speller.emit(f"let {text} = transpose({x.text}, axes = {order})", speller.at)
     return Fragment(text, ATOM, tuple([x.shape[a] for a in order]), x.dtype)
+
+
+# ---- Sorting and FFTs
 
 
 @unparse_rule("argsort")

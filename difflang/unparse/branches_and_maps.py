@@ -96,6 +96,7 @@ def comprehension(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     lines, results = region_block(speller, body, known)
     value = tuple_text([r.text for r in results])
     text = f"[for {index} in 0..{size_text(length)} => {brace_block(lines, value) if lines else value}]"
+    # A comprehension without statements is an expression, and may be part of a larger one.
     if len(eqn.results) == 1 and not lines:
         (result,) = eqn.results
         return [Fragment(text, ATOM, tensor_type(result).shape, tensor_type(result).dtype)]

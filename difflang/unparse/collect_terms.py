@@ -27,6 +27,7 @@ class SumOfProducts(Struct, frozen=True):
     def plus(self, other: SumOfProducts, sign: float = 1.0) -> SumOfProducts:
         total = dict(self.terms)
         for powers, amount in other.terms.items():
+            # Like terms may have their factors in another order; the first order stays.
             like = next((p for p in total if set(p) == set(powers)), powers)
             total[like] = total.get(like, 0.0) + sign * amount
         return SumOfProducts({p: a for p, a in total.items() if a != 0.0})

@@ -85,6 +85,7 @@ def summing_comprehension(
         inner.append(f"{xi[a]} in 0..{size_text(x.shape[a])}")
     term = f"{subscripted_text(x, xi)} * {subscripted_text(y, yi)}"
     text = f"sum(for {', '.join(inner)} => {term})" if inner else term
+    # The indices are local to the comprehension, so their names are free again.
     speller.names.used.difference_update(taken)
     if not outer:
         return Fragment(text, POSTFIX, (), type.dtype)

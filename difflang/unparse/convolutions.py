@@ -50,6 +50,7 @@ def convolution(speller: Unparser, eqn: Eqn) -> list[Fragment]:
         raise CannotUnparse("a convolution of nothing")
     more = option_text(stride=at["strides"], dilation=at["kernel_dilation"], groups=at["groups"])
     gaps = tuple([d - 1 for d in at["input_dilation"]])
+    # The library's convolution has no input dilation and only symmetric padding: else the image itself is padded.
     if not any(gaps) and (edges := symmetric_padding(at["padding"])):
         image, more = x, ", ".join([more, edges] if more else [edges])
     else:
@@ -66,6 +67,7 @@ def pooling(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     image = pad_image(speller, x, at["padding"], fill, (0,) * len(at["window"]))
     stride = {} if at["strides"] == at["window"] else {"stride": at["strides"]}
     more = option_text(window=at["window"], **stride)
+    # By default the stride of a pool is its window, so a stride of 1 must be written.
     if stride and "stride" not in more:
         more += ", stride = 1"
     return [call_fragment(f"{eqn.op.name}{type.rank - 2}d", image, shape=type.shape, dtype=type.dtype, more=more)]

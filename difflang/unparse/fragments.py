@@ -24,6 +24,9 @@ OR, AND, NOT, COMPARE, RANGE, SUM, PRODUCT, MINUS, POWER, POSTFIX, ATOM = range(
 Shape = tuple[Dim, ...]
 
 
+# ---- Fragments
+
+
 class CannotUnparse(Exception):
     """Something cannot be written in the language: what, where, and a workaround."""
 
@@ -78,6 +81,9 @@ def size_factor(dim: Dim) -> str:
     return f"({dim})" if isinstance(dim, Poly) and not str(dim).isidentifier() else str(dim)
 
 
+# ---- Shapes and element types
+
+
 def broadcast_shape(*shapes: Shape) -> Shape:
     """The common shape of arrays by broadcasting. Errors: CannotUnparse if the language would reject them."""
     whole: list[Dim] = []
@@ -124,6 +130,9 @@ def sizes_text(shape: Shape) -> str:
     return ", ".join(map(size_text, shape))
 
 
+# ---- Literals and operators
+
+
 def number_fragment(value: Any, type: Tensor) -> Fragment:
     """A number literal, which stands for an array filled with it."""
     dtype = type.dtype
@@ -143,6 +152,7 @@ def number_fragment(value: Any, type: Tensor) -> Fragment:
 
 
 def real_literal(value: float, dtype: DType) -> Fragment:
+    # The shortest decimal that gives the same f32, as `0.1` and not `0.10000000149`.
     text = float_text(float(str(np.float32(value))) if dtype.bits < 64 else value)
     return Fragment(text, MINUS if text.startswith("-") else ATOM, (), dtype, shows_dtype=False)
 

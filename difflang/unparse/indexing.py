@@ -86,6 +86,9 @@ def mutable_copy(speller: Unparser, eqn: Eqn, value: Value) -> str:
     return text
 
 
+# ---- Gathers and scatters
+
+
 @unparse_rule("gather")
 def gather(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """`x[i, j]`, transposed if needed."""
@@ -186,6 +189,9 @@ def scatter_product(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     speller.emit(f"for {step} in 0..{length} {{\n{text}[{', '.join(at)}] *= {factors.text}[{step}]\n}}")
     speller.names.used.discard(step)
     return [Fragment(text, ATOM, type.shape, type.dtype)]
+
+
+# ---- Which of several writes to one index counts
 
 
 @unparse_rule("last_writes")

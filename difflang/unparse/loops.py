@@ -113,10 +113,12 @@ def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
     inner = at.inner
     for p, v in zip(at.step.params[1 : 1 + at.consts], eqn.operands[1 : 1 + at.consts], strict=True):
         inner.env[p] = named_outside(speller, v)
+    # Carries are declared before the head, which may read them in the condition of a `while`.
     variables = declare_carries(at)
     head = loop_header(at)
     inner.graph(at.step)
     results = at.step.results
+    # A list of lists of different lengths is no value of the language.
     if any(isinstance(inner.env[results[at.carry + i]], UnparsedHistory) for i in at.read_outputs):
         raise CannotUnparseNestedHistory("a loop inside a loop whose length is known only at run time", eqn.span)
     items = {i: inner.full_shape(results[at.carry + i]) for i in at.read_outputs}
@@ -159,6 +161,9 @@ def write_output_arrays(at: LoopWriter, items: Mapping[int, Fragment]) -> dict[i
         at.unparser.unchecked[0] = True
         at.inner.emit(f"{names[i]}[{at.inner.words(at.index).text}] = {items[i].text}")
     return names
+
+
+# ---- Heads
 
 
 class LoopHeader(Struct, frozen=True):
@@ -246,6 +251,7 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
         if not isinstance(s, UnparsedHistory):
             continue
         text = f"reverse({s.text})" if at.backwards != s.backwards else s.text
+        # One variable for a history that is read twice.
         if text not in through:
             names.append(speller.names.fresh(at.inner.user_name(p) or "x"))
             through.append(text)
@@ -295,6 +301,7 @@ def forward_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
     """A forward loop up to a limit, or while a condition holds."""
     speller = at.unparser
     limit = speller.env[at.eqn.operands[0]]
+    # A negative limit means that only the condition ends the loop.
     endless = isinstance(limit, Fragment) and limit.integer is not None and limit.integer < 0 and bool(go)
     index = speller.names.fresh("i") if reads_index or at.xs else "_"
     if index != "_":
@@ -408,6 +415,8 @@ def length_defining_loop(at: LoopWriter) -> object:
     limit = at.unparser.env[at.eqn.operands[0]]
     return limit.maker if isinstance(limit, StepCount) else at.eqn
 
+
+# ---- Assignments
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 LOOSE_OPERATORS = re.compile(r" [-+] |[<>=]| and | or ")  # what binds no tighter than a sum

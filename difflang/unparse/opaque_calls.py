@@ -58,6 +58,7 @@ def call_text(
             return CallText((), (call,))
         results = result_names()
         return CallText((f"let {tuple_text(results)} = {call}",), results)
+    # From here on a derivative that no single name expresses: a jvp, or a gradient in several parameters.
     of, count = function.of, len(function.of.params)
     if function.operator == "jvp":
         results = result_names()

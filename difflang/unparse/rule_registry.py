@@ -15,6 +15,7 @@ UnparseRule = Callable[[Unparser, Eqn], Sequence[Unparsed]]
 
 UNPARSE_RULES: dict[str, UnparseRule] = {}
 
+# The reasons are shown to users.
 RECURSION_REASON = "a recursive function is compiled to a stack machine, which cannot be written as a program"
 NOT_UNPARSED = {
     "exchange": RECURSION_REASON,

@@ -45,6 +45,7 @@ def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> 
     if eqn.op.name == "const" and isinstance(eqn.attrs["value"], (int, float)):
         return constant_formula(float(eqn.attrs["value"]))
     one = constant_formula(1.0)
+    # Ops that only derivatives contain, by their formulas in terms of ordinary functions.
     if eqn.op.name == "sech2":
         return atom_formula(f"cosh({parts[0].text})").power(Fraction(-2)) or one
     if eqn.op.name == "one_minus_square":

@@ -109,6 +109,7 @@ def drop_invariant_carry(to: Rewriter, eqn: Eqn) -> Replacement:
     for k, stays in enumerate(still):
         if stays:
             results[1 + k] = eqn.operands[1 + form.consts + k]
+    # Consts come before carries, so the fixed ones move in front of the others.
     moved = sum(still)
     keep = [not s for s in still]
 
