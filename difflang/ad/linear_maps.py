@@ -74,10 +74,8 @@ def history_makers(histories: list[Value], primal: Graph) -> list[Eqn]:
 
 
 def transpose_map(graph: Graph, tangents: int) -> Graph:
-    """The transpose: residuals ++ cotangents of the results -> cotangents of the last `tangents` params.
-
-    `graph` is linear in these params, which follow its residuals.
-    """
+    """The transpose: residuals ++ cotangents of the results -> cotangents of the last `tangents` params."""
+    # The graph is linear in these params, which follow its residuals.
     linear = tuple([i >= len(graph.params) - tangents for i in range(len(graph.params))])
     every = (True,) * len(graph.results)
     return prepare_for_ad(DerivativeCache().transpose(graph, linear, every, linear).cotangents)

@@ -165,10 +165,7 @@ def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
 def instantiate_cotangents(
     graph: Graph, transposed: TransposedGraph, force_active: Mask, force_choice: Mask
 ) -> TransposedGraph:
-    """The same, where `force_active` params get a cotangent even if it is zero, and `force_choice` ones a mask.
-
-    `graph` is the graph that was transposed.
-    """
+    """The transpose of `graph`, where `force_active` params get even a zero cotangent, `force_choice` ones a mask."""
     builder = Builder()
     params = [builder.param(p.type, p.hint) for p in transposed.graph.params]
     outs = builder.inline(transposed.graph, *params)

@@ -17,10 +17,7 @@ Fact = TypeVar("Fact")
 
 
 class DataflowAnalysis(ABC, Generic[Fact]):
-    """An analysis of a graph and the graphs in it.
-
-    Cost: one walk over each; loops iterate until the facts of their carries stop growing.
-    """
+    """An analysis of a graph and those in it, by one walk over each; loops iterate until their carries are stable."""
 
     bottom: Fact  # of a value that no param reaches
 

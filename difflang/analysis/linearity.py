@@ -55,9 +55,6 @@ def prove_linear(graph: Graph, linear: Sequence[bool]) -> None:
             raise NotLinear(LinearityFault.RESULT, next((e for e in graph.eqns if result in e.results), None))
 
 
-# ---- The proof
-
-
 class LinearityProof:
     """Walks a graph and its regions, each once for each combination of statuses of its params."""
 
@@ -142,9 +139,6 @@ def join_statuses(eqn: Eqn, statuses: Sequence[LinearityStatus]) -> LinearitySta
     if len(kinds) > 1:
         raise NotLinear(LinearityFault.CHOICE, eqn)
     return kinds.pop() if kinds else LinearityStatus.ZERO
-
-
-# ---- Statuses of single equations
 
 
 def region_status(eqn: Eqn, given: Statuses) -> LinearityStatus:

@@ -58,9 +58,6 @@ def find_dropped_derivatives(
     return [{step: of & points for step, of in fact.dropped.items() if of & points} for fact in found]
 
 
-# ---- Reachability
-
-
 class ReachabilityAnalysis(DataflowAnalysis[int]):
     """Which params reach a value with a tangent. A fact is a mask of params."""
 
@@ -84,9 +81,6 @@ class ReachabilityAnalysis(DataflowAnalysis[int]):
 
     def add_control_fact(self, fact: int, by: Sequence[int]) -> int:
         return fact
-
-
-# ---- Dropped derivatives
 
 
 class ParamDependence(PartialEquality, frozen=True, eq=False):

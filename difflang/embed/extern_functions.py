@@ -131,9 +131,6 @@ def read_only_view(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return seen
 
 
-# ---- 64-bit values as 32-bit words
-
-
 def is_x64_enabled() -> bool:
     """Whether 64-bit types are enabled in JAX."""
     return bool(jax.dtypes.canonicalize_dtype(np.float64) == np.float64)

@@ -111,7 +111,7 @@ class CallableGraph:
 
     def compile_under(self, limit: int, room: Capacity) -> PreparedGraph:
         """The finished graph, and an executable that gives only the number of a failed check."""
-        # Elaborated graphs of one file share mutable tables, so only one thread compiles at a time.
+        # One thread at a time: the programs of a file share their check table and capacities.
         with self.shared.lock, pause_gc():
             if limit:
                 return compile_within_limit(self.elaborated, limit, room, self.prepare)[1]

@@ -59,9 +59,6 @@ def explain_failure(
     return callers.blamed(failure_error(found, first, second, heard.get(site)), number)
 
 
-# ---- Messages
-
-
 def failure_error(found: CheckSite, first: int, second: int, said: str | None = None) -> DifflangError:
     """The error of a failed check, with its details, and its message if it was formatted at run time."""
     if found.capacity:

@@ -76,7 +76,7 @@ class Engine(Struct, frozen=True):
         return lambda graph, says: self.run_finished(finalize_graph(graph, capacity, explained=True), says)
 
     def run_finished(self, ready: Graph, says: TextSink) -> ArrayProgram:
-        # Compiling takes a hundred times as long as interpreting a small graph once.
+        # A small graph is not worth compiling.
         if self.name == "interpret" or is_small_graph(ready):
             if self.profile is not None and self.name == "interpret" and not is_small_graph(ready):
                 return self.profile.interpreted(ready, says)

@@ -69,9 +69,6 @@ def cast_arguments(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return [cast(x, p.type) for x, p in zip(arrays, graph.params, strict=True)]
 
 
-# ---- Runs in extended precision
-
-
 class PreciseRun(Struct, frozen=True, eq=False):
     """A graph interpreted in its own numbers, then in wide ones along the same path."""
 
@@ -134,9 +131,6 @@ class PreciseRun(Struct, frozen=True, eq=False):
                 off = np.abs(self.flat_results(places, like, shaken) - exact) / AMOUNT
             found = np.where(np.isfinite(off), np.fmax(found, off), found)
         return np.where(np.isfinite(found), found, 0)
-
-
-# ---- Derivatives along a direction
 
 
 class DirectionalDerivative(Struct, frozen=True):

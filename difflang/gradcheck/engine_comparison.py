@@ -60,9 +60,6 @@ class CheckState(Protocol):
     def accept_difference(self, found: DerivativeComparison, why: str) -> None: ...
 
 
-# ---- Programs of a function
-
-
 class FinalizedProgram(Struct, frozen=True):
     """A finished graph, and its compiled program if there is one."""
 

@@ -86,7 +86,7 @@ class NonFiniteRun:
         bad = newly_nonfinite(array, known, self.nan_only)
         if not bad.any():
             return x
-        # One is harmless in most operations, where zero would make new infinities by division.
+        # By one, as zero would make new infinities by division.
         if self.after is not None and self.time > self.after:
             return np.where(bad, np.ones_like(array), array)
         place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
@@ -96,10 +96,8 @@ class NonFiniteRun:
 
 
 def newly_nonfinite(x: Any, operands: Sequence[Any], nan_only: bool) -> Any:
-    """Where a result is not finite but its operands are; with `nan_only`, where it is NaN and they are not.
-
-    Operands of the same shape are compared element by element.
-    """
+    """Where a result is not finite but its operands are; with `nan_only`, where it is NaN and they are not."""
+    # Operands of the same shape are compared element by element, others as a whole.
     if x.dtype.kind not in FLOATS or np.isfinite(x).all():
         return np.zeros(x.shape, bool)
     bad = np.isnan if nan_only else not_finite
@@ -151,7 +149,7 @@ def search_origin(graph: Graph, arrays: Sequence[Any], nan_only: bool) -> NonFin
     least = count_remaining(0)
     if not times or count_remaining(times[-1]) <= least:
         return None
-    # The number of remaining non-finite results grows with the time, so the first relevant time is found by bisection.
+    # The later the time, the more non-finite numbers remain: so the first relevant time is found by bisection.
     low, high = 0, len(times) - 1
     while low < high:
         middle = (low + high) // 2

@@ -18,9 +18,6 @@ REPORT_IT = "this is a bug in difflang, not in the program: please report it"
 MEND_IT = "compare the rule with the body of the function"
 
 
-# ---- Comparisons
-
-
 class NumberDifference(Struct, frozen=True):
     """Two numbers that should be equal, and the difference that rounding may cause."""
 
@@ -56,10 +53,8 @@ class DerivativeComparison(Struct, frozen=True):
 def compare_numbers(
     names: tuple[str, str, str], got: Row, want: Row, allowed: Row, size: Row, where: Row | None = None
 ) -> DerivativeComparison:
-    """Compare numbers element by element; `names` are mode, how and against. Equal infinities and NaNs agree.
-
-    Differences are relative to the number, or to `size` where that is larger.
-    """
+    """Compare numbers element by element; `names` are mode, how and against. Equal infinities and NaNs agree."""
+    # Differences are relative to the number, or to `size` where that is larger.
     with np.errstate(all="ignore"):
         apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, np.abs(got - want))
         bad = ~(apart <= allowed)
@@ -78,18 +73,12 @@ def compare_numbers(
     )
 
 
-# ---- Faults and kinks
-
-
 class DerivativeFault(Struct, frozen=True):
-    """The first wrong equation: its wrong `component`, and two numbers that should be equal.
-
-    `by` names the two computations that give these numbers.
-    """
+    """The first wrong equation: its wrong `component`, and two numbers that should be equal."""
 
     eqn: Eqn | None
     component: str
-    by: tuple[str, str]
+    by: tuple[str, str]  # the two computations that give these numbers
     difference: NumberDifference
     rule: Span | None = None  # where the program declares the derivative that is at fault
 
@@ -129,9 +118,6 @@ class Kink(Struct, frozen=True):
 
     eqn: Eqn
     why: str
-
-
-# ---- The report
 
 
 class GradcheckReport(Struct, frozen=True):

@@ -45,10 +45,7 @@ class TraceRow(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """The evaluation of a call, row by row. `wrt` names the arguments of the tangent columns.
-
-    `omitted` says which rows in the middle are left out of the table.
-    """
+    """The evaluation of a call, row by row. `wrt` names the arguments of the tangent columns."""
 
     call: str
     wrt: tuple[str, ...]
@@ -130,9 +127,9 @@ class Trace(Struct, frozen=True):
 def build_trace(
     graph: Graph, arrays: Sequence[Array], moves: Sequence[bool], call: str, most: int, wrt: Sequence[int]
 ) -> Trace:
-    """The trace of a run: `moves` says which arguments are active, and `wrt` which numbers among them have a column.
+    """The trace of a run in at most `most` rows: `moves` marks active arguments, `wrt` those with a column.
 
-    The table has at most `most` rows. Errors: DL1222.
+    Errors: DL1222.
     """
     nodes = [TraceNode(x, p.type, m, p.hint) for x, p, m in zip(arrays, graph.params, moves, strict=True)]
     tape = EvaluationTrace(nodes)

@@ -130,6 +130,7 @@ class Eqn(Struct, frozen=True, eq=False):
 class Graph:
     """Params, equations in order, results. `name` is the function it came from, or empty."""
 
+    # Compared and hashed by identity, so that passes can cache what they made of a shared graph.
     __slots__ = ("effectful", "eqns", "name", "params", "results")
 
     def __init__(self, params: Values, eqns: tuple[Eqn, ...], results: Values, name: str = "") -> None:

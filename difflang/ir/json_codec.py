@@ -29,18 +29,13 @@ Json = Any
 
 
 def graph_to_json(graph: Graph, sources: dict[Source, int] | None = None) -> str:
-    """The graph as one line of JSON. Cost: linear; graphs used many times are encoded once.
-
-    Its source texts are numbered in `sources`, after those that are there already.
-    """
+    """The graph as one line of JSON. Cost: linear; graphs used many times are encoded once."""
+    # Its source texts are numbered in `sources`, after those that are there already.
     return json.dumps(GraphEncoder(sources).encode(graph), separators=(",", ":"), allow_nan=False)
 
 
 def graph_from_json(text: str, sources: Sequence[Source] | None = None) -> Graph:
-    """The graph that was encoded; its spans point into `sources` if these are given.
-
-    Errors: DifflangError for anything that `graph_to_json` does not write.
-    """
+    """The graph that was encoded, with spans into `sources` if given. Errors: DifflangError for any other text."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

@@ -25,8 +25,6 @@ class FloorDiv(Struct, frozen=True):
         return f"{parenthesized(self.lhs)} // {parenthesized(self.rhs)}"
 
 
-# ---- Polynomials
-
 Atom = str | FloorDiv
 Monomial = tuple[Atom, ...]  # a sorted product of atoms, () for the constant term
 

@@ -45,8 +45,6 @@ class DType:
         return self.kind in ("float", "complex")
 
 
-# ---- Element types
-
 BOOL = DType("bool", "bool", 8, "bool")
 I8, I16, I32, I64 = (DType(f"i{b}", "int", b, f"int{b}") for b in (8, 16, 32, 64))
 U8, U16, U32, U64 = (DType(f"u{b}", "uint", b, f"uint{b}") for b in (8, 16, 32, 64))
@@ -66,9 +64,6 @@ DTYPES = {d.name: d for d in BOOLS + NUMBERS}
 # The element type of a complex number's real and imaginary parts.
 REAL_DTYPE_OF = {C64: F32, C128: F64}
 COMPLEX_DTYPE_OF = {part: whole for whole, part in REAL_DTYPE_OF.items()}
-
-
-# ---- Types of values
 
 
 class Tensor(Struct, frozen=True):

@@ -28,10 +28,7 @@ from difflang.passes.vectorize_maps import vectorize_maps
 
 
 def contract_after_loops(graph: Graph) -> Graph:
-    """Move sums of contractions out of reverse loops, and out of maps around them. Dead equations are left to dce.
-
-    Cost: linear.
-    """
+    """Move sums of contractions out of reverse loops and of maps around them; dce drops the dead rest. Cost: linear."""
     deferrer = LoopContractionMover()
     found = deferrer.graph(graph)
     # In a map, the cotangents of a matrix that the batch shares become one contraction over steps and batch.

@@ -37,9 +37,6 @@ def live_equations(graph: Graph) -> list[Eqn]:
     return kept[::-1]
 
 
-# ---- Liveness
-
-
 class GraphLiveness(Struct, eq=False):
     """The live values, equations, params and results of one graph, so far."""
 

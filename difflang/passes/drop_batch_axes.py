@@ -24,10 +24,7 @@ Axes = tuple[int, ...]
 
 
 def drop_batch_axes(graph: Graph) -> Graph:
-    """Contractions with fewer batch axes; this changes the order of additions. Dead equations are left to dce.
-
-    Cost: linear.
-    """
+    """Contractions with fewer batch axes, which may add in another order; dce drops the dead rest. Cost: linear."""
     return BatchAxisDropper().graph(graph)
 
 

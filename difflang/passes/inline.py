@@ -10,10 +10,7 @@ MAX_INLINE_EQNS = 20  # a function that is called more than once and has more eq
 
 
 def inline(graph: Graph) -> Graph:
-    """Replace calls of functions that are small, called only once, or take or give histories by their bodies.
-
-    Cost: linear in the size of the result.
-    """
+    """Inline functions that are small, called only once, or take or give histories. Cost: linear in the result."""
     return Inliner(graph).graph(graph) if any([e.regions for e in graph.eqns]) else graph
 
 

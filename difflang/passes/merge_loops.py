@@ -15,10 +15,8 @@ from difflang.passes.dce import dce
 
 
 def merge_history_sources(graph: Graph) -> Graph:
-    """The graph in which each loop reads histories of one loop only, which forwards those of earlier loops.
-
-    Cost: linear, times the number of loops that one reads.
-    """
+    """The graph in which each loop reads histories of one loop only, which forwards those of earlier loops."""
+    # Linear, times the number of loops that one reads.
     done: dict[Graph, Graph] = {}
     for inner in graphs_postorder(graph)[0]:
         eqns = [e.with_regions([done[r] for r in e.regions]) if e.regions else e for e in inner.eqns]
@@ -84,10 +82,7 @@ CarryKey = tuple[tuple[Value, ...], Hashable]
 
 
 def merge_equal_loops(graph: Graph) -> Graph:
-    """Replace a loop without outputs by a later loop with the same carry, which may have outputs.
-
-    Cost: linear in the loops.
-    """
+    """Replace a loop without outputs by a later loop with the same carry and some outputs. Cost: linear in loops."""
     # A function's own loop and that of its derivative, which saves residuals as well.
     keys, done = StructuralKeys(), dict[Graph, Graph]()
     for inner in graphs_postorder(graph)[0]:

@@ -67,18 +67,14 @@ def prepare_for_ad(graph: Graph, *, unroll_loops: bool = False) -> Graph:
 
 
 def optimize(graph: Graph) -> Graph:
-    """A graph that computes the same results, bit for bit, with less work.
-
-    Cost: linear; at most three rounds, without passes that are known to change nothing.
-    """
+    """A graph that computes the same results, bit for bit, with less work. Cost: linear."""
+    # At most three rounds, without passes that are known to change nothing.
     return run_passes(graph, dce, *ROUND_PASSES * ROUNDS)
 
 
 def optimize_fully(graph: Graph) -> Graph:
-    """The same with vectorized maps, and with sums of products as contractions, those of reverse loops after the loop.
-
-    Sums may be added in another order.
-    """
+    """The same with vectorized maps, and sums of products as contractions, those of reverse loops after the loop."""
+    # This changes the order of additions, so results may differ in their last bits.
     return final_graph(graph, full_pipeline_steps(graph))
 
 

@@ -82,10 +82,8 @@ class Unroller:
 
 
 def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
-    """Whether a loop takes a few steps, a fixed number, and its steps are small and without loops.
-
-    An outermost loop must also be one over a few layers, in a derivative.
-    """
+    """Whether a loop takes a few steps, a fixed number, and its steps are small and without loops."""
+    # An outermost loop must also be one over a few layers, in a derivative.
     form, values = LoopAttrs.of(eqn), (*eqn.operands, *eqn.results)
     if not form.exact or not isinstance(form.length, int) or not all([isinstance(v.type, Tensor) for v in values]):
         return False

@@ -258,14 +258,8 @@ class MapBodyVectorizer:
         self.batched.update(zip(given, results, strict=True))
 
 
-# ---- Gathers in branches
-
-
 def hoist_gathers(body: Graph, wide: Container[Value]) -> Graph:
-    """Move the gathers in a map's branches before these, if the condition is batched. `wide` holds batched params.
-
-    Cost: linear.
-    """
+    """Move gathers out of a map's branches with batched conditions; `wide` holds batched params. Cost: linear."""
     # A batched branch runs both sides anyway, so nothing more is read. An index of the side that is not taken may be
     # out of range: it then reads another element, which nothing uses. Before the branch, the cotangents of the batch
     # are scattered once; inside, each instance would have an array of cotangents of its own.

@@ -121,11 +121,8 @@ class BudgetPlanner:
         raise budget_error(self.graph, limit, predicted, least or predicted.peak, room, predicted=not least)
 
 
-# ---- One segmentation
-
-
 class SegmentedPlanner:
-    """Plans for one graph with one segmentation."""
+    """Plans for one graph with one segmentation of its straight-line code."""
 
     def __init__(
         self,

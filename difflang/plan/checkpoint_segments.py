@@ -53,10 +53,7 @@ def map_equations(changed: Callable[[Eqn], Sequence[Eqn]], eqns: Iterable[Eqn]) 
 
 
 def inline_calls(graph: Graph, max_eqns: int) -> Graph:
-    """The graph with its calls inlined; unchanged if that gave more than `max_eqns` equations.
-
-    Calls in loops, maps and branches stay. Cost: linear in the result.
-    """
+    """The graph with its calls inlined, except in regions; unchanged if that gave more than `max_eqns` equations."""
     if not any(map(is_inlinable_call, graph.eqns)):
         return graph
     order, _ = graphs_postorder(graph)

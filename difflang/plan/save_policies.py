@@ -141,14 +141,11 @@ def choosable_loops(graph: Graph) -> list[Eqn]:
 
 
 class Segmentation(Struct, frozen=True):
-    """How straight-line code is split: the `number`-th best way, recursively if `deep`.
-
-    With `sunk`, arrays that loops read step by step are computed inside the steps.
-    """
+    """How straight-line code is split: the `number`-th best way, recursively if `deep`."""
 
     number: int = 0
     deep: int = 0
-    sunk: bool = False
+    sunk: bool = False  # whether arrays that loops read step by step are computed inside the steps
 
 
 def best_segments(body: Graph, cutting: Segmentation) -> list[CheckpointSegment]:

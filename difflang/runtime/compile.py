@@ -110,7 +110,7 @@ class Executable:
     def on_arrays(self, arrays: Sequence[Any]) -> list[Array]:
         """The results for NumPy and JAX arrays of the declared types."""
         compiled = self.compiled or self.build()
-        # Without 64-bit params JAX narrows no argument, and the slow switch is not needed.
+        # Without 64-bit params JAX narrows no argument.
         if not self.wide:
             return compiled(*arrays)
         with jax.enable_x64(True):

@@ -64,9 +64,6 @@ def tree_of_slots(leaves: Sequence[Any], structure: Any) -> Any:
     return jax.tree_util.tree_unflatten(structure, [LeafSlot(i, x) for i, x in enumerate(leaves)])
 
 
-# ---- Keys of specializations
-
-
 def leaf_key(leaf: Any) -> Hashable:
     """The facts that a specialization may depend on: class, shape and element type; the value of a string."""
     kind = leaf.__class__
@@ -111,9 +108,6 @@ def has_multi_device(leaves: Sequence[Any]) -> bool:
 def is_tracing() -> bool:
     """Whether a JAX transformation is active that traces every new value."""
     return isinstance(jax.numpy.zeros((), np.float32), Tracer)
-
-
-# ---- Types, paths and conversions
 
 
 def array_type(value: Any) -> tuple[DType | None, tuple[int, ...]] | None:

@@ -62,10 +62,7 @@ def variant_class(variant: VariantShape, space: dict[str, Any], base: type | Non
 
 
 def dataclass_of(shape: RecordShape, space: dict[str, Any], bases: tuple[type, ...] = ()) -> type:
-    """A frozen dataclass that is a pytree of its fields, except the static ones.
-
-    Errors: DL0801 for a field whose name is a Python keyword.
-    """
+    """A frozen dataclass that is a pytree of its non-static fields. Errors: DL0801 for a keyword as a field name."""
     if words := [n for n in shape.fields if iskeyword(n)]:
         message = f"the field `{words[0]}` of `{shape.name}` is a Python keyword, so the record has no Python class"
         way = "rename it, or pass a dict with that field as the argument"
@@ -134,11 +131,9 @@ UNLOADED_ENUMS: dict[tuple[str, str], type] = {}
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """An enum value whose variant is not known yet, in a JAX transformation, or varies over an array.
+    """An enum value whose variant is not known yet, in a JAX transformation, or varies over an array."""
 
-    The value is `options[i]` where `tag` is `variant_numbers[i]`.
-    """
-
+    # The value is `options[i]` where `tag` is `variant_numbers[i]`.
     tag: Any
     options: tuple[Any, ...]
     variant_numbers: tuple[int, ...]

@@ -21,9 +21,6 @@ from difflang.runtime.record_classes import RecordShape, choice_builder
 ValueBuilder = Callable[[Iterator[Any]], Any]
 
 
-# ---- Layouts
-
-
 class LeafLayout(Struct, frozen=True):
     """An array, or a random key."""
 

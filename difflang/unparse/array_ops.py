@@ -27,9 +27,6 @@ from difflang.unparse.unparser import Unparser, tensor_type
 LARGE_SIZE = 1000  # stands for a symbolic size: larger than the offsets in programs
 
 
-# ---- Constants
-
-
 @unparse_rule("const")
 def const(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     return [number_fragment(eqn.attrs["value"], tensor_type(eqn.results[0]))]

@@ -42,9 +42,6 @@ OPERATORS = {
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "logical_xor": "!="}
 
 
-# ---- Functions and operators
-
-
 @unparse_rule(*SAME_NAME)
 def named_function(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """A call of the function with the op's own name."""

@@ -24,9 +24,6 @@ OR, AND, NOT, COMPARE, RANGE, SUM, PRODUCT, MINUS, POWER, POSTFIX, ATOM = range(
 Shape = tuple[Dim, ...]
 
 
-# ---- Fragments
-
-
 class CannotUnparse(Exception):
     """Something cannot be written in the language: what, where, and a workaround."""
 
@@ -81,9 +78,6 @@ def size_factor(dim: Dim) -> str:
     return f"({dim})" if isinstance(dim, Poly) and not str(dim).isidentifier() else str(dim)
 
 
-# ---- Shapes and element types
-
-
 def broadcast_shape(*shapes: Shape) -> Shape:
     """The common shape of arrays by broadcasting. Errors: CannotUnparse if the language would reject them."""
     whole: list[Dim] = []
@@ -128,9 +122,6 @@ def with_full_shape(words: Fragment, type: Tensor) -> Fragment:
 
 def sizes_text(shape: Shape) -> str:
     return ", ".join(map(size_text, shape))
-
-
-# ---- Literals and operators
 
 
 def number_fragment(value: Any, type: Tensor) -> Fragment:

@@ -191,9 +191,6 @@ def scatter_product(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     return [Fragment(text, ATOM, type.shape, type.dtype)]
 
 
-# ---- Which of several writes to one index counts
-
-
 @unparse_rule("last_writes")
 def last_writer(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     """Each write stores its ordinal at its index with `max`; the write whose ordinal stays was the last."""

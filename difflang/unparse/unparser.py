@@ -199,9 +199,6 @@ class Unparser(Struct, eq=False):
         self.env[value] = name_fragment(text, tensor_type(value))
 
 
-# ---- Uses of values
-
-
 def tensor_type(value: Value) -> Tensor:
     """The type of a value that is an array."""
     if isinstance(value.type, History):

@@ -17,9 +17,6 @@ SIGN_PRESERVING_OPS = ("reshape", "broadcast", "transpose", "reverse", "slice", 
 SEARCH_DEPTH = 4  # how many equations back a property is searched for
 
 
-# ---- Signs
-
-
 def is_nonnegative(to: Rewriter, value: Value, depth: int = SEARCH_DEPTH) -> bool:
     """Whether a value is provably not negative and not -0.0. It may be NaN."""
     eqn = to.makers.get(value)
@@ -85,9 +82,6 @@ def flag_max_to_any(to: Rewriter, eqn: Eqn) -> Replacement:
     type = eqn.results[0].type
     some = to.emit(eqn, "reduce_any", truth, axes=int_tuple(eqn.attrs["axes"]))[0]
     return to.emit(eqn, "select", some, to.const(eqn, number, type), to.const(eqn, 0, type))
-
-
-# ---- Broadcasts and iotas
 
 
 def delay_broadcast(to: Rewriter, eqn: Eqn) -> Replacement:
