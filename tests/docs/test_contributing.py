@@ -62,7 +62,7 @@ def edited(text: str, step: Step) -> str:
     """A file's text after a step."""
     lines = text.splitlines(keepends=True)
     if step.where == "at the end":
-        return text + step.text
+        return f"{text}\n\n{step.text}" if step.file.endswith(".py") else f"{text}\n{step.text}"
     at = [i for i, line in enumerate(lines) if line.strip().startswith(step.line)]
     assert len(at) == 1, f"{len(at)} lines of {step.file} begin with {step.line!r}"
     (i,) = at
