@@ -18,10 +18,10 @@ pytestmark = pytest.mark.slow
 
 ASK = """
 import hashlib, json
-from difflang.base import codes, resources
-files = [resources.folder("grammar") / "difflang.lark", *resources.stdlib_files()]
+from difflang.base import error_codes, package_data
+files = [package_data.data_folder("grammar") / "difflang.lark", *package_data.stdlib_files()]
 digests = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-digests |= {c + ".md": hashlib.sha256(resources.error_page(c).encode()).hexdigest() for c in codes.CODES}
+digests |= {c + ".md": hashlib.sha256(package_data.error_page(c).encode()).hexdigest() for c in error_codes.CODE_TITLES}
 print(json.dumps({"at": str(files[0].parent), "files": digests}))
 """
 
