@@ -162,7 +162,7 @@ class CallableGraph:
 
     def drop_jax_programs(self) -> None:
         """Drop the cached programs for JAX, which have the old capacity."""
-        for name in ("whole", "within", "bare"):
+        for name in ("whole", "jax_program", "raw_program"):
             vars(self).pop(name, None)
 
     def converted(self, arrays: Sequence[Any]) -> list[Any]:
