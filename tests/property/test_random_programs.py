@@ -293,7 +293,7 @@ def test_a_wrong_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(differs(seed) for seed in seeds) == 0
     monkeypatch.setattr(difflang.elaborate.statements.basic_statements, "drop_static", lambda value: value)
     for room in (difflang.elaborate.statements.branches, difflang.elaborate.statements.loops):
-        monkeypatch.setattr(room, "again", lambda old, values: old)
+        monkeypatch.setattr(room, "rebind_term", lambda old, values: old)
     assert sum(computes_otherwise(seed) for seed in seeds) > 20
 
 

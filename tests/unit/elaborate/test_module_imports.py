@@ -441,7 +441,7 @@ def test_whoever_imports_the_library_does_not_check_its_tests(files: Files, monk
         seen.append(f"{what} of {self.module.name}")
         apart(self, above, block, what, **more)
 
-    monkeypatch.setattr(HostChecker, "apart", spied)
+    monkeypatch.setattr(HostChecker, "check_isolated", spied)
     test = 'test "one" { assert 1 == 1 }\n'
     path = files(main=f'import ode (dopri5)\nimport "m.dfl" as m (f)\n{test}', m=f"pub fn f() = 1.0\n{test}")
     assert command("check", path).exit_code == 0
@@ -494,7 +494,8 @@ import sys
 from difflang.base.source import Source
 from difflang.types.module_scope import ModuleScope
 from difflang.cli import main
-from difflang.driver import checker, program
+from difflang.driver import check_and_run
+from difflang.host import check_statements
 from difflang.host.check_statements import HostChecker
 from difflang.tools.testing.derivative_rule_comparison import compare_rule
 from difflang.host.values import HostValue

@@ -387,10 +387,10 @@ if step == "fsync":
     os.fsync = die
 else:
     setattr(pathlib.Path, step, die)
-from difflang.driver import files, program
+from difflang.driver import check_and_run
 from difflang.execution.engine import Engine
 from difflang.base.source import Source
-program.run(program.check(Source("a", 'save("a.npz", [2.0])\\n')), Engine("interpret"), program.access_to(pathlib.Path(sys.argv[1]) / "a"), 0, print)
+check_and_run.run_program(check_and_run.check_program(Source("a", 'save("a.npz", [2.0])\\n')), Engine("interpret"), check_and_run.file_access(pathlib.Path(sys.argv[1]) / "a"), 0, print)
 """
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert result.returncode == -9
