@@ -164,7 +164,7 @@ def add_terms(total: list[MaybeValue], term: MaybeValue | Sequence[MaybeValue]) 
 def check_tangent_type(eqn: Eqn, tangent: Value, like: Value) -> Value:
     want = like.type.tangent
     if tangent.type is not want and tangent.type != want:
-        raise InternalError(f"the derivative of {eqn.op} gives {tangent.type} where {want} is due")
+        raise InternalError(f"the derivative of {eqn.op} has type {tangent.type}, not {want}")
     return tangent
 
 

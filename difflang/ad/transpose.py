@@ -158,7 +158,7 @@ def unknown_operand(value: Value) -> UndefinedPrimal:
 
 def check_cotangent_type(eqn: Eqn, ct: Value, like: Value) -> Value:
     if ct.type is not like.type and ct.type != like.type:
-        raise InternalError(f"the transpose of {eqn.op} gives {ct.type} where {like.type} is due")
+        raise InternalError(f"the transpose of {eqn.op} has type {ct.type}, not {like.type}")
     return ct
 
 

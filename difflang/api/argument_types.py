@@ -101,7 +101,7 @@ class ArgumentReader:
         want = DTYPES.get(written.path[0]) if isinstance(written, (tree.TypeName, tree.TypeApply)) else None
         if written is not None and want is not None and isinstance(type, Tensor) and type.dtype is not want:
             declared = " ".join(written.span.text.split())
-            raise self.error("DL1201", f"`{path}` is declared {declared}, and {show_type(type)} was given")
+            raise self.error("DL1201", f"`{path}` is declared {declared}, but {show_type(type)} was given")
         return type
 
     def read_named(self, value: Any, name: str, written: tree.TypeExpr, path: str) -> LangType:
@@ -333,7 +333,7 @@ class ArgumentReader:
             return Tensor(dtype, shape)
         if argument_conversion.is_weak(given) and argument_conversion.weak_dtype_fits(dtype, want):
             return Tensor(want, shape)
-        message = f"`{path}` is declared {shown}, and {show_type(Tensor(dtype, shape))} was given"
+        message = f"`{path}` is declared {shown}, but {show_type(Tensor(dtype, shape))} was given"
         raise self.error("DL1201", message, argument_conversion.dtype_conversion_hint(given, dtype, want, path))
 
     # ---- Errors
@@ -355,7 +355,7 @@ class ArgumentReader:
         if isinstance(value, (list, tuple)) and not help and expected.endswith("]"):
             help = argument_conversion.array_conversion_hint(path, expected)
         code = "DL1202" if isinstance(value, LeafSlot) and pytrees.array_type(value.value) is not None else "DL1206"
-        return self.error(code, f"`{path}` is declared {expected}, and {found} was given", help)
+        return self.error(code, f"`{path}` is declared {expected}, but {found} was given", help)
 
     def declared_mismatch(
         self,
@@ -379,7 +379,7 @@ class ArgumentReader:
         bound = ", ".join(f"{n} is bound to {self.bound_sizes[n]}" for n in names if n in self.bound_sizes)
         text = ", and ".join(["declared here", *filter(None, (told, bound))])
         return make_error(
-            "DL1202", f"`{path}` is declared {written.span.text}, and {show_type(type)} was given", (span, text)
+            "DL1202", f"`{path}` is declared {written.span.text}, but {show_type(type)} was given", (span, text)
         )
 
 

@@ -21,7 +21,7 @@ def flatten_value(layout: ValueLayout, value: Any, path: str) -> list[Any]:
             return [random_key(value) if key else value]
         case TupleLayout(parts=parts):
             if not isinstance(value, (tuple, list)) or len(value) != len(parts):
-                raise argument_error(f"`{path}` is {layout}, and {describe_value(value)} was given")
+                raise argument_error(f"`{path}` is {layout}, but {describe_value(value)} was given")
             pairs = zip(parts, value, strict=True)
             return [leaf for i, (part, x) in enumerate(pairs) for leaf in flatten_value(part, x, f"{path}[{i}]")]
         case RecordLayout(parts=parts, shape=shape):
@@ -32,7 +32,7 @@ def flatten_value(layout: ValueLayout, value: Any, path: str) -> list[Any]:
             return flatten_choice(layout, value, path)
         case StaticLayout(value=fixed):
             if not equals_fixed(value, fixed):
-                raise argument_error(f"`{path}` is {fixed!r} in this artifact, and {value!r:.40} was given", FIXED_HELP)
+                raise argument_error(f"`{path}` is {fixed!r} in this artifact, but {value!r:.40} was given", FIXED_HELP)
             return []
         case _:
             raise argument_error(f"`{path}`: {describe_value(value)} cannot be passed to an artifact")
@@ -52,14 +52,14 @@ def field_values(layout: RecordLayout, value: Any, path: str) -> dict[str, Any]:
     names = layout.shape.fields
     if layout.enum and type(value).__name__ != layout.shape.name:
         raise argument_error(
-            f"`{path}` is the variant {layout} in this artifact, and {describe_value(value)} was given", VARIANT_HELP
+            f"`{path}` is the variant {layout} in this artifact, but {describe_value(value)} was given", VARIANT_HELP
         )
     if isinstance(value, dict):
         given: dict[str, Any] = value
     elif (listed := field_names(value)) is not None:
         given = {n: getattr(value, n) for n in listed}
     else:
-        raise argument_error(f"`{path}` is {layout}, and {describe_value(value)} was given")
+        raise argument_error(f"`{path}` is {layout}, but {describe_value(value)} was given")
     missing = [n for n in names if n not in given]
     extra = [n for n in given if n not in names] if not layout.shape.name.startswith("D_") else []
     if missing or extra:
@@ -81,7 +81,7 @@ def field_names(value: Any) -> Sequence[str] | None:
 def flatten_choice(layout: UnionLayout, value: Any, path: str) -> list[Any]:
     """The tag and every option of a value chosen at run time."""
     if not isinstance(value, Choice) or value.variant_numbers != layout.variant_numbers:
-        raise argument_error(f"`{path}` is a `Choice` of {layout}, and {describe_value(value)} was given")
+        raise argument_error(f"`{path}` is a `Choice` of {layout}, but {describe_value(value)} was given")
     found = [value.tag]
     for part, option in zip(layout.parts, value.options, strict=True):
         found += flatten_value(part, option, path)

@@ -106,7 +106,7 @@ def array_text(into: IndexTarget) -> str:
 
 
 def length_text(size: int) -> str:
-    return "is empty" if size <= 0 else "has one place, 0" if size == 1 else f"has {size} places, 0 to {size - 1}"
+    return "is empty" if size <= 0 else "has one element, 0" if size == 1 else f"has {size} elements, 0 to {size - 1}"
 
 
 def step_limit_error(span: Span, most: int, calls: str = "") -> DifflangError:

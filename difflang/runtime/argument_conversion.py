@@ -65,7 +65,7 @@ def check_argument(given: Any, type: Tensor, name: str) -> Array:
         raise DifflangError(
             Diagnostic(
                 "DL1206",
-                f"`{name}` is a {type}, and a Python {given.__class__.__name__} was given",
+                f"`{name}` is a {type}, but a Python {given.__class__.__name__} was given",
                 helps=(f"write `np.array({name}, dtype={numpy_name(type.dtype)})`",),
             )
         )
@@ -95,7 +95,7 @@ def refuse_masked(given: Any, name: str) -> None:
 def from_foreign_array(given: Any, type: Tensor, name: str) -> Array:
     """An array of another library, through its `__array__` method."""
     if not hasattr(given, "__array__"):
-        message = f"`{name}` is a {type}, and a {given.__class__.__name__} was given"
+        message = f"`{name}` is a {type}, but a {given.__class__.__name__} was given"
         raise DifflangError(Diagnostic("DL1206", message))
     return check_argument(np.asarray(given), type, name)
 
@@ -132,7 +132,7 @@ def convert_python_number(given: complex, type: Tensor, name: str) -> Array:
         "bool": (bool,), "int": (int,), "uint": (int,), "float": (int, float), "complex": (int, float, complex)
     }[kind]  # fmt: skip
     if not isinstance(given, holds) or (isinstance(given, bool) and kind != "bool"):
-        message = f"`{name}` is {type.dtype}, and the {given.__class__.__name__} {given} was given"
+        message = f"`{name}` is {type.dtype}, but the {given.__class__.__name__} {given} was given"
         raise DifflangError(Diagnostic("DL1201", message, helps=(number_conversion_hint(given, type.dtype, name),)))
     if isinstance(given, int) and kind in ("int", "uint"):
         low, high = np.iinfo(wanted).min, np.iinfo(wanted).max
@@ -194,7 +194,7 @@ def numpy_name(dtype: DType) -> str:
 
 def dtype_error(array: Array, type: Tensor, name: str) -> DifflangError:
     found = DTYPE_BY_NUMPY.get(array.dtype)
-    message = f"`{name}` is a {type}, and an array of {found or array.dtype} was given"
+    message = f"`{name}` is a {type}, but an array of {found or array.dtype} was given"
     return DifflangError(Diagnostic("DL1201", message, helps=(dtype_conversion_hint(array, found, type.dtype, name),)))
 
 
@@ -217,8 +217,8 @@ def dtype_conversion_hint(array: Array, found: DType | None, wanted: DType, name
 def shape_error(given: tuple[int, ...], type: Tensor, name: str) -> DifflangError:
     what = "a number" if not given else f"an array of shape [{', '.join(map(str, given))}]"
     if len(given) != type.rank:
-        message = f"`{name}` is a {type}, of rank {type.rank}, and {what} was given"
+        message = f"`{name}` is a {type}, of rank {type.rank}, but {what} was given"
     else:
         axis = next(i for i, (a, b) in enumerate(zip(given, type.shape, strict=True)) if a != b)
-        message = f"`{name}` is a {type}, and {what} was given: axis {axis} is {given[axis]}, not {type.shape[axis]}"
+        message = f"`{name}` is a {type}, but {what} was given: axis {axis} is {given[axis]}, not {type.shape[axis]}"
     return DifflangError(Diagnostic("DL1202", message))

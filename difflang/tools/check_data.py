@@ -105,9 +105,11 @@ def functions_taking(checked: CheckedProgram, entry: str | None, holds: Mapping[
     if not found:
         arrays = ", ".join(list(holds)[:12])
         what = (
-            f"`{entry}` has no parameters" if entry is not None else "no program reads this file, and no function takes"
+            f"`{entry}` has no parameters"
+            if entry is not None
+            else "the program does not read this file, and no function takes"
         )
-        message = f"{what} that `{name}` holds" if entry is not None else f"{what} what `{name}` holds"
+        message = f"{what} that `{name}` holds" if entry is not None else f"{what} the arrays of `{name}`"
         raise make_error(
             "DL1207", message, help=f"it contains {arrays or 'nothing'}: parameters are matched by these names"
         )

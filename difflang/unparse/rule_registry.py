@@ -31,10 +31,10 @@ NOT_UNPARSED = {
     "checkpoint": "checkpoints are expanded before anything is written",
     **dict.fromkeys(
         ("exp_of_few", "exp_sub_of_few"),
-        "exponentials of few numbers are told apart where code is made, after all spelling",
+        "vectorized exponentials appear only after derivatives are written",
     ),
-    "sin_and_cos": "sines and cosines are joined where code is made of them, after all spelling",
-    "tanh_and_slope": "a function and its slope are joined where code is made of them, after all spelling",
+    "sin_and_cos": "sines and cosines are fused only after derivatives are written",
+    "tanh_and_slope": "a function and its slope are fused only after derivatives are written",
     "call": "calls are inlined before anything is written",
     **dict.fromkeys(("to_host", "to_device"), "the memory of a number is not part of a program"),
 }

@@ -17,12 +17,12 @@ from difflang.ops.loop.history_value import EmptyHistory, HistorySum
 
 
 def empty_history_type(same: TypeSolver, *, type: Type) -> Type:
-    same.require(isinstance(type, History), "{} is no history", type)
+    same.require(isinstance(type, History), "{} is not a history", type)
     return type
 
 
 def add_history_type(same: TypeSolver, x: Type, y: Type) -> Type:
-    same.require(isinstance(x, History), "{} is no history", x)
+    same.require(isinstance(x, History), "{} is not a history", x)
     require_same_types(same, "add_history", [y], [x])
     return x
 

@@ -24,7 +24,9 @@ from difflang.execution.engine import Engine
 from difflang.tools.testing.suite import Outcome, Suite, SuiteCase, SuiteOptions, open_suite
 
 CHUNK = 8  # cases of one file per request: each process has to check the file first
-WORKER_CODE = "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_pool import worker_main; worker_main()"
+WORKER_CODE = (
+    "import sys; sys.path[:] = sys.argv[1:]; from difflang.tools.testing.worker_pool import worker_main; worker_main()"
+)
 
 
 class WorkerTask(Struct, frozen=True):

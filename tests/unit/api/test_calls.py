@@ -148,10 +148,10 @@ def refused(code: str, *words: str) -> Any:
 
 def test_a_float64_array_is_refused_with_the_line_to_write(m: Any) -> None:
     for given in (np.float64(1), np.array(1.0)):
-        with refused("DL1201", "`x` is declared f32, and f64 was given", "x.astype(np.float32)"):
+        with refused("DL1201", "`x` is declared f32, but f64 was given", "x.astype(np.float32)"):
             m.square(given)
     bad = {"first": {"w": np.ones(3), "b": 1.0}, "tag": "", "count": 1}
-    with refused("DL1201", "`net.first.w` is declared f32[d], and f64[3] was given", "net.first.w.astype(np.float32)"):
+    with refused("DL1201", "`net.first.w` is declared f32[d], but f64[3] was given", "net.first.w.astype(np.float32)"):
         m.loss(bad, np.ones((2, 3), np.float32))
     m.square(1.0)
     with refused("DL1201"):
@@ -162,11 +162,11 @@ def test_what_is_refused_of_python_is_told_where_it_is_declared_and_what_to_writ
     source = "record P { x: f64, n: i32 }\nfn f(p: P, k: i32) -> f64 = p.x\n"
     source += "fn g(t: (f64, i32)) -> f64 {\n  let (x, _) = t\n  x\n}"
     m = difflang.loads(source, name="declared")
-    with refused("DL1206", "`t` is declared (f64, i32), and a tuple was given", "it has 2 parts, but 3 were given"):
+    with refused("DL1206", "`t` is declared (f64, i32), but a tuple was given", "it has 2 parts, but 3 were given"):
         m.g((1.0, 1, 1))
-    with refused("DL1201", "`k` is i32, and the float 1.5 was given", "declared:2:12", "write `round(k)`"):
+    with refused("DL1201", "`k` is i32, but the float 1.5 was given", "declared:2:12", "write `round(k)`"):
         m.f({"x": 1.0, "n": 1}, 1.5)
-    with refused("DL1206", "`p` is declared P, and a tuple was given", "`dict(x=…, n=…)`, or a record of the module"):
+    with refused("DL1206", "`p` is declared P, but a tuple was given", "`dict(x=…, n=…)`, or a record of the module"):
         m.f((1.0, 1), 1)
     for key in (2, None):
         with refused("DL1207", "the keys of a dict must have the same type", "the names of fields"):
@@ -180,9 +180,9 @@ def test_a_text_of_numpy_counts_by_its_value() -> None:
 
 def test_a_float32_array_is_not_widened_for_float64() -> None:
     m = difflang.loads("fn f(x: f64[n]) -> f64 = sum(x)\nfn g(x: f64) -> f64 = x", name="wide")
-    with refused("DL1201", "`x` is declared f64[n], and f32[3] was given", "x.astype(np.float64)"):
+    with refused("DL1201", "`x` is declared f64[n], but f32[3] was given", "x.astype(np.float64)"):
         m.f(np.ones(3, np.float32))
-    with refused("DL1201", "`x` is declared f64[n], and f32[3] was given", "np.asarray(x, np.float64)"):
+    with refused("DL1201", "`x` is declared f64[n], but f32[3] was given", "np.asarray(x, np.float64)"):
         m.f(jnp.ones(3))
     with refused("DL1201", "c128[3] was given", "`x.real`"):
         m.f(np.ones(3, np.complex128))
@@ -207,7 +207,7 @@ def test_python_numbers_under_jax_transformations_take_the_declared_type() -> No
 def test_sizes_that_do_not_agree_are_refused_with_what_they_are(m: Any) -> None:
     with refused("DL1202", "f32[2, 4] was given", "d is 3"):
         m.loss(net(m), np.ones((2, 4), np.float32))
-    with refused("DL1202", "declared f32, and f32[2] was given"):
+    with refused("DL1202", "declared f32, but f32[2] was given"):
         m.square(np.ones(2, np.float32))
 
 

@@ -225,7 +225,7 @@ def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
         ((M, np.float64(1)), "DL1202", "mapped along axis 0, and f64 has none"),
         ((M, 1.0), "DL1206", "`x` is mapped, and has no axis"),
         ((M, [1.0]), "DL1206", "write `np.array(x, np.float64)`"),
-        ((M, np.ones((3, 5))), "DL1202", "`x` is declared f64[d], and f64[5] was given"),
+        ((M, np.ones((3, 5))), "DL1202", "`x` is declared f64[d], but f64[5] was given"),
         ((M, X.astype(np.float32)), "DL1201", "x.astype(np.float64)"),
         ((M, X, np.ones(2)), "DL1202", "over 3 lanes of `x`, and over 2 of `y`"),
         ((M, X[:1], np.ones(2)), "DL1202", "over 1 lane of `x`, and over 2 of `y`"),

@@ -252,7 +252,7 @@ def test_without_the_text_the_place_is_still_told(tmp_path: Path) -> None:
         ((LAYER, X.astype(np.float64), Y), "write `x.astype(np.float32)`"),
         (({"w": LAYER.w}, X, Y), "also needs the field `b`"),
         (({"w": LAYER.w, "b": 0.0, "c": 0}, X, Y), "has no field `c`"),
-        ((3.0, X, Y), "`m` is Layer, and a float was given"),
+        ((3.0, X, Y), "`m` is Layer, but a float was given"),
         ((LAYER, "x", Y), "`x` is a f32[3, 2]"),
     ],
     ids=str,

@@ -78,7 +78,8 @@ def test_the_readme_tells_what_it_says(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     program = re.search(r"```dfl\n(@memory\(32 KiB\).*?)```", text, re.DOTALL)
     told = re.search(
-        r"(\d+) KiB without the\s+limit and (\S+) KiB with it; .* (\d+) of its 1,000 states, and the residuals of (\d+)", text
+        r"(\d+) KiB without the\s+limit and (\S+) KiB with it; .* (\d+) of its 1,000 states, and the residuals of (\d+)",
+        text,
     )
     assert program and told
     (path := tmp_path / "cooled.dfl").write_text(program[1], encoding="utf-8")
@@ -194,7 +195,7 @@ def test_the_same_report_in_python() -> None:
         of.f.memory("f32[1000]", wrt="w", budget=10_000)
     with pytest.raises(difflang.DifflangError, match="DL1207"):
         of.f.memory("f32[1000]", wrt="w", budget="lots")
-    with pytest.raises(difflang.DifflangError, match="declared f32\\[n\\], and f64\\[9\\] was given"):
+    with pytest.raises(difflang.DifflangError, match="declared f32\\[n\\], but f64\\[9\\] was given"):
         of.f.memory("f64[9]")
     with pytest.raises(difflang.DifflangError, match="pass several as separate strings: 'w', 'k'"):
         of.f.memory("f32[9]", wrt="w, k")

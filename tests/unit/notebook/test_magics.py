@@ -107,7 +107,7 @@ def test_what_fails_in_python_is_shown_with_the_frames_of_the_person(shell: Shel
     assert "--> In[2]:2:" in found.plain
     assert "return pick(np.zeros(3), i)" in found.traceback and "specialization.py" not in found.traceback
     assert found.traceback.rstrip().endswith(
-        "IndexFailure: error[DL0902]: index 7 is out of range: `x` has 3 places, 0 to 2"
+        "IndexFailure: error[DL0902]: index 7 is out of range: `x` has 3 elements, 0 to 2"
     )
 
 

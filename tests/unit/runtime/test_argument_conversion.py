@@ -141,10 +141,10 @@ def test_numbers_that_do_not_fit_are_refused_with_a_way_out(
 
 def test_shapes_name_rank_or_axis() -> None:
     assert refused(np.zeros((2, 3)), F64, 2, 4)[1] == (
-        "`x` is a f64[2, 4], and an array of shape [2, 3] was given: axis 1 is 3, not 4"
+        "`x` is a f64[2, 4], but an array of shape [2, 3] was given: axis 1 is 3, not 4"
     )
-    assert refused(np.zeros(3), F64, 1, 3)[1] == "`x` is a f64[1, 3], of rank 2, and an array of shape [3] was given"
-    assert refused(1.5, F64, 3)[1] == "`x` is a f64[3], of rank 1, and a number was given"
+    assert refused(np.zeros(3), F64, 1, 3)[1] == "`x` is a f64[1, 3], of rank 2, but an array of shape [3] was given"
+    assert refused(1.5, F64, 3)[1] == "`x` is a f64[3], of rank 1, but a number was given"
     assert refused(np.zeros(1), F64)[0] == "DL1202"
 
 

@@ -89,7 +89,7 @@ Case = Callable[..., tuple[Value, ...]]
         ([FLOAT], lambda x: OPS["map"](x, regions=(STEP,), consts=0, length=3), "along their first axis"),
         ([FLOAT], lambda x: OPS["call"](x, regions=(STEP,), name="f"), "f: 1 values for 2 params"),
         ([History(FLOAT), FLOAT], lambda h, x: OPS["add_history"](h, x), "f64\\[\\] is not history"),
-        ([FLOAT], lambda x: OPS["add_history"](x, x), "f64\\[\\] is no history"),
+        ([FLOAT], lambda x: OPS["add_history"](x, x), "f64\\[\\] is not a history"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(types: list[Type], build: Case, message: str) -> None:
