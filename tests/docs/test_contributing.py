@@ -122,6 +122,14 @@ def test_paths_that_the_pages_name_exist() -> None:
             assert path in own or (ROOT / path).exists() or "DL0513" in path, f"{page.name}: {path}"
 
 
+def test_every_recipe_of_the_justfile_is_listed() -> None:
+    recipes = re.findall(
+        r"^([a-z]\w*)(?: [^:=]*)?:(?!=)", (ROOT / "justfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    overview = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert recipes and set(recipes) == set(re.findall(r"^\| `just (\w+)", overview, re.MULTILINE))
+
+
 @pytest.mark.parametrize(
     ("page", "message"),
     [
