@@ -184,7 +184,7 @@ class BufferAssigner:
                     )
 
     def loop(self, step: JaxprInstruction, at: int, here: ComputationBuffers) -> None:
-        """An unchanged carry stays in its buffer. The others get a buffer, the initial value's if nothing reads that
+        """An unchanged carry stays where it is. The others get a buffer: the initial value's if nothing reads that
         later.
         """
         body = step.bodies[-1]
@@ -212,9 +212,7 @@ class BufferAssigner:
 
 
 def loop_operand_counts(step: JaxprInstruction) -> tuple[int, int, int]:
-    """The index of the first carry among a loop's operands, the number of its body's constants, and the number of
-    carries.
-    """
+    """The index of a loop's first carry operand, and the numbers of its body's constants and of its carries."""
     if step.kind == "while":
         first, second = step.sizes
         return first + second, second, len(step.reads) - first - second

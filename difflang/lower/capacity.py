@@ -27,18 +27,14 @@ MAX_INTERPRETED_FRAMES = 1 << 12
 
 
 class Capacity(Struct, frozen=True):
-    """Limits on recursion depth (frames), on loop steps whose residuals are stored, and on dynamic loop outputs
-    (items).
-    """
+    """Limits on recursion depth (frames), loop steps with stored residuals, and outputs of dynamic loops (items)."""
 
     frames: int
     steps: int
     items: int = 256
 
     def grown(self, site: CheckSite, *, interpreted: bool = False) -> Capacity | None:
-        """This capacity with more of what the failed check exceeded; `None` at the maximum, or if the check is of
-        another kind.
-        """
+        """This capacity with more of what the failed check exceeded; `None` at the maximum, or for other checks."""
         if not site.capacity:
             return None
         now = asdict(self)[site.capacity]
@@ -67,8 +63,7 @@ class Growable(Generic[T]):
 def with_capacity(graph: Graph, capacity: Capacity, *, arrays: bool = False) -> Graph:
     """The graph with its capacities in numbers. Steps inside loops are not limited.
 
-    Outputs of dynamic loops are held in histories, which need no capacity, unless `arrays` is set or histories do not
-    do.
+    Outputs of dynamic loops are histories, which need no capacity, unless `arrays` is set or that is not possible.
     """
     from difflang.passes.dynamic_loop_outputs import arrays_to_histories
     from difflang.recursion.drop_step_limit_in_loops import drop_step_limit_in_loops

@@ -27,10 +27,7 @@ class HistoryOutOfScope(Exception):
 
 
 def reads_history_out_of_scope(program: Graph) -> bool:
-    """Whether a history is read where its producer cannot be recomputed.
-
-    Cost: one walk; a region is visited once for each distinct set of operands.
-    """
+    """Whether a history is read where its producer cannot be recomputed. Cost: one walk, regions once per operands."""
     if not any(isinstance(v.type, History) for g in graphs_postorder(program)[0] for e in g.eqns for v in e.results):
         return False
     walk = HistoryReadChecker()
@@ -54,12 +51,10 @@ class HistoryReadChecker:
             loop: self.loop,
             map_: self.map,
             cond: self.cond,
-            OPS["call"]: lambda eqn, operands, depth: self.graph(eqn.regions[0], operands, depth),
-            OPS["checkpoint"]: lambda eqn, operands, depth: self.graph(eqn.regions[0], operands, depth)[
-                : len(eqn.results)
-            ],
-            OPS["invertible"]: lambda eqn, operands, depth: self.graph(eqn.regions[0], operands, depth),
-            OPS["empty_history"]: lambda eqn, operands, depth: [EMPTY_HISTORY],
+            OPS["call"]: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth),
+            OPS["checkpoint"]: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth)[: len(eqn.results)],
+            OPS["invertible"]: lambda eqn, args, depth: self.graph(eqn.regions[0], args, depth),
+            OPS["empty_history"]: lambda eqn, args, depth: [EMPTY_HISTORY],
             OPS["add_history"]: self.sum,
         }
 
@@ -74,28 +69,26 @@ class HistoryReadChecker:
             self.seen[key] = [env[r] for r in graph.results]
         return self.seen[key]
 
-    def eqn(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
+    def eqn(self, eqn: Eqn, args: list[ValueNumber], depth: int) -> list[ValueNumber]:
         rule = self.rules.get(eqn.op)
         if rule is not None:
-            return rule(eqn, operands, depth)
+            return rule(eqn, args, depth)
         if any(isinstance(v.type, History) for v in (*eqn.operands, *eqn.results)):
             raise HistoryOutOfScope
-        return self.results(eqn, operands)
+        return self.results(eqn, args)
 
-    def results(self, eqn: Eqn, operands: Sequence[ValueNumber]) -> list[ValueNumber]:
+    def results(self, eqn: Eqn, args: Sequence[ValueNumber]) -> list[ValueNumber]:
         """The value numbers of an equation's results, by op and operands: every op is a function."""
         key = (eqn.op, attrs_key(eqn.attrs), tuple([self.keys.graph_key(r) for r in eqn.regions]))
-        return [self.names.of((key, i), operands) for i in range(len(eqn.results))]
+        return [self.names.of((key, i), args) for i in range(len(eqn.results))]
 
-    def loop(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
+    def loop(self, eqn: Eqn, args: list[ValueNumber], depth: int) -> list[ValueNumber]:
         names, form, (step, *go) = self.names, LoopAttrs.of(eqn), eqn.regions
-        known = form.parts(operands)
+        known = form.parts(args)
         if any(isinstance(v.type, History) for v in form.parts(eqn.operands).carry):
             raise HistoryOutOfScope
-        outs = self.results(eqn, operands)
-        steps = (
-            names.of(("every", form.length)) if form.exact else self.loop_count(eqn, operands) if go else known.first
-        )
+        outs = self.results(eqn, args)
+        steps = names.of(("every", form.length)) if form.exact else self.loop_count(eqn, args) if go else known.first
         index = names.index(steps, depth)
         carry = [names.of(("carry", i), (*outs[:1], index)) for i in range(form.carry)]
         xs = form.parts(eqn.operands).xs
@@ -109,29 +102,28 @@ class HistoryReadChecker:
         ys = [names.set_origin(y, s) for y, s in zip(outs[1 + form.carry :], stacks, strict=True)]
         return [steps, *outs[1 : 1 + form.carry], *ys]
 
-    def loop_count(self, eqn: Eqn, operands: list[ValueNumber]) -> ValueNumber:
+    def loop_count(self, eqn: Eqn, args: list[ValueNumber]) -> ValueNumber:
         """The number for a while-loop's step count, which loops with the same condition and state share."""
         if eqn not in self.counts:
             # Dead code elimination drops everything that the condition does not depend on.
             count = Graph(tuple(dict.fromkeys(eqn.operands)), (eqn,), eqn.results[:1])
             self.counts[eqn] = dce(without_prints(count)).eqns[-1]
-        alone, name = self.counts[eqn], dict(zip(eqn.operands, operands, strict=True))
+        alone, name = self.counts[eqn], dict(zip(eqn.operands, args, strict=True))
         return self.results(alone, [name[v] for v in alone.operands])[0]
 
-    def map(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
+    def map(self, eqn: Eqn, args: list[ValueNumber], depth: int) -> list[ValueNumber]:
         names, consts, length = self.names, eqn.attrs["consts"], eqn.attrs["length"]
         steps = names.of(("every", length))
         index = names.index(steps, depth)
-        pairs = zip(eqn.operands[consts:], operands[consts:], strict=True)
+        pairs = zip(eqn.operands[consts:], args[consts:], strict=True)
         items = [self.item(x, n, (map_.name, length, steps, index)) for x, n in pairs]
-        gives = self.graph(eqn.regions[0], [*operands[:consts], *items], depth + 1)
+        gives = self.graph(eqn.regions[0], [*args[:consts], *items], depth + 1)
         stacks = [StackedOrigin(map_.name, length, steps, index, y) for y in gives]
-        return [names.set_origin(y, s) for y, s in zip(self.results(eqn, operands), stacks, strict=True)]
+        return [names.set_origin(y, s) for y, s in zip(self.results(eqn, args), stacks, strict=True)]
 
     def item(self, x: Value, name: ValueNumber, reader: tuple[str, object, ValueNumber, ValueNumber]) -> ValueNumber:
-        """What a loop reads at a step: the item stored there, if reader and writer run over the same steps.
-
-        A history has no other readers.
+        """What a loop reads at a step: the item stored there, if it runs over the writer's steps, as histories
+        require.
         """
         kind, length, steps, index = reader
         origin = self.names.origin(name)
@@ -147,21 +139,20 @@ class HistoryReadChecker:
             return EMPTY_HISTORY if isinstance(x.type.item, History) else self.names.of("zero")
         return self.names.of("item", (name, index))
 
-    def cond(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
-        truth, *rest = operands
+    def cond(self, eqn: Eqn, args: list[ValueNumber], depth: int) -> list[ValueNumber]:
+        truth, *rest = args
         sides: list[list[ValueNumber]] = []
         for number, region in enumerate(eqn.regions):
             params = [self.branch_operand(v, n, truth, number) for v, n in zip(eqn.operands[1:], rest, strict=True)]
             sides.append(self.graph(region, params, depth))
         return [
             one if one == other else self.names.set_origin(name, BranchOrigin(truth, (one, other)))
-            for name, one, other in zip(self.results(eqn, operands), *sides, strict=True)
+            for name, one, other in zip(self.results(eqn, args), *sides, strict=True)
         ]
 
     def branch_operand(self, x: Value, name: ValueNumber, truth: ValueNumber, side: int) -> ValueNumber:
-        """What a branch reads: the value from the same branch of an earlier conditional with the same predicate.
-
-        A history from one branch cannot be read anywhere else.
+        """What a branch reads: the same branch's value of an earlier conditional on this predicate, as histories
+        require.
         """
         origin = self.names.origin(name)
         if not isinstance(origin, BranchOrigin):
@@ -172,8 +163,8 @@ class HistoryReadChecker:
             raise HistoryOutOfScope
         return name
 
-    def sum(self, eqn: Eqn, operands: list[ValueNumber], depth: int) -> list[ValueNumber]:
-        total = self.names.sum(operands[0], operands[1], eqn.results[0].type)
+    def sum(self, eqn: Eqn, args: list[ValueNumber], depth: int) -> list[ValueNumber]:
+        total = self.names.sum(args[0], args[1], eqn.results[0].type)
         if total is None:
             raise HistoryOutOfScope
         return [total]

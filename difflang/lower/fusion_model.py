@@ -72,9 +72,7 @@ class FusionModel:
             self.step(step)
 
     def levels(self, part: Computation) -> dict[ArrayValue, int]:
-        """For each value the longest chain of kernels before it, counting the steps that have a kernel whatever reads
-        them.
-        """
+        """For each value the longest chain before it of steps that have a kernel whatever reads them."""
         level: dict[ArrayValue, int] = {}
         for step in part.steps:
             costly = step.kind == "costly" and len(self.readers.get(step.makes[0], ())) > 1
@@ -103,9 +101,7 @@ class FusionModel:
                 self.demanded.add(v)
 
     def kernel(self, step: JaxprInstruction, made: ArrayValue, where: set[ArrayValue]) -> set[ArrayValue]:
-        """Record a kernel for a step and return the kernels that compute it: a cheap step's readers may recompute it
-        too.
-        """
+        """Record a kernel for a step; return the kernels that compute it: readers may recompute a cheap step."""
         self.stored.update(step.makes)
         if step.kind == "sum":
             self.library.add(made)
@@ -158,8 +154,7 @@ class FusionModel:
 
 
 def kernel_inputs(reads: Sequence[ArrayValue], step: JaxprInstruction, fusion: FusionModel) -> dict[ArrayValue, bool]:
-    """The arrays and params that a kernel reads for these values, and whether anything permutes their elements on the
-    way.
+    """The arrays and params that a kernel reads for these values, and whether their elements are permuted on the way.
 
     Constants are part of the program.
     """

@@ -109,10 +109,8 @@ class Lowering:
         self.census: RegionCensus | None = None
         # Inside a function that XLA does not inline; there it does not assign layouts to transposed operands.
         self.parted = False
-        # Inside a loop body.
         self.in_loop = False
-        # The product of the batch sizes of enclosing maps.
-        self.batch_size = 1
+        self.batch_size = 1  # the product of the batch sizes of enclosing maps
         self.restricted_regions: dict[tuple[Graph, tuple[Value, ...]], Graph] = {}
 
     def program(self, graph: Graph, *arrays: Array) -> list[Array]:

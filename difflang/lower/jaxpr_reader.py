@@ -20,8 +20,7 @@ from difflang.lower.stablehlo.graph_primitive import graph_jaxpr, graph_p
 InstructionKind = Literal[
     "alias", "made", "fused", "costly", "sum", "product", "array", "update", "while", "scan", "cond", "call"
 ]
-# The name of a source, and a line of it.
-SourceLine = tuple[str, int]
+SourceLine = tuple[str, int]  # the name of a source, and a line of it
 
 ALIASES = frozenset({"reshape", "squeeze", "expand_dims", "optimization_barrier", "copy_p", "stop_gradient"})
 # Made anew in each kernel that reads it, if the operand is a scalar.
@@ -57,8 +56,7 @@ class ArrayValue(Struct, frozen=True, eq=False):
     bytes: int
     shape: tuple[int, ...]
     source_line: SourceLine | None
-    # A literal or constant of the program.
-    constant: bool = False
+    constant: bool = False  # a literal or constant of the program
 
 
 ArrayValues = list[ArrayValue]
@@ -73,12 +71,9 @@ class JaxprInstruction(Struct, frozen=True, eq=False):
     bodies: tuple[Computation, ...] = ()
     # Of a while: the constants of the condition and of the body; of a scan: its constants and carries.
     sizes: tuple[int, int] = (0, 0)
-    # A sum or a product that alone reads it computes it in its own kernel.
-    quick: bool = False
-    # Repeats what it reads.
+    quick: bool = False  # a sum or a product that alone reads it computes it in its own kernel
     broadcasts: bool = False
-    # Its elements come from other positions.
-    moves: bool = False
+    moves: bool = False  # its elements come from other positions
 
 
 class Computation(Struct, frozen=True, eq=False):
@@ -98,10 +93,8 @@ class JaxprReader:
     """Reads one jaxpr."""
 
     def __init__(self) -> None:
-        # Broadcasts of something smaller.
-        self.spread: set[ArrayValue] = set()
-        # Scalars that are known at compile time.
-        self.constant: set[ArrayValue] = set()
+        self.spread: set[ArrayValue] = set()  # broadcasts of something smaller
+        self.constant: set[ArrayValue] = set()  # scalars that are known at compile time
 
     def computation(self, jaxpr: Any) -> Computation:
         takes = [array_value(v, None) for v in jaxpr.invars]
@@ -118,9 +111,8 @@ class JaxprReader:
         known: dict[object, ArrayValues],
         place: SourceLine | None,
     ) -> ArrayValues:
-        """Append the jaxpr's instructions to `steps` and return its results, merging common subexpressions.
-
-        Equations without a source line of their own take `place`.
+        """Append instructions to `steps` and return the results, merging common subexpressions. `place` is the caller's
+        line.
         """
         for v in jaxpr.constvars:
             env[v] = replace(array_value(v, None), constant=True)

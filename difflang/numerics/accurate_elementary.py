@@ -130,9 +130,7 @@ def leading_bits(m: Any, x: Any) -> Any:
 
 
 def check_at_most_64_bits(x: Any) -> None:
-    """Errors: TypeError for floats of more than 64 bits, which have another layout and for which these fits are not
-    made.
-    """
+    """Errors: TypeError for wider floats, which have another layout and for which these fits are not made."""
     if x.dtype.itemsize > 8:
         raise TypeError(f"no formula for {x.dtype}")
 

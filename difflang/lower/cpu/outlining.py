@@ -108,7 +108,7 @@ class SegmentBuilder:
         return OutlinedSegment((*copied, *live), tuple([v for v in reads if v not in self.constants]), results)
 
     def find_recomputable(self, reads: Sequence[Value]) -> set[Eqn]:
-        """The equations to recompute so that fewer values are read: where several values derive from one root, pass the
+        """The equations to recompute so that fewer values are read: of several that derive from one root, pass the
         root.
         """
         lineages = {v: self.lineage(v) for v in reads}

@@ -15,7 +15,6 @@ from difflang.ops.elementwise.value_and_derivative import slopes_sharing_work, t
 from difflang.ops.elementwise.vectorized_exp import vectorized_exp, vectorized_exp_sub
 
 # ---- Quotients are recomputed for each elementwise reader
-#
 # XLA's CPU fusion takes no expensive operation into two kernels, and keeps out a sum that leads to one. So a shared
 # quotient breaks a chain of elementwise operations into several kernels that each go through memory. A division costs
 # less. Source: InstructionFusion::ComputeGloballyUnfusible of OpenXLA.
@@ -59,7 +58,6 @@ def is_large(value: Value) -> bool:
 
 
 # ---- Full sums are flattened to one axis
-#
 # XLA vectorizes a sum over one long axis; over several short ones it adds scalars, and it undoes a reshape of the sum's
 # operand. So the factors are reshaped instead, which costs nothing: their elements stay where they are.
 
@@ -120,7 +118,6 @@ def flat_value_like(value: Value) -> Value:
 
 
 # ---- Exponentials of few elements are vectorized, in loops
-#
 # XLA unrolls the loop over a short last axis, and does not re-vectorize it where that is the only axis, where several
 # arrays are read, or where its length is no multiple of the vector width. Measured: each of 16 numbers takes 4 ns in
 # f64 and 2.4 in f32, each of 16 by 16 differences of f64 1.7; in a long vector it takes 1.2 and 0.25.

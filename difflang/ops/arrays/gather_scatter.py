@@ -254,9 +254,7 @@ def last_writes_lower(jax: Any, *indices: Any, sizes: Ints) -> Any:
 
 
 def scatter_lower(jax: Any, x: Any, updates: Any, *indices: Any, axes: Ints) -> Any:
-    """Writes that are overwritten later are redirected out of range and dropped: XLA promises no order among
-    duplicates.
-    """
+    """Writes that are overwritten later are sent out of range and dropped: XLA promises no order among duplicates."""
     lax = jax.lax
     wins = last_writes_lower(jax, *indices, sizes=tuple(x.shape[a] for a in axes))
     beyond = lax.full_like(indices[0], -1)

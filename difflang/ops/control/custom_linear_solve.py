@@ -102,9 +102,7 @@ def linear_map_tangent(ad: Ad, eqn: Eqn, xs: Values, x: Values, dxs: Tangents) -
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """A solve of the transposed equation. It mixes all cotangents, so it is zero only where no incoming one is
-    chosen.
-    """
+    """A solve of the transposed equation. It mixes all cotangents, so is zero only where no incoming one is chosen."""
     n = const_count(eqn)
     if any(at.linear[:n]):
         raise InternalError("a solution is not linear in what its map is made of")

@@ -167,9 +167,7 @@ def digamma_formula(m: Any, x: Any, cond: Any = numpy_cond) -> Any:
 
 
 def digamma_reflected(m: Any, x: Any) -> Any:
-    """NaN at the poles. Types narrower than f64 are computed in plain f64, longdouble (in checks) in its own
-    precision.
-    """
+    """NaN at the poles. Narrow types are computed in plain f64, longdouble (in checks) in its own precision."""
     beside = offset_from_integer(m, x)
     if x.dtype == np.float64:
         y = digamma_negative(m, x, beside)

@@ -60,9 +60,7 @@ def eigenvalue_gaps(values: Value) -> tuple[Value, Value]:
 
 
 def equal_within_rounding(values: Value, gaps: Value) -> Value:
-    """Where a gap is within `n ε` of the largest value: the difference that a factorization leaves between equal
-    ones.
-    """
+    """Where a gap is within `n ε` of the largest value, as a factorization leaves between equal ones."""
     type = tensor_type(gaps)
     sizes = OPS["abs"].one(values)
     greatest = reduce_max.one(sizes, axes=(type.rank - 2,))

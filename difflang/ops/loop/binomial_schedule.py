@@ -112,9 +112,7 @@ def suffix_sums(x: Array) -> Array:
 
 
 def plan_checkpoints(steps: int, slots: int) -> tuple[int, ...]:
-    """The states to store on the forward sweep of a loop of known length, so that the reverse sweep takes the fewest
-    steps.
-    """
+    """The states to store on the forward sweep of a loop of known length, for the shortest reverse sweep."""
     table, kept, free = reach_table(slots), [0], slots
     while free > 1 and steps - kept[-1] > 1:
         kept.append(kept[-1] + int(first_advance(numpy, steps - kept[-1], table[free], table[free - 1])))

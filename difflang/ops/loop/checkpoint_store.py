@@ -146,9 +146,7 @@ class ReplaySource(Struct, frozen=True, eq=False):
         cls, lowering: Any, step: Graph, consts: int, carry: int, saved: Sequence[int], given: tuple[Arrays, Arrays],
         reverse: bool, asked: StoreRequest | None, also: Sequence[int] = (),
     ) -> ReplaySource:  # fmt: skip
-        """The source of a loop's step with that many consts and carries. The state holds what outputs and `also` depend
-        on.
-        """
+        """The source of a loop's step. Its state holds the carries that history outputs and `also` depend on."""
         step = without_prints(step)
         gives = lowering.restrict_results(step, [step.results[i] for i in saved])
         first = 1 + consts
@@ -232,9 +230,7 @@ class CheckpointStore:
         )
 
     def record_state(self, at: StoreState, count: Array, carry: Arrays) -> StoreState:
-        """The store after step `count` has begun: its state goes into its slot if it is stored, else into the spare
-        slot.
-        """
+        """The store with the state before step `count` in its slot, if it is stored, else in the spare slot."""
         lax, size, slot, spare = self.jax.lax, self.source.size, count, np.int32(self.spare)
         # Here `at.slot` counts the planned states stored so far.
         if size and size.planned:

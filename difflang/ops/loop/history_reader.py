@@ -82,15 +82,11 @@ class HistoryView(Struct, frozen=True, eq=False):
         if run in self.carried_states:
             return list(self.carried_states[run])
         at, ordinal = lax.sub(self.index, self.low), run.step_number(lax, self.index)
-        recomputed = [read_item(lax, r, at) for r in self.chunk_states.get(run, ())]
-        if recomputed and not run.may_store_all:
-            return recomputed
+        chunk = [read_item(lax, r, at) for r in self.chunk_states.get(run, ())]
+        if chunk and not run.may_store_all:
+            return chunk
         kept = [read_item(lax, s, ordinal) for s in self.stores.get(run, run.slots)]
-        return (
-            [lax.select(run.all_stored(lax), k, a) for k, a in zip(kept, recomputed, strict=True)]
-            if recomputed
-            else kept
-        )
+        return [lax.select(run.all_stored(lax), k, a) for k, a in zip(kept, chunk, strict=True)] if chunk else kept
 
     def rerun(self, run: LoopRun, graph: Graph, state: Arrays | None = None) -> list[Any]:
         source = run.source
@@ -138,8 +134,8 @@ class ChunkReplayer:
 
         nowhere = (np.asarray(-1, np.int32),) * len(self.runs)
         stores = [(*r.order, tuple(r.slots)) for r in self.runs]
-        chunk_states = [blank(r, self.steps) for r in self.runs]
-        return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(stores), tuple(chunk_states))
+        buffers = [blank(r, self.steps) for r in self.runs]
+        return ReplayState(nowhere, nowhere, tuple([blank(r) for r in self.runs]), tuple(stores), tuple(buffers))
 
     def fill_chunk(self, low: Array, high: Array, held: ReplayState) -> ReplayState:
         """Recompute the states before the steps from `low` to `high` that are not stored."""
@@ -165,10 +161,8 @@ class ChunkReplayer:
         lax, numbers = self.lax, range(len(self.runs))
         low, high, waiting = [read_item(lax, read_item(lax, frames, owner), np.int32(i)) for i in range(3)]
         needed = [self.must_replay(owner, i) for i in numbers]
-        progress, chunk_states = (
-            [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)],
-            list(held.chunk_states),
-        )
+        progress = [ReplayProgress(*parts) for parts in zip(*held[:4], strict=True)]
+        buffers = list(held.chunk_states)
         ready, following = np.asarray(True), owner
         for i in reversed(numbers):
             run = self.runs[i]
@@ -182,15 +176,10 @@ class ChunkReplayer:
             ready = lax.bitwise_and(ready, lax.bitwise_not(mine))
         for i in numbers:
             requested, own = lax.bitwise_and(ready, needed[i]), lax.bitwise_and(ready, lax.eq(owner, np.int32(i)))
-            progress[i], chunk_states[i] = self.advance_loop(
-                i, owner, (low, high), (requested, own), progress, chunk_states
-            )
+            progress[i], buffers[i] = self.advance_loop(i, owner, (low, high), (requested, own), progress, buffers)
         at, until, states, stores = zip(*progress, strict=True)
-        return (
-            lax.select(ready, waiting, following),
-            frames,
-            ReplayState(at, until, states, stores, tuple(chunk_states)),
-        )
+        held = ReplayState(at, until, states, stores, tuple(buffers))
+        return lax.select(ready, waiting, following), frames, held
 
     def must_replay(self, owner: Array, number: int) -> Array:
         """Whether a loop, or the reader, reads source loop `number`, and that does not store every state."""
@@ -209,7 +198,7 @@ class ChunkReplayer:
         return low, lax.add(low, count)
 
     def plan_segment(self, number: int, due: Array, loop: ReplayProgress) -> ReplayProgress:
-        """Store the state at which a segment ended, or restart from the last one stored up to `due`; then plan the next
+        """Store the state at a segment's end, or restart from the last one stored up to `due`; plan the next
         segment.
         """
         jax, lax, size = self.lowering.jax, self.lax, self.sizes[number]
@@ -249,17 +238,13 @@ class ChunkReplayer:
         steps: tuple[Array, Array],
         why: tuple[Array, Array],
         progress: list[ReplayProgress],
-        chunk_states: Any,
+        buffers: Any,
     ) -> tuple[ReplayProgress, Any]:
-        """Advance a source loop through the owner's chunk, recording the state before each step, or through its own
-        steps.
-        """
+        """Advance a source loop through its own steps, or its owner's chunk, recording the state before each step."""
         lax, run, loop, (low, high), (requested, own) = self.lax, self.runs[number], progress[number], steps, why
         size = lax.sub(high, low)
         stores = {r: other.store[2] for r, other in zip(self.runs, progress, strict=True)}
-        chunks = {
-            r: chunk for r, chunk, reads in zip(self.runs, chunk_states, self.reads[number], strict=True) if reads
-        }
+        chunks = {r: chunk for r, chunk, reads in zip(self.runs, buffers, self.reads[number], strict=True) if reads}
         # A reader in the opposite direction meets the last state of a chunk first and does not need the one after it.
         along = [r.source.reverse == run.source.reverse for r in self.runs] + [self.reverse == run.source.reverse]
         others = lax.sub(size, lax.select(read_item(lax, np.asarray(along), owner), int32_zero(), int32_one()))
@@ -276,7 +261,7 @@ class ChunkReplayer:
             state, k = tuple(view.rerun(run, run.source.advance, list(state))), lax.add(k, int32_one())
             return k, state, store_state(k, state, chunk) if self.steps > 1 else chunk
 
-        start = (int32_zero(), loop.state, store_state(int32_zero(), loop.state, chunk_states[number]))
+        start = (int32_zero(), loop.state, store_state(int32_zero(), loop.state, buffers[number]))
         _, state, chunk = lax.while_loop(lambda at: lax.lt(at[0], count), body, start)
         return loop._replace(at=lax.add(loop.at, count), state=state), chunk
 
@@ -310,9 +295,7 @@ class StepLoop(Protocol):
 
 
 class HistoryReader:
-    """Runs the steps of a loop: in chunks if it writes a checkpoint store, or reads one that does not hold every
-    state.
-    """
+    """Runs the steps of a loop: in chunks if it writes a checkpoint store, or reads one that lacks some states."""
 
     def __init__(self, lowering: Any, xs: Sequence[Any], walk: StepLoop) -> None:
         self.lowering, self.lax, self.walk = lowering, lowering.jax.lax, walk

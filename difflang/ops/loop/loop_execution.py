@@ -202,9 +202,7 @@ class LoopLowering:
     def make_reversible(
         self, step: Graph, of: Callable[..., ReplaySource], operands: tuple[Any, Any, Any], request: StoreRequest | None
     ) -> Callable[[list[Array], Array], ReversibleRun] | None:
-        """A function from the last state and the step count to a run that stores no more; None if a step has no
-        inverse.
-        """
+        """A function from last state and step count to a run that stores no more; None if a step has no inverse."""
         source = of(None)
         # The inverse may need more carries than the outputs do: extend the state until it has all.
         while found := invert_step(step, 1 + len(self.fixed), self.carry, source.state_carries):

@@ -187,9 +187,7 @@ def linearize(ad: Ad, eqn: Eqn, xs: Values, dxs: Tangents) -> tuple[list[Value],
 
 
 def emit_saving_residuals(eqn: Eqn, xs: Values, step: Graph) -> list[Value]:
-    """The loop with residuals as further outputs: as histories if it stores only some states or can invert its
-    steps.
-    """
+    """The loop with residuals as further outputs: histories if it stores only some states or can invert steps."""
     form, n = LoopAttrs.of(eqn), len(eqn.regions[0].results)
     more = len(step.results) - n
     # Histories in the program itself: they are read as they were stored.
@@ -271,9 +269,7 @@ def with_tangent_params(go: Graph, form: LoopAttrs, dconsts: Sequence[Value], dc
 
 
 def transpose(ad: Ad, eqn: Eqn, at: TransposeRequest) -> list[MaybeValue]:
-    """A loop of the same count in the other direction: cotangents of consts are summed in the carry, those of xs are
-    outputs.
-    """
+    """The same count in the other direction: cotangents of consts are summed in the carry, those of xs are outputs."""
     form, (step,) = LoopAttrs.of(eqn), eqn.regions
     is_linear, primal = form.parts(at.linear), form.parts(at.nonlinear)
     if is_linear.first:

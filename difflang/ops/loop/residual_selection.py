@@ -128,9 +128,7 @@ def is_streaming(eqn: Eqn) -> bool:
 
 
 def residual_leaves(residual: Value, kept: set[Value], recomputable: set[Eqn], maker: dict[Value, Eqn]) -> set[Value]:
-    """What else to keep for a residual: the values it is computed from, or itself if these are larger or too many
-    equations.
-    """
+    """What else to keep for a residual: the values it is computed from, or itself if these are larger or too many."""
     found, made = set[Value](), set[Eqn]()
     todo = [residual]
     while todo:

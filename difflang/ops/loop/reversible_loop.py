@@ -157,9 +157,7 @@ def replace_runs(x: Any, to: dict[LoopRun, LoopRun]) -> Any:
 
 
 class ReversibleStepLoop:
-    """A step loop that also steps the reversible loops it reads: it carries a state of each, and its largest
-    magnitude.
-    """
+    """A step loop that also steps the reversible loops it reads, carrying a state and its largest magnitude of each."""
 
     def __init__(self, lowering: Any, walk: StepLoop, xs: Sequence[Any]) -> None:
         self.jax, self.lowering, self.walk = lowering.jax, lowering, walk
@@ -175,9 +173,7 @@ class ReversibleStepLoop:
         return state, tuple([(b, tuple([max_finite(self.jax.numpy, x) for x in b])) for b in beside])
 
     def first(self, run: ReversibleRun) -> tuple[Array, ...]:
-        """The state of a loop at the reader's first step. By rounding, the reader may take one step less than the
-        loop.
-        """
+        """The state of a loop at the reader's first step. By rounding, the reader may take one step less than it."""
         lax, turns = self.jax.lax, self.is_opposite(run)
         if not self.reverse:
             return tuple(run.ends[turns])
@@ -244,9 +240,7 @@ def max_finite(jnp: Any, x: Array) -> Array:
 
 
 def returned_to_start(jnp: Any, first: Sequence[Array], found: Sequence[Array], sizes: Sequence[Array]) -> Array:
-    """Whether two states agree, floats up to the square root of the precision times the largest magnitude on the
-    way.
-    """
+    """Whether two states agree, floats up to the root of the precision times the largest magnitude on the way."""
     alike = np.asarray(True)
     for x, y, size in zip(first, found, sizes, strict=True):
         near = x == y

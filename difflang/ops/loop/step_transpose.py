@@ -54,9 +54,7 @@ class IncomingCotangents(Struct, frozen=True):
         return self.carries.stop - self.carries.start
 
     def initial_choices(self, active: Sequence[bool]) -> Mask:
-        """Which carries have a choice at first. If any has, carries without a cotangent have one too, false
-        everywhere.
-        """
+        """Which carries have a choice at first. If any has, so have carries without a cotangent, false everywhere."""
         choices = presence_mask(self.choices)
         if not any(choices):
             return choices[: self.count]

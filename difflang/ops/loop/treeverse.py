@@ -147,7 +147,7 @@ class Treeverse:
         return self.run.step_number(self.lax, ordinal)
 
     def advance(self, segment: TreeverseSegment, slots: Any, buffers: Any) -> tuple[Any, Any]:
-        """The forward steps of a segment: after those skipped the state is stored, of the others each state or its
+        """The forward steps of a segment: after the skipped ones the state is stored, of the others states or
         residuals.
         """
         lax, run, source = self.lax, self.run, self.run.source
@@ -166,7 +166,7 @@ class Treeverse:
                 source.store_state(lax, kept, slots, state, self.segments.store_slot(place)),
             )
 
-        def store_residuals(at: Any) -> Any:
+        def save(at: Any) -> Any:
             k, state, buffers = at
             view = self.view(self.step_index(lax.add(lax.add(segment.first, segment.skipped), k)))
             outs = view.rerun(run, source.advance_with_outputs, list(state))
@@ -177,9 +177,7 @@ class Treeverse:
         start = (int32_zero(), tuple([read_item(lax, s, self.segments.store_slot(segment.slot)) for s in slots]), slots)
         _, state, slots = lax.while_loop(lambda at: lax.lt(at[0], steps), skip, start)
         if buffers:
-            buffers = lax.while_loop(
-                lambda at: lax.lt(at[0], segment.stored), store_residuals, (int32_zero(), state, buffers)
-            )[2]
+            buffers = lax.while_loop(lambda at: lax.lt(at[0], segment.stored), save, (int32_zero(), state, buffers))[2]
         return slots, buffers
 
     def reverse_steps(

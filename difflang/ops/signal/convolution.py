@@ -115,9 +115,7 @@ def conv_lower(
 
 
 def operand_axis_order(x: Any, axes: str) -> tuple[Any, str]:
-    """An operand without its deferred transpose, and its layout as a string: XLA permutes axes as part of a
-    convolution.
-    """
+    """An operand before its deferred transpose, and its layout: XLA permutes axes as part of a convolution."""
     if not hasattr(x, "order"):
         return x, axes
     return x.array, "".join(axes[x.order.index(place)] for place in range(len(axes)))

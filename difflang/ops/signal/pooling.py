@@ -90,9 +90,7 @@ def tile_permutation(n: int) -> Ints:
 
 
 def split_into_tiles(lax: Any, x: Any, window: Ints) -> Any:
-    """The image as tiles: [batch, rows of tiles, rows of a tile, ..., channels]. The remainder at the ends is
-    dropped.
-    """
+    """The image as tiles: [batch, rows of tiles, rows of a tile, ..., channels], without the remainder at the ends."""
     batch, *space, c = x.shape
     fit = [size // k for size, k in zip(space, window, strict=True)]
     covered = (batch, *(m * k for m, k in zip(fit, window, strict=True)), c)
