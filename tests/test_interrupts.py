@@ -90,6 +90,7 @@ def test_control_c_ends_a_loop_that_is_compiled(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such timer")
 @pytest.mark.parametrize("engine", ["xla", "interpret"])
+@pytest.mark.nightly_except("interpret")
 def test_a_limit_of_time(tmp_path: Path, engine: str) -> None:
     path = program(tmp_path, "fn f(x: f64) -> f64 {\n  var s = x\n  while s > 0.0 { s += 1.0 }\n  s\n}\nprint(f(1.0))")
     command = [sys.executable, "-m", "difflang", "run", "--engine", engine, "--timeout", "2", str(path)]

@@ -115,7 +115,7 @@ def test_small_tapes_give_the_same(name: str, size: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a while", "a comprehension", "a pullback in lanes"])
-@pytest.mark.nightly_except("a comprehension")
+@pytest.mark.nightly
 def test_reverse_once_more(name: str) -> None:
     m = module(TUNED[name])
     assert float(m.second(0.11, 3)) == pytest.approx(float(m.twice(0.11, 3)), rel=1e-11)

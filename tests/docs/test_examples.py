@@ -67,6 +67,7 @@ def test_an_example_checks(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.nightly_cases("particles")
 def test_an_example_passes_its_own_tests(path: Path) -> None:
     found = [suite(path).run(n) for n in range(len(suite(path).cases))]
     assert all(outcome.result == "passed" for outcome in found), "\n".join(o.report for o in found)

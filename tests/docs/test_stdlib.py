@@ -41,6 +41,7 @@ RUNS = [pytest.param(p, n, e, id=f"{c.title}-{e}",
 
 
 @pytest.mark.parametrize(("path", "number", "engine"), RUNS)
+@pytest.mark.nightly_cases("rule (dopri5_adjoint|logm|rk4_adjoint)-interpret")
 def test_it_is_as_it_says(path: Path, number: int, engine: str) -> None:
     outcome = suite(path, engine).run(number)
     wanted = "skipped" if outcome.case.kind == "rule" and outcome.case.name in UNDRAWN else "passed"

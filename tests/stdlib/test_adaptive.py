@@ -41,7 +41,7 @@ TABLE = [
     Like("rms of several", "|x, y| rms((x, [y, y]))", lambda x, y: jnp.sqrt(jnp.mean(jnp.concatenate([x, y, y]) ** 2)), (ARC[0], ARC[1])),
     Like("rms of nothing", "|x| rms(zeros(0)) + x", lambda x: x, (np.float64(2),)),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 # A pendulum with friction and a drive.
 START, DRIVE, ENDS, RTOL_OF_STEPS, ATOL_OF_STEPS = [1.0, -0.5], [0.1, 0.4], (0.25, 6.5), 1e-3, 1e-5

@@ -43,7 +43,7 @@ TABLE = [
     Like("effective_size", "effective_size", effective, (CHAIN,)),
     Like("potential_scale", "potential_scale", spread, (CHAINS,)),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 # The points of a chain as a function of where it begins, of its step, and of the density's parameter; how many proposals it took.
 # Steps so short, or a density so flat, that the first two take every proposal.

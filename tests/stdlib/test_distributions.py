@@ -132,7 +132,7 @@ TABLE = [row for name in DISTRIBUTIONS if name != "Cauchy" for row in rows(name)
     Like("ks_distance", "|x, m, s| ks_distance(x, Normal(m, s))", gaps, (X, ONE, ONE + 1)),
     Like("histogram", "|x| histogram(x, -1.0, 1.5, 4)", lambda x: jnp.histogram(x, 4, (-1, 1.5))[0].astype(int), (X,), exact=True),  # counts have no derivative
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
@@ -163,7 +163,7 @@ def drawn(dtype: str) -> dict[str, list[Array]]:
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-@pytest.mark.nightly_except(".*-f64")
+@pytest.mark.nightly
 def test_draws_move_with_the_distribution(name: str, dtype: str) -> None:
     """A number x keeps its place F(x; p) in the distribution: dx/dp = -(dF/dp) / (dF/dx). Counts stay where they are."""
     parameters, _, _, below, _ = DISTRIBUTIONS[name]
@@ -183,7 +183,7 @@ def test_draws_move_with_the_distribution(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
-@pytest.mark.nightly_except("f64")
+@pytest.mark.nightly
 def test_draws_that_are_made_of_two(dtype: str) -> None:
     """Student's move with their middle and scale as all do; with freedom, and beta numbers, as their moments do."""
     ask = """let (t, b) = (StudentT(N(12), 0.4, 1.3), Beta(N(2.3), 1.4))

@@ -50,7 +50,7 @@ TABLE = [
     Like("hilbert", "|one| hilbert(3, one)", lambda one: one / (jnp.arange(3)[:, None] + jnp.arange(3) + 1), (np.float64(1),)),
     Like("trace_estimate", "|d| trace_estimate(linear |v| d * v, zeros_like(d), 2)", jnp.sum, (TALL[:, 1],)),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 
 def test_scipy_has_the_same() -> None:

@@ -244,4 +244,4 @@ TABLE = [
     Like("minimizer", f"|a| minimizer({SUMS})", jnp.log, (A,)),
     Like("minimizer of a parabola", "|a, b, x| minimizer(|x| dot(x, a @ x) / 2 - dot(b, x), x, tol = TOL)", lambda a, b, x: jnp.linalg.solve(a + a.T, 2 * b), (TALL.T @ TALL, B, X)),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)

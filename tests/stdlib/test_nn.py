@@ -167,7 +167,7 @@ TABLE = [
     Like("accuracy", "|z, l| accuracy(z, l)", lambda z, k: jnp.mean((jnp.argmax(z, 1) == k).astype(z.dtype)), (n(5, 3), LABELS)),  # its gradient is 0
 ]  # fmt: skip
 
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 
 def test_a_wrong_function_would_be_found() -> None:

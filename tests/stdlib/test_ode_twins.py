@@ -100,4 +100,4 @@ TABLE = [
     Like("dopri5_until", "|g, x, v| { let end = dopri5_until(|t, y| [y[1], -g], |t, y| y[0], [x, v], g - g, g / g * 99, rtol = TOL)\n  concat([end.t], end.y) }", fallen, (K, T1, T0)),
 ]  # fmt: skip
 IMPORTS = stdlib("ode")
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)

@@ -106,7 +106,7 @@ TABLE = [
     Like("total_variation", "total_variation", lambda x: jnp.sum(jnp.abs(jnp.diff(x, axis=0))) + jnp.sum(jnp.abs(jnp.diff(x, axis=1))), (PICTURE,)),
     Like("peak_ratio", "|x, y| peak_ratio(x, y, top = 2.0)", lambda x, y: 10 * jnp.log10(4 / jnp.mean((x - y) ** 2)), (PICTURE, PICTURE[::-1].copy())),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 
 def test_scipy_filters_alike() -> None:

@@ -45,7 +45,7 @@ TABLE = [
     Like("unscaled", "|s, x| unscaled(Scaling(shift = s, scale = s), x)", lambda s, x: x * s + s, (X[:2], TABLE_OF_DATA)),
     Like("kl_normal", "kl_normal", lambda m, s, n, t: jnp.log(t / s) + (s**2 + (m - n) ** 2) / (2 * t**2) - 0.5, (X, VALUE[:4], VALUE[4:], VALUE[2:6])),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 
 def test_rows_as_scipy_keeps_them() -> None:

@@ -56,7 +56,7 @@ TABLE = [
     Like("upsample", "|x| upsample(x, 3)", lambda x: jnp.repeat(jnp.repeat(x, 3, 1), 3, 2), (n(1, 2, 2, 2),)),
     Like("instance_norm", "|s, b, x| instance_norm(Norm(scale = s, shift = b), x)", instance, (n(3), n(3), n(2, 4, 2, 3))),
 ]  # fmt: skip
-test_it_is_as_elsewhere = compared(TABLE, IMPORTS, f32_by_day=False)
+test_it_is_as_elsewhere = compared(TABLE, IMPORTS, long=True)
 
 
 def test_empty_single_and_broken_numbers() -> None:

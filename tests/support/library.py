@@ -52,14 +52,14 @@ def declared(name: str, x: Array, dtype: str) -> str:
     return f"let {name}: {kind}{f'[{sizes}]' if sizes else ''} = {literal(x)}\n"
 
 
-def compared(table: Sequence[Like], imports: str, f32_by_day: bool = True) -> Callable[..., None]:
+def compared(table: Sequence[Like], imports: str, long: bool = False) -> Callable[..., None]:
     """A test of every function of a table in both types: its value, its gradients by day for every fourth.
 
-    A long table is compared in f32 only at night.
+    Of a long table by day every second row is compared, in f64.
     """
-    whole = tuple(table)
+    whole = tuple(by_day(table[::2], table) if long else table)
 
-    @pytest.mark.parametrize("dtype", ["f64", pytest.param("f32", marks=[] if f32_by_day else pytest.mark.nightly)])
+    @pytest.mark.parametrize("dtype", ["f64", pytest.param("f32", marks=pytest.mark.nightly if long else [])])
     @pytest.mark.parametrize("case", whole, ids=lambda case: case.title)
     def test(case: Like, dtype: str) -> None:
         slopes = by_day(whole.index(case) % 4 == 0, True)  # those of the twin take most of the time

@@ -117,6 +117,7 @@ fn power(x: f64, n: i32) -> f64 = if n == 0 { 1.0 } else { x * power(x, n - 1) }
 
 
 @pytest.mark.parametrize("operator", ["vjp", "linearize"])
+@pytest.mark.nightly_except("vjp")
 def test_linear_maps_of_functions_that_call_themselves_are_called(operator: str) -> None:
     """What they hold is as large as the room of the run that gave it, which deep recursion makes larger."""
     m = difflang.loads(RECURSIVE)

@@ -138,6 +138,7 @@ def test_files_and_entries_are_told_apart(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("stage", ["ast", "typed", "ir", "derived", "optimized", "json"])
+@pytest.mark.nightly_except("ast|typed")
 def test_these_stages_need_no_jax(file: Path, stage: str) -> None:
     program = (
         "import sys\nfrom difflang.cli import main\n"

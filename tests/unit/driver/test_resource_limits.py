@@ -46,7 +46,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.nightly_cases("tuples of tuples", "lambdas that call lambdas twice")
+@pytest.mark.nightly_cases("(tuples|records) of .*", "lambdas that call lambdas twice")
 def test_a_few_lines_meet_one_limit(name: str) -> None:
     text, code = LIMITS[name]
     found = [d.code for d in check_program(Source("few.dfl", text)).errors]

@@ -224,7 +224,7 @@ def room(source: str, size: int) -> float:
 @pytest.mark.parametrize(
     ("kind", "save", "arrays"), [("checkpoint", "", 1), ("checkpoint", "save y", 2), ("", "", 18.5)]
 )
-@pytest.mark.nightly_cases("--18.5")
+@pytest.mark.nightly_except("checkpoint-save y-2")
 def test_each_further_block_has_the_compiled_gradient_keep_its_input_and_what_is_saved(
     kind: str, save: str, arrays: float
 ) -> None:

@@ -239,6 +239,7 @@ def declared(type: LangType) -> list[tree.Record | tree.Enum]:
 @pytest.mark.parametrize("format", FORMATS)
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(drawn=values())
+@pytest.mark.nightly_cases("npz")
 def test_every_value_comes_back_bit_for_bit(format: str, drawn: tuple[LangType, list[Any]], tmp_path: Path) -> None:
     installed(format)
     type, leaves = drawn
