@@ -19,7 +19,8 @@ from difflang.cli.repl.cell_session import CellSession, MimeBundle
 from difflang.driver.interactive_session import SessionSnapshot
 from difflang.types.type_errors import make_error
 
-HIDDEN_PACKAGES = ("difflang", "IPython", "ipykernel", "contextlib")  # their frames are left out of tracebacks
+# Their frames are left out of tracebacks.
+HIDDEN_PACKAGES = ("difflang", "IPython", "ipykernel", "contextlib")
 SESSION_ATTRIBUTE = "_difflang_session"
 
 
@@ -46,7 +47,8 @@ class Notebook:
     def __init__(self, shell: Any) -> None:
         self.shell = shell
         self.cells = CellSession(publish=self.publish)
-        self.declared: dict[str, Any] = {}  # the declaration of each name at the last export
+        # The declaration of each name at the last export.
+        self.declared: dict[str, Any] = {}
         self.exported: dict[str, Any] = {}
         self.loaded: LoadedProgram | None = None  # the program of the last export
 
@@ -117,7 +119,8 @@ def show_exception(
     shell: Any, kind: type[BaseException], error: DifflangError, trace: Any, tb_offset: Any = None
 ) -> None:
     """Show a report and the Python frames below it, without frames of this package and of IPython."""
-    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace  # for `%debug`
+    # For `%debug`.
+    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     found = classify_error(error)
     shell.display_pub.publish(data={"text/html": render_html(found.diagnostics), "text/plain": found.render()})
     brief = type(type(found).__name__, (Exception,), {})(found.args[0])

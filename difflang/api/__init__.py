@@ -39,9 +39,11 @@ class Module(Unpicklable):
         self.__name__ = name
         self.__file__ = file
         self._loaded, self._module = loaded, declarations
+        # Each member is one object, so that its specializations are shared.
         self._members: dict[str, Function | Module] = {}
 
     def __getattr__(self, name: str) -> Any:
+        # Python probes for special names, which no program declares.
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -114,6 +116,7 @@ def load(
     """
     with classify_errors():
         place = Path(path)
+        # A likely confusion with `loads`.
         if "\n" in str(path) or "{" in str(path) or str(path).startswith("fn "):
             way = "`difflang.loads(…)` takes the text of a program"
             raise make_error("DL0701", "`load` takes the name of a file", help=way)
@@ -136,6 +139,7 @@ def loads(
     with classify_errors():
         if origin is not None:
             file, line = origin
+            # Empty lines above the text make its line numbers those of the file.
             return build_module(Source(file, "\n" * (line - 1) + source), name, None, seed, paths, externs)
         if not isinstance(cast(object, source), str):
             raise make_error("DL0102", f"`loads` takes the text of a program, but got a {type(source).__name__}",
@@ -165,7 +169,9 @@ def build_module(
         raise DifflangError(*checked.diagnostics)
     if checked.diagnostics:
         issue_warning(checked.diagnostics)
+        # The warnings have been issued: later elaborations must not repeat them.
         checked.session.diagnostics.clear()
+    # After checking, since it elaborates the declared types.
     verify_externs(checked.module)
     file = str(path) if path is not None else None
     return Module(LoadedProgram(checked, name, path, seed, records=classes[0]), checked.module, name, file)

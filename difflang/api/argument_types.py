@@ -66,6 +66,7 @@ class ArgumentReader:
 
     def read_declared(self, value: Any, declared: tree.TypeExpr | None, path: str) -> LangType:
         """The type of a value with this declared type. Errors: DL12."""
+        # A spec string describes an array, unless the parameter is a text.
         if self.specs and isinstance(value, LeafSlot) and isinstance(value.value, str) and not is_str_type(declared):
             return self.spelled(value, declared, path)
         match declared:

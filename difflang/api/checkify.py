@@ -51,6 +51,7 @@ class Failure:
         if pytrees.has_tracers([self.number]):
             message = "inside a JAX transformation, whether a check failed is not known yet"
             raise classify_error(make_error("DL1206", message, help="return the failure, and inspect it outside"))
+        # Under `jax.vmap` each number is an array: report the first element that failed.
         lanes = [np.asarray(x).reshape(-1) for x in (self.number, self.first, self.second)]
         for number, first, second in zip(*lanes, strict=True):
             if number:

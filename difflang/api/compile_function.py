@@ -59,6 +59,7 @@ def docstring_source(function: Callable[..., Any], text: str) -> tuple[str, str,
     """The docstring with its indentation in the file, the function's name, the file, and the line where it begins."""
     name, function = function.__qualname__, inspect.unwrap(function)
     try:
+        # Columns in reports need the position of the docstring in its file, including its opening quotes.
         lines, first = inspect.getsourcelines(function)
         indent = len(lines[0]) - len(lines[0].lstrip())
         (parsed,) = ast.parse("".join(line[indent:] for line in lines)).body

@@ -41,6 +41,7 @@ class EnumClasses:
 
     def lookup(self, decl: tree.Enum, index: int, names: tuple[str, ...], tangent: bool) -> type:
         variant = decl.variants[index]
+        # If every field has a tangent, the tangent has the value's class.
         tangent = tangent and names != tuple(f.name for f in variant.fields)
         key = (decl, index, names, tangent)
         if key not in self.classes:

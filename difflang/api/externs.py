@@ -152,6 +152,7 @@ class ExternAdapter:
         """The function with its derivatives."""
         given, name = self.bound.binding, self.decl.name
         function = self.adapt(given.function, name, [], self.result)
+        # JAX differentiates a traced function itself.
         if given.jvp is None and given.vjp is None:
             return function
         self.check_differentiable()
@@ -161,6 +162,7 @@ class ExternAdapter:
             function.jvp = self.adapt(given.jvp, f"{name}.jvp", self.tangent_types, change)
         if given.vjp is not None:
             function.vjp = self.adapt(given.vjp, f"{name}.vjp", [change], back)
+        # Each is the transpose of the other.
         if function.jvp is not None and function.vjp is not None:
             function.jvp.transposed, function.vjp.transposed = function.vjp, function.jvp
         return function
@@ -262,6 +264,7 @@ def verify_extern(bound: BoundExtern, decl: tree.Fn, module: ModuleScope) -> Non
             if error.diagnostics[0].code == "DL1230" or not size_names(decl, module):
                 raise
             failures.append(error)
+    # A failure at one sample may be due to its sizes; the same failure at all of them is not.
     causes = [error.__cause__ for error in failures if error.__cause__ is not None]
     if len(causes) == len(SAMPLE_SIZES) and is_size_independent(causes):
         raise failures[0]

@@ -49,6 +49,7 @@ class Function(InspectMixin):
         self.__doc__ = getattr(getattr(base.code, "decl", None), "doc", None)
         self._dims = {p.name: p.span for p in self.full_signature.parameters if p.is_dim}
         self._has_dims = any(p.is_dim for p in self.signature.parameters)
+        # Equal functions share their specializations, also those that transformations create again.
         with loaded.lock:
             self._dispatch: DispatchCache = loaded.tables.setdefault((type, sizes), DispatchCache())
 
@@ -119,6 +120,7 @@ class Function(InspectMixin):
         key = kwargs.pop("key", None) if "key" not in self.signature.names else None
         named = self._arguments_by_name(args, kwargs)
         if self.sizes:
+            # Bound sizes are passed as arguments of the full signature.
             named |= {n: size for n, size in self.sizes if n in self._dims}
             named = {n: named[n] for n in self.full_signature.names if n in named}
         dims = tuple((n, parse_size(n, named[n], self._dims[n])) for n in named if n in self._dims)

@@ -24,6 +24,7 @@ class DifflangLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Load the file; also on reload. Errors: ParseError and CheckError, which are SyntaxErrors."""
         found = load(self.path)
+        # Attributes are looked up lazily in the loaded module.
         vars(module).update(__getattr__=found.__getattr__, __dir__=found.__dir__, __difflang__=found)
 
 
@@ -34,6 +35,7 @@ class DifflangFinder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         file = f"{fullname.rpartition('.')[2]}.dfl"
+        # `path` is that of the package around a submodule.
         for folder in sys.path if path is None else path:
             place = Path(folder or ".") / file
             if place.is_file():

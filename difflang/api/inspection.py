@@ -61,6 +61,7 @@ class InspectMixin(TransformMixin):
         """The arguments that a declaration and bound sizes determine, with tangents; None for a mapped function."""
         count = len(decl.params)
         tangents = self.full_signature.parameters[count:]
+        # A batch size is in no declaration.
         if self.full_signature.vmap_depth or any(p.tangent_of is None for p in tangents):
             return None
         try:
@@ -136,6 +137,7 @@ class InspectMixin(TransformMixin):
             with classify_errors():
                 places = ", ".join([self._wrt_name(self._wrt_path(w)) for w in wrt_list(0 if wrt is None else wrt)])
                 gradient = program_cost((self.grad() if wrt is None else self.grad(wrt))._elaborate(specs, named).graph)
+        # Without `wrt`, a missing gradient is a result and not an error.
         except CheckError as error:
             if wrt is not None:
                 raise
@@ -168,6 +170,7 @@ class InspectMixin(TransformMixin):
         Errors: ArtifactError for a function that prints, or takes or returns functions; DL1210 if a size is missing.
         """
         with classify_errors():
+            # Captured arrays may be traced or on a device, and are not part of the source.
             if self.captures:
                 raise export_error(
                     f"`{self.__name__}` holds values of this process and cannot be exported",

@@ -99,6 +99,7 @@ class LoadedProgram:
         self.module = checked.module
         self.global_values = values or load_values(checked, path, seed=seed)
         self.records = records or RecordClasses(checked.module, name)
+        # Elaboration changes the session, and callers may use several threads.
         self.lock = threading.RLock()
         self.tables: dict[Any, Any] = {}
         self.run_context = SharedContext(checked.session, self.lock, {})
@@ -145,6 +146,7 @@ class LoadedProgram:
         gap = False
         arguments: list[CallArgument] = []
         for parameter in signature.parameters if signature.fixed else [Parameter(n) for n in call.names]:
+            # Arguments after an omitted one are passed by name.
             if parameter.name not in types:
                 gap = True
                 continue
@@ -183,7 +185,8 @@ class ArgumentMatcher:
         module = reader.module
         self.annotations = AnnotationResolver(Unifier(), module.records.get, {}, dict(signature.generics))
         self.vmap_sizes = VmapSizes(name)
-        self.instance_types: dict[str, LangType] = {}  # the type of each argument in one batch element
+        # The type of each argument in one batch element.
+        self.instance_types: dict[str, LangType] = {}
 
     def types(self, given: CallArguments, values: Sequence[Any]) -> dict[str, LangType]:
         parameters = {p.name: p for p in self.signature.parameters}
@@ -199,6 +202,7 @@ class ArgumentMatcher:
                 self.annotations.bound[name] = sizes[name]
                 types[name] = UNIT
                 continue
+            # Types are read for one batch element, then batched again.
             value, keys = self.vmap_sizes.one(next(rest), parameter, self.reader), len(self.reader.key_positions)
             with self.vmap_sizes.explain_errors(parameter):
                 self.instance_types[name] = self.instance_type(value, parameter, given)

@@ -55,7 +55,8 @@ def module_mimebundle(name: str, module: ModuleScope, functions: Iterable[Functi
 
 def one_line_declaration(item: tree.Record | tree.Enum) -> str:
     """A declaration on one line, without comments."""
-    text = re.sub(r"#.*", "", item.span.text)  # a declaration has no string that could contain `#`
+    # A declaration has no string that could contain `#`.
+    text = re.sub(r"#.*", "", item.span.text)
     return " ".join(text.split())
 
 
@@ -104,6 +105,7 @@ class NotebookSheet(Struct, frozen=True):
         return f'<div class="difflang-sheet">{"".join(parts)}</div>'
 
     def markdown(self) -> str:
+        # Longer than any run of backticks inside.
         fence = "`" * max(3, longest_run(self.head, "`") + 1)
         parts = [f"{fence}text\n{self.head}\n{fence}"]
         if self.lines:
@@ -126,6 +128,7 @@ def markdown_cell(cell: str) -> str:
 
 
 def code_span(cell: str) -> str:
+    # Markdown needs a fence longer than any run inside.
     fence = "`" * (longest_run(cell, "`") + 1)
     return f"{fence}{markdown_cell(cell)}{fence}" if cell else ""
 

@@ -25,6 +25,7 @@ def parse_budget(budget: Any) -> int:
     """Parse `"64 MiB"`, or a number of bytes; None gives 0, for no limit. Errors: DL1207."""
     if budget is None:
         return 0
+    # A text has a unit; a number is in bytes.
     text = isinstance(budget, str)
     try:
         found = parse_bytes(budget) if text else operator.index(budget)
@@ -44,6 +45,7 @@ def parse_size(name: str, value: Any, declared: Span | None, *, least: int = -MO
     labels = [(declared, "declared here")] if declared is not None else []
     what = "a dim" if least < 0 else "a size"
     try:
+        # A bool is an int in Python, but no size.
         if isinstance(value, bool):
             raise TypeError
         size = operator.index(value)

@@ -50,6 +50,7 @@ class RecordClasses:
             MARK: (decl, tangent),
         }
         if tangent and decl is not None:
+            # Help on a tangent class should not repeat the record's doc.
             space["__doc__"] = f"A tangent of `{name}`, with the fields that have one."
         static = tuple([n for n in names if n in written and is_str_type(written[n].type)])
         return record_class(RecordShape(self.name, shown, names, static), space)

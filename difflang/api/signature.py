@@ -93,6 +93,7 @@ class Signature(Struct, frozen=True, eq=False):
     def python_signature(self) -> inspect.Signature:
         """The signature for `inspect.signature`, with types in the language's notation."""
         kind, nothing = parameter_kind(self.names), inspect.Parameter.empty
+        # Python allows a default only if all later parameters have one.
         rest = [all(p.optional for p in self.parameters[i:]) for i in range(len(self.parameters))]
         return inspect.Signature(
             [
@@ -154,11 +155,13 @@ def signature_of(type: ClosureType) -> Signature:
         case DerivativeCode(operator=operator, wrt=wrt):
             inner = signature_of(inner_function(type))
             whole = replace(inner, result=None, gaps=False)
+            # These take tangents as further parameters.
             for place in wrt if operator in ("jvp", "hvp") else ():
                 whole = replace(whole, parameters=(*whole.parameters, tangent_parameter(inner, place, whole.names)))
             return whole
         case VmapCode(axes=axes):
             inner = signature_of(inner_function(type))
+            # `vmap` in the language maps all arguments along their first axis.
             axes = axes or (0,) * len(inner.parameters)
             mapped = [replace(p, axes=(a, *p.axes)) for p, a in zip(inner.parameters, axes, strict=True)]
             return replace(inner, parameters=tuple(mapped), vmap_depth=inner.vmap_depth + 1)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names
 
-PrecedingTypes = Sequence[tuple[str, "tree.TypeExpr | None"]]  # the values before another, with their declared types
+# The values before another, with their declared types.
+PrecedingTypes = Sequence[tuple[str, "tree.TypeExpr | None"]]
 
 
 def preceding_fields(fields: Sequence[tree.Field], field: tree.Field, path: str) -> PrecedingTypes:

@@ -27,7 +27,8 @@ from difflang.types.type_errors import make_error
 
 UNKNOWN = object()
 NUMPY_CLASSES = (np.ndarray, np.generic)
-LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}  # classes that are pytree leaves
+# Classes that are pytree leaves.
+LEAF_CLASSES = pytrees.NUMBERS | {np.ndarray, *np.sctypeDict.values()}
 
 
 class Specialization(CallableGraph):
@@ -94,6 +95,7 @@ class Specialization(CallableGraph):
         """
         arrays, converters = list(leaves), self.executable.converters
         for i, x in enumerate(leaves):
+            # JAX arrays pass as they are: the program compares their types itself.
             if x.__class__ not in there:
                 if not isinstance(x, NUMPY_CLASSES):
                     return None
@@ -164,10 +166,14 @@ class DispatchCache:
         self.specializations: dict[Any, Specialization] = {}
         self.by_structure: dict[Any, Specialization] = {}  # by structure
         self.by_types: dict[Any, Specialization] = {}  # by structure and types
-        self.hosted = set[Any]()  # keys of Python numbers and NumPy arrays only, for direct programs
-        self.ambiguous = set[Any]()  # structures with several specializations: types must be compared
-        self.concrete: frozenset[type] = frozenset()  # the class of concrete JAX arrays
-        self.sole_program: Callable[..., list[Any]] | None = None  # the only program, called with arrays
+        # Keys of Python numbers and NumPy arrays only, for direct programs.
+        self.hosted = set[Any]()
+        # Structures with several specializations: types must be compared.
+        self.ambiguous = set[Any]()
+        # The class of concrete JAX arrays.
+        self.concrete: frozenset[type] = frozenset()
+        # The only program, called with arrays.
+        self.sole_program: Callable[..., list[Any]] | None = None
 
     def try_call(self, args: tuple[Any, ...]) -> Any:
         """The value for such arguments; `UNKNOWN` if the slow path is needed."""

@@ -118,6 +118,7 @@ class TransformMixin(Unpicklable):
                 raise make_error(
                     "DL0403", f"`{self.__name__}` has no parameter {wrt}", help=f"it has {', '.join(names) or 'none'}"
                 )
+            # Positions change when `dim` parameters are bound: refer to the parameter by name.
             if self.sizes:
                 return (names[wrt],)
             return (wrt % len(names) if self.signature.fixed else wrt,)

@@ -108,6 +108,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
         """An argument as one batch element sees it. Errors: DL1202, DL1206 if it has no such axis."""
         if all(axis is None for axis in parameter.axes):
             return value
+        # A list of arrays is a tree of leaves to JAX, not an array with a batch axis.
         if isinstance(value, list) and isinstance(parameter.declared_type, tree.TypeApply):
             raise reader.refused(parameter.name, parameter.declared_type.span.text, value)
         return pytrees.map_slots(
@@ -169,6 +170,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
 
     def batched_type(self, type: LangType, axes: Sequence[int | None], level: int = 0) -> LangType:
         """The type of the whole batch from the type of one element; the first axis belongs to `level`."""
+        # The innermost `vmap` adds its axis first.
         for i in reversed(range(len(axes))):
             axis = axes[i]
             if axis is not None:

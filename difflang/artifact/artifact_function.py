@@ -82,7 +82,8 @@ class ArtifactFunction(Unpicklable):
     @property
     def _program(self) -> ArtifactProgram:
         if self._runner is None:
-            with self._context.run_context.lock:  # one lock for all functions of the file
+            # One lock for all functions of the file.
+            with self._context.run_context.lock:
                 if self._runner is None:
                     surface = self._context
                     begun = ArtifactProgram(

@@ -61,6 +61,7 @@ def field_values(layout: RecordLayout, value: Any, path: str) -> dict[str, Any]:
     else:
         raise argument_error(f"`{path}` is {layout}, but {describe_value(value)} was given")
     missing = [n for n in names if n not in given]
+    # The class of a tangent may have fields that have no tangent here.
     extra = [n for n in given if n not in names] if not layout.shape.name.startswith("D_") else []
     if missing or extra:
         what = f"has no field `{extra[0]}`" if extra else f"also needs the field `{missing[0]}`"

@@ -58,6 +58,7 @@ def wrt_targets(body: GraphFunction, wanted: Sequence[int | str]) -> list[WrtTar
     """The targets with these names. Errors: DL0401 for one without tangent, DL0403 for an unknown or repeated one."""
     places = [wrt_target(body, w) for w in wanted]
     taken = [i for place in places for i, _ in place.tangent_leaves]
+    # Overlapping targets would give one leaf two derivatives.
     if len(set(taken)) != len(taken) or len({p.name for p in places}) != len(places):
         raise artifact_error(body, "DL0403", "this asks for one derivative twice", "name each part once")
     return places
@@ -266,6 +267,7 @@ def vjp(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
 def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator: str) -> GraphFunction:
     """The value, and a linear function of a tangent or a cotangent that holds its residuals."""
     require_tangent(body, operator)
+    # The residuals are captured values of the result: no plan can avoid them.
     if body.limit:
         message = f"`@memory` cannot limit the result of `{operator}`: a linear function keeps its residuals"
         raise artifact_error(
@@ -276,7 +278,8 @@ def build_linear_map(body: GraphFunction, places: Sequence[WrtTarget], operator:
     found = new.builder.inline(parts.primal, *new.xs)
     residuals = found[len(body.graph.results) :]
     at = [i for place in places for i, number in place.tangent_leaves if number]
-    order = [at.index(i) for i in sorted(at)]  # `linearize_function` takes tangents in the order of the params
+    # `linearize_function` takes tangents in the order of the params.
+    order = [at.index(i) for i in sorted(at)]
     inner = pack_derivatives(places, [tangent_layout(p.layout) for p in places], body)
     outer = tangent_layout(body.result)
     smooth = [i for i, r in enumerate(body.graph.results) if r.type.tangent is not None]

@@ -51,6 +51,7 @@ def jacrev(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
 def cheapest_jacobian(body: GraphFunction, places: Sequence[WrtTarget]) -> GraphFunction:
     """The Jacobian in the mode that needs fewer directions."""
     points, values = tangent_leaf_types(places[0].layout), tangent_leaf_types(body.result)
+    # Forward mode costs one pass per input, reverse mode one per output.
     return build_jacobian(body, places, columns=total_size(values) >= total_size(points), operator="jacobian")
 
 

@@ -24,6 +24,7 @@ def format_bytes(bytes: int, *, up: bool = False) -> str:
     """
     unit = min(len(BINARY_UNITS) - 1, max(0, (bytes.bit_length() - 1) // 10))
     number = bytes / 1024**unit
+    # Three significant digits: 1.50, 15.0, 150.
     digits = 0 if number >= 100 else 1 if number >= 10 else 2
     if up:
         number = ceil(number * 10**digits) / 10**digits

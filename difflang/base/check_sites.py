@@ -37,9 +37,12 @@ class CheckSite(Struct, frozen=True):
     """A runtime check of the program: its span, and what a failure means."""
 
     span: Span
-    message: str = ""  # empty for an index: its report is built from the numbers in the failure word
-    capacity: str = ""  # the capacity that ran out: `frames` or `steps` of the functions in the message, or `items`
-    max_steps: int = 0  # the limit exceeded by a loop, or by the functions in the message
+    # Empty for an index: its report is built from the numbers in the failure word.
+    message: str = ""
+    # The capacity that ran out: `frames` or `steps` of the functions in the message, or `items`.
+    capacity: str = ""
+    # The limit exceeded by a loop, or by the functions in the message.
+    max_steps: int = 0
     index_target: IndexTarget | None = None  # for a check of an index
 
 

@@ -94,7 +94,8 @@ class InternalError(Exception):
 
 # ---- Rendering as text and HTML
 
-WIDTH = 110  # cells of source shown in a line; longer lines are cut around the marked span
+# Cells of source shown in a line; longer lines are cut around the marked span.
+WIDTH = 110
 _TAB = 4
 _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "mark": "\x1b[1;34m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"
@@ -347,7 +348,8 @@ def cell_width(text: str) -> int:
     """How many terminal cells a text takes."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # late: most programs are ASCII, and a start should be quick
+    # Late: most programs are ASCII, and a start should be quick.
+    from rich.cells import cell_len
 
     return cell_len(text)
 

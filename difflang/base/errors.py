@@ -24,6 +24,7 @@ class _SourceError(_Rendered, SyntaxError):
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
         self.msg = self.args[0]
+        # Python reads these attributes when it prints a SyntaxError.
         place = next((d.span for d in diagnostics if d.span is not None and d.severity == "error"), None)
         if place is not None:
             self.filename = place.source.name

@@ -27,7 +27,8 @@ INTERRUPTED = ProcessStopped("interrupted", 130)
 # that ends the process keeps it, so that no file appears after the removal.
 PARTIAL_FILES: set[str] = set()
 FILE_START_LOCK = threading.Lock()
-SIGNAL_EXITS: dict[int, ProcessStopped] = {signal.SIGINT: INTERRUPTED}  # the exit of each signal
+# The exit of each signal.
+SIGNAL_EXITS: dict[int, ProcessStopped] = {signal.SIGINT: INTERRUPTED}
 
 
 def exit_on_sigint() -> None:

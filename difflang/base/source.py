@@ -19,6 +19,7 @@ class Source:
     `library` marks a source of the standard library, as opposed to a text of the user's.
     """
 
+    # A session makes many sources, and spans refer to them: no dict for each.
     __slots__ = ("library", "name", "starts", "text")
 
     def __init__(self, name: str, text: str, *, library: bool = False) -> None:

@@ -38,6 +38,7 @@ def decode_source(data: bytes, name: str) -> Source:
             )
         )
     try:
+        # `utf-8-sig` drops a byte order mark, which some editors write.
         return Source(name, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
@@ -92,6 +93,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        # Keep the old file's permissions; a temporary file has its own.
         if path.exists():
             shutil.copymode(path, beside)
         beside.replace(path)

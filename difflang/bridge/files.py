@@ -87,6 +87,7 @@ def restore_tree(file: str, stored: StoredArrays, like: Any, *, exact: bool) -> 
     """The structure of `like` with the stored leaves. Errors: DL0701."""
     expected = flatten_to_arrays(like)
     others = [name for name in stored if name not in expected]
+    # A checkpoint with further entries belongs to another structure.
     if exact and others:
         raise read_error(file, f"it also has `{others[0]}`, which is not expected", expected_paths(expected))
     leaves = [read_leaf(file, stored, name, leaf) for name, leaf in named_leaves(like)]
@@ -111,6 +112,7 @@ def read_leaf(file: str, stored: StoredArrays, name: str, like: Any) -> Any:
     expected = pytrees.key_data(like)
     if pytrees.array_type(found) != pytrees.array_type(expected):
         raise read_error(file, f"expected {describe_leaf(expected)} for `{name}`, found {describe_leaf(found)}")
+    # A random key is stored as its words: restore its implementation too.
     return found if expected is like else jax.random.wrap_key_data(found, impl=jax.random.key_impl(like))
 
 

@@ -54,6 +54,7 @@ def nnx(
             if state:
                 self.state_shape = flax_nnx.static(tree_shape(initial_state))
                 self.state = as_variables(initial_state, flax_nnx.BatchStat)
+            # A forked stream: draws of this module do not depend on others.
             self.keys = flax_nnx.data(rngs[stream].fork() if stream and rngs is not None else None)
             self.deterministic = False
 
@@ -61,6 +62,7 @@ def nnx(
             given = {**bind_positional(f, (params, state, training), args), **kwargs}
             given[params] = self.shape.rebuild(self.record, variable_value)
             if training:
+                # `net.eval()` sets `deterministic` on all modules, as for flax's own.
                 given.setdefault(training, not self.deterministic)
             if self.keys is not None:
                 given["key"] = self.keys()
@@ -103,12 +105,14 @@ def linen(f: Function, params: str = "params", *, state: str = "", stream: str =
             kept = self.variable("batch_stats", state, lambda: to_nested_dict(mask_texts(first)))
             shape = tree_shape(first)
             result, after = split_next_state(f, state, shape, f(**given, **{state: shape.rebuild(kept.value)}))
+            # Linen allows writes only if the caller made the collection mutable.
             if self.is_mutable_collection("batch_stats") and not self.is_initializing():
                 kept.value = to_nested_dict(after)
             return result
 
         def read_record(self) -> Any:
             """The record, out of its collections."""
+            # The initial record is drawn once, though its leaves go to two collections.
             first: list[Any] = []
 
             def init_params(key: Any) -> Any:

@@ -92,6 +92,7 @@ def masked(tree: Any, *patterns: str) -> Any:
 def path_mask(tree: Any, patterns: tuple[str, ...]) -> Any:
     paths = [name for name, _ in named_leaves(tree)]
     for pattern in patterns:
+        # A pattern without a match is a typing error, which would silently train nothing.
         if not any(matches_pattern(path, pattern) for path in paths):
             near = nearest_word(pattern, paths)
             help = f"did you mean `{near}`?" if near else f"there are {', '.join(paths) or 'none'}"

@@ -29,6 +29,7 @@ class Checkpoints:
             if keep < 1:
                 raise make_error("DL1207", f"`keep` is {keep}, but at least one state must be kept")
             self.folder, self.library = Path(folder).absolute(), import_orbax()
+            # Synchronous: `save` promises that the state is stored when it returns.
             options = self.library.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -46,6 +47,7 @@ class Checkpoints:
         with classify_errors():
             arrays, notes = split_orbax_state(flatten_to_arrays(state))
             save = self.library.args
+            # orbax refuses to overwrite a step.
             if step in self.steps:
                 self.manager.delete(step)
             try:

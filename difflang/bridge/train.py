@@ -86,7 +86,8 @@ def key_data_words(key: Any) -> Any:
     typed = pytrees.key_data(key)
     if typed is not key:
         return np.asarray(typed)
-    if getattr(key, "shape", ()) and key.dtype == np.uint32:  # a raw key, from `jax.random.PRNGKey`
+    # A raw key, from `jax.random.PRNGKey`.
+    if getattr(key, "shape", ()) and key.dtype == np.uint32:
         return np.asarray(key)
     try:
         return np.asarray(jax.random.key_data(jax.random.key(index(key))))
@@ -223,6 +224,7 @@ def open_checkpoint(checkpoint: str | Path | Checkpoints | None) -> Generator[Ch
     elif Path(checkpoint).suffix:
         yield CheckpointFile(Path(checkpoint))
     else:
+        # Opened here, so closed here.
         opened = Checkpoints(checkpoint)
         try:
             yield opened

@@ -79,6 +79,7 @@ class CommandGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except (KeyboardInterrupt, ProcessStopped) as error:
+            # The message and the code are the same wherever the interrupt arrives.
             stopped = error if isinstance(error, ProcessStopped) else INTERRUPTED
             click.echo(stopped.message, err=True)
             sys.exit(stopped.code)
@@ -160,6 +161,7 @@ def run(
 
     if budget and engine == "interpret":
         raise click.UsageError("--memory-budget works only on compiled programs: --engine interpret keeps everything")
+    # The limit covers checking and compilation too, not only the run.
     if timeout is not None:
         if math.isnan(timeout):
             raise click.BadParameter("nan is not a number of seconds.", param_hint="'--timeout'")

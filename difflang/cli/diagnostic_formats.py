@@ -40,8 +40,10 @@ class Finding(Struct, frozen=True):
 def diagnostic_finding(diagnostic: Diagnostic) -> Finding:
     """A diagnostic at its first label. Its label's text and its helps are part of the sentence."""
     texts = [diagnostic.message, *[label.text for label in diagnostic.labels[:1] if label.text], *diagnostic.helps]
+    # These formats have a single line per report.
     message = "; ".join(text.replace("\n", " ") for text in texts)
     span = diagnostic.span
+    # A report on the command line has no position in a file.
     if span is None or not span.source.text:
         return Finding(diagnostic.severity, diagnostic.code, message)
     start, end = span.source.position(span.start), span.source.position(max(span.start, span.end))

@@ -33,6 +33,7 @@ def html_tools() -> tuple[Any, Any, Any]:
 
     from difflang.pygments import DifflangLexer
 
+    # Doc comments are text: HTML in them is escaped.
     return MarkdownIt("commonmark", {"html": False}), DifflangLexer(), HtmlFormatter(nowrap=True)
 
 

@@ -53,6 +53,7 @@ class DifflangKernel(Kernel):
             loader=CompilerLoader("xla", None, 0, "f32", (), self.echo), publish=self.display, kernel=self
         )
         self.silent = False
+        # Import the compiler while the front end connects.
         self.cells.loader.start()
 
     def publish_message(self, kind: str, **content: Any) -> None:
@@ -71,6 +72,7 @@ class DifflangKernel(Kernel):
         self.silent = silent
         count = {"execution_count": self.execution_count}
         try:
+            # People paste transcripts into cells.
             if self.cells.run_cell(strip_prompts(code), f"In[{self.execution_count}]"):
                 return OK_REPLY | count
             return OK_REPLY | count | {"payload": [{"source": "ask_exit", "keepkernel": False}]}

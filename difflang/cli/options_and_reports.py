@@ -134,6 +134,7 @@ def split_entry(text: str) -> tuple[str, str | None]:
     file, colon, entry = text.rpartition(":")
     if not colon or not entry.isidentifier() or Path(text).exists():
         return text, None
+    # A drive letter of Windows.
     if len(file) == 1 and file != "-" and not Path(file).exists():
         return text, None
     return file, entry
@@ -197,7 +198,8 @@ class exit_on_error:
     """A context manager that prints a program's error and exits with its code."""
 
     def __init__(self, usage: tuple[str, ...] = ()) -> None:
-        self.usage = usage  # codes of mistakes in the command rather than in the program
+        # Codes of mistakes in the command rather than in the program.
+        self.usage = usage
 
     def __enter__(self) -> None:
         return None
@@ -207,6 +209,7 @@ class exit_on_error:
             return False
         print_diagnostics(error.diagnostics)
         codes = [d.code for d in error.diagnostics]
+        # Exit codes: 3 for a failed run, 2 for wrong usage, 1 for an error in the program.
         if all(code.startswith("DL09") for code in codes):
             sys.exit(3)
         sys.exit(2 if all(code in self.usage for code in codes) else 1)

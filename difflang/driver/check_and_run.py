@@ -33,8 +33,10 @@ class CheckedProgram(Struct, frozen=True, eq=False):
     module: ModuleScope
     items: tuple[tree.Item, ...]
     session: Session
-    imported: tuple[ModuleFile, ...] = ()  # in topological order: each after its own imports
-    examples: tuple[DocExamples, ...] = ()  # the examples in its doc comments, if requested
+    # In topological order: each after its own imports.
+    imported: tuple[ModuleFile, ...] = ()
+    # The examples in its doc comments, if requested.
+    examples: tuple[DocExamples, ...] = ()
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -86,6 +88,7 @@ def check_program(
     broken = [d for d in session.diagnostics if d.code.startswith("DL01")]
     others = [d for d in session.diagnostics if not d.code.startswith("DL01")]
     session.diagnostics[:] = [*broken, *drop_followup_errors(broken, others)]
+    # Checking bound names to types only; a run starts without them.
     for each in (*imported, file):
         each.module.host.clear()
     return CheckedProgram(file.module, file.items, session, tuple(imported), found)
@@ -99,6 +102,7 @@ def check_block(checked: CheckedProgram, block: tree.Block) -> None:
         for each in checked.imported:
             HostChecker(session, each.module, hosts).check(each.items)
         checker = HostChecker(session, checked.module, hosts)
+        # The block can see bindings only; other statements have been checked already.
         checker.check(tuple([item for item in checked.items if isinstance(item, (tree.Let, tree.Var))]))
         checker.check_isolated(checked.items, block, "call", echo=True)
     for module in hosts:
@@ -117,6 +121,7 @@ def drop_followup_errors(broken: list[Diagnostic], found: list[Diagnostic]) -> l
     for diagnostic in found:
         span = diagnostic.span
         here = span is not None and (span.source, span.position[0]) in lines
+        # An unknown name may be declared on the broken line.
         lost = span is not None and diagnostic.code in ("DL0201", "DL0202") and span.text in words
         if not here and not lost:
             kept.append(diagnostic)

@@ -68,6 +68,7 @@ def find_examples(source: Source, items: Sequence[tree.Item]) -> tuple[DocExampl
             item = next(rest, None)
         inside = item is not None and item.span.start < start
         above = item is not None and item.span.position[0] == comment[-1].number + 1
+        # A comment before the first item, with an empty line after it, documents the file.
         if start < first and not above:
             found.append(parse_examples(source, comment, PurePath(source.name).stem))
         elif item is not None and isinstance(item, WITH_FIELDS if inside else DOCUMENTED):

@@ -48,7 +48,8 @@ class ElaboratedCall(Struct, frozen=True, eq=False):
     random: bool
     fails: bool  # the last three results encode a failed check
     effects: frozenset[str]
-    limit: int  # the memory limit in bytes of a program with a derivative of it; 0 for none
+    # The memory limit in bytes of a program with a derivative of it; 0 for none.
+    limit: int
     warnings: tuple[Diagnostic, ...] = ()
 
 
@@ -94,6 +95,7 @@ def apply_function(
     result = run_walk(apply(cx, term, args))
     if isinstance(result, PoisonTerm) or cx.session.errors > errors:
         raise AlreadyReported
+    # A call without checks has no failure results.
     word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
     order = [*params, *([root.key] if root.key else []), *[v for t in root.globals.values() for v in leaves(t)]]
     graph = root.builder.finish([*leaves(result), *word], params=order, name=name)

@@ -35,6 +35,7 @@ def parse_type(text: str, module: ModuleScope) -> LangType:
     if found is not None and found[1] in DTYPES:
         shape = tuple(int(n) for n in found[2].split(",")) if found[2] else ()
         return Tensor(DTYPES[found[1]], shape)
+    # The grammar has no start rule for types: parse a parameter of that type.
     source = Source("<type>", f"fn f(x: {text}) = 0")
     parsed = parse(source)
     items = parsed.module.items
@@ -93,6 +94,7 @@ def declared_arguments(
             arguments.append(CallArgument(param.name, UNIT, size, gap))
         elif (type := types.get(param.name) or complete_declared_type(param, annotations, functions)) is not None:
             arguments.append(CallArgument(param.name, type, None, gap))
+        # An omitted argument: later ones must be passed by name.
         elif param.default is not None:
             gap = True
         else:
@@ -205,6 +207,7 @@ def symbolic_arguments(
     """
     names = tuple([n for n in function_size_names(module, decl) if n not in argument_specs])
     bound: dict[str, TypeBinding] = {n: symbolic_dims.dim_name(n) for n in names}
+    # Derivatives are written for scalars where any shape is allowed.
     bound |= dict.fromkeys(any_shape_names(decl), ())
     bound |= {g.name: default_generic_type(module, g) for g in decl.generics}
     arguments = declared_arguments(module, decl, argument_specs, bound, functions=functions)

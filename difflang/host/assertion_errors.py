@@ -35,6 +35,7 @@ def assertion_error(runner: HostRunner, e: tree.Assert, condition: tree.Expr, dr
     part, after = condition, runner.draws.count
     if runner.work(condition) is None:
         part = condition if after > drawn else (yield first_false_conjunct(runner, condition))
+        # The values must be those that the condition saw: draw its random keys again.
         runner.draws.count = drawn
         found = comparison_labels(runner, part)
         runner.draws.count = after
@@ -112,6 +113,7 @@ def value_label(e: tree.Expr, value: HostValue, where: tuple[int, ...]) -> Label
     if not isinstance(value.type, Tensor) or value.leaves is None:
         return Label(e.span, f"this is {show_type(value.type)}")
     array = np.asarray(value.leaves[0])
+    # An operand may be broadcast: it has fewer axes than the comparison, or axes of length 1.
     own = where[len(where) - array.ndim :]
     at = tuple(min(i, n - 1) for i, n in zip(own, array.shape, strict=True))
     element = format_value(HostValue(Tensor(value.type.dtype), (array[at],)), "", e.span)

@@ -52,6 +52,7 @@ def match_arguments(e: tree.Node, args: tuple[tree.Arg, ...], decl: tree.Fn) -> 
         if name in given:
             raise make_error("DL0319", f"`{name}` is given twice", (arg.span, "again"), declared)
         given[name] = arg.value  # type: ignore[assignment]
+    # Report all missing arguments at once.
     missing = [p.name for p in decl.params if p.name not in given and p.default is None]
     if missing:
         some = ", ".join(f"`{m}`" for m in missing)

@@ -42,7 +42,8 @@ from difflang.types.unify import Unifier
 if TYPE_CHECKING:
     from difflang.elaborate.module_imports import ModuleFile
 
-UNKNOWN_VALUE = HostValue(TupleType(()), None)  # the value after an error: its uses are not reported again
+# The value after an error: its uses are not reported again.
+UNKNOWN_VALUE = HostValue(TupleType(()), None)
 
 
 class BodyEnded(Exception):
@@ -56,8 +57,10 @@ class HostChecker(HostWalk):
 
     def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module, hosts)
-        self.call_results: dict[Hashable, HostValue] = {}  # results of calls by function and argument types
-        self.assumed_unit: set[tree.Fn] = set()  # functions whose recursive call was assumed to return nothing
+        # Results of calls by function and argument types.
+        self.call_results: dict[Hashable, HostValue] = {}
+        # Functions whose recursive call was assumed to return nothing.
+        self.assumed_unit: set[tree.Fn] = set()
 
     def imported(self, file: ModuleFile) -> None:
         """Check a file that another one imports. Library declarations were checked before release."""
@@ -144,7 +147,8 @@ class HostChecker(HostWalk):
         elif isinstance(stmt, (tree.Assign, tree.Update)):
             for name in target_variables(stmt.target):
                 if name not in self.module.host and name not in self.module.declared:
-                    self.mark_invalid(name, stmt)  # one report for a name that was never declared
+                    # One report for a name that was never declared.
+                    self.mark_invalid(name, stmt)
         return UNKNOWN_VALUE
 
     def mark_invalid(self, name: str, stmt: tree.Node) -> None:
@@ -206,7 +210,8 @@ class HostChecker(HostWalk):
 
     def match(self, e: tree.Match, subject: HostValue, expected: ExpectedType | None) -> Walk[HostValue]:
         cases = possible_cases(self, e, subject)
-        if isinstance(subject.static, (bool, int, float)) and self.frames[-1].decl is not None:  # as in `branch`
+        # As in `branch`.
+        if isinstance(subject.static, (bool, int, float)) and self.frames[-1].decl is not None:
             cases = [(fit, case) for fit, case in cases if matches(fit, subject)][:1]
         found: list[tuple[tree.Expr, HostValue]] = []
         with self.maybe_skipped() if len(cases) > 1 else nullcontext():
@@ -293,11 +298,14 @@ class HostChecker(HostWalk):
 
     def enter(self, e: tree.Node, decl: tree.Fn, names: AnnotationResolver, values: list[HostValue]) -> Walk[HostValue]:
         """The result of a call; its body is checked once for each combination of argument types."""
+        # A recursive call has no result yet: its body is being checked.
         if any(frame.decl is decl for frame in self.frames):
             return self.recursive(decl, names)
+        # Texts are erased, or each text argument would be checked separately.
         values = [HostValue(erase_texts(v.type), None) for v in values]
         key = (decl, tuple(v.type for v in values))
         if key not in self.call_results:
+            # Set first, so that an error inside is not reported once per call.
             self.call_results[key] = UNKNOWN_VALUE
             self.call_results[key] = yield self.result(e, HostFrame(decl, names), values)
         return self.call_results[key]
@@ -321,7 +329,8 @@ class HostChecker(HostWalk):
         stmts = decl.body.stmts if isinstance(decl.body, tree.Block) else (decl.body,)
         ended = ended or ends_in_jump(stmts)
         found = [*frame.returned, *([] if ended else [value])]
-        if not found or any(v is UNKNOWN_VALUE for v in found):  # the error has been reported
+        # The error has been reported.
+        if not found or any(v is UNKNOWN_VALUE for v in found):
             return UNKNOWN_VALUE
         end = block_value(decl.body).span
         if frame.expected_result is not None and not ended:

@@ -56,7 +56,8 @@ class HostUnit(Struct, frozen=True, eq=False):
     # What a cached unit depends on: the types of the top-level names it mentions, and the numbers used as sizes.
     seen: tuple[tuple[str, LangType, Any], ...]
     demanded: tuple[tuple[HostNumber, Dim], ...]
-    binds: tuple[tuple[str, TypeBinding], ...]  # the names that the expected type binds
+    # The names that the expected type binds.
+    binds: tuple[tuple[str, TypeBinding], ...]
     program: Growable[ArrayProgram] | None = None
 
 
@@ -122,10 +123,12 @@ def stage_unit(
             terms = run_walk(body(cx))
     finally:
         host.staging.pop()
+    # The errors are in the session already.
     if session.errors > errors:
         raise AlreadyReported
     word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
     results = [*[v for t in terms for v in leaves(t)], *word]
+    # A variable that the graph does not use is no input of it.
     used = {*results, *[v for e in cx.root.builder.eqns for v in e.operands]}
     reads = {g: leaves(t) for g, t in cx.root.globals.items() if not used.isdisjoint(leaves(t))}
     order = [*[v for values in reads.values() for v in values], *([cx.root.key] if cx.root.key else [])]
@@ -150,7 +153,8 @@ class UnitCache:
     """Compiled units, cached by the syntax they come from."""
 
     def __init__(self, session: Session, engine: Engine, voice: PrintSink) -> None:
-        self.session, self.engine, self.voice = session, engine, voice  # `voice` receives what units print
+        # `voice` receives what units print.
+        self.session, self.engine, self.voice = session, engine, voice
         self.by_node: dict[tuple[tree.Node, Hashable], list[HostUnit]] = {}
         self.keys, self.programs = StructuralKeys(), dict[Hashable, ArrayProgram]()
         self.call: Callable[[ArrayProgram, Sequence[Any]], list[Any]] = lambda program, arrays: list(program(*arrays))
@@ -182,6 +186,7 @@ class UnitCache:
         engine = replace(self.engine, in_order=self.session.deterministic)
 
         def build(capacity: Capacity) -> ArrayProgram:
+            # Equal graphs share an executable, but not if lines are profiled or notes name lines.
             key = (self.keys.graph_key(unit.graph), unit.fails, capacity, engine.in_order)
             known = self.programs.get(key)
             if known is None or engine.profile is not None or getattr(known, "offload_warnings", ()):

@@ -45,7 +45,9 @@ class ExpectedType(Struct, eq=False):
         """Ascribe this type to a term of a unit. Errors: DL0304."""
         outer = cx.annotations
         if self.names is not None:
-            cx.annotations = replace(self.names, unifier=cx.unifier)  # shares the table of names
+            # Shares the table of names.
+            cx.annotations = replace(self.names, unifier=cx.unifier)
+        # Names bound before are matched, not bound again.
         known = set(cx.annotations.bound)
         try:
             value = yield check_declared_type(cx, self.annotation, value, span, self.subject)

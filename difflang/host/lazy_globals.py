@@ -27,7 +27,8 @@ class LazyGlobals(dict[str, HostVar]):
         super().__init__()
         module = runner.module
         self.items_of_file = items
-        self.binding_items: dict[str, list[int]] = {}  # name -> indices of the statements that bind it
+        # Name -> indices of the statements that bind it.
+        self.binding_items: dict[str, list[int]] = {}
         self.evaluated: set[int] = set()
         self.runner = runner
         # Each `let` has its own random stream, so its numbers do not depend on the order of evaluation.
@@ -67,6 +68,7 @@ class LazyGlobals(dict[str, HostVar]):
     def bind(self, i: int, item: tree.Node) -> None:
         if i in self.evaluated:
             return
+        # Marked first: a `let` may mention its own name through a function.
         self.evaluated.add(i)
         try:
             for other in free_file_names(item):

@@ -31,6 +31,7 @@ def required_lets(module: ModuleScope, above: Sequence[tree.Item], node: tree.No
     todo = list(free_file_names(node))
     while todo:
         name = todo.pop()
+        # Variables have no value without a run; `refuse_variables` reports them.
         if name in seen or name in variables:
             continue
         seen.add(name)
@@ -95,7 +96,8 @@ def scoped_parts(node: tree.Node) -> list[tree.Node | BindingChange]:
             rest = [part for part in child_nodes(node) if not isinstance(part, (tree.Param, tree.LambdaParam))]
             return [*heads, *close_scope([*own, *rest])]
         case tree.Call(fn=tree.Index(base=tree.Name(id=name) as base), args=args) if name in TRANSFORM_NAMES:
-            return [base, *args]  # `grad[w, m.b](f)`: the index names parameters of `f`, not variables
+            # `grad[w, m.b](f)`: the index names parameters of `f`, not variables.
+            return [base, *args]
         case _:
             return [*child_nodes(node)]
 
@@ -125,6 +127,7 @@ def variable_dependents(items: Sequence[tree.Item]) -> dict[str, str]:
             variable = next((found[use.id] for use in name_uses(item, found)), None)
             for name in pattern_names(item.pattern) if isinstance(item, tree.Let) else (item.name,):
                 if variable is None:
+                    # A later `let` with the name no longer depends on the variable.
                     found.pop(name, None)
                 else:
                     found[name] = variable
@@ -135,6 +138,7 @@ def name_uses(node: tree.Node, names: Container[str]) -> Iterator[tree.Name]:
     """The uses of these names in a node that does not rebind them."""
     value = node.value if isinstance(node, tree.Let) else node
     parts = all_nodes(value)
+    # Conservative: a name bound anywhere inside counts as local.
     own = {name for part in parts for name in names_bound_by(part)}
     return (part for part in parts if isinstance(part, tree.Name) and part.id in names and part.id not in own)
 

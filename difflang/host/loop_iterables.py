@@ -35,7 +35,8 @@ class HostIterable(Struct, frozen=True, eq=False):
     type: LangType
     value: HostValue | None = None
     parts: tuple[HostIterable, ...] = ()
-    enumerated: bool = False  # items are pairs of an index and an item of the only part
+    # Items are pairs of an index and an item of the only part.
+    enumerated: bool = False
 
     @property
     def item(self) -> LangType:
@@ -48,6 +49,7 @@ class HostIterable(Struct, frozen=True, eq=False):
             return next((n for n in (p.length for p in self.parts) if n is not None), None)
         if isinstance(self.value.type, (Tensor, SumType)):
             return array_axes(self.value.type)[0]
+        # At run time count the numbers; during checking the ends may be symbolic.
         if self.value.leaves is not None:
             return len(range_numbers(self.value))
         assert isinstance(self.value.type, RangeType)
@@ -70,6 +72,7 @@ class HostIterable(Struct, frozen=True, eq=False):
                 yield HostValue(self.type, (np.int32(i),))
         else:
             assert self.value.leaves is not None
+            # Iterating a NumPy array gives scalars: restore their types.
             kinds = [numpy_dtype(t.dtype) for t in leaf_types(self.type)]
             for row in zip(*map(np.asarray, self.value.leaves), strict=True):
                 yield HostValue(self.type, tuple(map(np.asarray, row, kinds)))

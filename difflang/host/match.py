@@ -46,6 +46,7 @@ def matches(fit: CheckedPattern, value: HostValue) -> bool:
     """Whether a known value matches a pattern."""
     if isinstance(fit, WildcardPattern):
         return True
+    # A value of a sum type is matched by its current variant.
     value = value.chosen()
     kind, what = fit.key
     if kind == "literal":
@@ -74,6 +75,7 @@ def bind_pattern(host: HostBindings, fit: CheckedPattern, value: HostValue, span
 
 
 def narrow_to_case(fit: ConstructorPattern, value: HostValue) -> HostValue:
+    # At run time the variant is known; during checking take the pattern's.
     if value.leaves is not None:
         return value.chosen()
     options = [o for o in sum_options(value.type) if isinstance(o, VariantType) and ("variant", o.index) == fit.key]

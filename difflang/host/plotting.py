@@ -120,7 +120,9 @@ def plottable_array(array: np.ndarray) -> np.ndarray:
 def render_plot(library: Any, draw: Draw, given: BuiltinCall, arrays: list[np.ndarray], suffix: str) -> bytes:
     """The bytes of the picture. No window is opened, and Matplotlib's global settings are unchanged."""
     file = io.BytesIO()
+    # `rc_context` restores the settings of a program that uses Matplotlib itself.
     with library.rc_context(), np.errstate(all="ignore"):
+        # The user's matplotlibrc must not change the file.
         library.rcdefaults()
         library.rcParams.update(SETTINGS)
         figure = import_optional("matplotlib.figure", given.span).Figure(layout="tight")
@@ -174,6 +176,7 @@ def histogram(axes: Any, given: BuiltinCall, arrays: list[np.ndarray], labels: l
     bins = int(given.named["bins"][0].number) if "bins" in given.named else 20
     if not 0 < bins <= 10_000:
         raise given.usage_error(given.named["bins"][1], "from 1 to 10000 bins")
+    # Matplotlib cannot bin infinities and NaNs.
     x = arrays[0][np.isfinite(arrays[0])]
     axes.hist(x, bins=bins, label=label_at(labels, 0))
 

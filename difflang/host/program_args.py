@@ -92,6 +92,7 @@ def parse_number(dtype: DType, text: str) -> Any:
         info = np.iinfo(target)
         number = int(text)
         return target.type(number) if info.min <= number <= info.max else invalid_number(text)
+    # A finite text that overflows the type is an error; `inf` and `nan` are meant.
     number = float(text)
     with np.errstate(over="ignore"):
         found = target.type(number)
@@ -122,6 +123,7 @@ def parse_command_line(words: Sequence[str], module: ModuleScope) -> Mapping[str
     while rest:
         word = rest.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
+        # Python names have underscores, command lines have hyphens.
         argument, negated = find_argument(name.replace("-", "_"), word, module)
         if not equals and negated is not None:
             value = negated

@@ -71,8 +71,10 @@ class HostRunner(HostWalk):
         super().__init__(session, module, hosts)
         self.access, self.write, self.warn = access, write, warn
         self.units = UnitCache(session, engine, PrintSink(self.print_text))
-        self.pictures: list[Path] = []  # the files of the plots drawn, for a notebook to show
-        self.program_args = program_args  # the program's arguments as texts of the command line
+        # The files of the plots drawn, for a notebook to show.
+        self.pictures: list[Path] = []
+        # The program's arguments as texts of the command line.
+        self.program_args = program_args
         self.started = time.perf_counter()
         # Each execution of a random unit draws one key.
         self.draws = self.own_draws = key_stream(seed)

@@ -21,7 +21,8 @@ class HostScopes:
         self.module = module
         self.values: dict[str, HostValue] = {}
         self.depth = 0
-        self.shadowed: list[dict[str, SavedBinding]] = []  # for each open block, the bindings that it hides
+        # For each open block, the bindings that it hides.
+        self.shadowed: list[dict[str, SavedBinding]] = []
         self.blocks: list[Span] = []
 
     def is_free(self, name: str) -> bool:
@@ -90,6 +91,7 @@ class HostScopes:
 
     def bind_var(self, var: HostVar) -> None:
         """Bind a name in the innermost block, saving the binding that it hides."""
+        # Top-level bindings are permanent: only blocks restore.
         if self.shadowed:
             old = self.shadowed[-1].setdefault(var.name, self.current_binding(var.name))
             var.block, var.hides = self.blocks[-1], old[0]

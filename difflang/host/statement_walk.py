@@ -44,7 +44,8 @@ class HostWalk(HostBindings):
 
     def __init__(self, session: Session, module: ModuleScope, hosts: dict[ModuleScope, HostWalk] | None = None) -> None:
         super().__init__(session, module)
-        self.hosts = {} if hosts is None else hosts  # the walks of all modules of the program
+        # The walks of all modules of the program.
+        self.hosts = {} if hosts is None else hosts
         self.hosts[module] = self
         self.frames = [HostFrame(None)]
         self.lifts: dict[tree.Node, HoistedExpr | None] = {}
@@ -132,10 +133,12 @@ class HostWalk(HostBindings):
         return UNIT_VALUE
 
     def expression(self, e: tree.Node, *, last: bool, expected: ExpectedType | None) -> Walk[HostValue]:
+        # Nothing is differentiated between host statements: a checkpoint is a plain block.
         if isinstance(e, tree.Checkpoint):
             e = e.body
         if isinstance(e, CONTROL_NODES):
             return (yield self.control(e, expected))
+        # Only calls have effects; any other unused value is a mistake.
         if not last and not isinstance(e, (tree.Call, tree.Pipe, *VALUELESS)):
             raise make_error(
                 "DL0323", "this value is not used", (e.span, ""), help="print it: `print(…)`, or bind it with `let`"
@@ -313,7 +316,8 @@ class HostWalk(HostBindings):
         """The value of an expression that the host evaluates itself."""
         match e:
             case tree.If() | tree.Match() | tree.Block():
-                return (yield self.control(e, expected))  # matches the type at the end of each branch
+                # Matches the type at the end of each branch.
+                return (yield self.control(e, expected))
             case tree.For() | tree.While():
                 value = yield self.control(e, None)
             case tree.Str():
@@ -387,6 +391,7 @@ class HostWalk(HostBindings):
         decl, names = frame.decl, frame.names
         assert decl is not None and names is not None
         with self.in_frame(frame), self.scope(decl.span):
+            # Sizes of the signature are ordinary names in the body.
             for name, size in names.bound.items():
                 if isinstance(size, (int, Poly)):
                     self.bind_size(name, size, decl.name_span)

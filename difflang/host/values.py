@@ -77,6 +77,7 @@ def format_value(value: HostValue, spec: str = "", span: Span | None = None) -> 
 
 def resolve_texts(value: HostValue) -> HostValue:
     """The value, with texts that the run produced turned into known texts in its type."""
+    # The common case: no copy.
     if not has_runtime_text(value.type):
         return value
     kept: list[Any] | None = None if value.leaves is None else []

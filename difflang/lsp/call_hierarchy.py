@@ -24,6 +24,7 @@ def incoming_calls(goal: Definition, documents: Iterable[Document]) -> Callers:
     """The calls of a definition, by the function or test around each; None stands for the statements of a file."""
     found: Callers = {}
     for each in references(goal, documents):
+        # Without types any use that may be a call counts.
         if isinstance(each.name, NameUse) and is_call(each.name):
             found.setdefault((each.document, enclosing_function(each.piece, each.name.span.start)), []).append(each)
     return found

@@ -54,6 +54,7 @@ def complete_at(document: Document, offset: int, places: PositionMap) -> list[ls
     known = around.visible_names()
     names = CompletionNames(known, around.fields, around.parameters)
     found = complete(before, names)
+    # After a dot the words are members, which `known` does not list.
     kinds = known if found and "." not in line[-1 - (here - found[0].start) :] else {}
     start = piece.position.offset
     return [
@@ -90,6 +91,7 @@ class CompletionScope:
                 if b.kind != "test":
                     found[b.name] = self.describe_binding(b, part)
         seen = symbols_of(self.piece).visible_at(self.offset)
+        # A part that does not parse has no scopes: take the names mentioned above the cursor.
         if not seen:
             seen = dict.fromkeys(n for n in self.types if re.search(rf"\b{n}\b", self.piece.text[: self.offset]))
         for name, b in seen.items():

@@ -38,6 +38,7 @@ def differentiated_bindings(document: Document) -> set[NameBinding]:
 
 def derivative_calls(piece: ParsedPart) -> list[tuple[tree.Node, tuple[str | int, ...]]]:
     """Each function that a part differentiates, with its parameters by name or position."""
+    # Cached per part: most parts do not change between requests.
     if "derivatives" not in piece.cache:
         piece.cache["derivatives"] = [
             found for item in piece.items for node in all_nodes(item) for found in derivative_operand(node)
@@ -86,6 +87,7 @@ def propagate_activity(piece: ParsedPart, body: tree.Expr, found: set[NameBindin
     """Add the bindings whose values depend on those in `found`, if they may have a tangent."""
     names = symbols_of(piece)
     parts = all_nodes(body)
+    # Uses inside `stop(…)` carry no derivative.
     stopped = [n.span for n in parts if isinstance(n, tree.Call) and operator_name(n.fn) == "stop"]
     mine = [u for u in names.uses if u.binding is not None and body.span.start <= u.span.start < body.span.end]
     mine = [u for u in mine if not any(s.start <= u.span.start < s.end for s in stopped)]

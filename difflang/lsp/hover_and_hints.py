@@ -150,6 +150,7 @@ def gradient_hover(found: NameOccurrence, pause: Callable[[], None]) -> str:
     if goal.piece is None or goal.piece.result is None or goal.binding is None or goal.binding.scope is not None:
         return ""
     result, question = goal.piece.result, f"gradient of {decl.name}"
+    # Valid only for the same check result.
     kept = goal.piece.cache.get(question)
     if isinstance(kept, CachedGradient) and kept.result is result:
         return kept.text
@@ -192,6 +193,7 @@ def gradient_type(analysis: DocumentAnalysis, decl: tree.Fn) -> str:
     (made,) = parsed.module.items if len(parsed.module.items) == 1 else (None,)
     if parsed.diagnostics or not isinstance(made, tree.Fn):
         return ""
+    # A session of its own, so that the question leaves no diagnostics behind.
     session = Session(
         definition_results=dict(analysis.session.definition_results),
         checked_definitions=dict(analysis.session.checked_definitions),

@@ -97,8 +97,10 @@ class DocumentAnalysis(Struct, eq=False):
     examples: dict[ParsedPart, tuple[Diagnostic, ...]] = field(default_factory=dict[ParsedPart, Any])
     parts: tuple[ParsedPart, ...] = ()
     stale: set[ParsedPart] = field(default_factory=set[ParsedPart])
-    with_examples: bool = False  # whether examples in doc comments are checked: only in open files
-    finished: tuple[ParsedPart, ...] | None = None  # the parts of the last complete check
+    # Whether examples in doc comments are checked: only in open files.
+    with_examples: bool = False
+    # The parts of the last complete check.
+    finished: tuple[ParsedPart, ...] | None = None
     passes: int = 0
     version: int = 0  # incremented when something changes for importers
     imported: tuple[DocumentAnalysis, ...] = ()  # transitively
@@ -155,6 +157,7 @@ class DocumentAnalysis(Struct, eq=False):
 
         Errors: CheckCancelled; results up to then are kept.
         """
+        # Imported modules keep their bindings but report to this session.
         for host in self.hosts.values():
             host.session = self.session
         waiting = {p for p in typed if p in self.stale}
@@ -167,6 +170,7 @@ class DocumentAnalysis(Struct, eq=False):
                     on_ready()
                     waiting.clear()
                 self.check_in_order(waiting, pause, on_ready)
+        # An interrupted elaboration may be half done: start afresh.
         except CheckCancelled:
             self.session = Session()
             raise
@@ -215,6 +219,7 @@ class DocumentAnalysis(Struct, eq=False):
         used = module.used
         assert isinstance(used, GlobalReads)
         used.part_reads = {}
+        # Notes whether a message contains the line number: only then does moving the part outdate it.
         p.position.was_read, line = False, p.position.line
         try:
             for i, item in enumerate(p.items):

@@ -45,8 +45,10 @@ class ParsedPart(Struct, eq=False):
     words: frozenset[str] = frozenset()
     declares: frozenset[str] = frozenset()
     result: PartResult | None = None  # the check result of the current text
-    last_good: PartResult | None = None  # the result when the part and its dependencies last had no errors
-    cache: dict[str, object] = field(default_factory=dict[str, object])  # answers of queries
+    # The result when the part and its dependencies last had no errors.
+    last_good: PartResult | None = None
+    # Answers of queries.
+    cache: dict[str, object] = field(default_factory=dict[str, object])
 
     @property
     def text(self) -> str:
@@ -97,7 +99,8 @@ def split_into_parts(text: str) -> list[str]:
         if head is not None and at and join.match(text, at - 1):
             head = None  # `else`, `|>` and the like continue the line above
         if head is not None and (headed or len(starts) > 1) and FLOAT_HEADER.match(text, at):
-            head = None  # `float` is valid only at the top of a file: let the parser report it in context
+            # `float` is valid only at the top of a file: let the parser report it in context.
+            head = None
         if (above or head) and (headed or not starts):
             starts.append(at)
             headed = False
@@ -173,6 +176,7 @@ def assigned_names(item: tree.Item) -> Iterator[str]:
 def parse_parts(name: str, text: str, document: object, old: Sequence[ParsedPart] = ()) -> tuple[ParsedPart, ...]:
     """The parts of a text. Parts of the previous text that still occur are reused at their new positions."""
     texts = split_into_parts(text)
+    # An edit usually leaves both ends alone: only the middle is parsed.
     head, tail = common_ends(old, texts)
     left: dict[str, list[ParsedPart]] = {}
     for piece in old[head : len(old) - tail]:
@@ -216,6 +220,7 @@ def join_unbalanced(
 ) -> tuple[ParsedPart, int] | None:
     """A part joined with those below that close its brackets, if the whole parses; and how many were joined."""
     open_, taken = bracket_balance(text), 0
+    # Join until the brackets balance.
     while open_ > 0 and taken < len(following) and len(text) < MAX_JOINED_CHARS:
         text += following[taken]
         open_ += bracket_balance(following[taken])

@@ -24,7 +24,8 @@ from difflang.syntax import tree
 from difflang.syntax.parse import parse
 
 STDIN_LINE = re.compile(r": <stdin>, line \d+\.")
-DERIVE_TIMEOUT = 120.0  # seconds: the values that the function reads may take a training run
+# Seconds: the values that the function reads may take a training run.
+DERIVE_TIMEOUT = 120.0
 
 
 class DeriveRefused(Exception):
@@ -44,6 +45,7 @@ def derivable_function(document: Document, offset: int, within: bool) -> NameBin
 
 async def run_derive(document: Document, name: str, paths: Iterable[Path]) -> str:
     """The output of `difflang derive` for a function of the current text. Errors: DeriveRefused."""
+    # The process reads imports from disk, where unsaved changes are missing.
     for other in document.imports.values():
         if other.open and not other.library and not is_saved(other):
             raise DeriveRefused(f"save {other.name} first: difflang reads the version on disk")
@@ -93,6 +95,7 @@ def derivative_edit(
     trial.set_text(document.text[:at] + text + document.text[at:])
     files.check(trial, pause, lambda: None)
     assert trial.analysis is not None
+    # Compare counts by code: positions and messages change with the insertion.
     new = Counter(d.code for d in trial.analysis.diagnostics())
     new -= Counter(d.code for d in document.analysis.diagnostics())
     if new:

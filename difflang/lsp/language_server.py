@@ -82,8 +82,10 @@ class DifflangServer(LanguageServer):
         super().__init__("difflang", metadata.version("difflang"), protocol_cls=LspProtocol)
         self.files = Workspace()
         self.opened: dict[str, Document] = {}
+        # One thread: analyses share state, and the event loop stays responsive.
         self.worker = ThreadPoolExecutor(1, "check")
-        self.generation = 0  # incremented by each change; a check of an older generation stops
+        # Incremented by each change; a check of an older generation stops.
+        self.generation = 0
         self.pending: dict[Document, None] = {}
         self.task: asyncio.Task[None] | None = None
         self.published: set[Document] = set()
@@ -138,6 +140,7 @@ class DifflangServer(LanguageServer):
         """Set a new text: parse it at once, and schedule a check of it and of its possible importers."""
         self.generation += 1
         document.set_text(text)
+        # The edited document first; other open ones may import it.
         self.pending = {document: None, **self.pending, **dict.fromkeys(self.opened.values())}
         if self.task is None or self.task.done():
             self.task = asyncio.get_running_loop().create_task(self.check_pending())

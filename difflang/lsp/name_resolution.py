@@ -16,7 +16,8 @@ from difflang.syntax import tree
 from difflang.tools.session_queries import record_at_path
 from difflang.types.language_types import LangType, RecordType, SumType, VariantType
 
-MAX_LOOKTHROUGH = 20  # the longest chain of derivative operators and `let`s of functions that is followed
+# The longest chain of derivative operators and `let`s of functions that is followed.
+MAX_LOOKTHROUGH = 20
 
 
 class Definition(Struct, frozen=True):
@@ -249,6 +250,7 @@ def operator_name(fn: tree.Expr) -> str:
 
 def callee_declaration(document: Document, piece: ParsedPart, fn: tree.Node) -> tuple[Document, tree.Node] | None:
     """The declaration of a callee; for a derivative, of the differentiated function, which names its parameters."""
+    # `let`s may refer to each other in a circle.
     for _ in range(MAX_LOOKTHROUGH):
         match fn:
             case tree.Lambda():

@@ -44,6 +44,7 @@ class PositionMap(Struct, frozen=True):
             return len(self.source.text)
         start = starts[position.line]
         line = self.source.line(position.line + 1)
+        # One unit per character in every encoding.
         if line.isascii():
             return start + min(position.character, len(line))
         count = 0

@@ -43,6 +43,7 @@ def formatting_edits(source: Source) -> list[tuple[int, int, str]]:
         return []
     one, other = before.splitlines(keepends=True), after.splitlines(keepends=True)
     head = tail = 0
+    # Replace only the lines that differ, so that the editor keeps its cursor and folds.
     while head < min(len(one), len(other)) and one[head] == other[head]:
         head += 1
     while tail < min(len(one), len(other)) - head and one[-1 - tail] == other[-1 - tail]:
@@ -80,6 +81,7 @@ def candidate_fixes(
         spots = [(document_range(edit.span), edit.replacement) for edit in fix.edits]
         if all(spot is not None and spot[0] is document for spot, _ in spots):
             yield fix.title, tuple([(spot[1], spot[2], text) for spot, text in spots if spot is not None])
+    # Without fixes, the helps may still suggest an edit.
     if diagnostic.fixes:
         return
     at = document_range(diagnostic.span) if diagnostic.span is not None else None

@@ -58,6 +58,7 @@ def rename_edits(found: NameOccurrence, name: str, documents: Iterable[Document]
     documents = dict.fromkeys((found.document, *documents))
     edits: dict[Document, list[RenameEdit]] = {}
     for each in references(goal, documents):
+        # A quick test by syntax; `verify_rename` is the complete one.
         check_clash(each, name, goal)
         start = each.piece.position.offset
         edits.setdefault(each.document, []).append((start + each.name.span.start, start + each.name.span.end, name))
@@ -116,6 +117,7 @@ def verify_rename(
     CheckCancelled.
     Cost:   a full check of these files.
     """
+    # A workspace of its own: the copies must not replace the documents.
     trial = Workspace(files.paths)
     copies: dict[Document, Document] = {}
     for document in dict.fromkeys([*edits, *[d for d in files.documents.values() if d.open and not d.library]]):

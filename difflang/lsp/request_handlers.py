@@ -29,7 +29,8 @@ from difflang.lsp.semantic_tokens import LEGEND, encode_tokens
 from difflang.lsp.symbol_table import NameBinding
 from difflang.lsp.workspace import Document, Workspace, document_range
 
-SWITCH_INTERVAL = 0.001  # seconds between thread switches, so that requests do not wait for a running check
+# Seconds between thread switches, so that requests do not wait for a running check.
+SWITCH_INTERVAL = 0.001
 TEXT_CHANGED = "the text has changed in the meantime"
 DERIVE_COMMAND = "difflang.derive"  # the only command that starts a process
 

@@ -41,6 +41,7 @@ def encode_tokens(document: Document, places: PositionMap) -> list[int]:
     for piece in document.parts:
         plain = outside_comments(piece)
         for start, text, type, modifiers in sorted(part_tokens(document, piece, marked)):
+            # Examples in doc comments are analysed too, but keep the comment's colour.
             if plain(start):
                 at = places.position(piece.position.offset + start)
                 step = at.character - (column if at.line == line else 0)
@@ -64,6 +65,7 @@ def outside_comments(piece: ParsedPart) -> Callable[[int], bool]:
 def part_tokens(document: Document, piece: ParsedPart, marked: set[NameBinding]) -> Iterator[tuple[int, str, int, int]]:
     """The names of a part: offset, text, type index, and modifier bits."""
     names = symbols_of(piece)
+    # A name that is both a binding and a use counts once.
     seen: set[int] = set()
     for each in (*names.bindings, *names.uses):
         if each.span.start in seen or "\n" in each.span.text or (isinstance(each, NameBinding) and each.kind == "test"):

@@ -25,10 +25,12 @@ class NameBinding(Struct, frozen=True, eq=False):
 
     name: str
     span: Span
-    kind: str  # function, record, enum, variant, field, parameter, value, variable, size, module, test
+    # Function, record, enum, variant, field, parameter, value, variable, size, module, test.
+    kind: str
     node: tree.Node
     scope: Span | None = None
-    owner: NameBinding | None = None  # the record, enum or variant of a field or variant
+    # The record, enum or variant of a field or variant.
+    owner: NameBinding | None = None
 
 
 class NameUse(Struct, frozen=True, eq=False):
@@ -38,7 +40,8 @@ class NameUse(Struct, frozen=True, eq=False):
     span: Span
     role: str  # name, type, member, argument, import, wrt
     binding: NameBinding | None = None
-    node: tree.Node | None = None  # the member, call or import around it; for `w` in `grad[w](f)`, the call
+    # The member, call or import around it; for `w` in `grad[w](f)`, the call.
+    node: tree.Node | None = None
 
 
 class SymbolTable(Struct, eq=False):
@@ -80,6 +83,7 @@ def symbols_of(piece: ParsedPart) -> SymbolTable:
         found = SymbolCollector()
         for item in piece.items:
             found.item(item)
+        # Examples in doc comments are code: their names can be renamed.
         for comment in find_examples(piece.source, piece.items) if "##" in piece.text else ():
             run_walk(found.walk(comment.block, LexicalScope(comment.span)))
         found.names.uses.sort(key=lambda use: use.span.start)
@@ -135,7 +139,8 @@ class SymbolCollector:
     ) -> None:
         binding = scope.find(name) if role in ("name", "type") else None
         if binding is not None and binding.scope is None:
-            binding = None  # a top-level name may be bound again: `name_resolution` decides
+            # A top-level name may be bound again: `name_resolution` decides.
+            binding = None
         self.names.uses.append(NameUse(name, span, role, binding, node))
 
     # ---- Items

@@ -71,6 +71,7 @@ def folding_ranges(document: Document) -> Iterator[lsp.FoldingRange]:
                 if isinstance(node, FOLDABLE_NODES):
                     first, last = (piece.source.position(o)[0] for o in (node.span.start, max(node.span.end - 1, 0)))
                     closes = piece.text[node.span.end - 1 : node.span.end] in ("}", "]", ")")
+                    # Keep the closing bracket visible.
                     last -= int(closes and last > first + 1)
                     if last > first and first not in seen:
                         seen.add(first)

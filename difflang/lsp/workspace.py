@@ -30,9 +30,11 @@ from difflang.lsp.incremental_parse import ParsedPart, parse_parts
 from difflang.syntax import tree
 from difflang.types.module_scope import ModuleScope
 
-DocumentKey = tuple[Path | str, str]  # a file, and for a library module the importer's default float
+# A file, and for a library module the importer's default float.
+DocumentKey = tuple[Path | str, str]
 SKIPPED_FOLDERS = ("node_modules", "__pycache__", "site-packages")
-MAX_FILES = 20_000  # searched for references: even if a whole disk is open, a request must end
+# Searched for references: even if a whole disk is open, a request must end.
+MAX_FILES = 20_000
 Pause = Callable[[], None]
 
 
@@ -50,8 +52,10 @@ class Document(Struct, eq=False):
     stamp: tuple[int, int] = (0, 0)  # modification time and size on disk
     analysis: DocumentAnalysis | None = None
     imports: dict[tree.Import, Document] = field(default_factory=dict[tree.Import, "Document"])
-    seen: dict[Document, int] = field(default_factory=dict["Document", int])  # import versions of the last check
-    declaration_cache: tuple[tuple[ParsedPart, ...], Any] | None = None  # filled by `name_resolution`
+    # Import versions of the last check.
+    seen: dict[Document, int] = field(default_factory=dict["Document", int])
+    # Filled by `name_resolution`.
+    declaration_cache: tuple[tuple[ParsedPart, ...], Any] | None = None
     edited: tuple[ParsedPart, ...] = ()  # changed since the last check
 
     @property
@@ -188,6 +192,7 @@ class Workspace:
         if document.library:
             default = next((DTYPES[k[1]] for k, d in self.documents.items() if d is document), default)
         old = document.analysis
+        # The type of float literals affects every part.
         if old is not None and old.module.default_float is default:
             return old
         module = ModuleScope(Source(document.name, ""), default, prelude=load_prelude())
@@ -208,6 +213,7 @@ class Workspace:
                 at = find_import(item, file, ImportSearch(file.folder, self.paths))
                 other = self.imported_document(at, file.module.default_float.name)
                 chain = (*importers, file)
+                # Before checking the import, which would recurse.
                 if any(f.path == at.path for f in chain):
                     raise import_cycle_error(
                         list(chain[next(i for i, f in enumerate(chain) if f.path == at.path) :]), item

@@ -68,6 +68,7 @@ class DocPage(Struct, frozen=True):
 
 def build_page(source: Source, items: Sequence[tree.Item]) -> DocPage:
     """The page of a program that parsed without errors."""
+    # A program without `pub` is documented by its comments.
     public = [item for item in items if isinstance(item, DocumentedItem) and item.pub]
     shown = public or [item for item in items if isinstance(item, DocumentedItem) and item.doc]
     rules = {item.name: item for item in items if isinstance(item, tree.Rule)}
@@ -110,6 +111,7 @@ def text_lines(lines: Sequence[str]) -> Iterator[str]:
     """The lines that are text, without the examples."""
     inside = False
     for line in lines:
+        # An example includes its output, up to a blank line.
         inside = line.startswith("> ") or (inside and bool(line))
         if not inside:
             yield line
@@ -130,6 +132,7 @@ def parse_examples(lines: Sequence[str]) -> Iterator[DocExample]:
 
 def split_facts(text: str) -> tuple[str, list[tuple[str, str]]]:
     """The text, and the facts after it: `Errors:` and the like, each up to the end of its paragraph."""
+    # The pattern has one group, so that labels and texts alternate.
     first, *rest = FACT_LABEL.split(text)
     found = [(name, *said.strip().partition("\n\n")) for name, said in zip(rest[::2], rest[1::2], strict=True)]
     after = [more.strip() for _, _, _, more in found if more.strip()]

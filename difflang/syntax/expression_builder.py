@@ -148,7 +148,8 @@ class ExpressionBuilder:
         return tree.Bool(span, False)
 
     def string(self, span: Span, string: Token) -> tree.Str:
-        if string.text == '""':  # also what error recovery inserts for a missing operand
+        # Also what error recovery inserts for a missing operand.
+        if string.text == '""':
             return tree.Str(span, ())
         parts: list[str | tree.Interpolation] = []
         for piece in split_literal(self.source, string.start + 1, string.end - 1, self.reports):

@@ -65,7 +65,8 @@ class Lexer:
         self.lexis: TerminalSet = load_tables().lexis
         self.scanners = token_patterns()
         self.comments: dict[int, int] = {}
-        self.docs: dict[int, tuple[int, int]] = {}  # start of a token -> its doc comment
+        # Start of a token -> its doc comment.
+        self.docs: dict[int, tuple[int, int]] = {}
         self.pending: tuple[int, int] | None = None
 
     def next(self, accepted: Container[str]) -> str:
@@ -78,6 +79,7 @@ class Lexer:
             if match is None:
                 return self._nothing(pos)
             kind: str = match.lastgroup  # type: ignore[assignment]
+            # Keywords match as names first, so that `format` is not `for` and a rest.
             if kind == "NAME":
                 kind = self.lexis.words.get(match["NAME"], kind)
             elif kind == "SYMBOL":
@@ -88,7 +90,8 @@ class Lexer:
                     continue
                 start = match.start("_NL")
                 if join.match(text, start, end):
-                    self.last = ""  # so the other newlines before the next token do not count either
+                    # So the other newlines before the next token do not count either.
+                    self.last = ""
                     continue
                 self.last, self.start, self.stop, self.pos = kind, start, pos, pos
                 return kind
@@ -131,6 +134,7 @@ class Lexer:
         """Record a comment; a doc comment on lines of its own may belong to the next token."""
         text = self.source.text
         self.comments[start] = stop
+        # Only a comment on its own line documents; consecutive ones form a block.
         if not text.startswith("##", start):
             return
         line = text.rfind("\n", 0, start) + 1

@@ -21,7 +21,8 @@ from difflang.syntax.parser_tables import ACCEPT, Production, load_tables
 from difflang.syntax.recovery.error_recovery import ErrorRecovery
 from difflang.syntax.tree_builder import TreeBuilder
 
-Reduction = Callable[[Any, list[Any], int, int], Any]  # (builder, symbols of a rule, start, end) -> value
+# (builder, symbols of a rule, start, end) -> value.
+Reduction = Callable[[Any, list[Any], int, int], Any]
 MAX_MISTAKES = 50  # more than this and the text is hardly a program
 
 
@@ -119,6 +120,7 @@ class LalrParser:
             kind = self.lexer.next(rows[states[-1]])
             action = self.reduced(kind)
             if action is None:
+                # A file in another language would otherwise report every line.
                 if len(self.reports) >= MAX_MISTAKES:
                     self._report_too_many()
                     return None
@@ -162,6 +164,7 @@ class LalrParser:
                     state = chains[key] = self._apply_unit_rules(*key)
                 states[-1] = state
                 continue
+            # An empty rule spans nothing, just after the last token.
             if size:
                 children = values[-size:]
                 del values[-size:], states[-size:]

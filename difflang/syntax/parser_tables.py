@@ -119,7 +119,8 @@ def write_cached(path: Path, data: dict[str, Any]) -> None:
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grammar-")  # readable by its owner only
+        # Readable by its owner only.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grammar-")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(temporary, path)
@@ -182,6 +183,7 @@ def build_tables(grammar: str) -> dict[str, Any]:
     data, memo = lark.memo_serialize([TerminalDef, LarkRule])
     table = data["parser"]["parser"]
     names: dict[int, str] = {int(number): name for number, name in table["tokens"].items()}
+    # Sorted, since lark's order depends on hashing: the cached tables must not differ between runs.
     keys = sorted((key for key in memo if memo[key]["__type__"] == "Rule"), key=lambda key: _production_key(memo[key]))
     numbers = {int(key): number for number, key in enumerate(keys)}
     rows: list[dict[str, int]] = [{} for _ in table["states"]]
@@ -205,6 +207,7 @@ def _production_key(rule: dict[str, Any]) -> tuple[str, list[str]]:
 
 def _renumber_states(rows: list[dict[str, int]], starts: dict[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
     """Number the states in order of discovery: lark's numbers depend on set order and differ on each run."""
+    # Breadth first from the start states.
     met = {state: number for number, state in enumerate(starts[start] for start in START_RULES)}
     queue = list(met)
     for state in queue:

@@ -18,6 +18,7 @@ def is_complete(text: str) -> bool:
 
 def next_indentation(line: str) -> str:
     """The spaces that the line after this one begins with."""
+    # The formatter indents by two.
     deeper = line.rstrip().endswith(("{", "(", "["))
     return " " * (len(line) - len(line.lstrip()) + 2 * deeper)
 
@@ -36,6 +37,7 @@ def continues_line(line: str) -> bool:
 def strip_prompts(text: str) -> str:
     """The typed part of a text: the lines after prompts in a transcript, else all lines."""
     lines = text.split("\n")
+    # A pasted transcript has prompts; its other lines are output.
     if not any(line.startswith(PROMPT) for line in lines):
         return text
     prompts = (PROMPT, CONTINUATION_PROMPT)

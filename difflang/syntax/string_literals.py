@@ -36,6 +36,7 @@ def split_literal(source: Source, start: int, end: int, reports: list[Diagnostic
         elif char == "\\":
             found, pos = _read_escape(source, pos, end, reports)
             yield found
+        # A doubled brace stands for itself.
         elif text.startswith((char * 2), pos, end):
             yield char
             pos += 2

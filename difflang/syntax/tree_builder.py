@@ -24,6 +24,7 @@ class TreeBuilder(ExpressionBuilder):
     def start(self, span: Span, *items: Any) -> tree.Module:
         default = "f32"
         if items and isinstance(items[0], str):
+            # The value of `default_float` is the only child that is a string.
             default, *items = items  # type: ignore[assignment]
         whole = Span(self.source, 0, len(self.source.text))
         return tree.Module(whole, drop_missing(items), default)

@@ -40,6 +40,7 @@ def child_fields(kind: type[tree.Node]) -> tuple[str, ...]:
     """The fields of a kind of node that may hold nodes."""
     written: dict[str, str] = {}
     for base in reversed(kind.__mro__):
+        # Annotations are strings under `from __future__ import annotations`.
         written |= get_annotations(base)
     return tuple(f for f in kind.__struct_fields__ if written[f] not in LEAF_FIELD_TYPES)
 

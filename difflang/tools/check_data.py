@@ -77,6 +77,7 @@ def check_reads(reads: Sequence[FileRead], holds: Mapping[str, Any], name: str) 
     errors: list[DifflangError] = []
     scopes: dict[tuple[ModuleScope, tree.Fn | None], AnnotationResolver] = {}
     for read in reads:
+        # One scope per function: a size name is shared by its reads only.
         names = scopes.setdefault((read.module, read.decl), AnnotationResolver(Unifier(), read.module.records.get))
         names.bound |= {n: size for n, size in read.known.items() if n not in names.bound}
         expected = read.given.expected_type

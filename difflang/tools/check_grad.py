@@ -36,8 +36,10 @@ from difflang.types.type_errors import make_error
 
 # Operations of one run at random arguments, and how many runs may exceed them: about ten seconds in all.
 MAX_OPERATIONS, MAX_ENDLESS_RUNS = 1_000_000, 2
-USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")  # mistakes in the request
-SKIPPABLE_CODES = ("DL03", "DL0401", "DL09", "DL12")  # when all functions are checked, one with these is skipped
+# Mistakes in the request.
+USAGE_CODES = ("DL0201", "DL0322", "DL0401", "DL0403", "DL1207", "DL1210", "DL1220")
+# When all functions are checked, one with these is skipped.
+SKIPPABLE_CODES = ("DL03", "DL0401", "DL09", "DL12")
 
 
 class CheckGradOptions(Struct, frozen=True):
@@ -191,6 +193,7 @@ def run_gradient_check(
     text: str = "",
 ) -> GradcheckReport:
     """Check an elaborated call at arrays; its first params are the leaves of the arguments."""
+    # Each engine would print again, and a failure's results have no derivative.
     graph = without_prints(entry.graph)
     graph = dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
     wrt = tuple(matches_wrt(p.hint, options.wrt) and i < arguments and p.type.tangent is not None
@@ -210,6 +213,7 @@ def run_gradient_check(
 def declared_derivatives(module: ModuleScope) -> dict[str, Span]:
     """The spans of derivatives that the program declares, by function: rules, and Python functions with their own."""
     found: dict[str, Span] = {}
+    # Imports first, so that the program's own declarations win.
     for m in reversed(module.transitive_imports()):
         found |= {name: m.fns[name].name_span for name in m.externs}
         found |= {name: rule.name_span for name, rule in m.rules.items()}

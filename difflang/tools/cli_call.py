@@ -152,6 +152,7 @@ def load_clause(
     if reader is None:
         raise make_error("DL1210", "`load` is another function in this file", help="rename that function")
     holds = {} if FORMAT_OF_SUFFIX[suffix] in HEADERLESS_FORMATS else data_headers(path, file)
+    # By default the array has the name of its parameter.
     if member is None and len(holds) > 1 and isinstance(holds.get(param.name), np.ndarray):
         member = param.name
     try:

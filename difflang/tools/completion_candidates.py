@@ -51,6 +51,7 @@ def complete(text: str, names: CompletionNames) -> list[CompletionCandidate]:
 def in_string(text: str) -> bool:
     """Whether a text ends inside a string or a comment; an interpolated expression does not count."""
     line = text.rsplit("\n", 1)[-1]
+    # Drop complete strings; what remains after a quote or `#` is open.
     quotes = re.sub(r'\\.|"(?:[^"\\]|\\.)*"', "", line)
     inside = re.search(r'["#].*', quotes)
     return inside is not None and (inside[0].startswith("#") or OPEN_INTERPOLATION.search(inside[0]) is None)

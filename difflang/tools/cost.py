@@ -77,6 +77,7 @@ def cost_formulas(checked: CheckedProgram, decl: tree.Fn, pause: Callable[[], No
         request.arguments = request.symbolic_arguments()
         function = ClosureType(FnCode(decl, module), ())
         plain = symbolic_graph(elaborate_call(session, module, decl.name, function, request.arguments).graph)
+        # Before differentiating, which takes longer than anything else here.
         if equation_count(plain) > MAX_EQUATIONS:
             return None
         pause()
@@ -117,6 +118,7 @@ def count_operations(graph: Graph, of_one: Callable[[Eqn], Dim] | None = None) -
 
 def region_cost(eqn: Eqn, regions: list[Cost]) -> Cost:
     """The cost of an equation with regions: a loop runs all of them in each step, anything else runs one."""
+    # Formulas are compared at one typical size: they have no order of their own.
     once = max(regions, key=lambda cost: at_typical_size(cost.count))
     if eqn.op.region_dataflow is None or not eqn.op.region_dataflow(eqn).repeats:
         return Cost(once.count, any(cost.per_step for cost in regions))
@@ -162,6 +164,7 @@ def equation_bytes(eqn: Eqn) -> Dim:
     op, results = eqn.op, sum(map(array_bytes, eqn.results))
     if op.effect or not eqn.operands:
         return 0
+    # The first operand is the array that is indexed.
     rest = [array_bytes(v) for v in dict.fromkeys(eqn.operands[1:])]
     if op.scatters:
         return sum(rest) + 2 * max(rest, default=0)

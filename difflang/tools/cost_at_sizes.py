@@ -91,6 +91,7 @@ def program_cost(graph: Graph) -> ProgramCost:
     """The cost of a program, under its own memory limit if it has one. Errors: DL1012."""
     plan = plan_memory(graph, memory_limit(graph))
     operations, bytes = count_operations(plan.graph), count_operations(plan.graph, equation_bytes)
+    # The planner marks loops that keep less than all residuals.
     again = any("keep" in eqn.attrs for inner in graphs_postorder(plan.graph)[0] for eqn in inner.eqns)
     account = plan.account
     memory = account.arguments, account.results, account.temporaries, account.peak

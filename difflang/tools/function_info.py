@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from difflang.lower.buffer_assignment import BufferAssignment
 
 DEFAULT_SIZE = 97  # a size without a given value
-MIN_PRIME = 37  # the smallest prime that is unlikely to divide other numbers of a program
+# The smallest prime that is unlikely to divide other numbers of a program.
+MIN_PRIME = 37
 TOLERANCE = 0.1  # the allowed relative error of a prediction
 
 Powers = tuple[tuple[str, int], ...]
@@ -70,7 +71,8 @@ class FunctionInfo(Struct, frozen=True):
     at: Mapping[str, int]  # the sizes at which the formula was found
     formula: MemoryFormula | None
     why: str | None  # why there is no formula, or no differentiable parameter
-    limit: int = 0  # the memory limit in bytes of the function or its callees; 0 for none
+    # The memory limit in bytes of the function or its callees; 0 for none.
+    limit: int = 0
 
     def to_json(self) -> dict[str, Any]:
         arguments = [{"name": n, "type": t, "dtype": self.dtypes.get(n)} for n, t in self.arguments.items()]
@@ -119,6 +121,7 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     head = decl.name, arguments, dims, result, tuple(sorted(transitive_effects(checked, decl)))
     if decl.host:
         return FunctionInfo(*head, {}, (), (), {}, None, "it is a host function: it is not compiled")
+    # Distinct primes identify the sizes in byte counts.
     told = primes_near({name: sizes.get(name, DEFAULT_SIZE) for name in dims})
     try:
         plain = specialized_graph(checked, decl, told, None)
@@ -184,6 +187,7 @@ def memory_formula(
         return predict_memory(finalize_graph(specialized_graph(checked, decl, sizes, ",".join(wrt))))
 
     formula = MemoryFormula(sum([factor_bytes(b.bytes, told) for b in account(told).live_at_peak()], Counter[Powers]()))
+    # The formula is an extrapolation: verify it on both sides.
     for part in (0.5, 2.0):
         sizes = {name: round(part * size) for name, size in told.items()}
         peak = account(sizes).peak

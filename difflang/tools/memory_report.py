@@ -217,6 +217,7 @@ def peak_by_line(account: BufferAssignment, texts: Mapping[SourceLine, str]) -> 
             continue
         change = changes.setdefault(line_key(b, texts), {})
         change[b.first] = change.get(b.first, 0) + b.bytes
+        # Prefix sums of these changes give the live bytes at each time.
         change[b.last + 1] = change.get(b.last + 1, 0) - b.bytes
     return {key: max(accumulate([n for _, n in sorted(change.items())])) for key, change in changes.items()}
 
@@ -230,6 +231,7 @@ def save_plot(report: MemoryReport, path: Path) -> None:
     import_optional("matplotlib.backends.backend_agg", NO_SPAN).FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
     account, before = report.account, report.plan.unplanned
+    # Arguments and results are live throughout.
     always = account.arguments + account.results
     for drawn, label in {before: "before planning", account: "as planned"}.items():
         heights = [(always + n) / 2**20 for n in drawn.usage_over_time()]

@@ -38,7 +38,8 @@ INTEGERS = ((0, 3), (1, 4), (0, 2), (0, 1))  # half-open ranges
 ATTEMPTS = 24
 # Sizes of arrays, cycled through: distinct first, then all equal for functions that need square arrays.
 SIZES = ((3, 4, 5, 6, 7, 8), (4,), (8,), (16,))
-DIMS = (2, 3)  # for `dim` parameters: small, since they often select a part of an array
+# For `dim` parameters: small, since they often select a part of an array.
+DIMS = (2, 3)
 
 
 class SamplingRanges(Struct, frozen=True):
@@ -51,6 +52,7 @@ class SamplingRanges(Struct, frozen=True):
 def sampling_attempts(rng: np.random.Generator) -> Iterator[SamplingRanges]:
     """First the same range for all floats, then one per parameter."""
     for k in range(ATTEMPTS):
+        # Most functions have one domain for all their arguments.
         if k < len(RANGES):
             yield SamplingRanges((RANGES[k],), INTEGERS[k])
         else:

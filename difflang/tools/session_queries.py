@@ -50,6 +50,7 @@ def visible_names(session: InteractiveSession) -> dict[str, NameInfo]:
     prelude = module.prelude.fns if module.prelude is not None else {}
     global_names = (*prelude, *BUILTINS, *HOST_BUILTINS, *DERIVATIVE_DOCS, *CONSTANTS)
     builtins = {n: NameInfo("builtin", "") for n in global_names if n.isidentifier()}
+    # Later entries win: a value hides a function with its name.
     return {**builtins, **modules, **imported, **variants, **records, **fns, **values}
 
 

@@ -75,6 +75,7 @@ def trace_declaration(
 ) -> Trace:
     """The trace of a function, given the values of its file."""
     given, session = dict(options.arguments), Session()
+    # An enum's value is a variant in source form; a record's sizes are given by its type.
     enums = {p.name: given.pop(p.name, "") for p in decl.params if is_enum(checked.module, p)}
     records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
     values = {name: parse_value(name, text) for name, text in given.items()}
@@ -108,11 +109,13 @@ def trace_entry(
         raise explain_failure(session, site, entry.graph, Engine("interpret").explaining(), arrays)
     graph = with_capacity(without_prints(entry.graph), INITIAL_CAPACITY)
     graph = dce(graph.with_results(graph.results[: -1 - DETAIL_RESULTS])) if entry.fails else graph
+    # Constants of the file have no tangent column.
     moves = [i < inputs and p.type.tangent is not None for i, p in enumerate(graph.params)]
     asked = [i for i, p in enumerate(graph.params) if moves[i] and matches_wrt(p.hint, options.wrt)]
     if options.wrt is not None and not asked:
         raise make_error("DL0401", f"there is no real parameter `{options.wrt}` to differentiate with respect to")
     scalar = [i for i in asked if np.ndim(arrays[i]) == 0]
+    # Too many columns are unreadable: show none unless one is requested.
     columns = asked if options.wrt is not None else scalar if len(scalar) <= COLUMNS else []
     return build_trace(graph, arrays, moves, call, options.rows, columns)
 

@@ -172,6 +172,7 @@ class ModuleStub(Struct, frozen=True, eq=False):
         for member, gives in (("grad", "{}"), ("value_and_grad", "tuple[_R, {}]")):
             for i, n, type in moving:
                 wrt = f'_t.Literal[{i}, "{n}"]' + (" = 0" if i == 0 else "")
+                # One overload per parameter, since the gradient's type depends on it.
                 yield "@_t.overload"
                 yield f"def {member}(self, wrt: {wrt}) -> {mine}[{gives.format(type)}]: ..."
             yield from ("@_t.overload",) if moving else ()
@@ -182,7 +183,8 @@ class ModuleStub(Struct, frozen=True, eq=False):
         for member in SLOPES:
             yield f"def {member}(self, wrt: int | str = 0) -> {mine}[_t.Any]: ..."
         yield f"def vmap(self, in_axes: {AXES} = 0, out_axes: int | _Sequence[int] = 0) -> {mine}[_R]: ..."
-        if not any(is_dim(p.type) for p in decl.params):  # binding a `dim` parameter changes the signature
+        # Binding a `dim` parameter changes the signature.
+        if not any(is_dim(p.type) for p in decl.params):
             yield f"def bind(self, **dims: int) -> {mine}[_R]: ..."
 
     def result(self, decl: tree.Fn, generics: Bounds) -> str:

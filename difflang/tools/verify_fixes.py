@@ -16,7 +16,8 @@ from difflang.base.fixes import apply_fixes, fixes_overlap
 from difflang.base.source import Source, Span
 
 MAX_CHECKS = 20  # proposals verified at once: each checks the whole file
-MAX_CHARACTERS = 500_000  # the most characters checked for them, so that a long file does not make anyone wait
+# The most characters checked for them, so that a long file does not make anyone wait.
+MAX_CHARACTERS = 500_000
 MAX_JOINED_FIXES = 4  # fixes that may be joined into one
 MAX_ROUNDS = 50
 
@@ -71,6 +72,7 @@ class FixVerifier(Struct):
             self.checks_left -= 1
             text = Source(self.source.name, apply_fixes(self.source, [fix]))
             after = self.recheck(text)
+            # Compare as multisets, with positions mapped back to the text before the fix.
             new = Counter(diagnostic_key(d, [fix]) for d in after) - Counter(
                 diagnostic_key(d, ()) for d in self.diagnostics
             )
@@ -98,6 +100,7 @@ def rebase_fix(later: Fix, fix: Fix, text: Source, source: Source) -> Fix | None
         if edit.span.source is not text:
             return None
         start, end = (original_offset(Span(text, at, at), [fix]) for at in (edit.span.start, edit.span.end))
+        # The edit touches text that the first fix inserted.
         if source.text[start:end] != edit.span.text:
             return None
         edits.append(Edit(Span(source, start, end), edit.replacement))
@@ -115,6 +118,7 @@ def apply_certain_fixes(source: Source, again: Recheck) -> FixedSource:
     made = list[tuple[int, Fix]]()
     for _ in range(MAX_ROUNDS):
         found = tuple(again(source))
+        # Usually all fixes are right together, which takes a single check.
         fixes = try_all_fixes(source, found, again)
         if not fixes:
             found = verify_fixes(source, found, again)

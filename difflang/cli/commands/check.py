@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from difflang.driver.check_and_run import CheckedProgram
     from difflang.tools.verify_fixes import FixedSource, Recheck
 
-FORMATS_WITH_FIXES = ("human", "json", "sarif")  # verifying fixes takes time: only where they are shown
+# Verifying fixes takes time: only where they are shown.
+FORMATS_WITH_FIXES = ("human", "json", "sarif")
 BOM = b"\xef\xbb\xbf"
 
 
@@ -60,6 +61,7 @@ def check(
     from difflang.driver import check_and_run
     from difflang.tools import verify_fixes
 
+    # Both would write to standard output.
     if fix and form != "human" and "-" in files:
         raise click.UsageError("`--fix -` writes the program to standard output: do not use --output-format")
     found: list[Diagnostic] = []
@@ -147,6 +149,7 @@ def write_fixed(file: str, path: Path, done: FixedSource) -> None:
     """Replace the file by the fixed text, keeping a byte order mark. Errors: DL0710."""
     try:
         with path.open("rb") as old:
+            # The parser's text has lost the mark.
             mark = BOM if old.read(len(BOM)) == BOM else b""
         write_atomically(path, mark + done.source.text.encode())
     except OSError as error:

@@ -126,6 +126,7 @@ def write_pages(folder: Path, pages: Sequence[DocPage], form: str) -> None:
     html = form == "html"
     first = "index" if html else "README"
     names = [first, *[p.name for p in pages]]
+    # Programs in different folders may have one name.
     if twice := [name for name in names if names.count(name) > 1]:
         raise click.UsageError(f"two pages would be called `{twice[0]}`: write them to two folders")
     texts = {p.name: page_html(p, pages) if html else page_as_markdown(p) for p in pages}

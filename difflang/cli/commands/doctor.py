@@ -47,6 +47,7 @@ def version_rows() -> Iterator[Row]:
 def device_rows() -> Iterator[Row]:
     """The devices that programs can run on. This starts JAX."""
     try:
+        # Late: everything else can be shown without JAX.
         from difflang.runtime.devices import local_devices
 
         for name, kind in local_devices():

@@ -58,6 +58,7 @@ def export(
     """
     from difflang.tools.export import export_function as exporting
 
+    # StableHLO alone has no sources and one platform; its suffix decides the encoding.
     if stablehlo is not None and (out is None or platforms or no_source):
         raise click.UsageError(
             "--stablehlo requires -o FILE.mlir or -o FILE.mlirbc, and excludes --platform and --no-source"

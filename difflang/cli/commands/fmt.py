@@ -39,6 +39,7 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> None:
                 click.echo(layout_diff(source, text), nl=False)
             elif path is None and not only_check:
                 click.echo(text, nl=False)
+            # Compare with the file itself: a removed mark or carriage return is a change too.
             elif text != file_text(source, path):
                 changed += 1
                 write_formatted(file, path, text, only_check)

@@ -19,6 +19,7 @@ def kernel(ctx: click.Context, connection_file: str | None) -> None:
 
     Needs the extra `kernel`.
     """
+    # A clear message instead of an import error in the middle of a front end's start.
     if find_spec("ipykernel") is None:
         click.echo("the kernel needs ipykernel, which is not installed: `pip install 'difflang[kernel]'`", err=True)
         sys.exit(2)

@@ -79,6 +79,7 @@ def lsp(editor: str | None, only_check: bool, stdio: bool) -> None:
     try:
         from difflang.lsp.request_handlers import server
     except ModuleNotFoundError as error:
+        # A missing module of our own is an internal error.
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
         click.echo("the language server needs pygls, which is not installed: `pip install 'difflang[lsp]'`", err=True)

@@ -56,7 +56,8 @@ def repl(
             if not session.run_input(text):
                 break
         code = session.exit_code
-    if session.interrupted:  # a normal exit would wait for a program that still runs in XLA
+    # A normal exit would wait for a program that still runs in XLA.
+    if session.interrupted:
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)

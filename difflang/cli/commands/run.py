@@ -55,6 +55,7 @@ def run_program(
     exit_if_errors(
         checked, source, lambda text: check_and_run.check_program(text, default_float, path, folders).diagnostics
     )
+    # After checking, since the program declares its arguments.
     if "--help" in request.words:
         click.echo(program_args.usage_text(checked.module, file))
         return
@@ -66,6 +67,7 @@ def run_program(
         cli_call.run_call(
             checked, cli_call.CliCall(entry, given), engine, access, seed, click.echo, print_diagnostics, words
         )
+    # A limit without effect is probably a mistake.
     if engine.budget and not limits:
         message = "the program takes no derivative in reverse mode that the limit could apply to"
         helps = (

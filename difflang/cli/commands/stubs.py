@@ -44,8 +44,10 @@ def stubs(files: tuple[str, ...], out: Path | None, folders: tuple[Path, ...]) -
             print_diagnostics(checked.errors)
             wrong = wrong or bool(checked.errors)
             texts[place] = stubs_of(checked, file.name)
+        # All or nothing: a partial set would mix old and new declarations.
         if wrong:
             sys.exit(1)
+        # Before the first write: a hand-written stub stops them all.
         for place in texts:
             if file_prefix(place, len(STUB_HEADER)) not in (None, STUB_HEADER.encode()):
                 raise click.UsageError(f"{place} was not written by `difflang stubs`: move it away first")

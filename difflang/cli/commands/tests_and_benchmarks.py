@@ -85,6 +85,7 @@ def test(
     if junit is not None and not os.access(junit.absolute().parent, os.W_OK | os.X_OK):
         raise click.BadParameter(f"cannot write to the folder '{junit.parent}'", param_hint="--junit")
     options = run_options(engine, device, seed, default_float, allow, folders)
+    # Including the time to check the files.
     began = time.perf_counter()
     suites = [open_suite(file, options) for file in find_programs(paths or (".",))]
     numbers = [[n for n, case in enumerate(s.cases) if is_selected(case, words)] for s in suites]
@@ -115,6 +116,7 @@ def test(
         from difflang.tools.testing.junit import write_junit
 
         write_junit(junit, shown.outcomes)
+    # An internal error outweighs failed tests.
     sys.exit(70 if any(o.crashed for o in shown.outcomes) else int(any(o.result == "failed" for o in shown.outcomes)))
 
 

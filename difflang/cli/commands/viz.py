@@ -107,6 +107,7 @@ def format_from_suffix(out: Path | None) -> str:
     """The format by a file's suffix; svg without a file."""
     if out is None:
         return "svg"
+    # Common suffixes that differ from the format's name.
     suffix = {"mmd": "mermaid", "gv": "dot", "htm": "html"}.get(out.suffix[1:].lower(), out.suffix[1:].lower())
     if suffix not in FORMATS:
         raise click.BadParameter(

@@ -42,6 +42,7 @@ class CellSession(ReplSession, eq=False, kw_only=True):
                 if not run_command(self, part.strip()):
                     return False
             elif part.strip():
+                # Empty lines above the text keep the line numbers of the cell.
                 self.run_text("\n" * (line + number - 1) + part, name)
         return True
 
@@ -57,6 +58,7 @@ class CellSession(ReplSession, eq=False, kw_only=True):
         """Show the pictures drawn since the last call, each in its current state."""
         if self.interactive is not None:
             drawn = self.interactive.runner.pictures
+            # A file that was drawn several times is shown once.
             for path in dict.fromkeys(drawn):
                 self.publish(picture_bundle(path))
             drawn.clear()

@@ -23,7 +23,8 @@ from difflang.base.source_files import os_error_reason, read_source
 from difflang.cli.commands.explain import code_page, list_codes
 from difflang.cli.repl.session import ReplSession
 
-MIN_TIMING_SECONDS, MAX_TIMING_CALLS = 0.5, 100  # how long, and how often at most, `:time` measures
+# How long, and how often at most, `:time` measures.
+MIN_TIMING_SECONDS, MAX_TIMING_CALLS = 0.5, 100
 
 
 class ReplCommand(Struct, frozen=True):
@@ -57,6 +58,7 @@ def register(usage: str, help: str) -> Callable[[CommandAction], CommandAction]:
 
 def run_command(repl: ReplSession, text: str) -> bool:
     """Run a command; False if the session ends. Errors: DifflangError."""
+    # As in IPython.
     if text.startswith("?"):
         text = f":doc {text[1:].strip()}"
     name, _, rest = text.partition(" ")
@@ -182,6 +184,7 @@ def time_expression(repl: ReplSession, text: str) -> None:
 
     call = expression_runner(repl.session, text)
     times: list[float] = []
+    # The first call compiles and does not count.
     while sum(times[1:]) < MIN_TIMING_SECONDS and len(times) <= MAX_TIMING_CALLS:
         start = time.perf_counter()
         call()
@@ -245,6 +248,7 @@ def reload_file(repl: ReplSession, text: str) -> None:
 @register(":save FILE", "write every input that ran to a new file")
 def save_inputs(repl: ReplSession, text: str) -> None:
     try:
+        # Mode `x`: never overwrite a file.
         with open(text, "x", encoding="utf-8") as file:
             file.write("".join(f"{each}\n" for each in repl.session.inputs))
     except OSError as error:

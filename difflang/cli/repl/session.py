@@ -42,7 +42,8 @@ class CompilerLoader:
         self.options = (engine, device, seed, default_float, folders)
         self.echo = echo  # prints a line to stdout, or with `err` to stderr
         self.thread: threading.Thread | None = None
-        self.ready = threading.Event()  # set when the compiler is imported, JAX perhaps not yet
+        # Set when the compiler is imported, JAX perhaps not yet.
+        self.ready = threading.Event()
 
     def start(self) -> None:
         """Start importing in the background. An error occurs again, and is reported, where the import is needed."""
@@ -111,8 +112,10 @@ class ReplSession(Struct, eq=False):
         from difflang.cli.repl.meta_commands import run_command
 
         try:
+            # People type `exit` and `exit()` out of habit.
             if (meant := text.removesuffix("()")) in PLAIN_COMMANDS and not self.has_name(meant):
                 text = PLAIN_COMMANDS[meant]
+            # Only the evaluation can be interrupted, not the report on it.
             with allow_interrupts():
                 if is_command(text):
                     return run_command(self, text)

@@ -93,6 +93,7 @@ def prompt_session(repl: ReplSession, input: Input | None = None, output: Output
         input=input,
         output=output,
     )
+    # The prompt appears first: importing the compiler takes longer than drawing it.
     reader.app.after_render += lambda _: repl.loader.start()
     return reader
 
@@ -102,6 +103,7 @@ def open_history() -> History:
     path = state_folder() / "history"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Inputs may contain secrets: readable by their owner only.
         path.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()

@@ -56,6 +56,7 @@ def read_npy_header(file: IO[bytes], size: int, what: str) -> Any:
             f"{what} uses version {version[0]}.{version[1]} of NumPy's format, which difflang does not support"
         )
     shape, _, dtype = read(file)
+    # Object arrays are pickles, and unpickling can run code.
     if dtype.hasobject:
         raise ValueError(f"{what} holds Python objects, which difflang does not read: loading them could run code")
     check_length(what, file.tell() + dtype.itemsize * prod(shape), size)
@@ -116,6 +117,7 @@ def safetensors_entry(name: str, entry: Any, data_size: int, is_complex: bool) -
     if dtype not in SAFETENSORS_DTYPES:
         raise ValueError(f"`{name}` is {dtype}, which the language does not support")
     kind = np.dtype(SAFETENSORS_DTYPES[dtype])
+    # The header is untrusted: its offsets must match the shape exactly.
     if min(shape, default=0) < 0 or end - start != kind.itemsize * prod(shape) or start < 0:
         raise ValueError(f"the number of bytes of `{name}` does not match its shape")
     check_length(f"`{name}`", end, data_size)

@@ -32,6 +32,7 @@ def read_csv(path: Path, name: str, dtype: DType, rank: int, span: Span) -> np.n
     except (UnicodeDecodeError, csv.Error) as error:
         raise make_error("DL0701", f"cannot read `{name}`: this is not a csv file", (span, str(error))) from None
     width = len(rows[0][1]) if rows else 0
+    # A header has no numbers; a row with one is data, and its other cells are errors.
     if rows and not any(is_number(cell) for cell in rows[0][1]):
         rows = rows[1:]
         width = len(rows[0][1]) if rows else width
@@ -101,6 +102,7 @@ def convert_table(
     if dtype.is_integer and dtype.bits == 64 and (np.abs(table) >= 2.0**53).any():
         return read_wide_integers(name, rows, table.shape, dtype, span)
     if dtype.is_integer:
+        # Compare as floats before the conversion, which would wrap.
         info = np.iinfo(target)
         bad = (table != np.floor(table)) | (table < float(info.min)) | (table > float(info.max)) | ~np.isfinite(table)
     elif dtype.kind == "bool":

@@ -33,6 +33,7 @@ class FileAccess(Struct, frozen=True):
         path = self.allowed_path(name, span)
         if path.is_dir():
             raise make_error("DL0710", f"cannot write `{name}`: this is a directory", (span, ""))
+        # Folders are not created: a typing error in a path should not scatter files.
         if not path.parent.is_dir():
             raise make_error(
                 "DL0710", f"cannot write `{name}`: there is no such folder", (span, ""), help="create it first"

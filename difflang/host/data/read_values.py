@@ -150,8 +150,10 @@ class ValueReader:
     ) -> HostValue:
         """The same, with explicit bindings of sizes and element types."""
         alone = isinstance(self.type, (Tensor, TextType, KeyType))
+        # An archive has names: select one, or take the only one.
         if member is not None or (alone and "" not in holds):
             holds = {"": self.member(holds, member)} if alone else self.select_prefix(holds, member or "")
+        # An enum stored alone in an archive has the name for single values.
         elif isinstance(self.type, (SumType, VariantType)) and "" not in holds:
             holds = {"" if n == UNNAMED else n: holds[n] for n in holds}
         found = StateDictLoader(self.name, holds, self.expected.annotation.span, self.given.span).value(

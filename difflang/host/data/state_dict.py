@@ -57,6 +57,7 @@ class UnstorableValue(Exception):
 def leaf_paths(type: LangType, path: str = "") -> Iterator[tuple[str, StoredLeaf]]:
     """The arrays and texts in a type by path, for enums in every variant. Errors: UnstorableValue."""
     match type:
+        # The variant's name is stored as a text at the enum's own path.
         case VariantType(names=names, fields=fields):
             yield path, TextType(type.name)
             for name, inner in zip(names, fields, strict=True):
@@ -205,6 +206,7 @@ class StateDictLoader(Struct, eq=False):
         names = symbolic_dims.dim_names(size)
         if size in map(symbolic_dims.dim_name, names):
             return self.sizes.setdefault(next(iter(names)), there) == there
+        # All names of a formula are known: compare.
         if names <= self.sizes.keys():
             return symbolic_dims.substitute_dims(size, lambda n: self.sizes[n]) == there
         return True

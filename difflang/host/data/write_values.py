@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from difflang.host.bindings import HostBindings
     from difflang.host.run_statements import HostRunner
 
-NAMED = ("npz", "safetensors")  # archives of named arrays: `write_npz("a.npz", x = x, y = y)`
+# Archives of named arrays: `write_npz("a.npz", x = x, y = y)`.
+NAMED = ("npz", "safetensors")
 
 
 def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], LangType]:
@@ -37,6 +38,7 @@ def write_check(format: str | None) -> Callable[[HostBindings, BuiltinCall], Lan
         if used == "safetensors":
             require_package(host.module, "safetensors", given.span)
         values = list(given.named.values()) if format in NAMED else []
+        # Either one value by position, or several by name.
         if (len(given.items) == 2) == bool(values):
             raise given.usage_error()
         for value, span in [*given.items[1:], *values]:

@@ -32,7 +32,8 @@ class ConcreteLeaf(Token, eq=False):
     trailing_comment: str = ""  # the comment after it on its line
     blank: bool = False  # an empty line stands above it
     newline_after: bool = False  # the next token stands on a later line
-    in_braces: bool = True  # a line that ends here may end a statement: the innermost bracket is a brace
+    # A line that ends here may end a statement: the innermost bracket is a brace.
+    in_braces: bool = True
 
 
 class ConcreteNode(Struct, eq=False):
@@ -105,6 +106,7 @@ class _ConcreteCallbacks(dict[int, Reduction]):
             reader.nodes.append(node)
             return node
 
+        # Lark names helper rules with an underscore: their children belong to the parent.
         found = self[number] = splice if rule.origin.startswith("_") else made
         return found
 
@@ -129,6 +131,7 @@ def _splice_lists(children: list[Any]) -> list[ConcretePart]:
 
 def _attach_comments(text: str, leaves: list[ConcreteLeaf], comments: list[tuple[int, int]], end: ConcreteLeaf) -> None:
     """Attach each comment and empty line to the token beside it."""
+    # The top level counts as a block: a newline ends a statement there.
     brackets = ["LBRACE"]
     left = iter([*comments, (len(text) + 1, 0)])
     begin, stop = next(left)

@@ -124,6 +124,7 @@ class _DocPrinter:
                 indent += 0 if flat else INDENT_WIDTH
                 self.todo.extend((indent, flat, part) for part in reversed(parts))
             case BreakGroup(parts, broken):
+                # Inside a flat group every group is flat: only an outermost one is measured.
                 flat = not broken and (flat or self.fits((indent, True, doc)))
                 self.todo.extend((indent, flat, part) for part in reversed(parts))
             case LineBreak():
@@ -157,6 +158,7 @@ class _DocPrinter:
     def write(self, text: str) -> None:
         if not text:
             return
+        # A row does not begin with spaces beyond its indentation.
         if not self.row:
             text = text.lstrip(" ")
             self.used = self.indent
@@ -184,6 +186,7 @@ class _DocPrinter:
                 if not rest:
                     return True
                 rest -= 1
+                # Measure what follows too, up to its first break: it must fit behind the group.
                 trial.append(self.todo[rest])
             indent, flat, doc = trial.pop()
             match doc:

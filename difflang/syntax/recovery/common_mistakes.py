@@ -347,7 +347,8 @@ def context_of_example(example: str) -> ErrorContext:
 
     Errors: ValueError if there is no mistake.
     """
-    from difflang.syntax.parse import LalrParser  # late: the parser imports this module for its error messages
+    # Late: the parser imports this module for its error messages.
+    from difflang.syntax.parse import LalrParser
 
     found: list[ErrorContext] = []
 

@@ -24,7 +24,8 @@ class ErrorContext(Struct, frozen=True):
 
     state: int
     kind: str
-    at: str  # its text, or its kind for a class of tokens: NAME, INT, FLOAT, STRING, _NL, $END
+    # Its text, or its kind for a class of tokens: NAME, INT, FLOAT, STRING, _NL, $END.
+    at: str
     before: str  # the same for the token before it
     text: str  # its source text
     word: str  # the text of the token before it
@@ -45,6 +46,7 @@ def error_context_of(parser: LalrParser, kind: str) -> ErrorContext:
     at = text[lexer.start : stop]
     if kind in _TOKEN_CLASSES:
         at = kind
+    # Signs of other languages, such as `&&`, are one mistake and not two.
     elif signs := _OPERATOR_SIGNS.match(text, lexer.start, lexer.end):
         at, stop = signs[0], signs.end()
     return ErrorContext(

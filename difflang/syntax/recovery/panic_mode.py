@@ -16,8 +16,10 @@ from difflang.syntax.recovery.token_repair import TokenRepair, apply_repair
 if TYPE_CHECKING:
     from difflang.syntax.parse import LalrParser
 
-MAX_NESTED = 100  # how many open constructs are examined, each at a cost linear in the text
-RESTART_RULES = ("item", "stmt", "case", "variant", "field")  # the rules with which parsing can restart
+# How many open constructs are examined, each at a cost linear in the text.
+MAX_NESTED = 100
+# The rules with which parsing can restart.
+RESTART_RULES = ("item", "stmt", "case", "variant", "field")
 ITEM_ONLY_KEYWORDS = frozenset(("import", "record", "enum", "rule", "pub", "extern"))
 ITEM_KEYWORDS = ITEM_ONLY_KEYWORDS | {"fn", "test", "bench"}
 CONTINUATION_KEYWORDS = frozenset(("else", "elif", "elseif", "except", "finally", "catch"))
@@ -43,6 +45,7 @@ def skip_statement(parser: LalrParser, situation: ErrorContext, again: bool) -> 
         return True
     begin = parser.starts[index] if index < len(parser.starts) else situation.start
     stop, word = _resume_offset(parser, situation, index, begin, again)
+    # A declaration cannot stand in a block: close the blocks around it.
     while word in ITEM_ONLY_KEYWORDS and origin != "item" and index > 0:
         outer = _restart_level(parser, index - 1)
         if outer is None:
@@ -104,6 +107,7 @@ def _resume_offset(parser: LalrParser, situation: ErrorContext, index: int, begi
     indent = _indent(text, begin)
     pos = situation.start
     newline = text.rfind("\n", 0, pos)
+    # The unexpected token begins a line: if that is indented like the statement, it begins the next one.
     if situation.first and not again and begin < newline:
         word = _word_at(text, pos)
         if _can_begin_statement(text, newline, pos, end) and (_indent(text, pos) <= indent or word in ITEM_KEYWORDS):

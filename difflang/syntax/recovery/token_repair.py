@@ -35,6 +35,7 @@ def first_repair(parser: LalrParser, *mends: TokenRepair) -> TokenRepair | None:
 
 def best_repair(parser: LalrParser, *mends: TokenRepair, least: int = MIN_LOOKAHEAD) -> TokenRepair | None:
     """The repair after which most tokens parse, and at least `least`; the first among equals."""
+    # Compare by how far each repair gets; `max` takes the first of equals.
     reach = {mend: _tokens_after_repair(parser, mend, MAX_LOOKAHEAD) for mend in mends}
     found = max(mends, key=lambda mend: reach[mend], default=None)
     return found if found is not None and reach[found] >= least else None

@@ -130,8 +130,10 @@ def render_derivative(request: DerivativeRequest, warn: Warn) -> DerivativeText:
     """The statements of a derivative for known variants of enums. Errors: CannotUnparse, or as `derive`."""
     entry = request.derivative_graph()
     if entry.warnings:
+        # Warnings of the wrapper's elaboration refer to generated text.
         for warning in relocate_to_user(DifflangError(*entry.warnings), request.decl).diagnostics:
             warn(warning)
+    # Reuse the program's variable names.
     names = let_names(request.checked, entry.graph)
 
     def rendered(*, unexpanded: bool = False) -> DerivativeText:
@@ -209,6 +211,7 @@ class DerivativeRequest(Struct, eq=False):
         self, text: str, arguments: Sequence[CallArgument], session: Session | None = None
     ) -> ElaboratedCall:
         """The graph of a wrapper function with this source, which draws from the key if there is one."""
+        # A random wrapper draws from an explicit key, which becomes a parameter of the result.
         if self.key:
             head, body = text.split(") = ", 1)
             text = f"{head}, {self.key}) = with_key({self.key}) {{ {body} }}"
@@ -298,6 +301,7 @@ class DerivativeRequest(Struct, eq=False):
     def hidden(self, words: Sequence[str], params: Sequence[str]) -> str:
         """The first operator name that the file or a parameter redefines; empty if there is none."""
         module = self.checked.module
+        # A parameter or declaration with an operator's name hides the operator.
         known = {*params, *module.declared, *module.fns, *module.host, *module.imported}
         return next((w for w in words if w in known), "")
 
@@ -396,7 +400,8 @@ def wrt_path(decl: tree.Fn, place: Wrt) -> str:
 __all__ = ["MODES", "USAGE_CODES", "DeriveOptions", "derive", "derive_function"]
 
 
-SYNTHETIC_SOURCES = ("<derivative>", "<call>")  # generated texts, which no report may show
+# Generated texts, which no report may show.
+SYNTHETIC_SOURCES = ("<derivative>", "<call>")
 
 
 def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:

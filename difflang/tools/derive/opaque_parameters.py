@@ -54,6 +54,7 @@ def opaque_function(param: tree.Param, type: FnType, known: set[str]) -> Closure
         )
     if type.linear and len(taken) + len(results) > 2:
         raise unsupported_param(param, f"`{param.name}` is a linear function from or to several values")
+    # A size that only the function's type mentions could not be determined in a call.
     for name in size_names([*taken, *results]):
         if name not in known:
             way = f"set it: `--arg {name}=3` writes the derivative for that size"

@@ -50,7 +50,8 @@ class DerivativeText(Struct, eq=False):
     caption: str  # the comment at its top
     # Records and variants among the arguments, each with the text that refers to it.
     records: list[tuple[str, RecordOrVariant]] = field(default_factory=list[tuple[str, RecordOrVariant]])
-    patterns: list[str] = field(default_factory=list[str])  # patterns of arguments with a known variant
+    # Patterns of arguments with a known variant.
+    patterns: list[str] = field(default_factory=list[str])
     body: str = ""
     unchecked: bool = False
 
@@ -111,6 +112,7 @@ class DerivativeText(Struct, eq=False):
             "inf",
             "nan",
         }
+        # Variant and field names are not reserved by the language, but the text uses them.
         used |= (
             {g.name for g, _ in self.global_values()}
             | {a.name for a in self.arguments}
@@ -189,6 +191,7 @@ class DerivativeText(Struct, eq=False):
         graph = dce(self.graph.with_results([*values, site]))
         *values, site = graph.results
         made = {r: e for e in graph.eqns for r in e.results}
+        # The optimizer may have proved that no check fails.
         never = site in made and made[site].op.name == "const" and made[site].attrs["value"] == 0
         return graph, None if never else site
 

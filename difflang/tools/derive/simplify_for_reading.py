@@ -35,6 +35,7 @@ def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
     modules = [*checked.module.transitive_imports(), *([checked.module.prelude] if checked.module.prelude else [])]
     found: dict[Span, str] = {}
     for module in [m for m in modules if m.source in sources]:
+        # Spans identify expressions: an equation keeps the span of the expression it came from.
         for node in [n for decl in module.fns.values() for n in all_nodes(decl)]:
             match node:
                 case tree.Let(pattern=tree.NamePattern(name=name), value=value):
@@ -51,6 +52,7 @@ def let_names(checked: CheckedProgram, graph: Graph) -> dict[Span, str]:
 def simplify_graph(graph: Graph, names: Mapping[Span, str], *, recompute: bool = False) -> Graph:
     """The graph without derivative equations, simplified for reading."""
     found = optimize_for_reading(expand_with_names(graph, names, recompute=recompute))
+    # Merging loops exposes further simplifications; without a merge there are none.
     merged = merge_equal_loops(found)
     return merge_history_sources(found if merged is found else optimize_for_reading(merged))
 
@@ -155,6 +157,7 @@ def value_and_pullback(
     builder = Builder()
     f = plain.graph
     hints = [h for a in arguments if a.size is None for h in leaf_hints(a.type, a.name)]
+    # Params in order: arguments, the cotangent, then the rest (a random key, values of the file).
     own = [builder.param(p.type, p.hint) for p in f.params[: len(hints)]]
     given = [builder.param(t, h) for t, h in zip(leaf_types(cotangent.type), argument_hints(cotangent), strict=True)]
     hidden = [builder.param(p.type, p.hint) for p in f.params[len(hints) :]]

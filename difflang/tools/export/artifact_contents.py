@@ -64,7 +64,8 @@ class ArtifactContents(Struct, frozen=True, eq=False):
     deterministic: bool
     sites: tuple[CheckSite, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
-    exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])  # the output of `jax.export` by platform
+    # The output of `jax.export` by platform.
+    exported: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
 
 # ---- Encoding
@@ -79,6 +80,7 @@ def to_bytes(contents: ArtifactContents) -> bytes:
     members = {"graph.json": graph.encode(), "sources.json": json_bytes(texts)}
     members |= {f"constants/{i}": array.tobytes() for i, array in enumerate(contents.constants)}
     members |= {f"stablehlo/{platform}": data for platform, data in contents.exported.items()}
+    # Checksums of all members, so that damage is located.
     about["members"] = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
     return artifact_file.pack({"manifest.json": json_bytes(about, indent=1), **members})
 
@@ -149,6 +151,7 @@ def from_bytes(data: bytes) -> ArtifactContents:
         raise_damaged("it has no manifest")
     # The version first: a newer format may differ in everything else.
     refuse_newer(cast(dict[str, Json], about))
+    # Only for versions that we know: a newer packer may differ.
     artifact_file.verify_bytes(data, members)
     try:
         return ArtifactReader(cast(dict[str, Json], about), members).contents()

@@ -21,7 +21,8 @@ from difflang.base.source_files import read_error
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # the platforms of StableHLO members
 MAX_BYTES = 2**31 - 1  # a larger file would need ZIP64 fields
 MAX_MEMBERS = 10_000
-ZIP_EPOCH = 0x21  # 1 January 1980, the first date of ZIP: a real one would change the bytes
+# 1 January 1980, the first date of ZIP: a real one would change the bytes.
+ZIP_EPOCH = 0x21
 
 # Source: PKWARE, APPNOTE.TXT 6.3.10, sections 4.3.7, 4.3.12 and 4.3.16.
 LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -29,7 +30,8 @@ CENTRAL_HEADER = struct.Struct("<4s6H3I5H2I")
 END_RECORD = struct.Struct("<4s4H2IH")
 UTF8_FLAG = 0x800
 
-ZIP_FAULTS = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)  # what `zipfile` may raise
+# What `zipfile` may raise.
+ZIP_FAULTS = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)
 
 
 def raise_damaged(what: str) -> NoReturn:
@@ -63,6 +65,7 @@ def unpack(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
+            # A ZIP bomb claims more than the file holds; members are stored uncompressed.
             if len(members) > MAX_MEMBERS or sum([m.file_size for m in members]) > len(data):
                 raise_damaged("it declares more content than it has")
             for member in members:

@@ -52,7 +52,8 @@ class ExportedFunction(Struct, frozen=True, eq=False):
     module: str
     entry: ElaboratedCall
     arguments: Sequence[CallArgument]
-    declared: Mapping[str, tuple[str, Span | None]]  # the declared type and the span of each parameter
+    # The declared type and the span of each parameter.
+    declared: Mapping[str, tuple[str, Span | None]]
     session: Session  # of its elaboration alone
     deterministic: bool
     constants: Sequence[Any]
@@ -156,6 +157,7 @@ def blank_sources(contents: ArtifactContents) -> ArtifactContents:
         sources.setdefault(site.span.source, len(sources))
     for each in contents.params:
         sources.setdefault(each.span.source, len(sources))
+    # Newlines stay, so that line numbers do.
     spaces = {s: "".join([c if c == "\n" else " " for c in s.text]) for s in sources}
     blank = {s: Source(s.name, text, library=s.library) for s, text in spaces.items()}
 
@@ -203,7 +205,8 @@ def stablehlo_bytes(contents: ArtifactContents, platform: str, *, as_text: bool)
     return made.mlir_module().encode() if as_text else bytes(made.mlir_module_serialized)
 
 
-USAGE_CODES = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")  # mistakes in the command
+# Mistakes in the command.
+USAGE_CODES = ("DL0201", "DL0403", "DL0601", "DL1207", "DL1210", "DL1220")
 
 
 class ExportOptions(Struct, frozen=True):

@@ -63,6 +63,7 @@ def layout_from_json(data: Json, depth: int = 0) -> ValueLayout:
         case "either":
             marks = tuple([natural_from_json(m) for m in rest[0]])
             options = parts_from_json(rest[1], depth)
+            # Each option has a tag of its own.
             if len(marks) != len(options) or len(set(marks)) != len(marks):
                 raise_damaged("a choice has different options")
             return UnionLayout(marks, options, tensor_from_json(rest[2]))
@@ -82,7 +83,8 @@ def record_from_json(about: Json, inside: tuple[ValueLayout, ...]) -> RecordLayo
     words = (about["module"], about["name"], about.get("enum", ""), *names)
     if any(not isinstance(w, str) for w in words) or not {*static} <= {*names} or len(names) != len({*names}):
         raise_damaged("a record has different fields")
-    called = (about["name"], *names, *[n for n in words[2:3] if n])  # with the enum's name
+    # With the enum's name.
+    called = (about["name"], *names, *[n for n in words[2:3] if n])
     if not all(is_safe_name(n) for n in called) or len(names) != len(inside):
         raise_damaged("a record has different fields")
     return RecordLayout(

@@ -26,7 +26,8 @@ Clock = Callable[[], float]
 MIN_SAMPLE_SECONDS = 2e-3  # long enough that the clock's resolution does not matter
 MIN_SAMPLES, MAX_SAMPLES = 10, 1000
 TARGET_UNCERTAINTY = 0.01  # of the median, relative to it
-NOISE = 0.05  # the relative difference of two runs of one program, whatever the spread within each
+# The relative difference of two runs of one program, whatever the spread within each.
+NOISE = 0.05
 
 
 class Timing(Struct, frozen=True):
@@ -73,6 +74,7 @@ class Benchmarks:
     def measure(self, number: int, seconds: float) -> BenchResult:
         """Time one benchmark for about so many seconds. Errors: DifflangError if it fails."""
         i, item = self.bench_items[number]
+        # Setup runs once, outside the timing.
         before, timed = split_setup(item.body)
         with self.apart.open_block(self.checked.items[:i], item.body, lambda _: None) as runner:
             for stmt in before:
@@ -115,6 +117,7 @@ def measure_runs(run: Callable[[], None], seconds: float, clock: Clock = time.pe
     first = elapsed_seconds(run, 1, clock)
     began = clock()
     once_warm = elapsed_seconds(run, 1, clock)
+    # Several runs per sample, so that a sample is long enough for the clock.
     loops = max(1, round(MIN_SAMPLE_SECONDS / once_warm)) if once_warm > 0 else 1000
     if loops > 1:  # a single short run is too noisy to choose the loop count
         once_warm = elapsed_seconds(run, loops, clock) / loops
@@ -144,6 +147,7 @@ def median_uncertainty(times: Sequence[float]) -> float:
 def slowdown(now: Timing, before: Timing) -> float | None:
     """The ratio of the times now and before; None if the difference is within the noise."""
     noise = max(NOISE * min(now.median, before.median), (now.high - now.low + before.high - before.low) / 2)
+    # Neither a small change nor one within the spreads counts.
     if abs(now.median - before.median) <= noise or not before.median:
         return None
     return now.median / before.median

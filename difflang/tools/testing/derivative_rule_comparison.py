@@ -59,6 +59,7 @@ def compare_rule(
     captured = load_values(checked, path)
     rng = np.random.default_rng(seed)
     tangents = random_tangents(rng, arguments)
+    # The same tangents and arguments for both modules.
     ruled, bare = (DerivativeCalls(m, name, arguments, captured) for m in (module, without_rules(module, captured)))
     by_rule, by_body = ruled.push(tangents), bare.push(tangents)
     count = len(leaf_types(ruled.result))
@@ -145,6 +146,7 @@ def random_tangents(rng: np.random.Generator, arguments: Sequence[HostValue]) ->
 
 def without_rules(module: ModuleScope, captured: LazyGlobals) -> ModuleScope:
     """The module without rules, its own and imported; its top-level values are the same."""
+    # Imports must refer to the copies too: a rule may be in any module.
     copies = {m: replace(m, rules={}) for m in module.transitive_imports()}
     for original, copy in copies.items():
         copy.modules = {name: copies[m] for name, m in original.modules.items()}
@@ -225,6 +227,7 @@ def max_relative_difference(found: Arrays, expected: Arrays) -> float:
     most = 0.0
     for a, b in zip(found, expected, strict=True):
         x, y = np.asarray(a, complex).ravel(), np.asarray(b, complex).ravel()
+        # Equal infinities count as equal, and so do NaNs.
         differ = ~((x == y) | (np.isnan(x) & np.isnan(y)))
         if differ.any():
             scale = np.abs(x[differ]) + np.abs(y[differ])

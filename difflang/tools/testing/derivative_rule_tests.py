@@ -58,6 +58,7 @@ def rule_faults(checked: CheckedProgram, path: Path | None, rule: tree.Rule, see
                 raise
             reasons.append(error.diagnostics[0].message)
             continue
+        # Values of the file were bound for this comparison only.
         finally:
             checked.module.host = {}
         if found is not None:
@@ -96,6 +97,7 @@ def faults_at_point(
     if rule.by == "inverse":
         return inverse_faults(checked, path, rule, decl, values, at)
     found = compare_rule(checked, decl.name, values, path=path, seed=seed)
+    # A truncated iteration is exact to about half the digits.
     tolerance = max([coarsest_eps(v.type) for v in values], default=0.0) ** 0.5
     if found.within(tolerance):
         return []

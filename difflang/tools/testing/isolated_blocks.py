@@ -59,6 +59,7 @@ class IsolatedBlocks:
         except AlreadyReported:
             raise DifflangError(*session.diagnostics[said:]) from None
         finally:
+            # The session is shared: leave nothing of this block in it.
             del session.diagnostics[said:]
             session.errors = errors
             module.host = {}

@@ -76,6 +76,7 @@ class WorkerPool:
                     if outcome is None:
                         if self.stopped.is_set():
                             return
+                        # The process has died: report its case as crashed, and continue with a new process.
                         outcome = crash_outcome(task.case, process.wait())
                         self.running.discard(process)
                         process = self.begun()

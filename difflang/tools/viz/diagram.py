@@ -57,7 +57,8 @@ class Diagram(Struct, frozen=True, eq=False):
     title: str
     boxes: tuple[DiagramBox, ...]
     wires: tuple[DiagramWire, ...]
-    legend: Mapping[str, str] = field(default_factory=dict[str, str])  # the meaning of the marks
+    # The meaning of the marks.
+    legend: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def folded(self) -> bool:
         """Whether some equations are folded into one box."""
@@ -143,6 +144,7 @@ class DiagramBuilder:
         mark = self.highlights.get(eqn, "")
         if not eqn.regions:
             return DiagramBox("eqn", title, source_caption(eqn), tip, mark, span)
+        # A region drawn before is only referred to.
         fresh = [r for r in dict.fromkeys(eqn.regions) if r in self.opened and r not in self.drawn]
         self.drawn.update(fresh)
         if not fresh:
@@ -191,6 +193,7 @@ def merge_neighbors(found: list[list[Eqn]], most: int, fit: Callable[[Eqn, Eqn],
     """Merge neighbours that fit; if all do, into groups of equal size."""
     if len(found) <= most:
         return found
+    # Rounded up, so that at most `most` groups remain.
     size = -(-len(found) // most)
     together: list[list[Eqn]] = []
     counts: list[int] = []

@@ -32,10 +32,12 @@ def shared_equations(graph: Graph, other: Graph) -> set[Eqn]:
             if eqn.regions and number not in own:
                 waiting.setdefault(equation_position(eqn), []).append(eqn)
         for eqn, number in zip(one.eqns, mine, strict=True):
+            # Each equation of the other graph is used once.
             if left[number]:
                 left[number] -= 1
                 found.add(eqn)
                 found |= nested_equations(eqn, seen)
+            # The equation differs, but perhaps only in one of its regions.
             elif eqn.regions and (like := waiting.get(equation_position(eqn))):
                 todo += zip(eqn.regions, like.pop(0).regions, strict=False)
     return found

@@ -15,7 +15,8 @@ from msgspec import Struct, field
 from difflang.tools.viz.diagram import Diagram, DiagramBox, DiagramWire
 
 # All lengths are in pixels.
-CHAR, SMALL = 7.3, 6.1  # the width of a monospaced letter in the 12 px and the 10 px font
+# The width of a monospaced letter in the 12 px and the 10 px font.
+CHAR, SMALL = 7.3, 6.1
 LINE, PAD, GAP, WIRE_GAP = 17.0, 10.0, 22.0, 12.0
 # Between two layers, without and with types beside the wires; and the straight start of a labelled wire.
 LAYER_GAP, LABELED_GAP, STUB = 26.0, 50.0, 17.0

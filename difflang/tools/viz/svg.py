@@ -101,6 +101,7 @@ def wire_svg(path: WirePath) -> str:
     (x, y), *rest = path.points
     parts = [f"M{x:.1f} {y:.1f}"]
     for to, down in rest:
+        # A cubic curve with vertical tangents at both ends.
         half = (down - y) / 2
         parts.append(
             f"L{to:.1f} {down:.1f}"
@@ -136,6 +137,7 @@ def box_svg(item: LayoutItem, links: Source | None) -> str:
     drawn = (
         f'<g class="{words}">' + "".join(parts) + (f"<g>{regions_svg(item, links)}</g>" if item.inside else "") + "</g>"
     )
+    # A link cannot contain the links of nested boxes.
     if links is None or shown.span is None or shown.span.source is not links or item.inside:
         return drawn
     return f'<a href="#L{shown.span.position[0]}">{drawn}</a>'

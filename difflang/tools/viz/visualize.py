@@ -155,6 +155,7 @@ def pass_diagrams(pipeline: VizPipeline, options: VizOptions, notes: list[str]) 
     start = pipeline.start(options.wrt)
     changing: list[str] = []
     for each, before, after in full_pipeline_steps(start, read=pipeline.named):
+        # The first step of the pass that changes something; passes run several times.
         gone, made = highlight_diff(before, after, "gone"), highlight_diff(after, before, "new")
         if after is before or not (gone or made):
             continue
