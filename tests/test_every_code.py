@@ -44,7 +44,9 @@ def blocks(page: str) -> list[Block]:
 
 def used() -> set[str]:
     """Every code that the package mentions."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "difflang").rglob("*.py") if path.name != "error_codes.py"]
+    texts = [
+        path.read_text(encoding="utf-8") for path in (ROOT / "difflang").rglob("*.py") if path.name != "error_codes.py"
+    ]
     return {code for text in texts for code in re.findall(r"\bDL\d{4}\b", text)}
 
 

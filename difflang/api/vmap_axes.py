@@ -161,7 +161,7 @@ class VmapSizes(Struct, frozen=True, eq=False):
     def check_length(self, level: int, length: int, name: str, reader: ArgumentReader) -> None:
         known, first = self.lengths.setdefault(level, (length, name))
         if known != length:
-            lanes = f"{known} lane{'s' * (known != 1)}"
+            lanes = f"{known} batch element{'s' * (known != 1)}"
             message = (
                 f"the batch sizes differ: `{self.name}` is mapped over {lanes} of `{first}`, but over {length} "
                 f"of `{name}`"

@@ -78,7 +78,7 @@ def parse_argument(argument: ProgramArgument, text: str) -> HostValue:
         number = parse_number(type.dtype, text)
     except (ValueError, OverflowError):
         labels = (Label(argument.span, f"this is {show_type(type)}"),)
-        message = f"--{argument.name}: `{printable(text)[:60]}` is not {show_type(type)}"
+        message = f"--{argument.name}: `{printable(text)[:60]}` is not a valid {show_type(type)}"
         raise DifflangError(Diagnostic("DL1220", message, labels)) from None
     return HostValue(type, (number,))
 

@@ -79,7 +79,7 @@ class CostReport(Struct, frozen=True):
     @property
     def notes(self) -> list[str]:
         found = [e for e in (self.value, self.gradient) if e is not None]
-        said = [f"no gradient{f' in {self.wrt}' * bool(self.wrt)}: {self.why}"] if self.why else []
+        said = [f"no gradient{f' with respect to {self.wrt}' * bool(self.wrt)}: {self.why}"] if self.why else []
         if any(e.per_step for e in found):
             said.append("for loops whose length is known only at run time, one step is counted")
         if any(e.again for e in found):

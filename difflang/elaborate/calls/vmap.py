@@ -143,7 +143,9 @@ def move_to_out_axes(cx: ElabContext, result: Term, out: int | tuple[int, ...], 
 
     def axis_at_out(t: Tensor) -> tuple[int, ...]:
         if not -t.rank <= out < t.rank:
-            raise cx.error("DL0332", f"`out_axes` puts the batch axis at {out}", span, f"a result then has type {t}")
+            raise cx.error(
+                "DL0332", f"`out_axes` puts the batch axis at position {out}", span, f"a result then has type {t}"
+            )
         rest = [*range(1, t.rank)]
         rest.insert(out % t.rank, 0)
         return tuple(rest)

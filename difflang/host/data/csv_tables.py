@@ -115,7 +115,7 @@ def convert_table(
         cell = row[where[1] if len(where) > 1 else 0].strip()
         raise make_error(
             "DL0703",
-            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is not {dtype}",
+            f"{name}:{line}: column {(where[1] if len(where) > 1 else 0) + 1}: `{cell}` is not a valid {dtype}",
             (span, f"declared with items of {dtype}"),
         )
     return table.astype(target)
@@ -133,7 +133,7 @@ def read_wide_integers(
             digits = text.lstrip("+-")
             number = int(text) if digits.isdecimal() and digits.isascii() and len(digits) < 30 else None
             if number is None or not info.min <= number <= info.max:
-                message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is not {dtype}"
+                message = f"{name}:{line}: column {place}: `{printable(text)[:40]}` is not a valid {dtype}"
                 raise make_error("DL0703", message, (span, f"declared with items of {dtype}"))
             numbers.append(number)
     return np.array(numbers, numpy_dtype(dtype)).reshape(shape)

@@ -253,7 +253,7 @@ def test_one_mode_alone_is_refused_in_the_other() -> None:
 def test_without_any_the_derivative_is_refused_where_the_program_calls_it() -> None:
     m = wave(jnp.sin)
     for ask in (lambda: m.energy.grad()(X), lambda: m.energy.jvp()(X, X), lambda: m.energy.grad().interpret(X)):
-        with pytest.raises(difflang.DifferentiationError, match=r"`wave` is a function of Python") as caught:
+        with pytest.raises(difflang.DifferentiationError, match=r"`wave` is a Python function") as caught:
             ask()
         assert "sum(wave(x)^2)" in str(caught.value)
     source = "extern fn f(x: f64) -> f64\nfn g(x: f64) -> f64 = f(x)"
@@ -354,7 +354,7 @@ def test_a_function_of_the_host_does_not_end_the_process(way: str, capfd: pytest
             with pytest.raises(becomes) as caught:
                 run(A if way == "mapped" else X)
         if becomes is not KeyboardInterrupt:
-            assert "`wave` raised SystemExit: 3" in str(caught.value) and "gives a value" in str(caught.value)
+            assert "`wave` raised SystemExit: 3" in str(caught.value) and "must return a value" in str(caught.value)
             assert isinstance(caught.value.__cause__, SystemExit)
     assert "Traceback" not in capfd.readouterr().err
 

@@ -222,13 +222,13 @@ def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
     ("args", "code", "says"),
     [
         ((M, X[0]), "DL1202", "these types are of one batch element: `x` is mapped along axis 0"),
-        ((M, np.float64(1)), "DL1202", "mapped along axis 0, and f64 has none"),
-        ((M, 1.0), "DL1206", "`x` is mapped, and has no axis"),
+        ((M, np.float64(1)), "DL1202", "mapped along axis 0, but f64 has no such axis"),
+        ((M, 1.0), "DL1206", "`x` is mapped but has no axis"),
         ((M, [1.0]), "DL1206", "write `np.array(x, np.float64)`"),
         ((M, np.ones((3, 5))), "DL1202", "`x` is declared f64[d], but f64[5] was given"),
         ((M, X.astype(np.float32)), "DL1201", "x.astype(np.float64)"),
-        ((M, X, np.ones(2)), "DL1202", "over 3 lanes of `x`, and over 2 of `y`"),
-        ((M, X[:1], np.ones(2)), "DL1202", "over 1 lane of `x`, and over 2 of `y`"),
+        ((M, X, np.ones(2)), "DL1202", "over 3 batch elements of `x`, but over 2 of `y`"),
+        ((M, X[:1], np.ones(2)), "DL1202", "over 1 batch element of `x`, but over 2 of `y`"),
         ((M, np.ma.masked_array(X)), "DL1206", "masked"),
     ],
 )
@@ -244,7 +244,7 @@ def test_the_array_in_a_record_that_does_not_fit_is_named(m: Any) -> None:
     nets = {"w": X, "b": Y, "tag": "a"}
     with pytest.raises(difflang.ArgumentError, match=r"`m\.b` is mapped along axis 1, but f64\[3\] has no such axis"):
         m.loss.vmap({"m": 1})(nets, X[0])
-    with pytest.raises(difflang.ArgumentError, match=r"over 3 lanes of `m\.b`, and over 2 of `m\.w`"):
+    with pytest.raises(difflang.ArgumentError, match=r"over 3 batch elements of `m\.b`, but over 2 of `m\.w`"):
         m.loss.vmap({"m": 0})({**nets, "w": X[:2]}, X[0])
 
 
@@ -263,7 +263,7 @@ def test_a_program_that_gives_a_mapped_function_other_numbers_of_lanes(m: Any) -
 
 def test_results_that_have_no_lanes(m: Any) -> None:
     for f, says in (
-        (m.filled.vmap(out_axes=2), "puts the lanes along axis 2"),
+        (m.filled.vmap(out_axes=2), "puts the batch axis at position 2"),
         (m.filled.vmap(out_axes=(0, 1)), "names 2 results"),
         (m.heron.vjp().vmap(), "a mapped function cannot return functions"),
     ):

@@ -25,7 +25,9 @@ def quiet() -> difflang.Module:
 
 
 def test_what_the_file_shows_is_told_as_it_is_loaded() -> None:
-    with pytest.warns(difflang.DifflangWarning, match=r"warning\[DL0409\]: the derivative in `t` is 0") as seen:
+    with pytest.warns(
+        difflang.DifflangWarning, match=r"warning\[DL0409\]: the derivative with respect to `t` is 0"
+    ) as seen:
         m = difflang.loads(PROGRAM)
     assert len(seen) == 1 and seen[0].filename == __file__
     with warnings.catch_warnings():
@@ -34,7 +36,7 @@ def test_what_the_file_shows_is_told_as_it_is_loaded() -> None:
 
 
 def test_what_a_call_shows_is_told_at_the_call(quiet: difflang.Module) -> None:
-    with pytest.warns(difflang.DifflangWarning, match="the derivative in `x` is 0") as seen:
+    with pytest.warns(difflang.DifflangWarning, match="the derivative with respect to `x` is 0") as seen:
         assert np.array_equal(quiet.slope(X), [0, 0])
     assert len(seen) == 1 and seen[0].filename == __file__
     assert ":3:33\n" in str(seen[0].message), "where the program asks"
@@ -64,4 +66,4 @@ def test_the_steps_to_an_integer_are_told() -> None:
     m = difflang.loads("fn f(x: f64) -> i32 {\n  let y = 2.0 * x\n  i32(y)\n}")
     with pytest.raises(difflang.DifferentiationError) as error:
         m.f.grad()(1.5)
-    assert "made of `x`" in str(error.value) and "an integer has no derivative" in str(error.value)
+    assert "depends on `x`" in str(error.value) and "an integer has no derivative" in str(error.value)

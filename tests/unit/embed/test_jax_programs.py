@@ -76,7 +76,7 @@ def test_checked_gives_the_failure_beside_the_result(m: Any) -> None:
     assert not difflang.checked(m.square)(2.0)[0]
     with pytest.raises(difflang.ArgumentError, match="is not known yet"):
         jax.jit(lambda i: pick(X, i)[0].throw())(1)
-    with pytest.raises(difflang.ArgumentError, match="a function of the language"):
+    with pytest.raises(difflang.ArgumentError, match="a function of a loaded module"):
         difflang.checked(len)
 
 

@@ -188,7 +188,7 @@ fn loss(x: f64[3], y: f64[3]) -> f64 = mean(huber(x, y)) + max(x)
         ("s=Empty", "area(k = 3)"),
         ("s=Round(2)", "`Round(2)` is not a valid value of `s`"),
         ("s=Disk(1, 2)", "write `s=…`, as Disk(r) or Box(w, h, n) or Empty"),
-        ("s=Disk(x)", "`x` for `s.r` is no number"),
+        ("s=Disk(x)", "`x` is not a number or an array of numbers, as `s.r` needs"),
         ("", "there is no value of `s`"),
     ],
 )
