@@ -87,22 +87,22 @@ def follow_imports(
     """Load a file and all its imports that are not in `known` yet, in dependency order, and add them there."""
     # An explicit stack: depth-first search, where an import of an unfinished file is a cycle.
     module = first.module
-    under_way, program = [first], list[ModuleFile]()
-    while under_way:
-        file = under_way[-1]
+    stack, program = [first], list[ModuleFile]()
+    while stack:
+        file = stack[-1]
         item = next(file.pending_imports, None)
         if item is None:
             file.done = True
-            program.append(under_way.pop())
+            program.append(stack.pop())
             continue
         try:
             found = find_import(item, file, search)
             other = known.get(found.path)
             if other is None:
                 other = known[found.path] = open_module(found, item, module, session, default)
-                under_way.append(other)
+                stack.append(other)
             elif not other.done:
-                raise import_cycle_error(under_way[under_way.index(other) :], item)
+                raise import_cycle_error(stack[stack.index(other) :], item)
             bind_import(file.module, item, other.module, session)
         except DifflangError as error:
             session.report(error)

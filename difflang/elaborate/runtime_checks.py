@@ -157,10 +157,10 @@ def absorb_failure(cx: ElabContext, word: Sequence[Value], span: Span) -> None:
         merge_failure(cx, cx.emit("const", span, value=True, type=Tensor(BOOL)), word, span)
 
 
-def has_single_check(lane: Graph) -> bool:
+def has_single_check(body: Graph) -> bool:
     """Whether a map body contains a single check, so that its failure is a select of two constants."""
-    made = {r: e for e in lane.eqns for r in e.results}
-    choice = made.get(lane.results[-len(FAILURE_TYPES)])
+    made = {r: e for e in body.eqns for r in e.results}
+    choice = made.get(body.results[-len(FAILURE_TYPES)])
     sides = [made.get(v) for v in choice.operands[1:]] if choice is not None and choice.op.selects else []
     return len(sides) == 2 and all(e is not None and e.op.name == "const" for e in sides)
 
@@ -174,11 +174,11 @@ def absorb_map_failure(cx: ElabContext, words: Sequence[Value], span: Span, *, i
     assert isinstance(sites.type, Tensor)
     if sites.type.shape == (0,):
         return
-    lane = first_failed_item(cx, sites, span) if in_order else cx.emit("argmax", span, sites, axis=0)
-    of_lane = [cx.emit("dynamic_slice", span, w, lane, sizes=(1,)) for w in words]
-    site, *numbers = [cx.emit("reshape", span, n, shape=()) for n in of_lane]
-    any_lane = not in_order or one_check
-    absorb_failure(cx, [cx.emit("reduce_max", span, sites, axes=(0,)) if any_lane else site, *numbers], span)
+    item = first_failed_item(cx, sites, span) if in_order else cx.emit("argmax", span, sites, axis=0)
+    of_item = [cx.emit("dynamic_slice", span, w, item, sizes=(1,)) for w in words]
+    site, *numbers = [cx.emit("reshape", span, n, shape=()) for n in of_item]
+    any_item = not in_order or one_check
+    absorb_failure(cx, [cx.emit("reduce_max", span, sites, axes=(0,)) if any_item else site, *numbers], span)
 
 
 def first_failed_item(cx: ElabContext, sites: Value, span: Span) -> Value:

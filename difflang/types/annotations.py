@@ -292,8 +292,8 @@ class AnnotationResolver(Struct):
                 type.decl is self.records(".".join(path)) and not type.tangent
             ):
                 pairs = zip(args, type.args, strict=True) if len(args) == len(type.args) else ()
-                told = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
-                return len(args) == len(type.args) and all(told)
+                matches = [t is None or self.match_argument(a, t, waiting) for a, t in pairs]
+                return len(args) == len(type.args) and all(matches)
             case ((tree.TypeName() | tree.TypeApply()), (VariantType() | SumType())) if (
                 variants := type.variants if isinstance(type, SumType) else (type,)
             ):

@@ -68,10 +68,10 @@ def argument_kind_error(decl: tree.Record | tree.Enum, given: Span, found: TypeB
     """The report of an argument of the wrong kind: a size for an element type, i32 for a float."""
     is_a = "a size" if isinstance(found, (int, Poly)) else "an element type" if isinstance(found, DType) else "a type"
     accepted = next((DTYPE_BOUNDS.get(g.bound or "", ()) for g in decl.generics if g.span == use), ())
-    asked = f"here it is one of {', '.join(map(str, accepted))}" if accepted else "it is used here"
+    reason = f"here it is one of {', '.join(map(str, accepted))}" if accepted else "it is used here"
     message = f"the {declaration_kind(decl)} `{decl.name}` does not take `{given.text}` here"
     return make_error(
-        "DL0301", message, (given, f"this is {is_a}"), (use, asked), help=f"it is `{declaration_head(decl)}`"
+        "DL0301", message, (given, f"this is {is_a}"), (use, reason), help=f"it is `{declaration_head(decl)}`"
     )
 
 

@@ -85,8 +85,8 @@ def fill(cx: ElabContext, args: CallArgs, name: str) -> Term:
         raise DeferCheck
     missing = len(shape) - value.tensor.rank
     if missing < 0 or not all(map(cx.unifier.equal, value.tensor.shape, shape[missing:])):
-        told = ", ".join(map(str, shape))
-        message = f"`fill` takes all sizes of the result, but [{told}] does not end with the sizes of its value"
+        sizes = ", ".join(map(str, shape))
+        message = f"`fill` takes all sizes of the result, but [{sizes}] does not end with the sizes of its value"
         way = "write `fill(k, n, x)` for k copies of an array `x` of size n, and `x` itself for one"
         raise cx.error("DL0310", message, at, f"this is {show_type(value.tensor)}", way)
     # A late import breaks the cycle of operators and built-ins.

@@ -85,8 +85,8 @@ def roll(cx: ElabContext, args: CallArgs, name: str) -> Term:
     x, shift, span = array_argument(took), scalar_argument(took, "shift"), args.span
     axis = axis_argument(took, x, None)
     if axis is None:
-        turned = roll_axis(cx, flatten(cx, x, span), shift, 0, span)
-        return Array(cx.emit("reshape", span, turned.value, shape=x.tensor.shape))
+        rolled = roll_axis(cx, flatten(cx, x, span), shift, 0, span)
+        return Array(cx.emit("reshape", span, rolled.value, shape=x.tensor.shape))
     return roll_axis(cx, x, shift, axis, span)
 
 

@@ -52,21 +52,21 @@ def is_scannable(subs: Subscripts, part: SubscriptPart, axis: int) -> bool:
 
 def scanned_item(array: Value, axis: int, index: Array, span: Span) -> Value:
     """The param of a loop's body that holds the item of an array at the loop's counter."""
-    lane, array_type = index.index_of_loop, array.type
-    assert lane is not None and isinstance(array_type, Tensor)
+    loop, array_type = index.index_of_loop, array.type
+    assert loop is not None and isinstance(array_type, Tensor)
     key = (array, axis, index.index_offset)
-    if key not in lane.rows:
-        around = lane.builder.outer
+    if key not in loop.rows:
+        around = loop.builder.outer
         assert around is not None
         around.span = span
         rank, shape = array_type.rank, array_type.shape
-        if lane.length != shape[axis]:
+        if loop.length != shape[axis]:
             starts = tuple(index.index_offset if a == axis else 0 for a in range(rank))
-            stops = tuple(index.index_offset + lane.length if a == axis else d for a, d in enumerate(shape))
+            stops = tuple(index.index_offset + loop.length if a == axis else d for a, d in enumerate(shape))
             array = around.one("slice", array, starts=starts, stops=stops, steps=(1,) * rank)
         if axis:
             array = around.one("transpose", array, perm=(axis, *[a for a in range(rank) if a != axis]))
-        lane.arrays.append(around.capture(array))
+        loop.arrays.append(around.capture(array))
         row = Tensor(array_type.dtype, tuple(d for a, d in enumerate(shape) if a != axis))
-        lane.rows[key] = lane.builder.param(row, array.hint)
-    return lane.rows[key]
+        loop.rows[key] = loop.builder.param(row, array.hint)
+    return loop.rows[key]

@@ -76,15 +76,15 @@ def open_recursive_call(
     cx: ElabContext, making: PendingFunction, terms: Sequence[Term], annotations: AnnotationResolver, span: Span
 ) -> Term:
     """Emit a call that stays open until its group of functions is complete."""
-    under_way = cx.session.in_progress
-    under_way.record_call(making)
-    making.assumed_result = type = under_way.result_types.get(making.key) or declared_result_type(
+    in_progress = cx.session.in_progress
+    in_progress.record_call(making)
+    making.assumed_result = type = in_progress.result_types.get(making.key) or declared_result_type(
         cx, making.code, annotations, span
     )
     operands = [v for t in terms for v in leaves(t)]
     for term in terms:
         default_open_dtypes(type_of(term))
-    if making.key in under_way.drawing:
+    if making.key in in_progress.drawing:
         operands.append(cx.draw_key(span))
     word = not cannot_have_failed(cx.failure)
     operands += leaves(cx.failure) if word else []
@@ -103,19 +103,19 @@ def complete_function(session: Session, making: PendingFunction, instance: Funct
     `None` if it must be elaborated again, now that it is known which functions of the group draw random numbers, and
     which variants and texts they return.
     """
-    under_way = session.in_progress
-    if making.outermost < len(under_way.stack) - 1:
-        under_way.defer(making, instance)
+    in_progress = session.in_progress
+    if making.outermost < len(in_progress.stack) - 1:
+        in_progress.defer(making, instance)
         return instance
     if not making.is_recursive:
         return instance
     making.instance = instance
-    group = [making, *under_way.incomplete_inside(making)]
+    group = [making, *in_progress.incomplete_inside(making)]
     drawing = {m.key for m in group if m.instance is not None and m.instance.random}
     other = revised_result_types(group)
-    if not drawing <= under_way.drawing or other:
-        under_way.drawing |= drawing
-        under_way.result_types |= other
+    if not drawing <= in_progress.drawing or other:
+        in_progress.drawing |= drawing
+        in_progress.result_types |= other
         return None
     if many := variant_specific_keys([m.key for m in group]):
         session.generalized_instances |= many
@@ -186,11 +186,11 @@ def merge_group(session: Session, group: Sequence[PendingFunction]) -> FunctionI
     order = [label for n, t in types.items() for label in leaf_labels(n, t)]
     given, rest = graph.params[: -len(shared) or None], dict(zip(shared, graph.params[-len(shared) :], strict=False))
     args, key = (given[:-1], given[-1:]) if instance.random else (given, ())
-    told = [rest[NO_FAILURE_LABEL]] if NO_FAILURE_LABEL in rest else []
-    graph = Graph((*args, *[rest[label] for label in order], *key, *told), graph.eqns, graph.results, graph.name)
+    ok_flag = [rest[NO_FAILURE_LABEL]] if NO_FAILURE_LABEL in rest else []
+    graph = Graph((*args, *[rest[label] for label in order], *key, *ok_flag), graph.eqns, graph.results, graph.name)
     session.finalized_graphs.add(graph)
     return FunctionInstance(
-        graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(told),
+        graph, instance.result, instance.type, tuple(types.items()), instance.random, fails, bool(ok_flag),
         any(i.branch_elided for i in made.values()),
         frozenset().union(*[i.effects for i in made.values()]), frozenset().union(*[i.calls for i in made.values()]),
         tightest_limit(*[i.memory_limit for i in made.values()]),
@@ -209,10 +209,10 @@ def group_member(instance: FunctionInstance) -> GroupFunction:
     graph = instance.graph
     shared = [label for n, t in instance.globals for label in leaf_labels(n, t)]
     params: list[Value] = list(graph.params)
-    told = [params.pop()] if instance.takes_ok_flag else []
+    ok_flag = [params.pop()] if instance.takes_ok_flag else []
     key = [params.pop()] if instance.random else []
     split = len(params) - len(shared)
-    order = (*params[:split], *key, *params[split:], *told)
+    order = (*params[:split], *key, *params[split:], *ok_flag)
     every = (*shared, *[NO_FAILURE_LABEL] * instance.takes_ok_flag)
     return GroupFunction(Graph(order, graph.eqns, graph.results, graph.name), every, instance.fails)
 

@@ -207,8 +207,8 @@ def argument_mismatch_error(
     }
     # The argument, the declaration, then every argument that bound a size in the declared type.
     labels = [(span, f"this is {found}"), (param.span, declared_type_text(param.type, annotations, names))]
-    told = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
-    labels += [stories[n] for n in told or sorted(names & stories.keys())]
+    relevant = [n for n in sorted(names & stories.keys()) if n != str(annotations.bound[n])]
+    labels += [stories[n] for n in relevant or sorted(names & stories.keys())]
     if isinstance(term, Array) and term.origin is not None:
         labels.append((term.origin, "it comes from here"))
     way, fixes = vector_help(decl, param) or argument_kind_help(param.type, term, span), tuple[Fix, ...]()
@@ -313,8 +313,8 @@ def constrain_alike(old: Term, new: Term, span: Span) -> Term:
 
 def default_value(cx: ElabContext, code: FnCode, default: tree.Expr) -> Walk[Term]:
     """The value of a parameter without an argument. Errors: DL1003 if the default needs itself."""
-    under_way = cx.session.defaults_in_progress
-    if default in under_way:
+    in_progress = cx.session.defaults_in_progress
+    if default in in_progress:
         message, way = (
             "a default value calls its own function, which uses the default again",
             "pass an argument to that call",
@@ -322,9 +322,9 @@ def default_value(cx: ElabContext, code: FnCode, default: tree.Expr) -> Walk[Ter
         raise make_error("DL1003", message, (default.span, "this never ends"), help=way)
     outer, module = cx.scope, cx.module
     cx.scope, cx.module = BlockScope(), code.module
-    under_way.append(default)
+    in_progress.append(default)
     try:
         return (yield elaborate(cx, default))
     finally:
-        under_way.pop()
+        in_progress.pop()
         cx.scope, cx.module = outer, module

@@ -142,15 +142,15 @@ def rule_graphs(
     # Which top-level values the rule reads, and whether it fails, is known after elaboration: repeat until stable.
     if instance.graph in session.derivative_rules:
         return session.derivative_rules[instance.graph]
-    asked = RuleInstance(instance, tuple(n for n, _ in instance.globals), instance.fails)
+    assumed = RuleInstance(instance, tuple(n for n, _ in instance.globals), instance.fails)
     session.ruling.append(instance.graph)
     try:
         while True:
-            ruled: RuleGraphs = yield elaborate_rule(session, code, rule, asked, terms, annotations)
+            ruled: RuleGraphs = yield elaborate_rule(session, code, rule, assumed, terms, annotations)
             found = RuleInstance(instance, ruled.globals, ruled.fails)
-            if found == asked:
+            if found == assumed:
                 break
-            asked = found
+            assumed = found
     finally:
         session.ruling.pop()
     session.derivative_rules[instance.graph] = ruled
@@ -178,7 +178,7 @@ def elaborate_rule(
     if instance.instance.random:
         cx.root.key = cx.root.caller_key = cx.builder.param(KEY_DATA, "key")
     key = [] if cx.root.key is None else [cx.root.key]
-    told = [] if not instance.instance.takes_ok_flag or (before := no_failure_in_caller(cx)) is None else [before]
+    ok_flag = [] if not instance.instance.takes_ok_flag or (before := no_failure_in_caller(cx)) is None else [before]
     cx.root.silence_depth += 1  # the primal prints; its derivative must not print again
     errors, fresh = session.errors, cx.failure_word.term
     value, changes, tangents = yield rule_value_and_tangent(cx, code, rule, arguments, instance.instance.type)
@@ -193,7 +193,7 @@ def elaborate_rule(
     theirs = len(instance.instance.globals)
     # Globals of the function first, in its order; then those that only the rule reads.
     read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
-    read = [*read, *key, *told, *more]
+    read = [*read, *key, *ok_flag, *more]
     word = leaves(cx.failure) if fails else []
     pushed = cx.builder.finish(
         [*leaves(value), *word, *changes], params=[*params, *read, *tangents], name=f"{code}.rule"

@@ -129,7 +129,7 @@ def invertible_graphs(
         errors = session.errors
         for name, _ in instance.globals:
             cx.global_term(name)
-        told = [cx.builder.param(BOOL_SCALAR, "well")] if instance.takes_ok_flag else []
+        ok_flag = [cx.builder.param(BOOL_SCALAR, "well")] if instance.takes_ok_flag else []
         params = {
             name: [cx.builder.param(t, h) for t, h in zip(leaf_types(type), leaf_hints(type, name), strict=True)]
             for name, type in types.items()
@@ -144,7 +144,7 @@ def invertible_graphs(
     names = tuple(cx.root.globals)
     theirs = len(instance.globals)
     read, more = ([v for n in part for v in leaves(cx.root.globals[n])] for part in (names[:theirs], names[theirs:]))
-    read = [*read, *told, *more]
+    read = [*read, *ok_flag, *more]
     state = inverse_state_params(code, rule)
     places, start = dict[str, range](), 0
     for name, values in params.items():

@@ -102,15 +102,15 @@ def fields_named(decl: tree.Fn, name: str, module: ModuleScope) -> str:
     return " or ".join(found)
 
 
-def check_distinct(cx: ElabContext, asked: Sequence[Wrt], places: Sequence[WrtPath], span: Span) -> None:
+def check_distinct(cx: ElabContext, wrt: Sequence[Wrt], places: Sequence[WrtPath], span: Span) -> None:
     """Check that no part is differentiated twice and that the gradients have distinct names. Errors: DL0403."""
     for i, (position, path) in enumerate(places):
         for j, (other, longer) in enumerate(places[:i]):
             short = min(len(path), len(longer))
             if position == other and path[:short] == longer[:short]:
                 raise cx.error("DL0403", "this asks for one derivative twice", span, "", "name each part once")
-            if asked[i][-1] == asked[j][-1]:
-                message = f"two derivatives would have the name `{asked[i][-1]}`"
+            if wrt[i][-1] == wrt[j][-1]:
+                message = f"two derivatives would have the name `{wrt[i][-1]}`"
                 raise cx.error(
                     "DL0403",
                     message,

@@ -142,10 +142,10 @@ def emit_map(
         cx.keys.append((builder, index))
         outer_word = cx.failure_word.term
         fresh = cx.failure_word.term = cx.no_failure()
-        lane, before = IndexedLoop(builder, length), PriorInstancesOk(builder)
+        indexed, before = IndexedLoop(builder, length), PriorInstancesOk(builder)
         try:
             with separate_failures(cx, before):
-                value = yield body(Array(index, upper_bound=length, index_of_loop=lane), rows)
+                value = yield body(Array(index, upper_bound=length, index_of_loop=indexed), rows)
             word = leaves(cx.failure) if cx.failure_word.term is not fresh else []
             still_well = [ok_after_item(cx, before.param, word, span)] if before.param is not None else []
         finally:
@@ -166,10 +166,10 @@ def emit_map(
         [Tensor(t.dtype, (length, *t.shape)) for t in [*leaf_types(type_of(value)), *[FAILURE_WORD] * len(word)]]
     )
     if still_well:
-        results = map_sequentially(cx, graph, consts, [*iterable.arrays, *lane.arrays], types, length, span)
+        results = map_sequentially(cx, graph, consts, [*iterable.arrays, *indexed.arrays], types, length, span)
     else:
         cx.builder.span = span
-        operands = tuple(map(cx.builder.capture, [*consts, iota, *iterable.arrays, *lane.arrays]))
+        operands = tuple(map(cx.builder.capture, [*consts, iota, *iterable.arrays, *indexed.arrays]))
         results = cx.builder.append(OPS["map"], operands, types, (graph,), consts=len(consts), length=length)
     if word:
         one_check = has_single_check(graph)
@@ -185,7 +185,7 @@ def ok_after_item(cx: ElabContext, before: Value, word: list[Value], span: Span)
 
 def map_sequentially(
     cx: ElabContext,
-    lane: Graph,
+    body: Graph,
     consts: list[Value],
     xs: list[Value],
     types: tuple[Tensor, ...],
@@ -197,7 +197,7 @@ def map_sequentially(
     cx.builder.span = span
     operands = tuple(map(cx.builder.capture, [cx.integer_array(length, span).value, *consts, start, *xs]))
     attrs: dict[str, Any] = {"consts": len(consts), "carry": 1, "length": length, "exact": True, "reverse": False}
-    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), BOOL_SCALAR, *types), (lane,), **attrs)[2:]
+    return cx.builder.append(OPS["loop"], operands, (Tensor(I32), BOOL_SCALAR, *types), (body,), **attrs)[2:]
 
 
 def reject_texts(cx: ElabContext, value: Term, span: Span) -> None:

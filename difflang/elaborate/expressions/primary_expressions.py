@@ -171,7 +171,7 @@ def lookup_declaration(cx: ElabContext, id: str, span: Span) -> Term | None:
     if id in module.imported:
         return qualified_names.resolve_imported(cx, module.imported[id], span)
     if id in module.invalid_names:
-        raise AlreadyReported  # what it is declared as is not there yet, and that was said
+        raise AlreadyReported  # its declaration was reported
     if id in CONSTANTS:
         return cx.literal_array(CONSTANTS[id], span, literal_dtype(CONSTANTS[id], module.default_float), CONSTANTS[id])
     if id in DTYPES or isinstance(cx.annotations.bound.get(id), DType):

@@ -193,9 +193,9 @@ def zero_derivative_warning(
     else:
         message, labels = f"the derivative with respect to {names} is 0: no path carries it to the result", []
     more = f"; {len(steps) - MAX_LABELS} more paths lose it" if len(steps) > MAX_LABELS else ""
-    asked = Label(span, f"the derivative is taken here{more}")
+    site = Label(span, f"the derivative is taken here{more}")
     ways = loss_labels(cx, steps, span, loss_reason, dead[0].name)
-    first = (*labels, asked) if all_in_library([asked]) and not all_in_library(labels) else (asked, *labels)
+    first = (*labels, site) if all_in_library([site]) and not all_in_library(labels) else (site, *labels)
     return Diagnostic("DL0409", message, (*first, *ways), zero_derivative_helps(f, dead, steps), "warning")
 
 

@@ -139,8 +139,8 @@ class JumpDesugarer:
                 done += yield self.flag_statements((stmt,), flags)
                 then = tree.Block(stmt.span, (tree.Name(stmt.span, flags.result),))
                 other = yield self.function_block(rest, span)
-                asked = tree.Name(stmt.span, flags.returned)
-                return tree.Block(span, (*done, tree.If(stmt.span, asked, then, other)))
+                flag = tree.Name(stmt.span, flags.returned)
+                return tree.Block(span, (*done, tree.If(stmt.span, flag, then, other)))
         return tree.Block(span, tuple(done))
 
     def move_into_branch(self, stmt: tree.If, rest: Statements) -> tuple[Statements, Statements] | None:
@@ -274,9 +274,9 @@ class JumpDesugarer:
                 continue
             done += yield self.flag_compound(stmt, flags)
             if rest:
-                asked = tree.Name(stmt.span, flags.skip or flags.returned or "")
+                flag = tree.Name(stmt.span, flags.skip or flags.returned or "")
                 go_on = tree.Block(stmt.span, (yield self.flag_statements(rest, flags)))
-                done.append(tree.If(stmt.span, tree.Unary(stmt.span, "not", asked), go_on, None))
+                done.append(tree.If(stmt.span, tree.Unary(stmt.span, "not", flag), go_on, None))
             break
         return tuple(done)
 
@@ -335,9 +335,9 @@ class JumpDesugarer:
             loop = ForUntil(loop.span, loop.pattern, loop.iterable, loop.body, loop.attributes, stop)
         after: Statements = ()
         if tree.Return in inside and outer_flags.skip:
-            asked = tree.Name(stmt.span, outer_flags.returned or "")
+            flag = tree.Name(stmt.span, outer_flags.returned or "")
             left = [set_flag(stmt, name) for name in (outer_flags.skip, outer_flags.stop) if name]
-            after = (tree.If(stmt.span, asked, tree.Block(stmt.span, tuple(left)), None),)
+            after = (tree.If(stmt.span, flag, tree.Block(stmt.span, tuple(left)), None),)
         return (declare_flag(stmt, stop), mark_jump_free(loop), *after)
 
 

@@ -98,8 +98,8 @@ def elaborate_body(
         cx.keys.append((builder, index))
         cx.loop_yields.append([])
         try:
-            lane = IndexedLoop(builder, length) if length is not None else None
-            bind(Array(index, upper_bound=length, index_of_loop=lane), rows)
+            indexed = IndexedLoop(builder, length) if length is not None else None
+            bind(Array(index, upper_bound=length, index_of_loop=indexed), rows)
             with cx.child_scope():
                 for stmt in (e.body,):
                     yield elaborate(cx, stmt)
@@ -122,7 +122,7 @@ def elaborate_body(
     results = [v for b, t in zip(variables, after, strict=True) for v in leaves(keep_loop_type(builder, t, b.term))]
     if found is not None:
         results += [*leaves(found.value), *([found.present.value] if found.present is not None else [])]
-    return LoopBody(builder, builder.params, results, found, variables, lane.arrays if lane is not None else [])
+    return LoopBody(builder, builder.params, results, found, variables, indexed.arrays if indexed is not None else [])
 
 
 def hoist_failure(builder: Builder, word: list[Value], outside: Term | Dim) -> None:
@@ -197,9 +197,9 @@ def until_condition(cx: ElabContext, e: ForUntil, variables: list[LocalBinding])
     with cx.nested_graph(e.span) as builder:
         builder.param(INDEX_TYPE, "step")
         bind_carries(builder, variables)
-        asked = cx.scope.find(e.stop)
-        assert asked is not None and isinstance(asked.term, Array)
-        go = cx.emit("logical_not", e.span, asked.term.value)
+        flag = cx.scope.find(e.stop)
+        assert flag is not None and isinstance(flag.term, Array)
+        go = cx.emit("logical_not", e.span, flag.term.value)
         for binding, term in zip(variables, before, strict=True):
             binding.term = term
     return builder, go
@@ -239,10 +239,8 @@ def while_loop(cx: ElabContext, e: tree.While) -> Walk[Term]:
         way = "end it with `break` or `return`, or use a condition that can become false"
         raise cx.error("DL0504", "this loop never ends", e.condition.span, "this is always true", way)
     if condition.static is None and not condition_may_change(condition.value, builder, body):
-        asked = next((n for n in mentioned_names(e.condition) if cx.scope.find(n) is not None), "x")
-        way = (
-            f"assign to the variable of the condition, `{asked} = …`: a `let` in the loop creates a different `{asked}`"
-        )
+        name = next((n for n in mentioned_names(e.condition) if cx.scope.find(n) is not None), "x")
+        way = f"assign to the variable of the condition, `{name} = …`: a `let` in the loop creates a different `{name}`"
         message = "this loop either takes no step or never ends"
         raise cx.error("DL0504", message, e.condition.span, "no step changes the condition", way)
     consts, graphs = close_regions([body.builder, builder], [body.results, [go]], [body.params, builder.params], [1, 1])
@@ -265,7 +263,7 @@ def condition_may_change(condition: Value, builder: Builder, body: LoopBody) -> 
     Values of unknown origin, as in the check of a definition, count as changing.
     """
     kept = zip(builder.params[1:], body.builder.params[1:], body.results, strict=False)
-    same = {*builder.captures.values(), *[asked for asked, before, after in kept if after is before]}
+    same = {*builder.captures.values(), *[param for param, before, after in kept if after is before]}
     read = {condition}
     for eqn in reversed(builder.eqns):
         if not read.isdisjoint(eqn.results):
@@ -297,8 +295,8 @@ def emit_loop(
     """Emit the `loop` equation and rebind the variables to its results. Returns what it yields and its step count."""
     carry = [v for b in variables if not isinstance(b.term, (int, Poly)) for v in leaves(b.term)]
     cx.builder.span = e.span
-    asked = checkpoint_attrs(cx, e.span, over.row_count)
-    open_ended = over.row_count is None and (yielded is not None or "host" in asked)
+    checkpoint = checkpoint_attrs(cx, e.span, over.row_count)
+    open_ended = over.row_count is None and (yielded is not None or "host" in checkpoint)
     if open_ended:
         over = limit_to_capacity(cx, e, over)
     operands = tuple(map(cx.builder.capture, [over.limit.value, *consts, *carry, *over.arrays]))
@@ -307,7 +305,7 @@ def emit_loop(
     # `exact` promises as many steps as the length says, so that no condition is tested.
     exact = over.length is not None and len(graphs) == 1
     attrs: dict[str, Any] = {"consts": len(consts), "carry": len(carry), "length": over.row_count, "exact": exact}
-    attrs |= asked
+    attrs |= checkpoint
     results = iter(cx.builder.append(OPS["loop"], operands, types, tuple(graphs), **attrs, reverse=over.backwards))
     count = next(results)
     for binding in variables:

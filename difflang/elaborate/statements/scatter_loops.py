@@ -63,16 +63,16 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
     Errors: NotScatterable where it must run step by step.
     """
     around, cx.write_logs = cx.write_logs, logs
-    lanes: list[Array] = []
+    counters: list[Array] = []
     length = over.length
     assert isinstance(length, int)
 
-    def refuse_large(lane: Graph, consts: int) -> None:
-        if not fits_in_memory(lane, consts, length):
+    def refuse_large(body: Graph, consts: int) -> None:
+        if not fits_in_memory(body, consts, length):
             raise NotScatterable
 
     def step_writes(index: Array, rows: list[Value]) -> Walk[Term]:
-        lanes.append(index)
+        counters.append(index)
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
         yield elaborate(cx, e.body)
         return Tuple(tuple([merge_writes(cx, log, log.writes, e.span) for log in logs.values() if log.writes]))
@@ -88,7 +88,7 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
         if binding in around:
             around[binding].add(every_step)
         else:
-            binding.term = array_after_loop(cx, log, lanes[0], every_step, e.span)
+            binding.term = array_after_loop(cx, log, counters[0], every_step, e.span)
     return UNIT_TERM
 
 
@@ -103,14 +103,14 @@ def number_count(value: Value) -> int:
     return prod(map(static_size, tensor_type(value).shape)) if isinstance(value.type, Tensor) else 0
 
 
-def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Term, span: Span) -> Array:
+def array_after_loop(cx: ElabContext, log: WriteLog, counter: Array, every_step: Term, span: Span) -> Array:
     """The array after all steps: by a block update if step i writes item i plus an offset, else by a scatter."""
     whole_loop = WriteLog(log.kind, log.base)
     whole_loop.add(every_step)
     (site,) = whole_loop.writes
     size = static_size(site.update.tensor.shape[0])
     # A block update fuses, and its transpose is a slice; a scatter is slower.
-    start = contiguous_block_start(log, lane, size)
+    start = contiguous_block_start(log, counter, size)
     if start is not None:
         rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item_shape)))
         result = update_block(cx, log, start, size, rows, span)
@@ -121,13 +121,13 @@ def array_after_loop(cx: ElabContext, log: WriteLog, lane: Array, every_step: Te
     return Array(result.value, origin=log.base.origin)
 
 
-def contiguous_block_start(log: WriteLog, lane: Array, length: int) -> int | None:
+def contiguous_block_start(log: WriteLog, counter: Array, length: int) -> int | None:
     """The start of the contiguous block that the steps write, or None."""
     if len(log.writes) > 1 or log.kind.index_count > 1:
         return None
     (index,) = log.writes[0].positions
     start, last = index.index_offset, static_size(log.base.tensor.shape[0]) - length
-    if index.index_of_loop is None or index.index_of_loop is not lane.index_of_loop or not isinstance(start, int):
+    if index.index_of_loop is None or index.index_of_loop is not counter.index_of_loop or not isinstance(start, int):
         return None
     return start if 0 <= start <= last else None
 
