@@ -1,4 +1,24 @@
-"""What holds for the whole run: JAX's own differentiation raises when our package calls it (see jax_ad_guard)."""
+"""What holds for the whole run: JAX's own differentiation raises when our package calls it (see jax_ad_guard).
+
+Every law is tested on every change, by the README's command and `.ci/run`, on some of its cases; `just nightly` tests it
+on all of them. Which cases are nightly stands at the test, as a mark (see `support/nightly.py`). In short:
+
+| law | on every change | at night as well |
+| --- | --- | --- |
+| an op compiled is its reference, and so are its derivatives | f32, f64 and one other type, one call each | all types and calls; matrices and gamma functions |
+| an op's jvp, transpose, second and third derivative | every op, interpreted | matrix solves, exponentials |
+| digits of functions and slopes | 250 points; not the gamma family | 1000 points; gamma, digamma, polygamma, left of zero |
+| library functions are as elsewhere | values, and every fourth gradient; of long tables every second row, in f64 | all rows and gradients, f32, compiled as for users |
+| the library's own tests, rules and examples | interpreted; eight files compiled | all compiled |
+| examples | own tests interpreted; the quick ones to the end | all to the end, from the command line, against twins |
+| loops and branches in derivatives | one program of a kind, first order; a few of second order | every length, order and nesting, compiled |
+| random programs and graphs | 20 | 50 and 60; `just fuzz` any number |
+| a broken rule is found | twenty ops | every op |
+| long programs, memory limits, interrupts, real terminals | one of a kind | all |
+| editors | what their files promise; the server by a client | packaging of the extension, Vim on every file |
+"""
+
+# ruff: noqa: E501 - a row of the table is a line
 
 from __future__ import annotations
 
