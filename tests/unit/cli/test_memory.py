@@ -78,7 +78,8 @@ def test_the_readme_tells_what_it_says(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     program = re.search(r"```dfl\n(@memory\(32 KiB\).*?)```", text, re.DOTALL)
     told = re.search(
-        r"(\d+) KiB without the\s+limit and (\S+) KiB with it; .* (\d+) of its 1,000 states, and the residuals of (\d+)",
+        r"(\d+) KiB without the\s+limit and (\S+) KiB with it; "
+        r".* (\d+) of its 1,000 states, and the residuals of (\d+)",
         text,
     )
     assert program and told
