@@ -228,7 +228,7 @@ def test_structures_and_other_things_are_refused(m: Any) -> None:
     with refused("DL1205"):
         m.narrow(2**40)
     for size in (2.5, np.float32(2), "2"):
-        with refused("DL1206", "`k` is a dim", f"and a {type(size).__name__} was given", "declared here"):
+        with refused("DL1206", "`k` is a dim", f"but a {type(size).__name__} was given", "declared here"):
             m.power(1.0, size)
     with refused("DL1205", "`k` is a dim, but it is 2147483648 is out of its range", "declared here"):
         m.power(1.0, 2**31)

@@ -109,7 +109,7 @@ def test_parts_are_named_as_the_program_names_them() -> None:
     def said(source: str) -> str:
         return warnings(source)[0].message
 
-    assert said(LOST["a field that is used"][0]).startswith("the derivative in `n.b` is 0")
+    assert said(LOST["a field that is used"][0]).startswith("the derivative with respect to `n.b` is 0")
     assert said(LOST["a field asked for"][0]) == "the result does not depend on `n.unused`: its derivative is 0"
     assert said("let y = grad[a, b](|a, b, c| c)(1.0, 2.0, 3.0)").startswith(
         "the result does not depend on `a` and `b`: th"
