@@ -207,7 +207,8 @@ def test_axes_that_are_none(m: Any, axes: Any, says: str) -> None:
 
 
 def test_what_all_lanes_share_has_no_axis(m: Any) -> None:
-    for f, axes, what in ((m.filled, (0, 0), "a size"), (m.applied, {"f": 0}, "a function"), (m.keyed, 0, "a single key")):
+    cases = ((m.filled, (0, 0), "a size"), (m.applied, {"f": 0}, "a function"), (m.keyed, 0, "a single key"))
+    for f, axes, what in cases:
         with pytest.raises(difflang.ArgumentError, match=f"is {what}, shared by the whole batch") as caught:
             f.vmap(axes)
         assert 'leave it out: `in_axes={"x": 0}`' in str(caught.value), "an argument that may have lanes"

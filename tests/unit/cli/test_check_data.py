@@ -212,8 +212,9 @@ def test_hostile_and_damaged_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("1,2\n")
     start = time.monotonic()
     for name, said in [
-        ("objects.npy", "Python objects"), ("objects.npz", "Python objects"), ("cut.npy", "truncated"), ("huge.npy", ""),
-        ("words.npz", "zip"), ("none.npy", "not a NumPy array"), ("long.safetensors", "longer than the file"),
+        ("objects.npy", "Python objects"), ("objects.npz", "Python objects"), ("cut.npy", "truncated"),
+        ("huge.npy", ""), ("words.npz", "zip"), ("none.npy", "not a NumPy array"),
+        ("long.safetensors", "longer than the file"),
         ("cut.safetensors", "truncated"), ("t.csv", ".npy"), ("missing.npz", "no such file"),
         ("notes.safetensors", "not a table of texts"), ("type.safetensors", "the language does not support"),
         ("offsets.safetensors", "does not describe"), ("complex.safetensors", "not stored as pairs of f64"),

@@ -11,7 +11,7 @@ PROGRAMS = {
     "let sum = 3.0\nprint(sum([1.0, 2.0]))": "a value named `sum` hides the function here: rename the value",
     "fn f(x: f32[n]) -> f32 {\n  for i in n { }\n  1.0\n}": "write a range as `0..n`",
     "fn f(x: f32(n, m)) -> f32 = 1.0": "sizes go in brackets: `f32[n, m]`",
-    "fn f(k: i32) -> f32[k] = zeros(k)": "or is a parameter itself: `k: dim`",
+    "fn f(k: i32) -> f32[k] = zeros(k)": "or by a parameter `k: dim`",
     "print([1.0, 2.0][..-1])": "a range counts from the front: the end of the axis is 2",
     "fn f(x: f32) -> f32 = x\nprint(jvp(f)(1.0))": "write `jvp(f)(x, dx)`",
     "enum S { A(x: f32), B }\nfn f(s: S) -> f32 = s.x": "read the contents of an enum with `match`",
