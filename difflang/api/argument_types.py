@@ -376,9 +376,9 @@ class ArgumentReader:
             for n in names
             if (first := find_size_source(n, preceding)) is not None and n not in self.bound_sizes
         }
-        told = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
+        known = ", ".join(f"{n} is {annotations.bound[n]} by `{sources[n]}`" for n in names if n in sources)
         bound = ", ".join(f"{n} is bound to {self.bound_sizes[n]}" for n in names if n in self.bound_sizes)
-        text = ", and ".join(["declared here", *filter(None, (told, bound))])
+        text = ", and ".join(["declared here", *filter(None, (known, bound))])
         return make_error(
             "DL1202", f"`{path}` is declared {written.span.text}, but {show_type(type)} was given", (span, text)
         )

@@ -54,9 +54,9 @@ class WrtTarget(Struct, frozen=True):
         return [(self.first_leaf + i, number) for i, number in tangent_leaves(self.layout)]
 
 
-def wrt_targets(body: GraphFunction, wanted: Sequence[int | str]) -> list[WrtTarget]:
+def wrt_targets(body: GraphFunction, requested: Sequence[int | str]) -> list[WrtTarget]:
     """The targets with these names. Errors: DL0401 for one without tangent, DL0403 for an unknown or repeated one."""
-    places = [wrt_target(body, w) for w in wanted]
+    places = [wrt_target(body, w) for w in requested]
     taken = [i for place in places for i, _ in place.tangent_leaves]
     # Overlapping targets would give one leaf two derivatives.
     if len(set(taken)) != len(taken) or len({p.name for p in places}) != len(places):
@@ -64,9 +64,9 @@ def wrt_targets(body: GraphFunction, wanted: Sequence[int | str]) -> list[WrtTar
     return places
 
 
-def wrt_target(body: GraphFunction, wanted: Any) -> WrtTarget:
+def wrt_target(body: GraphFunction, requested: Any) -> WrtTarget:
     names = [p.name for p in body.params]
-    first, *path = wanted.split(".") if isinstance(wanted, str) else (wanted,)
+    first, *path = requested.split(".") if isinstance(requested, str) else (requested,)
     if isinstance(first, int) and not isinstance(first, bool) and -len(names) <= first < len(names):
         first = names[first]
     if first not in names:

@@ -222,7 +222,7 @@ CODE_TITLES: dict[str, str] = {
 
 
 def title_of_code(code: str) -> str:
-    """What a code stands for.
+    """The title of a code.
 
     Errors: KeyError for a code that is not registered.
     """
@@ -230,11 +230,12 @@ def title_of_code(code: str) -> str:
 
 
 def nearest_word(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that a person who typed `word` most likely meant; None if nothing is close."""
+    """The candidate that a person most likely meant by `word`; None if none is close."""
     known = list(dict.fromkeys(candidates))
     by_case = {candidate.casefold(): candidate for candidate in reversed(known)}
     if word.casefold() in by_case:
         return by_case[word.casefold()]
+    # One typing error in a short word, up to three in a long one.
     most = 1 if len(word) <= 4 else 2 if len(word) <= 8 else 3
     apart = [
         (edit_distance(word, c, most), collapse_repeats(c) != collapse_repeats(word), abs(len(c) - len(word)), i)
@@ -246,12 +247,12 @@ def nearest_word(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def collapse_repeats(word: str) -> str:
-    """A word with one letter in place of several that are the same: what a key says that was held too long."""
+    """The word without repeated letters, as from a key held too long."""
     return "".join(letter for letter, _ in groupby(word))
 
 
 def nearest_words(word: str, candidates: Iterable[str]) -> list[str]:
-    """The candidates that are as near as the nearest, in their order."""
+    """All candidates that are as close as the nearest, in their order."""
     known = list(dict.fromkeys(candidates))
     first = nearest_word(word, known)
     if first is None:
@@ -261,7 +262,10 @@ def nearest_words(word: str, candidates: Iterable[str]) -> list[str]:
 
 
 def edit_distance(a: str, b: str, most: int) -> int:
-    """How many letters were added, left out, changed or swapped with their neighbour; beyond `most`, just more."""
+    """The edit distance of two words, with swaps of neighbours as one edit; `most + 1` if it is larger than `most`.
+
+    Source: Damerau 1964; the restricted form, in which no part is edited twice.
+    """
     if abs(len(a) - len(b)) > most or (len(a) == len(b) == 1):
         return most + 1
     before, row = list[int](), list(range(len(b) + 1))

@@ -182,9 +182,9 @@ def name_module(module: Any, f: Function) -> Any:
     return module
 
 
-def check_parameters(f: Function, *wanted: str) -> None:
+def check_parameters(f: Function, *parameters: str) -> None:
     names = f.signature.names
-    for name in filter(None, wanted):
+    for name in filter(None, parameters):
         if name not in names:
             near = nearest_word(name, names)
             help = f"did you mean `{near}`?" if near else f"it has {', '.join(names) or 'none'}"

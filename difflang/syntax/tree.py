@@ -454,37 +454,10 @@ class AnyShape(Node, frozen=True):
 
 # ---- Unions of nodes, by where they may stand
 Expr = (
-    Name
-    | Int
-    | Float
-    | Imaginary
-    | Bool
-    | Str
-    | Unary
-    | Binary
-    | Compare
-    | Range
-    | Slice
-    | Dots
-    | Call
-    | Pipe
-    | Index
-    | Member
-    | Prime
-    | With
-    | TupleExpr
-    | ArrayExpr
-    | ArrayComprehension
-    | Block
-    | If
-    | Match
-    | Checkpoint
-    | WithKey
-    | Lambda
-    | For
-    | While
-    | Foreign
-)
+    Name | Int | Float | Imaginary | Bool | Str | Unary | Binary | Compare | Range | Slice | Dots | Call | Pipe
+    | Index | Member | Prime | With | TupleExpr | ArrayExpr | ArrayComprehension | Block | If | Match
+    | Checkpoint | WithKey | Lambda | For | While | Foreign
+)  # fmt: skip
 ComprehensionArg = Comprehension
 Pattern = NamePattern | TuplePattern
 CasePattern = NamePattern | LiteralPattern | VariantPattern | TupleCasePattern

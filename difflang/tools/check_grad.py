@@ -130,12 +130,12 @@ def check_grad_with_globals(
 
 
 def elaborate_first_choice(
-    session: Session, checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, str]
+    session: Session, checked: CheckedProgram, decl: tree.Fn, specs: Mapping[str, str]
 ) -> tuple[ElaboratedCall, tuple[CallArgument, ...]]:
     """Elaborate the function for the first choice of sizes that type-checks."""
     first: DifflangError | None = None
     type = ClosureType(FnCode(decl, checked.module), ())
-    for arguments in random_arguments.argument_choices(checked.module, decl, told):
+    for arguments in random_arguments.argument_choices(checked.module, decl, specs):
         try:
             return elaborate_call(session, checked.module, decl.name, type, arguments), arguments
         except DifflangError as error:

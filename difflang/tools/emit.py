@@ -41,17 +41,17 @@ class EmitRequest(Struct, frozen=True):
     budget: int = 0  # the memory limit in bytes at stage `planned`
 
 
-def emit(checked: CheckedProgram, path: Path | None, wanted: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
+def emit(checked: CheckedProgram, path: Path | None, request: EmitRequest) -> tuple[str, tuple[Diagnostic, ...]]:
     """The text, and warnings for skipped functions. Errors: DL0201 for an unknown entry, DL1210, DL04."""
-    decls = select_functions(checked, wanted.entry)
-    match wanted.stage:
+    decls = select_functions(checked, request.entry)
+    match request.stage:
         case "ast":
-            nodes: Sequence[tree.Node] = decls if wanted.entry is not None else checked.items
+            nodes: Sequence[tree.Node] = decls if request.entry is not None else checked.items
             return "".join(map(syntax_tree_text, nodes)), ()
         case "typed":
             return "".join(f"{typed_signature(checked, decl)}\n" for decl in decls), ()
         case _:
-            return emit_graphs(checked, path, wanted, decls)
+            return emit_graphs(checked, path, request, decls)
 
 
 def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn]:
@@ -70,42 +70,42 @@ def select_functions(checked: CheckedProgram, entry: str | None) -> list[tree.Fn
 
 
 def emit_graphs(
-    checked: CheckedProgram, path: Path | None, wanted: EmitRequest, decls: Sequence[tree.Fn]
+    checked: CheckedProgram, path: Path | None, request: EmitRequest, decls: Sequence[tree.Fn]
 ) -> tuple[str, tuple[Diagnostic, ...]]:
-    load_values(checked, path, Engine("interpret"), wanted.program_args)
+    load_values(checked, path, Engine("interpret"), request.program_args)
     shown: dict[str, str] = {}
     left: list[Diagnostic] = []
     everywhere = {n for decl in decls for n in signature_names(decl)}
     for decl in decls:
         if decl.host:
-            if wanted.entry is not None:
+            if request.entry is not None:
                 raise make_error(
                     "DL0322", f"`{decl.name}` is a host function: it is not compiled", (decl.name_span, "")
                 )
             continue
         try:
-            here = signature_names(decl) if wanted.entry is None else everywhere
-            specs = {n: t for n, t in wanted.argument_specs.items() if n in here or n not in everywhere}
-            graph = function_graph(checked, decl, replace(wanted, argument_specs=specs))
+            here = signature_names(decl) if request.entry is None else everywhere
+            specs = {n: t for n, t in request.argument_specs.items() if n in here or n not in everywhere}
+            graph = function_graph(checked, decl, replace(request, argument_specs=specs))
         except DifflangError as error:
-            if wanted.entry is not None or error.diagnostics[0].code != "DL1210":
+            if request.entry is not None or error.diagnostics[0].code != "DL1210":
                 raise
             left += [replace(d, severity="warning") for d in error.diagnostics]
             continue
-        shown[decl.name] = stage_text(graph, wanted)
+        shown[decl.name] = stage_text(graph, request)
     if not shown and left:
         raise DifflangError(*[replace(d, severity="error") for d in left])
-    if wanted.stage == "json" and wanted.entry is None:
+    if request.stage == "json" and request.entry is None:
         return json.dumps({name: json.loads(text) for name, text in shown.items()}) + "\n", tuple(left)
     return "\n".join(shown.values()), tuple(left)
 
 
-def function_graph(checked: CheckedProgram, decl: tree.Fn, wanted: EmitRequest) -> Graph:
+def function_graph(checked: CheckedProgram, decl: tree.Fn, request: EmitRequest) -> Graph:
     """The elaborated graph of a function, or of its gradient."""
-    arguments = declared_arguments(checked.module, decl, wanted.argument_specs)
+    arguments = declared_arguments(checked.module, decl, request.argument_specs)
     type, name = ClosureType(FnCode(decl, checked.module), ()), decl.name
-    if wanted.wrt is not None:
-        places = tuple([parse_wrt(decl, wrt, checked.module) for wrt in wanted.wrt.split(",")])
+    if request.wrt is not None:
+        places = tuple([parse_wrt(decl, wrt, checked.module) for wrt in request.wrt.split(",")])
         type, name = ClosureType(DerivativeCode("grad", places), (type,)), f"grad_{name}"
     return elaborate_call(Session(), checked.module, name, type, arguments).graph
 
@@ -124,8 +124,8 @@ def parse_wrt(decl: tree.Fn, wrt: str, module: ModuleScope) -> Wrt:
     return (first, *path)
 
 
-def stage_text(graph: Graph, wanted: EmitRequest) -> str:
-    match wanted.stage:
+def stage_text(graph: Graph, request: EmitRequest) -> str:
+    match request.stage:
         case "json":
             return graph_to_json(graph) + "\n"
         case "jaxpr":
@@ -135,11 +135,11 @@ def stage_text(graph: Graph, wanted: EmitRequest) -> str:
         case "stablehlo":
             from difflang.runtime.stablehlo_and_jaxpr import lower_to_stablehlo
 
-            return lower_to_stablehlo(finalize_graph(graph), wanted.platform).as_text()
+            return lower_to_stablehlo(finalize_graph(graph), request.platform).as_text()
         case "planned":
             from difflang.plan.budget_search import memory_limit, plan_memory
 
-            return graph_to_text(plan_memory(graph, memory_limit(graph, wanted.budget)).graph)
+            return graph_to_text(plan_memory(graph, memory_limit(graph, request.budget)).graph)
         case stage:
             return graph_to_text(graph_at_stage(graph, stage))
 

@@ -122,14 +122,14 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     if decl.host:
         return FunctionInfo(*head, {}, (), (), {}, None, "it is a host function: it is not compiled")
     # Distinct primes identify the sizes in byte counts.
-    told = primes_near({name: sizes.get(name, DEFAULT_SIZE) for name in dims})
+    primes = primes_near({name: sizes.get(name, DEFAULT_SIZE) for name in dims})
     try:
-        plain = specialized_graph(checked, decl, told, None)
+        plain = specialized_graph(checked, decl, primes, None)
     except DifflangError as error:
         return FunctionInfo(*head, {}, (), (), {}, None, error.diagnostics[0].message)
     dtypes = {p.hint: p.type.dtype.name for p in plain.params if isinstance(p.type, Tensor) and p.hint}
     try:
-        wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, told, p.name)])
+        wrt = tuple([p.name for p in decl.params if has_gradient(checked, decl, primes, p.name)])
     except DifflangError as error:
         return FunctionInfo(
             *head,
@@ -143,11 +143,11 @@ def describe_function(checked: CheckedProgram, decl: tree.Fn, sizes: Mapping[str
     if not wrt:
         return FunctionInfo(*head, dtypes, differentiable_params(decl, plain), (), {}, None, None)
     try:
-        limit = memory_limit(specialized_graph(checked, decl, told, ",".join(wrt)))
-        formula, why = memory_formula(checked, decl, told, wrt)
+        limit = memory_limit(specialized_graph(checked, decl, primes, ",".join(wrt)))
+        formula, why = memory_formula(checked, decl, primes, wrt)
     except DifflangError as error:  # no derivative, as for a Python function
         return FunctionInfo(*head, dtypes, (), (), {}, None, error.diagnostics[0].message)
-    return FunctionInfo(*head, dtypes, wrt, wrt, told, formula, why, limit)
+    return FunctionInfo(*head, dtypes, wrt, wrt, primes, formula, why, limit)
 
 
 def differentiable_params(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
@@ -158,10 +158,10 @@ def differentiable_params(decl: tree.Fn, plain: Graph) -> tuple[str, ...]:
     return tuple([p.name for p in decl.params if p.name in hints])
 
 
-def has_gradient(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: str) -> bool:
+def has_gradient(checked: CheckedProgram, decl: tree.Fn, primes: Mapping[str, int], wrt: str) -> bool:
     """Whether there is a gradient in a parameter. Errors: those not about differentiation."""
     try:
-        specialized_graph(checked, decl, told, wrt)
+        specialized_graph(checked, decl, primes, wrt)
     except DifflangError as error:
         if any(not d.code.startswith("DL04") for d in error.diagnostics if d.severity == "error"):
             raise
@@ -169,15 +169,17 @@ def has_gradient(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int]
     return True
 
 
-def specialized_graph(checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: str | None) -> Graph:
-    return function_graph(checked, decl, EmitRequest("ir", decl.name, {n: str(size) for n, size in told.items()}, wrt))
+def specialized_graph(checked: CheckedProgram, decl: tree.Fn, primes: Mapping[str, int], wrt: str | None) -> Graph:
+    return function_graph(
+        checked, decl, EmitRequest("ir", decl.name, {n: str(size) for n, size in primes.items()}, wrt)
+    )
 
 
 # ---- Memory as a formula
 
 
 def memory_formula(
-    checked: CheckedProgram, decl: tree.Fn, told: Mapping[str, int], wrt: Sequence[str]
+    checked: CheckedProgram, decl: tree.Fn, primes: Mapping[str, int], wrt: Sequence[str]
 ) -> tuple[MemoryFormula | None, str | None]:
     """The bytes of the gradient as a formula, or why there is none."""
 
@@ -186,10 +188,12 @@ def memory_formula(
 
         return predict_memory(finalize_graph(specialized_graph(checked, decl, sizes, ",".join(wrt))))
 
-    formula = MemoryFormula(sum([factor_bytes(b.bytes, told) for b in account(told).live_at_peak()], Counter[Powers]()))
+    formula = MemoryFormula(
+        sum([factor_bytes(b.bytes, primes) for b in account(primes).live_at_peak()], Counter[Powers]())
+    )
     # The formula is an extrapolation: verify it on both sides.
     for part in (0.5, 2.0):
-        sizes = {name: round(part * size) for name, size in told.items()}
+        sizes = {name: round(part * size) for name, size in primes.items()}
         peak = account(sizes).peak
         if abs(formula.at(sizes) - peak) > TOLERANCE * peak:
             return None, "the memory of its gradient is not a sum of products of sizes"
@@ -207,10 +211,10 @@ def primes_near(sizes: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def factor_bytes(bytes: int, told: Mapping[str, int]) -> Counter[Powers]:
+def factor_bytes(bytes: int, primes: Mapping[str, int]) -> Counter[Powers]:
     """A byte count as a product of sizes: each size is a prime that divides nothing else here."""
     powers: list[tuple[str, int]] = []
-    for name, prime in sorted(told.items()):
+    for name, prime in sorted(primes.items()):
         power = 0
         while bytes and bytes % prime == 0:
             bytes, power = bytes // prime, power + 1

@@ -59,20 +59,22 @@ def sampling_attempts(rng: np.random.Generator) -> Iterator[SamplingRanges]:
             yield SamplingRanges(RANGES, INTEGERS[int(rng.integers(len(INTEGERS)))])
 
 
-def argument_choices(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> Iterator[tuple[CallArgument, ...]]:
+def argument_choices(
+    module: ModuleScope, decl: tree.Fn, specs: Mapping[str, str]
+) -> Iterator[tuple[CallArgument, ...]]:
     """The arguments by their declaration, for one choice of sizes after another.
 
     Errors: DL1210 if a type cannot be chosen; DL1207 for an unknown name.
     """
     refuse_functions_and_texts(decl)
-    told = {**{p.name: "f32" for p in decl.params if p.type is None and p.default is None}, **told}
-    open_names = open_sizes(module, decl, told)
+    specs = {**{p.name: "f32" for p in decl.params if p.type is None and p.default is None}, **specs}
+    open_names = open_sizes(module, decl, specs)
     dims = [p.name for p in decl.params if is_dim(p.type) and p.name in open_names]
     open_names = [n for n in open_names if n not in dims]
     for sizes in SIZES if open_names else SIZES[:1]:
         chosen: dict[str, TypeBinding] = {n: sizes[i % len(sizes)] for i, n in enumerate(open_names)}
         chosen |= {n: DIMS[i % len(DIMS)] for i, n in enumerate(dims)}
-        yield declared_arguments(module, decl, told, {**default_bindings(decl, told, sizes), **chosen})
+        yield declared_arguments(module, decl, specs, {**default_bindings(decl, specs, sizes), **chosen})
 
 
 def refuse_functions_and_texts(decl: tree.Fn) -> None:
@@ -87,29 +89,29 @@ def refuse_functions_and_texts(decl: tree.Fn) -> None:
             )  # fmt: skip
 
 
-def open_sizes(module: ModuleScope, decl: tree.Fn, told: Mapping[str, str]) -> list[str]:
+def open_sizes(module: ModuleScope, decl: tree.Fn, specs: Mapping[str, str]) -> list[str]:
     """The sizes of a function without a given value."""
     annotations = AnnotationResolver(Unifier(), module.records.get, {}, {g.name: g.bound for g in decl.generics})
     found: dict[str, None] = {}
-    known = set(told)
+    known = set(specs)
     for param in decl.params:
         if is_dim(param.type):
             found[param.name] = None
         elif param.type is not None:
             names = size_names(param.type, annotations)
-            known.update(names if param.name in told else ())
+            known.update(names if param.name in specs else ())
             found.update(dict.fromkeys(names))
     return [n for n in found if n not in known]
 
 
-def default_bindings(decl: tree.Fn, told: Mapping[str, str], sizes: Sequence[int]) -> dict[str, TypeBinding]:
+def default_bindings(decl: tree.Fn, specs: Mapping[str, str], sizes: Sequence[int]) -> dict[str, TypeBinding]:
     """Bindings for generic element types and shapes of any rank that the given types do not determine."""
     found: dict[str, TypeBinding] = {g.name: F32 for g in decl.generics}
     for param in decl.params:
         for node in all_nodes(param.type) if param.type is not None else ():
             if isinstance(node, tree.AnyShape):
                 found[node.name] = (sizes[0], sizes[1 % len(sizes)])
-    known = {n for p in decl.params if p.name in told and p.type is not None for n in annotation_names(p.type)}
+    known = {n for p in decl.params if p.name in specs and p.type is not None for n in annotation_names(p.type)}
     return {name: binding for name, binding in found.items() if name not in known}
 
 

@@ -79,9 +79,9 @@ def trace_declaration(
     enums = {p.name: given.pop(p.name, "") for p in decl.params if is_enum(checked.module, p)}
     records = {p.name: given.pop(p.name) for p in decl.params if p.name in given and is_record(checked.module, p)}
     values = {name: parse_value(name, text) for name, text in given.items()}
-    told = {p.name: type_from_value(p, values[p.name]) for p in decl.params if p.name in values}
-    sizes = {n: str(v) for n, v in values.items() if n not in told and "." not in n and np.ndim(v) == 0}
-    known = {n: t for n, t in told.items() if t}
+    specs = {p.name: type_from_value(p, values[p.name]) for p in decl.params if p.name in values}
+    sizes = {n: str(v) for n, v in values.items() if n not in specs and "." not in n and np.ndim(v) == 0}
+    known = {n: t for n, t in specs.items() if t}
     for p in decl.params:
         if p.type is not None and p.default is None and p.name not in {*values, *records} and has_open_size(p, sizes):
             raise missing_value_error(p.name)

@@ -26,19 +26,9 @@ if TYPE_CHECKING:
 FORMATS = ("dot", "mermaid", "svg", "html", "json")
 STAGES = ("ir", "derived", "optimized")
 PASSES = (
-    "vectorize_maps",
-    "inline",
-    "simplify",
-    "slice_window_sums",
-    "contract",
-    "drop_batch_axes",
-    "drop_dead_selects",
-    "dce",
-    "contract_after_loops",
-    "cse",
-    "fuse",
-    "hoist",
-)
+    "vectorize_maps", "inline", "simplify", "slice_window_sums", "contract", "drop_batch_axes",
+    "drop_dead_selects", "dce", "contract_after_loops", "cse", "fuse", "hoist",
+)  # fmt: skip
 program_arguments = click.argument("words", nargs=-1, metavar="[-- ARGUMENTS OF THE PROGRAM]")
 
 

@@ -64,17 +64,9 @@ class TrailingComment(Struct, frozen=True):
 
 
 Doc = (
-    str
-    | LineBreak
-    | BreakGroup
-    | IndentedDoc
-    | FilledDoc
-    | IfBroken
-    | OwnLineComment
-    | TrailingComment
-    | tuple["Doc", ...]
-    | list["Doc"]
-)
+    str | LineBreak | BreakGroup | IndentedDoc | FilledDoc | IfBroken
+    | OwnLineComment | TrailingComment | tuple["Doc", ...] | list["Doc"]
+)  # fmt: skip
 PrintTask = tuple[int, bool, Doc]  # indentation, whether on one line, document
 
 SOFT_SPACE = LineBreak()

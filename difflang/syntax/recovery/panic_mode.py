@@ -1,4 +1,4 @@
-"""Panic-mode recovery: skip what no token repair mends, and find where parsing can continue.
+"""Panic-mode recovery: skip what no token repair fixes, and find where parsing can continue.
 
 Indentation tells more than broken brackets: a line no deeper than the failed statement begins another one.
 """

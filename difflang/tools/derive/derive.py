@@ -251,7 +251,7 @@ class DerivativeRequest(Struct, eq=False):
         return bind_function_params(decl, arguments)
 
     def wrapper_source(self) -> str:
-        """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_hidden`."""
+        """The wrapper: `fn derivative(x, y) = grad[x](f)(x, y)`. Errors: DL0802 as `refuse_shadowed`."""
         decl, options = self.decl, self.options
         names = [a.name for a in self.arguments]
         self.refuse_shadowed(names)
@@ -416,9 +416,9 @@ def relocate_to_user(error: DifflangError, decl: tree.Fn) -> DifflangError:
 def size_dependent_error(decl: tree.Fn, names: Sequence[str], what: str = "") -> DifflangError:
     """The error for a derivative that depends on sizes."""
     message = f"the derivative of `{decl.name}` is a different program for different values of {what or 'its sizes'}"
-    told = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
+    specs = " ".join(f"--arg {n}=3" for n in names) or "--arg x=f32[3]"
     return make_error(
-        "DL0802", message, (decl.name_span, ""), help=f"set them: `{told}` writes the derivative for these"
+        "DL0802", message, (decl.name_span, ""), help=f"set them: `{specs}` writes the derivative for these"
     )
 
 

@@ -100,18 +100,9 @@ class DerivativeText(Struct, eq=False):
 
     def reserved_names(self) -> NamePool:
         """The names that no generated variable may have: those of the language and of the program."""
-        used = {
-            *BUILTINS,
-            *TRANSFORM_NAMES,
-            *DTYPES,
-            *load_tables().lexis.words.values(),
-            *load_tables().lexis.words,
-            self.name,
-            "pi",
-            "e",
-            "inf",
-            "nan",
-        }
+        lexis = load_tables().lexis
+        used = {*BUILTINS, *TRANSFORM_NAMES, *DTYPES, *lexis.words.values(), *lexis.words, self.name}
+        used |= {"pi", "e", "inf", "nan"}
         # Variant and field names are not reserved by the language, but the text uses them.
         used |= (
             {g.name for g, _ in self.global_values()}

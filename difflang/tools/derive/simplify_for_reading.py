@@ -90,9 +90,8 @@ def inline_level(graph: Graph, done: dict[Graph, Graph]) -> Graph:
         eqn = old.replace_operands(to) if to else old
         if eqn.regions:
             eqn = eqn.with_regions([done[r] for r in eqn.regions])
-        if (
-            eqn.op.without_derivative is not None
-        ):  # its derivative has been taken, and nothing is undone where it is read
+        # Derivatives have been taken: drop what an op keeps only for its derivative, such as an inverse.
+        if eqn.op.without_derivative is not None:
             eqn = eqn.op.without_derivative(eqn, False)
         if eqn.op is custom_linear_solve:
             eqn = as_primal_call(eqn)
@@ -105,7 +104,7 @@ def inline_level(graph: Graph, done: dict[Graph, Graph]) -> Graph:
 
 
 def is_isolated_call(eqn: Eqn) -> bool:
-    """Whether it runs its one region once, on its operands, though no other pass may open it."""
+    """Whether it runs its single region once on its operands, though other passes may not inline it."""
     if eqn.op.region_dataflow is None or len(eqn.regions) != 1:
         return False
     layout = eqn.op.region_dataflow(eqn)
@@ -113,7 +112,7 @@ def is_isolated_call(eqn: Eqn) -> bool:
 
 
 def checkpoint_dynamic_loops(graph: Graph) -> Graph:
-    """The graph in which these are blocks that are computed again. Cost: linear."""
+    """The graph with loops of unknown length wrapped in checkpoints inside other loops and branches. Cost: linear."""
     done: dict[Graph, Graph] = {}
     endless: dict[Graph, bool] = {}
     for inner in graphs_postorder(graph)[0]:
@@ -125,12 +124,12 @@ def checkpoint_dynamic_loops(graph: Graph) -> Graph:
 
 
 def is_dynamic_loop(eqn: Eqn) -> bool:
-    """Whether only the run knows how many steps it takes."""
+    """Whether its number of steps is known only at run time."""
     return eqn.op is OPS["loop"] and not eqn.attrs["exact"]
 
 
 def checkpoint_bodies(eqn: Eqn, old: Eqn, endless: dict[Graph, bool]) -> Eqn:
-    """The equation whose steps, or branches, are blocks where there is such a loop in them."""
+    """The equation with its steps or branches wrapped in checkpoints if they contain a loop of unknown length."""
     count = {OPS["loop"]: 1, OPS["map"]: 1, OPS["cond"]: len(eqn.regions)}.get(eqn.op, 0)
     regions = list(eqn.regions)
     for i, was in enumerate(old.regions[:count]):

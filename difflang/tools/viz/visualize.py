@@ -90,9 +90,9 @@ def report_open_sizes(decl: tree.Fn, names: Sequence[str]) -> Generator[None, No
         )
         if not names or wrong:
             raise
-        told = " ".join(f"--arg {n}=3" for n in names)
+        specs = " ".join(f"--arg {n}=3" for n in names)
         message = f"the computation of `{decl.name}` depends on its sizes"
-        raise make_error("DL1210", message, (decl.name_span, ""), help=f"set them: `{told}`") from None
+        raise make_error("DL1210", message, (decl.name_span, ""), help=f"set them: `{specs}`") from None
 
 
 class VizPipeline(Struct, frozen=True):
