@@ -59,12 +59,12 @@ class CotangentAccumulator:
     def join_slices(self, row: list[tuple[AxisWindow, Value]], axis: int, like: Value) -> Value:
         """The slices in one array; its mask, if any slice has one, holds everywhere in the slices without one."""
         whole = join_windows(self.builder, row, axis, like.type)
-        choices = [self.masks.get(piece) for _, piece in row]
+        choices = [self.masks.get(part_ct) for _, part_ct in row]
         if any(c is not None for c in choices):
             assert isinstance(like.type, Tensor)
             kept = [
-                (window, self.builder.const(True, choice_type(piece.type)) if c is None else c)
-                for (window, piece), c in zip(row, choices, strict=True)
+                (window, self.builder.const(True, choice_type(part_ct.type)) if c is None else c)
+                for (window, part_ct), c in zip(row, choices, strict=True)
             ]
             self.masks[whole] = join_windows(self.builder, kept, axis, choice_type(like.type))
         return whole
@@ -84,18 +84,18 @@ class CotangentAccumulator:
         return self.negated_masks[truth]
 
 
-def nonoverlapping_rows(pieces: Iterable[tuple[AxisWindow, Value]]) -> list[list[tuple[AxisWindow, Value]]]:
+def nonoverlapping_rows(slices: Iterable[tuple[AxisWindow, Value]]) -> list[list[tuple[AxisWindow, Value]]]:
     """The slices in order, in as few rows as keep them from overlapping. Cost: n log n."""
     # Interval partitioning: by start, each slice goes to the row that ends first, or opens a new one.
     made: list[list[tuple[AxisWindow, Value]]] = []
     ends: list[tuple[int, int]] = []  # the end of each row, and its number
-    for (start, stop), piece in sorted(pieces, key=lambda item: item[0]):
+    for (start, stop), part_ct in sorted(slices, key=lambda item: item[0]):
         if ends and ends[0][0] <= start:
             number = heappop(ends)[1]
         else:
             number = len(made)
             made.append([])
-        made[number].append(((start, stop), piece))
+        made[number].append(((start, stop), part_ct))
         heappush(ends, (stop, number))
     return made
 
@@ -106,16 +106,16 @@ def join_windows(builder: Builder, row: list[tuple[AxisWindow, Value]], axis: in
     size = type.shape[axis]
     assert isinstance(size, int)
     if len(row) == 1:
-        ((start, stop), piece) = row[0]
+        ((start, stop), part_ct) = row[0]
         nothing = (0,) * type.rank
         low, high = ((*nothing[:axis], n, *nothing[axis + 1 :]) for n in (start, size - stop))
-        return builder.one("pad", piece, zeros(builder, type.reshaped()), low=low, high=high, interior=nothing)
+        return builder.one("pad", part_ct, zeros(builder, type.reshaped()), low=low, high=high, interior=nothing)
     parts: list[Value] = []
     end = 0
-    for (start, stop), piece in [*row, ((size, size), None)]:
+    for (start, stop), part_ct in [*row, ((size, size), None)]:
         if start > end:
             parts.append(zeros(builder, type.resized(axis, start - end)))
-        if piece is not None:
-            parts.append(builder.capture(piece))
+        if part_ct is not None:
+            parts.append(builder.capture(part_ct))
         end = stop
     return parts[0] if len(parts) == 1 else OPS["concat"].one(*parts, axis=axis)

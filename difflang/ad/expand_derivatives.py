@@ -37,17 +37,17 @@ def drop_custom_rules(graph: Graph) -> Graph:
     order, _ = graphs_postorder(graph)
     if not any([e.op.without_derivative for inner in order for e in inner.eqns]):
         return graph
-    undone = reversible_steps(order)
+    reversible = reversible_steps(order)
     # One graph may serve both as a reversible step and as an ordinary function, so it is rewritten for each use.
     done: dict[tuple[Graph, bool], Graph] = {}
 
     def lower_eqn(eqn: Eqn, within: bool) -> Eqn:
         if eqn.regions:
-            eqn = eqn.with_regions([done[g, g in undone and runs_in_reverse(eqn, within)] for g in eqn.regions])
+            eqn = eqn.with_regions([done[g, g in reversible and runs_in_reverse(eqn, within)] for g in eqn.regions])
         return eqn if eqn.op.without_derivative is None else eqn.op.without_derivative(eqn, within)
 
     for inner in order:
-        for within in (False, True) if inner in undone else (False,):
+        for within in (False, True) if inner in reversible else (False,):
             done[inner, within] = inner.with_eqns([lower_eqn(e, within) for e in inner.eqns])
     return done[graph, False]
 

@@ -39,14 +39,14 @@ def linearize(ad: Ad, graph: Graph, active: Mask) -> LinearizedGraph:
     results = tuple([tangent.capture(d) for d in dys if d is not None])
     eqns, used = live_equations(tangent.eqns, results)
     captured = {inside: outside for outside, inside in tangent.captures.items() if inside in used}
-    again = recreate_constants(primal, captured)
-    residuals = {inside: outside for inside, outside in captured.items() if inside not in again}
+    constants = recreate_constants(primal, captured)
+    residuals = {inside: outside for inside, outside in captured.items() if inside not in constants}
     params = (*residuals, *tangent.params)
     known = set(xs)
     tangent.release()
     return LinearizedGraph(
         primal.finish([*ys, *(r for r in residuals.values() if r not in known)], name=graph.name),
-        Graph(params, (*again.values(), *eqns), results, graph.name),
+        Graph(params, (*constants.values(), *eqns), results, graph.name),
         tuple(residuals.values()),
         tuple([d is not None for d in dys]),
     )
@@ -214,13 +214,13 @@ def instantiate_tangents(lin: LinearizedGraph, force_active: Mask) -> Linearized
     return LinearizedGraph(lin.primal, builder.finish(results, name=lin.tangent.name), lin.residuals, active)
 
 
-def instantiate_jvp_tangents(pushed: JvpGraph, force_active: Mask) -> JvpGraph:
+def instantiate_jvp_tangents(dual: JvpGraph, force_active: Mask) -> JvpGraph:
     """The same, where the `force_active` results have a tangent even if it is zero."""
-    n = len(pushed.active)
+    n = len(dual.active)
     builder = Builder()
-    params = [builder.param(p.type, p.hint) for p in pushed.graph.params]
-    results = builder.inline(pushed.graph, *params)
-    ys, dys = results[:n], spread_by_mask(results[n:], pushed.active)
-    active = tuple([a or w for a, w in zip(pushed.active, force_active, strict=True)])
+    params = [builder.param(p.type, p.hint) for p in dual.graph.params]
+    results = builder.inline(dual.graph, *params)
+    ys, dys = results[:n], spread_by_mask(results[n:], dual.active)
+    active = tuple([a or w for a, w in zip(dual.active, force_active, strict=True)])
     tangents = [d if d is not None else zeros(builder, y.type) for y, d, a in zip(ys, dys, active, strict=True) if a]
-    return JvpGraph(builder.finish([*ys, *tangents], name=pushed.graph.name), active)
+    return JvpGraph(builder.finish([*ys, *tangents], name=dual.graph.name), active)

@@ -107,14 +107,14 @@ class DroppedDerivativeAnalysis(DataflowAnalysis[ParamDependence]):
 
     def join(self, facts: Sequence[ParamDependence]) -> ParamDependence:
         live = everything = 0
-        lost: dict[DependencyStep, int] = {}
+        dropped: dict[DependencyStep, int] = {}
         last: DependencyStep | None = None
         for fact in facts:
             live, everything = live | fact.live, everything | fact.all_params
             if fact.dropped:
-                merge_dropped(lost, fact.dropped)
+                merge_dropped(dropped, fact.dropped)
             last = last or (fact.last if fact.live else None)
-        return ParamDependence(live, everything, lost, last)
+        return ParamDependence(live, everything, dropped, last)
 
     def after(self, eqn: Eqn, facts: Sequence[ParamDependence]) -> Sequence[ParamDependence]:
         given = self.join(facts)
@@ -122,10 +122,10 @@ class DroppedDerivativeAnalysis(DataflowAnalysis[ParamDependence]):
             return [self.bottom] * len(eqn.results)
         step = DependencyStep(eqn, given.last)
         through = ParamDependence(given.live, given.all_params, given.dropped, step)
-        lost = dict(given.dropped)
+        dropped = dict(given.dropped)
         if given.live:
-            merge_dropped(lost, {step: given.live})
-        ended = ParamDependence(0, given.all_params, lost)
+            merge_dropped(dropped, {step: given.live})
+        ended = ParamDependence(0, given.all_params, dropped)
         zero = self.zero and eqn.op.inactive
         return [ended if zero or r.type.tangent is None else through for r in eqn.results]
 
@@ -136,17 +136,17 @@ class DroppedDerivativeAnalysis(DataflowAnalysis[ParamDependence]):
         live = 0
         for i in bit_indices(fact.live):
             live |= param(i).live
-        lost = dict(found.dropped)
+        dropped = dict(found.dropped)
         for step, of in fact.dropped.items():
             mask = 0
             for i in bit_indices(of):
                 mask |= param(i).live
             if mask:
-                merge_dropped(lost, {self.lift_step(eqn, step, found.last): mask})
+                merge_dropped(dropped, {self.lift_step(eqn, step, found.last): mask})
         return ParamDependence(
             live,
             found.all_params,
-            lost,
+            dropped,
             self.lift_step(eqn, fact.last, found.last) if live and fact.last else found.last,
         )
 

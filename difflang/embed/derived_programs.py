@@ -69,9 +69,9 @@ class EmbeddedProgram:
     __slots__ = ("derived", "failure_index", "graph", "hooks", "lock", "origin")
 
     def __init__(
-        self, graph: Graph, road: PipelineHooks, checked: int | None = None, origin: TangentOrigin | None = None
+        self, graph: Graph, hooks: PipelineHooks, checked: int | None = None, origin: TangentOrigin | None = None
     ) -> None:
-        self.graph, self.hooks = graph, road
+        self.graph, self.hooks = graph, hooks
         self.failure_index, self.origin = checked, origin
         self.lock = threading.RLock()
         self.derived: dict[Hashable, Any] = {}
@@ -166,9 +166,9 @@ def split_by_gradient(program: EmbeddedProgram, active: Mask) -> PrimalTangentSp
         return None
     first = program.derive(lambda b, f: gradient_graph(b, f, active, program.hooks.reverse_attrs), True)
     gradients = [r.type for r in first.graph.results[len(graph.results) :]]
-    road = replace(program.hooks, limit=0)  # a product keeps nothing
+    hooks = replace(program.hooks, limit=0)  # a product keeps nothing
     return PrimalTangentSplit(
-        first, EmbeddedProgram(product_graph(Builder(), gradients, smooth[0]), road), residuals_are_arguments=False
+        first, EmbeddedProgram(product_graph(Builder(), gradients, smooth[0]), hooks), residuals_are_arguments=False
     )
 
 
@@ -198,10 +198,10 @@ def jvp_graph(builder: Builder, f: Graph, active: Mask, tangent_only: bool = Fal
     return builder.finish(found[len(f.results) :] if tangent_only else found, name=f"{f.name}_jvp")
 
 
-def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask, said: ReverseAttrs) -> Graph:
+def vjp_graph(builder: Builder, f: Graph, wrt: Mask, arriving: Mask, reverse_attrs: ReverseAttrs) -> Graph:
     xs = params_like(builder, f.params)
     cts = cotangent_params(builder, f, arriving)
-    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=wrt, **said)
+    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=wrt, **reverse_attrs)
     return builder.finish(found[len(f.results) :], name=f"{f.name}_vjp")
 
 
@@ -213,22 +213,22 @@ def cotangent_params(builder: Builder, f: Graph, arriving: Mask) -> list[Value]:
     ]
 
 
-def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask, said: ReverseAttrs) -> Graph:
+def transposed_graph(builder: Builder, f: Graph, linear: Mask, arriving: Mask, reverse_attrs: ReverseAttrs) -> Graph:
     """The transpose of a linear function, as its vjp."""
     # A linear function has the same derivative everywhere, so the vjp is taken at zero.
     xs = [builder.const(0, p.type) if z else builder.param(p.type) for p, z in zip(f.params, linear, strict=True)]
     cts = cotangent_params(builder, f, arriving)
-    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=linear, **said)
+    found = builder.emit(VJP, [*xs, *cts], (f,), wrt=linear, **reverse_attrs)
     return builder.finish(found[len(f.results) :], name=f"{f.name}_transposed")
 
 
-def gradient_graph(builder: Builder, f: Graph, active: Mask, said: ReverseAttrs) -> Graph:
+def gradient_graph(builder: Builder, f: Graph, active: Mask, reverse_attrs: ReverseAttrs) -> Graph:
     """The results, and the gradient of the differentiable one: in forward mode for a single input number."""
     xs = params_like(builder, f.params)
     moved = select_by_mask(f.params, active)
-    by, said = (JVP, {}) if sum(element_count(p.type) for p in moved) == 1 else (VJP, said)
+    by, reverse_attrs = (JVP, {}) if sum(element_count(p.type) for p in moved) == 1 else (VJP, reverse_attrs)
     like = moved if by is JVP else [r for r in f.results if r.type.tangent is not None]
-    found = builder.emit(by, [*xs, *[builder.const(1, v.type) for v in like]], (f,), wrt=active, **said)
+    found = builder.emit(by, [*xs, *[builder.const(1, v.type) for v in like]], (f,), wrt=active, **reverse_attrs)
     count = len(f.results)
     slopes = found[count:]
     if by is JVP:

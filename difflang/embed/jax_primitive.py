@@ -211,8 +211,8 @@ def transpose(cts: Sequence[Any], *arguments: Any, program: EmbeddedProgram) -> 
     smooth = select_by_mask(cts, program.differentiable_results)
     arriving = tuple([has_tangent(ct) for ct in smooth])
     known = select_by_mask(arguments, tuple([not z for z in linear]))
-    turned = transposed_program(program, linear, arriving)
-    found = iter(bind_program(turned, [*known, *[conjugate(ct) for ct in select_by_mask(smooth, arriving)]]))
+    transposed = transposed_program(program, linear, arriving)
+    found = iter(bind_program(transposed, [*known, *[conjugate(ct) for ct in select_by_mask(smooth, arriving)]]))
     return [reshard_like(conjugate(next(found)), x.aval) if z else None for x, z in zip(arguments, linear, strict=True)]
 
 

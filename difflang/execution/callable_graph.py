@@ -43,11 +43,11 @@ from difflang.runtime.adaptive_wait import AdaptiveWaiter
 from difflang.runtime.compile import Executable, compile_graph
 
 
-def finalize_within_limit(graph: Graph, room: Capacity = INITIAL_CAPACITY) -> Graph:
+def finalize_within_limit(graph: Graph, capacity: Capacity = INITIAL_CAPACITY) -> Graph:
     """The graph as it is lowered; under a memory limit, with save policies chosen by prediction."""
     with pause_gc():
         limit = memory_limit(graph)
-        return plan_memory(graph, limit, room).graph if limit else finalize_graph(graph, room)
+        return plan_memory(graph, limit, capacity).graph if limit else finalize_graph(graph, capacity)
 
 
 class PreparedGraph(Struct, frozen=True):
@@ -77,14 +77,14 @@ class SharedContext(Struct, frozen=True, eq=False):
 class CallableGraph:
     """An elaborated graph that can be called. If it can fail, its last three results are a failure.
 
-    Graphs with the same key `of` share their capacity; `said` is the memory limit of its derivatives, 0 for none.
+    Graphs with the same key `of` share their capacity; `byte_limit` is the memory limit of its derivatives, 0 for none.
     """
 
     build_result: Callable[[Iterator[Any]], Any]  # makes a value from the leaves of a result
     build_interpreted: Callable[[Iterator[Any]], Any]  # the same for `unlimited`, which may have another capacity
 
-    def __init__(self, around: SharedContext, graph: Graph, can_fail: bool, of: Hashable, said: int) -> None:
-        self.shared, self.elaborated, self.can_fail, self.of, self.byte_limit = around, graph, can_fail, of, said
+    def __init__(self, shared: SharedContext, graph: Graph, can_fail: bool, of: Hashable, byte_limit: int) -> None:
+        self.shared, self.elaborated, self.can_fail, self.of, self.byte_limit = shared, graph, can_fail, of, byte_limit
         self.limit = memory_limit(graph)
         self.programs: dict[int, Growable[PreparedGraph]] = {}  # by memory limit
         self.voice = PrintSink(to_stdout)
@@ -105,17 +105,17 @@ class CallableGraph:
         if limit not in self.programs:
             with self.shared.lock:
                 if limit not in self.programs:
-                    room = self.shared.capacities.get(self.of, INITIAL_CAPACITY)
-                    self.programs[limit] = Growable(partial(self.compile_under, limit), room)
+                    capacity = self.shared.capacities.get(self.of, INITIAL_CAPACITY)
+                    self.programs[limit] = Growable(partial(self.compile_under, limit), capacity)
         return self.programs[limit]
 
-    def compile_under(self, limit: int, room: Capacity) -> PreparedGraph:
+    def compile_under(self, limit: int, capacity: Capacity) -> PreparedGraph:
         """The finished graph, and an executable that gives only the number of a failed check."""
         # One thread at a time: the programs of a file share their check table and capacities.
         with self.shared.lock, pause_gc():
             if limit:
-                return compile_within_limit(self.elaborated, limit, room, self.prepare)[1]
-            graph = finalize_graph(self.elaborated, room)
+                return compile_within_limit(self.elaborated, limit, capacity, self.prepare)[1]
+            graph = finalize_graph(self.elaborated, capacity)
         return self.prepare(graph)
 
     def prepare(self, graph: Graph, *, sparing: bool = False) -> PreparedGraph:
@@ -155,9 +155,9 @@ class CallableGraph:
         # what it needs itself.
         if self.limit and raises and not pytrees.is_tracing():
             return
-        room = self.shared.capacities.get(self.of, self.program.capacity)
-        if room != self.program.capacity:
-            self.programs[self.limit] = Growable(partial(self.compile_under, self.limit), room)
+        capacity = self.shared.capacities.get(self.of, self.program.capacity)
+        if capacity != self.program.capacity:
+            self.programs[self.limit] = Growable(partial(self.compile_under, self.limit), capacity)
             self.drop_jax_programs()
 
     def drop_jax_programs(self) -> None:
@@ -198,13 +198,13 @@ class CallableGraph:
         return self.build_result(iter(results))
 
     def failure_error(
-        self, number: int, runs: Callable[[Graph, None, TextSink], Runs], arrays: Sequence[Any], room: Capacity
+        self, number: int, runs: Callable[[Graph, None, TextSink], Runs], arrays: Sequence[Any], capacity: Capacity
     ) -> DifflangError:
         """The error of a failed check, from a second run without a limit that gives all details."""
 
         def full(graph: Graph, says: TextSink) -> Runs:
             with self.shared.lock, pause_gc():
-                explained = finalize_graph(graph, room, explained=True)
+                explained = finalize_graph(graph, capacity, explained=True)
             return runs(explained, None, says)
 
         return explain_failure(self.shared.checks, number, self.elaborated, full, arrays)

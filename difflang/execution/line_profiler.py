@@ -156,11 +156,11 @@ class LineProfile:
 
         found: dict[str, dict[LineKey, float]] = {}
         for name, program in self.programs.items():
-            ops, unseen = self.traces.ops.get(name, {}), self.traces.unattributed.get(name, 0.0)
-            if not (whole := sum(ops.values()) + unseen):
+            ops, unknown = self.traces.ops.get(name, {}), self.traces.unattributed.get(name, 0.0)
+            if not (whole := sum(ops.values()) + unknown):
                 continue
             lines = op_source_lines(program.xla_executable.as_text()) if ops else {}
-            parts: dict[LineKey, float] = defaultdict(float, {START: unseen / whole})
+            parts: dict[LineKey, float] = defaultdict(float, {START: unknown / whole})
             for op, spent in ops.items():
                 at = lines.get(op) or Counter({START: 1})
                 for line, count in at.items():
@@ -178,9 +178,9 @@ class LineProfile:
         found: dict[LineKey, float] = defaultdict(float)
         if self.traces is not None:
             for (name, caller), spent in self.ran.items():
-                unseen = self.traces.unattributed.get(name, 0.0)
+                unknown = self.traces.unattributed.get(name, 0.0)
                 seen = sum(self.traces.ops.get(name, {}).values())
-                found[caller] += spent * (unseen / (unseen + seen) if unseen + seen else 1.0)
+                found[caller] += spent * (unknown / (unknown + seen) if unknown + seen else 1.0)
         whole = sum(self.ran.values())
         return {line: spent for line, spent in found.items() if spent >= max(whole / 100, 1e-3)}
 
@@ -203,7 +203,7 @@ class LineProfile:
             samples[caller] += traces.sampled[name]
         notes = [f"{line_text(line)}: more steps than a trace can hold; its lines are estimated from samples: {n}"
                  for line, n in samples.most_common(NOTES) if n]  # fmt: skip
-        untold = sorted(self.unattributed().items(), key=lambda told: -told[1])[:NOTES]
+        untold = sorted(self.unattributed().items(), key=lambda item: -item[1])[:NOTES]
         notes += [(f"{line_text(line)}: {format_seconds(spent)} cannot be divided among lines: no trace holds "
 "everything that ran there")
                   for line, spent in untold]  # fmt: skip

@@ -42,8 +42,8 @@ class Slopes(Struct, frozen=True):
     def between_sides(self, slopes: Row) -> Row:
         """Whether slopes lie between those ahead and behind, as any convention for a kink requires."""
         low, high = np.minimum(*self.sides), np.maximum(*self.sides)
-        room = 1e-6 * (np.abs(low) + np.abs(high) + self.sizes)
-        return (slopes >= low - room) & (slopes <= high + room)
+        tolerance = 1e-6 * (np.abs(low) + np.abs(high) + self.sizes)
+        return (slopes >= low - tolerance) & (slopes <= high + tolerance)
 
 
 def estimate_slopes(at: Callable[[float, bool], Row], size: Row, epsilon: float) -> Slopes:
@@ -122,9 +122,9 @@ def ridders_table(middle: Row, ahead: list[Row], behind: list[Row], steps: Row, 
             for j in range(1, k + 1):
                 (fine, here), (coarse, there) = current[j - 1], before[j - 1]
                 entry, noise = fine + (fine - coarse) / (4.0**j - 1), np.maximum(here, there)
-                apart = np.maximum(np.abs(entry - fine), np.abs(entry - coarse)) + noise
-                wins = apart < errors
-                best, errors = np.where(wins, entry, best), np.where(wins, apart, errors)
+                difference = np.maximum(np.abs(entry - fine), np.abs(entry - coarse)) + noise
+                wins = difference < errors
+                best, errors = np.where(wins, entry, best), np.where(wins, difference, errors)
                 current.append((entry, noise))
             before = current
         bends = [np.abs(a - b) for a, b in sides]

@@ -71,12 +71,12 @@ class GradientCheck(Struct):
 
     def inner(self, graph: Graph, arrays: Sequence[Array], over: str) -> DerivativeFault | None:
         """Check the derivatives that the program itself takes, each at its recorded arguments."""
-        taken = derivative_equations(graph)
-        if not taken:
+        inner_eqns = derivative_equations(graph)
+        if not inner_eqns:
             return None
         met: dict[Eqn, list[list[Array]]] = {}
         ReplayRun(recorded_operands=met)(graph, *cast_arguments(graph, arrays))
-        for eqn in taken:
+        for eqn in inner_eqns:
             (function,) = eqn.regions
             for operands in met.get(eqn, ())[:INNER_POINTS]:
                 given = operands[: len(function.params)]
@@ -122,8 +122,8 @@ class GradientCheck(Struct):
         """Check the derivative operators themselves, on the identity: if these are wrong, no equation is to blame."""
         types = [p.type for p, w in zip(subject.graph.params, subject.wrt, strict=True) if w]
         identity, wrt = build_region(types, lambda *xs: xs), tuple(True for _ in types)
-        asked = GraphAtPoint(identity, subject.select_wrt(subject.exact), wrt).random_derivative(self.rng)
-        for answer, wrapped in zip(compare_modes(asked), (jvp_graph, vjp_graph), strict=True):
+        probe = GraphAtPoint(identity, subject.select_wrt(subject.exact), wrt).random_derivative(self.rng)
+        for answer, wrapped in zip(compare_modes(probe), (jvp_graph, vjp_graph), strict=True):
             if answer.worst is not None:
                 return DerivativeFault(
                     wrapped(identity, wrt).eqns[0], "the operator", (answer.mode, answer.against), answer.worst

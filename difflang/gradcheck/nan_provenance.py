@@ -90,8 +90,8 @@ class NonFiniteRun:
         if self.after is not None and self.time > self.after:
             return np.where(bad, np.ones_like(array), array)
         place = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
-        around = tuple((e, count) for e, count in self.enclosing if e.op.name in ("loop", "map"))
-        self.origins.setdefault(self.time, NonFiniteOrigin(eqn, tuple(operands), array, place, around))
+        enclosing = tuple((e, count) for e, count in self.enclosing if e.op.name in ("loop", "map"))
+        self.origins.setdefault(self.time, NonFiniteOrigin(eqn, tuple(operands), array, place, enclosing))
         return x
 
 

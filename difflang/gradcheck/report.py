@@ -56,10 +56,10 @@ def compare_numbers(
     """Compare numbers element by element; `names` are mode, how and against. Equal infinities and NaNs agree."""
     # Differences are relative to the number, or to `size` where that is larger.
     with np.errstate(all="ignore"):
-        apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, np.abs(got - want))
-        bad = ~(apart <= allowed)
+        difference = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, np.abs(got - want))
+        bad = ~(difference <= allowed)
         # The floor avoids 0 / 0 where both the number and its terms are zero.
-        relative = apart / np.maximum(np.maximum(np.abs(want), size), 1e-300)
+        relative = difference / np.maximum(np.maximum(np.abs(want), size), 1e-300)
     chosen = np.ones(got.shape, np.bool_) if where is None else where
     numbers, bad = int(chosen.sum()), bad & chosen
     largest = float(np.max(relative[chosen], initial=0))
@@ -185,17 +185,17 @@ def table_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def fault_diagnostic(name: str, fault: DerivativeFault) -> Diagnostic:
-    said = f"{fault.component} is wrong: {fault.numbers}"
+    problem = f"{fault.component} is wrong: {fault.numbers}"
     if fault.eqn is None:
         return Diagnostic("DL0406", f"the derivative of `{name}` is wrong: {fault.numbers}", (), (REPORT_IT,))
     if fault.rule is not None:
         message = f"the derivative of `{name}` goes wrong at the rule of `{fault.rule.text}`"
-        called = () if fault.span is None else (Label(fault.span, "called here"),)
-        return Diagnostic("DL0406", message, (Label(fault.rule, said), *called), (MEND_IT,))
+        call_labels = () if fault.span is None else (Label(fault.span, "called here"),)
+        return Diagnostic("DL0406", message, (Label(fault.rule, problem), *call_labels), (MEND_IT,))
     message = f"the derivative of `{name}` goes wrong at `{fault.op}`"
     if fault.span is None:
-        return Diagnostic("DL0406", f"{message}: {said}", (), (REPORT_IT,))
-    return Diagnostic("DL0406", message, (Label(fault.span, said),), (REPORT_IT,))
+        return Diagnostic("DL0406", f"{message}: {problem}", (), (REPORT_IT,))
+    return Diagnostic("DL0406", message, (Label(fault.span, problem),), (REPORT_IT,))
 
 
 def kink_diagnostic(kink: Kink) -> Diagnostic:

@@ -101,7 +101,7 @@ def loop_dataflow(eqn: Eqn) -> RegionDataflow:
         slots.append(RegionSlot(at, (at,) * (1 + go), (k, *(None,) * go), 1 + k, "carry"))
     slots += [RegionSlot(i, (i, *(None,) * go)) for i in range(1 + consts + carry, len(eqn.operands))]
     # Results are the step count, carries, outputs of arrays, and last those of histories, which are counted.
-    ys, again = range(carry, len(eqn.results) - 1), eqn.attrs.get("history_outputs", 0)
-    counted = [""] * (len(ys) - again) + ["history_outputs"] * again
+    ys, histories = range(carry, len(eqn.results) - 1), eqn.attrs.get("history_outputs", 0)
+    counted = [""] * (len(ys) - histories) + ["history_outputs"] * histories
     slots += [RegionSlot(returns=(j, *(None,) * go), result=1 + j, counted=c) for j, c in zip(ys, counted, strict=True)]
     return RegionDataflow(tuple(slots), repeats=True, new_consts_at=1 + consts)

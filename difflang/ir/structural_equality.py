@@ -75,9 +75,9 @@ class StructuralKeys:
             rows.append((row, tuple([self.graph_key(g) for g in eqn.regions]), self.labels(eqn)))
             for result in eqn.results:
                 place[result] = len(place)
-        called = (graph.name, tuple(p.hint for p in graph.params)) if self.names else None
+        name_key = (graph.name, tuple(p.hint for p in graph.params)) if self.names else None
         params = tuple(p.type for p in graph.params)
-        key = (params, tuple(rows), tuple(place[r] for r in graph.results), called)
+        key = (params, tuple(rows), tuple(place[r] for r in graph.results), name_key)
         return self.numbers.setdefault(graph, self.seen.setdefault(key, len(self.seen)))
 
     def labels(self, eqn: Eqn) -> Hashable:

@@ -110,17 +110,19 @@ class IrPrinter:
     def __init__(self, graph: Graph, spans: bool) -> None:
         self.spans = spans
         self.graph_names: dict[Graph, str] = {}
-        taken: set[str] = set()
+        used_names: set[str] = set()
         for g in (*shared_graphs(graph), graph):
             base = g.name if WORD.fullmatch(g.name) else "g"
-            name = next(n for n in (base, *(f"{base}.{i}" for i in range(1, len(taken) + 1))) if n not in taken)
-            taken.add(name)
+            name = next(
+                n for n in (base, *(f"{base}.{i}" for i in range(1, len(used_names) + 1))) if n not in used_names
+            )
+            used_names.add(name)
             self.graph_names[g] = name
 
     def definition(self, graph: Graph) -> str:
-        called = self.graph_names[graph]
-        name = "" if called == graph.name else f" {json.dumps(graph.name)}"
-        return f"graph @{called}{name}{self.block(graph, '')}"
+        label = self.graph_names[graph]
+        name = "" if label == graph.name else f" {json.dumps(graph.name)}"
+        return f"graph @{label}{name}{self.block(graph, '')}"
 
     def block(self, graph: Graph, indent: str) -> str:
         """`(params) { equations, yield }`, its last line indented by `indent`."""

@@ -99,7 +99,7 @@ def select_active(going: Value, after: Value, before: Value) -> Value:
     return select.one(truths, after, before)
 
 
-def batch_loop(eqn: Eqn, wide: Mask, lanes: int, side_by_side: GraphBatcher) -> BatchedLoop | None:
+def batch_loop(eqn: Eqn, wide: Mask, batch_size: int, side_by_side: GraphBatcher) -> BatchedLoop | None:
     """The loop over the batch; None if its limit is batched, or if part of its step cannot be batched."""
     form, (step, *ends) = LoopAttrs.of(eqn), eqn.regions
     if wide[0] or form.parts(eqn.operands).xs or len(step.results) > form.carry or not has_bounded_body(eqn):
@@ -109,16 +109,16 @@ def batch_loop(eqn: Eqn, wide: Mask, lanes: int, side_by_side: GraphBatcher) -> 
     carry = tuple(parts.carry)
     while True:
         mask = (False, *parts.consts, *carry)
-        go = side_by_side(ends[0], mask, lanes) if ends else None
-        done = side_by_side(step, mask, lanes)
+        go = side_by_side(ends[0], mask, batch_size) if ends else None
+        done = side_by_side(step, mask, batch_size)
         if done is None or (ends and go is None):
             return None
         each = go is not None and go[1][0]
         grown = tuple([each or a or b for a, b in zip(carry, done[1], strict=True)])
         if grown == carry:
             if each:  # then the condition takes the step count of each instance
-                go = side_by_side(ends[0], (True, *mask[1:]), lanes)
-            return None if ends and go is None else BatchedLoop(eqn, carry, done, go, lanes)
+                go = side_by_side(ends[0], (True, *mask[1:]), batch_size)
+            return None if ends and go is None else BatchedLoop(eqn, carry, done, go, batch_size)
         carry = grown
 
 

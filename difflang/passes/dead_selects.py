@@ -36,11 +36,11 @@ class DeadSelectRemover:
             eqn = old.replace_operands(to) if to else old
             if eqn.regions:
                 eqn = eqn.with_regions(map(self.graph, eqn.regions))
-            shown = live_operand(old, seen.get(old.results[0], NO_FACTS), made) if old.op.name == "select" else None
-            if shown is None:
+            live = live_operand(old, seen.get(old.results[0], NO_FACTS), made) if old.op.name == "select" else None
+            if live is None:
                 kept.append(eqn)
             else:
-                to[old.results[0]] = eqn.operands[shown]
+                to[old.results[0]] = eqn.operands[live]
         return self.done.setdefault(graph, graph.with_eqns(kept).replace_results(to))
 
 

@@ -83,14 +83,14 @@ class HistoryRewriter:
         """Append the equation on histories; False if there is none."""
         # Elaboration uses the capacity in four ways only: as a constant, as the length of a loop, in a comparison, and
         # as the size of arrays. Anything else cannot be rewritten.
-        op, rooms = eqn.op.name, [v in self.capacities for v in eqn.operands]
+        op, are_capacities = eqn.op.name, [v in self.capacities for v in eqn.operands]
         new = eqn.replace_operands(self.to)
         new = new.with_regions([self.done[r] for r in eqn.regions]) if eqn.regions else new
         if op == "const" and eqn.attrs["value"] == ITEM_CAPACITY:
             self.capacities.update(eqn.results)
         elif op == "loop" and eqn.attrs["length"] == ITEM_CAPACITY:
-            self.drop_step_bound(eqn, new, rooms[0])
-        elif any(rooms):
+            self.drop_step_bound(eqn, new, are_capacities[0])
+        elif any(are_capacities):
             return self.fold_capacity_test(eqn, new)
         elif any(has_capacity_axis(v.type) for v in (*eqn.operands, *eqn.results)):
             return self.rewrite_on_histories(eqn, new)
@@ -98,11 +98,11 @@ class HistoryRewriter:
             self.eqns.append(new)
         return True
 
-    def drop_step_bound(self, eqn: Eqn, new: Eqn, only_room: bool) -> None:
+    def drop_step_bound(self, eqn: Eqn, new: Eqn, only_capacity: bool) -> None:
         """Append the loop without the capacity as its bound."""
         # If its limit was the capacity itself, now only the condition ends it.
         attrs = {k: v for k, v in eqn.attrs.items() if k != "history_outputs"}
-        limit = self.number(UNLIMITED_STEPS, INDEX, eqn) if only_room else new.operands[0]
+        limit = self.number(UNLIMITED_STEPS, INDEX, eqn) if only_capacity else new.operands[0]
         self.put(eqn, new, attrs={**attrs, "length": None}, operands=(limit, *new.operands[1:]))
 
     def fold_capacity_test(self, eqn: Eqn, new: Eqn) -> bool:

@@ -58,8 +58,8 @@ def prepare_for_ad(graph: Graph, *, unroll_loops: bool = False) -> Graph:
     # cotangents apply term by term.
     narrow = run_verified(graph, dce, inline, simplify)
     if unroll_loops:
-        straight = run_verified(narrow, unroll)
-        narrow = straight if straight is narrow else run_verified(straight, simplify)
+        unrolled = run_verified(narrow, unroll)
+        narrow = unrolled if unrolled is narrow else run_verified(unrolled, simplify)
     wide = run_verified(narrow, vectorize_bounded_maps)
     if wide is not narrow:
         wide = run_verified(wide, simplify)
@@ -94,8 +94,8 @@ def run_passes(graph: Graph, *passes: Pass) -> Graph:
     return final_graph(graph, pass_steps(graph, *passes))
 
 
-def final_graph(graph: Graph, taken: Iterator[tuple[str, Graph, Graph]]) -> Graph:
-    for _, _, changed in taken:
+def final_graph(graph: Graph, steps: Iterator[tuple[str, Graph, Graph]]) -> Graph:
+    for _, _, changed in steps:
         graph = changed
     return graph
 

@@ -96,8 +96,8 @@ def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
         return False
     # Equations besides the step's own: the index, two for each item and two for each output.
     moves = 1 + 2 * (len(form.parts(eqn.operands).xs) + len(step.results) - form.carry)
-    room = MAX_UNROLLED_EQNS // form.length - moves if form.length > 1 else 0
-    if room <= 0 or not is_small_step(step, room):
+    budget = MAX_UNROLLED_EQNS // form.length - moves if form.length > 1 else 0
+    if budget <= 0 or not is_small_step(step, budget):
         return False
     made = total_bytes([r for e in step.eqns for r in e.results])
     return (
@@ -106,13 +106,13 @@ def should_unroll(eqn: Eqn, place: UnrollContext) -> bool:
     )
 
 
-def is_small_step(step: Graph, room: int) -> bool:
-    """Whether a step has at most `room` equations, including those of its regions, and no loop or derivative."""
+def is_small_step(step: Graph, budget: int) -> bool:
+    """Whether a step has at most `budget` equations, including those of its regions, and no loop or derivative."""
     todo = [step]
     while todo:
         eqns = todo.pop().eqns
-        room -= len(eqns)
-        if room < 0 or any([e.op is loop or e.op.expand is not None for e in eqns]):
+        budget -= len(eqns)
+        if budget < 0 or any([e.op is loop or e.op.expand is not None for e in eqns]):
             return False
         todo += [region for e in eqns for region in e.regions]
     return True

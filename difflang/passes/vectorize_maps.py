@@ -44,10 +44,12 @@ def vectorize_graph(graph: Graph, batched: Mask, length: int) -> tuple[Graph, Ma
     `batched` says which params are. None if some equation cannot be vectorized.
     """
     builder = Builder()
-    same, lanes = dict[Value, Value](), dict[Value, Value]()
+    same, batched_env = dict[Value, Value](), dict[Value, Value]()
     for param, differs in zip(graph.params, batched, strict=True):
-        (lanes if differs else same)[param] = builder.param(stacked_type(param.type, length) if differs else param.type)
-    found = MapBodyVectorizer(MapVectorizer(), builder, graph, same, lanes, length, NO_SPAN)
+        (batched_env if differs else same)[param] = builder.param(
+            stacked_type(param.type, length) if differs else param.type
+        )
+    found = MapBodyVectorizer(MapVectorizer(), builder, graph, same, batched_env, length, NO_SPAN)
     if not found.at_all():
         return None
     results = [found.batched[r] if r in found.batched else found.shared[r] for r in found.body.results]
@@ -110,11 +112,11 @@ class MapVectorizer:
         if key not in self.functions:
             builder = Builder()
             shared: Renaming = {}
-            lanes: Renaming = {}
+            batched_env: Renaming = {}
             for param, differs in zip(body.params, wide, strict=True):
                 type = stacked_type(param.type, length) if differs else param.type
-                (lanes if differs else shared)[param] = builder.param(type, param.hint)
-            results = MapBodyVectorizer(self, builder, body, shared, lanes, length, NO_SPAN).emit_results()
+                (batched_env if differs else shared)[param] = builder.param(type, param.hint)
+            results = MapBodyVectorizer(self, builder, body, shared, batched_env, length, NO_SPAN).emit_results()
             self.functions[key] = builder.finish(results, name=body.name)
         return self.functions[key]
 

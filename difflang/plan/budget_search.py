@@ -87,23 +87,25 @@ def memory_limit(graph: Graph, budget: int = 0) -> int:
     return tightest_limit(*limits, budget) if limits else 0
 
 
-def plan_memory(graph: Graph, limit: int, room: Capacity = INITIAL_CAPACITY) -> MemoryPlan:
+def plan_memory(graph: Graph, limit: int, capacity: Capacity = INITIAL_CAPACITY) -> MemoryPlan:
     """The program of a graph within a limit in bytes, 0 for none, as predicted. Errors: DL1012."""
-    planners = BudgetPlanner(graph, room)
+    planners = BudgetPlanner(graph, capacity)
     return planners.plan(limit) or planners.refuse(limit)
 
 
 class BudgetPlanner:
     """Plans for one graph, with one segmentation of its straight-line code after the other."""
 
-    def __init__(self, graph: Graph, room: Capacity) -> None:
-        self.graph, self.room = graph, room
+    def __init__(self, graph: Graph, capacity: Capacity) -> None:
+        self.graph, self.capacity = graph, capacity
         self.planners: list[SegmentedPlanner] = []
 
     def __iter__(self) -> Iterator[SegmentedPlanner]:
         for i, cutting in enumerate(SEGMENTATIONS):
             if i == len(self.planners):
-                self.planners.append(SegmentedPlanner(self.graph, self.room, cutting, self.planners[0] if i else None))
+                self.planners.append(
+                    SegmentedPlanner(self.graph, self.capacity, cutting, self.planners[0] if i else None)
+                )
             if i == 0 or self.planners[i].differs:
                 yield self.planners[i]
 
@@ -117,8 +119,8 @@ class BudgetPlanner:
 
     def refuse(self, limit: int, least: int = 0) -> NoReturn:
         """Errors: DL1012."""
-        room, predicted = describe_capacity(capacities_used(self.graph, self.room)), self.smallest.account
-        raise budget_error(self.graph, limit, predicted, least or predicted.peak, room, predicted=not least)
+        capacity, predicted = describe_capacity(capacities_used(self.graph, self.capacity)), self.smallest.account
+        raise budget_error(self.graph, limit, predicted, least or predicted.peak, capacity, predicted=not least)
 
 
 class SegmentedPlanner:
@@ -127,11 +129,11 @@ class SegmentedPlanner:
     def __init__(
         self,
         graph: Graph,
-        room: Capacity,
+        capacity: Capacity,
         cutting: Segmentation = SEGMENTATIONS[0],
         like: SegmentedPlanner | None = None,
     ) -> None:
-        self.elaborated, self.room, self.cutting = graph, room, cutting
+        self.elaborated, self.capacity, self.cutting = graph, capacity, cutting
         self.like = like
         if like is not None:
             self.baseline = like.baseline
@@ -171,29 +173,29 @@ class SegmentedPlanner:
         """The program that saves everything, and its predicted buffers."""
         from difflang.runtime.predict_memory import predict_memory
 
-        done = finalize_graph(self.elaborated, self.room)
+        done = finalize_graph(self.elaborated, self.capacity)
         return done, predict_memory(done)
 
-    def finalize(self, ways: Policies) -> tuple[Graph, BufferAssignment]:
+    def finalize(self, policies: Policies) -> tuple[Graph, BufferAssignment]:
         """The finished graph for these policies, and its predicted buffers."""
         from difflang.runtime.predict_memory import predict_memory
 
-        key = tuple([ways.get(site, SAVE_ALL) for site in self.sites])
-        if all(way.as_usual for way in key) and not self.cutting.sunk:
+        key = tuple([policies.get(site, SAVE_ALL) for site in self.sites])
+        if all(policy.as_usual for policy in key) and not self.cutting.sunk:
             return self.baseline
         if key not in self.cache:
-            done = finalize_graph(apply_policies(self.graph, ways, self.cutting.deep), self.room)
+            done = finalize_graph(apply_policies(self.graph, policies, self.cutting.deep), self.capacity)
             self.cache[key] = done, predict_memory(done)
         return self.cache[key]
 
-    def peak(self, ways: Policies) -> int:
-        return self.finalize(ways)[1].peak
+    def peak(self, policies: Policies) -> int:
+        return self.finalize(policies)[1].peak
 
-    def plan_with(self, ways: Policies, *, greedy: bool = False) -> MemoryPlan:
-        graph, account = self.finalize(ways)
-        loops = [PolicyChoice(e.span, ways.get(e, SAVE_ALL)) for e in self.loops]
+    def plan_with(self, policies: Policies, *, greedy: bool = False) -> MemoryPlan:
+        graph, account = self.finalize(policies)
+        loops = [PolicyChoice(e.span, policies.get(e, SAVE_ALL)) for e in self.loops]
         pieces = [
-            PolicyChoice(p.span, w, loop=False) for p in self.segments if not (w := ways.get(p, SAVE_ALL)).as_usual
+            PolicyChoice(p.span, w, loop=False) for p in self.segments if not (w := policies.get(p, SAVE_ALL)).as_usual
         ]
         return MemoryPlan(graph, account, self.baseline[1], (*loops, *pieces), greedy)
 
@@ -236,11 +238,11 @@ class SegmentedPlanner:
         # In nested loops, policies may take more together than one by one. Then the next integer program gets a smaller
         # budget, or with `one_by_one` each picked policy counts more bytes. A plan that leaves memory free is followed
         # by one with a larger budget.
-        tables, room = self.tables, limit - self.peak(self.fewest)
+        tables, byte_budget = self.tables, limit - self.peak(self.fewest)
         found: MemoryPlan | None = None
         seen: set[tuple[int, ...]] = set()
         for _ in range(MAX_TRIES):
-            picks, greedy = solve_knapsack(tables, room)
+            picks, greedy = solve_knapsack(tables, byte_budget)
             if picks is None or (found is not None and tuple(picks) in seen):
                 return found
             seen.add(tuple(picks))
@@ -252,13 +254,13 @@ class SegmentedPlanner:
                 found = plan
                 if one_by_one or plan.account.peak > FULL * limit:
                     return found
-                room -= over
+                byte_budget -= over
             elif found is not None:
                 return found
             elif one_by_one:
                 tables = [t.with_extra_bytes(i, (over + 1) / len(picks)) for t, i in zip(tables, picks, strict=True)]
             else:
-                room -= over
+                byte_budget -= over
         return found
 
     @property
@@ -276,54 +278,57 @@ class SegmentedPlanner:
         step = estimated_work(eqn) / max(1, steps) if known else estimated_work(eqn)
         bytes_of = self.bytes_model(eqn, least)
         rest = self.work_for_what_is_read(eqn)
-        ways = pareto_front([
-            (bytes_of(way), again * step + (0 if way.segment_steps else steps * rest), way)
-            for way, again in loop_policies(steps, is_static=known) if known or way.slots >= self.fewest[eqn].slots
+        policies = pareto_front([
+            (bytes_of(policy), recomputed * step + (0 if policy.segment_steps else steps * rest), policy)
+            for policy, recomputed in loop_policies(steps, is_static=known)
+            if known or policy.slots >= self.fewest[eqn].slots
         ])  # fmt: skip
         whole = self.peak({**self.fewest, eqn: SAVE_ALL}) - least
-        for way in [SavePolicy(residuals="nothing"), SavePolicy(residuals="least")] if known else []:
-            takes = self.peak({**self.fewest, eqn: way}) - least
+        for policy in [SavePolicy(residuals="nothing"), SavePolicy(residuals="least")] if known else []:
+            takes = self.peak({**self.fewest, eqn: policy}) - least
             # Next to inner loops that save more, saving nothing may still take less.
-            if takes < whole or way.residuals == "nothing":
-                again = steps * recompute_work(eqn.regions[0].eqns, way.residuals)
-                ways.append((takes, again, way))
+            if takes < whole or policy.residuals == "nothing":
+                recomputed = steps * recompute_work(eqn.regions[0].eqns, policy.residuals)
+                policies.append((takes, recomputed, policy))
                 if takes < whole and is_splittable(eqn):
-                    ways += self.split_loop_policies(eqn, way, (takes, whole), again)
-        bytes, times, kept = zip(*ways, (whole, 0.0, SAVE_ALL), strict=True)
+                    policies += self.split_loop_policies(eqn, policy, (takes, whole), recomputed)
+        bytes, times, kept = zip(*policies, (whole, 0.0, SAVE_ALL), strict=True)
         return OptionTable(list(kept), list(bytes), list(times))
 
     def split_loop_policies(
-        self, eqn: Eqn, way: SavePolicy, ends: tuple[float, float], again: float
+        self, eqn: Eqn, policy: SavePolicy, ends: tuple[float, float], recomputed: float
     ) -> list[tuple[float, float, SavePolicy]]:
         """The policies of a split loop whose last steps save everything."""
         # Their bytes lie on a line between both ends, plus the overhead of two loops, measured in the middle.
         (takes, whole), steps = ends, eqn.attrs["length"]
-        ways = partial_policies(way, steps)
-        middle = ways[len(ways) // 2]
+        policies = partial_policies(policy, steps)
+        middle = policies[len(policies) // 2]
 
-        def line(way: SavePolicy) -> float:
-            return takes + (whole - takes) * way.last / steps
+        def line(policy: SavePolicy) -> float:
+            return takes + (whole - takes) * policy.last / steps
 
         more = self.peak({**self.fewest, eqn: middle}) - self.peak(self.fewest) - line(middle)
-        found = [(line(w) + max(0.0, more), again * (1 - w.last / steps), w) for w in ways]
-        return [way for way in found if way[0] < whole]
+        found = [(line(w) + max(0.0, more), recomputed * (1 - w.last / steps), w) for w in policies]
+        return [policy for policy in found if policy[0] < whole]
 
     def work_for_what_is_read(self, eqn: Eqn) -> float:
         """The time to recompute the residuals of one step from its state."""
-        way = self.probe_policy(eqn)
-        done, _ = self.finalize({**self.fewest, eqn: way})
+        policy = self.probe_policy(eqn)
+        done, _ = self.finalize({**self.fewest, eqn: policy})
         found = [
             e
             for g in graphs_postorder(done)[0]
             for e in g.eqns
-            if e.op is loop and e.attrs.get("keep") == way.keep_attr
+            if e.op is loop and e.attrs.get("keep") == policy.keep_attr
         ]
         total = 0.0
         for e in found:
-            again = e.attrs.get("history_outputs", 0)
+            histories = e.attrs.get("history_outputs", 0)
             step = e.regions[0]
-            if again and not e.attrs["reverse"]:
-                total += sum([estimated_work(inner) for inner in dce(step.with_results(step.results[-again:])).eqns])
+            if histories and not e.attrs["reverse"]:
+                total += sum(
+                    [estimated_work(inner) for inner in dce(step.with_results(step.results[-histories:])).eqns]
+                )
         return total
 
     def probe_policy(self, eqn: Eqn) -> SavePolicy:
@@ -337,20 +342,20 @@ class SegmentedPlanner:
         """The bytes of a policy that saves states, beyond the least: a line through two predictions."""
         length = eqn.attrs["length"]
 
-        def line(few: SavePolicy, many: SavePolicy, apart: int) -> tuple[float, float]:
-            low, high = [self.peak({**self.fewest, eqn: way}) - least for way in (few, many)]
-            return low, (high - low) / apart
+        def line(fewest_states: SavePolicy, most_states: SavePolicy, distance: int) -> tuple[float, float]:
+            low, high = [self.peak({**self.fewest, eqn: policy}) - least for policy in (fewest_states, most_states)]
+            return low, (high - low) / distance
 
-        probe, few = self.probe_policy(eqn), self.fewest[eqn].slots
-        _, by_state = line(SavePolicy(few), probe, probe.slots - few)
+        probe, fewest_states = self.probe_policy(eqn), self.fewest[eqn].slots
+        _, by_state = line(SavePolicy(fewest_states), probe, probe.slots - fewest_states)
         if not isinstance(length, int):
-            return lambda way: by_state * (way.slots - few)
+            return lambda policy: by_state * (policy.slots - fewest_states)
         far = max(2, length // 2)
         at, by_step = line(SavePolicy(1, segment_steps=1), SavePolicy(1, segment_steps=far), far - 1)
-        return lambda way: (
-            at + by_state * (way.slots - 1) + by_step * (way.segment_steps - 1)
-            if way.segment_steps
-            else by_state * (way.slots - few)
+        return lambda policy: (
+            at + by_state * (policy.slots - 1) + by_step * (policy.segment_steps - 1)
+            if policy.segment_steps
+            else by_state * (policy.slots - fewest_states)
         )
 
     def segment_tables(self) -> list[OptionTable[SavePolicy]]:
@@ -364,18 +369,18 @@ class SegmentedPlanner:
             list[OptionTable[SavePolicy]](),
             (SavePolicy(residuals="least"), SAVE_ALL),
         )
-        together = [self.peak({**self.fewest, **dict.fromkeys(self.segments, way)}) - least for way in kinds]
+        together = [self.peak({**self.fewest, **dict.fromkeys(self.segments, policy)}) - least for policy in kinds]
         parts = [[min_cut_bytes(p) for p in self.segments], [residual_bytes(p.eqns) for p in self.segments]]
         for i, piece in enumerate(self.segments):
             shares = [t * part[i] / max(1, sum(part)) for t, part in zip(together, parts, strict=True)]
-            ways = [SavePolicy(residuals="nothing"), *kinds]
+            policies = [SavePolicy(residuals="nothing"), *kinds]
             late = 1 + LATE_COST * i / len(self.segments)
             deep = 1 + self.cutting.deep  # how often a segment is recomputed if it saves nothing
             times = [
-                late * recompute_work(piece.eqns, way.residuals) * (deep if way.residuals == "nothing" else 1)
-                for way in ways
+                late * recompute_work(piece.eqns, policy.residuals) * (deep if policy.residuals == "nothing" else 1)
+                for policy in policies
             ]
-            found.append(OptionTable(ways, [0.0, *shares], times))
+            found.append(OptionTable(policies, [0.0, *shares], times))
         return found
 
 

@@ -50,13 +50,13 @@ def compile_within_limit(graph: Graph, limit: int, capacity: Capacity, make: Com
     If XLA takes more than predicted, the next plan aims lower; if it takes less, one more plan aims higher.
     Errors: DL1012.
     """
-    planner, once = BudgetPlanner(graph, capacity), dict[tuple[Graph, bool], T]()
+    planner, compiled = BudgetPlanner(graph, capacity), dict[tuple[Graph, bool], T]()
 
     def compile_plan(plan: MemoryPlan, *, sparing: bool) -> T:
         key = plan.graph, sparing
-        if key not in once:
-            once[key] = make(plan.graph, sparing=sparing)
-        return once[key]
+        if key not in compiled:
+            compiled[key] = make(plan.graph, sparing=sparing)
+        return compiled[key]
 
     aim, missed, misses, sparing = limit, 0, 0, False
     for _ in range(CHECKS):
@@ -110,8 +110,8 @@ def try_larger_plan(
     `tried` holds the aim of this plan, and the aim with which an earlier one took too much, or 0.
     """
     aim = limit * plan.account.peak // max(1, made.memory_bytes)
-    aim, enough = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)
-    more = planners.plan(aim) if aim > enough * tried[0] and plan.account.peak < plan.unplanned.peak else None
+    aim, slack = (min(aim, tried[1] - 1), MISSED) if tried[1] else (aim, SLACK)
+    more = planners.plan(aim) if aim > slack * tried[0] and plan.account.peak < plan.unplanned.peak else None
     if more is None or more.graph is plan.graph:
         return plan, made
     wider = make(more)

@@ -231,24 +231,24 @@ def recompute_work(eqns: Iterable[Eqn], kept: ResidualKind) -> float:
     """The time to recompute the equations whose results are not saved."""
     if kept == "all":
         return 0.0
-    again = [e for e in eqns if kept == "nothing" or is_cheap_to_recompute(e)]
-    return sum([estimated_work(e) * (FUSED_COST if is_cheap_to_recompute(e) else 1) for e in again])
+    recomputed = [e for e in eqns if kept == "nothing" or is_cheap_to_recompute(e)]
+    return sum([estimated_work(e) * (FUSED_COST if is_cheap_to_recompute(e) else 1) for e in recomputed])
 
 
 # ---- The program for a choice
 
 
-def apply_policies(graph: Graph, ways: Policies, deep: int = 0) -> Graph:
+def apply_policies(graph: Graph, policies: Policies, deep: int = 0) -> Graph:
     """The graph with the policy of each site applied; segments are nested if `deep`. Cost: linear."""
     blocks = {
         p.eqns[0]: (p, KEEP_MIN_CUT if w.residuals == "least" else KEEP_INPUTS)
-        for p, w in ways.items() if isinstance(p, CheckpointSegment) and not w.as_usual
+        for p, w in policies.items() if isinstance(p, CheckpointSegment) and not w.as_usual
     }  # fmt: skip
     done: dict[Graph, Graph] = {}
     for inner in graphs_postorder(graph)[0]:
         here = dict([blocks[e] for e in inner.eqns if e in blocks])
         within = partial(nest_segments, deep=deep)
-        done[inner] = checkpoint_segments(inner, here, partial(apply_policy, done=done, ways=ways), within)
+        done[inner] = checkpoint_segments(inner, here, partial(apply_policy, done=done, policies=policies), within)
     return done[graph]
 
 
@@ -257,16 +257,16 @@ def nest_segments(body: Graph, deep: int) -> Graph:
     return checkpoint_segments(body, dict.fromkeys(best_segments(body, Segmentation()), KEEP_INPUTS)) if deep else body
 
 
-def apply_policy(eqn: Eqn, done: Mapping[Graph, Graph], ways: Policies) -> list[Eqn]:
+def apply_policy(eqn: Eqn, done: Mapping[Graph, Graph], policies: Policies) -> list[Eqn]:
     """The equation on finished regions, with its policy if it is a loop; two loops if its last steps differ."""
     new = eqn.with_regions([done[r] for r in eqn.regions]) if eqn.regions else eqn
-    way = ways.get(eqn, SAVE_ALL)
-    if way.slots:
-        return [Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": way.keep_attr}, new.regions, eqn.span)]
-    if way.as_usual:
+    policy = policies.get(eqn, SAVE_ALL)
+    if policy.slots:
+        return [Eqn(eqn.op, eqn.operands, eqn.results, {**eqn.attrs, "keep": policy.keep_attr}, new.regions, eqn.span)]
+    if policy.as_usual:
         return [new]
-    less = new.with_regions([checkpoint_step(new.regions[0], way.residuals == "least"), *new.regions[1:]])
-    return split_loop(less, new, way.last) if way.last else [less]
+    less = new.with_regions([checkpoint_step(new.regions[0], policy.residuals == "least"), *new.regions[1:]])
+    return split_loop(less, new, policy.last) if policy.last else [less]
 
 
 def checkpoint_step(step: Graph, cut: bool) -> Graph:
@@ -299,15 +299,15 @@ def loop_policies(steps: int, *, is_static: bool) -> list[tuple[SavePolicy, floa
     units = -(-(steps - taped) // taped)
     for n in (1, *slots):
         fits = units >= n  # with fewer units than slots, each unit has its own state
-        again = taped[fits] * np.float64(recomputed_steps(units[fits], n)) + (steps - taped[fits])
-        found += [(SavePolicy(n, segment_steps=int(r)), float(a)) for r, a in zip(taped[fits], again, strict=True)]
+        recomputed = taped[fits] * np.float64(recomputed_steps(units[fits], n)) + (steps - taped[fits])
+        found += [(SavePolicy(n, segment_steps=int(r)), float(a)) for r, a in zip(taped[fits], recomputed, strict=True)]
     return found
 
 
-def partial_policies(way: SavePolicy, steps: int) -> list[SavePolicy]:
+def partial_policies(policy: SavePolicy, steps: int) -> list[SavePolicy]:
     """The same policy for all steps except the last ones, which save everything."""
     return [
-        replace(way, last=n)
+        replace(policy, last=n)
         for n in sorted({round(steps * i / LAST_FRACTIONS) for i in range(1, LAST_FRACTIONS)} - {0, steps})
     ]
 
@@ -343,10 +343,10 @@ def last_forward_checkpoint(steps: int, slots: int) -> int:
     return at
 
 
-def pareto_front(ways: Iterable[tuple[float, float, SavePolicy]]) -> list[tuple[float, float, SavePolicy]]:
+def pareto_front(policies: Iterable[tuple[float, float, SavePolicy]]) -> list[tuple[float, float, SavePolicy]]:
     """The policies that are quicker than all others with fewer bytes."""
     found: list[tuple[float, float, SavePolicy]] = []
-    for way in sorted(ways, key=lambda way: way[:2]):
-        if not found or way[1] < TIME_TOLERANCE * found[-1][1]:
-            found.append(way)
+    for policy in sorted(policies, key=lambda policy: policy[:2]):
+        if not found or policy[1] < TIME_TOLERANCE * found[-1][1]:
+            found.append(policy)
     return found

@@ -20,10 +20,10 @@ def drop_step_limit_in_loops(graph: Graph) -> Graph:
     graphs, _ = graphs_postorder(graph)
     if not any([is_step_limited(e) for inner in graphs for e in inner.eqns if e.regions]):
         return graph
-    repeated = nested_regions(graphs, lambda eqn: "length" in eqn.attrs)
+    in_loops = nested_regions(graphs, lambda eqn: "length" in eqn.attrs)
     done: dict[Graph, Graph] = {}
     for inner in graphs:
-        done[inner] = rewrite_machines(inner, done, in_loop=inner in repeated)
+        done[inner] = rewrite_machines(inner, done, in_loop=inner in in_loops)
     return done[graph]
 
 

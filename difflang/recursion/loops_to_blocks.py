@@ -103,12 +103,12 @@ def loop_to_blocks(blocks: ControlFlowGraph, eqn: Eqn, rest: CodeFragment) -> Co
     index, *state = [Value(v.type, home, v.hint) for v in first]
     carry, ys = state[: len(it.carry)], state[len(it.carry) :]
     done = blocks.continuation(eqn, rest)((index, *state) if it.indexed else tuple(ys))
-    asked, running = has_next_step(blocks, it, eqn, index, carry)
+    test_eqns, running = has_next_step(blocks, it, eqn, index, carry)
     always = (*it.consts, *it.xs, *([it.limit] if it.limit else ()))
     end = BranchTerminator(running, (CodeFragment((), JumpTerminator(blocks.placeholder_block, always)), done))
     # The step jumps to the head and the head branches to the step: the head starts with a placeholder jump, whose
     # operands keep live what every step reads, and gets its real branch when the step exists.
-    head: BasicBlock = blocks.add((index, *state), CodeFragment(asked, end))
+    head: BasicBlock = blocks.add((index, *state), CodeFragment(test_eqns, end))
 
     def next_step(results: Values) -> CodeFragment:
         to = EquationWriter(eqn)
@@ -170,11 +170,11 @@ def has_next_step(
     # A negative limit means no limit: only the condition ends the loop.
     to = EquationWriter(eqn)
     limit = to.number(it.length) if it.limit is None else it.limit
-    below = to.one("lt", BOOL_SCALAR, index, limit)
+    in_range = to.one("lt", BOOL_SCALAR, index, limit)
     if len(it.regions) == 1:
-        return to.eqns, below
-    below = to.one("logical_or", BOOL_SCALAR, below, to.one("lt", BOOL_SCALAR, limit, to.number(0)))
+        return to.eqns, in_range
+    in_range = to.one("logical_or", BOOL_SCALAR, in_range, to.one("lt", BOOL_SCALAR, limit, to.number(0)))
     eqns, (on,) = blocks.copy_equations(it.regions[1], (index, *it.consts, *carry))
     both = EquationWriter(eqn)
-    running = both.one("logical_and", BOOL_SCALAR, below, on)
+    running = both.one("logical_and", BOOL_SCALAR, in_range, on)
     return (*to.eqns, *eqns, *both.eqns), running

@@ -131,16 +131,16 @@ class Executable:
     @property
     def offload_warnings(self) -> tuple[Diagnostic, ...]:
         """Warning DL0602, if the device or a map prevents a loop's states from moving to the host."""
-        asked, moved = host_transfers(self.graph), host_transfers(drop_transfers_in_maps(self.graph))
-        if device_platform(self.device) == "cpu" and asked:
+        requested, moved = host_transfers(self.graph), host_transfers(drop_transfers_in_maps(self.graph))
+        if device_platform(self.device) == "cpu" and requested:
             message = "this device uses the memory of the host: the saved states of a loop stay where they are"
-        elif len(moved) < len(asked):
+        elif len(moved) < len(requested):
             message = (
                 "the saved states of a loop in a comprehension stay where they are: batches are not moved to the host"
             )
         else:
             return ()
-        label = Label(next(e.span for e in asked if len(moved) == len(asked) or e not in moved))
+        label = Label(next(e.span for e in requested if len(moved) == len(requested) or e not in moved))
         return (Diagnostic("DL0602", message, (label,), ("`sqrt` and `revolve` save less",), severity="warning"),)
 
     @property

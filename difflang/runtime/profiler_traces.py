@@ -226,13 +226,13 @@ def parse_hlo_instructions(text: str) -> tuple[dict[str, HloInstruction], dict[s
         defaultdict[str, list[str]](list),
         "",
     )
-    for written in text.splitlines():
-        if (made := INSTRUCTION.match(written)) is not None:
-            frame, calls = FRAME.search(written), CALLS_OF.search(written)
+    for text_row in text.splitlines():
+        if (made := INSTRUCTION.match(text_row)) is not None:
+            frame, calls = FRAME.search(text_row), CALLS_OF.search(text_row)
             line = frames.get(int(frame[1])) if frame else None
             rows[made[1]] = HloInstruction(made[2], line, tuple(NAME.findall(made[3])), calls[1] if calls else "")
             inside[computation].append(made[1])
-        elif (head := HEAD.match(written)) is not None:
+        elif (head := HEAD.match(text_row)) is not None:
             computation = head[1]
     return rows, inside
 
@@ -245,8 +245,8 @@ def parse_stack_frames(text: str) -> dict[int, SourceLine]:
         if row in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
             title = row
         elif title and (found := TABLES.match(row)) is not None:
-            told = dict(part.split("=", 1) for part in (found[3] or "").split() if "=" in part)
-            tables[title][int(found[1])] = told if found[2] is None else found[2]
+            fields = dict(part.split("=", 1) for part in (found[3] or "").split() if "=" in part)
+            tables[title][int(found[1])] = fields if found[2] is None else found[2]
         elif row and title:
             title = ""
     # Lowering runs each equation in a function of this name, whose line is the equation's source line.

@@ -144,12 +144,14 @@ class Choice:
 
 
 register_node(
-    Choice, lambda c: ((c.tag, c.options), c.variant_numbers), lambda marks, parts: Choice(parts[0], parts[1], marks)
+    Choice,
+    lambda c: ((c.tag, c.options), c.variant_numbers),
+    lambda numbers, parts: Choice(parts[0], parts[1], numbers),
 )
 
 
 def choice_builder(
-    marks: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]
+    numbers: Sequence[int], options: Sequence[Callable[[Any], Any]], shape: tuple[Any, ...]
 ) -> Callable[[Any], Any]:
     """A function from leaves to the value that the tag selects, or to a `Choice` where the tag is not known."""
 
@@ -157,8 +159,8 @@ def choice_builder(
         tag = next(leaves)
         values = tuple([option(leaves) for option in options])
         # After a failed check the tag may be none of the numbers.
-        if not shape and not isinstance(tag, Tracer) and int(tag) in marks:
-            return values[marks.index(int(tag))]
-        return Choice(tag, values, tuple(marks))
+        if not shape and not isinstance(tag, Tracer) and int(tag) in numbers:
+            return values[numbers.index(int(tag))]
+        return Choice(tag, values, tuple(numbers))
 
     return make

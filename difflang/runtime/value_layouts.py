@@ -207,12 +207,12 @@ def value_builder(
             if like.__class__ is dict and not layout.enum:
                 return lambda leaves: {n: make(leaves) for n, make in zip(shape.fields, makers, strict=True)}
             return record_builder(classes(layout), shape.fields, makers)
-        case UnionLayout(variant_numbers=marks, parts=parts, tag=tag):
-            return choice_builder(marks, [inner(p) for p in parts], tag.shape)
+        case UnionLayout(variant_numbers=numbers, parts=parts, tag=tag):
+            return choice_builder(numbers, [inner(p) for p in parts], tag.shape)
         case StaticLayout(value=value):
             return lambda leaves: value
-        case TextLayout(template=said, leaves=n):
-            return lambda leaves: fill_template(said, [next(leaves) for _ in range(n)])
+        case TextLayout(template=template, leaves=n):
+            return lambda leaves: fill_template(template, [next(leaves) for _ in range(n)])
         case RangeLayout(leaves=n):
             return lambda leaves: range(*[int(next(leaves)) for _ in range(n)])
         case FunctionLayout(function_info=of, leaves=n):
@@ -240,13 +240,13 @@ def record_builder(cls: Any, names: tuple[str, ...], makers: Sequence[ValueBuild
     return record
 
 
-def fill_template(said: TextTemplate, leaves: list[Any]) -> str:
+def fill_template(template: TextTemplate, leaves: list[Any]) -> str:
     """A string formatted from leaves. Errors: DL1206 inside a JAX transformation, where its numbers are unknown."""
     if pytrees.has_tracers(leaves):
         message = "this returns a text that is known only at run time, which cannot be inside a JAX transformation"
         way = "return the numbers, and format the text outside"
         raise DifflangError(Diagnostic("DL1206", message, helps=(way,)))
-    return render_template(said, leaves)
+    return render_template(template, leaves)
 
 
 def field_or_none(value: Any, name: str) -> Any:

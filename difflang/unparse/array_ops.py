@@ -28,12 +28,12 @@ LARGE_SIZE = 1000  # stands for a symbolic size: larger than the offsets in prog
 
 
 @unparse_rule("const")
-def const(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def const(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     return [number_fragment(eqn.attrs["value"], tensor_type(eqn.results[0]))]
 
 
 @unparse_rule("dense")
-def dense(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def dense(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """An array literal as nested lists."""
     type = tensor_type(eqn.results[0])
     items = [number_fragment(x, type).text for x in eqn.attrs["data"]]
@@ -46,7 +46,7 @@ def dense(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 @unparse_rule("iota")
-def iota(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def iota(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """0, 1, 2, ... along one axis, with new axes after it; the language broadcasts those before it."""
     type, axis = eqn.attrs["type"], eqn.attrs["axis"]
     text = f"iota({size_text(type.shape[axis])})"
@@ -72,18 +72,18 @@ def insert_new_axes(x: Fragment, type: Tensor, axes: Sequence[int]) -> Fragment:
 
 
 @unparse_rule("broadcast")
-def broadcast(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def broadcast(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """Only the new axes are written: the language broadcasts by itself."""
     (value,), type = eqn.operands, tensor_type(eqn.results[0])
-    x = speller.words(value)
+    x = writer.words(value)
     missing = tensor_type(value).rank - len(x.shape)
     return [insert_new_axes(x, type, eqn.attrs["axes"][missing:])]
 
 
 @unparse_rule("reshape")
-def reshape(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def reshape(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), shape = eqn.operands, eqn.attrs["shape"]
-    old, x = tensor_type(value).shape, speller.words(value)
+    old, x = tensor_type(value).shape, writer.words(value)
     if x.shape == ():
         return [x]
     x = with_full_shape(x, tensor_type(value))
@@ -140,17 +140,17 @@ def unit_axis_subscripts(old: Shape, new: Shape) -> list[str] | None:
 
 
 @unparse_rule("transpose")
-def transpose(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def transpose(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), perm = eqn.operands, eqn.attrs["perm"]
-    x, shape = speller.full_shape(value), tensor_type(eqn.results[0]).shape
+    x, shape = writer.full_shape(value), tensor_type(eqn.results[0]).shape
     plain = perm == tuple(reversed(range(len(perm))))
     return [call_fragment("transpose", x, shape=shape, dtype=x.dtype, more="" if plain else f"axes = {perm}")]
 
 
 @unparse_rule("reverse")
-def reverse(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def reverse(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), axes = eqn.operands, eqn.attrs["axes"]
-    x = speller.full_shape(value)
+    x = writer.full_shape(value)
     return [
         call_fragment(
             "reverse", x, shape=x.shape, dtype=x.dtype, more="" if axes == (0,) else f"axis = {format_axes(axes)}"
@@ -163,15 +163,15 @@ def format_axes(axes: Sequence[int]) -> str:
 
 
 @unparse_rule("concat")
-def concat(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def concat(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     axis, type = eqn.attrs["axis"], tensor_type(eqn.results[0])
-    numbers = [speller.words(v) for v in eqn.operands]
+    numbers = [writer.words(v) for v in eqn.operands]
     # Numbers joined into a vector are a list literal.
     single = axis == 0 and type.rank == 1 and all(tensor_type(v).shape == (1,) for v in eqn.operands)
     if single and all(w.shape == () for w in numbers):
         listed = ", ".join(w.text for w in common_dtype(numbers))
         return [Fragment(f"[{listed}]", ATOM, type.shape, type.dtype)]
-    parts = [speller.full_shape(v) for v in eqn.operands]
+    parts = [writer.full_shape(v) for v in eqn.operands]
     if len(parts) == 1:
         return parts
     return [call_fragment("concat", *parts, shape=type.shape, dtype=type.dtype, more=f"axis = {axis}" if axis else "")]
@@ -181,9 +181,9 @@ def concat(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 @unparse_rule("slice")
-def slice_op(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def slice_op(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     (value,), at = eqn.operands, eqn.attrs
-    x, shape = speller.full_shape(value), tensor_type(value).shape
+    x, shape = writer.full_shape(value), tensor_type(value).shape
     ranges = [range_text(*ends) for ends in zip(at["starts"], at["stops"], at["steps"], shape, strict=True)]
     return [sliced_fragment(x, ranges, tensor_type(eqn.results[0]).shape)]
 
@@ -204,33 +204,33 @@ def range_text(start: Dim, stop: Dim, step: int, whole: Dim) -> str:
 
 
 @unparse_rule("pad")
-def pad(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def pad(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     value, filler = eqn.operands
     how = tuple([eqn.attrs[part] for part in ("low", "high", "interior")])
-    x = pad_fragment(speller, speller.full_shape(value), speller.words(filler), tensor_type(value).shape, how)
+    x = pad_fragment(writer, writer.full_shape(value), writer.words(filler), tensor_type(value).shape, how)
     return [Fragment(x.text, x.level, tensor_type(eqn.results[0]).shape, x.dtype)]
 
 
 def pad_fragment(
-    speller: Unparser, x: Fragment, filler: Fragment, shape: Shape, how: tuple[Shape, Shape, Sequence[int]]
+    writer: Unparser, x: Fragment, filler: Fragment, shape: Shape, how: tuple[Shape, Shape, Sequence[int]]
 ) -> Fragment:
     """An array padded before, after and between its elements, by `how`; negative amounts are cropped."""
     low, high, interior = how
     if any(interior):
         wide = tuple([tuple([0 if is_negative_size(n) else n for n in side]) for side in (low, high)])
-        spread = dilate_by_assignment(speller, x, filler, shape, wide[0], wide[1], interior)
+        spread = dilate_by_assignment(writer, x, filler, shape, wide[0], wide[1], interior)
         if not has_negative_pads(low, high):
             return spread
         left = tuple([tuple([n if is_negative_size(n) else 0 for n in side]) for side in (low, high)])
-        return pad_fragment(speller, spread, filler, spread.shape, (left[0], left[1], (0,) * len(shape)))
+        return pad_fragment(writer, spread, filler, spread.shape, (left[0], left[1], (0,) * len(shape)))
     result = tuple([n + a + b for n, a, b in zip(shape, low, high, strict=True)])
     if has_negative_pads(low, high):
         x, low, high = crop_ends(x, shape, low, high)
     if not any((*low, *high)):
         return Fragment(x.text, POSTFIX if has_negative_pads(*how[:2]) else x.level, result, x.dtype)
     # The program may define a function `pad` of its own.
-    if "pad" in speller.hidden:
-        return dilate_by_assignment(speller, x, filler, x.shape, low, high, (0,) * len(shape))
+    if "pad" in writer.hidden:
+        return dilate_by_assignment(writer, x, filler, x.shape, low, high, (0,) * len(shape))
     more = f"{format_sizes(low)}, {format_sizes(high)}"
     if filler.text not in ("0.0", "0"):
         more += f", {with_dtype(filler).text}"
@@ -262,25 +262,25 @@ def format_sizes(shape: Shape) -> str:
 
 
 def dilate_by_assignment(
-    speller: Unparser, x: Fragment, filler: Fragment, old: Shape, low: Shape, high: Shape, steps: Sequence[int]
+    writer: Unparser, x: Fragment, filler: Fragment, old: Shape, low: Shape, high: Shape, steps: Sequence[int]
 ) -> Fragment:
     """An array with gaps between its elements: written into a larger one by an assignment with a step."""
     spread = [(n - 1) * (s + 1) + 1 if n != 0 else 0 for n, s in zip(old, steps, strict=True)]
     shape = tuple([a + n + b for a, n, b in zip(low, spread, high, strict=True)])
-    text = speller.names.fresh("t")
-    speller.emit(f"var {text} = {with_full_shape(filler, Tensor(x.dtype, shape)).text}", speller.at)
+    text = writer.names.fresh("t")
+    writer.emit(f"var {text} = {with_full_shape(filler, Tensor(x.dtype, shape)).text}", writer.at)
     ranges = [range_text(a, a + n, s + 1, whole) for a, n, s, whole in zip(low, spread, steps, shape, strict=True)]
-    speller.emit(f"{text}[{', '.join(ranges)}] = {x.text}", speller.at)
+    writer.emit(f"{text}[{', '.join(ranges)}] = {x.text}", writer.at)
     return Fragment(text, ATOM, shape, x.dtype)
 
 
 # ---- Reductions
 
 
-def call_with_axes(speller: Unparser, eqn: Eqn, function: str) -> list[Fragment]:
+def call_with_axes(writer: Unparser, eqn: Eqn, function: str) -> list[Fragment]:
     """A call of a reduction with its axes."""
     (value,), axes = eqn.operands, eqn.attrs["axes"]
-    x, result = speller.full_shape(value), tensor_type(eqn.results[0])
+    x, result = writer.full_shape(value), tensor_type(eqn.results[0])
     if not axes:
         return [x]
     more = "" if len(axes) == tensor_type(value).rank else f"axis = {format_axes(axes)}"
@@ -288,66 +288,66 @@ def call_with_axes(speller: Unparser, eqn: Eqn, function: str) -> list[Fragment]
 
 
 @unparse_rule("reduce_sum")
-def reduce_sum(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def reduce_sum(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """A sum; a sum of ones is written as their number."""
     (value,), axes = eqn.operands, eqn.attrs["axes"]
-    x = speller.words(value)
+    x = writer.words(value)
     if x.text in ("1.0", "-1.0") and x.dtype.bits >= 32:
         many = element_count(tuple([tensor_type(value).shape[a] for a in axes]))
         return [number_fragment(many if x.text == "1.0" else -many, Tensor(x.dtype))]
-    return call_with_axes(speller, eqn, "sum")
+    return call_with_axes(writer, eqn, "sum")
 
 
 for _name in ("prod", "max", "min", "all", "any"):
-    unparse_rule(f"reduce_{_name}")(lambda speller, eqn, name=_name: call_with_axes(speller, eqn, name))
-unparse_rule("reduce_top")(lambda speller, eqn: call_with_axes(speller, eqn, "max"))
-unparse_rule("reduce_norm")(lambda speller, eqn: call_with_axes(speller, eqn, "norm"))
+    unparse_rule(f"reduce_{_name}")(lambda writer, eqn, name=_name: call_with_axes(writer, eqn, name))
+unparse_rule("reduce_top")(lambda writer, eqn: call_with_axes(writer, eqn, "max"))
+unparse_rule("reduce_norm")(lambda writer, eqn: call_with_axes(writer, eqn, "norm"))
 
 
 @unparse_rule("argmax", "argmin")
-def argmax(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, axis = speller.full_shape(eqn.operands[0]), eqn.attrs["axis"]
+def argmax(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x, axis = writer.full_shape(eqn.operands[0]), eqn.attrs["axis"]
     more = "" if len(x.shape) == 1 else f"axis = {axis}"
     return [call_fragment(eqn.op.name, x, shape=tensor_type(eqn.results[0]).shape, dtype=I32, more=more)]
 
 
 @unparse_rule("cumsum", "cumprod")
-def cumulative(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def cumulative(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     more = [f"axis = {eqn.attrs['axis']}"] + ["reverse = true"] * eqn.attrs["reverse"]
-    return [same_shape_call(speller, eqn, ", ".join(more))]
+    return [same_shape_call(writer, eqn, ", ".join(more))]
 
 
 @unparse_rule("recurrence")
-def recurrence(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def recurrence(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """z[k] = a[k] z[k - 1] + b[k] as a loop; only b[k] at the first index and where a new sequence begins."""
     axis, type = eqn.attrs["axis"], tensor_type(eqn.results[0])
-    fresh, a, b = [axis_to_front(speller, v, axis) for v in eqn.operands]
+    fresh, a, b = [axis_to_front(writer, v, axis) for v in eqn.operands]
     order = (*range(1, axis + 1), 0, *range(axis + 1, type.rank))
     back, length = eqn.attrs["reverse"], type.shape[axis]
     item = Tensor(type.dtype, (*type.shape[:axis], *type.shape[axis + 1 :]))
-    z, i, kept = [speller.names.fresh(n) for n in ("z", "i", "saved")]
-    speller.emit(f"var {z} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), item).text}", eqn.span)
+    z, i, kept = [writer.names.fresh(n) for n in ("z", "i", "saved")]
+    writer.emit(f"var {z} = {with_full_shape(number_fragment(0, Tensor(type.dtype)), item).text}", eqn.span)
     over = f"reverse(iota({size_text(length)}))" if back else f"0..{size_text(length)}"
     first = size_text(length - 1) if back else "0"
     begins = f"{i} == {first}" if fresh.text == "false" else f"{fresh.text}[{i}] or {i} == {first}"
     step = f"{z} = where({begins}, {b.text}[{i}], {a.text}[{i}] * {z} + {b.text}[{i}])"
-    speller.emit(f"let {kept} = for {i} in {over} {{\n{step}\nyield {z}\n}}", eqn.span)
+    writer.emit(f"let {kept} = for {i} in {over} {{\n{step}\nyield {z}\n}}", eqn.span)
     text = f"reverse({kept})" if back else kept
     if axis:
         text = f"transpose({text}, axes = {order})"
     return [Fragment(text, POSTFIX if back or axis else ATOM, type.shape, type.dtype)]
 
 
-def axis_to_front(speller: Unparser, value: Value, axis: int) -> Fragment:
+def axis_to_front(writer: Unparser, value: Value, axis: int) -> Fragment:
     """An operand as a name, with an axis moved to the front; the mask `false` as it is."""
-    if speller.words(value).text == "false":
-        return speller.words(value)
-    x = speller.as_name(value, whole=True)
+    if writer.words(value).text == "false":
+        return writer.words(value)
+    x = writer.as_name(value, whole=True)
     if axis == 0:
         return x
     order = (axis, *[a for a in range(len(x.shape)) if a != axis])
-    text = speller.names.fresh("t")
-    speller.emit(f"let {text} = transpose({x.text}, axes = {order})", speller.at)
+    text = writer.names.fresh("t")
+    writer.emit(f"let {text} = transpose({x.text}, axes = {order})", writer.at)
     return Fragment(text, ATOM, tuple([x.shape[a] for a in order]), x.dtype)
 
 
@@ -355,28 +355,28 @@ def axis_to_front(speller: Unparser, value: Value, axis: int) -> Fragment:
 
 
 @unparse_rule("argsort")
-def argsort(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def argsort(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     more = [f"axis = {eqn.attrs['axis']}"] + ["descending = true"] * eqn.attrs["descending"]
-    return [same_shape_call(speller, eqn, ", ".join(more))]
+    return [same_shape_call(writer, eqn, ", ".join(more))]
 
 
-def same_shape_call(speller: Unparser, eqn: Eqn, more: str) -> Fragment:
-    x, type = speller.full_shape(eqn.operands[0]), tensor_type(eqn.results[0])
+def same_shape_call(writer: Unparser, eqn: Eqn, more: str) -> Fragment:
+    x, type = writer.full_shape(eqn.operands[0]), tensor_type(eqn.results[0])
     return call_fragment(eqn.op.name, x, shape=type.shape, dtype=type.dtype, more=more)
 
 
 @unparse_rule("fft")
-def fft(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, axes = speller.full_shape(eqn.operands[0]), eqn.attrs["axes"]
+def fft(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x, axes = writer.full_shape(eqn.operands[0]), eqn.attrs["axes"]
     name = "ifft" if eqn.attrs["inverse"] else "fft"
     return [call_fragment(name, x, shape=x.shape, dtype=x.dtype, more=f"axis = {format_axes(axes)}")]
 
 
 @unparse_rule("rfft")
-def rfft(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    return [same_shape_call(speller, eqn, f"axis = {eqn.attrs['axis']}")]
+def rfft(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    return [same_shape_call(writer, eqn, f"axis = {eqn.attrs['axis']}")]
 
 
 @unparse_rule("irfft")
-def irfft(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    return [same_shape_call(speller, eqn, f"n = {size_text(eqn.attrs['size'])}, axis = {eqn.attrs['axis']}")]
+def irfft(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    return [same_shape_call(writer, eqn, f"n = {size_text(eqn.attrs['size'])}, axis = {eqn.attrs['axis']}")]

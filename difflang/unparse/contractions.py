@@ -12,12 +12,12 @@ from difflang.unparse.unparser import Unparser, tensor_type
 
 
 @unparse_rule("dot_general")
-def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def contraction(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """`@` for a product of matrices or vectors, `sum(x * y)` for a full one, else a comprehension of sums."""
     lhs, rhs = eqn.operands
     type, at = tensor_type(eqn.results[0]), eqn.attrs
     (left, right), (lb, rb) = at["contract"], at["batch"]
-    x, y = speller.full_shape(lhs), speller.full_shape(rhs)
+    x, y = writer.full_shape(lhs), writer.full_shape(rhs)
     if len(left) == 1 and not lb:
         found = matmul_operator(x, y, left[0], right[0], type)
         if found is not None:
@@ -27,7 +27,7 @@ def contraction(speller: Unparser, eqn: Eqn) -> list[Fragment]:
         return [Fragment(f"sum({product})", POSTFIX, (), type.dtype)]
     return [
         summing_comprehension(
-            speller, speller.as_name(lhs, whole=True), speller.as_name(rhs, whole=True), (left, right), (lb, rb), type
+            writer, writer.as_name(lhs, whole=True), writer.as_name(rhs, whole=True), (left, right), (lb, rb), type
         )
     ]
 
@@ -53,16 +53,16 @@ def matmul_operator(x: Fragment, y: Fragment, left: int, right: int, type: Tenso
 
 
 def summing_comprehension(
-    speller: Unparser, x: Fragment, y: Fragment, contract: Any, batch: Any, type: Tensor
+    writer: Unparser, x: Fragment, y: Fragment, contract: Any, batch: Any, type: Tensor
 ) -> Fragment:
     """`[for i, j => sum(for k => x[i, k] * y[k, j])]` for any axes."""
     (left, right), (lb, rb) = contract, batch
     indices = iter(["i", "j", "k", "l", "m", "n", "p", "q", "r"] + [f"i{n}" for n in range(9)])
-    taken: list[str] = []
+    index_names: list[str] = []
 
     def fresh_index() -> str:
-        found = speller.names.fresh(next(indices))
-        taken.append(found)
+        found = writer.names.fresh(next(indices))
+        index_names.append(found)
         return found
 
     xi: dict[int, str] = {}
@@ -86,7 +86,7 @@ def summing_comprehension(
     term = f"{subscripted_text(x, xi)} * {subscripted_text(y, yi)}"
     text = f"sum(for {', '.join(inner)} => {term})" if inner else term
     # The indices are local to the comprehension, so their names are free again.
-    speller.names.used.difference_update(taken)
+    writer.names.used.difference_update(index_names)
     if not outer:
         return Fragment(text, POSTFIX, (), type.dtype)
     return Fragment(f"[for {', '.join(outer)} => {text}]", ATOM, type.shape, type.dtype)

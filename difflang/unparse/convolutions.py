@@ -16,11 +16,11 @@ Ints = tuple[int, ...]
 Margins = Sequence[tuple[int, int]]
 
 
-def pad_image(speller: Unparser, x: Fragment, padding: Margins, fill: float, gaps: Ints) -> Fragment:
+def pad_image(writer: Unparser, x: Fragment, padding: Margins, fill: float, gaps: Ints) -> Fragment:
     """An image padded at its ends, cropped for negative amounts, with gaps between its pixels."""
     low, high = ((0, *[margin[i] for margin in padding], 0) for i in (0, 1))
     filler = number_fragment(fill, Tensor(x.dtype))
-    return pad_fragment(speller, x, filler, x.shape, (low, high, (0, *gaps, 0)))
+    return pad_fragment(writer, x, filler, x.shape, (low, high, (0, *gaps, 0)))
 
 
 def symmetric_padding(padding: Margins) -> str:
@@ -43,8 +43,8 @@ def option_text(**given: Ints | int) -> str:
 
 
 @unparse_rule("conv")
-def convolution(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, w = [speller.full_shape(v) for v in eqn.operands]
+def convolution(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x, w = [writer.full_shape(v) for v in eqn.operands]
     at, type = eqn.attrs, tensor_type(eqn.results[0])
     if 0 in type.shape:
         raise CannotUnparse("a convolution of nothing")
@@ -54,17 +54,17 @@ def convolution(speller: Unparser, eqn: Eqn) -> list[Fragment]:
     if not any(gaps) and (edges := symmetric_padding(at["padding"])):
         image, more = x, ", ".join([more, edges] if more else [edges])
     else:
-        image = pad_image(speller, x, at["padding"], 0.0, gaps)
+        image = pad_image(writer, x, at["padding"], 0.0, gaps)
     return [call_fragment(f"conv{type.rank - 2}d", image, w, shape=type.shape, dtype=type.dtype, more=more)]
 
 
 @unparse_rule("max_pool", "sum_pool")
-def pooling(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, at, type = speller.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
+def pooling(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x, at, type = writer.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
     if 0 in type.shape:
         raise CannotUnparse("a pool of nothing")
     fill = float("-inf") if eqn.op.name == "max_pool" else 0.0
-    image = pad_image(speller, x, at["padding"], fill, (0,) * len(at["window"]))
+    image = pad_image(writer, x, at["padding"], fill, (0,) * len(at["window"]))
     stride = {} if at["strides"] == at["window"] else {"stride": at["strides"]}
     more = option_text(window=at["window"], **stride)
     # By default the stride of a pool is its window, so a stride of 1 must be written.
@@ -85,23 +85,23 @@ def window_subscripts(fit: Ints, window: Ints, strides: Ints) -> str:
 
 
 @unparse_rule("windows")
-def windows(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def windows(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """All windows of an image, as one lookup."""
-    x, at, type = speller.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
+    x, at, type = writer.full_shape(eqn.operands[0]), eqn.attrs, tensor_type(eqn.results[0])
     fit = static_sizes(type.shape[1 : 1 + len(at["window"])])
-    speller.unchecked[0] = True
+    writer.unchecked[0] = True
     text = f"{x.at(POSTFIX)}[{window_subscripts(fit, at['window'], at['strides'])}]"
     return [Fragment(text, POSTFIX, type.shape, type.dtype)]
 
 
 @unparse_rule("fold")
-def fold(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def fold(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """Windows added into an image at their positions."""
     (value,), at, type = eqn.operands, eqn.attrs, tensor_type(eqn.results[0])
     n, shape = len(at["size"]), tensor_type(value).shape
     fit, window = static_sizes(shape[1 : n + 1]), static_sizes(shape[n + 1 : -1])
     return [
-        scatter_into_zeros(speller, eqn, window_subscripts(fit, window, at["strides"]), speller.full_shape(value), type)
+        scatter_into_zeros(writer, eqn, window_subscripts(fit, window, at["strides"]), writer.full_shape(value), type)
     ]
 
 

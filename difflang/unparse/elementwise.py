@@ -43,23 +43,23 @@ COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": "
 
 
 @unparse_rule(*SAME_NAME)
-def named_function(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def named_function(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """A call of the function with the op's own name."""
-    parts = common_dtype([speller.words(v) for v in eqn.operands])
+    parts = common_dtype([writer.words(v) for v in eqn.operands])
     shape = broadcast_shape(*[p.shape for p in parts])
     return [call_fragment(eqn.op.name, *parts, shape=shape, dtype=tensor_type(eqn.results[0]).dtype)]
 
 
 @unparse_rule(*OPERATORS)
-def infix_operator(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def infix_operator(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     op, level = OPERATORS[eqn.op.name]
-    left, right = [speller.words(v) for v in eqn.operands]
+    left, right = [writer.words(v) for v in eqn.operands]
     if eqn.op.name in ("add", "sub"):
         sign = "-" if eqn.op.name == "add" else "+"
-        if (turned := strip_sign(right)) is not None:
-            return [infix(sign, SUM, left, turned)]
-        if sign == "-" and (turned := strip_sign(left)) is not None:
-            return [infix("-", SUM, right, turned)]
+        if (unsigned := strip_sign(right)) is not None:
+            return [infix(sign, SUM, left, unsigned)]
+        if sign == "-" and (unsigned := strip_sign(left)) is not None:
+            return [infix("-", SUM, right, unsigned)]
     if eqn.op.name.startswith("logical") and not left.shape and right.shape:
         # A scalar condition on the left would short-circuit, and decide whether the array is evaluated.
         left, right = right, left
@@ -74,8 +74,8 @@ def strip_sign(x: Fragment) -> Fragment | None:
 
 
 @unparse_rule(*COMPARISONS)
-def comparison(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    left, right = common_dtype([speller.words(v) for v in eqn.operands])
+def comparison(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    left, right = common_dtype([writer.words(v) for v in eqn.operands])
     text = f"{left.at(RANGE_OR_SUM)} {COMPARISONS[eqn.op.name]} {right.at(RANGE_OR_SUM)}"
     return [Fragment(text, COMPARE, broadcast_shape(left.shape, right.shape), BOOL)]
 
@@ -84,54 +84,54 @@ RANGE_OR_SUM = SUM  # operands of comparisons: ranges are not compared
 
 
 @unparse_rule("neg")
-def negation(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,) = [speller.words(v) for v in eqn.operands]
+def negation(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,) = [writer.words(v) for v in eqn.operands]
     return [Fragment(f"-{x.at(POWER)}", MINUS, x.shape, x.dtype, x.shows_dtype)]
 
 
 @unparse_rule("logical_not")
-def inversion(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,) = [speller.words(v) for v in eqn.operands]
+def inversion(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,) = [writer.words(v) for v in eqn.operands]
     return [Fragment(f"not {x.at(NOT)}", NOT, x.shape, BOOL)]
 
 
 @unparse_rule("integer_pow")
-def integer_power(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,), n = [speller.words(v) for v in eqn.operands], eqn.attrs["n"]
+def integer_power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,), n = [writer.words(v) for v in eqn.operands], eqn.attrs["n"]
     return [Fragment(f"{with_dtype(x).at(POSTFIX)} ^ {n if n >= 0 else f'({n})'}", POWER, x.shape, x.dtype)]
 
 
 @unparse_rule("pow")
-def power(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, y = [with_dtype(speller.words(v)) for v in eqn.operands]
+def power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x, y = [with_dtype(writer.words(v)) for v in eqn.operands]
     return [Fragment(f"{x.at(POSTFIX)} ^ {y.at(POSTFIX)}", POWER, broadcast_shape(x.shape, y.shape), x.dtype)]
 
 
 @unparse_rule("power_less")
-def reduced_power(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x, y = [with_dtype(speller.words(v)) for v in eqn.operands]
+def reduced_power(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x, y = [with_dtype(writer.words(v)) for v in eqn.operands]
     text = f"{x.at(POSTFIX)} ^ ({y.at(SUM)} - {float(eqn.attrs['n'])})"
     return [Fragment(text, POWER, broadcast_shape(x.shape, y.shape), x.dtype)]
 
 
 @unparse_rule("select")
-def select(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    p, x, y = [speller.words(v) for v in eqn.operands]
+def select(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    p, x, y = [writer.words(v) for v in eqn.operands]
     x, y = common_dtype([x, y])
     return [call_fragment("where", p, x, y, shape=broadcast_shape(p.shape, x.shape, y.shape), dtype=x.dtype)]
 
 
 @unparse_rule("clamp")
-def clamp(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    low, x, high = common_dtype([speller.words(v) for v in eqn.operands])
+def clamp(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    low, x, high = common_dtype([writer.words(v) for v in eqn.operands])
     if len(x.shape) == 1 and x.text == f"iota({x.shape[0]})" and (low.text, high.text) == ("0", str(x.shape[0] - 1)):
         return [x]
     return [call_fragment("clamp", x, low, high, shape=broadcast_shape(low.shape, x.shape, high.shape), dtype=x.dtype)]
 
 
 @unparse_rule("convert", "truncate")
-def convert(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,), dtype = [with_dtype(speller.words(v)) for v in eqn.operands], eqn.attrs["dtype"]
+def convert(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,), dtype = [with_dtype(writer.words(v)) for v in eqn.operands], eqn.attrs["dtype"]
     if dtype is BOOL:
         zero = Fragment("0.0" if x.dtype.differentiable else "0", 11, (), x.dtype, shows_dtype=False)
         return [infix("!=", COMPARE, x, zero, dtype=BOOL)]
@@ -148,9 +148,9 @@ def register_template(op: str, template: str, level: int, *, twice: bool = False
     """
 
     @unparse_rule(op)
-    def rule(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+    def rule(writer: Unparser, eqn: Eqn) -> list[Fragment]:
         (value,) = eqn.operands
-        x = with_dtype(speller.as_name(value) if twice else speller.words(value))
+        x = with_dtype(writer.as_name(value) if twice else writer.words(value))
         return [Fragment(template.format(x.at(POSTFIX), x.text), level, x.shape, x.dtype)]
 
 
@@ -165,46 +165,46 @@ register_template("erfinv_slope", f"{math.sqrt(math.pi) / 2!r} * exp(erfinv({{1}
 
 
 @unparse_rule("gelu_slope")
-def gelu_slope(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def gelu_slope(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """P(x) + x p(x), with the normal distribution P and its density p."""
     # The density is 0 long before x is 40, but infinity times 0 would be NaN: so x is clamped.
-    x = with_dtype(speller.as_name(eqn.operands[0]))
-    near = speller.names.fresh("near")
-    speller.emit(f"let {near} = clamp({x.text}, -40.0, 40.0)", eqn.span)
+    x = with_dtype(writer.as_name(eqn.operands[0]))
+    near = writer.names.fresh("near")
+    writer.emit(f"let {near} = clamp({x.text}, -40.0, 40.0)", eqn.span)
     bell = f"{near} * exp(-0.5 * {near} ^ 2) / {math.sqrt(2.0 * math.pi)!r}"
     return [Fragment(f"0.5 * erfc(-{x.at(POSTFIX)} / {math.sqrt(2.0)!r}) + {bell}", SUM, x.shape, x.dtype)]
 
 
 @unparse_rule("binade")
-def binade(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def binade(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """The scale by which a norm divides before it squares: any number of similar size with a reciprocal will do."""
-    x = with_dtype(speller.words(eqn.operands[0]))
+    x = with_dtype(writer.words(eqn.operands[0]))
     most = 2.0 ** safe_max_exponent(numpy_dtype_for(x.dtype))
     text = f"stop(clamp({x.text}, {1.0 / most!r}, {most!r}))"
     return [Fragment(text, POSTFIX, x.shape, x.dtype)]
 
 
 @unparse_rule("polygamma")
-def polygamma(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    x = with_dtype(speller.words(eqn.operands[0]))
+def polygamma(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    x = with_dtype(writer.words(eqn.operands[0]))
     return [Fragment(f"digamma({x.text}, order = {eqn.attrs['n']})", POSTFIX, x.shape, x.dtype)]
 
 
 @unparse_rule("gaussian")
-def gaussian(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,), scale = [with_dtype(speller.words(v)) for v in eqn.operands], eqn.attrs["scale"]
+def gaussian(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,), scale = [with_dtype(writer.words(v)) for v in eqn.operands], eqn.attrs["scale"]
     factor = "-" if scale == 1.0 else f"-{scale} * "
     return [Fragment(f"exp({factor}{x.at(POSTFIX)} ^ 2)", POSTFIX, x.shape, x.dtype)]
 
 
 @unparse_rule("exp_sub")
-def exp_of_difference(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def exp_of_difference(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """exp(x - y), but 1 where both are the same infinity; in a single expression without that case."""
-    x, y = [speller.words(v) for v in eqn.operands]
-    if not speller.single_expression:
-        x, y = [speller.as_name(v) for v in eqn.operands]
+    x, y = [writer.words(v) for v in eqn.operands]
+    if not writer.single_expression:
+        x, y = [writer.as_name(v) for v in eqn.operands]
     inner = infix("-", SUM, x, y)
-    if not speller.single_expression:
+    if not writer.single_expression:
         same = f"{x.at(SUM)} == {y.at(SUM)} and isinf({y.text})"
         inner = Fragment(f"where({same}, 0.0, {inner.text})", POSTFIX, inner.shape, inner.dtype, inner.shows_dtype)
     return [call_fragment("exp", inner, shape=inner.shape, dtype=inner.dtype)]

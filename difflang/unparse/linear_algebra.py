@@ -20,25 +20,25 @@ RESULTS = {"lu": "p l u", "qr": "q r", "slogdet": "sign log_det", "eigh": "w v",
 
 
 @unparse_rule("cholesky", "det")
-def named_function(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,), type = [speller.full_shape(v) for v in eqn.operands], tensor_type(eqn.results[0])
+def named_function(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,), type = [writer.full_shape(v) for v in eqn.operands], tensor_type(eqn.results[0])
     return [call_fragment(eqn.op.name, x, shape=type.shape, dtype=type.dtype)]
 
 
 @unparse_rule("expm")
-def expm(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def expm(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """`expm` and its directional derivatives."""
     # A derivative is a block of the exponential of a larger block triangular matrix; see `ops/linalg/expm.py`.
     type = tensor_type(eqn.results[0])
     if len(eqn.operands) == 1:
-        (x,) = [speller.full_shape(v) for v in eqn.operands]
+        (x,) = [writer.full_shape(v) for v in eqn.operands]
         return [call_fragment("expm", x, shape=type.shape, dtype=type.dtype)]
-    whole, *directions = [speller.as_name(v, whole=True) for v in eqn.operands]
-    for doublings, beside in enumerate(directions):
-        wide = beside
+    whole, *directions = [writer.as_name(v, whole=True) for v in eqn.operands]
+    for doublings, corner in enumerate(directions):
+        wide = corner
         for _ in range(doublings):
-            wide = block_triangular(speller, wide, zeros_like(wide))
-        whole = block_triangular(speller, whole, wide)
+            wide = block_triangular(writer, wide, zeros_like(wide))
+        whole = block_triangular(writer, whole, wide)
     n, m = size_text(type.shape[-1]), size_text(whole.shape[-1])
     inner = call_fragment("expm", whole, shape=whole.shape, dtype=type.dtype)
     start = n if len(directions) == 1 else f"{m} - {size_factor(type.shape[-1])}"
@@ -49,32 +49,32 @@ def zeros_like(x: Fragment) -> Fragment:
     return call_fragment("zeros_like", x, shape=x.shape, dtype=x.dtype)
 
 
-def block_triangular(speller: Unparser, diagonal: Fragment, beside: Fragment) -> Fragment:
+def block_triangular(writer: Unparser, diagonal: Fragment, corner: Fragment) -> Fragment:
     """The matrix [[diagonal, beside], [0, diagonal]] as a name."""
     *batch, n, _ = diagonal.shape
     across, down = len(batch) + 1, len(batch)
-    above = f"concat({diagonal.text}, {beside.text}, axis = {across})"
-    below = f"concat({zeros_like(diagonal).text}, {diagonal.text}, axis = {across})"
-    text = speller.names.fresh("blocks")
-    speller.emit(f"let {text} = concat({above}, {below}" + f", axis = {down}" * bool(down) + ")", speller.at)
+    top = f"concat({diagonal.text}, {corner.text}, axis = {across})"
+    bottom = f"concat({zeros_like(diagonal).text}, {diagonal.text}, axis = {across})"
+    text = writer.names.fresh("blocks")
+    writer.emit(f"let {text} = concat({top}, {bottom}" + f", axis = {down}" * bool(down) + ")", writer.at)
     return Fragment(text, ATOM, (*batch, 2 * n, 2 * n), diagonal.dtype)
 
 
 @unparse_rule("cofactors")
-def cofactors(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def cofactors(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """The matrix of cofactors: determinants with one row replaced by a unit vector."""
     # No division by the determinant, so it is exact for singular matrices.
     if len(eqn.operands) > 1:
         raise CannotUnparse("the derivative of the matrix of cofactors cannot be written in the language")
-    (a,), type = [speller.as_name(v, whole=True) for v in eqn.operands], tensor_type(eqn.results[0])
+    (a,), type = [writer.as_name(v, whole=True) for v in eqn.operands], tensor_type(eqn.results[0])
     *batch, n, _ = type.shape
-    i, j = [speller.names.fresh(name) for name in ("i", "j")]
+    i, j = [writer.names.fresh(name) for name in ("i", "j")]
     row, rows = (
         f"where(iota({size_text(n)}) == {j}, {type.dtype}(1), {type.dtype}(0))",
         f"iota({size_text(n)})[.., newaxis]",
     )
     text = f"[for {i} in 0..{size_text(n)}, {j} in 0..{size_text(n)} => det(where({rows} == {i}, {row}, {a.text}))]"
-    speller.names.used.difference_update((i, j))
+    writer.names.used.difference_update((i, j))
     if batch:
         order = (*range(2, type.rank), 0, 1)
         return [Fragment(f"transpose({text}, axes = {order})", POSTFIX, type.shape, type.dtype)]
@@ -82,16 +82,16 @@ def cofactors(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 @unparse_rule(*RESULTS)
-def factorization(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    (x,) = [speller.full_shape(v) for v in eqn.operands]
-    names = [speller.names.fresh(n) for n in RESULTS[eqn.op.name].split()]
-    speller.emit(f"let ({', '.join(names)}) = {eqn.op.name}({x.text})", eqn.span)
+def factorization(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    (x,) = [writer.full_shape(v) for v in eqn.operands]
+    names = [writer.names.fresh(n) for n in RESULTS[eqn.op.name].split()]
+    writer.emit(f"let ({', '.join(names)}) = {eqn.op.name}({x.text})", eqn.span)
     return [name_fragment(n, tensor_type(r)) for n, r in zip(names, eqn.results, strict=True)]
 
 
 @unparse_rule("solve")
-def solve(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    a, b = [speller.full_shape(v) for v in eqn.operands]
+def solve(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    a, b = [writer.full_shape(v) for v in eqn.operands]
     type = tensor_type(eqn.results[0])
     if eqn.attrs["transposed"]:
         axes = (*range(len(a.shape) - 2), len(a.shape) - 1, len(a.shape) - 2)
@@ -100,8 +100,8 @@ def solve(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 @unparse_rule("solve_triangular")
-def solve_triangular(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    a, b = [speller.full_shape(v) for v in eqn.operands]
+def solve_triangular(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    a, b = [writer.full_shape(v) for v in eqn.operands]
     type = tensor_type(eqn.results[0])
     flags = ["lower = false"] * (not eqn.attrs["lower"])
     flags += [f"{flag} = true" for flag in ("transposed", "unit") if eqn.attrs[flag]]

@@ -108,11 +108,11 @@ class LoopWriter(Struct, eq=False):
 
 
 @unparse_rule("loop")
-def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
-    at = LoopWriter(speller, eqn, speller.for_region())
+def loop(writer: Unparser, eqn: Eqn) -> list[Unparsed]:
+    at = LoopWriter(writer, eqn, writer.for_region())
     inner = at.inner
     for p, v in zip(at.step.params[1 : 1 + at.consts], eqn.operands[1 : 1 + at.consts], strict=True):
-        inner.env[p] = named_outside(speller, v)
+        inner.env[p] = named_outside(writer, v)
     # Carries are declared before the head, which may read them in the condition of a `while`.
     variables = declare_carries(at)
     head = loop_header(at)
@@ -130,11 +130,11 @@ def loop(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
     counter = step_counter(at)
     lines = [*head.prologue, *inner.lines, *tail, *head.epilogue, *counter.last]
     text = head.text + " {\n" + "\n".join(lines) + "\n}"
-    names = {i: speller.names.fresh(speller.user_name(eqn.results[1 + at.carry + i]) or "saved") for i in ys}
+    names = {i: writer.names.fresh(writer.user_name(eqn.results[1 + at.carry + i]) or "saved") for i in ys}
     if names:
-        speller.emit(f"let {tuple_text(list(names.values()))} = {text}", eqn.span)
+        writer.emit(f"let {tuple_text(list(names.values()))} = {text}", eqn.span)
     else:
-        speller.lines.append(text if not speller.note(eqn.span) else f"# {speller.note(eqn.span)}\n{text}")
+        writer.lines.append(text if not writer.note(eqn.span) else f"# {writer.note(eqn.span)}\n{text}")
     return [counter.steps, *carry_results(at, variables), *output_results(at, arrays | names, items)]
 
 
@@ -232,9 +232,9 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
     """A loop over the saved values of another loop, which has the same length."""
     if go:
         raise CannotUnparse("a loop that ends by a condition and reads saved values of another loop", at.eqn.span)
-    speller = at.unparser
-    limit = speller.env[at.eqn.operands[0]]
-    saved = [speller.env[v] for v in at.xs]
+    writer = at.unparser
+    limit = writer.env[at.eqn.operands[0]]
+    saved = [writer.env[v] for v in at.xs]
     found = [s for s in saved if isinstance(s, UnparsedHistory)]
     if not found:
         return backward_header(at, reads_index)
@@ -253,12 +253,12 @@ def history_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> Lo
         text = f"reverse({s.text})" if at.backwards != s.backwards else s.text
         # One variable for a history that is read twice.
         if text not in through:
-            names.append(speller.names.fresh(at.inner.user_name(p) or "x"))
+            names.append(writer.names.fresh(at.inner.user_name(p) or "x"))
             through.append(text)
         at.inner.bind_name(names[through.index(text)], p)
     last: tuple[str, ...] = ()
     if reads_index or arrays:
-        index = speller.names.fresh("i")
+        index = writer.names.fresh("i")
         last = emit_step_index(at, index, limit, first)
         read_arrays_at(at, arrays, index)
     head = names[0] if len(names) == 1 else f"({', '.join(names)})"
@@ -299,18 +299,18 @@ def backward_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
 
 def forward_header(at: LoopWriter, reads_index: bool, go: Sequence[Graph]) -> LoopHeader:
     """A forward loop up to a limit, or while a condition holds."""
-    speller = at.unparser
-    limit = speller.env[at.eqn.operands[0]]
+    writer = at.unparser
+    limit = writer.env[at.eqn.operands[0]]
     # A negative limit means that only the condition ends the loop.
     endless = isinstance(limit, Fragment) and limit.integer is not None and limit.integer < 0 and bool(go)
-    index = speller.names.fresh("i") if reads_index or at.xs else "_"
+    index = writer.names.fresh("i") if reads_index or at.xs else "_"
     if index != "_":
         at.inner.bind_name(index, at.index)
     read_arrays_at(at, list(zip(at.xs, at.x_params, strict=True)), index)
     first, condition = condition_text(at, go[0]) if go else ([], None)
     if endless:
         if index != "_":
-            speller.emit(f"var {index} = 0")
+            writer.emit(f"var {index} = 0")
         last = (f"{index} += 1",) if index != "_" else ()
         assert condition is not None
         whole = condition.text if not first else "{\n" + "\n".join([*first, condition.text]) + "\n}"

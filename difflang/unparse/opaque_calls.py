@@ -25,27 +25,27 @@ class CallText(Struct, frozen=True):
 
 
 @unparse_rule("given")
-def opaque_call(speller: Unparser, eqn: Eqn) -> list[Fragment]:
+def opaque_call(writer: Unparser, eqn: Eqn) -> list[Fragment]:
     """A call: an expression if it gives one value, else statements that name the results that are read."""
     function, types = function_of(eqn), list(map(tensor_type, eqn.results))
-    operands = [operand_text(speller, v, function) for v in eqn.operands]
+    operands = [operand_text(writer, v, function) for v in eqn.operands]
 
     def named() -> list[str]:
-        return [speller.names.fresh(speller.user_name(r) or "t") if speller.uses[r] else "_" for r in eqn.results]
+        return [writer.names.fresh(writer.user_name(r) or "t") if writer.uses[r] else "_" for r in eqn.results]
 
-    applied = call_text(speller.names, function, operands, named)
-    if speller.single_expression and (applied.lines or len(types) != 1):
+    applied = call_text(writer.names, function, operands, named)
+    if writer.single_expression and (applied.lines or len(types) != 1):
         raise CannotUnparse("a derivative with respect to several numbers of a function parameter has no formula")
     for line in applied.lines:
-        speller.emit(line, eqn.span)
+        writer.emit(line, eqn.span)
     return [Fragment(v, POSTFIX, t.shape, t.dtype) for v, t in zip(applied.values, types, strict=True)]
 
 
-def operand_text(speller: Unparser, value: Value, function: OpaqueFunction) -> str:
+def operand_text(writer: Unparser, value: Value, function: OpaqueFunction) -> str:
     """An argument as text; a number literal needs no type if the function itself declares it."""
-    words = speller.words(value)
+    words = writer.words(value)
     plain = function.operator is None and words.shape == tensor_type(value).shape
-    return (words if plain else speller.full_shape(value)).text
+    return (words if plain else writer.full_shape(value)).text
 
 
 def call_text(

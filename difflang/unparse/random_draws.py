@@ -18,8 +18,8 @@ UNREAD = "uniform()"  # a draw that is not read, but has an ordinal
 
 
 @unparse_rule("fold_in")
-def fold_in(speller: Unparser, eqn: Eqn) -> list[Fragment]:
-    key, number = speller.words(eqn.operands[0]), speller.words(eqn.operands[1])
+def fold_in(writer: Unparser, eqn: Eqn) -> list[Fragment]:
+    key, number = writer.words(eqn.operands[0]), writer.words(eqn.operands[1])
     text = str(number.integer) if number.integer is not None else with_dtype(number).text
     made = call_fragment("fold_in", key, shape=(2,), dtype=U32, more=text)
     return [
@@ -30,27 +30,27 @@ def fold_in(speller: Unparser, eqn: Eqn) -> list[Fragment]:
 
 
 @unparse_rule("normal", "uniform", "permutation")
-def random_draw(speller: Unparser, eqn: Eqn) -> list[Unparsed]:
+def random_draw(writer: Unparser, eqn: Eqn) -> list[Unparsed]:
     """The draw, together with all others of this graph from the same key."""
     (result,) = eqn.results
-    if result in speller.env:
-        return [speller.env[result]]
-    key = speller.words(eqn.operands[0])
+    if result in writer.env:
+        return [writer.env[result]]
+    key = writer.words(eqn.operands[0])
     if key.folded_key is None or key.folded_key[1] % 2:
         raise CannotUnparse("a draw from a key that has no name here")
     base, ordinal = key.folded_key[0], key.folded_key[1] // 2
-    together = {ordinal: [eqn], **draws_of_key(speller.eqns, eqn)}
+    together = {ordinal: [eqn], **draws_of_key(writer.eqns, eqn)}
     names, texts, types = list[str](), list[str](), list[str]()
     for i in range(max(together) + 1):
         eqns = together.get(i, ())
-        name = speller.names.fresh(speller.user_name(eqns[0].results[0]) or "z") if eqns else "_"
+        name = writer.names.fresh(writer.user_name(eqns[0].results[0]) or "z") if eqns else "_"
         names.append(name)
         texts.append(draw_call(eqns[0]) if eqns else UNREAD)
         types.append(str(tensor_type(eqns[0].results[0])).replace("[]", "") if eqns else "f32")
         for e in eqns:
-            speller.bind_name(name, e.results[0])
-    speller.emit(f"let {tuple_text(names)}: {tuple_text(types)} = with_key({base}) {{ {tuple_text(texts)} }}", eqn.span)
-    return [speller.env[result]]
+            writer.bind_name(name, e.results[0])
+    writer.emit(f"let {tuple_text(names)}: {tuple_text(types)} = with_key({base}) {{ {tuple_text(texts)} }}", eqn.span)
+    return [writer.env[result]]
 
 
 def draws_of_key(eqns: Sequence[Eqn], draw: Eqn) -> dict[int, list[Eqn]]:

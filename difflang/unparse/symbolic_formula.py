@@ -23,7 +23,7 @@ FLAGS_HELP = "leave out `--symbolic` and `--latex`"
 
 def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
     """The results of a graph as expressions of its params. Errors: CannotUnparse for arrays, loops and branches."""
-    speller = Unparser(NamePool(set()), lambda _: "", {}, single_expression=True)
+    writer = Unparser(NamePool(set()), lambda _: "", {}, single_expression=True)
     found: dict[Value, SumOfProducts] = {p: atom_formula(names[p]) for p in graph.params}
     for eqn in graph.eqns:
         if eqn.regions:
@@ -31,13 +31,13 @@ def graph_formulas(graph: Graph, names: Mapping[Value, str]) -> list[str]:
         if any(tensor_type(v).shape for v in (*eqn.operands, *eqn.results)):
             raise CannotUnparse("an array has no formula here", eqn.span, FLAGS_HELP)
         for result in eqn.results:
-            found[result] = made = eqn_formula(speller, eqn, [found[v] for v in eqn.operands])
+            found[result] = made = eqn_formula(writer, eqn, [found[v] for v in eqn.operands])
             if len(made.text) > MAX_FORMULA:
                 raise CannotUnparse("the formula is too long to read", eqn.span, FLAGS_HELP)
     return [found[r].text for r in graph.results]
 
 
-def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> SumOfProducts:
+def eqn_formula(writer: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> SumOfProducts:
     """The formula of an equation: normalized arithmetic, or a call with formulas as arguments."""
     type = tensor_type(eqn.results[0])
     if not (type.dtype.is_float or type.dtype.is_integer):
@@ -56,8 +56,8 @@ def eqn_formula(speller: Unparser, eqn: Eqn, parts: Sequence[SumOfProducts]) -> 
     if rule is None or len(eqn.results) != 1 or eqn.op.name in ("dense", "iota", "say"):
         raise CannotUnparse(f"`{eqn.op.name}` cannot be part of a formula", eqn.span, FLAGS_HELP)
     for value, part in zip(eqn.operands, parts, strict=True):
-        speller.env[value] = Fragment(part.text, part.precedence, (), type.dtype)
-    (words,) = rule(speller, eqn)
+        writer.env[value] = Fragment(part.text, part.precedence, (), type.dtype)
+    (words,) = rule(writer, eqn)
     assert isinstance(words, Fragment)
     return atom_formula(words.at(POSTFIX))
 

@@ -119,9 +119,9 @@ def affine_slice(eqn: Eqn, x: AffineIndex) -> AffineIndex:
 
 
 def affine_reverse(eqn: Eqn, x: AffineIndex) -> AffineIndex:
-    turned, shape = int_tuple(eqn.attrs["axes"]), static_shape(eqn.operands[0])
-    start = x.start + sum(x.steps[a] * (shape[a] - 1) for a in turned)
-    return AffineIndex(start, tuple([-s if a in turned else s for a, s in enumerate(x.steps)]))
+    reversed_axes, shape = int_tuple(eqn.attrs["axes"]), static_shape(eqn.operands[0])
+    start = x.start + sum(x.steps[a] * (shape[a] - 1) for a in reversed_axes)
+    return AffineIndex(start, tuple([-s if a in reversed_axes else s for a, s in enumerate(x.steps)]))
 
 
 AFFINE_OPS: dict[str, Callable[..., AffineIndex | None]] = {
@@ -166,10 +166,10 @@ def emit_gather_slice(
     if 0 in grid or not all(in_bounds(p, grid, shape[a]) for p, a in zip(places, axes, strict=True)):
         return None
     along = [[d for d, (s, n) in enumerate(zip(p.steps, grid, strict=True)) if s and n > 1] for p in places]
-    lanes = [d for ds in along for d in ds]
-    if all(len(ds) <= 1 for ds in along) and len(set(lanes)) == len(lanes):
+    grid_axes = [d for ds in along for d in ds]
+    if all(len(ds) <= 1 for ds in along) and len(set(grid_axes)) == len(grid_axes):
         return slice_axes(emit, x, places, axes, grid)
-    if len(set(lanes)) > 1:
+    if len(set(grid_axes)) > 1:
         return None
     # Several indices vary along one axis of the grid, as in a diagonal: a slice of the flattened axes.
     rest = remaining_axes(len(shape), tuple(axes))
@@ -194,24 +194,24 @@ def slice_axes(
     shape = static_shape(x)
     starts, stops, strides = [0] * len(shape), list(shape), [1] * len(shape)
     backwards: list[int] = []
-    lane_of: dict[int, int] = {}  # axis of the grid: axis of x
+    axis_of_grid: dict[int, int] = {}  # axis of the grid: axis of x
     for place, axis in zip(places, axes, strict=True):
-        lane = next((d for d, (s, n) in enumerate(zip(place.steps, grid, strict=True)) if s and n > 1), None)
+        grid_axis = next((d for d, (s, n) in enumerate(zip(place.steps, grid, strict=True)) if s and n > 1), None)
         least, most = place.bounds(grid)
         starts[axis], stops[axis] = least, most + 1
-        if lane is not None:
-            lane_of[lane] = axis
-            strides[axis] = abs(place.steps[lane])
-            backwards += [axis] if place.steps[lane] < 0 else []
+        if grid_axis is not None:
+            axis_of_grid[grid_axis] = axis
+            strides[axis] = abs(place.steps[grid_axis])
+            backwards += [axis] if place.steps[grid_axis] < 0 else []
     found = emit("slice", x, starts=tuple(starts), stops=tuple(stops), steps=tuple(strides))
     if backwards:
         found = emit("reverse", found, axes=tuple(backwards))
-    lanes = sorted(lane_of)
-    points = [a for a in axes if a not in lane_of.values()]
+    grid_axes = sorted(axis_of_grid)
+    points = [a for a in axes if a not in axis_of_grid.values()]
     rest = remaining_axes(len(shape), tuple(axes))
-    found = emit("transpose", found, perm=(*[lane_of[d] for d in lanes], *points, *rest))
-    found = emit("reshape", found, shape=(*[grid[d] for d in lanes], *[shape[a] for a in rest]))
-    spread = (*lanes, *range(len(grid), len(grid) + len(rest)))
+    found = emit("transpose", found, perm=(*[axis_of_grid[d] for d in grid_axes], *points, *rest))
+    found = emit("reshape", found, shape=(*[grid[d] for d in grid_axes], *[shape[a] for a in rest]))
+    spread = (*grid_axes, *range(len(grid), len(grid) + len(rest)))
     return emit("broadcast", found, shape=(*grid, *[shape[a] for a in rest]), axes=spread)
 
 
