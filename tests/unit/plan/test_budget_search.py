@@ -131,7 +131,7 @@ def test_what_cannot_be_kept_is_refused_with_what_can(whole: tuple[Any, int]) ->
     assert diagnostic.code == "DL1012"
     assert any("for i in 0..300" in label.span.text for label in diagnostic.labels)
     way, besides = diagnostic.helps
-    assert re.fullmatch(r"of the least, [0-9.]+ KiB are arguments and results.*", besides)
+    assert re.fullmatch(r"of this minimum, [0-9.]+ KiB are arguments and results.*", besides)
     smallest = way.removeprefix("the smallest possible limit is ")
     assert limited("turned", smallest)(W, V) == whole[0]
 

@@ -98,7 +98,7 @@ def test_a_jax_array_stays_where_it_is() -> None:
 def test_arrays_of_another_type_are_refused_with_the_line_to_write(array: Any, dtype: DType, write: str) -> None:
     code, message, help = refused(array, dtype, 3)
     assert code == "DL1201"
-    assert message.startswith(f"`x` is a {dtype}[3], and an array of ")
+    assert message.startswith(f"`x` is a {dtype}[3], but an array of ")
     assert write in help
 
 
@@ -129,8 +129,8 @@ def test_what_began_as_a_python_number_in_jax_takes_the_declared_type() -> None:
         (1j, F32, "DL1201", "write `x.real` to take its real part"),
         (1j, I32, "DL1201", "write `int(x.real)` to take its real part"),
         (1e20, I32, "DL1201", "1e+20 is not a valid i32: declare the parameter as a float"),
-        (2**31, I32, "DL1205", "i32 goes from -2,147,483,648 to 2,147,483,647"),
-        (1e39, F32, "DL1205", "f32 goes to 3.4e+38"),
+        (2**31, I32, "DL1205", "i32 ranges from -2,147,483,648 to 2,147,483,647"),
+        (1e39, F32, "DL1205", "the largest f32 is 3.4e+38"),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused_with_a_way_out(

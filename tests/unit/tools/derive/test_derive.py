@@ -242,7 +242,7 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
 @pytest.mark.parametrize(
     ("source", "line", "says"),
     [
-        ("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { x * f(x, n - 1) }", 1, "calls itself"),
+        ("fn f(x: f64, n: i32) -> f64 = if n == 0 { x } else { x * f(x, n - 1) }", 1, "recursive function"),
         ("record R { a: f64 }\nfn f(g: (R) -> f64, x: f64) -> f64 = g(R(x))", 2, "more than numbers and arrays"),
         ("fn f(g: (f64, f64) -o f64, x: f64) -> f64 = g(x, x)", 1, "a linear function from or to several values"),
         (
@@ -255,16 +255,16 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
             2,
             "tangents cannot be written",
         ),
-        ("enum E { A, B, C, D }\nfn f(x: f64, a: E, b: E, c: E) -> f64 = x", 2, "one of 64 choices of variants"),
+        ("enum E { A, B, C, D }\nfn f(x: f64, a: E, b: E, c: E) -> f64 = x", 2, "one of 64 combinations of variants"),
         (
             "enum E { A, B }\nfn f(x: f64, a: E) -> f64 = match a { A => x * normal(), B => normal() }",
             2,
             "draws random numbers, which differ if",
         ),
-        ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "depends on"),
-        ("fn f(x: f64[n], y: f64[m]) -> f64 {\n  let k = min(n, m)\n  sum(x[..k] * y[..k])\n}", 1, "depends on"),
-        ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "depends on"),
-        ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "prints"),
+        ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "is a different program"),
+        ("fn f(x: f64[n], y: f64[m]) -> f64 {\n  let k = min(n, m)\n  sum(x[..k] * y[..k])\n}", 1, "is a different program"),
+        ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "is a different program"),
+        ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "output of `print`"),
     ],
 )
 def test_what_is_not_written_down(source: str, line: int, says: str) -> None:

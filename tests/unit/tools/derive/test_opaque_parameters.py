@@ -95,7 +95,7 @@ def test_every_mode(program: CheckedProgram, name: str, options: DeriveOptions, 
 
 
 def test_the_first_parameter_that_is_no_function_is_meant(program: CheckedProgram) -> None:
-    assert "in `x`" in derive_function(program, program.module.fns["one"], DeriveOptions())
+    assert "with respect to `x`" in derive_function(program, program.module.fns["one"], DeriveOptions())
     with pytest.raises(DifflangError) as found:
         derive_function(program, program.module.fns["one"], DeriveOptions(wrt="f"))
     assert found.value.diagnostics[0].code == "DL0401"
