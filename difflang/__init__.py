@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from difflang.api import extern as extern
     from difflang.api import load as load
     from difflang.api import loads as loads
-    from difflang.api.compile_function import compile as compile
-    from difflang.api.compile_function import define as define
+    from difflang.api.compile_source import compile as compile
+    from difflang.api.compile_source import define as define
     from difflang.api.import_hook import importing as importing
     from difflang.api.import_hook import install_import_hook as install_import_hook
     from difflang.base.diagnostics import DifflangError as DifflangError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     **dict.fromkeys(("Extern", "Failure", "Function", "Module", "checked", "extern", "load", "loads"), "difflang.api"),
-    **dict.fromkeys(("compile", "define"), "difflang.api.compile_function"),
+    **dict.fromkeys(("compile", "define"), "difflang.api.compile_source"),
     **dict.fromkeys(("importing", "install_import_hook"), "difflang.api.import_hook"),
     **dict.fromkeys(("DifflangError", "InternalError"), "difflang.base.diagnostics"),
     **dict.fromkeys(

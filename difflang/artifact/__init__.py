@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from difflang.artifact.artifact_function import ArtifactFunction
-from difflang.artifact.artifact_program import ArtifactContext, GraphFunction
+from difflang.artifact.artifact_graph import ArtifactContext, GraphFunction
 from difflang.base.errors import classify_errors
 from difflang.tools.export.artifact_contents import load_artifact as read
 

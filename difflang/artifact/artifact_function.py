@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from difflang.artifact import graph_derivatives, jacobians
-from difflang.artifact.artifact_program import ArtifactContext, ArtifactProgram, GraphFunction
+from difflang.artifact.artifact_graph import ArtifactContext, ArtifactProgram, GraphFunction
 from difflang.artifact.graph_derivatives import WrtTarget, wrt_targets
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.error_codes import nearest_word

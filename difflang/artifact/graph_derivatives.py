@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from difflang.ad.linear_maps import linearize_function, transpose_map
-from difflang.artifact.artifact_program import GraphFunction
+from difflang.artifact.artifact_graph import GraphFunction
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.error_codes import nearest_word
 from difflang.base.source import NO_SPAN

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from difflang.artifact.artifact_program import GraphFunction
+from difflang.artifact.artifact_graph import GraphFunction
 from difflang.artifact.graph_derivatives import (
     JVP,
     VJP,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import Diagnostic, DifflangError
 from difflang.base.source import Source, Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session
 from difflang.elaborate.dtype_resolution import resolve_dtypes

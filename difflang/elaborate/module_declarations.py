@@ -22,7 +22,7 @@ from difflang.syntax import tree
 from difflang.syntax.parse import ParsedModule, parse
 from difflang.syntax.tree_queries import pattern_names
 from difflang.types.annotations import GENERIC_BOUNDS, AnnotationResolver
-from difflang.types.enums import declared_bounds
+from difflang.types.enum_annotations import declared_bounds
 from difflang.types.module_scope import DeclaredName, ModuleScope
 from difflang.types.size_expressions import refuse_unbound_sizes
 from difflang.types.type_errors import DeferCheck, make_error

@@ -65,7 +65,7 @@ from difflang.types.type_errors import DeferCheck, declared_type_error, make_err
 from difflang.types.unify import Unifier
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 
 # Passes over a recursive group until its result types are stable. A few are enough in practice.

@@ -14,7 +14,7 @@ from difflang.ir.tensor_types import Tensor
 from difflang.syntax import tree
 from difflang.types.join_types import is_array_of_sums, sum_options
 from difflang.types.language_types import LangType, TextType, TupleType, VariantType, show_type
-from difflang.types.match_patterns import CheckedPattern, ConstructorPattern, WildcardPattern
+from difflang.types.match_patterns import CheckedPattern, ConstructorPattern, IrrefutablePattern
 from difflang.types.type_errors import make_error
 from difflang.types.unify import Unifier
 
@@ -32,7 +32,7 @@ def possible_cases(host: HostBindings, e: tree.Match, subject: HostValue) -> lis
 
 
 def may_match(fit: CheckedPattern, type: LangType) -> bool:
-    if isinstance(fit, WildcardPattern):
+    if isinstance(fit, IrrefutablePattern):
         return True
     variants = [o for o in sum_options(type) if isinstance(o, VariantType)]
     if not variants:
@@ -44,7 +44,7 @@ def may_match(fit: CheckedPattern, type: LangType) -> bool:
 
 def matches(fit: CheckedPattern, value: HostValue) -> bool:
     """Whether a known value matches a pattern."""
-    if isinstance(fit, WildcardPattern):
+    if isinstance(fit, IrrefutablePattern):
         return True
     # A value of a sum type is matched by its current variant.
     value = value.chosen()
@@ -66,7 +66,7 @@ def equals_literal(value: HostValue, literal: Any) -> bool:
 
 def bind_pattern(host: HostBindings, fit: CheckedPattern, value: HostValue, span: Span) -> None:
     """Bind the names of a pattern; for an unknown value, to its parts in the pattern's variant."""
-    if isinstance(fit, WildcardPattern):
+    if isinstance(fit, IrrefutablePattern):
         host.bind(tree.NamePattern(span, fit.name), value, False, span)
         return
     inside = narrow_to_case(fit, value)

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext, Session, elaborate
 from difflang.elaborate.statements.basic_statements import VALUELESS
 from difflang.elaborate.statements.decorators import apply_decorators, warn_unused_checkpoint

@@ -15,7 +15,7 @@ from difflang.elaborate.reports.name_errors import CONSTANTS
 from difflang.host.builtin_registry import HOST_BUILTINS
 from difflang.lsp.hover_and_hints import header_line
 from difflang.lsp.incremental_parse import ParsedPart
-from difflang.lsp.name_resolution import part_at, resolve_in_file
+from difflang.lsp.name_resolution import document_part_at, resolve_in_file
 from difflang.lsp.positions import PositionMap
 from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document
@@ -40,7 +40,7 @@ TypedNames = Mapping[str, tuple[str, str]]
 
 def complete_at(document: Document, offset: int, places: PositionMap) -> list[lsp.CompletionItem]:
     """The completions at a position, likeliest first."""
-    piece = part_at(document, offset)
+    piece = document_part_at(document, offset)
     if piece is None:
         return []
     here = offset - piece.position.offset

@@ -20,7 +20,7 @@ from difflang.lsp.name_resolution import (
     NameOccurrence,
     declared_type,
     definition_of,
-    part_at,
+    document_part_at,
     resolve_in_file,
     type_at,
 )
@@ -44,7 +44,7 @@ MAX_HINT_CHARS = 60  # a longer hint would hide more than it tells
 
 def expression_hover(document: Document, offset: int) -> tuple[str, tuple[int, int]] | None:
     """The type of the smallest expression around an offset, and its range."""
-    piece = part_at(document, offset)
+    piece = document_part_at(document, offset)
     if piece is None or piece.result is None:
         return None
     at = offset - piece.position.offset
@@ -244,7 +244,7 @@ def type_hint(type: LangType | None, b: NameBinding) -> str:
 
 def signature_help(document: Document, offset: int) -> lsp.SignatureHelp | None:
     """The signature of the call around an offset, and its active parameter."""
-    piece = part_at(document, offset)
+    piece = document_part_at(document, offset)
     call = unfinished_call(piece.text[: offset - piece.position.offset]) if piece is not None else None
     if piece is None or call is None:
         return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Source
 from difflang.base.source_files import read_source
-from difflang.lsp.name_resolution import part_at
+from difflang.lsp.name_resolution import document_part_at
 from difflang.lsp.symbol_table import NameBinding, symbols_of
 from difflang.lsp.workspace import Document, Workspace
 from difflang.syntax import tree
@@ -34,7 +34,7 @@ class DeriveRefused(Exception):
 
 def derivable_function(document: Document, offset: int, within: bool) -> NameBinding | None:
     """The function whose head, or with `within` whose body, contains an offset, if it can have a derivative."""
-    piece = part_at(document, offset)
+    piece = document_part_at(document, offset)
     for b in symbols_of(piece).file_bindings() if piece is not None else ():
         if piece is not None and isinstance(b.node, tree.Fn) and b.node.params and not b.node.host:
             last = b.node.span.end if within else b.node.body.span.start

@@ -36,7 +36,7 @@ class NameOccurrence(Struct, frozen=True):
     name: NameBinding | NameUse
 
 
-def part_at(document: Document, offset: int) -> ParsedPart | None:
+def document_part_at(document: Document, offset: int) -> ParsedPart | None:
     """The part around an offset; the end of a part belongs to it, not to the next one."""
     for piece in document.parts:
         if piece.position.offset <= offset < piece.position.offset + len(piece.text):
@@ -46,7 +46,7 @@ def part_at(document: Document, offset: int) -> ParsedPart | None:
 
 def occurrence_at(document: Document, offset: int) -> NameOccurrence | None:
     """The name at an offset."""
-    piece = part_at(document, offset)
+    piece = document_part_at(document, offset)
     if piece is None:
         return None
     name = symbols_of(piece).name_at(offset - piece.position.offset)

@@ -37,7 +37,7 @@ from difflang.ops.elementwise import (
     vectorized_sincos,
 )
 from difflang.ops.linalg import dot_general, eigh_and_svd, expm, factorizations, solve_and_det
-from difflang.ops.loop import history_ops, host_offload, invertible_step, loop_op
+from difflang.ops.loop import history_ops, host_offload, invertible_op, loop_op
 from difflang.ops.signal import convolution, fft, pooling
 
 __all__ = [
@@ -65,7 +65,7 @@ __all__ = [
     "gelu",
     "history_ops",
     "host_offload",
-    "invertible_step",
+    "invertible_op",
     "linear_arithmetic",
     "loop_op",
     "map",

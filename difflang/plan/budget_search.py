@@ -50,7 +50,7 @@ from difflang.plan.save_policies import (
     reverse_bodies,
 )
 from difflang.plan.sink_into_loops import sink_into_loops
-from difflang.plan.split_loop import is_splittable
+from difflang.plan.split_loop_tail import is_splittable
 
 if TYPE_CHECKING:
     from difflang.lower.buffer_assignment import BufferAssignment

@@ -33,7 +33,7 @@ from difflang.plan.checkpoint_segments import (
     recomputable_runs,
     split_views,
 )
-from difflang.plan.split_loop import split_loop
+from difflang.plan.split_loop_tail import split_loop
 
 Site = Eqn | CheckpointSegment
 ResidualKind = Literal["all", "least", "nothing"]

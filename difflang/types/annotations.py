@@ -17,7 +17,7 @@ from difflang.ir.tensor_types import DTYPES, DType, Tensor
 from difflang.syntax import tree
 from difflang.syntax.tree_queries import mentioned_names as mentioned_names
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, prune_dtype
-from difflang.types.enums import declared_bounds, enum_type, match_enum
+from difflang.types.enum_annotations import declared_bounds, enum_type, match_enum
 from difflang.types.join_types import is_array_of_sums, least_common_type
 from difflang.types.language_types import (
     KEY,

@@ -247,7 +247,7 @@ def all_variants(unifier: Unifier, of: VariantType, *, rigid: bool = False) -> L
     """
     # A late import: annotations need joins.
     from difflang.types.annotations import AnnotationResolver
-    from difflang.types.enums import declared_bounds, enum_type
+    from difflang.types.enum_annotations import declared_bounds, enum_type
 
     if None in of.args and not rigid:
         return None

@@ -25,7 +25,7 @@ TUPLE_KEY: ConstructorKey = ("tuple", None)
 MAX_STEPS = 20_000
 
 
-class WildcardPattern(Struct, frozen=True):
+class IrrefutablePattern(Struct, frozen=True):
     """A pattern that fits every value and binds it to `name`, unless that is `_`."""
 
     name: str
@@ -38,8 +38,8 @@ class ConstructorPattern(Struct, frozen=True):
     items: tuple[CheckedPattern, ...]
 
 
-CheckedPattern = WildcardPattern | ConstructorPattern
-WILDCARD = WildcardPattern("_")
+CheckedPattern = IrrefutablePattern | ConstructorPattern
+WILDCARD = IrrefutablePattern("_")
 
 
 class Constructor(Struct, frozen=True):
@@ -143,7 +143,7 @@ class PatternChecker(Struct):
             return self.variant(pattern, name, (), type)
         if of is None and name in self.module.variants and type is not None:
             raise pattern_type_error(pattern, type)
-        return WildcardPattern(name)
+        return IrrefutablePattern(name)
 
     def variant(
         self, pattern: tree.CasePattern, name: str, items: Sequence[tree.CasePattern], type: LangType | None
@@ -298,7 +298,7 @@ def specialize_rows(
     """The rows that fit a constructor, with its parts in place of the first column."""
     found: list[list[CheckedPattern]] = []
     for first, *rest in rows:
-        if isinstance(first, WildcardPattern):
+        if isinstance(first, IrrefutablePattern):
             found.append([*[WILDCARD] * count, *rest])
         elif first.key == key:
             found.append([*first.items, *rest])
@@ -307,7 +307,7 @@ def specialize_rows(
 
 def default_rows(rows: Sequence[Sequence[CheckedPattern]]) -> list[list[CheckedPattern]]:
     """The rows with a wildcard in the first column, without that column."""
-    return [rest for first, *rest in rows if isinstance(first, WildcardPattern)]
+    return [rest for first, *rest in rows if isinstance(first, IrrefutablePattern)]
 
 
 def case_text(head: Constructor, parts: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from difflang.ir.symbolic_dims import Dim, Poly
 from difflang.ir.tensor_types import DType, Tensor
 from difflang.syntax import tree
 from difflang.types.dtype_variables import DTYPE_BOUNDS, DTypeParam, DTypeVar, prune_dtype
-from difflang.types.enums import match_enum
+from difflang.types.enum_annotations import match_enum
 from difflang.types.join_types import is_array_of_sums, least_common_type, sum_options
 from difflang.types.language_types import LangType, RecordType, SumType, TupleType, VariantType
 from difflang.types.type_errors import declaration_kind, make_error

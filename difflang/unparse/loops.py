@@ -206,7 +206,7 @@ def counted_header(at: LoopWriter, reads_index: bool) -> LoopHeader:
         names.append(at.unparser.names.fresh(at.inner.user_name(p) or "x"))
         whole = at.unparser.full_shape(refuse_history(at, v))
         at.inner.env[p] = Fragment(names[-1], ATOM, whole.shape[1:], whole.dtype)
-        through.append(reversed_text(whole))
+        through.append(reversed_array_text(whole))
     if len(names) == 1:
         return LoopHeader(f"for {names[0]} in {through[0]}")
     return LoopHeader(f"for ({', '.join(names)}) in zip({', '.join(through)})")
@@ -220,7 +220,7 @@ def refuse_history(at: LoopWriter, value: Value) -> Value:
     return value
 
 
-def reversed_text(whole: Fragment) -> str:
+def reversed_array_text(whole: Fragment) -> str:
     """An array reversed; of a reversed array the original."""
     inner = whole.text.removeprefix("reverse(")
     if inner != whole.text and IDENTIFIER.fullmatch(inner[:-1]):

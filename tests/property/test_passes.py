@@ -21,7 +21,7 @@ from difflang.ir.verify import verify
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.dead_selects import drop_dead_selects
-from difflang.passes.fuse import fuse
+from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist
 from difflang.passes.inline import inline
 from difflang.passes.pipelines import optimize

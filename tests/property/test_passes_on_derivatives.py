@@ -16,7 +16,7 @@ from difflang.ir.interpreter import evaluate
 from difflang.ir.tensor_types import History, Tensor
 from difflang.ir.verify import verify
 from difflang.passes.dce import dce
-from difflang.passes.fuse import fuse
+from difflang.passes.fuse_loops import fuse
 from difflang.passes.pipelines import ROUND_PASSES, optimize
 from support.graphs import bits
 

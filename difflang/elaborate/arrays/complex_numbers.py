@@ -28,7 +28,7 @@ from difflang.types.dtype_variables import imaginary_dtype
 from difflang.types.language_types import show_type
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 
 @builtin("complex")

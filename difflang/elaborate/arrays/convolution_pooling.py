@@ -20,7 +20,7 @@ from difflang.types.type_errors import DeferCheck, make_error
 from difflang.types.unify import unify_dtypes
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 Ints = tuple[int, ...]
 Margins = tuple[tuple[int, int], ...]

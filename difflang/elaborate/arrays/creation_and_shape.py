@@ -37,7 +37,7 @@ from difflang.types.language_types import UNIT, AxisSpread, SumType, VariantType
 from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 
 def shape_argument(cx: ElabContext, items: Sequence[tuple[Term, Span]], least: int = 0) -> tuple[Dim, ...]:

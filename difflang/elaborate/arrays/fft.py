@@ -15,7 +15,7 @@ from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 
 @builtin("fft", "ifft")

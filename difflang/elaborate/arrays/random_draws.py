@@ -22,7 +22,7 @@ from difflang.types.dtype_variables import literal_dtype
 from difflang.types.language_types import KEY_DATA, show_type
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 
 @builtin("normal", "uniform")

@@ -30,7 +30,7 @@ from difflang.types.language_types import ClosureType, LangType, SumType, Varian
 from difflang.types.type_errors import make_error
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 # The names in the loop of a fold. They begin with a space, so no program can use them.
 OP_NAME, STATE_NAME, ITEMS_NAME, ITEM_NAME = " op", " state", " items", " item"
@@ -152,7 +152,7 @@ class TreeReduction:
         yield
 
     def applied(self, a: Term, b: Term) -> Walk[Term]:
-        from difflang.elaborate.calls.arguments import CallArgs
+        from difflang.elaborate.calls.call_args import CallArgs
 
         args = CallArgs(self.span, [(a, self.span), (b, self.items_span)], fn_span=self.op_span)
         value = yield apply(self.cx, self.op, args)

@@ -22,10 +22,10 @@ from difflang.types.language_types import AxisSpread, show_type
 from difflang.types.type_errors import DeferCheck
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 REDUCTION_OPS = {
     "sum": "reduce_sum",

@@ -22,7 +22,7 @@ from difflang.types.type_errors import DeferCheck
 from difflang.types.unify import unify_dtypes
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 TRANSFORM_NAMES = (
     "grad",
@@ -297,7 +297,7 @@ def enumerate_(cx: ElabContext, args: CallArgs, name: str) -> Term:
 
 def map_(cx: ElabContext, args: CallArgs) -> Walk[Term]:
     """`map(f, xs)`: f on each item."""
-    from difflang.elaborate.calls.arguments import CallArgs as Arguments
+    from difflang.elaborate.calls.call_args import CallArgs as Arguments
     from difflang.elaborate.calls.vmap import apply_vmap
 
     took = BuiltinArgs(cx, args, "map", "f xs")
@@ -325,8 +325,8 @@ from difflang.elaborate.arrays import (  # noqa: E402
     fft,
     linear_algebra,
     random_draws,
-    rearrange,
     reductions,
+    roll_tile_and_triangles,
 )
 
 __all__ = [
@@ -341,6 +341,6 @@ __all__ = [
     "fft",
     "linear_algebra",
     "random_draws",
-    "rearrange",
     "reductions",
+    "roll_tile_and_triangles",
 ]

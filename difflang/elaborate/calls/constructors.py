@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.signatures import constrain_function, match_arguments
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.patterns.enum_ascription import ascribe_enum

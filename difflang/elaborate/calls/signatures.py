@@ -30,7 +30,7 @@ from difflang.types.suggested_fixes import declared_dtype_fix
 from difflang.types.type_errors import DeferCheck, annotation_text, make_error
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 
 def match_arguments(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.wrt import parameter_names, positional_arguments

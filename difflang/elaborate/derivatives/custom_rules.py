@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import FAILURE_TYPES, AlreadyReported, ElabContext, Session, elaborate

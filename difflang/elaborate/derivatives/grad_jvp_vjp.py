@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from difflang.base.byte_sizes import tightest_limit
 from difflang.base.source import NO_SPAN, Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim, signature_annotations
 from difflang.elaborate.context import AlreadyReported, ElabContext

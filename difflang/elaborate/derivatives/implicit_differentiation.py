@@ -10,7 +10,7 @@ from math import prod
 
 from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import apply
 from difflang.elaborate.calls.signatures import is_dim
 from difflang.elaborate.context import ElabContext

@@ -14,7 +14,7 @@ from msgspec import Struct
 from difflang.analysis.linearity import NotLinear, prove_linear
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.calls.function_calls import call_lambda, linear_argument_error, pack_arguments
 from difflang.elaborate.calls.signatures import closure_sizes, constrain_function
 from difflang.elaborate.context import AlreadyReported, ElabContext, Session

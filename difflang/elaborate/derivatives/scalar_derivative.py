@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflang.analysis.holomorphy import find_nonholomorphic_steps
 from difflang.base.diagnostics import DifflangError
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, emit_jvp, trace_function
 from difflang.elaborate.derivatives.tangents import tags_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext, elaborate
 from difflang.elaborate.derivatives.grad_jvp_vjp import emit_derivative
 from difflang.elaborate.derivatives.jacobians import build_tangent

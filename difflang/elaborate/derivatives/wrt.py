@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.terms import Closure, SumTerm, Term
 from difflang.elaborate.trampoline import Walk

@@ -23,8 +23,8 @@ from difflang.types.match_patterns import (
     CheckedPattern,
     ConstructorPattern,
     ExhaustivenessChecker,
+    IrrefutablePattern,
     PatternChecker,
-    WildcardPattern,
 )
 from difflang.types.module_scope import ModuleScope
 from difflang.types.type_errors import make_error
@@ -165,7 +165,7 @@ def first_matching_test(cx: ElabContext, tests: Sequence[Value], span: Span) -> 
 
 def pattern_matches(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span) -> Value | bool:
     """The test whether a value fits: a Python bool if it is known at compile time, else a run-time value."""
-    if isinstance(fit, WildcardPattern):
+    if isinstance(fit, IrrefutablePattern):
         return True
     kind, what = fit.key
     answers: list[Value | bool] = []
@@ -227,7 +227,7 @@ def subpattern_terms(fit: ConstructorPattern, term: Term) -> tuple[Term, ...]:
 
 def bind_pattern(cx: ElabContext, fit: CheckedPattern, term: Term, span: Span) -> None:
     """Bind the names of a pattern to the parts of a value that fits it."""
-    if isinstance(fit, WildcardPattern):
+    if isinstance(fit, IrrefutablePattern):
         cx.scope.bind(fit.name, term, span=span)
         return
     for item, part in zip(fit.items, subpattern_terms(fit, term), strict=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from difflang.analysis.zero_derivatives import DependencyStep, find_dropped_derivatives
 from difflang.base.diagnostics import Diagnostic, DifflangError, Label
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import AlreadyReported, ElabContext
 from difflang.elaborate.derivatives.grad_jvp_vjp import TracedFunction, trace_function
 from difflang.elaborate.derivatives.wrt import WrtPath, parameter_names
@@ -59,7 +59,7 @@ def argument_without_tangent(
         labels += [(field.type.span, f"{show_type(t)} has no tangent") for field, t in fields]
         way = "differentiate with respect to something that contains a float: give the record a float field"
     else:
-        labels += parameter_label(f, position)
+        labels += declared_type_labels(f, position)
         way = differentiable_parameters_help(f, args, position, type)
     error = MissingTangentError(
         *make_error(
@@ -88,7 +88,7 @@ def is_differentiable(term: Term) -> bool:
     return any(prune_dtype(t.dtype).differentiable for t in leaf_types(type_of(term)))
 
 
-def parameter_label(f: Term, position: int) -> list[tuple[Span, str]]:
+def declared_type_labels(f: Term, position: int) -> list[tuple[Span, str]]:
     """A label at the declared type of a parameter without a tangent."""
     params = f.code.decl.params if isinstance(f, Closure) and isinstance(f.code, (FnCode, LambdaCode)) else ()
     written = params[position].type if position < len(params) else None

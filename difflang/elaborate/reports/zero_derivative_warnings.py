@@ -10,7 +10,7 @@ from msgspec import Struct
 from difflang.analysis.zero_derivatives import DependencyStep, find_dropped_derivatives, merge_dropped, reaching_params
 from difflang.base.diagnostics import Diagnostic, Label
 from difflang.base.source import Span
-from difflang.elaborate.calls.arguments import CallArgs
+from difflang.elaborate.calls.call_args import CallArgs
 from difflang.elaborate.context import ElabContext
 from difflang.elaborate.derivatives.wrt import WrtPath, parameter_names
 from difflang.elaborate.reports.op_messages import surface_name

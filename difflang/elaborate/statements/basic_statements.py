@@ -26,9 +26,9 @@ from difflang.elaborate.statements.assignment_targets import (
 )
 from difflang.elaborate.statements.decorators import apply_decorators
 from difflang.elaborate.statements.desugar_jumps import UnsetResult, desugar_loop, misplaced_jump
-from difflang.elaborate.statements.loop_writes import log_for_target, log_write
 from difflang.elaborate.statements.loops import loop_expression
 from difflang.elaborate.statements.printing import emit_print
+from difflang.elaborate.statements.write_only_arrays import log_for_target, log_write
 from difflang.elaborate.statements.yield_histories import YieldItem, record_yield
 from difflang.elaborate.terms import (
     UNIT_TERM,

@@ -12,7 +12,7 @@ from difflang.elaborate.context import AlreadyReported, ElabContext, elaborate, 
 from difflang.elaborate.expressions.operators import as_array
 from difflang.elaborate.patterns.sum_types import branches_have_value, join_types, widen_to_type
 from difflang.elaborate.scope import LocalBinding
-from difflang.elaborate.statements.loop_writes import WriteLog, out_of_range_writes, take_writes_since
+from difflang.elaborate.statements.write_only_arrays import WriteLog, out_of_range_writes, take_writes_since
 from difflang.elaborate.statements.yield_histories import YieldItem, pack_yields, unpack_yields
 from difflang.elaborate.terms import UNIT_TERM, Array, PoisonTerm, Term, Tuple, build_term, leaves, type_of
 from difflang.elaborate.trampoline import Walk

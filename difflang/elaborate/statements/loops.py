@@ -19,8 +19,8 @@ from difflang.elaborate.statements.branches import assigned_variables, close_reg
 from difflang.elaborate.statements.decorators import apply_decorators, checkpoint_attrs
 from difflang.elaborate.statements.desugar_jumps import ForUntil
 from difflang.elaborate.statements.iterables import INDEX_TYPE, LoopIterable, as_iterable
-from difflang.elaborate.statements.loop_writes import NotScatterable
 from difflang.elaborate.statements.printing import no_failure_in, separate_failures, suppress_prints
+from difflang.elaborate.statements.write_only_arrays import NotScatterable
 from difflang.elaborate.statements.yield_histories import (
     NUMBER_NAME,
     YieldItem,

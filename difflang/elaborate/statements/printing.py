@@ -24,7 +24,7 @@ from difflang.types.text_templates import string_template
 from difflang.types.type_errors import DeferCheck, make_error
 
 if TYPE_CHECKING:
-    from difflang.elaborate.calls.arguments import CallArgs
+    from difflang.elaborate.calls.call_args import CallArgs
 
 BOOL_SCALAR = Tensor(BOOL)
 

@@ -18,11 +18,11 @@ from difflang.elaborate.expressions.comprehensions import emit_map
 from difflang.elaborate.scope import LocalBinding
 from difflang.elaborate.statements.assignment_targets import SCATTER_OPS, assign_indexed, combine_update
 from difflang.elaborate.statements.iterables import LoopIterable
-from difflang.elaborate.statements.loop_writes import (
+from difflang.elaborate.statements.write_only_arrays import (
     NotScatterable,
     WriteLog,
+    concatenate_logged_writes,
     is_simple_loop,
-    merge_writes,
     write_only_arrays,
 )
 from difflang.elaborate.terms import UNIT_TERM, Array, Term, Tuple
@@ -75,7 +75,9 @@ def loop_as_scatter(cx: ElabContext, e: tree.For, over: LoopIterable, logs: dict
         counters.append(index)
         bind_pattern(cx, e.pattern, over.item(index, rows), e.iterable.span, counts=True)
         yield elaborate(cx, e.body)
-        return Tuple(tuple([merge_writes(cx, log, log.writes, e.span) for log in logs.values() if log.writes]))
+        return Tuple(
+            tuple([concatenate_logged_writes(cx, log, log.writes, e.span) for log in logs.values() if log.writes])
+        )
 
     try:
         found = yield emit_map(cx, e.span, over, step_writes, in_order=True, check_body=refuse_large)
@@ -115,7 +117,7 @@ def array_after_loop(cx: ElabContext, log: WriteLog, counter: Array, every_step:
         rows = Array(cx.emit("reshape", span, site.update.value, shape=(size, *log.item_shape)))
         result = update_block(cx, log, start, size, rows, span)
     else:
-        *places, update = merge_writes(cx, log, [site], span).items
+        *places, update = concatenate_logged_writes(cx, log, [site], span).items
         operands = [x for x in (log.base, update, *places) if isinstance(x, Array)]
         result = cx.emit_op(SCATTER_OPS[log.kind.op], span, *operands, axes=tuple(range(log.kind.index_count)))
     return Array(result.value, origin=log.base.origin)

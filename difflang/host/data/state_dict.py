@@ -23,7 +23,7 @@ from difflang.ir.symbolic_dims import Poly
 from difflang.ir.tensor_types import DTYPES, Dim, Tensor
 from difflang.syntax import tree
 from difflang.types.annotations import AnnotationResolver
-from difflang.types.enums import declared_bounds
+from difflang.types.enum_annotations import declared_bounds
 from difflang.types.language_types import (
     KEY_DATA,
     ClosureType,

@@ -24,7 +24,7 @@ from difflang.ops.loop.checkpoint_store import (
     write_item,
     write_items,
 )
-from difflang.ops.loop.history_reader import HistoryReader, HistoryView, last_params, source_loops
+from difflang.ops.loop.history_replay import HistoryReader, HistoryView, last_params, source_loops
 from difflang.ops.loop.history_value import (
     HistoryOutput,
     HistoryValue,

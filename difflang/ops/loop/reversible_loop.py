@@ -22,9 +22,9 @@ from difflang.ir.builder import Builder
 from difflang.ir.graph import Eqn, Graph, Value, graphs_postorder
 from difflang.ops.control.call import call
 from difflang.ops.loop.checkpoint_store import Array, Arrays, LoopRun, int32_one, int32_zero
-from difflang.ops.loop.history_reader import HistoryView, StepLoop, source_loops
+from difflang.ops.loop.history_replay import HistoryView, StepLoop, source_loops
 from difflang.ops.loop.history_value import HistoryOutput, HistorySum
-from difflang.ops.loop.invertible_step import invertible
+from difflang.ops.loop.invertible_op import invertible
 
 # ---- The inverse step
 

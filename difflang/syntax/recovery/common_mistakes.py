@@ -11,7 +11,7 @@ from functools import cache
 
 from difflang.base.error_codes import nearest_word
 from difflang.base.source import Source
-from difflang.syntax.recovery.attribute_mistakes import ATTRIBUTE_MISTAKES
+from difflang.syntax.recovery.decorator_mistakes import ATTRIBUTE_MISTAKES
 from difflang.syntax.recovery.error_context import ErrorContext, error_context_of
 from difflang.syntax.recovery.mistake import DROP_TOKEN, CommonMistake
 

@@ -20,7 +20,7 @@ from difflang.ops.control.custom_linear_solve import as_primal_call, custom_line
 from difflang.ops.control.print_effect import without_check_messages
 from difflang.passes.dynamic_loop_outputs import arrays_to_histories
 from difflang.passes.inline import is_inlinable_call, splice
-from difflang.passes.merge_loops import merge_equal_loops, merge_history_sources
+from difflang.passes.merge_equal_loops import merge_equal_loops, merge_history_sources
 from difflang.passes.name_hints import apply_name_hints
 from difflang.passes.pipelines import optimize_for_reading, prepare_for_ad
 from difflang.passes.substitute_dims import substitute_graph_dims

@@ -24,7 +24,7 @@ from difflang.ir.graph import Eqn, Graph
 from difflang.ir.interpreter import evaluate, evaluate_eqn, run_equations
 from difflang.ir.tensor_types import Tensor
 from difflang.lower.lowering_pipeline import expand_keeping_rules, finalize_graph
-from difflang.ops.loop.invertible_step import invertible
+from difflang.ops.loop.invertible_op import invertible
 from difflang.types.function_code import DerivativeCode, FnCode
 from difflang.types.language_types import UNIT, ClosureType, LangType, TupleType, leaf_types, tangent_type
 from difflang.types.module_scope import GlobalName, ModuleScope

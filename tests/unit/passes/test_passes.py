@@ -21,7 +21,7 @@ from difflang.ir.verify import verify, verify_if_enabled
 from difflang.passes.cse import cse
 from difflang.passes.dce import dce
 from difflang.passes.dead_selects import drop_dead_selects
-from difflang.passes.fuse import fuse
+from difflang.passes.fuse_loops import fuse
 from difflang.passes.hoist import hoist, hoist_from_nonempty_loops
 from difflang.passes.inline import inline
 from difflang.passes.pipelines import ROUND_PASSES, optimize

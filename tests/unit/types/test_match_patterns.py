@@ -20,7 +20,7 @@ from difflang.types.match_patterns import (
     CheckedPattern,
     ConstructorPattern,
     ExhaustivenessChecker,
-    WildcardPattern,
+    IrrefutablePattern,
 )
 from difflang.types.unify import Unifier
 
@@ -55,13 +55,13 @@ def values(type: LangType) -> Iterator[Value]:
 
 def pattern(random: Random, type: LangType, depth: int) -> CheckedPattern:
     if depth == 0 or random.random() < 0.4:
-        return WILDCARD if random.random() < 0.7 else WildcardPattern("x")
+        return WILDCARD if random.random() < 0.7 else IrrefutablePattern("x")
     key, parts = random.choice(beginnings(type))
     return ConstructorPattern(key, tuple([pattern(random, t, depth - 1) for t in parts]))
 
 
 def fits(fit: CheckedPattern, value: Value) -> bool:
-    if isinstance(fit, WildcardPattern):
+    if isinstance(fit, IrrefutablePattern):
         return True
     key, *parts = value
     return key == fit.key and all(fits(f, p) for f, p in zip(fit.items, parts, strict=True))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from difflang.lower.capacity import INITIAL_CAPACITY
 from difflang.plan.budget_search import SegmentedPlanner, plan_memory
 from difflang.plan.checkpoint_segments import inline_calls
 from difflang.plan.save_policies import SAVE_ALL, SavePolicy
-from difflang.plan.split_loop import is_splittable, split_loop
+from difflang.plan.split_loop_tail import is_splittable, split_loop
 from difflang.runtime.compile import compile_graph, lower_for_platform
 
 SOURCE = """float f64

@@ -63,7 +63,7 @@ class WriteLog(Struct, frozen=True, eq=False):
         return tuple(map(static_size, self.base.tensor.shape[self.kind.index_count :]))
 
     def add(self, written: Term) -> None:
-        """Log several writes that `merge_writes` combined."""
+        """Log several writes that `concatenate_logged_writes` combined."""
         assert isinstance(written, Tuple)
         *positions, update = [item for item in written.items if isinstance(item, Array)]
         self.writes.append(LoggedWrite(tuple(positions), update))
@@ -171,7 +171,7 @@ def log_write(cx: ElabContext, log: WriteLog, subs: Subscripts, value: Term, spa
 # ---- Merging writes
 
 
-def merge_writes(cx: ElabContext, log: WriteLog, sites: Sequence[LoggedWrite], span: Span) -> Tuple:
+def concatenate_logged_writes(cx: ElabContext, log: WriteLog, sites: Sequence[LoggedWrite], span: Span) -> Tuple:
     """Concatenate writes, in order, into one: flat positions and their updates."""
     columns: list[list[Value]] = [[] for _ in range(log.kind.index_count + 1)]
     for site in sites:
@@ -197,7 +197,7 @@ def take_writes_since(cx: ElabContext, marks: Sequence[int], span: Span) -> list
         new = log.writes[mark:]
         del log.writes[mark:]
         if new:
-            found.append((log, merge_writes(cx, log, new, span)))
+            found.append((log, concatenate_logged_writes(cx, log, new, span)))
     return found
 
 
