@@ -61,9 +61,9 @@ def test_a_gradient_beside_the_value(m: Any) -> None:
     assert report.value.operations >= bound.cost().value.operations and report.wrt == "a, b"
     assert report.gradient.results == 8 * (3 * 4 + 4 * 5)
     assert report.ratio == report.gradient.operations / report.value.operations
-    assert [row["of"] for row in report.table()] == ["value", "gradient in a, b"]
+    assert [row["of"] for row in report.table()] == ["value", "gradient with respect to a, b"]
     assert report.to_json()["rows"] == report.table()
-    assert "without times" in str(report) and "gradient in a, b" in str(report)
+    assert "without times" in str(report) and "gradient with respect to a, b" in str(report)
 
 
 def test_loops_count_each_step_and_those_of_unknown_length_one(m: Any) -> None:
