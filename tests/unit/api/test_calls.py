@@ -230,7 +230,7 @@ def test_structures_and_other_things_are_refused(m: Any) -> None:
     for size in (2.5, np.float32(2), "2"):
         with refused("DL1206", "`k` is a dim", f"but a {type(size).__name__} was given", "declared here"):
             m.power(1.0, size)
-    with refused("DL1205", "`k` is a dim, but it is 2147483648 is out of its range", "declared here"):
+    with refused("DL1205", "`k` is a dim, and 2147483648 is out of its range", "declared here"):
         m.power(1.0, 2**31)
     with refused("DL1206", '`jax.jit(f, static_argnames="k")`'):
         jax.jit(m.power)(np.float32(1), 2)

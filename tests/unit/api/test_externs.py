@@ -286,13 +286,13 @@ def test_a_branch_not_taken_contributes_nothing() -> None:
 @pytest.mark.parametrize(
     ("declared", "given", "code", "says"),
     [
-        ("f(x: f32[n]) -> f32", jnp.sin, "DL1230", "declared f32, and f32[5] is what the function returns"),
-        ("f(x: f32[3]) -> f32[4]", jnp.sin, "DL1230", "declared f32[4], and f32[3] is"),
-        ("f(x: f64[n]) -> f64[n]", lambda x: jnp.float32(x), "DL1230", "declared f64[5], and f32[5] is"),
-        ("f(x: f32[n]) -> i32[n]", jnp.sin, "DL1230", "declared i32[5], and f32[5] is"),
+        ("f(x: f32[n]) -> f32", jnp.sin, "DL1230", "declared f32, but f32[5] is what the function returns"),
+        ("f(x: f32[3]) -> f32[4]", jnp.sin, "DL1230", "declared f32[4], but f32[3] is"),
+        ("f(x: f64[n]) -> f64[n]", lambda x: jnp.float32(x), "DL1230", "declared f64[5], but f32[5] is"),
+        ("f(x: f32[n]) -> i32[n]", jnp.sin, "DL1230", "declared i32[5], but f32[5] is"),
         ("f(x: f32) -> (f32, f32)", jnp.sin, "DL1230", "declared (f32, f32)"),
         ("f(x: f32) -> f32", lambda x: None, "DL1230", "declared f32"),
-        ("f(x: f32[n, m]) -> f32[m, n]", lambda x: x, "DL1230", "declared f32[7, 5], and f32[5, 7] is"),
+        ("f(x: f32[n, m]) -> f32[m, n]", lambda x: x, "DL1230", "declared f32[7, 5], but f32[5, 7] is"),
         ("f(x: f32[n]) -> f32[n]", difflang.extern(jnp.sin, jvp=lambda x, dx: 1j * dx), "DL1230", "`f.jvp(…)`"),
         ("f(x: f32[n]) -> f32[n]", difflang.extern(jnp.sin, vjp=lambda x, ct: ct[0]), "DL1230", "`f.vjp(…)`"),
         ("f(x: c64) -> c64", difflang.extern(jnp.sin, vjp=lambda x, ct: ct), "DL1230", "complex"),
