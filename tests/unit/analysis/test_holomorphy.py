@@ -46,7 +46,7 @@ GRAPHS = {
     ),
     "a real number, and back": (build_region([Z], lambda z: [op("convert", op("real", z), dtype=C128)]), (True,), (1,)),
     "a branch": (
-        build_region([TRUTH, Z], lambda p, z: choose(p, lambda z: [z, z, z], lambda z: [z * z, conj(z), literal(z, 1j)], z)),
+        build_region([TRUTH, Z], lambda p, z: choose(p, lambda z: [z, z, z], lambda z: [z * z, conj(z), literal(z, 1j)], z)),  # noqa: E501
         (False, True), (0, 1, 0),
     ),
     "a call": (build_region([Z, Z], lambda z, w: called(BOTH, w, z)), (True, False), (0, 0)),
@@ -63,13 +63,13 @@ GRAPHS = {
         build_region([Z, Z, Z], lambda z, a, d: derivative("jvp", SQUARE, z, a, conj(d))), (False, False, True), (1, 1),
     ),
     "a jet": (
-        build_region([Z, Z, Z], lambda z, a, d: list(OPS["jet"](z, a, d, regions=(SQUARE,), wrt=(True, False), order=2))),
+        build_region([Z, Z, Z], lambda z, a, d: list(OPS["jet"](z, a, d, regions=(SQUARE,), wrt=(True, False), order=2))),  # noqa: E501
         (True, False, True), (0, 0, 0),
     ),
     "a solution": (build_region([Z, Z], lambda k, b: quotient(k, b, turn=False)), (True, True), (0,)),
     "a solution of a conjugate": (build_region([Z, Z], lambda k, b: quotient(k, b, turn=True)), (True, True), (1,)),
     "a solution of what is fixed": (build_region([Z, Z], lambda k, b: quotient(k, b, turn=True)), (False, True), (0,)),
-    "a pullback": (build_region([Z, Z, Z], lambda z, a, c: derivative("vjp", SQUARE, z, a, c)), (True, False, False), (1, 1)),
+    "a pullback": (build_region([Z, Z, Z], lambda z, a, c: derivative("vjp", SQUARE, z, a, c)), (True, False, False), (1, 1)),  # noqa: E501
 }  # fmt: skip
 
 

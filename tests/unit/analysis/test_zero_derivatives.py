@@ -25,13 +25,13 @@ GRAPHS = {
     "a product": (build_region([FLOAT, FLOAT], lambda x, y: [x * y, op("floor", x), x * op("sign", y)]), (3, 0, 1)),
     "a call": (build_region([FLOAT, FLOAT], lambda x, y: called(BOTH, y, x)), (3, 1)),
     "a branch": (
-        build_region([TRUTH, FLOAT], lambda p, x: choose(p, lambda x: [x, x], lambda x: [op("floor", x), op("round", x)], x)),
+        build_region([TRUTH, FLOAT], lambda p, x: choose(p, lambda x: [x, x], lambda x: [op("floor", x), op("round", x)], x)),  # noqa: E501
         (2, 2),
     ),
     "a map": (build_region([ROW, FLOAT], lambda x, y: mapped(3, lambda y, x: [x * op("floor", y)], [y], [x])), (1,)),
-    "what a loop carries": (build_region([FLOAT] * 3, lambda s, t, u: repeat(2, rotated, [], [s, t, u])[1:]), (1, 3, 7)),
+    "what a loop carries": (build_region([FLOAT] * 3, lambda s, t, u: repeat(2, rotated, [], [s, t, u])[1:]), (1, 3, 7)),  # noqa: E501
     "how often": (build_region([INT, FLOAT], lambda n, x: repeat(n, lambda _, x: [x * x], [], [x])[1:]), (2,)),
-    "a derivative": (build_region([FLOAT] * 4, lambda *xs: OPS["jvp"](*xs, regions=(BOTH,), wrt=(True, True))), (15,) * 4),
+    "a derivative": (build_region([FLOAT] * 4, lambda *xs: OPS["jvp"](*xs, regions=(BOTH,), wrt=(True, True))), (15,) * 4),  # noqa: E501
 }  # fmt: skip
 
 

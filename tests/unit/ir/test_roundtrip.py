@@ -29,7 +29,7 @@ ATTRIBUTES = (
     None, True, False, 0, 1, -3, 10**30, 0.0, -0.0, 1.5, -2e-300, 1e300, 5e-324, float("nan"), -float("nan"),
     float("inf"), -float("inf"), complex(-0.0, float("inf")), complex(1.0, 2.0),
     "", 'a "b"\n\\ é \u2028 %x ; no', "none",
-    F32, F, Tensor(C64, (2, dim_name("n") + 1)), History(History(F)), dim_name("n"), dim_name("f32"), BOUND, -BOUND, (), (1,),
+    F32, F, Tensor(C64, (2, dim_name("n") + 1)), History(History(F)), dim_name("n"), dim_name("f32"), BOUND, -BOUND, (), (1,),  # noqa: E501
     (1, 1.0, True), ((), (0.0, (-0.0, "x"))), ("dim", (F32, F, None)),
     (0.0,) * 20, (-0.0,) * 20, (0,) * 20, (False,) * 20, (0.0,) * 19 + (0,), (0.0,) * 19 + (float("nan"),),
 )  # fmt: skip

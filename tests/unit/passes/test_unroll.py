@@ -82,7 +82,7 @@ def test_values_and_derivatives_are_those_of_the_loop(name: str, monkeypatch: py
 
 LEFT = {
     "what the program says is kept": "@checkpoint(revolve, slots = 2)\nfor j in 0..3 { y = sin(w * y) }",
-    "a deep step": f"for j in 0..2 {{ {'y = sin(w * y)' + chr(10)} {('y = cos(y)' + chr(10)) * (MAX_ELEMENTWISE_DEPTH // 2)} }}",
+    "a deep step": f"for j in 0..2 {{ {'y = sin(w * y)' + chr(10)} {('y = cos(y)' + chr(10)) * (MAX_ELEMENTWISE_DEPTH // 2)} }}",  # noqa: E501
     "a condition": "var j = 0\nwhile j < 3 and sum(y) < 9.0 { y = sin(w * y)\nj += 1 }",
     "too many steps": f"for j in 0..{MAX_UNROLLED_EQNS} {{ y = sin(w * y) }}",
     "a long loop within": f"for j in 0..2 {{ for k in 0..{MAX_UNROLLED_EQNS} {{ y = sin(w * y) }} }}",
