@@ -389,7 +389,7 @@ def test_a_parameter_that_is_a_word_of_python_is_given_by_position(loaded: bool,
     f = artifact(tmp_path, f, "f64", "f64") if loaded else f
     assert "lambda: f64, self: f64, /" in repr(f)
     assert float(f(2.0, 3.0)) == 6.0 == float(f(2.0, self=3.0))
-    with pytest.raises(difflang.ArgumentError, match="needs `self` too"):
+    with pytest.raises(difflang.ArgumentError, match="also needs `self`"):
         f(2.0)
 
 
