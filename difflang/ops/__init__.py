@@ -37,7 +37,7 @@ from difflang.ops.elementwise import (
     vectorized_sincos,
 )
 from difflang.ops.linalg import dot_general, eigh_and_svd, expm, factorizations, solve_and_det
-from difflang.ops.loop import history_ops, host_offload, invertible_op, loop_op
+from difflang.ops.loop import host_offload, invertible_op, loop_op
 from difflang.ops.signal import convolution, fft, pooling
 
 __all__ = [
@@ -63,7 +63,6 @@ __all__ = [
     "gamma_functions",
     "gather_scatter",
     "gelu",
-    "history_ops",
     "host_offload",
     "invertible_op",
     "linear_arithmetic",

@@ -7,8 +7,10 @@ to them: see `history_value` for loops of unknown length.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from difflang.base.diagnostics import InternalError
@@ -39,6 +41,7 @@ from difflang.ops.ad_interface import (
     zeros,
 )
 from difflang.ops.control.cond import BOOL_SCALAR
+from difflang.ops.loop.history_value import EmptyHistory, HistorySum
 from difflang.ops.loop.host_offload import offload_residuals
 from difflang.ops.loop.loop_execution import loop_lower, loop_reference
 from difflang.ops.loop.residual_selection import minimize_residuals
@@ -322,5 +325,47 @@ loop = OPS.declare(
         number of steps taken, the carry after them, and what each step gave besides, zero beyond the last. With a `go`
         a negative limit is none; without one it is no step.
         Kinks: the derivative is that of the steps taken.""",
+    )
+)
+
+
+def empty_history_type(same: TypeSolver, *, type: Type) -> Type:
+    same.require(isinstance(type, History), "{} is not a history", type)
+    return type
+
+
+def add_history_type(same: TypeSolver, x: Type, y: Type) -> Type:
+    same.require(isinstance(x, History), "{} is not a history", x)
+    require_same_types(same, "add_history", [y], [x])
+    return x
+
+
+def add_item_lists(x: Any, y: Any) -> Any:
+    if not isinstance(x, list):
+        return np.add(x, y)
+    pairs: list[Any] = list(zip_longest(x, y))
+    return [b if a is None else a if b is None else add_item_lists(a, b) for a, b in pairs]
+
+
+empty_history = OPS.declare(
+    Op(
+        "empty_history",
+        empty_history_type,
+        lambda type: [],
+        lambda jax, type: EmptyHistory(),
+        inactive=True,
+        doc="""A history without items: it reads zero everywhere.""",
+    )
+)
+add_history = OPS.declare(
+    Op(
+        "add_history",
+        add_history_type,
+        add_item_lists,
+        lambda jax, x, y: HistorySum(x, y),
+        jvp=(lambda d, z, x, y: d, lambda d, z, x, y: d),
+        transpose=(lambda ct, x, y: ct, lambda ct, x, y: ct),
+        doc="""The sum of two histories, item by item; of truths, whether one holds. The shorter one is continued by
+        zeros.""",
     )
 )

@@ -262,7 +262,11 @@ def test_values_of_the_file_become_parameters(program: CheckedProgram) -> None:
             "draws random numbers, which differ if",
         ),
         ("fn f(x: f64[n]) -> f64 {\n  let y = prod(x)\n  y * y\n}", 1, "is a different program"),
-        ("fn f(x: f64[n], y: f64[m]) -> f64 {\n  let k = min(n, m)\n  sum(x[..k] * y[..k])\n}", 1, "is a different program"),  # noqa: E501
+        (
+            "fn f(x: f64[n], y: f64[m]) -> f64 {\n  let k = min(n, m)\n  sum(x[..k] * y[..k])\n}",
+            1,
+            "is a different program",
+        ),
         ("fn f(x: f64, k: dim) -> f64 = if k == 0 { 1.0 } else { x * f(x, k // 2) }", 1, "is a different program"),
         ("fn f(x: f64) -> f64 {\n  print(x)\n  x * x\n}", 2, "output of `print`"),
     ],
