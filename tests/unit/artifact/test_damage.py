@@ -236,7 +236,7 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "f.dflx"
     with path.open("wb") as file:
         file.truncate(artifact_file.MAX_BYTES + 1)
-    with pytest.raises(difflang.ArtifactError, match="takes more than"):
+    with pytest.raises(difflang.ArtifactError, match="larger than"):
         difflang.runtime.load(path)
 
 

@@ -83,7 +83,7 @@ def test_a_resumed_training_has_the_same_curve(m: Any, tmp_path: Path) -> None:
     assert states.steps == [6, 7, 8]
     early = states.load(train.start(wide(m), optimizer), 6)
     assert int(early.step) == 6
-    with pytest.raises(difflang.DataError, match="no state of step 2"):
+    with pytest.raises(difflang.DataError, match="no state for step 2"):
         states.load(early, 2)
     states.close()
 

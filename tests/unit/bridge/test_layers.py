@@ -148,10 +148,10 @@ def test_what_a_module_is_made_of_is_looked_at(m: Any) -> None:
         bridge.nnx(m.drop, params="rate", training="trian")
     two = np.ones(2, np.float32)
     for net in (bridge.nnx(m.no_next, params="w", state="stats")(two, two),):
-        with pytest.raises(difflang.ArgumentError, match="does not give its result and the next `stats`"):
+        with pytest.raises(difflang.ArgumentError, match="does not return its result and the next `stats`"):
             net(two)
     other = bridge.linen(m.no_next, params="w", state="stats")(two, two)
-    with pytest.raises(difflang.ArgumentError, match="does not give its result and the next `stats`"):
+    with pytest.raises(difflang.ArgumentError, match="does not return its result and the next `stats`"):
         other.init(jax.random.key(0), two)
 
 
